@@ -1,7 +1,6 @@
 //! The command line: what all commands share, and the table of commands. The arguments of each command stand
 //! beside its code in [`crate::cmd`].
 
-
 use clap::{Parser, Subcommand};
 
 use crate::{cmd, flags::Global};
@@ -119,7 +118,7 @@ mod tests {
     fn the_socket_can_be_named_anywhere() {
         for line in [["agentctl", "--socket", "/tmp/s", "status"], ["agentctl", "status", "--socket", "/tmp/s"]] {
             let cli = Cli::try_parse_from(line).unwrap();
-            assert_eq!(cli.global.socket, Some(PathBuf::from("/tmp/s")));
+            assert_eq!(cli.global.socket, Some(std::path::PathBuf::from("/tmp/s")));
         }
     }
 }

@@ -39,7 +39,7 @@ pub(crate) enum Exit {
 
 /// Who could answer while the turn ran. It decides what a refusal means for the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Attendance {
+pub(crate) enum Interactivity {
     /// The person before this client was asked, so that a refusal was their own will.
     Attended,
     /// A rule or somebody elsewhere answered, so that the script has to be told of refusals.
@@ -72,9 +72,9 @@ impl Exit {
     ///
     /// A completed turn in which something was refused is [`Exit::Approval`] when nobody sat before it, because
     /// a script could not know otherwise that a part of the work is missing.
-    pub(crate) fn of_turn(result: &TurnResult, attendance: Attendance) -> Self {
+    pub(crate) fn of_turn(result: &TurnResult, attendance: Interactivity) -> Self {
         match result.stop_reason {
-            StopReason::Completed if attendance == Attendance::Unattended && !result.denials.is_empty() => {
+            StopReason::Completed if attendance == Interactivity::Unattended && !result.denials.is_empty() => {
                 Self::Approval
             }
             StopReason::Completed => Self::Done,
@@ -157,10 +157,10 @@ mod tests {
 
     #[test]
     fn turns_end_with_their_codes() {
-        use Attendance::{Attended, Unattended};
+        use Interactivity::{Attended, Unattended};
         use StopReason as S;
         #[track_caller]
-        fn check(reason: S, error: Option<ErrorKind>, denied: bool, attendance: Attendance, code: u8) {
+        fn check(reason: S, error: Option<ErrorKind>, denied: bool, attendance: Interactivity, code: u8) {
             assert_eq!(Exit::of_turn(&result(reason, error, denied), attendance).code(), code);
         }
         check(S::Completed, None, false, Unattended, 0);

@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::{
     exit::Exit,
     failure::Failure,
-    terminal::{look::Look, paint::fold},
+    terminal::{look::TerminalStyle, paint::fold},
 };
 
 /// Prints a value as JSON, for `--json`. What a terminal would obey or a person not see is escaped in it.
@@ -136,7 +136,7 @@ impl Table {
             return Ok(());
         }
         let mut out = anstream::stdout().lock();
-        let columns = if io::stdout().is_terminal() { Look::detect().columns() } else { usize::MAX };
+        let columns = if io::stdout().is_terminal() { TerminalStyle::detect().columns() } else { usize::MAX };
         out.write_all(self.render(columns).as_bytes())?;
         out.flush()?;
         Ok(())

@@ -4,10 +4,10 @@
 use std::{env, error::Error, process::ExitCode, sync::Arc, time::Instant};
 
 use agentd::{
-    app::{self, Beginning},
+    app::{self, StartOptions},
     args::Args,
     config::Flags,
-    control::{self, Recipe},
+    control::{self, ConfigSource},
     environment::Environment,
     listener::SocketPlaces,
     lock::FolderLock,
@@ -16,7 +16,7 @@ use agentd::{
     redact::Redactor,
     service::Supervisor,
 };
-use agentd_policy::{Check, Facts, Policy, Rules};
+use agentd_policy::{CallContext, Check, Policy, Rules};
 use agentd_tools::sandbox::{HELPER_ARGUMENT, run_helper};
 
 /// A check as it is with a mistake in it.
@@ -24,7 +24,7 @@ use agentd_tools::sandbox::{HELPER_ARGUMENT, run_helper};
 struct Broken;
 
 impl Check for Broken {
-    fn objects(&self, facts: &Facts<'_>) -> Option<String> {
+    fn objects(&self, facts: &CallContext<'_>) -> Option<String> {
         assert!(!facts.arguments.contains("brittle"), "a mistake in a check");
         None
     }
@@ -48,7 +48,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     let environment = Environment::capture();
     let socket = environment.path("AGENTD_SOCKET").ok_or("AGENTD_SOCKET is not set")?;
     let paths = Paths::resolve(&Args::default(), &environment, &env::current_dir()?)?;
-    let recipe = Recipe { paths, env: environment, flags: Flags::default() };
+    let recipe = ConfigSource { paths, env: environment, flags: Flags::default() };
     let mut config = recipe.read()?;
     config.rules.policy = Arc::new(Policy::new(Rules::compile(&config.rules.file)?).with_check(Arc::new(Broken)));
     let redactor = Redactor::default();
@@ -58,6 +58,6 @@ fn run() -> Result<(), Box<dyn Error>> {
     let mut lock = FolderLock::take(&recipe.paths.data)?;
     let sockets = SocketPlaces { first: socket, others: Vec::new(), is_named: true };
     let beginning =
-        Beginning { started: Instant::now(), config, recipe, sockets, supervisor: Supervisor::default(), log };
+        StartOptions { started: Instant::now(), config, recipe, sockets, supervisor: Supervisor::default(), log };
     Ok(tokio::runtime::Runtime::new()?.block_on(app::run(beginning, &mut lock))?)
 }

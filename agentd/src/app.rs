@@ -18,7 +18,7 @@ use crate::{
     audit,
     boot::{self, Parts},
     config::Config,
-    control::{DaemonControl, Recipe, Told},
+    control::{ConfigSource, DaemonControl, Told},
     documents::Library,
     failure::{Failure, with_causes},
     health::Health,
@@ -52,13 +52,13 @@ const CLOSING_JOURNAL: Duration = Duration::from_secs(5);
 const RELOAD_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a daemon begins with.
-pub struct Beginning {
+pub struct StartOptions {
     /// When the process began.
     pub started: Instant,
     /// The configuration that was read.
     pub config: Config,
     /// How to read it again.
-    pub recipe: Recipe,
+    pub recipe: ConfigSource,
     /// Where to listen, unless the supervisor passes a socket.
     pub sockets: SocketPlaces,
     /// Whoever started us.
@@ -87,8 +87,8 @@ type Server = JoinHandle<Result<(), tonic::transport::Error>>;
 ///
 /// # Errors
 /// Something that is needed cannot be had, or the stop was cut short.
-pub async fn run(beginning: Beginning, lock: &mut FolderLock) -> Result<(), Failure> {
-    let Beginning { started, config, recipe, sockets, mut supervisor, log } = beginning;
+pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), Failure> {
+    let StartOptions { started, config, recipe, sockets, mut supervisor, log } = beginning;
     // First of all, so that no signal finds the default, which is to die without a word.
     let mut signals = Signals::listen()?;
     let had_audit_log = recipe.paths.data.join("audit.jsonl").metadata().is_ok_and(|meta| meta.len() > 0);

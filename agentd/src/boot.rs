@@ -20,7 +20,7 @@ use agentd_mcp::McpPool;
 use agentd_models::ModelRouter;
 use agentd_store::{SqliteStore, StoreConfig};
 use agentd_tools::{
-    BuiltinToolbox, FileSnapshots, Sandbox, SkillShelf, SnapshotConfig, ToolboxConfig, WorkspaceFolders,
+    BuiltinToolbox, FileSnapshots, Sandbox, SkillStore, SnapshotConfig, ToolboxConfig, WorkspaceFolders,
 };
 use agentd_web::Fetcher;
 use jiff::tz::TimeZone;
@@ -28,7 +28,7 @@ use jiff::tz::TimeZone;
 use crate::{
     audit,
     config::{Config, ModelPlace, OnDeadline, agents},
-    control::Recipe,
+    control::ConfigSource,
     documents::{self, Library},
     embedded::{self, EmbeddedConfig},
     environment::Environment,
@@ -67,7 +67,7 @@ pub struct Parts {
     /// Makes them.
     pub makers: ModelMaker,
     /// All skills; told of new settings at a reload.
-    pub skills: SkillShelf,
+    pub skills: SkillStore,
     /// Told of new settings at a reload.
     pub toolbox: Arc<ConfiguredToolbox>,
     /// The MCP servers. Closed when no turn runs any more.
@@ -82,11 +82,11 @@ pub struct Parts {
 /// The journal or the audit log cannot be opened, or a model's address cannot be used.
 pub async fn assemble(
     config: &Config,
-    recipe: &Recipe,
+    recipe: &ConfigSource,
     sockets: &SocketPlaces,
     redactor: Redactor,
 ) -> Result<Parts, Failure> {
-    let Recipe { paths, env, .. } = recipe;
+    let ConfigSource { paths, env, .. } = recipe;
     agentd_models::init_crypto();
     let makers = ModelMaker::new(&paths.data);
     let models = Arc::new(ReloadableModels::new(makers.make(config)?));

@@ -18,7 +18,7 @@ use agentd_engine::Engine;
 use agentd_mcp::McpPool;
 use agentd_policy::Policy;
 use agentd_proto::client::Reloaded;
-use agentd_tools::{SkillShelf, sandbox::Sandbox};
+use agentd_tools::{SkillStore, sandbox::Sandbox};
 use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::mpsc;
 
@@ -39,7 +39,7 @@ use crate::{
 
 /// How the configuration is found, at the start and at each reload.
 #[derive(Debug, Clone)]
-pub struct Recipe {
+pub struct ConfigSource {
     /// Where its files are.
     pub paths: Paths,
     /// The environment that the daemon was started with.
@@ -48,7 +48,7 @@ pub struct Recipe {
     pub flags: Flags,
 }
 
-impl Recipe {
+impl ConfigSource {
     /// Reads the configuration as it stands now.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ pub enum Told {
 /// What a reload works on.
 pub struct DaemonControl {
     /// How the configuration is found.
-    pub recipe: Recipe,
+    pub recipe: ConfigSource,
     /// The configuration that holds. Also lets one reload in at a time.
     pub config: Mutex<Config>,
     /// Told of the new limits.
@@ -85,7 +85,7 @@ pub struct DaemonControl {
     /// Told when each tool is offered.
     pub toolbox: Arc<ConfiguredToolbox>,
     /// Told which skills are told.
-    pub skills: SkillShelf,
+    pub skills: SkillStore,
     /// Exchanged.
     pub models: Arc<ReloadableModels>,
     /// Makes the new ones.
@@ -217,7 +217,7 @@ impl Control for DaemonControl {
         config.origins.iter().map(|(key, origin)| (key.to_owned(), origin.to_string())).collect()
     }
 
-    fn skills(&self) -> Option<SkillShelf> {
+    fn skills(&self) -> Option<SkillStore> {
         Some(self.skills.clone())
     }
 

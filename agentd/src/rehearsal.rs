@@ -7,7 +7,7 @@ use agentd_core::{
     policy::Verdict,
     tool::{Followed, ToolSpec},
 };
-use agentd_engine::{LookedUp, Standpoint, unknown_tool};
+use agentd_engine::{DryRunSubject, LookedUp, unknown_tool};
 use agentd_policy::Policy;
 use agentd_proto::client::{AuditChange, AuditComparison, Comparison, PolicyCall};
 use serde_json::Value;
@@ -18,7 +18,7 @@ const MOST_KINDS: usize = 200;
 const CUT: &str = "[cut: ";
 
 /// Two sets of rules, side by side.
-pub struct Rehearsal<'a> {
+pub struct PolicyDryRun<'a> {
     now: &'a Policy,
     then: &'a Policy,
     tools: &'a [ToolSpec],
@@ -36,7 +36,7 @@ struct Kind {
     rule: String,
 }
 
-impl<'a> Rehearsal<'a> {
+impl<'a> PolicyDryRun<'a> {
     /// These rules against those, for these tools.
     #[must_use]
     pub fn new(now: &'a Policy, then: &'a Policy, tools: &'a [ToolSpec]) -> Self {
@@ -45,7 +45,7 @@ impl<'a> Rehearsal<'a> {
 
     /// Judges a decision again. It is judged by the arguments that the model had written and by where their path led then,
     /// where the session stands now. Of links in lines of earlier versions nobody knows any more where they led.
-    pub fn judge(&mut self, decision: &Decision, standpoint: &Standpoint) {
+    pub fn judge(&mut self, decision: &Decision, standpoint: &DryRunSubject) {
         let arguments = match &decision.args {
             Value::String(text) => text.clone(),
             args => args.to_string(),
@@ -157,8 +157,8 @@ mod tests {
     fn changes_of_one_kind_are_counted_together() {
         let (now, then) = (denying("frobnicate"), denying("terraform"));
         let tools = [ToolSpec { effect: Effect::Execute, ..unknown_tool(SHELL_TOOL) }];
-        let mut rehearsal = Rehearsal::new(&now, &then, &tools);
-        let at = Standpoint::default();
+        let mut rehearsal = PolicyDryRun::new(&now, &then, &tools);
+        let at = DryRunSubject::default();
         for command in ["ls", "terraform plan", "terraform apply", "frobnicate", "make", "x… [cut: 9000 bytes in all]"]
         {
             rehearsal.judge(&ran(SHELL_TOOL, json!({ "command": command })), &at);
@@ -182,9 +182,9 @@ mod tests {
         let tools = [ToolSpec { effect: Effect::Read, ..unknown_tool("look") }];
         let check_args = |args: Value, leads_to: Option<&str>, pattern: &str, denied: u64| {
             let (now, then) = (rules("nothing"), rules(pattern));
-            let mut rehearsal = Rehearsal::new(&now, &then, &tools);
+            let mut rehearsal = PolicyDryRun::new(&now, &then, &tools);
             let decision = Decision { leads_to: leads_to.map(str::to_owned), ..ran("look", args) };
-            rehearsal.judge(&decision, &Standpoint::default());
+            rehearsal.judge(&decision, &DryRunSubject::default());
             let outcome = rehearsal.outcome();
             let found: u64 = outcome.changes.iter().map(|change| change.count).sum();
             assert_eq!((found, outcome.skipped), (denied, 0), "{leads_to:?} {pattern}");
@@ -204,9 +204,9 @@ mod tests {
     #[test]
     fn kinds_are_bounded() {
         let (now, then) = (denying("x"), denying("y"));
-        let mut rehearsal = Rehearsal::new(&now, &then, &[]);
+        let mut rehearsal = PolicyDryRun::new(&now, &then, &[]);
         let comparison = |number: usize| {
-            let said = Standpoint::default().judge(&now, &unknown_tool("t"), "{}", &LookedUp::default());
+            let said = DryRunSubject::default().judge(&now, &unknown_tool("t"), "{}", &LookedUp::default());
             let call = PolicyCall { tool: format!("t{number}"), arguments: "{}".to_owned() };
             Comparison { call, now: said.clone(), then: said }
         };

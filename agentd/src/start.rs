@@ -14,10 +14,10 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
-    app::{self, Beginning},
+    app::{self, StartOptions},
     args::Args,
     config::{Config, Flags},
-    control::{self, Recipe},
+    control::{self, ConfigSource},
     environment::Environment,
     failure::Failure,
     footprint,
@@ -46,7 +46,7 @@ pub fn start(args: &Args, env: Environment, supervisor: Supervisor) -> Result<()
     let current = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     let paths = Paths::resolve(args, &env, &current)?;
     let flags = Flags { log_level: args.log_level.clone() };
-    let recipe = Recipe { paths, env, flags };
+    let recipe = ConfigSource { paths, env, flags };
     let config = recipe.read()?;
     let sockets = sockets(args, &recipe, &current)?;
     if args.check_config {
@@ -66,14 +66,14 @@ pub fn start(args: &Args, env: Environment, supervisor: Supervisor) -> Result<()
     allow_many_files();
     footprint::share_heaps();
     let runtime = runtime()?;
-    let beginning = Beginning { started, config, recipe, sockets, supervisor, log };
+    let beginning = StartOptions { started, config, recipe, sockets, supervisor, log };
     let outcome = runtime.block_on(app::run(beginning, &mut lock));
     runtime.shutdown_timeout(LAST_WAIT);
     outcome
 }
 
-fn sockets(args: &Args, recipe: &Recipe, current: &Path) -> Result<SocketPlaces, Failure> {
-    let Recipe { paths, env, .. } = recipe;
+fn sockets(args: &Args, recipe: &ConfigSource, current: &Path) -> Result<SocketPlaces, Failure> {
+    let ConfigSource { paths, env, .. } = recipe;
     let explicit = args.socket.as_ref().map(|path| current.join(path)).or_else(|| env.path("AGENTD_SOCKET"));
     let runtime_dir = env.path("XDG_RUNTIME_DIR").map(Into::into);
     let place = SocketPlace::of_this_user(explicit.map(Into::into), runtime_dir, paths.data.clone());

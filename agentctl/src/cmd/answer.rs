@@ -21,7 +21,7 @@ use crate::{
         asking,
         diff::{self, Room},
     },
-    terminal::look::Look,
+    terminal::look::TerminalStyle,
 };
 
 /// The arguments of `answer`.
@@ -76,7 +76,7 @@ pub(crate) async fn handle(global: &Global, args: AnswerArgs) -> anyhow::Result<
     }
     if let Answer::Edit { args: edited } = &answer {
         let would = daemon.client.foresee(id, edited).await?;
-        let color = Look::detect().err_color;
+        let color = TerminalStyle::detect().err_color;
         for line in would_do(&would, color) {
             writeln!(anstream::stderr(), "{line}")?;
         }

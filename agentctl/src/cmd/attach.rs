@@ -7,12 +7,14 @@ use clap_complete::engine::ArgValueCandidates;
 
 use crate::{
     complete, daemon,
-    exit::{Attendance, Exit},
+    exit::{Exit, Interactivity},
     flags::Global,
     keyboard::Keyboard,
     render::{Human, Jsonl},
     repl::TerminalAsker,
-    turn::{self, AskNobody, Asker, AtEnd, ForeseeingAsker, Renderer, Signals, SocketLine, builtin::SayBuiltin},
+    turn::{
+        self, Asker, AtEnd, ForeseeingAsker, NonInteractive, Renderer, Signals, SocketLine, builtin::BuiltinNotice,
+    },
 };
 
 /// The arguments of `attach`.
@@ -75,14 +77,14 @@ pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<
         Output::Text => Box::new(human().showing_interrupts()),
         Output::StreamJson => Box::new(Jsonl::new(io::stdout(), session)),
     };
-    let mut renderer = SayBuiltin::new(renderer, slots.unwrap_or_default());
+    let mut renderer = BuiltinNotice::new(renderer, slots.unwrap_or_default());
     let asking = || ForeseeingAsker::new(TerminalAsker::new(keyboard.clone()), daemon.client.clone());
-    let mut asker: Box<dyn Asker> = if asks { Box::new(asking()) } else { Box::new(AskNobody) };
+    let mut asker: Box<dyn Asker> = if asks { Box::new(asking()) } else { Box::new(NonInteractive) };
     let person = turn::Person { asker: asker.as_mut(), signals: &mut signals, keyboard: &keyboard };
     let result = turn::drive(&mut line, &mut renderer, person).await;
     keyboard.tell_unsent();
     let result = result?;
     // Of turns of the past nobody asked how they ended.
     let live = result.filter(|result| Some(result.turn_id) == view.live_turn);
-    Ok(live.map_or(Exit::Done, |result| Exit::of_turn(&result, Attendance::Attended)))
+    Ok(live.map_or(Exit::Done, |result| Exit::of_turn(&result, Interactivity::Attended)))
 }

@@ -20,7 +20,7 @@ use crate::{
     exit::Exit,
     flags::Global,
     report::{self, Table},
-    terminal::look::Look,
+    terminal::look::TerminalStyle,
 };
 
 /// The arguments of `audit`.
@@ -195,7 +195,7 @@ async fn verify(daemon: &Daemon, args: VerifyArgs) -> anyhow::Result<Exit> {
     if args.json {
         report::json(&holds::verified(&report))?;
     } else {
-        let color = Look::detect().out_color;
+        let color = TerminalStyle::detect().out_color;
         let mut out = anstream::stdout().lock();
         for line in holds::lines(&report, color) {
             writeln!(out, "{line}")?;

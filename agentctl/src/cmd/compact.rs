@@ -7,12 +7,12 @@ use serde_json::json;
 use crate::{
     complete,
     daemon::{self},
-    exit::{Attendance, Exit},
+    exit::{Exit, Interactivity},
     flags::Global,
     keyboard::Keyboard,
     ops::compact::{Strategy, compact, tell_undone},
     report, session,
-    turn::{self, AskNobody, AtEnd, Signals},
+    turn::{self, AtEnd, NonInteractive, Signals},
 };
 
 /// The arguments of `compact`.
@@ -51,7 +51,7 @@ pub(crate) async fn handle(global: &Global, args: CompactArgs) -> anyhow::Result
     // Nothing is lost with it: the history stays as it was.
     let mut signals = Signals::listen(AtEnd::Cancel)?;
     let keyboard = Keyboard::of_terminal();
-    let person = turn::Person { asker: &mut AskNobody, signals: &mut signals, keyboard: &keyboard };
+    let person = turn::Person { asker: &mut NonInteractive, signals: &mut signals, keyboard: &keyboard };
     let done = compact(&daemon, session, args.strategy.for_daemon(), !args.json, person).await;
     keyboard.tell_unsent();
     let done = done?;
@@ -70,5 +70,5 @@ pub(crate) async fn handle(global: &Global, args: CompactArgs) -> anyhow::Result
     } else {
         done.print()?;
     }
-    Ok(signals.exit(Exit::of_turn(&done.result, Attendance::Attended)))
+    Ok(signals.exit(Exit::of_turn(&done.result, Interactivity::Attended)))
 }

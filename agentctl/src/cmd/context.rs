@@ -13,7 +13,7 @@ use crate::{
     flags::Global,
     render::{context::percent, window},
     report, session,
-    terminal::look::Look,
+    terminal::look::TerminalStyle,
 };
 
 /// The arguments of `context`.
@@ -51,7 +51,7 @@ pub(crate) async fn handle(global: &Global, args: ContextArgs) -> anyhow::Result
         report::json(&Told { session_id, percent: percent(view.tokens, view.window), view: &view })?;
         return Ok(Exit::Done);
     }
-    let look = Look::detect();
+    let look = TerminalStyle::detect();
     // A file or a pipe has no edge.
     let columns = if std::io::stdout().is_terminal() { look.columns() } else { usize::MAX };
     let mut out = anstream::stdout().lock();

@@ -21,7 +21,7 @@ use crate::{
     render::spinner::Spinner,
     report,
     session::{self, Upload},
-    terminal::{look::Look, sanitize::clean_line},
+    terminal::{look::TerminalStyle, sanitize::clean_line},
 };
 
 /// The arguments of `docs`.
@@ -151,7 +151,7 @@ pub(crate) async fn handle(global: &Global, args: DocsArgs) -> anyhow::Result<Ex
         DocsCommand::Search { query, within, regex, limit, common } => {
             let session = named(&common).await?;
             let query = DocumentQuery { text: query.join(" "), regex, limit, neighbours: false };
-            let mut spinner = Spinner::new(Look::detect());
+            let mut spinner = Spinner::new(TerminalStyle::detect());
             spinner.show("searching");
             let found = daemon.client.search_documents(&session.to_string(), &within, &query).await;
             spinner.clear();
@@ -189,7 +189,7 @@ async fn session_to_fill(daemon: &Daemon, common: &Common) -> anyhow::Result<Ses
 
 /// Indexes, and shows how far it is where somebody looks.
 async fn index(daemon: &Daemon, session: SessionId, paths: &[String], again: bool, json: bool) -> anyhow::Result<Exit> {
-    let mut spinner = Spinner::new(Look::detect());
+    let mut spinner = Spinner::new(TerminalStyle::detect());
     spinner.show("indexing");
     let show = |step: DocumentProgress| spinner.show(&progress(&step));
     let done = daemon.client.index_documents(&session.to_string(), paths, again, show).await;

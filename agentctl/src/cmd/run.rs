@@ -20,7 +20,7 @@ use serde_json::json;
 
 use crate::{
     daemon,
-    exit::{Attendance, Exit},
+    exit::{Exit, Interactivity},
     failure::{self, Failure},
     flags::Global,
     input::{self, Prompt, Words},
@@ -30,7 +30,9 @@ use crate::{
     report::{self, NoResult},
     session::{Place, SessionChoice, TurnChoice, Upload},
     terminal::sanitize::clean_line,
-    turn::{self, AskNobody, Asker, AtEnd, ForeseeingAsker, Renderer, Signals, SocketLine, builtin::SayBuiltin},
+    turn::{
+        self, Asker, AtEnd, ForeseeingAsker, NonInteractive, Renderer, Signals, SocketLine, builtin::BuiltinNotice,
+    },
 };
 
 const EXAMPLES: &str = "Examples:
@@ -132,8 +134,8 @@ impl AtInterrupt {
         }
     }
 
-    fn attendance(self) -> Attendance {
-        if self == Self::Ask { Attendance::Attended } else { Attendance::Unattended }
+    fn attendance(self) -> Interactivity {
+        if self == Self::Ask { Interactivity::Attended } else { Interactivity::Unattended }
     }
 
     /// What was asked for, or what fits the terminal.
@@ -239,9 +241,9 @@ async fn run(global: &Global, args: RunArgs, known: &mut Known) -> anyhow::Resul
     let asks = at_interrupt == AtInterrupt::Ask;
     let keyboard = Keyboard::of_terminal();
     let renderer = renderer(args.output, line.session(), at_interrupt);
-    let mut renderer = SayBuiltin::new(renderer, slots.unwrap_or_default());
+    let mut renderer = BuiltinNotice::new(renderer, slots.unwrap_or_default());
     let asking = || ForeseeingAsker::new(TerminalAsker::new(keyboard.clone()), daemon.client.clone());
-    let mut asker: Box<dyn Asker> = if asks { Box::new(asking()) } else { Box::new(AskNobody) };
+    let mut asker: Box<dyn Asker> = if asks { Box::new(asking()) } else { Box::new(NonInteractive) };
     let person = turn::Person { asker: asker.as_mut(), signals: &mut signals, keyboard: &keyboard };
     let result = turn::drive(&mut line, &mut renderer, person).await;
     keyboard.tell_unsent();

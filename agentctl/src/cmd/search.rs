@@ -20,7 +20,7 @@ use crate::{
     exit::Exit,
     report,
     terminal::{
-        look::Look,
+        look::TerminalStyle,
         paint::{QUIET, STRONG, paint},
         sanitize::clean,
     },
@@ -60,7 +60,7 @@ pub(crate) async fn handle(daemon: &Daemon, args: SearchArgs) -> anyhow::Result<
         crate::terminal::note("nothing was found");
         return Ok(Exit::Done);
     }
-    let (color, now) = (Look::detect().out_color, Timestamp::now());
+    let (color, now) = (TerminalStyle::detect().out_color, Timestamp::now());
     let sessions: BTreeSet<SessionId> = hits.iter().map(|hit| hit.session_id).collect();
     let ids: BTreeMap<SessionId, String> =
         sessions.iter().copied().zip(report::short_ids(sessions.iter().copied())).collect();

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::{
     daemon::{self, Daemon},
-    exit::{Attendance, Exit},
+    exit::{Exit, Interactivity},
     failure::Failure,
     render::{
         Human,
@@ -23,7 +23,7 @@ use crate::{
     },
     report,
     terminal::{
-        look::Look,
+        look::TerminalStyle,
         paint::{QUIET, WARN, paint},
         sanitize::clean_line,
     },
@@ -101,7 +101,7 @@ impl Done {
     /// # Errors
     /// When standard output is closed.
     pub(crate) fn print(&self) -> anyhow::Result<()> {
-        let look = Look::detect();
+        let look = TerminalStyle::detect();
         let mut out = anstream::stdout().lock();
         match &self.report {
             Some(report) => {
@@ -123,7 +123,7 @@ impl Done {
 
     /// The exit code of it.
     pub(crate) fn exit(&self) -> Exit {
-        Exit::of_turn(&self.result, Attendance::Attended)
+        Exit::of_turn(&self.result, Interactivity::Attended)
     }
 }
 

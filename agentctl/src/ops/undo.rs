@@ -16,7 +16,7 @@ use crate::{
     render::diff::{self, Room},
     report,
     terminal::{
-        look::Look,
+        look::TerminalStyle,
         paint::{BAD, GOOD, QUIET, STRONG, paint},
     },
 };
@@ -36,7 +36,7 @@ pub(crate) fn turn(text: &str) -> Result<TurnChoice, String> {
 
 /// Shows a report: what is done to each file, with diffs where it is only foreseen and of what was not done.
 pub(crate) fn print(report: &UndoReport) -> anyhow::Result<()> {
-    let color = Look::detect().out_color;
+    let color = TerminalStyle::detect().out_color;
     let mut out = anstream::stdout().lock();
     for line in lines(report, color) {
         writeln!(out, "{line}")?;

@@ -32,7 +32,7 @@ use super::{
 use crate::{
     keyboard::Typed,
     terminal::{
-        look::Look,
+        look::TerminalStyle,
         paint::{QUIET, STRONG, WARN, clip, fold, paint, tail, width},
         sanitize::{clean, clean_line},
     },
@@ -42,12 +42,12 @@ use crate::{
 /// Shows turns to a person.
 #[derive(Debug)]
 pub(crate) struct Human<O, E> {
-    look: Look,
+    look: TerminalStyle,
     text: TextStream<O>,
     err: E,
     spinner: Spinner,
     /// The items whose text is under way.
-    items: HashMap<ItemId, Growing>,
+    items: HashMap<ItemId, PartialItem>,
     /// The calls whose result is not there yet, for the argument in their line.
     calls: HashMap<CallId, ToolCall>,
     /// What runs now, in the order in which it began.
@@ -73,7 +73,7 @@ struct Running {
 
 /// An item's text as far as it is known.
 #[derive(Debug)]
-struct Growing {
+struct PartialItem {
     reasoning: bool,
     /// Bytes of the text that were taken in.
     taken: usize,
@@ -94,13 +94,13 @@ enum Last {
 impl Human<io::Stdout, io::Stderr> {
     /// On the process's own outputs.
     pub(crate) fn stdio() -> Self {
-        Self::new(io::stdout(), io::stderr(), Look::detect())
+        Self::new(io::stdout(), io::stderr(), TerminalStyle::detect())
     }
 }
 
 impl<O: Write, E: Write> Human<O, E> {
     /// The answer goes to `out`, everything else to `err`.
-    pub(crate) fn new(out: O, err: E, look: Look) -> Self {
+    pub(crate) fn new(out: O, err: E, look: TerminalStyle) -> Self {
         Self {
             look,
             text: TextStream::new(out, look),
@@ -161,7 +161,7 @@ impl<O: Write, E: Write> Human<O, E> {
         match &item.body {
             ItemBody::AgentMessage { text } | ItemBody::Reasoning { text } => {
                 let reasoning = matches!(item.body, ItemBody::Reasoning { .. });
-                self.items.insert(item.id, Growing::new(reasoning));
+                self.items.insert(item.id, PartialItem::new(reasoning));
                 if reasoning {
                     self.spinner.show("thinking");
                 }
@@ -246,7 +246,7 @@ impl<O: Write, E: Write> Human<O, E> {
 
     /// Shows what the deltas did not bring, and ends the text.
     fn message_completed(&mut self, id: ItemId, text: &str) -> io::Result<()> {
-        let mut item = self.items.remove(&id).unwrap_or_else(|| Growing::new(false));
+        let mut item = self.items.remove(&id).unwrap_or_else(|| PartialItem::new(false));
         let rest = text.get(item.taken..).map(|rest| item.grow(rest)).unwrap_or_default();
         self.say(&rest)?;
         if item.begun && self.look.out_terminal {
@@ -394,7 +394,7 @@ impl<O: Write, E: Write> Human<O, E> {
     }
 }
 
-impl Growing {
+impl PartialItem {
     fn new(reasoning: bool) -> Self {
         Self { reasoning, taken: 0, tail: String::new(), held: 0, begun: false }
     }

@@ -37,10 +37,10 @@ impl Paper {
     }
 }
 
-const TERMINAL: Look =
-    Look { out_terminal: true, out_color: true, err_terminal: false, err_color: false, size: || (60, 12) };
-const NO_COLOR: Look = Look { out_color: false, ..TERMINAL };
-const PIPES: Look = Look { out_terminal: false, out_color: false, ..TERMINAL };
+const TERMINAL: TerminalStyle =
+    TerminalStyle { out_terminal: true, out_color: true, err_terminal: false, err_color: false, size: || (60, 12) };
+const NO_COLOR: TerminalStyle = TerminalStyle { out_color: false, ..TERMINAL };
+const PIPES: TerminalStyle = TerminalStyle { out_terminal: false, out_color: false, ..TERMINAL };
 
 /// Events of one turn.
 struct Script {
@@ -138,7 +138,7 @@ impl Script {
     }
 
     /// Both outputs after the turn was shown.
-    fn played(self, look: Look, options: fn(Human<Paper, Paper>) -> Human<Paper, Paper>) -> (Paper, Paper) {
+    fn played(self, look: TerminalStyle, options: fn(Human<Paper, Paper>) -> Human<Paper, Paper>) -> (Paper, Paper) {
         let (out, err) = (Paper::default(), Paper::default());
         self.play(options(Human::new(out.clone(), err.clone(), look)));
         (out, err)
@@ -154,7 +154,7 @@ impl Script {
     }
 
     /// One terminal that has both outputs, as text.
-    fn screen(self, look: Look) -> String {
+    fn screen(self, look: TerminalStyle) -> String {
         let paper = Paper::default();
         self.play(Human::new(paper.clone(), paper.clone(), look));
         let (columns, rows) = (look.size)();
@@ -243,7 +243,7 @@ fn a_pipe_gets_the_answer_and_nothing_else() {
 
 #[test]
 fn colours_are_used_where_they_are_welcome() {
-    let look = Look { err_color: true, ..PIPES };
+    let look = TerminalStyle { err_color: true, ..PIPES };
     let (_, err) = Script::new().returns("a", "now", "12:00", None).played(look, |human| human);
     assert!(err.text().contains("\u{1b}["));
     let (out, err) = working_turn().played(PIPES, |human| human);
@@ -356,8 +356,8 @@ fn state_and_other_people_are_shown_in_a_line() {
         .event(EventKind::InterruptRaised { interrupt: Box::new(interrupt) })
         .event(resolved)
         .event(EventKind::StateChanged { change: StateChange::Queue { length: 2, added: None } });
-    let (_, err) =
-        script.played(Look { size: || (100, 12), ..TERMINAL }, |human| human.showing_input().showing_interrupts());
+    let (_, err) = script
+        .played(TerminalStyle { size: || (100, 12), ..TERMINAL }, |human| human.showing_input().showing_interrupts());
     insta::assert_snapshot!(err.text().replace(&id, "ID"), @r#"
     › do it
     ☐ 1 of 2 done · write it

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::terminal::{look::Look, paint::clip};
+use crate::terminal::{look::TerminalStyle, paint::clip};
 
 /// How often it turns. Slow enough to cost nothing.
 const TICK: Duration = Duration::from_millis(100);
@@ -15,11 +15,11 @@ pub(crate) struct Spinner {
     bar: Option<ProgressBar>,
     /// The row below it: words that a person types meanwhile.
     below: Option<String>,
-    look: Look,
+    look: TerminalStyle,
 }
 
 impl Spinner {
-    pub(crate) fn new(look: Look) -> Self {
+    pub(crate) fn new(look: TerminalStyle) -> Self {
         Self { bar: None, below: None, look }
     }
 

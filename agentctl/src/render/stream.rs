@@ -10,7 +10,7 @@ use std::io::{self, Write};
 
 use super::markdown::{Markdown, table};
 use crate::terminal::{
-    look::Look,
+    look::TerminalStyle,
     paint::{CODE, clip, widest},
     sanitize::{Sanitizer, clean},
 };
@@ -29,7 +29,7 @@ const ERASE_BELOW: &str = "\x1b7\x1b[B\r\x1b[J\x1b8";
 #[derive(Debug)]
 pub(crate) struct TextStream<W> {
     out: W,
-    look: Look,
+    look: TerminalStyle,
     sanitizer: Sanitizer,
     markdown: Markdown,
     /// The source of the block under way.
@@ -56,7 +56,7 @@ struct Echo {
 }
 
 impl<W: Write> TextStream<W> {
-    pub(crate) fn new(out: W, look: Look) -> Self {
+    pub(crate) fn new(out: W, look: TerminalStyle) -> Self {
         Self {
             out,
             look,
@@ -265,8 +265,14 @@ mod tests {
     const COLUMNS: usize = 20;
     const ROWS: usize = 8;
 
-    fn look() -> Look {
-        Look { out_terminal: true, out_color: true, err_terminal: false, err_color: false, size: || (COLUMNS, ROWS) }
+    fn look() -> TerminalStyle {
+        TerminalStyle {
+            out_terminal: true,
+            out_color: true,
+            err_terminal: false,
+            err_color: false,
+            size: || (COLUMNS, ROWS),
+        }
     }
 
     /// What is on the screen and above it after the pieces were shown one by one.
@@ -344,7 +350,7 @@ mod tests {
     #[test]
     fn without_colours_text_is_left_as_it_is() {
         let mut bytes = Vec::new();
-        let mut stream = TextStream::new(&mut bytes, Look { out_color: false, ..look() });
+        let mut stream = TextStream::new(&mut bytes, TerminalStyle { out_color: false, ..look() });
         stream.push("# A **long** title that is not broken\n| a |\n\nend\u{1b}[31m").unwrap();
         stream.finish().unwrap();
         assert_eq!(String::from_utf8(bytes).unwrap(), "# A **long** title that is not broken\n| a |\n\nend\n");

@@ -14,12 +14,12 @@ use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
 use super::{console::TerminalConsole, question};
-use crate::{keyboard::Keyboard, terminal::look::Look, turn::Asker};
+use crate::{keyboard::Keyboard, terminal::look::TerminalStyle, turn::Asker};
 
 /// Asks on the terminal: questions on standard error, keys from the keyboard.
 #[derive(Debug)]
 pub(crate) struct TerminalAsker {
-    look: Look,
+    look: TerminalStyle,
     keyboard: Keyboard,
     leaves: bool,
 }
@@ -27,7 +27,7 @@ pub(crate) struct TerminalAsker {
 impl TerminalAsker {
     /// For this process's terminal.
     pub(crate) fn new(keyboard: Keyboard) -> Self {
-        Self { look: Look::detect(), keyboard, leaves: false }
+        Self { look: TerminalStyle::detect(), keyboard, leaves: false }
     }
 
     /// For a client that has a prompt to go back to when an answer is put off.
@@ -61,7 +61,7 @@ struct Asking {
 }
 
 impl Asking {
-    fn start(interrupt: Interrupt, look: Look, keyboard: Keyboard) -> io::Result<Self> {
+    fn start(interrupt: Interrupt, look: TerminalStyle, keyboard: Keyboard) -> io::Result<Self> {
         let dropped = Arc::new(AtomicBool::new(false));
         let (sender, answer) = oneshot::channel();
         let thread = thread::Builder::new().name("agentctl-ask".to_owned()).spawn({

@@ -19,14 +19,14 @@ use futures_util::future::BoxFuture;
 
 use super::{
     TerminalAsker,
-    conversation::Desk,
-    known::Known,
+    conversation::ChatBackend,
+    known::CompletionCache,
     mentions::{self, Handed, Mention, typed_path},
     slash::{self, Slash},
 };
 use crate::{
     daemon::{self, Daemon},
-    exit::{Attendance, Exit},
+    exit::{Exit, Interactivity},
     failure::Failure,
     flags::{CommandLine, Global},
     keyboard::{Keyboard, Typed},
@@ -36,8 +36,8 @@ use crate::{
     session::{Place, Upload},
     terminal::sanitize::clean_line,
     turn::{
-        self, AskNobody, Asker, AtEnd, ForeseeingAsker, Renderer as _, Signals, SocketLine,
-        builtin::{BUILTIN, SayBuiltin},
+        self, Asker, AtEnd, ForeseeingAsker, NonInteractive, Renderer as _, Signals, SocketLine,
+        builtin::{BUILTIN, BuiltinNotice},
         signals::EndSignal,
     },
 };
@@ -50,11 +50,11 @@ pub(crate) struct Chat {
     slots: Vec<SlotInfo>,
     /// Whether a person sits before it, who can be asked.
     present: bool,
-    renderer: SayBuiltin<Human<std::io::Stdout, std::io::Stderr>>,
+    renderer: BuiltinNotice<Human<std::io::Stdout, std::io::Stderr>>,
     asker: Box<dyn Asker>,
     signals: Signals,
     keyboard: Keyboard,
-    known: Known,
+    known: CompletionCache,
     command_line: CommandLine,
     /// What was handed over by a mention.
     handed: Handed,
@@ -70,7 +70,7 @@ impl Chat {
         place: Place,
         slot: Option<Slot>,
         keyboard: Option<Keyboard>,
-        known: Known,
+        known: CompletionCache,
         command_line: CommandLine,
     ) -> anyhow::Result<Self> {
         let (present, keyboard) = (keyboard.is_some(), keyboard.unwrap_or_else(Keyboard::none));
@@ -78,8 +78,8 @@ impl Chat {
         // A person is told by the greeting, at once; in a script it is told with the first turn.
         let told = if present { Vec::new() } else { slots.clone() };
         let person = || ForeseeingAsker::new(TerminalAsker::new(keyboard.clone()).leaving(), daemon.client.clone());
-        let asker: Box<dyn Asker> = if present { Box::new(person()) } else { Box::new(AskNobody) };
-        let renderer = SayBuiltin::new(Human::stdio(), told);
+        let asker: Box<dyn Asker> = if present { Box::new(person()) } else { Box::new(NonInteractive) };
+        let renderer = BuiltinNotice::new(Human::stdio(), told);
         // A terminal that closes loses nothing; a script that is ended ends what it began.
         let signals = if present { Signals::of_terminal(AtEnd::Leave) } else { Signals::listen(AtEnd::Cancel) }?;
         let handed = Handed::default();
@@ -270,7 +270,7 @@ impl Chat {
         let _hold = self.keyboard.hold_ahead();
         let driven = turn::drive(&mut line, &mut self.renderer, person).await;
         self.learn().await;
-        let attendance = if self.present { Attendance::Attended } else { Attendance::Unattended };
+        let attendance = if self.present { Interactivity::Attended } else { Interactivity::Unattended };
         let ended = driven.map(|result| result.map(|result| Exit::of_turn(&result, attendance)));
         if !matches!(ended, Ok(Some(Exit::Done))) {
             // What was typed meanwhile did not know of this: it is sent when the person has seen it.
@@ -296,7 +296,7 @@ impl Chat {
     async fn compact(&mut self, strategy: CompactionStrategy) -> anyhow::Result<Exit> {
         let id = self.session()?;
         let (signals, keyboard) = (&mut self.signals, &self.keyboard);
-        let person = turn::Person { asker: &mut AskNobody, signals, keyboard };
+        let person = turn::Person { asker: &mut NonInteractive, signals, keyboard };
         let done = compact::compact(&self.daemon, id, strategy, true, person).await;
         self.learn_fullness().await;
         let done = done?;
@@ -475,7 +475,7 @@ impl Chat {
     }
 }
 
-impl Desk for Chat {
+impl ChatBackend for Chat {
     fn say(&mut self, text: String) -> BoxFuture<'_, anyhow::Result<Exit>> {
         Box::pin(async move {
             if let Err(failure) = self.hand_over(&text).await {

@@ -26,7 +26,7 @@ pub(crate) trait Lines: Send {
 }
 
 /// What a conversation can do.
-pub(crate) trait Desk: Send {
+pub(crate) trait ChatBackend: Send {
     /// Runs a turn.
     fn say(&mut self, text: String) -> BoxFuture<'_, anyhow::Result<Exit>>;
 
@@ -50,7 +50,7 @@ pub(crate) trait Desk: Send {
 ///
 /// # Errors
 /// When standard output is closed, or the person left while a turn was running.
-pub(crate) async fn hold(lines: &mut dyn Lines, desk: &mut dyn Desk, present: bool) -> anyhow::Result<Exit> {
+pub(crate) async fn hold(lines: &mut dyn Lines, desk: &mut dyn ChatBackend, present: bool) -> anyhow::Result<Exit> {
     let mut worst = Exit::Done;
     let mut pressed = false;
     loop {
@@ -141,7 +141,7 @@ mod tests {
     #[derive(Default)]
     struct FakeDesk(Vec<String>);
 
-    impl Desk for FakeDesk {
+    impl ChatBackend for FakeDesk {
         fn say(&mut self, text: String) -> BoxFuture<'_, anyhow::Result<Exit>> {
             self.0.push(format!("say {text}"));
             Box::pin(std::future::ready(match text.as_str() {

@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     conversation::{Input, Lines},
-    known::Known,
+    known::CompletionCache,
     mentions, slash,
 };
 use crate::{
@@ -65,7 +65,12 @@ impl Editor {
     ///
     /// # Errors
     /// When the thread cannot be started.
-    pub(crate) fn open(history: Option<&Path>, known: Known, color: bool, keyboard: Keyboard) -> io::Result<Self> {
+    pub(crate) fn open(
+        history: Option<&Path>,
+        known: CompletionCache,
+        color: bool,
+        keyboard: Keyboard,
+    ) -> io::Result<Self> {
         let history = history.and_then(open_history);
         let (requests, mut queue) = mpsc::channel(2);
         std::thread::Builder::new().name("agentctl-editor".to_owned()).spawn(move || {
@@ -130,7 +135,12 @@ fn read(editor: &mut Reedline, prompt: &ChatPrompt, any: &AtomicBool) -> io::Res
     })
 }
 
-fn reedline(history: Option<FileBackedHistory>, known: Known, color: bool, any: &Arc<AtomicBool>) -> Reedline {
+fn reedline(
+    history: Option<FileBackedHistory>,
+    known: CompletionCache,
+    color: bool,
+    any: &Arc<AtomicBool>,
+) -> Reedline {
     let mut keys = default_emacs_keybindings();
     keys.add_binding(KeyModifiers::ALT, KeyCode::Enter, ReedlineEvent::Edit(vec![EditCommand::InsertNewline]));
     let complete = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
@@ -200,7 +210,7 @@ const COMPACT: [(&str, &str); 4] = [
 ];
 
 /// Completes commands, sessions, slots and ways to compact.
-struct Names(Known);
+struct Names(CompletionCache);
 
 impl Completer for Names {
     fn complete(&mut self, line: &str, pos: usize) -> CompletionResult {

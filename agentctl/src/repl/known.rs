@@ -20,7 +20,7 @@ const COMPLETED_SESSIONS: usize = 50;
 
 /// What can be completed besides the commands; told anew before each prompt.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Known {
+pub(crate) struct CompletionCache {
     /// Ids of sessions with their titles, last used first.
     pub(crate) sessions: Arc<Mutex<Vec<(String, String)>>>,
     /// What can be mentioned, and what it is: tools, skills, agents, MCP servers.
@@ -31,7 +31,7 @@ pub(crate) struct Known {
     pub(crate) agent: Arc<Mutex<String>>,
 }
 
-impl Known {
+impl CompletionCache {
     /// Fetches all of it. Completion is a nicety: where it fails there is less of it.
     pub(crate) async fn learn(&self, client: &Client, session: Option<SessionId>) {
         self.learn_sessions(client).await;

@@ -24,14 +24,14 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use agentd_core::model::Slot;
 
-use self::{chat::Chat, conversation::Lines, editor::Editor, known::Known, stdin::StdinLines};
+use self::{chat::Chat, conversation::Lines, editor::Editor, known::CompletionCache, stdin::StdinLines};
 use crate::{
     daemon::{self, Daemon},
     exit::Exit,
     flags::CommandLine,
     keyboard::Keyboard,
     session::Place,
-    terminal::look::Look,
+    terminal::look::TerminalStyle,
 };
 pub(crate) use asker::TerminalAsker;
 
@@ -49,11 +49,11 @@ pub(crate) async fn run(
     let present = io::stdin().is_terminal() && io::stderr().is_terminal();
     let keyboard = Keyboard::of_terminal();
     let _prompt = present.then_some(PromptMode);
-    let known = Known::default();
+    let known = CompletionCache::default();
     let mut lines: Box<dyn Lines> = if present {
         // A person without a history is better off than one without a conversation.
         let history = daemon::data_dir().ok().map(|folder| folder.join("history"));
-        Box::new(Editor::open(history.as_deref(), known.clone(), Look::detect().out_color, keyboard.clone())?)
+        Box::new(Editor::open(history.as_deref(), known.clone(), TerminalStyle::detect().out_color, keyboard.clone())?)
     } else {
         Box::new(StdinLines::open()?)
     };

@@ -6,7 +6,7 @@ use anstream::{AutoStream, ColorChoice};
 
 /// What the client may do on its two outputs.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Look {
+pub(crate) struct TerminalStyle {
     /// Standard output is a terminal that obeys cursor movements: Markdown may be repainted there.
     pub(crate) out_terminal: bool,
     /// Colours on standard output.
@@ -19,7 +19,7 @@ pub(crate) struct Look {
     pub(crate) size: fn() -> (usize, usize),
 }
 
-impl Look {
+impl TerminalStyle {
     /// What this process was given. Heeds `NO_COLOR`, `CLICOLOR_FORCE` and `TERM=dumb`.
     pub(crate) fn detect() -> Self {
         let smart = std::env::var_os("TERM").is_some_and(|term| term != "dumb");

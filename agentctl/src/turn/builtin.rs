@@ -18,13 +18,13 @@ in models.yaml, and start the daemon anew with it: agentctl stop.";
 
 /// Says it before the first turn that the built-in model answers.
 #[derive(Debug)]
-pub(crate) struct SayBuiltin<R> {
+pub(crate) struct BuiltinNotice<R> {
     inner: R,
     builtin: Vec<ModelInfo>,
     said: bool,
 }
 
-impl<R> SayBuiltin<R> {
+impl<R> BuiltinNotice<R> {
     /// Around a renderer, with the models as the daemon lists them.
     pub(crate) fn new(inner: R, slots: Vec<SlotInfo>) -> Self {
         let builtin = slots.into_iter().map(|slot| slot.model).filter(|model| model.embedded).collect();
@@ -32,7 +32,7 @@ impl<R> SayBuiltin<R> {
     }
 }
 
-impl<R: Renderer> Renderer for SayBuiltin<R> {
+impl<R: Renderer> Renderer for BuiltinNotice<R> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         if let EventKind::TurnStarted { model, .. } = &event.kind
             && !self.said

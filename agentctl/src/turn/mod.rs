@@ -134,9 +134,9 @@ pub(crate) trait Asker: Send {
 
 /// Asks nobody: interrupts stay pending, and other clients answer them.
 #[derive(Debug, Default)]
-pub(crate) struct AskNobody;
+pub(crate) struct NonInteractive;
 
-impl Asker for AskNobody {
+impl Asker for NonInteractive {
     fn ask<'a>(&'a mut self, _: &'a Interrupt) -> BoxFuture<'a, Option<Answer>> {
         Box::pin(std::future::ready(None))
     }

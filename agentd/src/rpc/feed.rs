@@ -38,7 +38,7 @@ pub(super) enum Until {
 /// What the reader of a client's commands has to say in the client's own stream. Each turn has room for many, and few ever
 /// come: so that room is small.
 #[derive(Debug)]
-pub(super) enum Remark {
+pub(super) enum ClientNotice {
     /// A command was refused; the turn goes on.
     Refused(Box<Refusal>),
     /// The client broke the protocol; its stream ends, the turn goes on.
@@ -51,7 +51,7 @@ pub(super) struct Feed {
     pub(super) until: Until,
     /// The turn that remarks are about.
     pub(super) turn_id: Option<TurnId>,
-    pub(super) remarks: mpsc::Receiver<Remark>,
+    pub(super) remarks: mpsc::Receiver<ClientNotice>,
     pub(super) shutdown: CancellationToken,
     /// Ends the reader of commands when the client is gone.
     pub(super) _reader: Option<DropGuard>,
@@ -98,8 +98,8 @@ impl Feed {
                 None => Next::End(None),
             },
             Some(remark) = self.remarks.recv() => match remark {
-                Remark::Refused(refusal) => Next::Event(Box::new((&self.warning(&refusal)).into())),
-                Remark::Broken(refusal) => Next::End(Some((*refusal).into())),
+                ClientNotice::Refused(refusal) => Next::Event(Box::new((&self.warning(&refusal)).into())),
+                ClientNotice::Broken(refusal) => Next::End(Some((*refusal).into())),
             },
             () = self.shutdown.cancelled() => Next::End(Some(Refusal::stopping().into())),
         }

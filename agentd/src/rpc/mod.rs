@@ -54,7 +54,7 @@ use agentd_proto::{
         storage_server::StorageServer, turns_server::TurnsServer,
     },
 };
-use agentd_tools::{Sandbox, SkillShelf};
+use agentd_tools::{Sandbox, SkillStore};
 use futures_util::{Stream, future::BoxFuture};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -123,7 +123,7 @@ pub trait Control: Send + Sync + 'static {
     fn config_origins(&self) -> Vec<(String, String)>;
 
     /// The skills, where there are any.
-    fn skills(&self) -> Option<SkillShelf> {
+    fn skills(&self) -> Option<SkillStore> {
         None
     }
 

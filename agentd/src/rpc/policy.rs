@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use agentd_core::ids::SessionId;
-use agentd_engine::Standpoint;
+use agentd_engine::DryRunSubject;
 use agentd_policy::Policy as Rules;
 use agentd_proto::{
     client::{Comparison, PolicyCall, RuleText},
@@ -13,7 +13,7 @@ use agentd_proto::{
 use tonic::{Request, Response, Status};
 
 use super::{Context, Refusal};
-use crate::rehearsal::{self, Rehearsal};
+use crate::rehearsal::{self, PolicyDryRun};
 
 /// Calls that are compared in one request.
 const MOST_CALLS: usize = 1000;
@@ -74,9 +74,9 @@ impl Policy for Context {
         let (context, policy, tools) = (self.clone(), self.engine.policy(), self.engine.tools());
         let runtime = tokio::runtime::Handle::current();
         let outcome = blocking(move || {
-            let mut rehearsal = Rehearsal::new(&policy, &tried, &tools);
+            let mut rehearsal = PolicyDryRun::new(&policy, &tried, &tools);
             // Lines of one session stand together, mostly: the last standpoint is worth keeping, and no more.
-            let mut last: Option<(Option<SessionId>, Standpoint)> = None;
+            let mut last: Option<(Option<SessionId>, DryRunSubject)> = None;
             context.control.each_audited(&mut |line| {
                 let Some(decision) = rehearsal::decision(&line).filter(|_| since.is_none_or(|at| line.entry.at >= at))
                 else {
@@ -95,7 +95,7 @@ impl Policy for Context {
 }
 
 impl Context {
-    async fn standpoint(&self, session: &str) -> Result<Standpoint, Refusal> {
+    async fn standpoint(&self, session: &str) -> Result<DryRunSubject, Refusal> {
         let session = match session {
             "" => None,
             prefix => Some(self.session_id(prefix).await?),
@@ -104,7 +104,7 @@ impl Context {
     }
 
     /// A session's standpoint; one that is gone stood where a new one would.
-    async fn standpoint_of(&self, session: Option<SessionId>) -> Standpoint {
+    async fn standpoint_of(&self, session: Option<SessionId>) -> DryRunSubject {
         match self.engine.standpoint(session).await {
             Ok(standpoint) => standpoint,
             Err(_) => self.engine.standpoint(None).await.unwrap_or_default(),

@@ -8,7 +8,7 @@ use agentd_core::{
     ports::{Skills as _, Workspace},
 };
 use agentd_proto::v1::{self, check_skill_request::What, skills_server::Skills};
-use agentd_tools::SkillShelf;
+use agentd_tools::SkillStore;
 use tonic::{Request, Response, Status};
 
 use super::{Context, Refusal};
@@ -52,7 +52,7 @@ impl Skills for Context {
 }
 
 impl Context {
-    fn shelf(&self) -> Result<SkillShelf, Refusal> {
+    fn shelf(&self) -> Result<SkillStore, Refusal> {
         self.control.skills().ok_or_else(|| refuse("this daemon has no skills", "start it as usual"))
     }
 

@@ -20,7 +20,7 @@ use tonic::{Request, Response, Status, Streaming, metadata::MetadataValue};
 
 use super::{
     Context, Refusal,
-    feed::{EventStream, Feed, Remark, Until},
+    feed::{ClientNotice, EventStream, Feed, Until},
 };
 
 /// Remarks that may wait for a client that does not read; more are dropped, for it does not read them either.
@@ -174,7 +174,7 @@ struct CommandReader {
     client: String,
     /// The turn is told when the client is gone.
     tells: bool,
-    remarks: mpsc::Sender<Remark>,
+    remarks: mpsc::Sender<ClientNotice>,
 }
 
 impl CommandReader {
@@ -202,7 +202,7 @@ impl CommandReader {
                 Ok(()) => continue,
                 Err(remark) => remark,
             };
-            let broken = matches!(remark, Remark::Broken(_));
+            let broken = matches!(remark, ClientNotice::Broken(_));
             if self.remarks.try_send(remark).is_err() {
                 tracing::debug!(turn = %self.turn_id, "a refused command could not be told to its client");
             }
@@ -212,7 +212,7 @@ impl CommandReader {
         }
     }
 
-    async fn carry_out(&self, command: Option<Command>) -> Result<(), Remark> {
+    async fn carry_out(&self, command: Option<Command>) -> Result<(), ClientNotice> {
         let carried_out = match command {
             Some(Command::Answer(answer)) => self.answer(answer).await,
             Some(Command::Steer(steer)) => self.steer(steer.text).await,
@@ -220,11 +220,11 @@ impl CommandReader {
             Some(Command::Start(_)) => {
                 let refusal = Refusal::invalid("a turn stream takes one start, and this is the second")
                     .with_hint("open another stream for another turn");
-                return Err(Remark::Broken(Box::new(refusal)));
+                return Err(ClientNotice::Broken(Box::new(refusal)));
             }
-            None => return Err(Remark::Broken(Box::new(unknown_command()))),
+            None => return Err(ClientNotice::Broken(Box::new(unknown_command()))),
         };
-        carried_out.map_err(|refusal| Remark::Refused(Box::new(refusal)))
+        carried_out.map_err(|refusal| ClientNotice::Refused(Box::new(refusal)))
     }
 
     async fn answer(&self, command: AnswerInterrupt) -> Result<(), Refusal> {

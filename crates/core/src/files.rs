@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::state_files::StateFileChange;
-pub use crate::{handed_over::HandedOver, ports::SessionTree};
+pub use crate::{handed_over::PendingAttachments, ports::SessionTree};
 
 /// What came of handing a file over.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -15,7 +15,7 @@ const MAX_HANDED_OVER: usize = 100;
 /// What people handed over, as far as no turn has begun with it. Pure: the sum of a session's events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct HandedOver {
+pub struct PendingAttachments {
     /// Their paths, the oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     waiting: Vec<String>,
@@ -24,7 +24,7 @@ pub struct HandedOver {
     pictures: BTreeMap<String, Picture>,
 }
 
-impl HandedOver {
+impl PendingAttachments {
     /// What the next turn is to tell, the oldest first.
     #[must_use]
     pub fn next(&self) -> Vec<String> {

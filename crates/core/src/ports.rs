@@ -42,7 +42,7 @@ pub use self::{
     sampler::{Asked, Sampled, Sampler},
     skills::{SkillPackages, Skills},
     web::Web,
-    workspaces::{KeptArea, KeptText, SessionTree, Workspace, WorkspaceArea, Workspaces},
+    workspaces::{Artifact, ArtifactDir, SessionTree, Workspace, WorkspaceArea, Workspaces},
 };
 
 /// Tells the time.

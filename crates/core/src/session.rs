@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     context::Window,
     event::Event,
-    files::HandedOver,
+    files::PendingAttachments,
     ids::{SessionId, TurnId},
     turn::QueuedTurn,
     usage::Usage,
@@ -74,7 +74,7 @@ pub struct StoredSession {
     /// Which part of the history a model sees.
     pub window: Window,
     /// What people handed over, as far as a model is still to be told of it.
-    pub handed_over: HandedOver,
+    pub handed_over: PendingAttachments,
     /// Whom the session was handed to, one by the other; empty where the main agent works.
     pub agents: Vec<String>,
 }

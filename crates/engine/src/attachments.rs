@@ -7,10 +7,10 @@
 use std::{sync::Arc, time::Duration};
 
 use agentd_core::{
-    files::{HandedOver, Picture, SessionTree, Uploaded},
+    files::{PendingAttachments, Picture, SessionTree, Uploaded},
     ids::SessionId,
     item::{Item, ItemBody, NoticeSource, NoticeTopic},
-    ports::{KeptArea, Pictures, Workspaces},
+    ports::{ArtifactDir, Pictures, Workspaces},
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -43,7 +43,7 @@ const DOCUMENTS: [&str; 6] = [".pdf", ".docx", ".xlsx", ".xls", ".ods", ".pptx"]
 
 /// A file that was handed over, as far as a model is to know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Handed {
+pub(crate) struct Attachment {
     pub(crate) path: String,
     /// What is shown of it.
     pub(crate) picture: Option<Picture>,
@@ -69,7 +69,7 @@ pub(crate) async fn take(
         Ok(Some(ready)) => {
             let (media_type, width, height) = (ready.media_type, ready.width, ready.height);
             let bytes = ready.content.len() as u64;
-            let kept = workspaces.keep(session, KeptArea::LargeToolResults, ready.name, ready.content).await;
+            let kept = workspaces.keep(session, ArtifactDir::LargeToolResults, ready.name, ready.content).await;
             kept.map(|path| Some(Picture { path, media_type, width, height, bytes }))
         }
         Err(error) => Err(error),
@@ -85,7 +85,11 @@ pub(crate) async fn take(
 }
 
 /// What the next turn is to tell, with the words of what is short.
-pub(crate) async fn read(workspaces: &dyn Workspaces, tree: &SessionTree, handed: &HandedOver) -> Vec<Handed> {
+pub(crate) async fn read(
+    workspaces: &dyn Workspaces,
+    tree: &SessionTree,
+    handed: &PendingAttachments,
+) -> Vec<Attachment> {
     let paths = handed.next();
     let unnamed = paths.len().saturating_sub(MAX_NAMES);
     let mut files = Vec::with_capacity(paths.len());
@@ -94,7 +98,7 @@ pub(crate) async fn read(workspaces: &dyn Workspaces, tree: &SessionTree, handed
         let picture = handed.picture(&path).cloned();
         let looks = index >= unnamed && picture.is_none() && !is_document(&path);
         let text = if looks { short_text(workspaces, tree, &path, deadline).await } else { None };
-        files.push(Handed { path, picture, text });
+        files.push(Attachment { path, picture, text });
     }
     files
 }
@@ -115,7 +119,7 @@ fn is_document(path: &str) -> bool {
 }
 
 /// What is told in front of the turn's input. `window` is in tokens: a small one has room for less.
-pub(crate) fn notice(handed: &[Handed], tools: &ToolSet, window: u64) -> Option<ItemBody> {
+pub(crate) fn notice(handed: &[Attachment], tools: &ToolSet, window: u64) -> Option<ItemBody> {
     if handed.is_empty() {
         return None;
     }
@@ -140,7 +144,7 @@ pub(crate) fn notice(handed: &[Handed], tools: &ToolSet, window: u64) -> Option<
 }
 
 /// What is told of one file.
-fn part(file: &Handed, text: Option<&str>, tools: &ToolSet) -> String {
+fn part(file: &Attachment, text: Option<&str>, tools: &ToolSet) -> String {
     let path = one_line(&file.path);
     if let Some(text) = text {
         let frame = framed_name(&file.path);
@@ -183,17 +187,17 @@ mod tests {
         ToolSet::new(vec![spec(READ), spec(SEARCH)])
     }
 
-    fn file(path: &str, text: Option<&str>) -> Handed {
-        Handed { path: path.to_owned(), picture: None, text: text.map(str::to_owned) }
+    fn file(path: &str, text: Option<&str>) -> Attachment {
+        Attachment { path: path.to_owned(), picture: None, text: text.map(str::to_owned) }
     }
 
-    fn picture(path: &str) -> Handed {
+    fn picture(path: &str) -> Attachment {
         let (path, shown) = (path.to_owned(), format!("large_tool_results/{path}"));
         let picture = Picture { path: shown, media_type: "image/png".to_owned(), width: 8, height: 6, bytes: 70 };
-        Handed { path, picture: Some(picture), text: None }
+        Attachment { path, picture: Some(picture), text: None }
     }
 
-    fn told(handed: &[Handed], tools: &ToolSet, window: u64) -> String {
+    fn told(handed: &[Attachment], tools: &ToolSet, window: u64) -> String {
         match notice(handed, tools, window) {
             Some(ItemBody::Notice { text, .. }) => text,
             other => panic!("{other:?}"),
@@ -230,7 +234,7 @@ mod tests {
 
     #[test]
     fn only_the_newest_are_named() {
-        let many: Vec<Handed> = (0..100).map(|n| file(&format!("uploads/{n}"), None)).collect();
+        let many: Vec<Attachment> = (0..100).map(|n| file(&format!("uploads/{n}"), None)).collect();
         let told = told(&many, &tools(), 100_000);
         assert!(told.contains("- uploads/99: read_file opens it\n- and 80 before them"), "{told}");
         assert!(!told.contains("uploads/79"), "{told}");

@@ -7,7 +7,7 @@ use agentd_core::{
 };
 use tokio::sync::watch;
 
-use agentd_policy::{Facts, Policy};
+use agentd_policy::{CallContext, Policy};
 
 /// What can be set about sessions and turns.
 #[derive(Debug, Clone)]
@@ -85,12 +85,12 @@ pub(crate) struct PolicyInForce(pub(crate) watch::Receiver<Arc<EngineConfig>>);
 
 impl PolicyInForce {
     /// What they say of a call now.
-    pub(crate) fn judge(&self, facts: &Facts<'_>) -> Explanation {
+    pub(crate) fn judge(&self, facts: &CallContext<'_>) -> Explanation {
         self.now().judge(facts)
     }
 
     /// What they say now of showing a file that the call comes upon.
-    pub(crate) fn may_show(&self, facts: &Facts<'_>) -> bool {
+    pub(crate) fn may_show(&self, facts: &CallContext<'_>) -> bool {
         self.now().may_show(facts)
     }
 

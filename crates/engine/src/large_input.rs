@@ -1,7 +1,7 @@
 //! An input that does not fit into the window: kept whole in a file of the session, and told by its beginning, its size and
 //! the way to the rest. Who gives a model something to read is not to guess from its answer how much of it was read.
 //!
-//! [`keep`] touches files; all else is pure.
+//! [`keep`] affected_paths files; all else is pure.
 
 use agentd_core::{
     error::WorkspaceError, event::EventKind, files::StoredInput, ids::SessionId, item::ItemBody, ports::Workspaces,
@@ -80,7 +80,7 @@ fn amount(bytes: u64) -> String {
 
 /// Room that is taken in a window, in tokens by the guess but for `window` and `taken`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Occupied {
+pub(crate) struct OccupiedRoom {
     /// The window, in tokens as its server counts them.
     pub(crate) window: u64,
     /// The next request without the input, as its server would count it.
@@ -108,8 +108,8 @@ pub(crate) struct InputRoom {
 
 impl InputRoom {
     /// The room that there is. A history may give way to an input, which then stays through the compaction.
-    pub(crate) fn of(occupied: &Occupied, large_result: u64) -> Self {
-        let Occupied { window, taken, fixed, told, thousand, embedded } = *occupied;
+    pub(crate) fn of(occupied: &OccupiedRoom, large_result: u64) -> Self {
+        let OccupiedRoom { window, taken, fixed, told, thousand, embedded } = *occupied;
         let guessed = |tokens: u64| tokens.saturating_mul(1000) / thousand.max(1);
         let free = guessed((window / 100 * FILLS_PERCENT).saturating_sub(taken)).saturating_sub(told);
         let stays = (guessed(window).saturating_sub(fixed) / 100 * STAYS_PERCENT).saturating_sub(told).max(LEAST);
@@ -277,13 +277,13 @@ mod tests {
 
     use super::*;
 
-    fn occupied(window: u64, taken: u64, fixed: u64) -> Occupied {
-        Occupied { window, taken, fixed, told: 0, thousand: 1000, embedded: false }
+    fn occupied(window: u64, taken: u64, fixed: u64) -> OccupiedRoom {
+        OccupiedRoom { window, taken, fixed, told: 0, thousand: 1000, embedded: false }
     }
 
     #[test]
     fn room_is_what_is_free_or_what_a_compaction_makes() {
-        let check = |occupied: Occupied, whole: u64, shown: u64| {
+        let check = |occupied: OccupiedRoom, whole: u64, shown: u64| {
             let room = InputRoom::of(&occupied, 20_000);
             assert_eq!((room.whole, room.shown), (whole, shown), "{occupied:?}");
         };
@@ -293,9 +293,9 @@ mod tests {
         // A window that is full is made room in.
         check(occupied(100_000, 99_000, 5_000), 33_250, 16_625);
         // A server that counts twice as many tokens has room for half as many.
-        check(Occupied { thousand: 2000, ..occupied(100_000, 10_000, 5_000) }, 32_500, 15_750);
-        check(Occupied { told: 10_000, ..occupied(100_000, 5_000, 5_000) }, 60_000, 23_250);
-        check(Occupied { embedded: true, ..occupied(8_192, 0, 0) }, EMBEDDED.0, EMBEDDED.1);
+        check(OccupiedRoom { thousand: 2000, ..occupied(100_000, 10_000, 5_000) }, 32_500, 15_750);
+        check(OccupiedRoom { told: 10_000, ..occupied(100_000, 5_000, 5_000) }, 60_000, 23_250);
+        check(OccupiedRoom { embedded: true, ..occupied(8_192, 0, 0) }, EMBEDDED.0, EMBEDDED.1);
         // Something is shown whatever the tools take.
         check(occupied(2_048, 4_000, 4_000), LEAST, LEAST);
     }

@@ -41,7 +41,7 @@ pub use config::EngineConfig;
 pub use error::EngineError;
 pub use front::{
     Engine, EngineParts,
-    dry_run::{LookedUp, Standpoint, unknown_tool},
+    dry_run::{DryRunSubject, LookedUp, unknown_tool},
     forking::ForkedSession,
 };
 pub use session::{
@@ -63,7 +63,7 @@ pub fn hideable_tools() -> Vec<agentd_core::tool::ToolSpec> {
     links::standard::chain()
         .tools()
         .into_iter()
-        .filter(|(_, may_be_hidden)| *may_be_hidden)
+        .filter(|(_, can_be_disabled)| *can_be_disabled)
         .map(|(tool, _)| tool)
         .collect()
 }

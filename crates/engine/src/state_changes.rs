@@ -91,7 +91,7 @@ pub(crate) enum Shown {
 
 /// The way back from changes of the state, from where it stands now.
 #[derive(Debug, Default)]
-pub(crate) struct WayBack {
+pub(crate) struct RevertPlan {
     /// What comes of each file, and the changes that take it back.
     pub(crate) undone: Undone,
     /// What has to be stored for that.
@@ -108,7 +108,7 @@ struct Sides {
     to: Option<String>,
 }
 
-impl WayBack {
+impl RevertPlan {
     /// Finds it, and changes nothing.
     pub(crate) async fn find(
         store: &dyn Store,

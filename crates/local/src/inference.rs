@@ -29,7 +29,7 @@ const RECENT: usize = 48;
 
 /// How an answer is made.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Manner {
+pub(crate) struct SamplingParams {
     /// Tokens at the most.
     pub(crate) max_tokens: usize,
     /// How much less likely tokens are that were said recently; 1 changes nothing.
@@ -52,7 +52,7 @@ pub(crate) struct Inference {
 }
 
 /// Tokens that were evaluated, with their keys and values: what a later prompt may start with.
-pub(crate) struct Track {
+pub(crate) struct KvCache {
     tokens: Vec<u32>,
     cache: Cache,
 }
@@ -82,8 +82,8 @@ impl Inference {
         Ok(Self { llama, vocabulary, constraints: OnceCell::new(), counters })
     }
 
-    pub(crate) fn new_track(&self) -> Track {
-        Track { tokens: Vec::new(), cache: self.llama.new_cache() }
+    pub(crate) fn new_track(&self) -> KvCache {
+        KvCache { tokens: Vec::new(), cache: self.llama.new_cache() }
     }
 
     /// The positions that prompt and answer may have together.
@@ -99,7 +99,7 @@ impl Inference {
     /// Evaluates what of `prompt` is not in the track yet; `rows_from` is the first position whose row is wanted.
     fn evaluate(
         &self,
-        track: &mut Track,
+        track: &mut KvCache,
         prompt: &[u32],
         rows_from: usize,
         stop: &dyn Stop,
@@ -138,9 +138,9 @@ impl Inference {
     /// `say` returns whether anybody listens.
     pub(crate) fn answer(
         &self,
-        track: &mut Track,
+        track: &mut KvCache,
         prompt: &[u32],
-        manner: Manner,
+        manner: SamplingParams,
         stop: &dyn Stop,
         mut say: impl FnMut(String) -> bool,
     ) -> Result<Answered, RunError> {
@@ -183,7 +183,7 @@ impl Inference {
     /// costs no more than that continuation.
     pub(crate) fn score(
         &self,
-        track: &mut Track,
+        track: &mut KvCache,
         prefix: &[u32],
         continuation: &[u32],
         stop: &dyn Stop,
@@ -203,7 +203,7 @@ impl Inference {
     /// The likeliest text after a prompt that matches a regular expression.
     pub(crate) fn fill_in(
         &self,
-        track: &mut Track,
+        track: &mut KvCache,
         prompt: &[u32],
         pattern: &str,
         max_tokens: usize,
@@ -235,7 +235,7 @@ impl Inference {
     }
 }
 
-impl Track {
+impl KvCache {
     fn shared_with(&self, prompt: &[u32]) -> usize {
         self.tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count()
     }

@@ -2,7 +2,7 @@
 
 use agentd_core::{
     tool::{ToolData, ToolErrorCode, ToolOutput},
-    untrusted::{self, Stranger},
+    untrusted::{self, UntrustedSource},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rmcp::model::{
@@ -61,7 +61,7 @@ pub(crate) fn of_refusal(from: &str, error: &ErrorData) -> ToolOutput {
     const INVALID_PARAMS: i32 = -32602;
     let words: String = error.message.chars().take(4096).collect();
     let code = if error.code.0 == INVALID_PARAMS { ToolErrorCode::InvalidArgs } else { ToolErrorCode::Tool };
-    let text = format!("the server refused the call\n{}", untrusted::framed(Stranger::Mcp, from, &words));
+    let text = format!("the server refused the call\n{}", untrusted::framed(UntrustedSource::Mcp, from, &words));
     ToolOutput::error(code, text)
 }
 
@@ -134,7 +134,7 @@ impl Answer {
         let mut shown = match (text.is_empty(), data.is_empty()) {
             (true, true) => "the server answered nothing".to_owned(),
             (true, false) => "the server answered without words".to_owned(),
-            (false, _) => untrusted::framed(Stranger::Mcp, from, &text),
+            (false, _) => untrusted::framed(UntrustedSource::Mcp, from, &text),
         };
         if left_out > 0 {
             shown.push_str(&format!("\n[{left_out} bytes more were left out: ask for less at once]"));

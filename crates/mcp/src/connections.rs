@@ -103,7 +103,7 @@ mod tests {
         config::{HttpWire, Reached, ServerConfig},
         log::Log,
         login::Logins,
-        server::Supplies,
+        server::ServerDeps,
     };
 
     fn key(number: usize) -> Key {
@@ -136,7 +136,7 @@ mod tests {
             idle_stop: None,
         };
         let (guard, logins) = ("/nonexistent".into(), Arc::new(Logins::new("/nonexistent".into())));
-        let supplies = Supplies { guard, logins, clean: Clean::default(), learn: Box::new(|_, _| {}) };
+        let supplies = ServerDeps { guard, logins, clean: Clean::default(), learn: Box::new(|_, _| {}) };
         ServerHandle::spawn("s".to_owned(), Arc::new(config), Arc::default(), Arc::new(supplies), Arc::<Log>::default())
     }
 

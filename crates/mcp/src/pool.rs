@@ -29,7 +29,7 @@ use crate::{
     login::Logins,
     published::{Published, publish},
     reason::Reason,
-    server::{Lease, Need, ServerHandle, Supplies},
+    server::{Lease, Need, ServerDeps, ServerHandle},
     variables::Lent,
 };
 
@@ -63,7 +63,7 @@ pub struct McpPool {
     catalogues: CatalogueFolder,
     environment: BTreeMap<String, String>,
     reserved: Box<dyn Fn(&str) -> bool + Send + Sync>,
-    supplies: Arc<Supplies>,
+    supplies: Arc<ServerDeps>,
     /// Lets few be asked at once what they offer.
     asking: tokio::sync::Semaphore,
     /// Whether servers may be started without anybody's calling them: not before the daemon serves.
@@ -133,7 +133,7 @@ impl McpPool {
                 catalogues,
                 environment,
                 reserved,
-                supplies: Arc::new(Supplies { guard, logins, clean, learn: Box::new(learn) }),
+                supplies: Arc::new(ServerDeps { guard, logins, clean, learn: Box::new(learn) }),
                 asking: tokio::sync::Semaphore::new(ASKED_AT_ONCE),
                 opened: AtomicBool::new(false),
                 unseen: AtomicBool::new(true),

@@ -44,7 +44,7 @@ pub struct Route {
     /// The server.
     pub server: String,
     /// What of it.
-    pub deed: Deed,
+    pub deed: ToolTarget,
     /// The [fingerprint](ServerConfig::fingerprint) of the server.
     pub place: String,
 }
@@ -59,7 +59,7 @@ impl Route {
 
 /// What a server can be asked to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Deed {
+pub enum ToolTarget {
     /// Run the tool of that name.
     Tool(String),
     /// List its resources.
@@ -158,14 +158,14 @@ impl Publisher<'_> {
         }
         let at = (name, server);
         if known.resources {
-            self.deed(at, "list_resources", Deed::ListResources, "Lists what this server has to be read.", &[]);
+            self.deed(at, "list_resources", ToolTarget::ListResources, "Lists what this server has to be read.", &[]);
             let about = "Reads one of the resources of this server.";
-            self.deed(at, "read_resource", Deed::ReadResource, about, &[("uri", "The resource's URI.", true)]);
+            self.deed(at, "read_resource", ToolTarget::ReadResource, about, &[("uri", "The resource's URI.", true)]);
         }
         if known.prompts {
-            self.deed(at, "list_prompts", Deed::ListPrompts, "Lists the prompts of this server.", &[]);
+            self.deed(at, "list_prompts", ToolTarget::ListPrompts, "Lists the prompts of this server.", &[]);
             let arguments = [("name", "The prompt's name.", true), ("arguments", "Its arguments, an object.", false)];
-            self.deed(at, "get_prompt", Deed::GetPrompt, "Says one of the prompts of this server.", &arguments);
+            self.deed(at, "get_prompt", ToolTarget::GetPrompt, "Says one of the prompts of this server.", &arguments);
         }
         self.note_unknown_grants(name, server);
     }
@@ -203,7 +203,13 @@ impl Publisher<'_> {
             effect: setting.effect.unwrap_or(Effect::Execute),
         };
         let granted = config.grants.hold(&tool.name);
-        self.add(server, spec, Deed::Tool(tool.name.clone()), &setting, self.foreign(server, &tool.name, granted));
+        self.add(
+            server,
+            spec,
+            ToolTarget::Tool(tool.name.clone()),
+            &setting,
+            self.foreign(server, &tool.name, granted),
+        );
     }
 
     fn foreign(&self, server: &str, tool: &str, granted: bool) -> Foreign {
@@ -222,7 +228,7 @@ impl Publisher<'_> {
         &mut self,
         (server, config): (&str, &ServerConfig),
         verb: &str,
-        deed: Deed,
+        deed: ToolTarget,
         about: &str,
         arguments: &[(&str, &str, bool)],
     ) {
@@ -273,7 +279,7 @@ impl Publisher<'_> {
         (self.reserved)(name) || self.specs.contains_key(name)
     }
 
-    fn add(&mut self, server: &str, spec: ToolSpec, deed: Deed, setting: &ToolSetting, foreign: Foreign) {
+    fn add(&mut self, server: &str, spec: ToolSpec, deed: ToolTarget, setting: &ToolSetting, foreign: Foreign) {
         match setting.always_available {
             Some(true) => drop(self.published.always.insert(spec.name.clone())),
             Some(false) => {}
@@ -463,7 +469,7 @@ mod tests {
             names(&published),
             ["mcp_s_get_prompt", "mcp_s_list_prompts", "mcp_s_list_resources", "mcp_s_read_resource"]
         );
-        assert_eq!(published.routes["mcp_s_list_prompts"].deed, Deed::Tool("list_prompts".to_owned()));
+        assert_eq!(published.routes["mcp_s_list_prompts"].deed, ToolTarget::Tool("list_prompts".to_owned()));
         assert!(published.specs.iter().all(|spec| spec.effect == Effect::Execute));
         assert_eq!(published.notes.len(), 1);
     }

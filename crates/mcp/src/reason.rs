@@ -3,7 +3,7 @@
 
 use std::{error::Error, fmt};
 
-use agentd_core::untrusted::{self, Stranger};
+use agentd_core::untrusted::{self, UntrustedSource};
 use rmcp::service::{ClientInitializeError, ServiceError};
 
 use crate::clean::Clean;
@@ -71,7 +71,7 @@ impl Reason {
     /// For a model: the server's words stand between marks.
     pub(crate) fn for_model(&self, server: &str) -> String {
         match &self.theirs {
-            Some(theirs) => format!("{}:\n{}", self.ours, untrusted::framed(Stranger::Mcp, server, theirs)),
+            Some(theirs) => format!("{}:\n{}", self.ours, untrusted::framed(UntrustedSource::Mcp, server, theirs)),
             None => self.ours.clone(),
         }
     }

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use crate::{
     answer,
     pool::McpPool,
-    published::{Deed, Route},
+    published::{Route, ToolTarget},
     server::call::{self, CallTime},
 };
 
@@ -67,7 +67,7 @@ impl McpToolbox {
             );
         };
         let from = match &deed {
-            Deed::Tool(tool) => format!("{server}/{tool}"),
+            ToolTarget::Tool(tool) => format!("{server}/{tool}"),
             _ => server.clone(),
         };
         let request = match request(deed, arguments) {
@@ -142,23 +142,23 @@ fn arguments(written: &str) -> Result<Map<String, Value>, ToolOutput> {
     }
 }
 
-fn request(deed: Deed, mut arguments: Map<String, Value>) -> Result<ClientRequest, ToolOutput> {
+fn request(deed: ToolTarget, mut arguments: Map<String, Value>) -> Result<ClientRequest, ToolOutput> {
     let mut text = |name: &str| match arguments.remove(name) {
         Some(Value::String(text)) if !text.is_empty() => Ok(text),
         _ => Err(ToolOutput::error(ToolErrorCode::InvalidArgs, format!("`{name}` must be a text"))),
     };
     Ok(match deed {
-        Deed::Tool(name) => {
+        ToolTarget::Tool(name) => {
             let mut params = CallToolRequestParams::new(Cow::Owned(name));
             params.arguments = Some(arguments);
             ClientRequest::CallToolRequest(CallToolRequest::new(params))
         }
-        Deed::ListResources => ClientRequest::ListResourcesRequest(ListResourcesRequest::default()),
-        Deed::ReadResource => {
+        ToolTarget::ListResources => ClientRequest::ListResourcesRequest(ListResourcesRequest::default()),
+        ToolTarget::ReadResource => {
             ClientRequest::ReadResourceRequest(ReadResourceRequest::new(ReadResourceRequestParams::new(text("uri")?)))
         }
-        Deed::ListPrompts => ClientRequest::ListPromptsRequest(ListPromptsRequest::default()),
-        Deed::GetPrompt => {
+        ToolTarget::ListPrompts => ClientRequest::ListPromptsRequest(ListPromptsRequest::default()),
+        ToolTarget::GetPrompt => {
             let mut params = GetPromptRequestParams::new(text("name")?);
             params.arguments = match arguments.remove("arguments") {
                 Some(Value::Object(arguments)) => Some(arguments),

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     command::{self, Line, Part},
-    judge::{Facts, Policy, SHELL_TOOL},
+    judge::{CallContext, Policy, SHELL_TOOL},
     lasting::{self, Folder},
 };
 
@@ -220,7 +220,7 @@ impl Check<'_> {
         let kept = [Grant::from(self.rule)];
         let roots: [&Path; 0] = [];
         let arguments = arguments.to_string();
-        let facts = Facts {
+        let facts = CallContext {
             tool: self.tool,
             foreign: self.foreign,
             arguments: &arguments,

@@ -32,7 +32,7 @@ pub use self::{checker::web::only_fetches, lasting::for_good};
 pub use self::{
     file::RuleFile,
     grant_check::{ForeignTools, UnfitGrant, check_grant, check_grant_of_other},
-    judge::{Check, Facts, Policy, READ_TOOL, SHELL_TOOL, read_tool, roots},
+    judge::{CallContext, Check, Policy, READ_TOOL, SHELL_TOOL, read_tool, roots},
     rules::{RuleError, Rules},
 };
 

@@ -7,7 +7,7 @@ use agentd_core::{
 
 /// A verdict with the rule that it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Opinion {
+pub(crate) struct LayerVerdict {
     pub(crate) verdict: Verdict,
     pub(crate) layer: Layer,
     pub(crate) rule: String,
@@ -15,7 +15,7 @@ pub(crate) struct Opinion {
     pub(crate) dynamic: bool,
 }
 
-impl Opinion {
+impl LayerVerdict {
     /// A checker asks.
     pub(crate) fn asks(risk: Risk, rule: impl Into<String>) -> Self {
         let rule = rule.into();
@@ -56,11 +56,11 @@ impl Opinion {
 }
 
 /// The strictest of several, the first of equals. What cannot be known stays unknown, whoever wins.
-pub(crate) fn strictest(opinions: impl IntoIterator<Item = Opinion>) -> Option<Opinion> {
+pub(crate) fn strictest(opinions: impl IntoIterator<Item = LayerVerdict>) -> Option<LayerVerdict> {
     opinions.into_iter().reduce(|best, next| {
         let dynamic = best.dynamic || next.dynamic;
         let winner = if next.verdict.strictness() > best.verdict.strictness() { next } else { best };
-        Opinion { dynamic, ..winner }
+        LayerVerdict { dynamic, ..winner }
     })
 }
 

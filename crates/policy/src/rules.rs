@@ -8,7 +8,7 @@ use regex::{RegexBuilder, RegexSet, RegexSetBuilder};
 
 use super::{
     file::{Action, ByLevel, RuleFile, ToolRules},
-    opinion::{Opinion, strictest},
+    opinion::{LayerVerdict, strictest},
 };
 
 /// What one pattern may take when it is compiled, in bytes, where not all fit together. A pattern such as
@@ -58,7 +58,7 @@ pub(crate) struct Section {
 #[derive(Debug, Default)]
 struct Patterns {
     set: Option<RegexSet>,
-    opinions: Vec<Opinion>,
+    opinions: Vec<LayerVerdict>,
 }
 
 /// An entry of a denylist.
@@ -170,7 +170,7 @@ struct List<'a> {
 }
 
 impl List<'_> {
-    fn opinion(&self, pattern: &str) -> Opinion {
+    fn opinion(&self, pattern: &str) -> LayerVerdict {
         let rule = format!("{}: {pattern}", self.key);
         let reason = || match self.reason {
             Some(reason) => format!("{reason} ({rule})"),
@@ -181,7 +181,7 @@ impl List<'_> {
             Action::RequireApproval => Verdict::Ask { risk: self.risk, reason: reason() },
             Action::Deny => Verdict::Deny { reason: reason() },
         };
-        Opinion { verdict, layer: self.layer, rule, dynamic: false }
+        LayerVerdict { verdict, layer: self.layer, rule, dynamic: false }
     }
 }
 
@@ -202,27 +202,27 @@ impl Section {
     }
 
     /// All that the patterns say of a text but that it may pass.
-    pub(crate) fn against(&self, text: &str) -> Vec<Opinion> {
+    pub(crate) fn against(&self, text: &str) -> Vec<LayerVerdict> {
         self.strict.found(text).collect()
     }
 
     /// Whether a pattern says of a text that it may pass.
-    pub(crate) fn in_favour(&self, text: &str) -> Option<Opinion> {
+    pub(crate) fn in_favour(&self, text: &str) -> Option<LayerVerdict> {
         strictest(self.mild.found(text))
     }
 }
 
 impl Patterns {
-    fn compile(patterns: Vec<(String, Opinion)>) -> Result<Self, regex::Error> {
+    fn compile(patterns: Vec<(String, LayerVerdict)>) -> Result<Self, regex::Error> {
         if patterns.is_empty() {
             return Ok(Self::default());
         }
-        let (texts, opinions): (Vec<String>, Vec<Opinion>) = patterns.into_iter().unzip();
+        let (texts, opinions): (Vec<String>, Vec<LayerVerdict>) = patterns.into_iter().unzip();
         let set = RegexSetBuilder::new(&texts).size_limit(SECTION_SIZE).dfa_size_limit(SECTION_SIZE).build()?;
         Ok(Self { set: Some(set), opinions })
     }
 
-    fn found(&self, text: &str) -> impl Iterator<Item = Opinion> {
+    fn found(&self, text: &str) -> impl Iterator<Item = LayerVerdict> {
         let set = self.set.as_ref().filter(|set| set.is_match(text));
         let indices = set.into_iter().flat_map(|set| set.matches(text).into_iter());
         indices.map(|index| self.opinions[index].clone())

@@ -5,7 +5,7 @@
 
 use agentd_core::{
     event::{EventKind, StateChange},
-    files::HandedOver,
+    files::PendingAttachments,
     ids::SessionId,
     session::{NewFork, SessionSettings, Todo},
     state_files::{StateFileChange, StateFiles},
@@ -37,7 +37,7 @@ struct Past {
     projection: Projection,
     todos: Vec<Todo>,
     files: StateFiles,
-    handed_over: HandedOver,
+    handed_over: PendingAttachments,
 }
 
 impl Fork {
@@ -98,7 +98,7 @@ fn past(connection: &Connection, from: SessionId, through: u64, at: Timestamp) -
         projection: Projection::new(at),
         todos: Vec::new(),
         files: StateFiles::default(),
-        handed_over: HandedOver::default(),
+        handed_over: PendingAttachments::default(),
     };
     let mut statement = snapshot.prepare_cached(
         "SELECT seq, at, turn, kind, payload FROM events WHERE session = ?1 AND seq <= ?2 ORDER BY seq",

@@ -3,7 +3,7 @@
 use agentd_core::{
     context::Window,
     event::{EventKind, StateChange},
-    files::HandedOver,
+    files::PendingAttachments,
     ids::SessionId,
     session::{SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo},
     usage::Usage,
@@ -232,11 +232,15 @@ pub(crate) fn apply_handed_over(connection: &Connection, key: i64, fact: &EventK
     let known: String = connection
         .prepare_cached("SELECT handed_over FROM session_state WHERE session = ?1")?
         .query_row([key], |row| row.get(0))?;
-    let mut handed_over: HandedOver = json_from(&known)?;
+    let mut handed_over: PendingAttachments = json_from(&known)?;
     if handed_over.apply(fact) { save_handed_over(connection, key, &handed_over) } else { Ok(()) }
 }
 
-pub(crate) fn save_handed_over(connection: &Connection, key: i64, handed_over: &HandedOver) -> Result<(), Fault> {
+pub(crate) fn save_handed_over(
+    connection: &Connection,
+    key: i64,
+    handed_over: &PendingAttachments,
+) -> Result<(), Fault> {
     connection
         .prepare_cached("UPDATE session_state SET handed_over = ?2 WHERE session = ?1")?
         .execute(params![key, json(handed_over)?])?;

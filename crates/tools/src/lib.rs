@@ -31,6 +31,6 @@ pub mod toolbox;
 pub mod workspace;
 
 pub use sandbox::{Sandbox, SandboxConfig};
-pub use skills::{SkillConfig, SkillSetting, SkillSettings, SkillShelf};
+pub use skills::{SkillConfig, SkillSetting, SkillSettings, SkillStore};
 pub use toolbox::{BuiltinToolbox, Limits, ToolboxConfig};
 pub use workspace::{FileSnapshots, SnapshotConfig, WorkspaceFolders};

@@ -23,7 +23,7 @@ use crate::{
     job::Job,
     meant,
     sandbox::Sandbox,
-    skills::SkillShelf,
+    skills::SkillStore,
     text,
     workspace::{
         jail::Jail,
@@ -49,7 +49,7 @@ pub struct ToolboxConfig {
     /// What commands are locked into; without it they may do whatever the daemon may.
     pub sandbox: Option<Arc<Sandbox>>,
     /// The skills, whose programs commands find that are about them.
-    pub skills: Option<SkillShelf>,
+    pub skills: Option<SkillStore>,
     /// Who reads and searches documents; without it only text is read.
     pub knowledge: Option<Arc<dyn Knowledge>>,
     /// Who asks servers; without it nobody does.

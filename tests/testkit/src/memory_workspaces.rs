@@ -13,7 +13,7 @@ use agentd_core::{
     files::{FilePiece, SessionTree},
     guide::{GuideLimits, Guides},
     ids::SessionId,
-    ports::{KeptArea, KeptText, Workspace, Workspaces},
+    ports::{Artifact, ArtifactDir, Workspace, Workspaces},
     session::Mount,
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -198,11 +198,11 @@ impl Workspaces for MemoryWorkspaces {
     fn keep(
         &self,
         session: SessionId,
-        area: KeptArea,
+        area: ArtifactDir,
         name: String,
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
-        let kept = KeptArea::check_name(&name).map(|()| {
+        let kept = ArtifactDir::check_name(&name).map(|()| {
             let path = format!("{}/{name}", area.folder());
             let mut texts = self.texts();
             let text = texts.entry((session, path.clone())).or_default();
@@ -215,12 +215,12 @@ impl Workspaces for MemoryWorkspaces {
     fn keep_on(
         &self,
         session: SessionId,
-        area: KeptArea,
+        area: ArtifactDir,
         name: String,
         from: Option<u64>,
         content: Vec<u8>,
-    ) -> BoxFuture<'_, Result<KeptText, WorkspaceError>> {
-        let kept = KeptArea::check_name(&name).and_then(|()| {
+    ) -> BoxFuture<'_, Result<Artifact, WorkspaceError>> {
+        let kept = ArtifactDir::check_name(&name).and_then(|()| {
             let path = format!("{}/{name}", area.folder());
             let mut texts = self.texts();
             let text = texts.entry((session, path.clone())).or_default();
@@ -230,7 +230,7 @@ impl Workspaces for MemoryWorkspaces {
                 return Err(WorkspaceError::new(ErrorKind::Storage, "the disk is full"));
             }
             text.extend(content);
-            Ok(KeptText { path, bytes: text.len() as u64 })
+            Ok(Artifact { path, bytes: text.len() as u64 })
         });
         if self.stuck.load(Ordering::Relaxed) {
             return std::future::pending().boxed();

@@ -17,7 +17,7 @@ use agentd_core::{
     error::{ErrorKind, ModelError, WorkspaceError},
     ids::SessionId,
     model::{Finish, Message, ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
-    ports::{Asked, Clock, KeptArea, KeptText, Model, Models, ToolContext, Toolbox, Workspace, Workspaces},
+    ports::{Artifact, ArtifactDir, Asked, Clock, Model, Models, ToolContext, Toolbox, Workspace, Workspaces},
     session::Mount,
     state_files::StateFileChange,
     tool::{Effect, FileChange, FileChangeKind, Followed, ToolCall, ToolData, ToolErrorCode, ToolOutput, ToolSpec},
@@ -470,7 +470,7 @@ impl Workspaces for NoWorkspaces {
     fn keep(
         &self,
         _: SessionId,
-        area: KeptArea,
+        area: ArtifactDir,
         name: String,
         _: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
@@ -480,12 +480,12 @@ impl Workspaces for NoWorkspaces {
     fn keep_on(
         &self,
         _: SessionId,
-        area: KeptArea,
+        area: ArtifactDir,
         name: String,
         _: Option<u64>,
         content: Vec<u8>,
-    ) -> BoxFuture<'_, Result<KeptText, WorkspaceError>> {
-        let text = KeptText { path: format!("{}/{name}", area.folder()), bytes: content.len() as u64 };
+    ) -> BoxFuture<'_, Result<Artifact, WorkspaceError>> {
+        let text = Artifact { path: format!("{}/{name}", area.folder()), bytes: content.len() as u64 };
         std::future::ready(Ok(text)).boxed()
     }
 

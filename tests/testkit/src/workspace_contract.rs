@@ -5,7 +5,7 @@
 use agentd_core::{
     error::ErrorKind,
     ids::SessionId,
-    ports::{KeptArea, KeptText, Workspaces},
+    ports::{Artifact, ArtifactDir, Workspaces},
 };
 
 /// Checks it. `read` reads what a tool of that session would find under a path.
@@ -19,16 +19,16 @@ pub async fn check_kept_texts(workspaces: &dyn Workspaces, read: impl Fn(Session
         async move { workspaces.keep(session, area, name, content).await }
     };
 
-    let path = keep(session, KeptArea::LargeToolResults, "a.txt", b"a long one").await.unwrap();
+    let path = keep(session, ArtifactDir::LargeToolResults, "a.txt", b"a long one").await.unwrap();
     assert_eq!(path, "large_tool_results/a.txt");
-    assert_eq!(keep(session, KeptArea::LargeToolResults, "a.txt", b"short").await.unwrap(), path);
+    assert_eq!(keep(session, ArtifactDir::LargeToolResults, "a.txt", b"short").await.unwrap(), path);
     assert_eq!(read(session, &path).unwrap(), b"short", "a name that is taken is replaced");
 
     let add = |from, content: &[u8]| {
         let content = content.to_vec();
-        async move { workspaces.keep_on(session, KeptArea::ConversationHistory, "h.md".to_owned(), from, content).await }
+        async move { workspaces.keep_on(session, ArtifactDir::ConversationHistory, "h.md".to_owned(), from, content).await }
     };
-    let KeptText { path: history, bytes } = add(Some(0), b"one\n").await.unwrap();
+    let Artifact { path: history, bytes } = add(Some(0), b"one\n").await.unwrap();
     assert_eq!((history.as_str(), bytes), ("conversation_history/h.md", 4));
     assert_eq!(add(Some(4), b"").await.unwrap().bytes, 4);
     assert_eq!(add(Some(4), b"two\xff\n").await.unwrap().bytes, 9);
@@ -41,7 +41,7 @@ pub async fn check_kept_texts(workspaces: &dyn Workspaces, read: impl Fn(Session
     assert_eq!(read(other, &history), None, "what is kept of one session is no other's");
     let long = "x".repeat(201);
     for name in ["", ".", "..", ".hidden", "a/b", "/a", "../a", "a\\b", "a\nb", "a\0b", long.as_str()] {
-        for area in [KeptArea::LargeToolResults, KeptArea::ConversationHistory] {
+        for area in [ArtifactDir::LargeToolResults, ArtifactDir::ConversationHistory] {
             let error = keep(session, area, name, b"x").await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{name:?}");
             assert!(error.hint().is_some());
@@ -50,7 +50,7 @@ pub async fn check_kept_texts(workspaces: &dyn Workspaces, read: impl Fn(Session
         }
     }
     for name in ["报告 1.txt", "~a", "a..b", &long[..200]] {
-        let path = keep(session, KeptArea::LargeToolResults, name, name.as_bytes()).await.unwrap();
+        let path = keep(session, ArtifactDir::LargeToolResults, name, name.as_bytes()).await.unwrap();
         assert_eq!(read(session, &path).unwrap(), name.as_bytes());
     }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     report::{self, Table},
     terminal::{
-        look::Look,
+        look::TerminalStyle,
         paint::{CODE, QUIET, STRONG, paint},
         sanitize::{clean, clean_line},
     },
@@ -59,7 +59,7 @@ fn broken_lines(broken: &[(String, String)]) -> Vec<String> {
 /// Pages, each below its name.
 pub(super) fn reading(path: &str, first: u32, reading: &Reading) -> anyhow::Result<()> {
     let Reading { format, title, parts_are, total, parts, broken } = reading;
-    let color = Look::detect().out_color;
+    let color = TerminalStyle::detect().out_color;
     let mut out = anstream::stdout().lock();
     let title = title.as_deref().map(|title| format!("  {}", clean_line(title))).unwrap_or_default();
     let whole = format!("{}  {format}, {}{title}", clean_line(path), report::count(*total, parts_are.noun()));
@@ -87,7 +87,7 @@ pub(super) fn reading(path: &str, first: u32, reading: &Reading) -> anyhow::Resu
 
 /// Finds: where, and the words around, with what was looked for in bold.
 pub(super) fn finds(finds: &DocumentFinds) -> anyhow::Result<()> {
-    let color = Look::detect().out_color;
+    let color = TerminalStyle::detect().out_color;
     let mut out = anstream::stdout().lock();
     for hit in &finds.hits {
         writeln!(out, "{}\n    {}", paint(color, CODE, &place(hit)), marked(hit, color))?;

@@ -108,7 +108,7 @@ pub trait Workspaces: Send + Sync {
     fn keep(
         &self,
         session: SessionId,
-        area: KeptArea,
+        area: ArtifactDir,
         name: String,
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>>;
@@ -118,11 +118,11 @@ pub trait Workspaces: Send + Sync {
     fn keep_on(
         &self,
         session: SessionId,
-        area: KeptArea,
+        area: ArtifactDir,
         name: String,
         from: Option<u64>,
         content: Vec<u8>,
-    ) -> BoxFuture<'_, Result<KeptText, WorkspaceError>>;
+    ) -> BoxFuture<'_, Result<Artifact, WorkspaceError>>;
 
     /// What a folder holds, by the paths that tools use, or one file.
     ///
@@ -233,7 +233,7 @@ impl WorkspaceArea {
             Self::Outputs => "outputs",
             Self::Temp => "temp",
             Self::Skills => "skills",
-            Self::LargeToolResults => KeptArea::LargeToolResults.folder(),
+            Self::LargeToolResults => ArtifactDir::LargeToolResults.folder(),
         }
     }
 }
@@ -241,7 +241,7 @@ impl WorkspaceArea {
 /// A folder of a workspace in which the daemon keeps what tools can read and not change. It goes with the session, stays
 /// when that is reset, and is no part of what can be undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeptArea {
+pub enum ArtifactDir {
     /// Results too large for the window, each whole.
     LargeToolResults,
     /// What compactions replaced, one behind the other.
@@ -250,14 +250,14 @@ pub enum KeptArea {
 
 /// A text that the daemon keeps in pieces.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptText {
+pub struct Artifact {
     /// The path under which tools find it.
     pub path: String,
     /// Its length.
     pub bytes: u64,
 }
 
-impl KeptArea {
+impl ArtifactDir {
     /// The name of the folder.
     #[must_use]
     pub const fn folder(self) -> &'static str {

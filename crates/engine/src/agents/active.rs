@@ -13,7 +13,7 @@ use agentd_core::{
 
 use crate::{
     agents::{delegate_tool, transfer_tool},
-    catalog::AgentReach,
+    catalog::AgentScope,
     config::EngineConfig,
     context::ToolSet,
     error::EngineError,
@@ -21,14 +21,14 @@ use crate::{
 
 /// Who works in a turn. A reload of the configuration changes later turns only.
 #[derive(Debug, Clone)]
-pub(crate) struct Acting {
+pub(crate) struct ActiveAgent {
     agents: Arc<Agents>,
     /// Whom the session was handed to, one by the other; empty where the main agent works.
     stack: Vec<String>,
     parent: Option<Parent>,
 }
 
-impl Acting {
+impl ActiveAgent {
     /// Of a session that was handed on so far. One whose card is gone works no more: whoever had handed on to it does.
     pub(crate) fn of(settings: &SessionSettings, stack: &[String], agents: &Arc<Agents>) -> Self {
         let known = stack.iter().take_while(|id| agents.get(id).is_some()).cloned().collect();
@@ -89,13 +89,13 @@ impl Acting {
     }
 
     /// What it may use, where that is not what the main agent may.
-    pub(crate) fn reach(&self) -> Option<AgentReach> {
+    pub(crate) fn reach(&self) -> Option<AgentScope> {
         if let Some(id) = self.missing() {
-            return Some(AgentReach { id: id.to_owned(), tools: Some(Default::default()) });
+            return Some(AgentScope { id: id.to_owned(), tools: Some(Default::default()) });
         }
         let card = self.card()?;
         let tools = card.tools.as_ref().map(|tools| tools.iter().cloned().collect());
-        Some(AgentReach { id: card.id.clone(), tools })
+        Some(AgentScope { id: card.id.clone(), tools })
     }
 
     /// What its system message begins with: the general instructions first, which are the same for all.
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn a_tool_that_has_the_name_of_a_transfer_is_not_shown() {
         let agents = Arc::new(Agents::new([AgentCard::new("poet")]));
-        let acting = Acting::of(&SessionSettings::default(), &[], &agents);
+        let acting = ActiveAgent::of(&SessionSettings::default(), &[], &agents);
         let stolen = |name: &str| ToolSpec {
             name: name.to_owned(),
             description: "stolen".to_owned(),

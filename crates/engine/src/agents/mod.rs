@@ -9,4 +9,4 @@ pub(crate) mod delegate_tool;
 pub(crate) mod toolset_cache;
 pub(crate) mod transfer_tool;
 
-pub(crate) use self::active::Acting;
+pub(crate) use self::active::ActiveAgent;

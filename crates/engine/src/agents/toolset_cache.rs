@@ -3,9 +3,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::Acting;
+use super::ActiveAgent;
 use crate::{
-    catalog::{Mentioned, Reach, Stock},
+    catalog::{Mentioned, ToolCatalog, ToolScope},
     context::ToolSet,
 };
 
@@ -18,26 +18,32 @@ pub(crate) struct ToolSetCache(Mutex<Vec<Entry>>);
 
 #[derive(Debug)]
 struct Entry {
-    stock: Arc<Stock>,
+    stock: Arc<ToolCatalog>,
     mentioned: Mentioned,
-    reach: Reach,
+    reach: ToolScope,
     /// Held with its agents, so that no others can stand at their place in memory.
-    acting: Acting,
+    acting: ActiveAgent,
     tools: ToolSet,
 }
 
 impl ToolSetCache {
     /// The tools that an agent is shown of this stock: as they were shown to the same before, or made now.
-    pub(crate) fn tools(&self, stock: &Arc<Stock>, mentioned: &Mentioned, reach: &Reach, acting: &Acting) -> ToolSet {
+    pub(crate) fn tools(
+        &self,
+        stock: &Arc<ToolCatalog>,
+        mentioned: &Mentioned,
+        reach: &ToolScope,
+        acting: &ActiveAgent,
+    ) -> ToolSet {
         self.get_or_make(stock, mentioned, reach, acting, || acting.tools(stock.shown(mentioned, reach)))
     }
 
     fn get_or_make(
         &self,
-        stock: &Arc<Stock>,
+        stock: &Arc<ToolCatalog>,
         mentioned: &Mentioned,
-        reach: &Reach,
-        acting: &Acting,
+        reach: &ToolScope,
+        acting: &ActiveAgent,
         make: impl FnOnce() -> ToolSet,
     ) -> ToolSet {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,7 +66,7 @@ impl ToolSetCache {
 }
 
 impl Entry {
-    fn is_for(&self, mentioned: &Mentioned, reach: &Reach, acting: &Acting) -> bool {
+    fn is_for(&self, mentioned: &Mentioned, reach: &ToolScope, acting: &ActiveAgent) -> bool {
         self.mentioned == *mentioned && self.reach == *reach && self.acting.is_shown_as(acting)
     }
 }
@@ -79,23 +85,23 @@ mod tests {
         Arc::new(Agents::new([AgentCard::new(id)]))
     }
 
-    fn main_among(agents: &Arc<Agents>) -> Acting {
-        Acting::of(&SessionSettings::default(), &[], agents)
+    fn main_among(agents: &Arc<Agents>) -> ActiveAgent {
+        ActiveAgent::of(&SessionSettings::default(), &[], agents)
     }
 
-    fn child_among(agents: &Arc<Agents>, agent: Option<&str>) -> Acting {
+    fn child_among(agents: &Arc<Agents>, agent: Option<&str>) -> ActiveAgent {
         let parent = Parent { session: SessionId::generate(), agent: agent.map(str::to_owned) };
-        Acting::of(&SessionSettings { parent: Some(parent), ..SessionSettings::default() }, &[], agents)
+        ActiveAgent::of(&SessionSettings { parent: Some(parent), ..SessionSettings::default() }, &[], agents)
     }
 
     /// A cache, and the stock whose tools it keeps.
-    struct Kept(ToolSetCache, Arc<Stock>);
+    struct Kept(ToolSetCache, Arc<ToolCatalog>);
 
     fn kept() -> Kept {
-        Kept(ToolSetCache::default(), Arc::new(Stock::new(Arc::default(), Vec::new())))
+        Kept(ToolSetCache::default(), Arc::new(ToolCatalog::new(Arc::default(), Vec::new())))
     }
 
-    fn told(kept: &Kept, mentioned: &Mentioned, reach: &Reach, acting: &Acting) -> ToolSet {
+    fn told(kept: &Kept, mentioned: &Mentioned, reach: &ToolScope, acting: &ActiveAgent) -> ToolSet {
         kept.0.tools(&kept.1, mentioned, reach, acting)
     }
 
@@ -105,7 +111,7 @@ mod tests {
 
     #[test]
     fn turns_that_show_the_same_share_it() {
-        let (kept, poet, any) = (kept(), agents("poet"), Reach::default());
+        let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
         let none = Mentioned::new();
         let first = told(&kept, &none, &any, &main_among(&poet));
         let child = told(&kept, &none, &any, &child_among(&poet, None));
@@ -118,15 +124,15 @@ mod tests {
 
     #[test]
     fn nobody_is_shown_what_is_meant_for_others() {
-        let (kept, poet, any) = (kept(), agents("poet"), Reach::default());
+        let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
         let none = Mentioned::new();
         let first = told(&kept, &none, &any, &main_among(&poet));
         let others = [
             told(&kept, &Mentioned::from(["grep".to_owned()]), &any, &main_among(&poet)),
-            told(&kept, &none, &Reach { sees: true, ..any.clone() }, &main_among(&poet)),
+            told(&kept, &none, &ToolScope { sees: true, ..any.clone() }, &main_among(&poet)),
             // A configuration that was read again.
             told(&kept, &none, &any, &main_among(&agents("critic"))),
-            told(&kept, &none, &any, &Acting::of(&SessionSettings::default(), &["poet".to_owned()], &poet)),
+            told(&kept, &none, &any, &ActiveAgent::of(&SessionSettings::default(), &["poet".to_owned()], &poet)),
             told(&kept, &none, &any, &child_among(&poet, None)),
             told(&kept, &none, &any, &child_among(&poet, Some("poet"))),
         ];
@@ -138,7 +144,7 @@ mod tests {
 
     #[test]
     fn few_are_kept() {
-        let (kept, poet, any) = (kept(), agents("poet"), Reach::default());
+        let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
         let tools = |name: usize| told(&kept, &Mentioned::from([name.to_string()]), &any, &main_among(&poet));
         let (first, second) = (tools(0), tools(1));
         for name in 2..KEPT {

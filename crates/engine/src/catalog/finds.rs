@@ -9,7 +9,7 @@ use agentd_core::{
 };
 use tokio::sync::watch;
 
-use super::{FIND_TOOL, Reach, Stock, nearest::nearest, servers::servers, words};
+use super::{FIND_TOOL, ToolCatalog, ToolScope, nearest::nearest, servers::servers, words};
 use crate::context::ToolSet;
 
 /// Tools that one search tells of at the most.
@@ -20,8 +20,8 @@ const MOST_FOUND: usize = 48;
 /// The tools of a turn: what it shows, and what its model finds.
 pub(crate) struct Finds {
     /// As it was when the turn began: what is found is what was there then.
-    stock: Arc<Stock>,
-    reach: Reach,
+    stock: Arc<ToolCatalog>,
+    reach: ToolScope,
     /// What the turn shows without anything's being found.
     shown: ToolSet,
     now: watch::Sender<Now>,
@@ -43,7 +43,7 @@ pub(crate) struct Hits<'a> {
 
 impl Finds {
     /// What a turn shows, and what turns before it have found.
-    pub(crate) fn new(stock: Arc<Stock>, reach: Reach, shown: ToolSet, history: &[Arc<Item>]) -> Self {
+    pub(crate) fn new(stock: Arc<ToolCatalog>, reach: ToolScope, shown: ToolSet, history: &[Arc<Item>]) -> Self {
         let mut names: Vec<String> = Vec::new();
         let found = history.iter().flat_map(|item| match &item.body {
             ItemBody::ToolResult(result) => result.found.as_slice(),
@@ -136,7 +136,7 @@ impl Finds {
     }
 }
 
-fn with_found(stock: &Stock, shown: &ToolSet, names: &[String]) -> ToolSet {
+fn with_found(stock: &ToolCatalog, shown: &ToolSet, names: &[String]) -> ToolSet {
     let found: Vec<&CatalogueTool> = names.iter().filter_map(|name| stock.get(name)).collect();
     shown.with_found(&found)
 }

@@ -1,8 +1,8 @@
 //! Which tools a turn shows. All of it is pure.
 //!
-//! - [`Stock`]: every tool that there is, those that links answer included; made anew only where the toolbox hands out
+//! - [`ToolCatalog`]: every tool that there is, those that links answer included; made anew only where the toolbox hands out
 //!   another catalogue.
-//! - [`Reach`]: what a turn may use at the most, whatever is mentioned: by its agent, its depth, its model.
+//! - [`ToolScope`]: what a turn may use at the most, whatever is mentioned: by its agent, its depth, its model.
 //! - `visible`: from these and from what is mentioned to what is shown, and why.
 //! - [`Finds`]: what the model of a turn finds of the tools that the turn does not show, and may call from there on;
 //!   `words`: how well a tool fits what is looked for.
@@ -23,10 +23,10 @@ use agentd_core::{
 };
 use agentd_policy::ForeignTools;
 
-use self::visible::Standing;
+use self::visible::Availability;
 pub(crate) use self::{
     finds::Finds,
-    scope::{AgentReach, Reach},
+    scope::{AgentScope, ToolScope},
 };
 use crate::context::ToolSet;
 
@@ -38,7 +38,7 @@ pub(crate) type Mentioned = BTreeSet<String>;
 
 /// Every tool that there is.
 #[derive(Debug)]
-pub(crate) struct Stock {
+pub(crate) struct ToolCatalog {
     /// What it was made from, to know whether it still holds.
     source: Arc<Catalogue>,
     /// Sorted by name. Of those with one name the first is the one that calls mean.
@@ -47,7 +47,7 @@ pub(crate) struct Stock {
     plain: ToolSet,
 }
 
-impl Stock {
+impl ToolCatalog {
     /// The tools of the catalogue, and those that links answer.
     pub(crate) fn new(source: Arc<Catalogue>, own: Vec<(ToolSpec, bool)>) -> Self {
         let mut tools: Vec<CatalogueTool> = own.into_iter().map(|own| labelled(own, &source)).collect();
@@ -55,7 +55,7 @@ impl Stock {
         // Links answer before the toolbox is asked, and what is built in before what others bring: nobody takes a call by
         // choosing the name of another's tool.
         tools.sort_by(|a, b| (&a.spec.name, rank(&a.origin)).cmp(&(&b.spec.name, rank(&b.origin))));
-        let plain = visible::set(&tools, &Mentioned::new(), &Reach::default());
+        let plain = visible::set(&tools, &Mentioned::new(), &ToolScope::default());
         Self { source, tools, plain }
     }
 
@@ -65,16 +65,16 @@ impl Stock {
     }
 
     /// What a turn may use.
-    pub(crate) fn shown(&self, mentioned: &Mentioned, reach: &Reach) -> ToolSet {
-        if mentioned.is_empty() && *reach == Reach::default() {
+    pub(crate) fn shown(&self, mentioned: &Mentioned, reach: &ToolScope) -> ToolSet {
+        if mentioned.is_empty() && *reach == ToolScope::default() {
             return self.plain.clone();
         }
         visible::set(&self.tools, mentioned, reach)
     }
 
     /// Every tool, and why a turn shows it or not.
-    pub(crate) fn standings(&self, mentioned: &Mentioned, reach: &Reach) -> Vec<ToolStanding> {
-        let told = |(tool, standing): (&CatalogueTool, Standing)| ToolStanding {
+    pub(crate) fn standings(&self, mentioned: &Mentioned, reach: &ToolScope) -> Vec<ToolStanding> {
+        let told = |(tool, standing): (&CatalogueTool, Availability)| ToolStanding {
             tool: tool.clone(),
             visible: standing.is_shown(),
             why: standing.to_string(),
@@ -97,7 +97,7 @@ impl Stock {
     pub(crate) fn of_server<'a>(
         &'a self,
         server: &'a str,
-        reach: &'a Reach,
+        reach: &'a ToolScope,
     ) -> impl Iterator<Item = &'a CatalogueTool> {
         let is_of = move |tool: &CatalogueTool| tool.foreign.as_ref().is_some_and(|foreign| foreign.server == server);
         self.usable(reach).filter(move |tool| is_of(tool))
@@ -117,12 +117,12 @@ impl Stock {
     }
 
     /// The tools of others that a turn may use, mentioned or not.
-    pub(crate) fn usable<'a>(&'a self, reach: &'a Reach) -> impl Iterator<Item = &'a CatalogueTool> {
+    pub(crate) fn usable<'a>(&'a self, reach: &'a ToolScope) -> impl Iterator<Item = &'a CatalogueTool> {
         visible::usable(&self.tools, reach)
     }
 
     /// Those of them that a turn shows only where they are mentioned or found.
-    pub(crate) fn hidden<'a>(&'a self, reach: &'a Reach) -> impl Iterator<Item = &'a CatalogueTool> {
+    pub(crate) fn hidden<'a>(&'a self, reach: &'a ToolScope) -> impl Iterator<Item = &'a CatalogueTool> {
         visible::hidden(&self.tools, reach)
     }
 
@@ -132,7 +132,7 @@ impl Stock {
     }
 
     /// Why a turn does not show a tool, in a sentence; none where it does, or there is no such tool.
-    pub(crate) fn why_not(&self, name: &str, mentioned: &Mentioned, reach: &Reach) -> Option<String> {
+    pub(crate) fn why_not(&self, name: &str, mentioned: &Mentioned, reach: &ToolScope) -> Option<String> {
         let found = visible::judged(&self.tools, mentioned, reach).find(|(tool, _)| tool.spec.name == name);
         found.map(|(_, standing)| standing).filter(|standing| !standing.is_shown()).map(|standing| standing.to_string())
     }
@@ -155,10 +155,10 @@ fn rank(origin: &ToolOrigin) -> u8 {
 }
 
 /// A link's tool. It belongs to every session, unless its link lets people decide.
-fn labelled((spec, may_be_hidden): (ToolSpec, bool), catalogue: &Catalogue) -> CatalogueTool {
+fn labelled((spec, can_be_disabled): (ToolSpec, bool), catalogue: &Catalogue) -> CatalogueTool {
     let told = catalogue.labels.get(&spec.name).cloned().unwrap_or_default();
     // An agent that names its tools changes no files without naming what does.
     let always_available = spec.effect != Effect::Write || told.always_available;
-    let label = if may_be_hidden { told } else { ToolLabel { tier: ToolTier::Core, always_available, ..told } };
+    let label = if can_be_disabled { told } else { ToolLabel { tier: ToolTier::Core, always_available, ..told } };
     CatalogueTool { spec, origin: ToolOrigin::Conversation, label, stands_for: None, foreign: None }
 }

@@ -6,9 +6,9 @@ use agentd_core::model::Slot;
 
 /// What a turn may use at the most, whatever is mentioned. The default forbids nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Reach {
+pub(crate) struct ToolScope {
     /// The agent that speaks, where it is not the main one.
-    pub(crate) agent: Option<AgentReach>,
+    pub(crate) agent: Option<AgentScope>,
     /// Whether the session is a child of another: it hands nothing on.
     pub(crate) is_child: bool,
     /// Whether there are pictures, and the turn's model sees them.
@@ -19,7 +19,7 @@ pub(crate) struct Reach {
 
 /// What an agent may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct AgentReach {
+pub(crate) struct AgentScope {
     /// Its id.
     pub(crate) id: String,
     /// The tools that it names; where it names none, it has what the main agent has. A tool that is discovered only is
@@ -27,7 +27,7 @@ pub(crate) struct AgentReach {
     pub(crate) tools: Option<BTreeSet<String>>,
 }
 
-impl Reach {
+impl ToolScope {
     /// The same for the model of a slot.
     pub(crate) fn with_model(self, slot: Slot, sees: bool) -> Self {
         Self { sees, codes: slot == Slot::Code, ..self }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use agentd_core::catalogue::{CatalogueTool, ToolOrigin, ToolTier};
 
-use super::{AgentReach, Mentioned, Reach};
+use super::{AgentScope, Mentioned, ToolScope};
 use crate::{catalog::FIND_TOOL, context::ToolSet};
 
 /// The tools by which a session hands work on: a child session has none of them.
@@ -14,7 +14,7 @@ const TRANSFERS: &str = "transfer_to_";
 
 /// Why a turn shows a tool, or does not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum Availability {
     Core,
     Enabled,
     Mentioned,
@@ -29,7 +29,7 @@ pub(super) enum Standing {
     Shadowed { by: ToolOrigin },
 }
 
-impl Standing {
+impl Availability {
     pub(super) fn is_shown(&self) -> bool {
         match self {
             Self::Core | Self::Enabled | Self::Mentioned | Self::NamedBy(_) | Self::ForPictures | Self::ForCode => true,
@@ -43,14 +43,14 @@ impl Standing {
     }
 }
 
-impl Standing {
+impl Availability {
     /// Whether a mention is all that it takes.
     fn is_unmentioned(&self) -> bool {
         matches!(self, Self::NotMentioned { .. })
     }
 }
 
-impl fmt::Display for Standing {
+impl fmt::Display for Availability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Core => f.write_str("it belongs to every turn"),
@@ -73,23 +73,26 @@ impl fmt::Display for Standing {
 }
 
 /// The tools that the turn shows.
-pub(super) fn set(tools: &[CatalogueTool], mentioned: &Mentioned, reach: &Reach) -> ToolSet {
+pub(super) fn set(tools: &[CatalogueTool], mentioned: &Mentioned, reach: &ToolScope) -> ToolSet {
     let shown = judged(tools, mentioned, reach).filter(|(_, standing)| standing.is_shown());
     ToolSet::of(&shown.map(|(tool, _)| tool).collect::<Vec<_>>())
 }
 
 /// The tools of others that a turn could show and does not, unless they are mentioned or found.
-pub(super) fn hidden<'a>(tools: &'a [CatalogueTool], reach: &'a Reach) -> impl Iterator<Item = &'a CatalogueTool> {
+pub(super) fn hidden<'a>(tools: &'a [CatalogueTool], reach: &'a ToolScope) -> impl Iterator<Item = &'a CatalogueTool> {
     of_others(tools, reach).filter(|(_, standing)| standing.is_unmentioned()).map(|(tool, _)| tool)
 }
 
 /// The tools of others that a turn shows, or would where they were mentioned.
-pub(super) fn usable<'a>(tools: &'a [CatalogueTool], reach: &'a Reach) -> impl Iterator<Item = &'a CatalogueTool> {
-    let is_usable = |standing: &Standing| standing.is_shown() || standing.is_unmentioned();
+pub(super) fn usable<'a>(tools: &'a [CatalogueTool], reach: &'a ToolScope) -> impl Iterator<Item = &'a CatalogueTool> {
+    let is_usable = |standing: &Availability| standing.is_shown() || standing.is_unmentioned();
     of_others(tools, reach).filter(move |(_, standing)| is_usable(standing)).map(|(tool, _)| tool)
 }
 
-fn of_others<'a>(tools: &'a [CatalogueTool], reach: &'a Reach) -> impl Iterator<Item = (&'a CatalogueTool, Standing)> {
+fn of_others<'a>(
+    tools: &'a [CatalogueTool],
+    reach: &'a ToolScope,
+) -> impl Iterator<Item = (&'a CatalogueTool, Availability)> {
     judged_each(tools, None, reach, true).filter(|(tool, _)| tool.foreign.is_some())
 }
 
@@ -97,8 +100,8 @@ fn of_others<'a>(tools: &'a [CatalogueTool], reach: &'a Reach) -> impl Iterator<
 pub(super) fn judged<'a>(
     tools: &'a [CatalogueTool],
     mentioned: &'a Mentioned,
-    reach: &'a Reach,
-) -> impl Iterator<Item = (&'a CatalogueTool, Standing)> {
+    reach: &'a ToolScope,
+) -> impl Iterator<Item = (&'a CatalogueTool, Availability)> {
     // Whatever is mentioned, so that a turn that mentions all of them shows the same besides.
     let finds = hidden(tools, reach).next().is_some();
     judged_each(tools, Some(mentioned), reach, finds)
@@ -107,44 +110,44 @@ pub(super) fn judged<'a>(
 fn judged_each<'a>(
     tools: &'a [CatalogueTool],
     mentioned: Option<&'a Mentioned>,
-    reach: &'a Reach,
+    reach: &'a ToolScope,
     finds: bool,
-) -> impl Iterator<Item = (&'a CatalogueTool, Standing)> {
+) -> impl Iterator<Item = (&'a CatalogueTool, Availability)> {
     tools.iter().enumerate().map(move |(index, tool)| {
         let first = tools[..index].iter().rev().take_while(|before| before.spec.name == tool.spec.name).last();
         let standing = match first {
-            Some(first) => Standing::Shadowed { by: first.origin.clone() },
-            None if !finds && tool.spec.name == FIND_TOOL => Standing::NothingToFind,
+            Some(first) => Availability::Shadowed { by: first.origin.clone() },
+            None if !finds && tool.spec.name == FIND_TOOL => Availability::NothingToFind,
             None => standing(tool, mentioned, reach),
         };
         (tool, standing)
     })
 }
 
-fn standing(tool: &CatalogueTool, mentioned: Option<&Mentioned>, reach: &Reach) -> Standing {
+fn standing(tool: &CatalogueTool, mentioned: Option<&Mentioned>, reach: &ToolScope) -> Availability {
     let (name, label) = (tool.spec.name.as_str(), &tool.label);
     if label.tier == ToolTier::Off {
-        return Standing::Off;
+        return Availability::Off;
     }
     if reach.is_child && (name == DELEGATES || name.starts_with(TRANSFERS)) {
-        return Standing::Child;
+        return Availability::Child;
     }
-    if let Some(AgentReach { id, tools: Some(named) }) = &reach.agent
+    if let Some(AgentScope { id, tools: Some(named) }) = &reach.agent
         && !label.always_available
     {
         let id = id.clone();
-        return if named.contains(name) { Standing::NamedBy(id) } else { Standing::Forbidden { agent: id } };
+        return if named.contains(name) { Availability::NamedBy(id) } else { Availability::Forbidden { agent: id } };
     }
     let tagged = |tag: &str| label.tags.iter().any(|known| known == tag);
     match label.tier {
-        ToolTier::Core => Standing::Core,
-        ToolTier::Enabled => Standing::Enabled,
-        _ if mentioned.is_some_and(|mentioned| mentioned.contains(name)) => Standing::Mentioned,
-        _ if reach.sees && tagged("vision") => Standing::ForPictures,
-        _ if reach.codes && tagged("code") => Standing::ForCode,
+        ToolTier::Core => Availability::Core,
+        ToolTier::Enabled => Availability::Enabled,
+        _ if mentioned.is_some_and(|mentioned| mentioned.contains(name)) => Availability::Mentioned,
+        _ if reach.sees && tagged("vision") => Availability::ForPictures,
+        _ if reach.codes && tagged("code") => Availability::ForCode,
         _ => {
             let server = tool.foreign.as_ref().map(|foreign| foreign.server.clone());
-            Standing::NotMentioned { name: name.to_owned(), server }
+            Availability::NotMentioned { name: name.to_owned(), server }
         }
     }
 }
@@ -189,7 +192,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(mentioned: &[&str], reach: &Reach, expected: &[&str]) {
+    fn check(mentioned: &[&str], reach: &ToolScope, expected: &[&str]) {
         let mentioned: Mentioned = mentioned.iter().map(|name| (*name).to_owned()).collect();
         let set = set(&tools(), &mentioned, reach);
         let names: Vec<&str> = set.specs.iter().map(|tool| tool.name.as_str()).collect();
@@ -198,28 +201,28 @@ mod tests {
 
     #[test]
     fn a_turn_shows_what_it_may() {
-        let any = Reach::default();
+        let any = ToolScope::default();
         check(&[], &any, &["ask_human", "grep", "read_file", "transfer_to_x"]);
         check(&["lint", "nothing", "shell"], &any, &["ask_human", "grep", "lint", "read_file", "transfer_to_x"]);
-        let child = Reach { is_child: true, ..any.clone() };
+        let child = ToolScope { is_child: true, ..any.clone() };
         check(&["delegate_task"], &child, &["ask_human", "grep", "read_file"]);
-        let sees = Reach { sees: true, ..any.clone() };
+        let sees = ToolScope { sees: true, ..any.clone() };
         check(&[], &sees, &["ask_human", "draw", "grep", "read_file", "transfer_to_x"]);
-        let codes = Reach { codes: true, ..any.clone() };
+        let codes = ToolScope { codes: true, ..any.clone() };
         check(&[], &codes, &["ask_human", "grep", "lint", "read_file", "transfer_to_x"]);
         let named = |names: &[&str]| {
             let tools = Some(names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>());
-            Reach { agent: Some(AgentReach { id: "x".to_owned(), tools }), ..Reach::default() }
+            ToolScope { agent: Some(AgentScope { id: "x".to_owned(), tools }), ..ToolScope::default() }
         };
         check(&["delegate_task"], &named(&["lint", "shell", "grep"]), &["ask_human", "grep", "lint"]);
-        let free = Reach { agent: Some(AgentReach { id: "x".to_owned(), tools: None }), ..any };
+        let free = ToolScope { agent: Some(AgentScope { id: "x".to_owned(), tools: None }), ..any };
         check(&[], &free, &["ask_human", "grep", "read_file", "transfer_to_x"]);
     }
 
     #[test]
     fn each_says_why() {
         let tools = tools();
-        let (mentioned, reach) = (Mentioned::from(["lint".to_owned()]), Reach::default());
+        let (mentioned, reach) = (Mentioned::from(["lint".to_owned()]), ToolScope::default());
         let why: Vec<String> = judged(&tools, &mentioned, &reach).map(|(_, standing)| standing.to_string()).collect();
         assert_eq!(
             why,

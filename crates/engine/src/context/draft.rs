@@ -12,7 +12,7 @@ use crate::context::{frame::harmless, toolset::ToolSet};
 
 /// A request on its way through the chain.
 #[derive(Debug)]
-pub(crate) struct Draft {
+pub(crate) struct RequestBuilder {
     /// The instructions and the history: they stand at the same place in the next request.
     pub(crate) messages: Vec<Message>,
     /// What varies: it is said at the very end, and not again in the next request.
@@ -24,7 +24,7 @@ pub(crate) struct Draft {
     agent: String,
 }
 
-impl Draft {
+impl RequestBuilder {
     pub(crate) fn new(messages: Vec<Message>, tools: ToolSet, known_paths: Vec<String>) -> Self {
         Self { messages, reminders: Vec::new(), tools, may_call: true, known_paths, agent: String::new() }
     }

@@ -13,7 +13,7 @@ use super::{history, tokens, toolset::ToolSet};
 
 /// What is remembered of one part of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Print {
+pub(crate) struct Fingerprint {
     hash: u64,
     /// Its size in bytes.
     pub(crate) bytes: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Print {
     pub(crate) tokens: u64,
 }
 
-impl Print {
+impl Fingerprint {
     pub(crate) fn of(texts: &[&str], tokens: u64) -> Self {
         let mut hasher = DefaultHasher::new();
         texts.hash(&mut hasher);
@@ -37,10 +37,10 @@ impl Print {
 }
 
 /// What one message takes of a request.
-pub(crate) fn print(message: &Message) -> Print {
+pub(crate) fn print(message: &Message) -> Fingerprint {
     if let Message::Pictures { text, pictures } = message {
-        let words = Print::of(&["user", text], tokens::estimate("user") + tokens::estimate(text));
-        return pictures.iter().map(|shown| picture(&shown.picture)).fold(words, Print::and);
+        let words = Fingerprint::of(&["user", text], tokens::estimate("user") + tokens::estimate(text));
+        return pictures.iter().map(|shown| picture(&shown.picture)).fold(words, Fingerprint::and);
     }
     let mut texts = Vec::new();
     match message {
@@ -55,13 +55,13 @@ pub(crate) fn print(message: &Message) -> Print {
         }
         Message::Tool { call_id, name, text } => texts.extend(["tool", call_id.as_str(), name, text]),
     }
-    Print::of(&texts, texts.iter().map(|text| tokens::estimate(text)).sum())
+    Fingerprint::of(&texts, texts.iter().map(|text| tokens::estimate(text)).sum())
 }
 
 /// What a picture takes. No two have the same path.
-pub(crate) fn picture(picture: &Picture) -> Print {
+pub(crate) fn picture(picture: &Picture) -> Fingerprint {
     let tokens = tokens::of_picture(picture.width, picture.height);
-    Print { bytes: picture.bytes, ..Print::of(&["picture", &picture.path], tokens) }
+    Fingerprint { bytes: picture.bytes, ..Fingerprint::of(&["picture", &picture.path], tokens) }
 }
 
 /// What is remembered of a request.
@@ -69,17 +69,17 @@ pub(crate) fn picture(picture: &Picture) -> Print {
 pub(crate) struct Footprint {
     /// Whom it asked.
     agent: String,
-    tools: Print,
+    tools: Fingerprint,
     /// The messages without what is said at the end of this request only.
-    messages: Vec<(SegmentKind, Print)>,
+    messages: Vec<(SegmentKind, Fingerprint)>,
     /// What is said at its end only.
-    end: Print,
+    end: Fingerprint,
 }
 
 impl Footprint {
     pub(crate) fn of(tools: &ToolSet, messages: &[Message]) -> Self {
         let messages = messages.iter().map(|message| (history::kind(message), print(message))).collect();
-        Self { agent: String::new(), tools: tools.print, messages, end: Print::default() }
+        Self { agent: String::new(), tools: tools.print, messages, end: Fingerprint::default() }
     }
 
     /// The same of a request to that agent: with another one tools and instructions change by their nature.
@@ -89,21 +89,21 @@ impl Footprint {
 
     /// Adds what is said at the end of this request only.
     pub(crate) fn end_with(&mut self, text: &str) {
-        self.end = Print::of(&[text], tokens::estimate(text));
+        self.end = Fingerprint::of(&[text], tokens::estimate(text));
     }
 
     /// The same request without its tools.
     pub(crate) fn without_tools(self) -> Self {
-        Self { tools: Print::default(), ..self }
+        Self { tools: Fingerprint::default(), ..self }
     }
 
     /// What is said at its end only.
-    pub(crate) fn end(&self) -> Print {
+    pub(crate) fn end(&self) -> Fingerprint {
         self.end
     }
 
     /// The tools that it names.
-    pub(crate) fn tools(&self) -> Print {
+    pub(crate) fn tools(&self) -> Fingerprint {
         self.tools
     }
 
@@ -117,7 +117,7 @@ impl Footprint {
         self.sum(|print| print.tokens)
     }
 
-    fn sum(&self, of: impl Fn(&Print) -> u64) -> u64 {
+    fn sum(&self, of: impl Fn(&Fingerprint) -> u64) -> u64 {
         of(&self.tools) + of(&self.end) + self.messages.iter().map(|(_, print)| of(print)).sum::<u64>()
     }
 

@@ -9,8 +9,8 @@ use agentd_core::{
 };
 
 use super::{
-    footprint::{Footprint, Print},
-    tokens::{self, Scales},
+    footprint::{Fingerprint, Footprint},
+    tokens::{self, TokenCalibration},
 };
 
 /// Pictures that one request shows at most.
@@ -20,14 +20,14 @@ const MODELS: usize = 5;
 
 /// What a session remembers of its requests, from call to call and from turn to turn.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Meter {
+pub(crate) struct ContextMeter {
     /// The last request to each model, the newest last: a server keeps what it computed of its own requests, and knows
     /// nothing of another's.
     before: Vec<(String, Footprint)>,
     /// What was counted last.
     counted: Option<Counted>,
     /// What came into the history since.
-    since: Came,
+    since: UncountedTokens,
     /// The level that was told last; none where that is not known.
     level: Option<TokenLevel>,
 }
@@ -37,7 +37,7 @@ pub(crate) struct Meter {
 #[derive(Debug, Clone)]
 struct Counted {
     model: String,
-    tools: Print,
+    tools: Fingerprint,
     tokens: u64,
 }
 
@@ -45,28 +45,28 @@ struct Counted {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Next<'a> {
     pub(crate) model: &'a ModelInfo,
-    pub(crate) tools: Print,
+    pub(crate) tools: Fingerprint,
 }
 
 /// A request that was sent, and what is known of its size.
 #[derive(Debug)]
-pub(crate) struct Sent {
+pub(crate) struct SentRequest {
     footprint: Footprint,
     pub(crate) report: PromptReport,
     /// What had come into the history by then.
-    since: Came,
+    since: UncountedTokens,
 }
 
 /// About how many tokens came into the history, by the unscaled guess.
 #[derive(Debug, Clone, Copy, Default)]
-struct Came {
+struct UncountedTokens {
     /// Words, calls and results.
     said: u64,
     /// Thoughts, which only some models get back.
     thought: u64,
 }
 
-impl Came {
+impl UncountedTokens {
     /// What of it stands in the next request to a model.
     fn sent_to(self, model: &ModelInfo) -> u64 {
         if model.echo_reasoning { self.said.saturating_add(self.thought) } else { self.said }
@@ -78,14 +78,14 @@ impl Came {
     }
 }
 
-impl Sent {
+impl SentRequest {
     /// How many tokens it surely had: as the server counted, or half of the guess.
     pub(crate) fn tokens(&self, usage: Usage) -> u64 {
         if usage.prompt_tokens > 0 { usage.prompt_tokens } else { self.report.tokens / 2 }
     }
 }
 
-impl Meter {
+impl ContextMeter {
     /// Of a session without requests, whose window is empty.
     pub(crate) fn newborn() -> Self {
         Self { level: Some(TokenLevel::Info), ..Self::default() }
@@ -104,11 +104,11 @@ impl Meter {
     /// Forgets what was counted: the history is another one now.
     pub(crate) fn start_over(&mut self) {
         self.counted = None;
-        self.since = Came::default();
+        self.since = UncountedTokens::default();
     }
 
     /// About how many tokens the next request has. `whole` guesses all of it, where nothing was counted that is like it.
-    pub(crate) fn expected(&self, scales: &Scales, next: Next<'_>, whole: impl FnOnce() -> u64) -> u64 {
+    pub(crate) fn expected(&self, scales: &TokenCalibration, next: Next<'_>, whole: impl FnOnce() -> u64) -> u64 {
         let id = next.model.id.as_str();
         match &self.counted {
             Some(counted) if counted.model == id && counted.tools == next.tools => {
@@ -119,24 +119,24 @@ impl Meter {
     }
 
     /// Compares a request with the one before it.
-    pub(crate) fn sending(&self, footprint: Footprint, scales: &Scales, model: &str) -> Sent {
+    pub(crate) fn sending(&self, footprint: Footprint, scales: &TokenCalibration, model: &str) -> SentRequest {
         let before = self.before.iter().find(|(id, _)| id == model).map(|(_, before)| before);
         let mut report = footprint.report(before);
         report.tokens = scales.apply(model, report.tokens);
         report.repeated_tokens = scales.apply(model, report.repeated_tokens);
-        Sent { footprint, report, since: self.since }
+        SentRequest { footprint, report, since: self.since }
     }
 
     /// The same for a request that went without its tools after all.
-    pub(crate) fn sent_without_tools(&self, sent: Sent, scales: &Scales, model: &str) -> Sent {
+    pub(crate) fn sent_without_tools(&self, sent: SentRequest, scales: &TokenCalibration, model: &str) -> SentRequest {
         let again = self.sending(sent.footprint.without_tools(), scales, model);
-        Sent { since: sent.since, ..again }
+        SentRequest { since: sent.since, ..again }
     }
 
     /// Takes in what the server counted; it is the truth. Where it counted nothing, the guess has to do. What came into
     /// the history since the request was sent is the answer.
-    pub(crate) fn answered(&mut self, sent: Sent, usage: Usage, scales: &Scales, model: &ModelInfo) {
-        let Sent { footprint, report, since } = sent;
+    pub(crate) fn answered(&mut self, sent: SentRequest, usage: Usage, scales: &TokenCalibration, model: &ModelInfo) {
+        let SentRequest { footprint, report, since } = sent;
         let id = model.id.as_str();
         let answer = self.since.after(since);
         // The embedded model counts what it read to weigh tools and to sum up: that is no part of the conversation.
@@ -146,7 +146,7 @@ impl Meter {
             let tokens = request.saturating_add(sent_again(answer, usage, scales, model));
             Counted { model: id.to_owned(), tools: footprint.tools(), tokens }
         });
-        self.since = Came::default();
+        self.since = UncountedTokens::default();
         self.before.retain(|(known, _)| known != id);
         if self.before.len() == MODELS {
             self.before.remove(0);
@@ -155,7 +155,7 @@ impl Meter {
     }
 
     /// What was said at the end of the last request only.
-    pub(crate) fn reminders(&self) -> Print {
+    pub(crate) fn reminders(&self) -> Fingerprint {
         self.before.last().map(|(_, before)| before.end()).unwrap_or_default()
     }
 
@@ -173,7 +173,7 @@ impl Meter {
 }
 
 /// How many tokens of an answer stand in the next request: what was counted of it, without thoughts that are not sent back.
-fn sent_again(answer: Came, usage: Usage, scales: &Scales, model: &ModelInfo) -> u64 {
+fn sent_again(answer: UncountedTokens, usage: Usage, scales: &TokenCalibration, model: &ModelInfo) -> u64 {
     let about = scales.apply(&model.id, answer.sent_to(model));
     let Usage { completion_tokens, reasoning_tokens, .. } = usage;
     match completion_tokens {

@@ -22,8 +22,8 @@ pub(crate) mod toolset;
 pub(crate) mod windows;
 
 pub(crate) use self::{
-    draft::Draft,
-    meter::{MAX_SHOWN_PICTURES, Meter, Next},
+    draft::RequestBuilder,
+    meter::{ContextMeter, MAX_SHOWN_PICTURES, Next},
     system::system,
     toolset::ToolSet,
 };

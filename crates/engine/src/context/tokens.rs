@@ -1,7 +1,7 @@
 //! About how many tokens a text has, before a server has counted them.
 //!
 //! Tokenizers differ by a fifth or so, scripts by a factor of four: so the guess looks at the script only, and what it
-//! is wrong by for one model is learned from what that model's server counts ([`Scales`]).
+//! is wrong by for one model is learned from what that model's server counts ([`TokenCalibration`]).
 
 use std::{
     collections::HashMap,
@@ -32,9 +32,9 @@ const LIMITS: (f64, f64) = (0.2, 5.0);
 
 /// By what the guess has to be multiplied, model by model.
 #[derive(Debug, Default)]
-pub(crate) struct Scales(Mutex<HashMap<String, f64>>);
+pub(crate) struct TokenCalibration(Mutex<HashMap<String, f64>>);
 
-impl Scales {
+impl TokenCalibration {
     /// The tokens that a guess stands for with this model.
     pub(crate) fn apply(&self, model: &str, guess: u64) -> u64 {
         let scale = self.map().get(model).copied().unwrap_or(1.0);
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_model_is_learned_by_what_its_server_counts() {
-        let scales = Scales::default();
+        let scales = TokenCalibration::default();
         assert_eq!(scales.apply("m", 100), 100);
         scales.learn("m", 100, 150);
         assert_eq!(scales.apply("m", 100), 150);

@@ -7,14 +7,14 @@ use agentd_core::{
     tool::ToolSpec,
 };
 
-use super::{footprint::Print, tokens};
+use super::{footprint::Fingerprint, tokens};
 
 /// The visible tools, and what they take of a request. They are sorted by name, but for those that were found: these stand
 /// behind all others, in the order in which they were found, so that a request repeats the one before it.
 #[derive(Debug, Clone)]
 pub(crate) struct ToolSet {
     pub(crate) specs: Arc<[ToolSpec]>,
-    pub(crate) print: Print,
+    pub(crate) print: Fingerprint,
     /// How many of them are sorted.
     sorted: usize,
     /// What is known of tools of others, by the names of these.
@@ -32,7 +32,7 @@ struct OfOther {
 impl ToolSet {
     pub(crate) fn new(mut specs: Vec<ToolSpec>) -> Self {
         specs.sort_by(|a, b| a.name.cmp(&b.name));
-        let print = specs.iter().map(print).fold(Print::default(), Print::and);
+        let print = specs.iter().map(print).fold(Fingerprint::default(), Fingerprint::and);
         Self { sorted: specs.len(), specs: specs.into(), print, others: Arc::default() }
     }
 
@@ -49,7 +49,7 @@ impl ToolSet {
             return self.clone();
         }
         let added = found.iter().map(|tool| &tool.spec);
-        let print = added.clone().map(print).fold(self.print, Print::and);
+        let print = added.clone().map(print).fold(self.print, Fingerprint::and);
         let mut others = (*self.others).clone();
         others.extend(found.iter().filter_map(|tool| of_other(tool)));
         let specs = self.specs.iter().chain(added).cloned().collect();
@@ -93,8 +93,8 @@ fn of_other(tool: &CatalogueTool) -> Option<(String, OfOther)> {
 }
 
 /// What one tool takes of a request.
-pub(crate) fn print(tool: &ToolSpec) -> Print {
+pub(crate) fn print(tool: &ToolSpec) -> Fingerprint {
     let schema = tool.parameters.to_string();
     let texts = [tool.name.as_str(), &tool.description, &schema];
-    Print::of(&texts, texts.iter().map(|text| tokens::estimate(text)).sum())
+    Fingerprint::of(&texts, texts.iter().map(|text| tokens::estimate(text)).sum())
 }

@@ -12,7 +12,7 @@ const LEAST: u64 = 1024;
 
 /// What is known of the windows of models, model by model, since the daemon started.
 #[derive(Debug, Default)]
-pub(crate) struct Windows(Mutex<HashMap<String, Known>>);
+pub(crate) struct ContextWindows(Mutex<HashMap<String, Known>>);
 
 /// What is known of one window, in tokens.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ struct Known {
     answered: u64,
 }
 
-impl Windows {
+impl ContextWindows {
     /// The tokens that request and answer may have together. Never more than is configured: a person may want less.
     pub(crate) fn of(&self, info: &ModelInfo) -> u64 {
         let windows = self.map();
@@ -84,7 +84,7 @@ mod tests {
             echo_reasoning: false,
             sees_pictures: false,
         };
-        let windows = Windows::default();
+        let windows = ContextWindows::default();
         assert_eq!(windows.of(&info("a")), 8192);
         assert!(!windows.learn(&info("a"), 9999, 9000) && !windows.learn(&info("a"), 9999, 8192));
         assert!(windows.learn(&info("a"), 9999, 4096) && !windows.learn(&info("a"), 9999, 4096));
@@ -105,7 +105,7 @@ mod tests {
             echo_reasoning: false,
             sees_pictures: false,
         };
-        let windows = Windows::default();
+        let windows = ContextWindows::default();
         windows.answered(&info, 5000);
         windows.answered(&info, 3000);
         assert!(!windows.learn(&info, 9999, 4999));
@@ -133,7 +133,7 @@ mod tests {
             echo_reasoning: false,
             sees_pictures: false,
         };
-        let windows = Windows::default();
+        let windows = ContextWindows::default();
         windows.answered(&info, 7000);
         assert!(!windows.learn(&info, 7001, 4096), "that may be a word of somebody else");
         assert!(!windows.learn(&info, 5000, LEAST - 1));

@@ -13,7 +13,7 @@ use agentd_core::{
     session::SessionSettings,
     tool::{Effect, Followed, StartFolder, ToolCall, ToolSpec},
 };
-use agentd_policy::{Facts, ForeignTools, Policy, is_shallow, roots};
+use agentd_policy::{CallContext, ForeignTools, Policy, is_shallow, roots};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -22,13 +22,13 @@ use crate::{error::EngineError, links::showable, session::asks::denied_edit};
 
 /// Where a call would be made: all that a verdict depends on, besides the call and the rules.
 #[derive(Debug, Clone, Default)]
-pub struct Standpoint {
+pub struct DryRunSubject {
     settings: SessionSettings,
     workspace: Option<Arc<Workspace>>,
     kept: Arc<[Grant]>,
     /// Whose the tools are that are somebody else's.
     others: Arc<ForeignTools>,
-    /// Nothing holds commands, as [`Facts::held`] has it.
+    /// Nothing holds commands, as [`CallContext::held`] has it.
     unheld: bool,
 }
 
@@ -41,7 +41,7 @@ pub struct LookedUp {
     pub start: Option<StartFolder>,
 }
 
-impl Standpoint {
+impl DryRunSubject {
     /// What a policy says of a call, with what [`Engine::look_up`] has found of it.
     #[must_use]
     pub fn judge(&self, rules: &Policy, tool: &ToolSpec, arguments: &str, looked_up: &LookedUp) -> Explanation {
@@ -50,7 +50,18 @@ impl Standpoint {
         let (settings, followed, start) = (&self.settings, looked_up.followed.as_ref(), looked_up.start.as_ref());
         let (kept, held) = (&*self.kept, !self.unheld);
         let foreign = self.others.get(&tool.name).map(|other| &**other);
-        rules.judge(&Facts { tool, foreign, arguments, followed, start, settings, roots: &roots, memories, kept, held })
+        rules.judge(&CallContext {
+            tool,
+            foreign,
+            arguments,
+            followed,
+            start,
+            settings,
+            roots: &roots,
+            memories,
+            kept,
+            held,
+        })
     }
 }
 
@@ -65,13 +76,13 @@ impl Engine {
     ///
     /// # Errors
     /// When there is no such session, or the journal does not answer.
-    pub async fn standpoint(&self, session: Option<SessionId>) -> Result<Standpoint, EngineError> {
+    pub async fn standpoint(&self, session: Option<SessionId>) -> Result<DryRunSubject, EngineError> {
         let kept = self.shared.kept.now();
         let others = Arc::new(self.shared.stock().others());
         let unheld = !self.shared.parts.toolbox.holds_commands().await;
         let Some(id) = session else {
             let settings = self.shared.config().session_defaults.clone();
-            return Ok(Standpoint { settings, workspace: None, kept, others, unheld });
+            return Ok(DryRunSubject { settings, workspace: None, kept, others, unheld });
         };
         let stored = self.shared.parts.store.session(id).await?;
         let stored =
@@ -86,11 +97,11 @@ impl Engine {
                 None
             }
         };
-        Ok(Standpoint { settings, workspace, kept, others, unheld })
+        Ok(DryRunSubject { settings, workspace, kept, others, unheld })
     }
 
     /// What the files say now of a call that would be made there.
-    pub async fn look_up(&self, at: &Standpoint, tool: &ToolSpec, arguments: &str) -> LookedUp {
+    pub async fn look_up(&self, at: &DryRunSubject, tool: &ToolSpec, arguments: &str) -> LookedUp {
         let Some(workspace) = at.workspace.clone() else { return LookedUp::default() };
         let call = call(tool, arguments);
         self.look_up_in(&self.context_of(&call, SessionId::generate(), workspace), &call).await
@@ -132,7 +143,7 @@ impl Engine {
         }
         let spec = self.tool(&tool)?;
         let (_, SessionTree { workspace, state }) = self.session(session_id).await?.tree().await?;
-        let at = Standpoint { workspace: Some(Arc::clone(&workspace)), ..self.standpoint(Some(session_id)).await? };
+        let at = DryRunSubject { workspace: Some(Arc::clone(&workspace)), ..self.standpoint(Some(session_id)).await? };
         let call = call(&spec, &args.to_string());
         let context = ToolContext { state_files: state, ..self.context_of(&call, session_id, workspace) };
         let toolbox = &self.shared.parts.toolbox;

@@ -27,9 +27,9 @@ use agentd_core::{
 use tokio::sync::{OnceCell, watch};
 
 use crate::{
-    agents::{active::Acting, toolset_cache::ToolSetCache},
+    agents::{active::ActiveAgent, toolset_cache::ToolSetCache},
     attachments,
-    catalog::{Mentioned, Reach, Stock},
+    catalog::{Mentioned, ToolCatalog, ToolScope},
     config::EngineConfig,
     error::EngineError,
     grants::KeptHandle,
@@ -38,7 +38,7 @@ use crate::{
     session::{
         SessionHandle, StartedTurn,
         gauges::{Activity, EngineStats, Gauges},
-        registry::Unborn,
+        registry::RegistryBuilder,
         shared::{Ports, Shared},
         siblings::RegistryHandle,
     },
@@ -82,10 +82,10 @@ impl Engine {
     pub fn new(parts: EngineParts) -> Self {
         let EngineParts { models, toolbox, store, workspaces, pictures, snapshots, audit, clock, config } = parts;
         let chain = Arc::new(links::standard::chain());
-        let stock = watch::Sender::new(Arc::new(Stock::new(toolbox.catalogue(), chain.tools())));
+        let stock = watch::Sender::new(Arc::new(ToolCatalog::new(toolbox.catalogue(), chain.tools())));
         let (sender, receiver) = watch::channel(Arc::new(config));
         let kept = KeptHandle::spawn(Arc::clone(&store));
-        let registry = Unborn::new();
+        let registry = RegistryBuilder::new();
         let shared = Arc::new(Shared {
             parts: Ports { models, toolbox, store, workspaces, pictures, snapshots, audit, clock },
             stock,
@@ -383,8 +383,8 @@ impl Engine {
             Some(id) => self.session(id).await?.tools().await,
             None => {
                 let config = self.shared.config();
-                let acting = Acting::of(&config.session_defaults, &[], &config.agents);
-                Ok(acting.standings(self.shared.stock().standings(&Mentioned::new(), &Reach::default())))
+                let acting = ActiveAgent::of(&config.session_defaults, &[], &config.agents);
+                Ok(acting.standings(self.shared.stock().standings(&Mentioned::new(), &ToolScope::default())))
             }
         }
     }

@@ -5,7 +5,7 @@ use agentd_core::{
     item::{ItemBody, NoticeSource, NoticeTopic},
 };
 
-use super::{Opening, is_told, told};
+use super::{PreambleContext, is_told, told};
 use crate::context::frame::{beginning, harmless, name as safe, one_line};
 
 const PREFACE: &str = "What people wrote for you to know. It takes the place of what was told so before. What the person \
@@ -14,7 +14,7 @@ const PREFACE: &str = "What people wrote for you to know. It takes the place of 
 const GONE: &str = "The files that were told here before are gone: what they said holds no longer.";
 
 /// The notice, where there is something to tell that the history does not say.
-pub(crate) fn notice(opening: &Opening<'_>) -> Option<ItemBody> {
+pub(crate) fn notice(opening: &PreambleContext<'_>) -> Option<ItemBody> {
     let guides = opening.guides;
     let now = guides.files.iter().map(|file| (file.name.as_str(), file.digest.as_str()));
     let nothing = guides.files.is_empty() && guides.memories.is_empty();
@@ -39,7 +39,7 @@ pub(crate) fn notice(opening: &Opening<'_>) -> Option<ItemBody> {
 }
 
 /// Bytes for all files: an eighth of the window at the most, of which a token has about four.
-fn room(opening: &Opening<'_>) -> usize {
+fn room(opening: &PreambleContext<'_>) -> usize {
     usize::try_from(opening.window / 2).unwrap_or(usize::MAX).min(opening.limits.max_total_bytes)
 }
 
@@ -82,7 +82,7 @@ fn part(file: &GuideFile, room: usize) -> String {
     format!("<file name=\"{}\" whose=\"{whose}\">\n{shown}{cut}\n</file>", safe(name))
 }
 
-fn memories(opening: &Opening<'_>) -> Option<String> {
+fn memories(opening: &PreambleContext<'_>) -> Option<String> {
     let guides = opening.guides;
     let names = guides.memories.iter().map(|name| one_line(name)).collect::<Vec<_>>().join(", ");
     let more = match guides.more_memories {

@@ -19,11 +19,11 @@ use agentd_core::{
 };
 use tokio::time::timeout;
 
-use crate::{attachments::Handed, context::ToolSet};
+use crate::{attachments::Attachment, context::ToolSet};
 
 /// What is there, and what there is room for.
 #[derive(Clone, Copy)]
-pub(crate) struct Opening<'a> {
+pub(crate) struct PreambleContext<'a> {
     pub(crate) guides: &'a Guides,
     pub(crate) limits: GuideLimits,
     /// The tokens of the model's window.
@@ -31,7 +31,7 @@ pub(crate) struct Opening<'a> {
     /// What the model sees so far.
     pub(crate) history: &'a [Arc<Item>],
     /// What people handed over for this turn.
-    pub(crate) handed: &'a [Handed],
+    pub(crate) handed: &'a [Attachment],
     /// The tools that the model may call.
     pub(crate) tools: &'a ToolSet,
 }
@@ -92,10 +92,10 @@ mod tests {
         Arc::new(Item { id: ItemId::generate(), turn_id: TurnId::generate(), body })
     }
 
-    fn opening<'a>(guides: &'a Guides, history: &'a [Arc<Item>]) -> Opening<'a> {
+    fn opening<'a>(guides: &'a Guides, history: &'a [Arc<Item>]) -> PreambleContext<'a> {
         static NO_TOOLS: LazyLock<ToolSet> = LazyLock::new(ToolSet::none);
         let limits = GuideLimits::default();
-        Opening { guides, limits, window: 100_000, history, handed: &[], tools: &NO_TOOLS }
+        PreambleContext { guides, limits, window: 100_000, history, handed: &[], tools: &NO_TOOLS }
     }
 
     fn text(body: &ItemBody) -> &str {
@@ -163,14 +163,14 @@ mod tests {
             ..Guides::default()
         };
         let limits = GuideLimits { max_total_bytes: 10_001, ..GuideLimits::default() };
-        let notice = memory::notice(&Opening { limits, ..opening(&guides, &[]) }).unwrap();
+        let notice = memory::notice(&PreambleContext { limits, ..opening(&guides, &[]) }).unwrap();
         let ItemBody::Notice { text, sources, .. } = &notice else { panic!() };
         let bytes: Vec<u64> = sources.iter().map(|source| source.bytes).collect();
         assert_eq!(bytes, [3000, 0, 1001, 6000]);
         assert!(text.contains("(the first 1001 of 3000 bytes)"), "{text}");
         assert!(text.contains("<file name=\"far\"") && text.contains("(left out: there is no room)"), "{text}");
         // A small window has less room.
-        let small = memory::notice(&Opening { window: 4096, ..opening(&guides, &[]) }).unwrap();
+        let small = memory::notice(&PreambleContext { window: 4096, ..opening(&guides, &[]) }).unwrap();
         assert!(self::text(&small).len() < 5000, "{}", self::text(&small).len());
     }
 

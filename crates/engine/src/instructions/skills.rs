@@ -5,7 +5,7 @@ use agentd_core::{
     item::{ItemBody, NoticeSource, NoticeTopic},
 };
 
-use super::{Opening, is_told, told};
+use super::{PreambleContext, is_told, told};
 use crate::context::frame::one_line;
 
 const PREFACE: &str = "Skills: folders with instructions for one kind of work, each with what it is for. Where one fits, read \
@@ -24,7 +24,7 @@ const READ: &str = "read_file";
 const MAX_BYTES: usize = 8 << 10;
 
 /// The notice, where there is something to tell that the history does not say.
-pub(crate) fn notice(opening: &Opening<'_>) -> Option<ItemBody> {
+pub(crate) fn notice(opening: &PreambleContext<'_>) -> Option<ItemBody> {
     let skills: Vec<&Skill> = opening.guides.skills.iter().filter(|skill| skill.enabled).collect();
     let now = skills.iter().map(|skill| (skill.path.as_str(), skill.digest.as_str()));
     if !opening.limits.skills || is_told(told(opening.history, NoticeTopic::Skills), now, skills.is_empty()) {

@@ -14,14 +14,14 @@ use agentd_core::{
     tool::{Followed, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{Denial, OnInterrupt},
 };
-use agentd_policy::{Facts, SHELL_TOOL, for_good, is_shallow, roots};
+use agentd_policy::{CallContext, SHELL_TOOL, for_good, is_shallow, roots};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::{Value, json};
 
 use crate::turn::{
     TurnExit,
     hooks::{Invocation, Link, Next},
-    recorder::{Answered, Answers},
+    recorder::{CallAnswers, ResolvedInterrupt},
 };
 
 /// What a person is shown at the most, in bytes. What is longer could not be shown whole, and is not asked.
@@ -34,7 +34,7 @@ impl Link for Approvals {
         "approvals"
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "asks a person where the rules want it, around all that answer calls, so that what is shown is exactly what runs"
     }
 
@@ -51,11 +51,11 @@ impl Link for Approvals {
                 return next.run(call).await;
             }
             let Some(tool) = call.tool() else { return unknown(call).await };
-            let failed = context.tools.chain.make_ready(call).await?;
+            let failed = context.tools.chain.prepare_call(call).await?;
             let followed = followed(call).await?;
             let judgement = judge(call, tool, followed.as_ref()).await?;
             let verdict = judgement.verdict.clone();
-            match (verdict, context.rules.answered.get(&call.call.call_id).map(Answers::approval)) {
+            match (verdict, context.rules.answered.get(&call.call.call_id).map(CallAnswers::approval)) {
                 (Verdict::Deny { reason }, _) => Ok(ToolOutput::error(ToolErrorCode::Denied, reason)),
                 _ if let Some(output) = failed => Ok(output),
                 // It came through here before: what was answered is a question of its own.
@@ -159,7 +159,7 @@ async fn run<'a>(call: &'a Invocation<'a>, next: Next<'a>, followed: Option<Foll
 /// The files that a call is about without naming them, and that the rules do not let be read without asking. Of those that
 /// a call names its tool knows what it may tell.
 fn unread(call: &Invocation<'_>) -> Vec<String> {
-    let touched = call.context.tools.chain.touches(call);
+    let touched = call.context.tools.chain.affected_paths(call);
     if touched.is_empty() {
         return touched;
     }
@@ -216,7 +216,7 @@ async fn judge(call: &Invocation<'_>, tool: &ToolSpec, followed: Option<&Followe
     let held = tool.name != SHELL_TOOL || context.tools.toolbox.holds_commands().await;
     let settings = SessionSettings { grants: context.rules.grants.of_session(), ..context.settings.clone() };
     let foreign = context.foreign(tool);
-    let facts = Facts {
+    let facts = CallContext {
         tool,
         foreign: foreign.as_deref(),
         arguments: &call.call.arguments,
@@ -229,9 +229,9 @@ async fn judge(call: &Invocation<'_>, tool: &ToolSpec, followed: Option<&Followe
         held,
     };
     let mut judgement = context.rules.policy.judge(&facts);
-    for path in context.tools.chain.touches(call) {
+    for path in context.tools.chain.affected_paths(call) {
         let arguments = json!({ "path": path }).to_string();
-        let named = context.rules.policy.judge(&Facts { arguments: &arguments, followed: None, ..facts });
+        let named = context.rules.policy.judge(&CallContext { arguments: &arguments, followed: None, ..facts });
         if named.verdict.strictness() > judgement.verdict.strictness() {
             // A rule that was kept for this path would say nothing of the next call, which may mean another.
             judgement = Explanation { grants: Vec::new(), wider: Vec::new(), ..named };
@@ -286,7 +286,7 @@ async fn obey<'a>(
     next: Next<'a>,
     tool: &ToolSpec,
     followed: Option<Followed>,
-    answered: Answered,
+    answered: ResolvedInterrupt,
 ) -> Result<ToolOutput, TurnExit> {
     let lets_run =
         matches!(answered.answer, Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } | Answer::Edit { .. });
@@ -314,7 +314,7 @@ async fn no_longer_as_shown(
     call: &Invocation<'_>,
     tool: &ToolSpec,
     followed: Option<&Followed>,
-    answered: &Answered,
+    answered: &ResolvedInterrupt,
 ) -> Result<Option<ToolOutput>, TurnExit> {
     let shown = match (answered.asked.as_deref(), &answered.by) {
         (Some(Ask::Approval { owner: asked, .. }), _) if *asked != owner(call.context.foreign(tool).as_deref()) => {
@@ -348,7 +348,11 @@ async fn no_longer_as_shown(
 
 /// What to tell the model where the name of the call stands for something else than when the person was asked: for another
 /// server's tool, or for a server that is reached otherwise.
-async fn of_another(call: &Invocation<'_>, tool: &ToolSpec, answered: &Answered) -> Result<ToolOutput, TurnExit> {
+async fn of_another(
+    call: &Invocation<'_>,
+    tool: &ToolSpec,
+    answered: &ResolvedInterrupt,
+) -> Result<ToolOutput, TurnExit> {
     call.trail.shut();
     let message = format!(
         "{} did not run: the MCP server behind it was set up otherwise when you were asked, or that is not known",
@@ -364,7 +368,7 @@ async fn of_another(call: &Invocation<'_>, tool: &ToolSpec, answered: &Answered)
 }
 
 /// The arguments that the person wanted instead, as a sentence.
-fn wanted(answered: &Answered) -> String {
+fn wanted(answered: &ResolvedInterrupt) -> String {
     match &answered.answer {
         Answer::Edit { args } => format!(". They wanted these arguments instead: {args}"),
         _ => String::new(),

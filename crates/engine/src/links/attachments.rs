@@ -12,8 +12,8 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 
 use crate::{
     attachments,
-    context::{Draft, MAX_SHOWN_PICTURES},
-    instructions::Opening,
+    context::{MAX_SHOWN_PICTURES, RequestBuilder},
+    instructions::PreambleContext,
     turn::{TurnContext, TurnExit, TurnState, hooks::Link},
 };
 
@@ -32,11 +32,11 @@ impl Link for Files {
         "files"
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "files that a person handed over: named, short texts whole, pictures for models that see"
     }
 
-    fn before_input(&self, opening: &Opening<'_>) -> Option<ItemBody> {
+    fn preamble(&self, opening: &PreambleContext<'_>) -> Option<ItemBody> {
         attachments::notice(opening.handed, opening.tools, opening.window)
     }
 
@@ -70,7 +70,7 @@ impl Link for Files {
         load(context, state).boxed()
     }
 
-    fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut Draft) {
+    fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut RequestBuilder) {
         let sees = context.next_model(state).sees_pictures;
         let mut left = MAX_SHOWN_PICTURES;
         // The newest first: one that is handed over again and again is not shown without end.

@@ -1,7 +1,7 @@
 //! The audit log hears of every call: what was decided before it takes effect, and what came of it.
 //!
-//! Two links stand around all that answer calls. [`Account`] is the outermost: it tells how a call ended, and of a call that
-//! was not let through why. [`Gate`] stands behind the approvals: what reaches it may run, and what changes or runs anything
+//! Two links stand around all that answer calls. [`AuditLogger`] is the outermost: it tells how a call ended, and of a call that
+//! was not let through why. [`AuditGate`] stands behind the approvals: what reaches it may run, and what changes or runs anything
 //! runs only when the decision is on the disk. Fails closed: without the log, it does not run.
 
 use agentd_core::{
@@ -17,22 +17,22 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use super::approvals::arguments;
 use crate::turn::{
     TurnExit,
-    call_record::Trail,
+    call_record::CallRecord,
     hooks::{Invocation, Link, Next},
 };
 
 /// Tells how a call ended, and of calls that never came to the gate what was decided.
-pub(crate) struct Account;
+pub(crate) struct AuditLogger;
 
 /// Lets nothing through that is not in the log.
-pub(crate) struct Gate;
+pub(crate) struct AuditGate;
 
-impl Link for Account {
+impl Link for AuditLogger {
     fn name(&self) -> &'static str {
         "audit"
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "outermost: tells the audit log of every call and of what came of it"
     }
 
@@ -57,12 +57,12 @@ impl Link for Account {
     }
 }
 
-impl Link for Gate {
+impl Link for AuditGate {
     fn name(&self) -> &'static str {
         "audit_gate"
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "lets nothing run or change anything before its decision is in the audit log"
     }
 
@@ -129,7 +129,7 @@ fn tool_name(call: &Invocation<'_>) -> String {
 }
 
 fn decided(call: &Invocation<'_>, allowed: bool, by: DecidedBy) -> AuditFact {
-    let Trail { written, .. } = call.trail;
+    let CallRecord { written, .. } = call.trail;
     let judgement = call.trail.judgement();
     let (verdict, risk, reason) = match judgement.map(|judgement| &judgement.verdict) {
         None | Some(Verdict::Allow) => (VerdictName::Allow, None, None),

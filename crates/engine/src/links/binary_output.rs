@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use agentd_core::{
     error::WorkspaceError,
     event::EventKind,
-    ports::KeptArea,
+    ports::ArtifactDir,
     tool::{ToolData, ToolOutput},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -33,14 +33,14 @@ const PART: usize = 20;
 /// Characters of a name, or of what a piece is, at the most.
 const MAX_WORDS: usize = 60;
 
-pub(crate) struct Bytes;
+pub(crate) struct BinaryOutput;
 
-impl Link for Bytes {
+impl Link for BinaryOutput {
     fn name(&self) -> &'static str {
         "bytes"
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "keeps what is no text in files and names them, so that no bytes stand in the prompt"
     }
 
@@ -86,7 +86,7 @@ async fn keep(call: &Invocation<'_>, data: Vec<ToolData>) -> Result<Vec<String>,
     for (number, data) in data.into_iter().take(MOST).enumerate() {
         let told = told(&data);
         let name = file_name(call.call.call_id.as_str(), &data, number, &mut taken);
-        let kept = call.context.files.session.keep(KeptArea::LargeToolResults, name, data.content).await;
+        let kept = call.context.files.session.keep(ArtifactDir::LargeToolResults, name, data.content).await;
         if let Err(error) = &kept {
             let message = format!("{told} of {} is lost: it could not be kept, {}", call.call.name, reason(error));
             call.context.recorder.fact(EventKind::Warning { code: "result_lost".to_owned(), message }).await?;

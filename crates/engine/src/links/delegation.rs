@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::{
     agents::delegate_tool::NAME,
     turn::{
-        TurnContext, TurnExit, UnderWay,
+        InFlightCall, TurnContext, TurnExit,
         hooks::{Invocation, Link, Next, Task},
     },
 };
@@ -46,7 +46,7 @@ impl Link for Delegation {
         "delegation"
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "lets sessions of their own do parts of the work; what they do is judged and told where they do it"
     }
 
@@ -79,7 +79,7 @@ impl Link for Delegation {
         }]
     }
 
-    fn may_be_hidden(&self) -> bool {
+    fn can_be_disabled(&self) -> bool {
         true
     }
 
@@ -99,7 +99,7 @@ impl Link for Delegation {
 
 async fn delegate(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     let task = task(call);
-    if let Some(UnderWay { subagent, .. }) = call.context.tools.in_flight.get(&call.call.call_id) {
+    if let Some(InFlightCall { subagent, .. }) = call.context.tools.in_flight.get(&call.call.call_id) {
         // That the call makes sense was found when it began, whatever has changed since.
         let max_steps = task.map_or(STEPS, |task| task.max_steps);
         return call.context.tools.subagents.resume(call, subagent.clone(), max_steps).await;

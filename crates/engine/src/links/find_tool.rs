@@ -35,7 +35,7 @@ impl Link for FindTool {
         "find_tool"
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "lets a model find tools of MCP servers that it is not shown, and call them from there on"
     }
 
@@ -58,7 +58,7 @@ impl Link for FindTool {
         }]
     }
 
-    fn may_be_hidden(&self) -> bool {
+    fn can_be_disabled(&self) -> bool {
         true
     }
 

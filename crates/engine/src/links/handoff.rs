@@ -39,7 +39,7 @@ impl Link for Handoff {
         "handoff"
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "lets another agent go on in the session, and refuses rings of them"
     }
 

@@ -4,7 +4,7 @@ use agentd_core::item::{ItemBody, NoticeTopic};
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 use crate::{
-    instructions::{self, Opening, memory, told},
+    instructions::{self, PreambleContext, memory, told},
     turn::{TurnContext, TurnExit, TurnState, hooks::Link},
 };
 
@@ -15,11 +15,11 @@ impl Link for Memory {
         "memory"
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "what AGENTS.md files say, told once, and again where they changed"
     }
 
-    fn before_input(&self, opening: &Opening<'_>) -> Option<ItemBody> {
+    fn preamble(&self, opening: &PreambleContext<'_>) -> Option<ItemBody> {
         memory::notice(opening)
     }
 
@@ -37,7 +37,7 @@ pub(super) fn tell_again<'a>(
     context: &'a TurnContext,
     state: &'a mut TurnState,
     topic: NoticeTopic,
-    notice: fn(&Opening<'_>) -> Option<ItemBody>,
+    notice: fn(&PreambleContext<'_>) -> Option<ItemBody>,
 ) -> BoxFuture<'a, Result<(), TurnExit>> {
     let compacted = state.compacted_at == Some(state.steps) && !state.only_compacts();
     if !compacted || told(&state.history, topic).is_some() {
@@ -52,7 +52,7 @@ pub(super) fn tell_again<'a>(
         };
         let window = context.smallest_window();
         let (history, tools) = (&state.history, &context.tools.visible);
-        let opening = Opening { guides: &guides, limits, window, history, handed: &[], tools };
+        let opening = PreambleContext { guides: &guides, limits, window, history, handed: &[], tools };
         if let Some(body) = notice(&opening) {
             let item = context.recorder.whole(body).await?;
             state.note(item);

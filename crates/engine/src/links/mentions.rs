@@ -4,7 +4,7 @@ use agentd_core::event::EventKind;
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 use crate::{
-    context::Draft,
+    context::RequestBuilder,
     turn::{TurnContext, TurnExit, TurnState, hooks::Link},
 };
 
@@ -18,7 +18,7 @@ impl Link for MentionsOfInput {
         "mentions"
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "tools, skills and agents that an input names with @: reminded of at the end of each request"
     }
 
@@ -44,7 +44,7 @@ impl Link for MentionsOfInput {
         .boxed()
     }
 
-    fn before_model(&self, context: &TurnContext, _: &TurnState, draft: &mut Draft) {
+    fn before_model(&self, context: &TurnContext, _: &TurnState, draft: &mut RequestBuilder) {
         for reminder in context.tools.mentions.reminders(|tool| context.tools.visible.get(tool).is_some()) {
             draft.remind(reminder);
         }

@@ -39,7 +39,7 @@ impl Link for Questions {
         "questions"
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "hands the questions of the model on to a person"
     }
 

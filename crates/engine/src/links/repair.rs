@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet, hash_map::Entry};
 use agentd_core::{ids::CallId, model::Message};
 
 use crate::{
-    context::Draft,
+    context::RequestBuilder,
     turn::{TurnContext, TurnState, hooks::Link},
 };
 
@@ -25,11 +25,11 @@ impl Link for Repair {
         "repair"
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "every call in a request gets its result, whatever a crash or a cancel left behind; providers refuse others"
     }
 
-    fn before_model(&self, _: &TurnContext, _: &TurnState, draft: &mut Draft) {
+    fn before_model(&self, _: &TurnContext, _: &TurnState, draft: &mut RequestBuilder) {
         draft.messages = repair(std::mem::take(&mut draft.messages));
     }
 }

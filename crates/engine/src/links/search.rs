@@ -32,7 +32,7 @@ impl Link for Search {
         "search"
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "lets a model find what it no longer sees of its session"
     }
 

@@ -14,10 +14,10 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 
 use super::memory::tell_again;
 use crate::{
-    instructions::{Opening, skills},
+    instructions::{PreambleContext, skills},
     turn::{
         TurnContext, TurnExit, TurnState,
-        call_record::Need,
+        call_record::PackageNeed,
         dispatch,
         hooks::{Invocation, Link, Next},
     },
@@ -30,12 +30,12 @@ impl Link for Skills {
         "skills"
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "which skills there are; one is brought into the session when something is about it, and what it needs installed when \
          a person allows that"
     }
 
-    fn before_input(&self, opening: &Opening<'_>) -> Option<ItemBody> {
+    fn preamble(&self, opening: &PreambleContext<'_>) -> Option<ItemBody> {
         skills::notice(opening)
     }
 
@@ -66,7 +66,7 @@ impl Link for Skills {
         tell_again(context, state, NoticeTopic::Skills, skills::notice)
     }
 
-    fn make_ready<'a>(&'a self, call: &'a Invocation<'a>) -> BoxFuture<'a, Result<Option<ToolOutput>, TurnExit>> {
+    fn prepare_call<'a>(&'a self, call: &'a Invocation<'a>) -> BoxFuture<'a, Result<Option<ToolOutput>, TurnExit>> {
         // JSON may write a slash in two ways.
         let text = call.call.arguments.replace("\\/", "/");
         let names: Vec<String> = guide::skills_named(&text).into_iter().map(str::to_owned).collect();
@@ -86,7 +86,7 @@ impl Link for Skills {
                 let missing = skills.missing(&call.context.files.workspace, &text);
                 let missing = call.context.or_cancelled(missing).await?;
                 if !missing.is_empty() {
-                    call.trail.needs(Need { missing });
+                    call.trail.needs(PackageNeed { missing });
                 }
             }
             Ok(None)

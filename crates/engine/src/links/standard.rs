@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::{
     approvals::Approvals,
     attachments::Files,
-    audit::{Account, Gate},
-    binary_output::Bytes,
+    audit::{AuditGate, AuditLogger},
+    binary_output::BinaryOutput,
     compaction::Compaction,
-    condense::Feedback,
+    condense::Condense,
     delegation::Delegation,
     find_tool::FindTool,
     handoff::Handoff,
@@ -19,7 +19,7 @@ use super::{
     search::Search,
     skills::Skills,
     todos::Todos,
-    truncation::LargeResults,
+    truncation::Truncation,
     undo::Undo,
 };
 use crate::turn::{
@@ -50,12 +50,12 @@ use crate::turn::{
 ///     a person did while being asked.
 pub(crate) fn chain() -> Chain {
     let links: Vec<Arc<dyn Link>> = vec![
-        Arc::new(Account),
-        Arc::new(LargeResults),
-        Arc::new(Feedback::default()),
-        Arc::new(Bytes),
+        Arc::new(AuditLogger),
+        Arc::new(Truncation),
+        Arc::new(Condense::default()),
+        Arc::new(BinaryOutput),
         Arc::new(Approvals),
-        Arc::new(Gate),
+        Arc::new(AuditGate),
         Arc::new(Compaction),
         Arc::new(Memory),
         Arc::new(Skills),

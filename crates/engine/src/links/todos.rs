@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::{
-    context::Draft,
+    context::RequestBuilder,
     turn::{
         TurnContext, TurnExit, TurnState,
         hooks::{Invocation, Link, Next},
@@ -30,7 +30,7 @@ impl Link for Todos {
         "todos"
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "answers the todo tools and reminds the model of what is to be done"
     }
 
@@ -38,7 +38,7 @@ impl Link for Todos {
         vec![read_spec(), write_spec()]
     }
 
-    fn before_model(&self, _: &TurnContext, state: &TurnState, draft: &mut Draft) {
+    fn before_model(&self, _: &TurnContext, state: &TurnState, draft: &mut RequestBuilder) {
         if let Some(reminder) = reminder(&state.todos) {
             draft.remind(reminder);
         }

@@ -2,7 +2,7 @@
 //! its tail and the way to the rest. It is so with every tool and with errors too: what overflows the window ends the
 //! session for good, and what is cut away cannot be asked for again.
 
-use agentd_core::{error::WorkspaceError, event::EventKind, ports::KeptArea, tool::ToolOutput};
+use agentd_core::{error::WorkspaceError, event::EventKind, ports::ArtifactDir, tool::ToolOutput};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use serde::de::IgnoredAny;
 
@@ -23,14 +23,14 @@ const PART_SHOWN: u64 = 2;
 const MOST_SHOWN: u64 = 2_000;
 /// The tool that shows parts of files: what it shows need not be kept once more.
 const READS_FILES: &str = "read_file";
-pub(crate) struct LargeResults;
+pub(crate) struct Truncation;
 
-impl Link for LargeResults {
+impl Link for Truncation {
     fn name(&self) -> &'static str {
         "large_results"
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "around all that answers calls: what is too long for the window is kept in a file, and the model gets its ends"
     }
 
@@ -57,15 +57,15 @@ impl Link for LargeResults {
 /// What the model is shown of a text that is too long, when that text is kept.
 async fn shortened(call: &Invocation<'_>, text: String, limit: u64) -> Result<String, TurnExit> {
     if call.context.tools.toolbox.canonical_name(&call.call.name) == READS_FILES {
-        return Ok(aside(text, move |text| shown(text, limit, &Kept::Already)).await.1);
+        return Ok(aside(text, move |text| shown(text, limit, &SpillFile::Already)).await.1);
     }
     let kept = match keep(call, &text).await {
-        Ok(path) => Kept::At(path),
+        Ok(path) => SpillFile::At(path),
         Err(error) => {
             let why = reason(&error);
             let message = format!("a part of the result of {} is lost: it could not be kept, {why}", call.call.name);
             call.context.recorder.fact(EventKind::Warning { code: "result_lost".to_owned(), message }).await?;
-            Kept::Nowhere(why)
+            SpillFile::Nowhere(why)
         }
     };
     Ok(aside(text, move |text| shown(text, limit, &kept)).await.1)
@@ -75,7 +75,7 @@ async fn shortened(call: &Invocation<'_>, text: String, limit: u64) -> Result<St
 pub(super) async fn keep(call: &Invocation<'_>, text: &str) -> Result<String, WorkspaceError> {
     let (content, ending) = aside(text.to_owned(), ending).await;
     let name = format!("{}.{ending}", call.call.call_id);
-    call.context.files.session.keep(KeptArea::LargeToolResults, name, content.into_bytes()).await
+    call.context.files.session.keep(ArtifactDir::LargeToolResults, name, content.into_bytes()).await
 }
 
 fn ending(text: &str) -> &'static str {
@@ -85,7 +85,7 @@ fn ending(text: &str) -> &'static str {
 
 /// Where the whole of a text is.
 #[derive(Debug)]
-enum Kept {
+enum SpillFile {
     /// In this file.
     At(String),
     /// In the file that the tool has read.
@@ -94,23 +94,23 @@ enum Kept {
     Nowhere(String),
 }
 
-fn shown(text: &str, limit: u64, kept: &Kept) -> String {
+fn shown(text: &str, limit: u64, kept: &SpillFile) -> String {
     let Excerpt { head, between, tail } = Excerpt::of(text, (limit / PART_SHOWN).min(MOST_SHOWN));
     let at_once = lines_at_once(text, limit);
     let line_end = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
     let tail = tail.trim_end_matches('\n');
     let way = match kept {
-        Kept::At(path) => {
+        SpillFile::At(path) => {
             let (from, amount) = (from_behind(head, at_once), crate::context::long_text::at_once(at_once));
             format!(
                 "All of it is in {path}: read on there with read_file and {from}, {amount}, or find the place with grep"
             )
         }
-        Kept::Already => {
+        SpillFile::Already => {
             let less = at_once.map_or(IN_PARTS.to_owned(), |lines| format!("limit={lines}"));
             format!("Read less of the file at once: {less}, or find the place with grep")
         }
-        Kept::Nowhere(why) => {
+        SpillFile::Nowhere(why) => {
             format!("The rest is lost, because it could not be kept: {why}. If you need it, ask again for less at once")
         }
     };
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn the_model_is_told_how_to_go_on() {
         let text: String = (1..=4000).map(|n| format!("line number {n}\n")).collect();
-        let shown = shown(&text, 1_000, &Kept::At("/large_tool_results/c.txt".to_owned()));
+        let shown = shown(&text, 1_000, &SpillFile::At("/large_tool_results/c.txt".to_owned()));
         let head: String = (1..=80).map(|n| format!("line number {n}\n")).collect();
         assert!(shown.starts_with(&format!("{head}[… ")), "{shown}");
         for words in [
@@ -157,22 +157,22 @@ mod tests {
     #[test]
     fn a_line_that_is_too_long_is_read_in_parts() {
         let text = format!("{{}}\n{}", "x".repeat(100_000));
-        let check = |kept: Kept, words: &str| {
+        let check = |kept: SpillFile, words: &str| {
             let shown = shown(&text, 1_000, &kept);
             assert!(shown.contains(words) && !shown.contains("limit=1"), "{shown}");
         };
-        let head = shown(&text, 1_000, &Kept::Already).lines().nth(1).unwrap().len();
-        let at = Kept::At("/large_tool_results/c.json".to_owned());
+        let head = shown(&text, 1_000, &SpillFile::Already).lines().nth(1).unwrap().len();
+        let at = SpillFile::At("/large_tool_results/c.json".to_owned());
         check(at, &format!("offset=2 and column={}, one line in parts", head + 1));
         check(
-            Kept::Already,
+            SpillFile::Already,
             "Read less of the file at once: a line of it in parts, with offset for the line and column",
         );
     }
 
     #[test]
     fn what_is_lost_is_said() {
-        let shown = shown(&"x".repeat(10_000), 1_000, &Kept::Nowhere("the disk is full".to_owned()));
+        let shown = shown(&"x".repeat(10_000), 1_000, &SpillFile::Nowhere("the disk is full".to_owned()));
         assert!(shown.contains("The rest is lost, because it could not be kept: the disk is full."), "{shown}");
         assert!(!shown.contains("/large_tool_results"), "{shown}");
     }
@@ -181,7 +181,7 @@ mod tests {
         #[test]
         fn what_is_shown_is_within_the_limit(text in "([a-z火 ]{0,60}\n?){50,200}", limit in 256u64..600) {
             prop_assume!(estimate(&text) > limit);
-            let shown = shown(&text, limit, &Kept::At("/large_tool_results/call_0123456789.txt".to_owned()));
+            let shown = shown(&text, limit, &SpillFile::At("/large_tool_results/call_0123456789.txt".to_owned()));
             prop_assert!(estimate(&shown) <= limit + 60, "{} of {limit}", estimate(&shown));
         }
     }

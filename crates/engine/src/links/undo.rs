@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::{
-    state_changes::{self, FORK_NOTICE, Shown, WayBack},
+    state_changes::{self, FORK_NOTICE, RevertPlan, Shown},
     turn::{
         TurnExit, dispatch,
         hooks::{Invocation, Link, Next},
@@ -37,7 +37,7 @@ impl Link for Undo {
         "undo"
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "innermost: what changed between its two looks is what the call changed, and can be taken back"
     }
 
@@ -67,7 +67,7 @@ impl Link for Undo {
         (call.call.name == NAME).then(|| foresee(call).boxed())
     }
 
-    fn touches(&self, call: &Invocation<'_>) -> Vec<String> {
+    fn affected_paths(&self, call: &Invocation<'_>) -> Vec<String> {
         if call.call.name != NAME {
             return Vec::new();
         }
@@ -148,7 +148,7 @@ fn seen_and_told(seen: Vec<FileChange>, told: Vec<FileChange>, paths: Option<&[S
 struct Plan<'a> {
     edit: &'a ToolResult,
     on_disk: Vec<FileChange>,
-    of_state: WayBack,
+    of_state: RevertPlan,
 }
 
 async fn foresee(call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
@@ -205,7 +205,7 @@ async fn plan<'a>(call: &Invocation<'a>, shown: Shown) -> Result<Plan<'a>, ToolO
     }
     let (on_disk, of_state) = state_changes::apart(folded(&edit.files));
     let now = Arc::clone(&context.files.state.borrow());
-    let of_state = WayBack::find(&*context.records.store, context.ids.session, &of_state, &now, shown).await;
+    let of_state = RevertPlan::find(&*context.records.store, context.ids.session, &of_state, &now, shown).await;
     let of_state = of_state.map_err(|error| ToolOutput::error(ToolErrorCode::Tool, error.to_string()))?;
     Ok(Plan { edit, on_disk, of_state })
 }

@@ -17,7 +17,7 @@ use agentd_core::{
 };
 
 pub(crate) use self::names::names;
-use crate::catalog::{Mentioned, Reach, Stock};
+use crate::catalog::{Mentioned, ToolCatalog, ToolScope};
 
 /// The tool by which an agent is given work.
 const DELEGATE: &str = "delegate_task";
@@ -32,7 +32,7 @@ pub(crate) struct KnownAgent {
 
 /// What a name can stand for.
 pub(crate) struct Known<'a> {
-    pub(crate) stock: &'a Stock,
+    pub(crate) stock: &'a ToolCatalog,
     /// The name of a tool for an alias of it.
     pub(crate) canonical: &'a dyn Fn(&str) -> String,
     pub(crate) skills: &'a [Skill],
@@ -85,7 +85,7 @@ impl Said<'_> {
 
 impl Mentions {
     /// What an input mentions.
-    pub(crate) fn of(said: Said<'_>, known: &Known<'_>, reach: &Reach) -> Self {
+    pub(crate) fn of(said: Said<'_>, known: &Known<'_>, reach: &ToolScope) -> Self {
         let mut found = Self::default();
         for name in names(said.text) {
             found.add(name, known, reach);
@@ -112,13 +112,13 @@ impl Mentions {
     }
 
     /// Tool, then skill, then agent, then server. A name that could be several of one kind is none of them.
-    fn add(&mut self, name: &str, known: &Known<'_>, reach: &Reach) {
+    fn add(&mut self, name: &str, known: &Known<'_>, reach: &ToolScope) {
         if let Err(problem) = self.add_meant(name, known, reach) {
             self.problems.push(problem);
         }
     }
 
-    fn add_meant(&mut self, name: &str, known: &Known<'_>, reach: &Reach) -> Result<(), String> {
+    fn add_meant(&mut self, name: &str, known: &Known<'_>, reach: &ToolScope) -> Result<(), String> {
         let servers = || known.stock.servers().iter().map(|server| server.name.as_str());
         if let Some(tool) = tool(name, known)? {
             let alike = servers().filter(|server| !same(server, name) && is_server(server, name));
@@ -145,7 +145,7 @@ impl Mentions {
     }
 
     /// All tools of the server that the turn may use.
-    fn add_server(&mut self, server: &ServerCard, stock: &Stock, reach: &Reach) {
+    fn add_server(&mut self, server: &ServerCard, stock: &ToolCatalog, reach: &ToolScope) {
         let name = server.name.clone();
         if self.servers.iter().any(|known| known.name == name) {
             return;
@@ -316,7 +316,7 @@ mod tests {
     use super::*;
     use crate::links::standard;
 
-    fn stock() -> Stock {
+    fn stock() -> ToolCatalog {
         let spec = |name: &str| ToolSpec {
             name: name.to_owned(),
             description: String::new(),
@@ -335,7 +335,7 @@ mod tests {
         catalogue.tools.extend([of_server("lab.2", "mcp_lab_weather", ToolTier::Discovered)]);
         catalogue.tools.extend([of_server("lab.2", "mcp_lab_wind", ToolTier::Off)]);
         catalogue.tools.extend([of_server("pdf", "mcp_pdf_split", ToolTier::Enabled)]);
-        Stock::new(Arc::new(catalogue), standard::chain().tools())
+        ToolCatalog::new(Arc::new(catalogue), standard::chain().tools())
     }
 
     fn server(name: &str) -> ServerCard {
@@ -371,7 +371,7 @@ mod tests {
         let canonical = |name: &str| if name == "bash" { "run_bash_command".to_owned() } else { name.to_owned() };
         let known = Known { stock: &stock, canonical: &canonical, skills: &skills, agents: &agents };
         let files: Vec<String> = files.iter().map(|file| (*file).to_owned()).collect();
-        Mentions::of(Said { text, files: &files }, &known, &Reach::default())
+        Mentions::of(Said { text, files: &files }, &known, &ToolScope::default())
     }
 
     #[test]

@@ -24,8 +24,8 @@ use agentd_core::{
 use serde::{Deserialize, Serialize};
 
 use crate::turn::{
-    UnderWay,
-    recorder::{Answered, Answers},
+    InFlightCall,
+    recorder::{CallAnswers, ResolvedInterrupt},
 };
 
 /// Why a turn ends of which an event is damaged.
@@ -50,7 +50,7 @@ pub struct RecoveredTurn {
 
 /// What a stop left of the subagent of one call.
 #[derive(Debug)]
-pub(crate) enum Fate {
+pub(crate) enum SubagentStatus {
     /// It waits for a person, or has the answer and goes on.
     GoesOn(Subagent),
     /// It has ended, or was cut off: this is the result of the call.
@@ -76,7 +76,7 @@ pub(crate) struct Recovery {
     pub(crate) facts: Vec<EventKind>,
     pub(crate) report: RecoveredTurn,
     pub(crate) pending: Vec<Interrupt>,
-    pub(crate) answered: HashMap<CallId, Answers>,
+    pub(crate) answered: HashMap<CallId, CallAnswers>,
     /// What sessions ask that work for its calls, as far as it was told here.
     pub(crate) of_children: Vec<Interrupt>,
     /// All that was told of such questions.
@@ -84,7 +84,7 @@ pub(crate) struct Recovery {
     /// What was added to the turn and no model was given, where the turn goes on: it takes them when it does.
     pub(crate) steers: Vec<Item>,
     /// Results under way that it does not end, because another session still works for them: those go on with the turn.
-    pub(crate) under_way: Vec<(Item, UnderWay)>,
+    pub(crate) under_way: Vec<(Item, InFlightCall)>,
 }
 
 /// The ledger of one turn: what its events say of items, calls and interrupts.
@@ -94,7 +94,7 @@ struct Ledger {
     calls: Vec<ToolCall>,
     results: BTreeMap<CallId, ToolResult>,
     pending: BTreeMap<InterruptId, Interrupt>,
-    answered: HashMap<CallId, Answers>,
+    answered: HashMap<CallId, CallAnswers>,
     /// The steps so far, and what they took.
     paid: Option<Paid>,
     /// All that anybody was asked.
@@ -143,7 +143,7 @@ impl Ledger {
                 let asked = self.pending.remove(interrupt_id).map(|interrupt| interrupt.ask);
                 if let Some(call) = call_id {
                     let answers = self.answered.entry(call.clone()).or_default();
-                    answers.note(Answered::new(asked, answer, by));
+                    answers.note(ResolvedInterrupt::new(asked, answer, by));
                 }
             }
             EventKind::UsageUpdated { step, slot, model, turn, .. } => {
@@ -191,7 +191,7 @@ pub(crate) fn recover(
     session_id: SessionId,
     turn_id: TurnId,
     events: &[impl AsRef<Event>],
-    fates: &HashMap<CallId, Fate>,
+    fates: &HashMap<CallId, SubagentStatus>,
     waiting: Vec<Interrupt>,
 ) -> Recovery {
     let mut ledger = Ledger::read(events);
@@ -208,13 +208,13 @@ pub(crate) fn recover(
     let (steers, cut_off): (Vec<Item>, Vec<Item>) = std::mem::take(&mut ledger.open).into_iter().partition(is_input);
     for item in cut_off {
         let (item, status) = match fate_of(&item, fates) {
-            Some(Fate::GoesOn(subagent)) => {
+            Some(SubagentStatus::GoesOn(subagent)) => {
                 ran.push(subagent.call_id.clone());
-                let known = UnderWay { item: item.id, subagent: subagent.clone() };
+                let known = InFlightCall { item: item.id, subagent: subagent.clone() };
                 under_way.push((item, known));
                 continue;
             }
-            Some(Fate::Ended(output)) => {
+            Some(SubagentStatus::Ended(output)) => {
                 let item = with_outcome(item, output);
                 settled.extend(output.delegated.as_deref().map(|delegated| delegated.usage));
                 if let ItemBody::ToolResult(result) = &item.body
@@ -292,7 +292,7 @@ pub(crate) fn recover(
 }
 
 /// What became of who worked for a result that is under way.
-fn fate_of<'a>(item: &Item, fates: &'a HashMap<CallId, Fate>) -> Option<&'a Fate> {
+fn fate_of<'a>(item: &Item, fates: &'a HashMap<CallId, SubagentStatus>) -> Option<&'a SubagentStatus> {
     match &item.body {
         ItemBody::ToolResult(result) => fates.get(&result.call_id),
         _ => None,

@@ -15,7 +15,7 @@ use crate::state_changes::ROOT;
 
 /// What is known of a subagent's work for one call.
 #[derive(Debug)]
-pub(crate) struct Work {
+pub(crate) struct SubagentResult {
     subagent: Subagent,
     /// What its turns came to, in order.
     turns: Vec<TurnResult>,
@@ -28,7 +28,7 @@ pub(crate) struct Work {
     lost: Option<String>,
 }
 
-impl Work {
+impl SubagentResult {
     pub(crate) fn new(subagent: Subagent) -> Self {
         Self {
             subagent,

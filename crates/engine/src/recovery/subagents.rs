@@ -15,7 +15,7 @@ use agentd_core::{
     turn::{Denial, StopReason},
 };
 
-use super::{Disposition, Fate, recover, subagent_result::Work};
+use super::{Disposition, SubagentStatus, recover, subagent_result::SubagentResult};
 use crate::{error::EngineError, turn::hooks::Subagents};
 
 /// Events that are read from the journal at once.
@@ -28,12 +28,12 @@ pub(crate) async fn of_turn(
     subagents: &dyn Subagents,
     parent: SessionId,
     events: &[Arc<Event>],
-) -> Result<HashMap<CallId, Fate>, EngineError> {
+) -> Result<HashMap<CallId, SubagentStatus>, EngineError> {
     let mut fates = HashMap::new();
     for (call_id, subagent) in under_way(events) {
         let child = subagent.session_id;
         let mut fate = find_out(store, subagents, subagent).await?;
-        if let Fate::Ended(output) = &mut fate {
+        if let SubagentStatus::Ended(output) = &mut fate {
             let files = std::mem::take(&mut output.files);
             output.files = adopted(snapshots, child, parent, files).await;
         }
@@ -67,7 +67,7 @@ pub(crate) async fn denials(store: &dyn Store, events: &[Arc<Event>]) -> Result<
         if let EventKind::StateChanged { change: StateChange::Subagent(subagent) } = &event.kind
             && !at_work.contains_key(&subagent.call_id)
         {
-            let mut work = Work::new(subagent.clone());
+            let mut work = SubagentResult::new(subagent.clone());
             for event in events_after(store, subagent.session_id, subagent.after).await? {
                 work.take_in(&event.kind);
             }
@@ -77,7 +77,11 @@ pub(crate) async fn denials(store: &dyn Store, events: &[Arc<Event>]) -> Result<
     Ok(denials)
 }
 
-async fn find_out(store: &dyn Store, subagents: &dyn Subagents, subagent: Subagent) -> Result<Fate, EngineError> {
+async fn find_out(
+    store: &dyn Store,
+    subagents: &dyn Subagents,
+    subagent: Subagent,
+) -> Result<SubagentStatus, EngineError> {
     let Some(stored) = store.session(subagent.session_id).await? else { return Ok(never_began()) };
     let events = events_after(store, subagent.session_id, subagent.after).await?;
     if events.is_empty() {
@@ -86,14 +90,14 @@ async fn find_out(store: &dyn Store, subagents: &dyn Subagents, subagent: Subage
     if let Some((turn, _)) = stored.open_turn
         && (goes_on(subagent.session_id, turn, &events) || subagents.is_alive(subagent.session_id).await)
     {
-        return Ok(Fate::GoesOn(subagent));
+        return Ok(SubagentStatus::GoesOn(subagent));
     }
-    Ok(Fate::Ended(Box::new(outcome(subagent, &events, stored.open_turn.is_some()))))
+    Ok(SubagentStatus::Ended(Box::new(outcome(subagent, &events, stored.open_turn.is_some()))))
 }
 
 /// What came of one that has ended, as these events tell it.
 fn outcome(subagent: Subagent, events: &[Arc<Event>], is_open: bool) -> ToolOutput {
-    let mut work = Work::new(subagent);
+    let mut work = SubagentResult::new(subagent);
     for event in events {
         work.take_in(&event.kind);
     }
@@ -140,9 +144,9 @@ pub(crate) async fn adopted(
     }
 }
 
-fn never_began() -> Fate {
+fn never_began() -> SubagentStatus {
     let text = "the daemon stopped before the subagent began: it did nothing; call again if it is still wanted";
-    Fate::Ended(Box::new(ToolOutput::error(ToolErrorCode::NotRun, text)))
+    SubagentStatus::Ended(Box::new(ToolOutput::error(ToolErrorCode::NotRun, text)))
 }
 
 async fn events_after(store: &dyn Store, session: SessionId, mut after: u64) -> Result<Vec<Arc<Event>>, EngineError> {

@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     handle::{Command, SessionView},
     interrupts::Interrupts,
-    journal::{Ahead, Journal},
+    journal::{Journal, PendingCommit},
     load, plain_title,
     state::SessionState,
 };
@@ -37,8 +37,8 @@ use crate::{
     error::EngineError,
     mentions::Mentions,
     recovery::RecoveredTurn,
-    session::{gauges::Share, handle::Reply, shared::Shared},
-    turn::{UnderWay, answering::Answering, recorder::TurnMessage},
+    session::{gauges::GaugeGuard, handle::Reply, shared::Shared},
+    turn::{InFlightCall, answering::Answering, recorder::TurnMessage},
 };
 
 /// Messages of a turn that are taken at once, and then stored with one commit.
@@ -69,7 +69,7 @@ pub(super) struct Actor {
     pub(super) commands: mpsc::Receiver<Command>,
     /// Held by everybody who brings the session files.
     pub(super) lease: Arc<()>,
-    pub(super) share: Share,
+    pub(super) share: GaugeGuard,
 }
 
 /// A turn that has begun and not ended.
@@ -97,11 +97,11 @@ pub(super) struct OpenTurn {
     /// the journal has it in the place in which the model reads it.
     pub(super) steers: Vec<Arc<Item>>,
     /// Calls that an earlier life of the daemon began, and that a session still works for.
-    pub(super) under_way: HashMap<CallId, UnderWay>,
+    pub(super) under_way: HashMap<CallId, InFlightCall>,
     /// The sessions that work for its calls, each until the call has its result.
     pub(super) children: HashMap<CallId, SessionId>,
     /// The task that runs it; none while it waits for an answer after a restart.
-    pub(super) running: Option<Running>,
+    pub(super) running: Option<RunningTurn>,
 }
 
 impl OpenTurn {
@@ -120,7 +120,7 @@ impl OpenTurn {
 }
 
 /// The task of a turn.
-pub(super) struct Running {
+pub(super) struct RunningTurn {
     pub(super) cancel: CancellationToken,
     /// Why it was cancelled, where it was.
     pub(super) cancelled_for: Option<StopReason>,
@@ -190,7 +190,7 @@ impl Actor {
     }
 
     /// The same of facts that follow what was written ahead, together with that.
-    pub(super) async fn commit_behind(&mut self, ahead: Ahead, facts: Vec<EventKind>) -> Result<(), Fault> {
+    pub(super) async fn commit_behind(&mut self, ahead: PendingCommit, facts: Vec<EventKind>) -> Result<(), Fault> {
         let stored = self.journal.commit_behind(ahead, facts).await.map_err(Fault::Fatal)?;
         self.apply(&stored);
         Ok(())

@@ -13,13 +13,13 @@ use agentd_core::{
     policy::Verdict,
     session::SessionSettings,
 };
-use agentd_policy::{Facts, is_shallow, roots};
+use agentd_policy::{CallContext, is_shallow, roots};
 use jiff::SignedDuration;
 use serde_json::Value;
 use tokio::{sync::oneshot, time::Instant};
 
 use super::actor::{Actor, Fault, Next};
-use crate::{error::EngineError, grants::not_kept, recovery::withdrawn, turn::recorder::Answered};
+use crate::{error::EngineError, grants::not_kept, recovery::withdrawn, turn::recorder::ResolvedInterrupt};
 
 /// How long a deadline is waited for before the clock is looked at again.
 const GLANCE: Duration = Duration::from_secs(30);
@@ -31,7 +31,7 @@ impl Actor {
         turn_id: TurnId,
         call_id: CallId,
         ask: Ask,
-        waiter: oneshot::Sender<Answered>,
+        waiter: oneshot::Sender<ResolvedInterrupt>,
     ) -> Result<(), Fault> {
         let known = self.interrupts.answer_to(&call_id, &ask).cloned();
         if let Some(answered) = known.or_else(|| self.granted(&ask)) {
@@ -125,7 +125,7 @@ impl Actor {
         let stock = shared.stock();
         let Some(tool) = stock.get(tool) else { return Ok(()) };
         let workspace = self.workspace().await?;
-        let facts = Facts {
+        let facts = CallContext {
             tool: &tool.spec,
             foreign: tool.foreign.as_deref(),
             arguments: &args.to_string(),
@@ -202,7 +202,8 @@ impl Actor {
 
     async fn resolve(&mut self, id: InterruptId, answer: Answer, by: AnsweredBy) -> Result<(), Fault> {
         let Some(interrupt) = self.interrupts.get(id).cloned() else { return Ok(()) };
-        let (call_id, answered) = (interrupt.call_id.clone(), Answered::new(Some(interrupt.ask.clone()), &answer, &by));
+        let (call_id, answered) =
+            (interrupt.call_id.clone(), ResolvedInterrupt::new(Some(interrupt.ask.clone()), &answer, &by));
         let scope = answer.kept(&interrupt.ask).map(|(_, scope)| scope);
         let kept = match answer.kept(&interrupt.ask) {
             Some((rules, GrantScope::Session)) => self.grants_of_answer(rules, &by),
@@ -260,7 +261,7 @@ impl Actor {
     }
 
     /// Rules that were granted while the call was on its way here.
-    fn granted(&self, ask: &Ask) -> Option<Answered> {
+    fn granted(&self, ask: &Ask) -> Option<ResolvedInterrupt> {
         match ask {
             Ask::Approval { grants, wider, for_good, .. } => {
                 let kept = self.shared.kept.now();
@@ -269,7 +270,7 @@ impl Actor {
                 };
                 let is_held = |(at, rule): (usize, &String)| held(rule) || for_good.get(at).is_some_and(held);
                 let covered = !grants.is_empty() && grants.iter().enumerate().all(is_held) || wider.iter().any(held);
-                covered.then(|| Answered { answer: Answer::Approve, by: DecidedBy::Grant, asked: None })
+                covered.then(|| ResolvedInterrupt { answer: Answer::Approve, by: DecidedBy::Grant, asked: None })
             }
             _ => None,
         }

@@ -19,13 +19,13 @@ use super::{
     context_view, load,
 };
 use crate::{
-    attachments::{self, Handed},
+    attachments::{self, Attachment},
     catalog::Mentioned,
     context::{self, history},
     error::EngineError,
-    instructions::{self, Opening},
+    instructions::{self, PreambleContext},
     mentions::Mentions,
-    session::context_view::Standing,
+    session::context_view::ContextViewInput,
     turn::route::{chat_slot, route},
 };
 
@@ -41,7 +41,7 @@ impl Actor {
         let finds = self.finds(&Mentioned::new(), slot, pictures, &self.state.seen());
         let instructions =
             context::system(&config.system_prompt, &finds.about_servers(), &workspace, self.state.created_at);
-        Ok(context_view::view(&Standing {
+        Ok(context_view::view(&ContextViewInput {
             model: model.info(),
             instructions: &instructions,
             tools: &finds.tools(),
@@ -59,7 +59,7 @@ impl Actor {
         &mut self,
         slot: Slot,
         model: &dyn Model,
-        handed: &[Handed],
+        handed: &[Attachment],
         mentions: &Mentions,
     ) -> Result<Vec<ItemBody>, Fault> {
         let workspace = self.workspace().await?;
@@ -75,7 +75,14 @@ impl Actor {
         let pictures =
             handed.iter().any(|file| file.picture.is_some()) || attachments::pictures(&history).next().is_some();
         let tools = &self.shown(&mentions.tools, slot, pictures);
-        Ok(shared.chain.before_input(&Opening { guides: &guides, limits, window, history: &history, handed, tools }))
+        Ok(shared.chain.preamble(&PreambleContext {
+            guides: &guides,
+            limits,
+            window,
+            history: &history,
+            handed,
+            tools,
+        }))
     }
 
     /// Takes the last compaction back. Nothing was removed from the journal, so all of it is there. It is not done again by

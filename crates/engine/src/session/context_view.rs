@@ -10,32 +10,32 @@ use agentd_core::{
 
 use crate::context::{
     compaction::plan,
-    footprint::{self, Print},
+    footprint::{self, Fingerprint},
     history,
-    meter::{Meter, Next},
-    tokens::Scales,
+    meter::{ContextMeter, Next},
+    tokens::TokenCalibration,
     toolset::ToolSet,
 };
 
 /// Where the next request would come from.
-pub(crate) struct Standing<'a> {
+pub(crate) struct ContextViewInput<'a> {
     pub(crate) model: &'a ModelInfo,
     /// The tokens that request and answer may have together.
     pub(crate) window: u64,
     pub(crate) instructions: &'a str,
     pub(crate) tools: &'a ToolSet,
     pub(crate) history: &'a [Arc<Item>],
-    pub(crate) scales: &'a Scales,
+    pub(crate) scales: &'a TokenCalibration,
     /// What was counted last; none while a turn is open, which counts for itself.
-    pub(crate) meter: Option<&'a Meter>,
+    pub(crate) meter: Option<&'a ContextMeter>,
     pub(crate) max_messages: usize,
     /// The messages that were seen when a compaction was taken back; 0 where none was.
     pub(crate) held: u64,
 }
 
 /// What fills the window.
-pub(crate) fn view(standing: &Standing<'_>) -> ContextView {
-    let mut parts: Vec<(SegmentKind, Print, u32)> = Vec::new();
+pub(crate) fn view(standing: &ContextViewInput<'_>) -> ContextView {
+    let mut parts: Vec<(SegmentKind, Fingerprint, u32)> = Vec::new();
     let mut add = |kind, print, count| match parts.iter_mut().find(|(known, ..)| *known == kind) {
         Some((_, sum, total)) => {
             *sum = sum.and(print);
@@ -59,7 +59,7 @@ pub(crate) fn view(standing: &Standing<'_>) -> ContextView {
     for message in &history::messages(standing.history, standing.model.echo_reasoning) {
         add(history::kind(message), footprint::print(message), 1);
     }
-    let reminders = standing.meter.map(Meter::reminders).unwrap_or_default();
+    let reminders = standing.meter.map(ContextMeter::reminders).unwrap_or_default();
     if reminders.tokens > 0 {
         add(SegmentKind::Reminders, reminders, 1);
     }
@@ -132,7 +132,7 @@ fn by_source(mut whole: Segment, sources: &[(&str, u64)]) -> Vec<Segment> {
     parts
 }
 
-fn next_cuts(standing: &Standing<'_>, tokens: u64, messages: usize) -> Vec<String> {
+fn next_cuts(standing: &ContextViewInput<'_>, tokens: u64, messages: usize) -> Vec<String> {
     let window = standing.window;
     let critical = if standing.held == 0 { window / 100 * 95 } else { window };
     let left = critical.saturating_sub(tokens);

@@ -40,7 +40,7 @@ pub(crate) struct Gauges {
 
 /// One session's share of the figures; given back when the session is unloaded, however that comes.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct GaugeGuard {
     activity: watch::Sender<Activity>,
     open: bool,
     waiting: bool,
@@ -48,9 +48,9 @@ pub(crate) struct Share {
 
 impl Gauges {
     /// Counts a session.
-    pub(crate) fn enter(&self) -> Share {
+    pub(crate) fn enter(&self) -> GaugeGuard {
         self.activity.send_modify(|activity| activity.sessions += 1);
-        Share { activity: self.activity.clone(), open: false, waiting: false }
+        GaugeGuard { activity: self.activity.clone(), open: false, waiting: false }
     }
 
     /// What is going on now, and whenever that changes.
@@ -64,7 +64,7 @@ impl Gauges {
     }
 }
 
-impl Share {
+impl GaugeGuard {
     /// Says whether the session has an open turn, and whether it waits for a person.
     pub(crate) fn set(&mut self, open: bool, waiting: bool) {
         let before = (self.open, self.waiting);
@@ -79,7 +79,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.set(false, false);
         self.activity.send_modify(|activity| activity.sessions -= 1);

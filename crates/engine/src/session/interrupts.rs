@@ -9,7 +9,7 @@ use agentd_core::{
 };
 use tokio::sync::oneshot;
 
-use crate::turn::recorder::{Answered, Answers};
+use crate::turn::recorder::{CallAnswers, ResolvedInterrupt};
 
 /// The interrupts of a session's open turn.
 #[derive(Default)]
@@ -17,7 +17,7 @@ pub(crate) struct Interrupts {
     pending: Vec<Pending>,
     /// Answers of this turn, by the call that asked: a call that is dispatched again after a restart gets the
     /// answer that was given, and nobody is asked twice.
-    answered: HashMap<CallId, Answers>,
+    answered: HashMap<CallId, CallAnswers>,
     /// What sessions ask that work for calls of this turn. They wait themselves; here it is only told.
     of_children: Vec<Interrupt>,
     /// All that was told of them in this turn.
@@ -27,14 +27,14 @@ pub(crate) struct Interrupts {
 struct Pending {
     interrupt: Interrupt,
     /// The turn's end; nobody while no turn runs, after a restart.
-    waiter: Option<oneshot::Sender<Answered>>,
+    waiter: Option<oneshot::Sender<ResolvedInterrupt>>,
 }
 
 impl Interrupts {
     /// What the journal knows of the open turn.
     pub(crate) fn restore(
         pending: Vec<Interrupt>,
-        answered: HashMap<CallId, Answers>,
+        answered: HashMap<CallId, CallAnswers>,
         of_children: Vec<Interrupt>,
         told: HashSet<InterruptId>,
     ) -> Self {
@@ -58,12 +58,12 @@ impl Interrupts {
     }
 
     /// The answer that a call got before to what it asks.
-    pub(crate) fn answer_to(&self, call: &CallId, ask: &Ask) -> Option<&Answered> {
+    pub(crate) fn answer_to(&self, call: &CallId, ask: &Ask) -> Option<&ResolvedInterrupt> {
         self.answered.get(call)?.to(ask)
     }
 
     /// All answers that calls of this turn got before.
-    pub(crate) fn answered(&self) -> HashMap<CallId, Answers> {
+    pub(crate) fn answered(&self) -> HashMap<CallId, CallAnswers> {
         self.answered.clone()
     }
 
@@ -73,8 +73,8 @@ impl Interrupts {
         &mut self,
         call: &CallId,
         ask: &Ask,
-        waiter: oneshot::Sender<Answered>,
-    ) -> Result<(), oneshot::Sender<Answered>> {
+        waiter: oneshot::Sender<ResolvedInterrupt>,
+    ) -> Result<(), oneshot::Sender<ResolvedInterrupt>> {
         let is_same = |asked: &Ask| match ask {
             Ask::Approval { .. } => matches!(asked, Ask::Approval { .. }),
             Ask::Question { .. } => asked == ask,
@@ -91,7 +91,7 @@ impl Interrupts {
         }
     }
 
-    pub(crate) fn add(&mut self, interrupt: Interrupt, waiter: oneshot::Sender<Answered>) {
+    pub(crate) fn add(&mut self, interrupt: Interrupt, waiter: oneshot::Sender<ResolvedInterrupt>) {
         self.pending.push(Pending { interrupt, waiter: Some(waiter) });
     }
 
@@ -100,7 +100,7 @@ impl Interrupts {
     }
 
     /// Takes the interrupt out and hands its answer to the turn, if one waits.
-    pub(crate) fn resolve(&mut self, id: InterruptId, answered: Answered) {
+    pub(crate) fn resolve(&mut self, id: InterruptId, answered: ResolvedInterrupt) {
         let Some(index) = self.pending.iter().position(|pending| pending.interrupt.id == id) else { return };
         let Pending { interrupt, waiter } = self.pending.remove(index);
         if let Some(call) = interrupt.call_id {

@@ -35,7 +35,7 @@ pub(crate) struct Journal {
 }
 
 /// Facts that were written ahead.
-pub(crate) struct Ahead {
+pub(crate) struct PendingCommit {
     turn: Option<TurnId>,
     events: Vec<Arc<Event>>,
     /// None where the store was too busy to begin.
@@ -76,7 +76,7 @@ impl Journal {
 
     /// Hands over facts that others follow in a moment: the store works on them meanwhile. They are shown with what
     /// [`follows`](Self::commit_behind), and nothing may be committed before that.
-    pub(crate) fn write_ahead(&mut self, turn: Option<TurnId>, facts: Vec<EventKind>) -> Ahead {
+    pub(crate) fn write_ahead(&mut self, turn: Option<TurnId>, facts: Vec<EventKind>) -> PendingCommit {
         let at = self.clock.now();
         let events = self.number(turn, at, self.head, facts);
         let newborn = self.unborn.clone().map(|settings| Newborn { at, settings });
@@ -84,16 +84,16 @@ impl Journal {
         if stored.is_some() {
             self.unborn = None;
         }
-        Ahead { turn, events, stored }
+        PendingCommit { turn, events, stored }
     }
 
     /// Stores what follows facts that were written ahead, together with them, and then shows all.
     pub(crate) async fn commit_behind(
         &mut self,
-        ahead: Ahead,
+        ahead: PendingCommit,
         facts: Vec<EventKind>,
     ) -> Result<Vec<Arc<Event>>, EngineError> {
-        let Ahead { turn, mut events, stored } = ahead;
+        let PendingCommit { turn, mut events, stored } = ahead;
         let last = events.last().map_or(self.head, |event| event.seq);
         let behind = self.number(turn, self.clock.now(), last, facts);
         events.extend(behind.iter().cloned());

@@ -11,13 +11,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::actor::{Actor, Fault};
 use crate::{
-    agents::active::Acting,
+    agents::active::ActiveAgent,
     attachments,
     context::{self, long_text::ResultLimits},
     error::EngineError,
     grants::LiveGrants,
     recovery::subagents,
-    session::actor::Running,
+    session::actor::RunningTurn,
     turn::{
         Control, Limits, Phase, PromptSource, Records, TurnContext, TurnFiles, TurnIds, TurnModels, TurnRules,
         TurnState, TurnTools, files::SessionFiles, recorder::Recorder, route::chat_slot, run::run,
@@ -126,7 +126,7 @@ impl Actor {
         };
         let span = tracing::info_span!("turn", session = %self.id, turn = %open.turn_id, trace = %open.trace_id);
         let task = tokio::spawn(tracing::Instrument::instrument(run(Arc::new(context), state), span));
-        open.running = Some(Running { cancel, cancelled_for: None, taken: Vec::new(), messages, task });
+        open.running = Some(RunningTurn { cancel, cancelled_for: None, taken: Vec::new(), messages, task });
         Ok(())
     }
 
@@ -158,8 +158,8 @@ impl Actor {
     }
 
     /// Who works in the session.
-    pub(super) fn acting(&self) -> Acting {
-        Acting::of(&self.state.settings, &self.state.agents, &self.shared.config().agents)
+    pub(super) fn acting(&self) -> ActiveAgent {
+        ActiveAgent::of(&self.state.settings, &self.state.agents, &self.shared.config().agents)
     }
 
     /// The main agent works again, where another one did.

@@ -11,7 +11,7 @@ use super::{run, shared::Shared, siblings::Command};
 use crate::session::{
     SessionHandle,
     orders::HoldMark,
-    siblings::{RegistryHandle, Siblings},
+    siblings::{RegistryHandle, WeakRegistry},
 };
 
 /// Requests that wait for the registry at the most.
@@ -20,19 +20,19 @@ const QUEUE: usize = 256;
 const SWEEP_AT: usize = 64;
 
 /// What a registry is made of before it knows what its sessions share.
-pub(crate) struct Unborn {
+pub(crate) struct RegistryBuilder {
     sender: mpsc::Sender<Command>,
     commands: mpsc::Receiver<Command>,
 }
 
-impl Unborn {
+impl RegistryBuilder {
     pub(crate) fn new() -> Self {
         let (sender, commands) = mpsc::channel(QUEUE);
         Self { sender, commands }
     }
 
-    pub(crate) fn siblings(&self) -> Siblings {
-        Siblings(self.sender.downgrade())
+    pub(crate) fn siblings(&self) -> WeakRegistry {
+        WeakRegistry(self.sender.downgrade())
     }
 
     pub(crate) fn spawn(self, shared: Arc<Shared>) -> RegistryHandle {

@@ -11,11 +11,11 @@ use agentd_core::{
 
 use super::actor::{Actor, Fault};
 use crate::{
-    attachments::{self, Handed},
+    attachments::{self, Attachment},
     catalog::Finds,
     context::{self, Next, meter, tokens::estimate},
     error::EngineError,
-    large_input::{self, InputRoom, Occupied, UserInput},
+    large_input::{self, InputRoom, OccupiedRoom, UserInput},
     mentions::Mentions,
     turn::route::{chat_slot, route},
 };
@@ -28,7 +28,7 @@ const CUT: u64 = 1000;
 pub(super) struct InFront<'a> {
     pub(super) slot: Slot,
     pub(super) mentions: &'a Mentions,
-    pub(super) handed: &'a [Handed],
+    pub(super) handed: &'a [Attachment],
     pub(super) told: &'a [ItemBody],
 }
 
@@ -137,7 +137,7 @@ impl Actor {
             ItemBody::Notice { text, .. } => estimate(text),
             _ => 0,
         });
-        let occupied = Occupied {
+        let occupied = OccupiedRoom {
             window,
             taken,
             fixed,

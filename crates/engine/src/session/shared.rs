@@ -5,12 +5,12 @@ use std::sync::Arc;
 use agentd_core::ports::{Audit, Clock, Models, Pictures, Snapshots, Store, Toolbox, Workspaces};
 use tokio::sync::watch;
 
-use super::{gauges::Gauges, siblings::Siblings};
+use super::{gauges::Gauges, siblings::WeakRegistry};
 use crate::{
     agents::toolset_cache::ToolSetCache,
-    catalog::Stock,
+    catalog::ToolCatalog,
     config::{EngineConfig, PolicyInForce},
-    context::{tokens::Scales, windows::Windows},
+    context::{tokens::TokenCalibration, windows::ContextWindows},
     grants::KeptHandle,
     turn::hooks::{Chain, Subagents},
 };
@@ -19,19 +19,19 @@ use crate::{
 pub(crate) struct Shared {
     pub(crate) parts: Ports,
     /// All tools that there were when somebody last looked.
-    pub(crate) stock: watch::Sender<Arc<Stock>>,
+    pub(crate) stock: watch::Sender<Arc<ToolCatalog>>,
     /// The tools that agents were shown last.
     pub(crate) toolsets: ToolSetCache,
     /// What was learned of how models count tokens.
-    pub(crate) scales: Arc<Scales>,
+    pub(crate) scales: Arc<TokenCalibration>,
     /// How large the windows of models are, as their servers said.
-    pub(crate) windows: Arc<Windows>,
+    pub(crate) windows: Arc<ContextWindows>,
     pub(crate) chain: Arc<Chain>,
     pub(crate) gauges: Gauges,
     /// What people allowed for good.
     pub(crate) kept: KeptHandle,
     /// The way of sessions to other sessions.
-    pub(crate) siblings: Siblings,
+    pub(crate) siblings: WeakRegistry,
     /// The sessions that work for others.
     pub(crate) subagents: Arc<dyn Subagents>,
     pub(crate) config: watch::Receiver<Arc<EngineConfig>>,
@@ -56,13 +56,13 @@ impl Shared {
     }
 
     /// All tools that there are now.
-    pub(crate) fn stock(&self) -> Arc<Stock> {
+    pub(crate) fn stock(&self) -> Arc<ToolCatalog> {
         let catalogue = self.parts.toolbox.catalogue();
         let known = Arc::clone(&self.stock.borrow());
         if known.is_of(&catalogue) {
             return known;
         }
-        let new = Arc::new(Stock::new(catalogue, self.chain.tools()));
+        let new = Arc::new(ToolCatalog::new(catalogue, self.chain.tools()));
         self.stock.send_replace(Arc::clone(&new));
         new
     }

@@ -61,9 +61,9 @@ impl RegistryHandle {
 
 /// The way of sessions to other sessions. It keeps nothing alive: a session must not hold the map that holds it.
 #[derive(Clone)]
-pub(crate) struct Siblings(pub(super) mpsc::WeakSender<Command>);
+pub(crate) struct WeakRegistry(pub(super) mpsc::WeakSender<Command>);
 
-impl Siblings {
+impl WeakRegistry {
     /// The registry.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use agentd_core::{
     Timestamp,
     context::{Compaction, Window},
     event::{Event, EventKind, StateChange},
-    files::HandedOver,
+    files::PendingAttachments,
     ids::ItemId,
     item::{Item, ItemBody},
     session::{SessionSettings, StoredSession, Todo},
@@ -14,7 +14,7 @@ use agentd_core::{
     turn::StopReason,
 };
 
-use crate::context::Meter;
+use crate::context::ContextMeter;
 
 /// Items that are read into memory at the most. More than a history may have: only a turn that was still running when the
 /// daemon stopped can come near it.
@@ -36,11 +36,11 @@ pub(crate) struct SessionState {
     /// The summary that stands in front of them.
     compaction: Option<Arc<Item>>,
     /// What people handed over, as far as a model is still to be told of it.
-    pub(crate) handed_over: HandedOver,
+    pub(crate) handed_over: PendingAttachments,
     /// How the last turn ended that did more than compact, as far as it is known.
     pub(crate) last_stop: Option<StopReason>,
     /// What is known of the last request.
-    pub(crate) meter: Meter,
+    pub(crate) meter: ContextMeter,
 }
 
 impl SessionState {
@@ -70,9 +70,9 @@ impl SessionState {
             history: VecDeque::new(),
             window: Window::default(),
             compaction: None,
-            handed_over: HandedOver::default(),
+            handed_over: PendingAttachments::default(),
             last_stop: None,
-            meter: Meter::newborn(),
+            meter: ContextMeter::newborn(),
         }
     }
 

@@ -20,19 +20,19 @@ use tokio::{
 use super::{
     StartedTurn,
     actor::{Actor, BATCH, Fault, Next, OpenTurn},
-    journal::Ahead,
+    journal::PendingCommit,
     room::InFront,
 };
 use crate::{
-    attachments::{self, Handed},
-    context::compaction::plan::Wanted,
+    attachments::{self, Attachment},
+    context::compaction::plan::CompactionRequest,
     error::EngineError,
     large_input::UserInput,
     turn::{
         Phase, TurnOutcome, TurnState,
         answering::Answering,
         recorder::{EndVerdict, TurnMessage},
-        route::{Sight, route},
+        route::{VisionSupport, route},
     },
 };
 
@@ -174,7 +174,7 @@ impl Actor {
         let mut state = self.fresh_state();
         let handed_over = handed.into_iter().map(|file| file.path).collect();
         if let Some(strategy) = start.compact {
-            state.compact = Some(Wanted { cause: CompactionCause::Person, strategy });
+            state.compact = Some(CompactionRequest { cause: CompactionCause::Person, strategy });
         }
         for item in &input {
             state.note(Arc::new(item.clone()));
@@ -210,7 +210,7 @@ impl Actor {
     }
 
     /// What the turn is to tell of files that were handed over.
-    async fn handed(&mut self) -> Result<Vec<Handed>, Fault> {
+    async fn handed(&mut self) -> Result<Vec<Attachment>, Fault> {
         if self.state.handed_over.is_empty() {
             return Ok(Vec::new());
         }
@@ -219,11 +219,11 @@ impl Actor {
     }
 
     /// What pictures mean for the choice of the model.
-    pub(super) fn sight(&self, handed: &[Handed]) -> Sight {
+    pub(super) fn sight(&self, handed: &[Attachment]) -> VisionSupport {
         let there = handed.iter().any(|file| file.picture.is_some())
             || attachments::pictures(&self.state.seen()).next().is_some();
         let sees = |slot| self.shared.parts.models.get(slot).info().sees_pictures;
-        Sight { pictures: there, base: there && sees(Slot::Base), vision: there && sees(Slot::Vision) }
+        VisionSupport { pictures: there, base: there && sees(Slot::Base), vision: there && sees(Slot::Vision) }
     }
 
     /// What the turn has to tell at once, so that it is made durable together with the turn's start: one wait for the disk
@@ -306,7 +306,12 @@ impl Actor {
 
     /// Stores the first that the turn tells together with its start, and shows the words that came with it. The rest comes
     /// next, when whoever began the turn has heard of that: it may need to be stored, too.
-    async fn take_first(&mut self, turn_id: TurnId, start: Ahead, messages: Vec<TurnMessage>) -> Result<(), Fault> {
+    async fn take_first(
+        &mut self,
+        turn_id: TurnId,
+        start: PendingCommit,
+        messages: Vec<TurnMessage>,
+    ) -> Result<(), Fault> {
         let mut messages = messages.into_iter().peekable();
         let mut facts = Vec::new();
         while let Some(TurnMessage::Facts(more)) = messages.next_if(|message| matches!(message, TurnMessage::Facts(_)))

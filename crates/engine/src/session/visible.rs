@@ -7,8 +7,8 @@ use tokio::time::timeout;
 
 use super::actor::{Actor, Fault};
 use crate::{
-    attachments::{self, Handed},
-    catalog::{Finds, Mentioned, Reach},
+    attachments::{self, Attachment},
+    catalog::{Finds, Mentioned, ToolScope},
     context::ToolSet,
     mentions::{self, Known, KnownAgent, Mentions, Said},
     turn::route::route,
@@ -50,11 +50,11 @@ impl Actor {
     }
 
     /// What a turn may use at the most: by who speaks in this session, by how deep it stands, by its model.
-    fn reach(&self, slot: Slot, pictures: bool) -> Reach {
+    fn reach(&self, slot: Slot, pictures: bool) -> ToolScope {
         let sees = pictures && self.shared.parts.models.get(slot).info().sees_pictures;
         let acting = self.acting();
         let (agent, is_child) = (acting.reach(), acting.is_subagent());
-        Reach { agent, is_child, ..Reach::default() }.with_model(slot, sees)
+        ToolScope { agent, is_child, ..ToolScope::default() }.with_model(slot, sees)
     }
 
     /// The agents that can be mentioned.
@@ -68,7 +68,7 @@ impl Actor {
     pub(super) async fn mentioned(
         &mut self,
         start: &StartTurn,
-        handed: &[Handed],
+        handed: &[Attachment],
         slot: Slot,
     ) -> Result<Arc<Mentions>, Fault> {
         let history = self.state.seen();

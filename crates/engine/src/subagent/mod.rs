@@ -20,15 +20,15 @@ use agentd_core::{
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 
-use self::watch::Watch;
+use self::watch::Monitor;
 use crate::{
     error::EngineError,
     links::delegation,
     recovery::{
-        subagent_result::{self, Work},
+        subagent_result::{self, SubagentResult},
         subagents::{adopted, ended},
     },
-    session::{SessionHandle, siblings::Siblings},
+    session::{SessionHandle, siblings::WeakRegistry},
     turn::{
         TurnContext, TurnExit, dispatch,
         hooks::{Invocation, Subagents, Task},
@@ -47,7 +47,7 @@ const DETAIL: &str = "Your answer is all that whoever gave you this task will se
                       and what is left to do. Run no tool unless something is missing.";
 
 /// A subagent at work.
-struct AtWork {
+struct RunningSubagent {
     session: SessionHandle,
     subagent: Subagent,
     /// The turn that does the work.
@@ -55,7 +55,7 @@ struct AtWork {
 }
 
 /// Subagents as sessions of the same daemon.
-pub(crate) struct SessionSubagents(pub(crate) Siblings);
+pub(crate) struct SessionSubagents(pub(crate) WeakRegistry);
 
 impl Subagents for SessionSubagents {
     fn run<'a>(&'a self, call: &'a Invocation<'a>, task: Task) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
@@ -78,7 +78,7 @@ impl Subagents for SessionSubagents {
             let context = call.context;
             let lost = match self.found(context, &subagent).await {
                 Ok((session, Some(turn))) => {
-                    return self.follow(call, AtWork { session, subagent, turn }, max_steps).await;
+                    return self.follow(call, RunningSubagent { session, subagent, turn }, max_steps).await;
                 }
                 Ok((_, None)) => {
                     match ended(&*context.records.store, &*context.files.snapshots, context.ids.session, subagent).await
@@ -137,7 +137,11 @@ impl SessionSubagents {
     }
 
     /// Tells in the journal who works for the call, and then begins: a stop in between leaves nobody who is not known.
-    async fn begin(&self, call: &Invocation<'_>, task: &Task) -> Result<Result<AtWork, EngineError>, TurnExit> {
+    async fn begin(
+        &self,
+        call: &Invocation<'_>,
+        task: &Task,
+    ) -> Result<Result<RunningSubagent, EngineError>, TurnExit> {
         let context = call.context;
         let known = match task.context_id {
             None => (SessionId::generate(), task.agent.clone(), 0),
@@ -168,7 +172,7 @@ impl SessionSubagents {
         task: &Task,
         subagent: Subagent,
         agent: Option<String>,
-    ) -> Result<AtWork, EngineError> {
+    ) -> Result<RunningSubagent, EngineError> {
         let registry = self.0.registry()?;
         let parent = Some(Parent { session: context.ids.session, agent });
         let settings =
@@ -182,14 +186,19 @@ impl SessionSubagents {
             None => registry.newborn(subagent.session_id, settings).await?,
         };
         let turn = session.start_turn(input(context, task.text.clone(), task.max_steps)).await?.turn_id;
-        Ok(AtWork { session, subagent, turn })
+        Ok(RunningSubagent { session, subagent, turn })
     }
 
     /// Follows the subagent to its end, and asks it once for more where it said little.
-    async fn follow(&self, call: &Invocation<'_>, at_work: AtWork, max_steps: u32) -> Result<ToolOutput, TurnExit> {
-        let AtWork { session, subagent, turn } = at_work;
-        let mut work = Work::new(subagent);
-        let mut watch = match Watch::begin(call, session.clone(), turn, &work).await {
+    async fn follow(
+        &self,
+        call: &Invocation<'_>,
+        at_work: RunningSubagent,
+        max_steps: u32,
+    ) -> Result<ToolOutput, TurnExit> {
+        let RunningSubagent { session, subagent, turn } = at_work;
+        let mut work = SubagentResult::new(subagent);
+        let mut watch = match Monitor::begin(call, session.clone(), turn, &work).await {
             Ok(watch) => watch,
             Err(lost) if self.is_stopping(call.context, &lost).await => return left_to_the_next_life(call).await,
             Err(lost) => return Ok(work.lost(&told(&lost))),

@@ -21,9 +21,9 @@ use tokio::time::{Instant, sleep_until};
 use crate::{
     error::EngineError,
     grants::LiveGrants,
-    recovery::subagent_result::{self, Work},
+    recovery::subagent_result::{self, SubagentResult},
     session::{SessionHandle, subscribers::Subscription},
-    turn::{TurnExit, hooks::Invocation, stopwatch::Share},
+    turn::{TurnExit, hooks::Invocation, stopwatch::StopwatchGuard},
 };
 
 /// How long a subagent has to tell its end after a cancel. A tool of it has five seconds of that.
@@ -33,7 +33,7 @@ const CANCEL_GRACE: Duration = Duration::from_secs(6);
 const ARGUMENTS: usize = 100;
 
 /// One call's look at the subagent that works for it.
-pub(super) struct Watch<'a> {
+pub(super) struct Monitor<'a> {
     call: &'a Invocation<'a>,
     session: SessionHandle,
     /// The turn that does the work. Others may follow it, and much may be told behind its end.
@@ -43,7 +43,7 @@ pub(super) struct Watch<'a> {
     progress: CallProgress,
     /// What it asks, and whether the time of the turn runs.
     asked: HashSet<InterruptId>,
-    share: Share<'a>,
+    share: StopwatchGuard<'a>,
     /// Why it was told to end, and until when it may take.
     stopped: Option<(StopReason, Instant)>,
     /// It was told that the client is gone.
@@ -51,7 +51,7 @@ pub(super) struct Watch<'a> {
 }
 
 /// What happened.
-enum Heard {
+enum MonitorEvent {
     Event(Option<Result<Arc<Event>, EngineError>>),
     Stop(StopReason),
     Granted,
@@ -59,12 +59,12 @@ enum Heard {
     GaveUp,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> Monitor<'a> {
     pub(super) async fn begin(
         call: &'a Invocation<'a>,
         session: SessionHandle,
         turn: TurnId,
-        work: &Work,
+        work: &SubagentResult,
     ) -> Result<Self, EngineError> {
         let events = session.subscribe(work.subagent().after).await?;
         let context = call.context;
@@ -83,32 +83,32 @@ impl<'a> Watch<'a> {
     }
 
     /// Follows it until the turn that does the work has ended.
-    pub(super) async fn follow_to_end(&mut self, work: &mut Work) -> Result<(), TurnExit> {
+    pub(super) async fn follow_to_end(&mut self, work: &mut SubagentResult) -> Result<(), TurnExit> {
         loop {
             match self.next().await {
-                Heard::Event(Some(Ok(event))) => {
+                MonitorEvent::Event(Some(Ok(event))) => {
                     self.take_in(work, &event).await?;
                     if matches!(&event.kind, EventKind::TurnEnded { result } if result.turn_id == self.turn) {
                         return Ok(());
                     }
                 }
                 // The daemon stops: what is left to do is for its next life.
-                Heard::Event(Some(Err(error))) if error.kind() == ErrorKind::ShuttingDown => {
+                MonitorEvent::Event(Some(Err(error))) if error.kind() == ErrorKind::ShuttingDown => {
                     return super::left_to_the_next_life(self.call).await;
                 }
-                Heard::Event(gone) => {
+                MonitorEvent::Event(gone) => {
                     let why = gone.and_then(Result::err).map_or_else(|| "it was closed".to_owned(), |e| e.to_string());
                     work.end_lost(why);
                     return Ok(());
                 }
-                Heard::Stop(reason) => self.stop(work, reason).await,
-                Heard::Granted => self.pass_grants_on().await,
-                Heard::ClientLeft => {
+                MonitorEvent::Stop(reason) => self.stop(work, reason).await,
+                MonitorEvent::Granted => self.pass_grants_on().await,
+                MonitorEvent::ClientLeft => {
                     self.told_of_leave = true;
                     // One that is gone asks nothing any more.
                     let _ = self.session.client_left(self.turn).await;
                 }
-                Heard::GaveUp => {
+                MonitorEvent::GaveUp => {
                     work.end_lost("it did not end in time when it was told to".to_owned());
                     return Ok(());
                 }
@@ -116,23 +116,23 @@ impl<'a> Watch<'a> {
         }
     }
 
-    async fn next(&mut self) -> Heard {
+    async fn next(&mut self) -> MonitorEvent {
         let context = self.call.context;
         let runs = self.stopped.is_none();
         let give_up_at = self.stopped.map(|(_, at)| at);
         tokio::select! {
             biased;
-            () = context.control.cancel.cancelled(), if runs => Heard::Stop(StopReason::Cancelled),
-            () = context.rules.answering.left(), if !self.told_of_leave => Heard::ClientLeft,
-            event = self.events.next() => Heard::Event(event),
-            () = self.grants.changed() => Heard::Granted,
+            () = context.control.cancel.cancelled(), if runs => MonitorEvent::Stop(StopReason::Cancelled),
+            () = context.rules.answering.left(), if !self.told_of_leave => MonitorEvent::ClientLeft,
+            event = self.events.next() => MonitorEvent::Event(event),
+            () = self.grants.changed() => MonitorEvent::Granted,
             // One that waits for a person takes no time, whatever others have taken of it.
-            () = context.control.stopwatch.reaches(context.limits.time), if runs && self.asked.is_empty() => Heard::Stop(StopReason::TimeLimit),
-            () = at(give_up_at) => Heard::GaveUp,
+            () = context.control.stopwatch.reaches(context.limits.time), if runs && self.asked.is_empty() => MonitorEvent::Stop(StopReason::TimeLimit),
+            () = at(give_up_at) => MonitorEvent::GaveUp,
         }
     }
 
-    async fn take_in(&mut self, work: &mut Work, event: &Event) -> Result<(), TurnExit> {
+    async fn take_in(&mut self, work: &mut SubagentResult, event: &Event) -> Result<(), TurnExit> {
         let context = self.call.context;
         work.take_in(&event.kind);
         match &event.kind {
@@ -165,13 +165,13 @@ impl<'a> Watch<'a> {
     }
 
     /// How far it is, in one line.
-    fn tell(&self, work: &Work, call: &ToolCall) {
+    fn tell(&self, work: &SubagentResult, call: &ToolCall) {
         let arguments = subagent_result::one_line(&call.arguments, ARGUMENTS);
         self.progress.tell(&format!("{}: {} {arguments}", work.subagent().name, call.name));
     }
 
     /// Tells it to end.
-    async fn stop(&mut self, work: &mut Work, reason: StopReason) {
+    async fn stop(&mut self, work: &mut SubagentResult, reason: StopReason) {
         self.stopped = Some((reason, Instant::now() + CANCEL_GRACE));
         work.stopped_for(reason);
         // One that has ended meanwhile has told so.

@@ -15,24 +15,24 @@ use agentd_core::{
 };
 use tokio::time::Instant;
 
-use super::recorder::Answered;
+use super::recorder::ResolvedInterrupt;
 
 /// What is known of the decision on one call.
-pub(crate) struct Trail<'a> {
+pub(crate) struct CallRecord<'a> {
     /// The call as the model made it, in the words of its tool, whatever somebody made of it since.
     pub(crate) written: &'a ToolCall,
     /// What the model is told of what became of its own words.
     note: Option<&'a str>,
     judged: OnceLock<Explanation>,
     /// What must be installed first.
-    need: OnceLock<Need>,
+    need: OnceLock<PackageNeed>,
     /// What was said of the arguments that somebody put in place of the model's.
     judged_again: OnceLock<Explanation>,
-    answered: OnceLock<Answered>,
+    answered: OnceLock<ResolvedInterrupt>,
     /// The arguments that somebody put in place of the model's.
     edited: OnceLock<String>,
     /// The answer to what the call asks itself.
-    replied: OnceLock<Answered>,
+    replied: OnceLock<ResolvedInterrupt>,
     passed: OnceLock<()>,
     told: OnceLock<()>,
     shut: OnceLock<()>,
@@ -43,7 +43,7 @@ pub(crate) struct Trail<'a> {
     waited: AtomicU64,
 }
 
-impl<'a> Trail<'a> {
+impl<'a> CallRecord<'a> {
     pub(crate) fn of(written: &'a ToolCall, note: Option<&'a str>) -> Self {
         Self {
             written,
@@ -82,17 +82,17 @@ impl<'a> Trail<'a> {
     }
 
     /// It needs something installed, which whoever lets it run must know.
-    pub(crate) fn needs(&self, need: Need) {
+    pub(crate) fn needs(&self, need: PackageNeed) {
         let _ = self.need.set(need);
     }
 
     /// What it needs installed first.
-    pub(crate) fn need(&self) -> Option<&Need> {
+    pub(crate) fn need(&self) -> Option<&PackageNeed> {
         self.need.get()
     }
 
     /// Somebody has answered: whether the call may run, or what it asks.
-    pub(crate) fn answer(&self, answered: &Answered) {
+    pub(crate) fn answer(&self, answered: &ResolvedInterrupt) {
         let place = if answered.is_to_a_question() { &self.replied } else { &self.answered };
         let _ = place.set(answered.clone());
     }
@@ -162,12 +162,12 @@ impl<'a> Trail<'a> {
     }
 
     /// The answer that decided: whether it may run, where that was asked, else what it asks.
-    pub(crate) fn answered(&self) -> Option<&Answered> {
+    pub(crate) fn answered(&self) -> Option<&ResolvedInterrupt> {
         self.answered.get().or_else(|| self.replied.get())
     }
 
     /// The answer to what the call asks, where another had let it run.
-    pub(crate) fn replied(&self) -> Option<&Answered> {
+    pub(crate) fn replied(&self) -> Option<&ResolvedInterrupt> {
         self.answered.get().and_then(|_| self.replied.get())
     }
 
@@ -191,11 +191,11 @@ impl<'a> Trail<'a> {
 
 /// What must be installed before a call does what it says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Need {
+pub(crate) struct PackageNeed {
     pub(crate) missing: Vec<SkillPackages>,
 }
 
-impl Need {
+impl PackageNeed {
     /// The judgement of a call that is to install something first: a person is asked, whatever they have allowed, and nothing
     /// of their answer is kept.
     pub(crate) fn over(&self, judgement: Explanation) -> Explanation {

@@ -22,7 +22,7 @@ use agentd_core::{
     tool::{Effect, ToolCall, ToolSpec},
     turn::StopReason,
 };
-use agentd_policy::{Facts, roots};
+use agentd_policy::{CallContext, roots};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -32,15 +32,15 @@ use super::{
     answering::Answering,
     files::SessionFiles,
     person,
-    recorder::{Answered, Answers, Recorder},
+    recorder::{CallAnswers, Recorder, ResolvedInterrupt},
     state::Phase,
     stopwatch::Stopwatch,
 };
 use crate::{
-    agents::{active::Acting, delegate_tool},
+    agents::{active::ActiveAgent, delegate_tool},
     catalog::Finds,
     config::PolicyInForce,
-    context::{ToolSet, long_text::ResultLimits, tokens::Scales, windows::Windows},
+    context::{ToolSet, long_text::ResultLimits, tokens::TokenCalibration, windows::ContextWindows},
     grants::LiveGrants,
     mentions::Mentions,
     turn::hooks::{Chain, Subagents},
@@ -50,7 +50,7 @@ use crate::{
 pub(crate) struct TurnContext {
     pub(crate) ids: TurnIds,
     /// The agent that works.
-    pub(crate) acting: Acting,
+    pub(crate) acting: ActiveAgent,
     pub(crate) settings: SessionSettings,
     pub(crate) limits: Limits,
     pub(crate) rules: TurnRules,
@@ -80,7 +80,7 @@ pub(crate) struct TurnRules {
     /// The way in which interrupts are answered.
     pub(crate) answering: Answering,
     /// Answers that people gave to calls of this turn before it was resumed.
-    pub(crate) answered: HashMap<CallId, Answers>,
+    pub(crate) answered: HashMap<CallId, CallAnswers>,
 }
 
 /// The models of a turn, and what is known of them.
@@ -91,9 +91,9 @@ pub(crate) struct TurnModels {
     pub(crate) chat_slot: Slot,
     pub(crate) chat: Arc<dyn Model>,
     /// How models count tokens, as far as that was learned.
-    pub(crate) scales: Arc<Scales>,
+    pub(crate) scales: Arc<TokenCalibration>,
     /// How large the windows of models are, as their servers said.
-    pub(crate) windows: Arc<Windows>,
+    pub(crate) windows: Arc<ContextWindows>,
 }
 
 /// What requests and summaries are made of.
@@ -122,7 +122,7 @@ pub(crate) struct TurnTools {
     /// Sessions that work for calls of this turn.
     pub(crate) subagents: Arc<dyn Subagents>,
     /// Calls that are still running in a subagent since before a restart.
-    pub(crate) in_flight: HashMap<CallId, UnderWay>,
+    pub(crate) in_flight: HashMap<CallId, InFlightCall>,
     /// Tokens that subagents and tools which asked the model have spent for this turn.
     pub(crate) delegated: Arc<AtomicU64>,
 }
@@ -153,7 +153,7 @@ pub(crate) struct Control {
 
 /// A call that was begun, and that another session works for.
 #[derive(Debug, Clone)]
-pub(crate) struct UnderWay {
+pub(crate) struct InFlightCall {
     /// The item of its result.
     pub(crate) item: ItemId,
     /// Who works for it.
@@ -180,7 +180,7 @@ impl TurnContext {
     }
 
     /// Asks a person and waits for the answer or the turn's cancel. The wait is not counted as work.
-    pub(crate) async fn ask(&self, call_id: CallId, ask: Ask) -> Result<Answered, TurnExit> {
+    pub(crate) async fn ask(&self, call_id: CallId, ask: Ask) -> Result<ResolvedInterrupt, TurnExit> {
         let waiting = self.control.stopwatch.pause();
         let answer = self.or_cancelled(self.recorder.ask(call_id, ask)).await?;
         drop(waiting);
@@ -247,7 +247,7 @@ impl TurnContext {
         ReadRules::new(move |named| {
             let is_address = tool.effect == Effect::Network;
             let arguments = if is_address { json!({ "url": named }) } else { json!({ "path": named }) }.to_string();
-            let facts = Facts {
+            let facts = CallContext {
                 tool: &tool,
                 foreign: foreign.as_deref(),
                 arguments: &arguments,

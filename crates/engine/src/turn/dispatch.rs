@@ -18,8 +18,8 @@ use futures_util::{FutureExt as _, StreamExt as _, stream};
 
 use super::{TurnContext, TurnExit, TurnState};
 use crate::{
-    context::compaction::plan::Wanted,
-    turn::{Phase, call_record::Trail, hooks::Invocation},
+    context::compaction::plan::CompactionRequest,
+    turn::{Phase, call_record::CallRecord, hooks::Invocation},
 };
 
 /// Runs every call that has no result. Those come first that are under way, since before a restart, and alone: who works
@@ -126,7 +126,7 @@ struct Outcome {
 async fn run_call<'a>(context: &TurnContext, due: &'a Due, state: &TurnState) -> Result<Ended<'a>, TurnExit> {
     let Due { call, note } = due;
     let started = context.tools.in_flight.get(&call.call_id).map_or_else(OnceLock::new, |known| known.item.into());
-    let trail = Trail::of(call, note.as_deref());
+    let trail = CallRecord::of(call, note.as_deref());
     let invocation = Invocation { context, call, state, started: &started, trail: &trail };
     let output = context.tools.chain.around_tool(&invocation).await?;
     let (shut_out, ran_with, duration_ms) = (trail.is_unwritten(), trail.ran_with(), trail.took());
@@ -184,7 +184,7 @@ async fn take_in(context: &TurnContext, state: &mut TurnState, outcome: Outcome)
         state.agent_changes += 1;
     }
     if let Some(strategy) = outcome.compact {
-        state.compact = Some(Wanted { cause: CompactionCause::Model, strategy });
+        state.compact = Some(CompactionRequest { cause: CompactionCause::Model, strategy });
     }
     if let Some(todos) = outcome.todos {
         state.todos.clone_from(&todos);

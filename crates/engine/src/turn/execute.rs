@@ -8,7 +8,7 @@ use agentd_core::{
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 
-use super::{TurnExit, dispatch::begin, sampler::Tab};
+use super::{TurnExit, dispatch::begin, sampler::SamplingBudget};
 use crate::turn::hooks::Invocation;
 
 /// How long a tool has to end its processes after a cancel before it is dropped.
@@ -24,7 +24,7 @@ async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     begin(invocation).await?;
     let Invocation { context, call, started, trail, .. } = invocation;
     let progress = started.get().map(|id| context.recorder.progress(*id)).unwrap_or_default();
-    let tab = Tab::open(invocation);
+    let tab = SamplingBudget::open(invocation);
     let read_only = trail.is_held();
     let tool_context = ToolContext { progress, sampler: tab.sampler(), read_only, ..context.tool_context(call) };
     let given_up = async {

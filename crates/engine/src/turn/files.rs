@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agentd_core::{
     error::WorkspaceError,
     ids::SessionId,
-    ports::{KeptArea, KeptText, Workspace, Workspaces},
+    ports::{Artifact, ArtifactDir, Workspace, Workspaces},
     turn::TurnError,
 };
 use tokio::sync::OnceCell;
@@ -42,11 +42,11 @@ impl SessionFiles {
     /// Adds to a text of the daemon's own behind its first bytes.
     pub(crate) async fn keep_on(
         &self,
-        area: KeptArea,
+        area: ArtifactDir,
         name: String,
         from: Option<u64>,
         content: Vec<u8>,
-    ) -> Result<KeptText, WorkspaceError> {
+    ) -> Result<Artifact, WorkspaceError> {
         self.workspaces.keep_on(self.session, area, name, from, content).await
     }
 
@@ -61,7 +61,12 @@ impl SessionFiles {
     }
 
     /// Keeps a text of the daemon's own where tools can read it, and returns the path under which they find it.
-    pub(crate) async fn keep(&self, area: KeptArea, name: String, content: Vec<u8>) -> Result<String, WorkspaceError> {
+    pub(crate) async fn keep(
+        &self,
+        area: ArtifactDir,
+        name: String,
+        content: Vec<u8>,
+    ) -> Result<String, WorkspaceError> {
         self.workspaces.keep(self.session, area, name, content).await
     }
 }

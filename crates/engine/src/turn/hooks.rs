@@ -12,12 +12,12 @@ use agentd_core::{
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::time::Instant;
 
-use super::call_record::Trail;
+use super::call_record::CallRecord;
 use crate::{
     agents::delegate_tool,
-    context::Draft,
-    instructions::Opening,
-    turn::{TurnContext, TurnExit, TurnState, recorder::Answered},
+    context::RequestBuilder,
+    instructions::PreambleContext,
+    turn::{TurnContext, TurnExit, TurnState, recorder::ResolvedInterrupt},
 };
 
 /// A capability with hooks before the turn, before each model call and around each tool call.
@@ -26,7 +26,7 @@ pub(crate) trait Link: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// What it does and why it stands where it does, in one line, for the same people.
-    fn about(&self) -> &'static str;
+    fn description(&self) -> &'static str;
 
     /// The tools that the link answers itself.
     fn tools(&self) -> Vec<ToolSpec> {
@@ -34,12 +34,12 @@ pub(crate) trait Link: Send + Sync {
     }
 
     /// Whether people may switch these tools off. Those that other links name to the model stay.
-    fn may_be_hidden(&self) -> bool {
+    fn can_be_disabled(&self) -> bool {
         false
     }
 
     /// What stands in front of a turn's input, from here on: it is stored with the input.
-    fn before_input(&self, _: &Opening<'_>) -> Option<ItemBody> {
+    fn preamble(&self, _: &PreambleContext<'_>) -> Option<ItemBody> {
         None
     }
 
@@ -54,16 +54,16 @@ pub(crate) trait Link: Send + Sync {
     }
 
     /// Called once after the last step, where the turn came to its answer or to a limit.
-    fn after_steps<'a>(&'a self, _: &'a TurnContext, _: &'a mut TurnState) -> BoxFuture<'a, Result<(), TurnExit>> {
+    fn on_finish<'a>(&'a self, _: &'a TurnContext, _: &'a mut TurnState) -> BoxFuture<'a, Result<(), TurnExit>> {
         std::future::ready(Ok(())).boxed()
     }
 
     /// May change what the model is sent.
-    fn before_model(&self, _: &TurnContext, _: &TurnState, _: &mut Draft) {}
+    fn before_model(&self, _: &TurnContext, _: &TurnState, _: &mut RequestBuilder) {}
 
     /// Called before a call is judged, whoever answers it: may bring into the session what it is about, and note what it needs
     /// besides. An output is what the call comes to, for it could only fail.
-    fn make_ready<'a>(&'a self, _: &'a Invocation<'a>) -> BoxFuture<'a, Result<Option<ToolOutput>, TurnExit>> {
+    fn prepare_call<'a>(&'a self, _: &'a Invocation<'a>) -> BoxFuture<'a, Result<Option<ToolOutput>, TurnExit>> {
         std::future::ready(Ok(None)).boxed()
     }
 
@@ -75,7 +75,7 @@ pub(crate) trait Link: Send + Sync {
 
     /// The paths that a call of one of its tools would change, where its arguments do not say them: the rules judge them
     /// as if they did.
-    fn touches(&self, _: &Invocation<'_>) -> Vec<String> {
+    fn affected_paths(&self, _: &Invocation<'_>) -> Vec<String> {
         Vec::new()
     }
 
@@ -99,7 +99,7 @@ pub(crate) struct Invocation<'a> {
     /// The item of the result, once the tool has started.
     pub(crate) started: &'a OnceLock<ItemId>,
     /// What is known of the decision on it.
-    pub(crate) trail: &'a Trail<'a>,
+    pub(crate) trail: &'a CallRecord<'a>,
 }
 
 impl Invocation<'_> {
@@ -111,7 +111,7 @@ impl Invocation<'_> {
     }
 
     /// Asks a person about the call and waits for the answer or the turn's cancel.
-    pub(crate) async fn ask(&self, ask: Ask) -> Result<Answered, TurnExit> {
+    pub(crate) async fn ask(&self, ask: Ask) -> Result<ResolvedInterrupt, TurnExit> {
         let asked = Instant::now();
         let answered = self.context.ask(self.call.call_id.clone(), ask).await;
         self.trail.waited(asked.elapsed());
@@ -189,8 +189,8 @@ impl Chain {
     /// The tools that links answer themselves, and whether people may switch them off.
     pub(crate) fn tools(&self) -> Vec<(ToolSpec, bool)> {
         let of = |link: &Arc<dyn Link>| {
-            let may_be_hidden = link.may_be_hidden();
-            link.tools().into_iter().map(move |tool| (tool, may_be_hidden)).collect::<Vec<_>>()
+            let can_be_disabled = link.can_be_disabled();
+            link.tools().into_iter().map(move |tool| (tool, can_be_disabled)).collect::<Vec<_>>()
         };
         self.links.iter().flat_map(of).collect()
     }
@@ -203,12 +203,12 @@ impl Chain {
 
     /// The links' names and reasons, in order.
     pub(crate) fn told(&self) -> Vec<(&'static str, &'static str)> {
-        self.links.iter().map(|link| (link.name(), link.about())).collect()
+        self.links.iter().map(|link| (link.name(), link.description())).collect()
     }
 
     /// What stands in front of a turn's input, in order.
-    pub(crate) fn before_input(&self, opening: &Opening<'_>) -> Vec<ItemBody> {
-        self.links.iter().filter_map(|link| link.before_input(opening)).collect()
+    pub(crate) fn preamble(&self, opening: &PreambleContext<'_>) -> Vec<ItemBody> {
+        self.links.iter().filter_map(|link| link.preamble(opening)).collect()
     }
 
     pub(crate) async fn before_turn(&self, context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
@@ -225,23 +225,23 @@ impl Chain {
         Ok(())
     }
 
-    pub(crate) async fn after_steps(&self, context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
+    pub(crate) async fn on_finish(&self, context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
         for link in &self.links {
-            link.after_steps(context, state).await?;
+            link.on_finish(context, state).await?;
         }
         Ok(())
     }
 
-    pub(crate) fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut Draft) {
+    pub(crate) fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut RequestBuilder) {
         for link in &self.links {
             link.before_model(context, state, draft);
         }
     }
 
     /// Brings what the call is about. An output is what the call comes to.
-    pub(crate) async fn make_ready(&self, call: &Invocation<'_>) -> Result<Option<ToolOutput>, TurnExit> {
+    pub(crate) async fn prepare_call(&self, call: &Invocation<'_>) -> Result<Option<ToolOutput>, TurnExit> {
         for link in &self.links {
-            if let Some(output) = link.make_ready(call).await? {
+            if let Some(output) = link.prepare_call(call).await? {
                 return Ok(Some(output));
             }
         }
@@ -258,8 +258,8 @@ impl Chain {
     }
 
     /// The paths that the call would change, where its arguments do not say them.
-    pub(crate) fn touches(&self, call: &Invocation<'_>) -> Vec<String> {
-        self.links.iter().flat_map(|link| link.touches(call)).collect()
+    pub(crate) fn affected_paths(&self, call: &Invocation<'_>) -> Vec<String> {
+        self.links.iter().flat_map(|link| link.affected_paths(call)).collect()
     }
 
     pub(crate) async fn around_tool(&self, call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {

@@ -32,8 +32,8 @@ pub(crate) mod stopwatch;
 
 pub(crate) use self::{
     context::{
-        Control, Limits, PromptSource, Records, TurnContext, TurnFiles, TurnIds, TurnModels, TurnRules, TurnTools,
-        UnderWay,
+        Control, InFlightCall, Limits, PromptSource, Records, TurnContext, TurnFiles, TurnIds, TurnModels, TurnRules,
+        TurnTools,
     },
     exit::TurnExit,
     state::{Phase, Reply, TurnOutcome, TurnState},

@@ -27,7 +27,7 @@ pub(crate) enum TurnMessage {
     /// Answered when all facts before it are stored.
     Flush(oneshot::Sender<()>),
     /// A person is needed. The answer comes when there is one, perhaps in another life of the daemon.
-    Ask { call_id: CallId, ask: Box<Ask>, answer: oneshot::Sender<Answered> },
+    Ask { call_id: CallId, ask: Box<Ask>, answer: oneshot::Sender<ResolvedInterrupt> },
     /// What a session that works for a call asks a person, or what was answered to it: told here, once.
     Child(Box<EventKind>),
     /// What the call has asked and nobody has answered is asked no more: the call has ended, or asks otherwise.
@@ -44,14 +44,14 @@ pub(crate) enum TurnMessage {
 
 /// An answer, and who gave it.
 #[derive(Debug, Clone)]
-pub(crate) struct Answered {
+pub(crate) struct ResolvedInterrupt {
     pub(crate) answer: Answer,
     pub(crate) by: DecidedBy,
     /// What was asked, as it was shown; none where nobody was asked, for a rule was kept meanwhile.
     pub(crate) asked: Option<Box<Ask>>,
 }
 
-impl Answered {
+impl ResolvedInterrupt {
     pub(crate) fn new(asked: Option<Ask>, answer: &Answer, by: &AnsweredBy) -> Self {
         Self { answer: answer.clone(), by: by.clone().into(), asked: asked.map(Box::new) }
     }
@@ -65,13 +65,13 @@ impl Answered {
 /// What was answered to one call, which may need two answers: whether it may run, and then what it asks itself. The second
 /// does not undo the first, which may have put other arguments in place of the model's.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Answers {
-    approval: Option<Answered>,
-    question: Option<Answered>,
+pub(crate) struct CallAnswers {
+    approval: Option<ResolvedInterrupt>,
+    question: Option<ResolvedInterrupt>,
 }
 
-impl Answers {
-    pub(crate) fn note(&mut self, answered: Answered) {
+impl CallAnswers {
+    pub(crate) fn note(&mut self, answered: ResolvedInterrupt) {
         if answered.is_to_a_question() {
             self.question = Some(answered);
         } else {
@@ -80,12 +80,12 @@ impl Answers {
     }
 
     /// What was said of whether the call may run.
-    pub(crate) fn approval(&self) -> Option<&Answered> {
+    pub(crate) fn approval(&self) -> Option<&ResolvedInterrupt> {
         self.approval.as_ref()
     }
 
     /// What was said to that. A call may ask several questions, and an answer is the answer to one.
-    pub(crate) fn to(&self, ask: &Ask) -> Option<&Answered> {
+    pub(crate) fn to(&self, ask: &Ask) -> Option<&ResolvedInterrupt> {
         match ask {
             Ask::Question { .. } => self.question.as_ref().filter(|answered| answered.asked.as_deref() == Some(ask)),
             Ask::Approval { .. } => self.approval.as_ref(),
@@ -178,7 +178,7 @@ impl Recorder {
     }
 
     /// Asks a person and waits, for days if need be.
-    pub(crate) async fn ask(&self, call_id: CallId, ask: Ask) -> Result<Answered, TurnExit> {
+    pub(crate) async fn ask(&self, call_id: CallId, ask: Ask) -> Result<ResolvedInterrupt, TurnExit> {
         let ask = Box::new(ask);
         self.ask_session(|answer| TurnMessage::Ask { call_id, ask, answer }).await
     }

@@ -3,14 +3,14 @@
 use agentd_core::model::{Message, ModelInfo};
 
 use super::{TurnContext, TurnState};
-use crate::context::{Draft, Next, ToolSet, history, meter, tokens};
+use crate::context::{Next, RequestBuilder, ToolSet, history, meter, tokens};
 
 /// The request for the next model call, before the chain has seen it.
-pub(crate) fn assemble(context: &TurnContext, state: &TurnState, tools: ToolSet) -> Draft {
+pub(crate) fn assemble(context: &TurnContext, state: &TurnState, tools: ToolSet) -> RequestBuilder {
     let mut messages = Vec::with_capacity(state.history.len() + 1);
     messages.push(Message::System { text: context.prompt.system.clone() });
     messages.extend(history::messages(&state.history, context.next_model(state).echo_reasoning));
-    Draft::new(messages, tools, context.prompt.known_paths.clone()).to(context.acting.name())
+    RequestBuilder::new(messages, tools, context.prompt.known_paths.clone()).to(context.acting.name())
 }
 
 /// About how many tokens the next request to a model has, by the unscaled guess.

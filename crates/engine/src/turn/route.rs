@@ -4,7 +4,7 @@ use agentd_core::model::Slot;
 
 /// What pictures mean for the choice.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Sight {
+pub(crate) struct VisionSupport {
     /// Whether the model has any to see.
     pub(crate) pictures: bool,
     /// Whether the model of the base slot sees.
@@ -15,7 +15,7 @@ pub(crate) struct Sight {
 
 /// The slot and why: what the client named, else what the session is set to, else one that sees where there are pictures,
 /// else the base.
-pub(crate) fn route(asked: Option<Slot>, session: Option<Slot>, sight: Sight) -> (Slot, &'static str) {
+pub(crate) fn route(asked: Option<Slot>, session: Option<Slot>, sight: VisionSupport) -> (Slot, &'static str) {
     match (asked, session) {
         (Some(slot), _) => (slot, "the client named it"),
         (None, Some(slot)) => (slot, "the session is set to it"),
@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn pictures_go_to_a_model_that_sees_unless_a_person_chose() {
-        let sight = |pictures, base, vision| Sight { pictures, base, vision };
+        let sight = |pictures, base, vision| VisionSupport { pictures, base, vision };
         let check = |asked, session, sight, slot| assert_eq!(route(asked, session, sight).0, slot, "{sight:?}");
         check(None, None, sight(true, false, true), Slot::Vision);
         check(None, None, sight(true, true, true), Slot::Base);
@@ -43,6 +43,6 @@ mod tests {
         check(None, None, sight(false, false, true), Slot::Base);
         check(Some(Slot::Code), None, sight(true, false, true), Slot::Code);
         check(None, Some(Slot::Reasoning), sight(true, false, true), Slot::Reasoning);
-        check(Some(Slot::Code), Some(Slot::Reasoning), Sight::default(), Slot::Code);
+        check(Some(Slot::Code), Some(Slot::Reasoning), VisionSupport::default(), Slot::Code);
     }
 }

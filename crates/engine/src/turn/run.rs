@@ -45,7 +45,7 @@ pub(crate) async fn run(context: Arc<TurnContext>, mut state: TurnState) {
 /// Runs steps until there is an answer, a limit or a failure, then the hooks behind them.
 async fn run_steps(context: &TurnContext, state: &mut TurnState, has_input: bool) -> TurnExit {
     let ended = match steps(context, state, has_input).await {
-        Ok(reason) => context.tools.chain.after_steps(context, state).await.map(|()| reason),
+        Ok(reason) => context.tools.chain.on_finish(context, state).await.map(|()| reason),
         Err(exit) => Err(exit),
     };
     ended.map_or_else(|exit| exit, TurnExit::Finished)

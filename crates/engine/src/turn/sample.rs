@@ -17,7 +17,7 @@ use futures_util::StreamExt as _;
 
 use super::{TurnContext, TurnExit, TurnState, level, recorder::Recorder};
 use crate::{
-    context::{Draft, compaction::plan::Wanted},
+    context::{RequestBuilder, compaction::plan::CompactionRequest},
     turn::{Reply, request},
 };
 
@@ -37,7 +37,7 @@ pub(crate) async fn ask(
     state: &mut TurnState,
     slot: Slot,
     model: &dyn Model,
-    draft: Draft,
+    draft: RequestBuilder,
 ) -> Result<(), TurnExit> {
     state.steps += 1;
     let (request, footprint) = draft.seal(context.ids.session);
@@ -119,7 +119,7 @@ async fn room_or_fail(
     state.reply = Reply::Overflowed;
     // What was said before the server noticed is no answer.
     state.answer = None;
-    state.compact = Some(Wanted { cause: CompactionCause::Overflow, strategy: CompactionStrategy::Auto });
+    state.compact = Some(CompactionRequest { cause: CompactionCause::Overflow, strategy: CompactionStrategy::Auto });
     Ok(())
 }
 

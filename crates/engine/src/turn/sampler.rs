@@ -31,15 +31,15 @@ const BYTES_A_TOKEN: u64 = 16;
 const SETTLING: Duration = Duration::from_secs(2);
 
 /// What one call takes of the turn's model.
-pub(super) struct Tab<'a> {
+pub(super) struct SamplingBudget<'a> {
     call: &'a Invocation<'a>,
-    taken: Arc<watch::Sender<Taken>>,
+    taken: Arc<watch::Sender<SpentTokens>>,
     /// The call is over, and with it what it has asked: that may run in tasks of others.
     over: CancellationToken,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct SpentTokens {
     usage: Usage,
     /// Requests that run.
     open: usize,
@@ -47,7 +47,7 @@ struct Taken {
     closed: bool,
 }
 
-impl<'a> Tab<'a> {
+impl<'a> SamplingBudget<'a> {
     pub(super) fn open(call: &'a Invocation<'a>) -> Self {
         Self { call, taken: Arc::default(), over: CancellationToken::new() }
     }
@@ -112,7 +112,7 @@ struct Line {
     time: Option<Duration>,
     /// What they have taken.
     delegated: Arc<AtomicU64>,
-    taken: Arc<watch::Sender<Taken>>,
+    taken: Arc<watch::Sender<SpentTokens>>,
     stopwatch: Arc<Stopwatch>,
     cancel: CancellationToken,
     over: CancellationToken,
@@ -122,7 +122,7 @@ impl Line {
     async fn ask(&self, asked: Asked) -> Result<Sampled, ModelError> {
         let Asked { messages, max_tokens } = asked;
         let size = messages.iter().map(size).sum();
-        let bill = Bill::open(self, size, max_tokens)?;
+        let bill = SamplingCharge::open(self, size, max_tokens)?;
         let max_tokens = bill.max_tokens;
         self.tell(max_tokens).await;
         let request = ModelRequest {
@@ -153,7 +153,7 @@ impl Line {
         self.audit.note(entry).await;
     }
 
-    async fn answer(&self, request: ModelRequest, mut bill: Bill<'_>) -> Result<Sampled, ModelError> {
+    async fn answer(&self, request: ModelRequest, mut bill: SamplingCharge<'_>) -> Result<Sampled, ModelError> {
         bill.asked = true;
         let (mut text, mut bytes) = (String::new(), 0u64);
         let mut chunks = self.model.stream(request);
@@ -198,7 +198,7 @@ fn call_is_over() -> ModelError {
 
 /// What one request takes: as its server has counted, or about that much where it did not come to say so. It counts also
 /// where nobody waits for the answer any more. While it runs, as much is set aside as it may take: others run beside it.
-struct Bill<'a> {
+struct SamplingCharge<'a> {
     line: &'a Line,
     size: u64,
     max_tokens: u64,
@@ -209,7 +209,7 @@ struct Bill<'a> {
     counted: Option<Usage>,
 }
 
-impl<'a> Bill<'a> {
+impl<'a> SamplingCharge<'a> {
     /// For a request of that size, whose answer may have so many tokens, or as many as are left.
     fn open(line: &'a Line, size: u64, max_tokens: u64) -> Result<Self, ModelError> {
         let mut is_open = false;
@@ -240,7 +240,7 @@ impl<'a> Bill<'a> {
     }
 }
 
-impl Drop for Bill<'_> {
+impl Drop for SamplingCharge<'_> {
     fn drop(&mut self) {
         let about = Usage { prompt_tokens: self.size, completion_tokens: self.answered, ..Usage::default() };
         let usage = self.counted.unwrap_or(if self.asked { about } else { Usage::default() });

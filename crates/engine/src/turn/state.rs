@@ -16,7 +16,7 @@ use agentd_core::{
     usage::Usage,
 };
 
-use crate::context::{Meter, compaction::plan::Wanted};
+use crate::context::{ContextMeter, compaction::plan::CompactionRequest};
 
 /// The room for the names of changed files in what clients are told at the end, in bytes: far below what a message to them
 /// may have (16 MiB).
@@ -60,9 +60,9 @@ pub(crate) struct TurnState {
     /// The pictures that were read for models that see, by their paths; none where one is gone.
     pub(crate) pictures: HashMap<String, Option<Arc<[u8]>>>,
     /// How full the window is, and what was sent last.
-    pub(crate) meter: Meter,
+    pub(crate) meter: ContextMeter,
     /// The compaction that is wanted before the next step.
-    pub(crate) compact: Option<Wanted>,
+    pub(crate) compact: Option<CompactionRequest>,
     /// The step before which the history was compacted last.
     pub(crate) compacted_at: Option<u32>,
     /// The number of the reset with which the history begins; 0 where it begins with the session or with a summary.
@@ -83,7 +83,7 @@ pub(crate) struct TurnOutcome {
     pub(crate) denials: Vec<Denial>,
     pub(crate) files: Vec<FileChange>,
     /// What the session remembers of its requests.
-    pub(crate) meter: Meter,
+    pub(crate) meter: ContextMeter,
     /// Whether it did nothing but compact.
     pub(crate) only_compacted: bool,
 }

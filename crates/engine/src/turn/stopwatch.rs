@@ -34,7 +34,7 @@ struct Held {
 
 /// Somebody of the turn who waits, or works for it in a session of their own, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Share<'a> {
+pub(crate) struct StopwatchGuard<'a> {
     stopwatch: &'a Stopwatch,
     waits: bool,
 }
@@ -63,21 +63,21 @@ impl Stopwatch {
     }
 
     /// Somebody waits for a person.
-    pub(crate) fn pause(&self) -> Share<'_> {
+    pub(crate) fn pause(&self) -> StopwatchGuard<'_> {
         self.share(true)
     }
 
     /// A session works for the turn, or a model.
-    pub(crate) fn work(&self) -> Share<'_> {
+    pub(crate) fn work(&self) -> StopwatchGuard<'_> {
         self.share(false)
     }
 
-    fn share(&self, waits: bool) -> Share<'_> {
+    fn share(&self, waits: bool) -> StopwatchGuard<'_> {
         self.held.send_modify(|held| {
             *held.count(waits) += 1;
             held.settle();
         });
-        Share { stopwatch: self, waits }
+        StopwatchGuard { stopwatch: self, waits }
     }
 }
 
@@ -99,7 +99,7 @@ impl Held {
     }
 }
 
-impl Drop for Share<'_> {
+impl Drop for StopwatchGuard<'_> {
     fn drop(&mut self) {
         self.stopwatch.held.send_modify(|held| {
             let count = held.count(self.waits);

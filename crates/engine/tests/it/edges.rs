@@ -9,7 +9,7 @@ use agentd_core::{
     interrupt::Answer,
     item::ItemBody,
     policy::Verdict,
-    ports::{KeptArea, KeptText, Store as _, ToolContext, Toolbox, Workspace, Workspaces},
+    ports::{Artifact, ArtifactDir, Store as _, ToolContext, Toolbox, Workspace, Workspaces},
     session::{Mount, SessionSettings},
     tool::{ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{IfBusy, StartTurn, StopReason},
@@ -233,7 +233,7 @@ impl Workspaces for GoneWorkspaces {
     fn keep(
         &self,
         session: SessionId,
-        area: KeptArea,
+        area: ArtifactDir,
         name: String,
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
@@ -243,11 +243,11 @@ impl Workspaces for GoneWorkspaces {
     fn keep_on(
         &self,
         session: SessionId,
-        area: KeptArea,
+        area: ArtifactDir,
         name: String,
         from: Option<u64>,
         content: Vec<u8>,
-    ) -> BoxFuture<'_, Result<KeptText, WorkspaceError>> {
+    ) -> BoxFuture<'_, Result<Artifact, WorkspaceError>> {
         NoWorkspaces.keep_on(session, area, name, from, content).boxed()
     }
 

@@ -8,7 +8,7 @@ use agentd_core::{
     ids::SessionId,
     item::ItemBody,
     model::{Message, ModelChunk},
-    ports::{KeptArea, KeptText, Workspace, Workspaces},
+    ports::{Artifact, ArtifactDir, Workspace, Workspaces},
     session::Mount,
     tool::{ToolErrorCode, ToolResult},
     turn::{OnInterrupt, StartTurn, StopReason},
@@ -220,7 +220,13 @@ impl Workspaces for FullDisk {
         self.0.add_upload(session, name, content)
     }
 
-    fn keep(&self, _: SessionId, _: KeptArea, _: String, _: Vec<u8>) -> BoxFuture<'_, Result<String, WorkspaceError>> {
+    fn keep(
+        &self,
+        _: SessionId,
+        _: ArtifactDir,
+        _: String,
+        _: Vec<u8>,
+    ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
         let full = WorkspaceError::new(ErrorKind::Storage, "the disk is full").with_hint("make room");
         std::future::ready(Err(full)).boxed()
     }
@@ -228,11 +234,11 @@ impl Workspaces for FullDisk {
     fn keep_on(
         &self,
         session: SessionId,
-        area: KeptArea,
+        area: ArtifactDir,
         name: String,
         from: Option<u64>,
         content: Vec<u8>,
-    ) -> BoxFuture<'_, Result<KeptText, WorkspaceError>> {
+    ) -> BoxFuture<'_, Result<Artifact, WorkspaceError>> {
         self.0.keep_on(session, area, name, from, content)
     }
 

@@ -11,7 +11,7 @@ use agentd_core::{
     turn::{OnInterrupt, StartTurn},
 };
 use agentd_engine::EngineConfig;
-use agentd_policy::{Facts, Policy};
+use agentd_policy::{CallContext, Policy};
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 
@@ -30,7 +30,7 @@ fn judged(policy: &Policy, path: &str, leads_to: &str, settings: &SessionSetting
     };
     let (tool, roots) = (tool("read_file", Effect::Read), [Path::new("/home/me/project")]);
     let arguments = json!({ "path": path }).to_string();
-    let facts = Facts {
+    let facts = CallContext {
         foreign: None,
         tool: &tool,
         arguments: &arguments,

@@ -8,7 +8,7 @@ use agentd_core::{
     error::ErrorKind,
     event::EventKind,
     ids::SessionId,
-    ports::{Clock as _, KeptArea, Store as _, Workspaces as _},
+    ports::{ArtifactDir, Clock as _, Store as _, Workspaces as _},
     session::SessionSettings,
     turn::TurnResult,
 };
@@ -33,7 +33,7 @@ async fn used(world: &World) -> SessionId {
     let id = world.session().await.id();
     say(world, id, "Hello").await;
     let text = b"what was said".to_vec();
-    world.workspaces.keep(id, KeptArea::ConversationHistory, "h.md".to_owned(), text).await.unwrap();
+    world.workspaces.keep(id, ArtifactDir::ConversationHistory, "h.md".to_owned(), text).await.unwrap();
     unloaded(world, id).await;
     id
 }

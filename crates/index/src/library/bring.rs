@@ -47,9 +47,9 @@ impl Known {
 
 /// Documents that could not be read at all, and why.
 #[derive(Debug, Default)]
-pub(super) struct Broken(Mutex<HashMap<DocumentId, Failure>>);
+pub(super) struct FailureCache(Mutex<HashMap<DocumentId, Failure>>);
 
-impl Broken {
+impl FailureCache {
     /// Why it could not be read, where that is known and trying again would come to the same. What went wrong with the
     /// machine and not with the document is tried again.
     pub(super) fn why(&self, id: &DocumentId) -> Option<Failure> {
@@ -84,14 +84,14 @@ pub(super) enum Outcome {
 
 /// Brings documents into the index.
 #[derive(Debug)]
-pub(super) struct Bringer<'a> {
+pub(super) struct Ingester<'a> {
     pub(super) extractor: &'a Extractor,
     pub(super) index: &'a Arc<IndexHandle>,
-    pub(super) broken: &'a Broken,
+    pub(super) broken: &'a FailureCache,
     pub(super) cancel: &'a CancellationToken,
 }
 
-impl Bringer<'_> {
+impl Ingester<'_> {
     /// Brings a document in, unless it is there already. Waits while somebody else does the same. Whatever fails leaves
     /// nothing half done; of a document that breaks in the middle, what could be read is kept.
     pub(super) async fn bring(&self, known: Known, progress: Progress<'_>) -> Result<Outcome, IndexError> {

@@ -28,11 +28,11 @@ use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    bring::{Bringer, Broken, Known, Outcome},
+    bring::{FailureCache, Ingester, Known, Outcome},
     digests::Digests,
     reading::Reader,
-    shelf::Shelf,
-    told::Told,
+    shelf::LazyIndex,
+    told::ResolvedDocuments,
 };
 use crate::{
     Extractor, Failure, Kind, Piece,
@@ -54,9 +54,9 @@ const TEXT: &str = "text is not indexed: it is searched line by line where it is
 #[derive(Debug)]
 pub struct Library {
     extractor: Extractor,
-    shelf: Shelf,
+    shelf: LazyIndex,
     digests: Digests,
-    broken: Broken,
+    broken: FailureCache,
 }
 
 impl Library {
@@ -64,7 +64,7 @@ impl Library {
     /// [`IndexConfig::rest_after`], its memory is given back.
     #[must_use]
     pub fn new(extractor: Extractor, config: IndexConfig) -> Self {
-        Self { extractor, shelf: Shelf::new(config), digests: Digests::default(), broken: Broken::default() }
+        Self { extractor, shelf: LazyIndex::new(config), digests: Digests::default(), broken: FailureCache::default() }
     }
 
     /// Writes down what is under way. Whoever asks for more is told that it is closed.
@@ -109,12 +109,16 @@ impl Library {
     }
 
     /// Which documents these are.
-    async fn look_at(&self, documents: Vec<OpenDocument>, cancel: &CancellationToken) -> Result<Told, IndexError> {
+    async fn look_at(
+        &self,
+        documents: Vec<OpenDocument>,
+        cancel: &CancellationToken,
+    ) -> Result<ResolvedDocuments, IndexError> {
         let (digests, most) = (self.digests.clone(), self.extractor.limits().bytes_in);
         // Whoever drops this waits no more either.
         let stop = cancel.child_token();
         let _abandoned = stop.clone().drop_guard();
-        let look = move || Told::of(documents, &digests, most, &stop);
+        let look = move || ResolvedDocuments::of(documents, &digests, most, &stop);
         tokio::task::spawn_blocking(look).await.map_err(|_| IndexError::Closed)
     }
 
@@ -132,7 +136,7 @@ impl Library {
         let most = self.extractor.limits().bytes_in;
         let _abandoned = stop.clone().drop_guard();
         let look = move || {
-            let told = Told::of(documents, &digests, most, &stop);
+            let told = ResolvedDocuments::of(documents, &digests, most, &stop);
             let has_all = index.has_all(told.known.iter().map(|known| &known.id));
             let answer = if has_all { index.search_at_once(&told.request(&asked), stop) } else { None };
             let finds = answer.map(|answer| told.finds(&index, answer, Vec::new(), &asked));
@@ -156,7 +160,7 @@ impl Library {
 
     async fn find(
         &self,
-        told: &Told,
+        told: &ResolvedDocuments,
         query: &DocumentQuery,
         progress: &OnProgress,
         cancel: &CancellationToken,
@@ -189,7 +193,7 @@ impl Library {
                 None => new.push(known.clone()),
             }
         }
-        let bringer = Bringer { extractor: &self.extractor, index, broken: &self.broken, cancel };
+        let bringer = Ingester { extractor: &self.extractor, index, broken: &self.broken, cancel };
         let tell = |step: DocumentProgress| progress(step);
         let bring = |known: Known| {
             let (name, bringer, tell) = (known.name.clone(), &bringer, &tell);
@@ -212,7 +216,7 @@ impl Library {
         progress: OnProgress,
         cancel: &CancellationToken,
     ) -> Result<Vec<DocumentState>, IndexError> {
-        let (Told { known, unreadable }, texts) = self.without_texts(documents, cancel).await?;
+        let (ResolvedDocuments { known, unreadable }, texts) = self.without_texts(documents, cancel).await?;
         let names: Vec<(DocumentId, String)> = known.iter().map(|known| (known.id, known.name.clone())).collect();
         let index = self.shelf.take().await?;
         if again {
@@ -232,13 +236,14 @@ impl Library {
         &self,
         documents: Vec<OpenDocument>,
         cancel: &CancellationToken,
-    ) -> Result<(Told, Vec<DocumentState>), IndexError> {
+    ) -> Result<(ResolvedDocuments, Vec<DocumentState>), IndexError> {
         let told = self.look_at(documents, cancel).await?;
         let part = move || {
             let (texts, known) = told.known.into_iter().partition(Known::is_text);
-            (Told { known, ..told }, texts)
+            (ResolvedDocuments { known, ..told }, texts)
         };
-        let parted: (Told, Vec<Known>) = tokio::task::spawn_blocking(part).await.map_err(|_| IndexError::Closed)?;
+        let parted: (ResolvedDocuments, Vec<Known>) =
+            tokio::task::spawn_blocking(part).await.map_err(|_| IndexError::Closed)?;
         let state = |text: Known| DocumentState {
             format: Kind::of_name(&text.name).unwrap_or(Kind::Plain).to_string(),
             name: text.name,
@@ -252,7 +257,8 @@ impl Library {
 
     /// What is known of documents, without reading them.
     async fn known_of(&self, documents: Vec<OpenDocument>) -> Result<Vec<DocumentState>, IndexError> {
-        let (Told { known, unreadable }, texts) = self.without_texts(documents, &CancellationToken::new()).await?;
+        let (ResolvedDocuments { known, unreadable }, texts) =
+            self.without_texts(documents, &CancellationToken::new()).await?;
         let index = self.shelf.take().await?;
         let mut states = self.states_of(&index, known.into_iter().map(|known| (known.id, known.name)), unreadable);
         states.extend(texts);

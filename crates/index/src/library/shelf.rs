@@ -14,7 +14,7 @@ use crate::{
 
 /// The index, open or put away. Clones are of the same one.
 #[derive(Debug, Clone)]
-pub(super) struct Shelf {
+pub(super) struct LazyIndex {
     config: Arc<IndexConfig>,
     state: Arc<Mutex<State>>,
 }
@@ -26,7 +26,7 @@ struct State {
     is_closed: bool,
 }
 
-impl Shelf {
+impl LazyIndex {
     /// Nothing is opened and nothing runs before the index is taken.
     pub(super) fn new(config: IndexConfig) -> Self {
         Self { config: Arc::new(config), state: Arc::default() }

@@ -21,13 +21,13 @@ use crate::{
 const SCAN: Duration = Duration::from_secs(10);
 
 /// Documents as far as they could be looked at.
-pub(super) struct Told {
+pub(super) struct ResolvedDocuments {
     pub(super) known: Vec<Known>,
     /// Names and why they could not.
     pub(super) unreadable: Vec<(String, String)>,
 }
 
-impl Told {
+impl ResolvedDocuments {
     /// Which documents these are: those that have at most so many bytes. Blocks, until that is known or nobody waits for it.
     pub(super) fn of(documents: Vec<OpenDocument>, digests: &Digests, most: u64, cancel: &CancellationToken) -> Self {
         let mut told = Self { known: Vec::with_capacity(documents.len()), unreadable: Vec::new() };

@@ -10,14 +10,14 @@ use crate::analyze::{Form, Token, exact::tokens, stem};
 
 /// What is marked.
 #[derive(Debug, Default)]
-pub(crate) struct Needles {
+pub(crate) struct HighlightTerms {
     stems: HashSet<String>,
     prefixes: Vec<String>,
     /// Terms with their distances from the first.
     phrases: Vec<Vec<Token>>,
 }
 
-impl Needles {
+impl HighlightTerms {
     pub(crate) fn new(parsed: &Parsed) -> Self {
         let mut needles = Self::default();
         for unit in &parsed.units {
@@ -125,7 +125,7 @@ mod tests {
     use crate::{analyze::Dictionary, search::parse::parse};
 
     fn check(query: &str, text: &str, expected: &[&str]) {
-        let needles = Needles::new(&parse(query, &Dictionary::default()));
+        let needles = HighlightTerms::new(&parse(query, &Dictionary::default()));
         let told: Vec<&str> = needles.marks(text).into_iter().map(|mark| &text[mark]).collect();
         assert_eq!(told, expected, "{query} in {text}");
     }

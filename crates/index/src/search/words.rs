@@ -7,7 +7,7 @@ use super::{
     collect::{Allowed, Best, Candidate},
     frequencies::Frequencies,
     hit,
-    marks::Needles,
+    marks::HighlightTerms,
     parse::{Parsed, Unit, parse},
     plan::Planner,
     request::{Answer, How, Request},
@@ -37,7 +37,7 @@ pub(crate) fn search(
     if parsed.units.is_empty() {
         notes.push("there is no word in what was searched for".to_owned());
     }
-    let needles = Needles::new(&parsed);
+    let needles = HighlightTerms::new(&parsed);
     let mut hits = Vec::with_capacity(found.len());
     for candidate in &found {
         let chunk = view.chunk(candidate.address)?;

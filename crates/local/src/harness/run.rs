@@ -16,7 +16,7 @@ use super::{
 use crate::{
     chat::Turn,
     error::RunError,
-    inference::{Answered, Inference, Manner, Stop, Track},
+    inference::{Answered, Inference, KvCache, SamplingParams, Stop},
 };
 
 /// Tokens of a request that are scored. What comes after says more of the same, and each costs as much again for each
@@ -37,11 +37,11 @@ pub(crate) trait Listener: Stop {
 /// What was evaluated before and may be wanted again.
 pub(crate) struct Memory {
     /// The conversation that was answered last.
-    conversation: Track,
+    conversation: KvCache,
     /// The last prompt that stood for itself: a summary, or arguments.
-    task: Track,
+    task: KvCache,
     /// The candidates' prefixes, by their place in [`CANDIDATES`].
-    candidates: HashMap<usize, (Vec<u32>, Track)>,
+    candidates: HashMap<usize, (Vec<u32>, KvCache)>,
 }
 
 impl Memory {
@@ -104,7 +104,7 @@ impl Run<'_> {
         let listener = self.listener;
         let say = |text| listener.hand_out(ModelChunk::Text(text));
         let track = &mut self.memory.conversation;
-        let manner = Manner { max_tokens: self.max_tokens, repeat_penalty: CHAT_PENALTY };
+        let manner = SamplingParams { max_tokens: self.max_tokens, repeat_penalty: CHAT_PENALTY };
         let answered = self.inference.answer(track, &prompt, manner, &Listening(listener), say)?;
         self.finish(answered)
     }
@@ -115,7 +115,7 @@ impl Run<'_> {
         let listener = self.listener;
         let say = |text| listener.hand_out(ModelChunk::Text(text));
         let track = &mut self.memory.task;
-        let manner = Manner { max_tokens: self.max_tokens, repeat_penalty: 1.0 };
+        let manner = SamplingParams { max_tokens: self.max_tokens, repeat_penalty: 1.0 };
         let answered = self.inference.answer(track, &prompt, manner, &Listening(listener), say)?;
         self.finish(answered)
     }

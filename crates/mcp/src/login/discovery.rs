@@ -6,7 +6,7 @@ use futures_util::StreamExt as _;
 use reqwest::Url;
 use rmcp::transport::auth::{AuthError, AuthorizationManager, AuthorizationMetadata};
 
-use super::{Site, fitting, wanted::Wanted};
+use super::{ServerUrl, fitting, wanted::Wanted};
 use crate::server::client;
 
 /// Where servers of 2025-03-26 say it, which are their own authorization servers.
@@ -17,7 +17,7 @@ const LARGEST: usize = 256 * 1024;
 /// Where people log in to a server, as far as that can be believed.
 pub(super) async fn metadata(
     manager: &AuthorizationManager,
-    site: Site<'_>,
+    site: ServerUrl<'_>,
     wanted: &Wanted,
 ) -> Result<AuthorizationMetadata, AuthError> {
     let said = said(manager, site.url, wanted).await?;

@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 
 /// Who gave a token, and where it is renewed: nobody else is ever shown what renews it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Giver {
+pub(super) struct TokenSource {
     issuer: Option<String>,
     token_endpoint: String,
 }
 
-impl From<&AuthorizationMetadata> for Giver {
+impl From<&AuthorizationMetadata> for TokenSource {
     fn from(said: &AuthorizationMetadata) -> Self {
         Self { issuer: said.issuer.clone(), token_endpoint: said.token_endpoint.clone() }
     }
@@ -26,7 +26,7 @@ impl From<&AuthorizationMetadata> for Giver {
 /// The tokens of one server that one giver gave.
 pub(super) struct TokenFile {
     pub(super) path: PathBuf,
-    pub(super) giver: Giver,
+    pub(super) giver: TokenSource,
     /// What we are registered as there, where a person said so.
     pub(super) client: Option<String>,
     /// The secret of the client that was registered for the login, where it was given one.
@@ -37,7 +37,7 @@ pub(super) struct TokenFile {
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Kept {
-    given_by: Option<Giver>,
+    given_by: Option<TokenSource>,
     credentials: Option<StoredCredentials>,
     client_secret: Option<String>,
 }

@@ -26,7 +26,7 @@ use sha2::{Digest as _, Sha256};
 
 pub(crate) use self::refusal::Refusal;
 use self::{
-    files::{Found, Giver, TokenFile},
+    files::{Found, TokenFile, TokenSource},
     wanted::{Remedy, Wanted},
 };
 use crate::{clean::Clean, config::OAuthClient, log::Log, reason::Reason};
@@ -45,7 +45,7 @@ pub struct Logins {
 
 /// A server, as far as a login needs to know it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Site<'a> {
+pub(crate) struct ServerUrl<'a> {
     pub(crate) server: &'a str,
     pub(crate) url: &'a str,
     /// What we are registered as there, where a person did that.
@@ -68,7 +68,7 @@ impl Logins {
     }
 
     /// Begins to log in. Returns the address that the person has to open; what comes back to `redirect` finishes it.
-    pub(crate) async fn begin(&self, site: Site<'_>, redirect: &str) -> Result<String, String> {
+    pub(crate) async fn begin(&self, site: ServerUrl<'_>, redirect: &str) -> Result<String, String> {
         let begun = tokio::time::timeout(PATIENCE, self.begun(site, redirect)).await;
         let begun = begun.map_err(|_| "it did not answer in time".to_owned())?.map_err(|error| told(&error))?;
         let address = begun.session.get_authorization_url().to_owned();
@@ -76,7 +76,7 @@ impl Logins {
         Ok(address)
     }
 
-    async fn begun(&self, site: Site<'_>, redirect: &str) -> Result<UnderWay, AuthError> {
+    async fn begun(&self, site: ServerUrl<'_>, redirect: &str) -> Result<UnderWay, AuthError> {
         let path = self.wanted_file(site);
         let wanted = Wanted::read(&path);
         let (mut manager, giver) = self.manager_at(site, &wanted).await?;
@@ -144,7 +144,7 @@ impl Logins {
 
     /// What adds the token to requests; none where nobody has logged in, or where the token was given elsewhere than people
     /// log in by now.
-    pub(crate) async fn manager(&self, site: Site<'_>, log: &Log) -> Result<Option<AuthorizationManager>, String> {
+    pub(crate) async fn manager(&self, site: ServerUrl<'_>, log: &Log) -> Result<Option<AuthorizationManager>, String> {
         if !self.token_path(site).exists() {
             return Ok(None);
         }
@@ -178,7 +178,7 @@ impl Logins {
     }
 
     /// A server has refused to answer. What it wants is remembered for the next login; returns what can be done.
-    pub(crate) fn refused(&self, site: Site<'_>, refusal: &Refusal, clean: &Clean) -> Reason {
+    pub(crate) fn refused(&self, site: ServerUrl<'_>, refusal: &Refusal, clean: &Clean) -> Reason {
         let command = format!("`agentctl mcp login {}`", site.server);
         // Such as a secret that was changed; it may also pass.
         if let Some(why) = &refusal.not_renewed {
@@ -215,21 +215,25 @@ impl Logins {
     }
 
     /// What logs in there and renews tokens, and who gives them there now.
-    async fn manager_at(&self, site: Site<'_>, wanted: &Wanted) -> Result<(AuthorizationManager, Giver), AuthError> {
+    async fn manager_at(
+        &self,
+        site: ServerUrl<'_>,
+        wanted: &Wanted,
+    ) -> Result<(AuthorizationManager, TokenSource), AuthError> {
         // An error only says that a provider is there already, which is all that is wanted.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut manager = AuthorizationManager::new(site.url).await?;
         let metadata = discovery::metadata(&manager, site, wanted).await?;
-        let giver = Giver::from(&metadata);
+        let giver = TokenSource::from(&metadata);
         manager.set_metadata(metadata);
         Ok((manager, giver))
     }
 
-    fn token_path(&self, site: Site<'_>) -> PathBuf {
+    fn token_path(&self, site: ServerUrl<'_>) -> PathBuf {
         self.file(site, "json")
     }
 
-    fn token_file(&self, site: Site<'_>, giver: Giver) -> TokenFile {
+    fn token_file(&self, site: ServerUrl<'_>, giver: TokenSource) -> TokenFile {
         TokenFile {
             path: self.token_path(site),
             giver,
@@ -238,12 +242,12 @@ impl Logins {
         }
     }
 
-    fn wanted_file(&self, site: Site<'_>) -> PathBuf {
+    fn wanted_file(&self, site: ServerUrl<'_>) -> PathBuf {
         self.file(site, "wanted")
     }
 
     /// Another one for each address: a token stays with whom it was given by, whatever is called so later.
-    fn file(&self, Site { server, url, .. }: Site<'_>, kind: &str) -> PathBuf {
+    fn file(&self, ServerUrl { server, url, .. }: ServerUrl<'_>, kind: &str) -> PathBuf {
         // Keys may stand behind the question mark, and those change.
         let address = url.split(['?', '#']).next().unwrap_or_default();
         let hash = Sha256::digest(address.as_bytes());

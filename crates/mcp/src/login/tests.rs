@@ -4,16 +4,16 @@ use rmcp::transport::auth::{AuthorizationMetadata, CredentialStore as _, StoredC
 
 use super::*;
 
-fn site<'a>(server: &'a str, url: &'a str) -> Site<'a> {
-    Site { server, url, client: None }
+fn site<'a>(server: &'a str, url: &'a str) -> ServerUrl<'a> {
+    ServerUrl { server, url, client: None }
 }
 
 /// Whoever says this.
-fn giver(issuer: Option<&str>, token_endpoint: &str) -> Giver {
+fn giver(issuer: Option<&str>, token_endpoint: &str) -> TokenSource {
     let mut said = AuthorizationMetadata::default();
     said.issuer = issuer.map(str::to_owned);
     said.token_endpoint = token_endpoint.to_owned();
-    Giver::from(&said)
+    TokenSource::from(&said)
 }
 
 #[tokio::test]
@@ -46,7 +46,7 @@ async fn a_token_is_for_whom_it_was_given_by_and_to() {
     let folder = tempfile::tempdir().unwrap();
     let logins = Logins::new(folder.path().to_owned());
     let at = |client, issuer, token_endpoint| {
-        logins.token_file(Site { client, ..site("s", "https://example.org/mcp") }, giver(issuer, token_endpoint))
+        logins.token_file(ServerUrl { client, ..site("s", "https://example.org/mcp") }, giver(issuer, token_endpoint))
     };
     let (issuer, token) = (Some("https://login.example.org"), "https://login.example.org/token");
     let file = at(None, issuer, token);
@@ -156,10 +156,10 @@ fn a_registration_that_is_refused_for_scopes_is_known() {
     assert!(!failed("HTTP request error: no scope"));
 }
 
-fn logins_file(site: Site<'_>) -> PathBuf {
+fn logins_file(site: ServerUrl<'_>) -> PathBuf {
     Logins::new(PathBuf::new()).token_path(site)
 }
 
-fn wanted_name(site: Site<'_>) -> PathBuf {
+fn wanted_name(site: ServerUrl<'_>) -> PathBuf {
     Logins::new(PathBuf::new()).wanted_file(site)
 }

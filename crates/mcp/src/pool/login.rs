@@ -3,7 +3,7 @@
 use super::{McpPool, missing, unknown};
 use crate::{
     config::{Reached, ServerConfig},
-    login::{Refusal, Site},
+    login::{Refusal, ServerUrl},
     reason::Reason,
 };
 
@@ -20,7 +20,8 @@ impl McpPool {
         };
         // Only what it answers to a message says where people log in, and for what. Whatever it answers is remembered there.
         let _ = self.start(server).await;
-        let begun = self.supplies.logins.begin(Site { server, url: &url, client: client.as_ref() }, redirect).await;
+        let begun =
+            self.supplies.logins.begin(ServerUrl { server, url: &url, client: client.as_ref() }, redirect).await;
         begun.map_err(|why| self.supplies.clean.words(&why))
     }
 
@@ -45,7 +46,7 @@ impl McpPool {
     pub(crate) fn refused(&self, server: &str, config: &ServerConfig, refusal: &Refusal) -> Reason {
         match &config.reached {
             Reached::Http { url, client, .. } => {
-                let site = Site { server, url: &url.value, client: client.as_ref() };
+                let site = ServerUrl { server, url: &url.value, client: client.as_ref() };
                 self.supplies.logins.refused(site, refusal, &self.supplies.clean)
             }
             Reached::Stdio { .. } => Reason::ours("it does not answer whoever asks"),

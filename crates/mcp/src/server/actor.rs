@@ -26,7 +26,7 @@ use super::{
 use crate::{catalogue::Catalogue, clean::Clean, config::ServerConfig, log::Log, login::Logins, reason::Reason};
 
 /// What all servers are made with.
-pub(crate) struct Supplies {
+pub(crate) struct ServerDeps {
     /// The program that becomes the guard of a server.
     pub(crate) guard: PathBuf,
     /// Who is known where.
@@ -111,7 +111,7 @@ impl ServerHandle {
         name: String,
         config: Arc<ServerConfig>,
         environment: Arc<BTreeMap<String, String>>,
-        supplies: Arc<Supplies>,
+        supplies: Arc<ServerDeps>,
         log: Arc<Log>,
     ) -> Self {
         let (commands, received) = mpsc::channel(64);
@@ -164,7 +164,7 @@ struct Actor {
     name: String,
     config: Arc<ServerConfig>,
     environment: Arc<BTreeMap<String, String>>,
-    supplies: Arc<Supplies>,
+    supplies: Arc<ServerDeps>,
     log: Arc<Log>,
     health: watch::Sender<Health>,
     budget: Budget,

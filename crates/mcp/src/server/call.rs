@@ -5,7 +5,7 @@ use std::time::Duration;
 use agentd_core::{
     ports::ToolContext,
     tool::{ToolErrorCode, ToolOutput},
-    untrusted::{self, Stranger},
+    untrusted::{self, UntrustedSource},
 };
 use rmcp::{
     model::{ClientRequest, ErrorData, ServerResult},
@@ -143,7 +143,7 @@ impl NoAnswer {
             ),
             Self::Gone => {
                 let said = last_words.map(|words| {
-                    let framed = untrusted::framed(Stranger::Mcp, server, &words);
+                    let framed = untrusted::framed(UntrustedSource::Mcp, server, &words);
                     format!(". Its last words:\n{framed}")
                 });
                 (

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    actor::Supplies,
+    actor::ServerDeps,
     bounded::Bounded,
     call::span,
     calls::Calls,
@@ -25,7 +25,7 @@ use crate::{
     clean::Clean,
     config::{Reached, ServerConfig},
     log::Log,
-    login::{Refusal, Site},
+    login::{Refusal, ServerUrl},
     reason::Reason,
 };
 
@@ -54,7 +54,7 @@ pub(super) struct Opening {
     pub(super) name: String,
     pub(super) config: Arc<ServerConfig>,
     pub(super) environment: Arc<BTreeMap<String, String>>,
-    pub(super) supplies: Arc<Supplies>,
+    pub(super) supplies: Arc<ServerDeps>,
     pub(super) log: Arc<Log>,
 }
 
@@ -93,9 +93,9 @@ impl Opening {
                 Err(why.with_last_words(self.log.last_words()))
             }
             Reached::Http { url, headers, wire, client } => {
-                let Supplies { logins, clean, .. } = &*self.supplies;
+                let ServerDeps { logins, clean, .. } = &*self.supplies;
                 let address = Address {
-                    site: Site { server: &self.name, url: &url.value, client: client.as_ref() },
+                    site: ServerUrl { server: &self.name, url: &url.value, client: client.as_ref() },
                     headers,
                     wire: *wire,
                     logins,

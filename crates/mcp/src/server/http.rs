@@ -25,7 +25,7 @@ use crate::{
     clean::Clean,
     config::HttpWire,
     log::Log,
-    login::{Logins, Refusal, Site},
+    login::{Logins, Refusal, ServerUrl},
     reason::Reason,
 };
 
@@ -36,7 +36,7 @@ const REDIRECTS: usize = 3;
 
 /// What is needed to reach one.
 pub(super) struct Address<'a> {
-    pub(super) site: Site<'a>,
+    pub(super) site: ServerUrl<'a>,
     pub(super) headers: &'a BTreeMap<String, SecretString>,
     pub(super) wire: HttpWire,
     pub(super) logins: &'a Logins,

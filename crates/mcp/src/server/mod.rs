@@ -25,7 +25,7 @@ mod process;
 
 pub use self::actor::Health;
 pub(crate) use self::{
-    actor::{Lease, Need, ServerHandle, Supplies},
+    actor::{Lease, Need, ServerDeps, ServerHandle},
     connect::Connection,
     http::client,
 };

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     command::{Part, Redirect, word::Word},
-    opinion::{Opinion, strictest},
+    opinion::{LayerVerdict, strictest},
 };
 
 /// Programs that change the files which they name.
@@ -63,7 +63,7 @@ const PROGRAM_FOLDERS: [&str; 6] =
     ["/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/local/bin/", "/usr/local/sbin/"];
 
 /// The checker's opinion of a part, where it has one.
-pub(crate) fn check(part: &Part, roots: &[&Path]) -> Option<Opinion> {
+pub(crate) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     let mut found = part.findings.clone();
     part.assigns.iter().for_each(|assign| environment::check(&assign.name, &mut found));
     found.extend(part.redirects.iter().filter_map(|redirect| redirected(redirect, roots)));
@@ -81,10 +81,13 @@ pub(crate) fn check(part: &Part, roots: &[&Path]) -> Option<Opinion> {
             let names = matches!(part.program(), "ls" | "echo" | "stat" | "du" | "find" | "file") && word.globs;
             if if names { paths::is_secret(&word.text) } else { paths::may_be_secret(word) } {
                 let shown = shortened(&word.text);
-                found.push(Opinion::asks(Risk::High, format!("{shown} looks like a file of secrets")));
+                found.push(LayerVerdict::asks(Risk::High, format!("{shown} looks like a file of secrets")));
             } else if paths::is_device(&word.text) {
                 let shown = shortened(&word.text);
-                found.push(Opinion::asks(Risk::High, format!("{shown} is a device, or belongs to another process")));
+                found.push(LayerVerdict::asks(
+                    Risk::High,
+                    format!("{shown} is a device, or belongs to another process"),
+                ));
             }
         }
         found.extend(programs::check(part, roots));
@@ -128,62 +131,67 @@ fn set_by_option(part: &Part) -> Option<&str> {
 }
 
 /// A name of a program that is no plain name.
-fn program_word(program: &Word, roots: &[&Path]) -> Option<Opinion> {
+fn program_word(program: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     if !program.is_plain() {
-        return Some(Opinion::unknown("the name of the program is put together while it runs"));
+        return Some(LayerVerdict::unknown("the name of the program is put together while it runs"));
     }
     let text = program.text.as_str();
     if text.trim() != text || text.is_empty() {
-        return Some(Opinion::asks(Risk::High, "the name of the program is blank"));
+        return Some(LayerVerdict::asks(Risk::High, "the name of the program is blank"));
     }
     if text.starts_with('-') {
-        return Some(Opinion::unknown("the name of the program looks like an option"));
+        return Some(LayerVerdict::unknown("the name of the program looks like an option"));
     }
     if !text.is_ascii() {
-        return Some(Opinion::asks(Risk::High, "the name of the program holds letters that may look like others"));
+        return Some(LayerVerdict::asks(Risk::High, "the name of the program holds letters that may look like others"));
     }
     let placed = text.contains('/')
         && !PROGRAM_FOLDERS.iter().any(|folder| text.strip_prefix(folder).is_some_and(|name| !name.contains('/')));
     let odd = placed && matches!(paths::place(program, roots), Place::System | Place::Temporary);
     odd.then(|| {
-        Opinion::asks(Risk::High, format!("it runs {} from a folder where programs do not belong", shortened(text)))
+        LayerVerdict::asks(
+            Risk::High,
+            format!("it runs {} from a folder where programs do not belong", shortened(text)),
+        )
     })
 }
 
-fn redirected(redirect: &Redirect, roots: &[&Path]) -> Option<Opinion> {
+fn redirected(redirect: &Redirect, roots: &[&Path]) -> Option<LayerVerdict> {
     if redirect.is_harmless() || redirect.operator.starts_with("<<") {
         return None;
     }
     let (target, text) = (&redirect.target, redirect.target.text.as_str());
     if text.starts_with("/dev/tcp/") || text.starts_with("/dev/udp/") {
-        return Some(Opinion::asks(Risk::Critical, "it opens a connection to another machine"));
+        return Some(LayerVerdict::asks(Risk::Critical, "it opens a connection to another machine"));
     }
     if paths::is_secret(text) {
-        return Some(Opinion::asks(Risk::High, format!("{} looks like a file of secrets", shortened(text))));
+        return Some(LayerVerdict::asks(Risk::High, format!("{} looks like a file of secrets", shortened(text))));
     }
     if !redirect.writes() {
         return None;
     }
     if !target.is_plain() {
-        return Some(Opinion::unknown("it writes to a file whose name is put together while it runs"));
+        return Some(LayerVerdict::unknown("it writes to a file whose name is put together while it runs"));
     }
     written(target, roots).or_else(|| files::path(text))
 }
 
 /// What is wrong with writing there.
-fn written(word: &Word, roots: &[&Path]) -> Option<Opinion> {
+fn written(word: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     let shown = shortened(&word.text);
     match paths::place(word, roots) {
-        Place::System => Some(Opinion::asks(Risk::Critical, format!("it writes to {shown}, which the machine needs"))),
+        Place::System => {
+            Some(LayerVerdict::asks(Risk::Critical, format!("it writes to {shown}, which the machine needs")))
+        }
         Place::Outside => {
-            Some(Opinion::asks(Risk::High, format!("it writes to {shown}, outside the session's folders")))
+            Some(LayerVerdict::asks(Risk::High, format!("it writes to {shown}, outside the session's folders")))
         }
         Place::Inside | Place::Temporary => None,
     }
 }
 
 /// What is wrong with a program that changes the files which it names.
-fn changed(program: &str, word: &Word, roots: &[&Path]) -> Option<Opinion> {
+fn changed(program: &str, word: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     let text = word.text.as_str();
     let value = match text.strip_prefix('-') {
         Some(option) => match option.split_once('=') {

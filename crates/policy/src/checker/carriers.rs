@@ -6,7 +6,7 @@ use agentd_core::policy::Risk;
 use super::{interpreters::is_device, tables::holds};
 use crate::{
     command::{Line, Part, Stdin, assignment, guesses, read, word::Word},
-    opinion::Opinion,
+    opinion::LayerVerdict,
 };
 
 /// Programs that run the command in their arguments.
@@ -107,20 +107,20 @@ fn scripts(text: &str, stdin: Stdin, depth: usize, found: &mut Vec<Part>) -> boo
 }
 
 /// What is dangerous about such a program itself.
-pub(super) fn check(part: &Part) -> Vec<Opinion> {
+pub(super) fn check(part: &Part) -> Vec<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
     if !carries(part) {
         return Vec::new();
     }
     let mut found = Vec::new();
-    let mut unknown = |why: String| found.push(Opinion::unknown(why));
+    let mut unknown = |why: String| found.push(LayerVerdict::unknown(why));
     if arguments.iter().any(|word| !word.is_static()) {
         unknown("what it runs is put together while it runs".to_owned());
     }
     if arguments.len() > MAX_WORDS {
-        found.push(Opinion {
+        found.push(LayerVerdict {
             dynamic: true,
-            ..Opinion::asks(Risk::Critical, format!("{program} is given more words than anybody would read"))
+            ..LayerVerdict::asks(Risk::Critical, format!("{program} is given more words than anybody would read"))
         });
         return found;
     }
@@ -130,7 +130,7 @@ pub(super) fn check(part: &Part) -> Vec<Opinion> {
         "find" => unknown("find runs a command for what it finds".to_owned()),
         "watch" | "script" | "flock" | "ssh" => unknown(format!("what {program} does reaches beyond this command")),
         "sudo" | "doas" | "su" | "runuser" => {
-            found.push(Opinion::asks(Risk::Critical, format!("{program} runs commands as somebody else")));
+            found.push(LayerVerdict::asks(Risk::Critical, format!("{program} runs commands as somebody else")));
         }
         "eval" => script(&joined(arguments), &mut unknown),
         "trap" => arguments.iter().take(1).for_each(|word| script(&word.text, &mut unknown)),
@@ -156,21 +156,21 @@ fn script(text: &str, unknown: &mut impl FnMut(String)) {
 }
 
 /// What is dangerous about a shell.
-fn of_shell(part: &Part) -> Vec<Opinion> {
+fn of_shell(part: &Part) -> Vec<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
     let mut found = Vec::new();
     if shell(program).is_some_and(|(_, foreign)| foreign) {
-        found.push(Opinion::unknown(format!("{program} reads commands in its own way")));
+        found.push(LayerVerdict::unknown(format!("{program} reads commands in its own way")));
     }
     let first = arguments.first().map_or("", |word| word.text.as_str());
     let letters = first.strip_prefix('-').unwrap_or_default();
     if letters.contains('c') && letters.chars().all(|c| "cleux".contains(c)) {
         match arguments.get(1..).unwrap_or_default() {
-            [] => found.push(Opinion::unknown("a shell is called without its script")),
+            [] => found.push(LayerVerdict::unknown("a shell is called without its script")),
             [code, more @ ..] => {
-                script(&code.text, &mut |why| found.push(Opinion::unknown(why)));
+                script(&code.text, &mut |why| found.push(LayerVerdict::unknown(why)));
                 if !more.is_empty() && code.text.contains('$') {
-                    found.push(Opinion::unknown("a script runs words that stand behind it"));
+                    found.push(LayerVerdict::unknown("a script runs words that stand behind it"));
                 }
             }
         }
@@ -183,7 +183,7 @@ fn of_shell(part: &Part) -> Vec<Opinion> {
             false => "a shell runs what it reads from its standard input",
         };
         let risk = if part.stdin == Stdin::Pipe { Risk::Critical } else { Risk::High };
-        found.push(Opinion { dynamic: true, ..Opinion::asks(risk, rule) });
+        found.push(LayerVerdict { dynamic: true, ..LayerVerdict::asks(risk, rule) });
     }
     found
 }

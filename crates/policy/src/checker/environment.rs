@@ -3,7 +3,7 @@
 use agentd_core::policy::Risk;
 
 use super::tables::holds;
-use crate::opinion::Opinion;
+use crate::opinion::LayerVerdict;
 
 /// Names that programs trust.
 const TRUSTED: &str = "PATH IFS ENV SHELLOPTS PS4 PS1 PS0 PROMPT_COMMAND CDPATH HOME SHELL PAGER EDITOR VISUAL BROWSER \
@@ -56,16 +56,19 @@ const TRUSTED_FAMILIES: [&str; 32] = [
 ];
 
 /// Notes where a variable is one that programs trust.
-pub(crate) fn check(name: &str, findings: &mut Vec<Opinion>) {
+pub(crate) fn check(name: &str, findings: &mut Vec<LayerVerdict>) {
     let name = name.trim_end_matches('+');
     let valid = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if !valid {
-        findings.push(Opinion::asks(Risk::High, format!("it sets {name:?}, which is no name of a variable")));
+        findings.push(LayerVerdict::asks(Risk::High, format!("it sets {name:?}, which is no name of a variable")));
     } else if holds(TRUSTED, name)
         || TRUSTED_FAMILIES.iter().any(|family| name.starts_with(family))
         || name.to_ascii_lowercase().ends_with("_proxy")
         || name.ends_with("PRELOAD")
     {
-        findings.push(Opinion::asks(Risk::High, format!("it sets {name}, which can make programs run something else")));
+        findings.push(LayerVerdict::asks(
+            Risk::High,
+            format!("it sets {name}, which can make programs run something else"),
+        ));
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use agentd_core::policy::Risk;
 use serde_json::{Map, Value};
 
-use crate::opinion::{Opinion, strictest};
+use crate::opinion::{LayerVerdict, strictest};
 
 /// The names under which tools take a path.
 const PATH_KEYS: [&str; 8] = ["path", "file_path", "filepath", "filename", "file", "directory", "dir", "destination"];
@@ -84,13 +84,13 @@ const RUN_BY_FOLDERS: [(&str, &str); 3] = [(".github", "workflows"), (".github",
 const PATCH_KEYS: [&str; 3] = ["patch", "diff", "input"];
 
 /// What is known of a call of a tool that changes files.
-pub(crate) fn check(arguments: &Map<String, Value>, memories: Option<&Path>) -> Option<Opinion> {
+pub(crate) fn check(arguments: &Map<String, Value>, memories: Option<&Path>) -> Option<LayerVerdict> {
     let texts = |keys: &'static [&str]| {
         let named = arguments.iter().filter(move |(key, _)| keys.contains(&key.as_str()));
         named.filter_map(|(_, value)| value.as_str())
     };
     let unnamed = texts(&PATCH_KEYS).any(|text| patched(text).next().is_none());
-    let unnamed = unnamed.then(|| Opinion::asks(Risk::High, "it is a patch in which no file name can be found"));
+    let unnamed = unnamed.then(|| LayerVerdict::asks(Risk::High, "it is a patch in which no file name can be found"));
     let patched =
         arguments.values().filter_map(Value::as_str).flat_map(patched).flat_map(|named| named.check(memories));
     let named = texts(&PATH_KEYS).flat_map(|named| path(named).into_iter().chain(remembered(named, memories)));
@@ -99,12 +99,12 @@ pub(crate) fn check(arguments: &Map<String, Value>, memories: Option<&Path>) -> 
 
 /// What is known of a path in the folder that all sessions share: what is written there is read by sessions to come, and
 /// who talked a model into it would talk to all of them. So no rule that allows a tool for its everyday work covers it.
-fn remembered(path: &str, memories: Option<&Path>) -> Option<Opinion> {
+fn remembered(path: &str, memories: Option<&Path>) -> Option<LayerVerdict> {
     let first = path.split('/').find(|part| !part.is_empty() && *part != ".");
     let is_there = first == Some("memories") || memories.is_some_and(|memories| Path::new(path).starts_with(memories));
     is_there.then(|| {
         let shown = super::bash::shortened(path);
-        Opinion::asks(Risk::High, format!("{shown} is remembered in all sessions to come"))
+        LayerVerdict::asks(Risk::High, format!("{shown} is remembered in all sessions to come"))
     })
 }
 
@@ -152,11 +152,11 @@ pub(crate) fn patched_names(arguments: &Map<String, Value>) -> impl Iterator<Ite
 }
 
 /// What is known of a call of a tool that reads files.
-pub(crate) fn reads(arguments: &Map<String, Value>) -> Option<Opinion> {
+pub(crate) fn reads(arguments: &Map<String, Value>) -> Option<LayerVerdict> {
     let named = arguments.iter().filter(|(key, _)| PATH_KEYS.contains(&key.as_str()));
     let paths = named.filter_map(|(_, value)| value.as_str());
     strictest(paths.filter(|path| super::paths::is_secret(&path.to_lowercase().replace('\\', "/"))).map(|path| {
-        Opinion::asks(Risk::High, format!("{} looks like a file of secrets", super::bash::shortened(path)))
+        LayerVerdict::asks(Risk::High, format!("{} looks like a file of secrets", super::bash::shortened(path)))
     }))
 }
 
@@ -168,13 +168,13 @@ enum Named<'t> {
 }
 
 impl Named<'_> {
-    fn check(self, memories: Option<&Path>) -> impl Iterator<Item = Opinion> {
+    fn check(self, memories: Option<&Path>) -> impl Iterator<Item = LayerVerdict> {
         let (found, remembered) = match self {
             Self::Path(named) => (path(named), remembered(named, memories)),
             Self::Escaped(line) => {
                 let shown = super::bash::shortened(line);
                 let rule = format!("{shown} names a file by escapes, which can spell any name");
-                (Some(Opinion::asks(Risk::High, rule)), None)
+                (Some(LayerVerdict::asks(Risk::High, rule)), None)
             }
         };
         found.into_iter().chain(remembered)
@@ -227,7 +227,7 @@ fn without_side(name: &str) -> &str {
 }
 
 /// What is known of one path that is written to.
-pub(super) fn path(path: &str) -> Option<Opinion> {
+pub(super) fn path(path: &str) -> Option<LayerVerdict> {
     let lower = path.to_lowercase().replace('\\', "/");
     let parts: Vec<&str> = lower.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     let name = *parts.last()?;
@@ -238,10 +238,11 @@ pub(super) fn path(path: &str) -> Option<Opinion> {
         || folders.iter().any(|folder| RUN_BY_FOLDER.contains(folder))
         || folders.windows(2).any(|pair| RUN_BY_FOLDERS.contains(&(pair[0], pair[1])));
     if runs {
-        return Some(Opinion::asks(
+        return Some(LayerVerdict::asks(
             Risk::High,
             format!("{path} is run or obeyed by other programs without being asked to"),
         ));
     }
-    super::paths::is_secret(&lower).then(|| Opinion::asks(Risk::High, format!("{path} looks like a file of secrets")))
+    super::paths::is_secret(&lower)
+        .then(|| LayerVerdict::asks(Risk::High, format!("{path} looks like a file of secrets")))
 }

@@ -8,7 +8,7 @@ use super::{
     paths::{self, Place},
     tables::{GIT, holds},
 };
-use crate::{command::word::Word, opinion::Opinion};
+use crate::{command::word::Word, opinion::LayerVerdict};
 
 /// Global options after which another word is their value.
 const VALUED: [&str; 5] = ["-C", "-c", "--git-dir", "--work-tree", "--namespace"];
@@ -70,8 +70,8 @@ fn subcommand(arguments: &[Word]) -> Option<(&str, &[Word])> {
 }
 
 /// What is dangerous about it.
-pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<Opinion> {
-    let asks = |why: String| Some(Opinion::asks(Risk::High, why));
+pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict> {
+    let asks = |why: String| Some(LayerVerdict::asks(Risk::High, why));
     let (name, rest) = subcommand(arguments)?;
     let globals = &arguments[..arguments.len() - rest.len() - 1];
     let running = |word: &&Word| {
@@ -148,5 +148,5 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<Opinion> {
         "diff" | "log" | "show" => has(&["--output", "--outp", "--ext", "--textc"]),
         _ => false,
     };
-    runs.then(|| Opinion::asks(Risk::High, format!("git {name} can run programs or write files this way")))
+    runs.then(|| LayerVerdict::asks(Risk::High, format!("git {name} can run programs or write files this way")))
 }

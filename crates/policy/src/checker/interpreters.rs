@@ -5,7 +5,7 @@ use agentd_core::policy::Risk;
 use super::tables::{INTERPRETERS, RUNNING_MODULES, holds};
 use crate::{
     command::{Part, Stdin, word::Word},
-    opinion::Opinion,
+    opinion::LayerVerdict,
 };
 
 /// Long options behind which code stands, by how they begin.
@@ -13,7 +13,7 @@ const INLINE: [&str; 10] =
     ["eval", "print", "run", "require", "import", "exec", "code", "loader", "experimental-loader", "process-code"];
 
 /// Interpreters that are given code in place of a file.
-pub(super) fn check(part: &Part) -> Option<Opinion> {
+pub(super) fn check(part: &Part) -> Option<LayerVerdict> {
     let program = part.program().to_lowercase();
     let base = program.trim_end_matches(".exe").trim_end_matches('t');
     let base = base.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
@@ -28,10 +28,10 @@ pub(super) fn check(part: &Part) -> Option<Opinion> {
         let text = word.text.as_str();
         if !text.starts_with('-') || text.len() == 1 {
             if matches!(text, "eval" | "repl") || !word.is_static() || word.globs {
-                return Some(Opinion::unknown(format!("{program} runs code that stands in the command")));
+                return Some(LayerVerdict::unknown(format!("{program} runs code that stands in the command")));
             }
             if is_device(text) {
-                return Some(Opinion::unknown(format!("{program} runs what it reads from an open file")));
+                return Some(LayerVerdict::unknown(format!("{program} runs what it reads from an open file")));
             }
             if may_be_value {
                 may_be_value = false;
@@ -46,7 +46,7 @@ pub(super) fn check(part: &Part) -> Option<Opinion> {
         // `python -m` names a module, and its letters are no options.
         let module = is_python && text.starts_with("-m");
         if long_inline || cluster && !module {
-            return Some(Opinion::asks(Risk::High, format!("{program} runs code that stands in the command")));
+            return Some(LayerVerdict::asks(Risk::High, format!("{program} runs code that stands in the command")));
         }
         if module {
             return module_of(&program, text, arguments.get(index + 1));
@@ -55,16 +55,17 @@ pub(super) fn check(part: &Part) -> Option<Opinion> {
     }
     let fed = !file && (part.stdin != Stdin::Inherited || arguments.iter().any(|word| word.text == "-"));
     let asked = arguments.iter().any(|word| matches!(word.text.as_str(), "--version" | "-V" | "-v" | "--help" | "-h"));
-    (fed && !asked).then(|| Opinion::unknown(format!("{program} runs what it reads from its standard input")))
+    (fed && !asked).then(|| LayerVerdict::unknown(format!("{program} runs what it reads from its standard input")))
 }
 
-fn module_of(program: &str, option: &str, next: Option<&Word>) -> Option<Opinion> {
+fn module_of(program: &str, option: &str, next: Option<&Word>) -> Option<LayerVerdict> {
     let name = match option.strip_prefix("-m") {
         Some("") | None => next.map_or("", |word| word.text.as_str()),
         Some(name) => name,
     };
-    holds(RUNNING_MODULES, name)
-        .then(|| Opinion::asks(Risk::High, format!("{program} -m {name} runs code of its arguments, or serves files")))
+    holds(RUNNING_MODULES, name).then(|| {
+        LayerVerdict::asks(Risk::High, format!("{program} -m {name} runs code of its arguments, or serves files"))
+    })
 }
 
 /// Whether a path names something that a process has open.

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     command::{Part, Stdin, word::Word},
-    opinion::Opinion,
+    opinion::LayerVerdict,
 };
 
 /// Programs whose words are looked for or shown, whatever they look like.
@@ -26,9 +26,9 @@ const PLIANT: &str = "find tar gtar bsdtar rsync zip rg sort wget man split";
 const HANDING_ON: &str = "npm pnpm yarn go";
 
 /// What is known of a part's program.
-pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<Opinion> {
+pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
-    let asks = |risk, why: String| Some(Opinion::asks(risk, why));
+    let asks = |risk, why: String| Some(LayerVerdict::asks(risk, why));
     if holds(RUINOUS, program) || program.starts_with("mkfs") || program.starts_with("mkswap") {
         return asks(Risk::Critical, format!("{program} can make the machine unusable"));
     }
@@ -36,10 +36,10 @@ pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<Opinion> {
         return asks(Risk::High, format!("what {program} does reaches beyond this command"));
     }
     if holds(RENAMING, program) {
-        return Some(Opinion::unknown(format!("{program} runs text, or changes what names mean")));
+        return Some(LayerVerdict::unknown(format!("{program} runs text, or changes what names mean")));
     }
     if program.starts_with("ld-") || program.starts_with("ld.so") {
-        return Some(Opinion::unknown("it runs a program through the loader"));
+        return Some(LayerVerdict::unknown("it runs a program through the loader"));
     }
     if let Some(opinion) = interpreters::check(part) {
         return Some(opinion);
@@ -60,11 +60,11 @@ pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<Opinion> {
         }
         let pliant = |word: &Word| !word.is_static() && !word.quoted && word.text.starts_with(['$', '`', '-']);
         if part.open_ended || holds(PLIANT, program) && arguments.iter().any(pliant) {
-            return Some(Opinion::unknown(format!("the options of {program} are put together while it runs")));
+            return Some(LayerVerdict::unknown(format!("the options of {program} are put together while it runs")));
         }
     }
     if holds(SENDING, program) && (part.open_ended || arguments.iter().any(|word| !word.is_static())) {
-        return Some(Opinion::unknown(format!("{program} sends what is put together while it runs")));
+        return Some(LayerVerdict::unknown(format!("{program} sends what is put together while it runs")));
     }
     match program {
         // The first word of tar may be options without a hyphen.
@@ -77,17 +77,19 @@ pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<Opinion> {
         }
         "rm" => remove(part, roots),
         "dd" | "shred" | "srm" => asks(Risk::High, format!("{program} overwrites what it is given")),
-        "chmod" => {
-            opens_up(arguments).then(|| Opinion::asks(Risk::High, "it gives rights to everybody, or to a whole tree"))
-        }
+        "chmod" => opens_up(arguments)
+            .then(|| LayerVerdict::asks(Risk::High, "it gives rights to everybody, or to a whole tree")),
         "chown" | "chgrp" => asks(Risk::High, "it gives files to somebody else".to_owned()),
         "kill" => {
             let others = |word: &Word| !word.text.starts_with(['-', '%']) || matches!(word.text.as_str(), "-1");
-            arguments.iter().any(others).then(|| Opinion::asks(Risk::High, "it ends processes that it did not start"))
+            arguments
+                .iter()
+                .any(others)
+                .then(|| LayerVerdict::asks(Risk::High, "it ends processes that it did not start"))
         }
         "cd" | "pushd" => {
             let system = arguments.iter().any(|word| paths::place(word, roots) == Place::System);
-            system.then(|| Opinion::asks(Risk::High, "it goes to a folder which the machine needs"))
+            system.then(|| LayerVerdict::asks(Risk::High, "it goes to a folder which the machine needs"))
         }
         "awk" | "gawk" | "mawk" | "nawk" | "goawk" | "original-awk" => scripted::awk(arguments),
         "sed" | "gsed" => scripted::sed(arguments),
@@ -100,44 +102,44 @@ pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<Opinion> {
         "sqlite3" | "psql" | "mysql" | "mariadb" | "m4" | "dc" | "gnuplot" | "octave" | "erl" | "sbcl" | "guile"
             if part.stdin != Stdin::Inherited || arguments.iter().any(|word| !word.is_static()) =>
         {
-            Some(Opinion::unknown(format!("what {program} is given can run commands")))
+            Some(LayerVerdict::unknown(format!("what {program} is given can run commands")))
         }
         "dc" => arguments
             .iter()
             .any(|word| word.text.contains('!'))
-            .then(|| Opinion::asks(Risk::High, "its dc program can run commands")),
+            .then(|| LayerVerdict::asks(Risk::High, "its dc program can run commands")),
         "less" | "more" | "most" => arguments
             .iter()
             .any(|word| word.text.starts_with('+'))
-            .then(|| Opinion::asks(Risk::High, format!("{program} runs the command behind `+`"))),
+            .then(|| LayerVerdict::asks(Risk::High, format!("{program} runs the command behind `+`"))),
         "rsync" => arguments
             .iter()
             .any(|word| word.text.contains(':'))
-            .then(|| Opinion::asks(Risk::High, "it copies to or from another machine")),
+            .then(|| LayerVerdict::asks(Risk::High, "it copies to or from another machine")),
         "git" => git::check(arguments, roots),
         "let" if arguments.iter().any(|word| !word.is_static()) => {
-            Some(Opinion::unknown("arithmetic on what is put together while it runs can run commands"))
+            Some(LayerVerdict::unknown("arithmetic on what is put together while it runs can run commands"))
         }
         "declare" | "typeset" | "local"
             if arguments.iter().any(|word| word.text.starts_with('-') && word.text.contains('n')) =>
         {
-            Some(Opinion::unknown("it gives one variable the name of another"))
+            Some(LayerVerdict::unknown("it gives one variable the name of another"))
         }
         "printf"
             if arguments.iter().find(|word| !word.text.starts_with('-')).is_some_and(|word| counts(&word.text)) =>
         {
-            Some(Opinion::unknown("`%n` sets a variable"))
+            Some(LayerVerdict::unknown("`%n` sets a variable"))
         }
         "[[" if arguments.iter().any(|word| counting(&word.text)) && !arguments.iter().all(is_counted) => {
-            Some(Opinion::unknown("a comparison of numbers runs what a variable holds"))
+            Some(LayerVerdict::unknown("a comparison of numbers runs what a variable holds"))
         }
         "[[" if arguments.iter().any(|word| word.text.contains('[')) => {
-            Some(Opinion::unknown("the index of a variable can run commands"))
+            Some(LayerVerdict::unknown("the index of a variable can run commands"))
         }
         "test" | "[" | "[[" | "let" | "printf" | "declare" | "typeset" | "local" | "export" | "readonly" | "read"
         | "unset" | "expr" | "wait" | "getopts" => {
             let hidden = arguments.iter().any(|word| word.scripts_hidden());
-            hidden.then(|| Opinion::unknown(format!("{program} is given text that it may run")))
+            hidden.then(|| LayerVerdict::unknown(format!("{program} is given text that it may run")))
         }
         _ => None,
     }
@@ -186,7 +188,7 @@ fn counts(format: &str) -> bool {
     format.split('%').skip(1).any(|rest| rest.trim_start_matches(is_before).starts_with('n'))
 }
 
-fn curl(arguments: &[Word]) -> Option<Opinion> {
+fn curl(arguments: &[Word]) -> Option<LayerVerdict> {
     let sends = |word: &&Word| {
         let text = word.text.to_lowercase();
         let web = ["http://", "https://"].iter().any(|scheme| text.contains(scheme));
@@ -197,7 +199,7 @@ fn curl(arguments: &[Word]) -> Option<Opinion> {
     };
     let word = arguments.iter().find(sends)?;
     let shown = super::bash::shortened(&word.text);
-    Some(Opinion::asks(Risk::High, format!("curl with {shown} sends data away, or reads options or files")))
+    Some(LayerVerdict::asks(Risk::High, format!("curl with {shown} sends data away, or reads options or files")))
 }
 
 /// Whether a word is that option, perhaps with its value, or a longer one that begins so.
@@ -226,7 +228,7 @@ impl Word {
     }
 }
 
-fn remove(part: &Part, roots: &[&Path]) -> Option<Opinion> {
+fn remove(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     let option = |word: &&Word| word.text.starts_with('-');
     let options = part.arguments().iter().filter(option);
     let deep = options
@@ -243,13 +245,16 @@ fn remove(part: &Part, roots: &[&Path]) -> Option<Opinion> {
             || roots.iter().any(|root| Path::new(bare) == *root)
     };
     if unguarded || deep && (part.open_ended || targets.clone().any(whole)) {
-        return Some(Opinion::asks(Risk::Critical, "it deletes a whole tree, or one that nobody can know beforehand"));
+        return Some(LayerVerdict::asks(
+            Risk::Critical,
+            "it deletes a whole tree, or one that nobody can know beforehand",
+        ));
     }
     if deep {
-        return Some(Opinion::asks(Risk::High, "it deletes folders with all that is in them"));
+        return Some(LayerVerdict::asks(Risk::High, "it deletes folders with all that is in them"));
     }
     let many = part.open_ended || targets.any(|word| word.globs || !word.is_static());
-    many.then(|| Opinion::asks(Risk::High, "it deletes files that are not named one by one"))
+    many.then(|| LayerVerdict::asks(Risk::High, "it deletes files that are not named one by one"))
 }
 
 /// Rights for everybody, rights of the owner for who runs it, or a whole tree.

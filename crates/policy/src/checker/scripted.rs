@@ -4,7 +4,7 @@ use agentd_core::policy::Risk;
 
 use crate::{
     command::{Part, word::Word},
-    opinion::Opinion,
+    opinion::LayerVerdict,
 };
 
 /// Texts in an awk program that run commands or write files, wherever they stand.
@@ -16,19 +16,22 @@ const SED_OPTIONS: &str = "-n -E -r -s -z -u -i -nE -nr -ni -En -Ei -ri -ne -e -
     --in-place --expression";
 
 /// What is dangerous about a call of awk.
-pub(super) fn awk(arguments: &[Word]) -> Option<Opinion> {
+pub(super) fn awk(arguments: &[Word]) -> Option<LayerVerdict> {
     for word in arguments {
         let text = word.text.as_str();
         // `@name(…)` calls the function whose name the variable holds.
         if AWK_SIGNS.iter().any(|sign| text.contains(sign)) || text.contains('@') && text.contains('(') {
-            return Some(Opinion::asks(Risk::High, "its awk program can run commands or write files"));
+            return Some(LayerVerdict::asks(Risk::High, "its awk program can run commands or write files"));
         }
         if AWK_OPTIONS.split_ascii_whitespace().any(|option| text.starts_with(option)) {
-            return Some(Opinion::asks(Risk::High, "awk reads its program from a file, loads code or writes files"));
+            return Some(LayerVerdict::asks(
+                Risk::High,
+                "awk reads its program from a file, loads code or writes files",
+            ));
         }
     }
     let unknown = arguments.iter().any(|word| !word.is_static());
-    unknown.then(|| Opinion::unknown("its awk program is put together while it runs"))
+    unknown.then(|| LayerVerdict::unknown("its awk program is put together while it runs"))
 }
 
 /// Whether a call of sed writes the files that it is given.
@@ -38,16 +41,16 @@ pub(super) fn edits(part: &Part) -> bool {
 }
 
 /// What is dangerous about a call of sed: one program that prints or deletes lines, or replaces a text, is harmless.
-pub(super) fn sed(arguments: &[Word]) -> Option<Opinion> {
+pub(super) fn sed(arguments: &[Word]) -> Option<LayerVerdict> {
     if arguments.iter().any(|word| !word.is_static()) {
-        return Some(Opinion::unknown("its sed program is put together while it runs"));
+        return Some(LayerVerdict::unknown("its sed program is put together while it runs"));
     }
     let known = |text: &str| SED_OPTIONS.split_ascii_whitespace().any(|option| option == text);
     let options = arguments.iter().filter(|word| word.text.starts_with('-') && word.text.len() > 1);
     let program = arguments.iter().find(|word| !word.text.starts_with('-')).map_or("", |word| &word.text);
     let several = arguments.iter().filter(|word| matches!(word.text.as_str(), "-e" | "--expression")).count() > 1;
     let harmless = options.clone().all(|word| known(&word.text)) && !several && (prints(program) || replaces(program));
-    (!harmless).then(|| Opinion::asks(Risk::High, "its sed program can run commands, or read and write files"))
+    (!harmless).then(|| LayerVerdict::asks(Risk::High, "its sed program can run commands, or read and write files"))
 }
 
 /// `1,20p`, `$d` and the like.

@@ -7,7 +7,7 @@ use super::{
     lexer::{Doubt, Lexed, Token, lex, lex_bare},
     word::Word,
 };
-use crate::opinion::Opinion;
+use crate::opinion::LayerVerdict;
 
 /// The longest command that is looked into.
 const MAX_BYTES: usize = 64 * 1024;
@@ -200,7 +200,7 @@ fn part(tokens: &[Token], stdin: Stdin) -> Part {
                     && let Some(assign) = assignment(word) =>
                 {
                     if assign.name.contains('[') {
-                        part.findings.push(Opinion::unknown("the index of a variable can run commands"));
+                        part.findings.push(LayerVerdict::unknown("the index of a variable can run commands"));
                     }
                     part.assigns.push(assign);
                 }

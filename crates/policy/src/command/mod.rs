@@ -15,7 +15,7 @@ mod shown;
 pub(super) mod word;
 
 use self::word::Word;
-use super::opinion::Opinion;
+use super::opinion::LayerVerdict;
 
 pub(super) use self::{
     lexer::{Doubt, bare},
@@ -41,7 +41,7 @@ pub(super) struct Part {
     /// It is only what could be a command in a line that nobody can read.
     pub(super) guessed: bool,
     /// What was noticed on the way here.
-    pub(super) findings: Vec<Opinion>,
+    pub(super) findings: Vec<LayerVerdict>,
 }
 
 /// An assignment.

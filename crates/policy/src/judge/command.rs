@@ -13,7 +13,7 @@ use crate::{
     checker::{bash, carriers, looking, may_be, programs},
     command::{Doubt, Line, Part, bare, guesses, read, word::Word},
     grants::Wanted,
-    opinion::{Opinion, strictest},
+    opinion::{LayerVerdict, strictest},
     rules::{Denied, Section, ToolSection},
 };
 
@@ -29,8 +29,9 @@ impl Call<'_> {
             Line::Other(doubt) => vec![self.judge_other(command, doubt, &place)],
         };
         // What a part was judged by already needs no second question.
-        let is_new =
-            |whole: &Opinion| whole.is_deny() || !judged.iter().any(|(_, part)| part.matched.contains(&whole.rule));
+        let is_new = |whole: &LayerVerdict| {
+            whole.is_deny() || !judged.iter().any(|(_, part)| part.matched.contains(&whole.rule))
+        };
         let whole = strictest(self.patterns_against().into_iter().filter(is_new));
         let leading = judged.iter().map(|(_, judged)| judged).reduce(|best, next| {
             let louder = |judged: &Judged| (judged.opinion.verdict.clone(), judged.opinion.layer != Layer::Default);
@@ -84,7 +85,7 @@ impl Call<'_> {
 
     /// What is said of each part, with the patterns that were found in it. Only a line of which all parts look is held to
     /// that when it runs. In any other a part asks that may be led to do more.
-    fn opinions_of(&self, pipelines: &[Vec<Part>], place: &Place<'_>) -> Vec<Vec<(Opinion, Vec<String>)>> {
+    fn opinions_of(&self, pipelines: &[Vec<Part>], place: &Place<'_>) -> Vec<Vec<(LayerVerdict, Vec<String>)>> {
         let strays = self.strays(place, pipelines);
         let of_pipeline =
             |parts: &Vec<Part>| parts.iter().map(|part| self.opinion_of(part, place, strays)).collect::<Vec<_>>();
@@ -109,7 +110,7 @@ impl Call<'_> {
         };
         let mut found = Vec::new();
         if let Some(why) = why {
-            found.push(Opinion::unknown(format!("the command cannot be taken apart: {why}")));
+            found.push(LayerVerdict::unknown(format!("the command cannot be taken apart: {why}")));
             let bare = bare(command);
             found.extend([command, bare.as_str()].into_iter().find_map(|text| self.denied_in(text)));
         }
@@ -127,18 +128,18 @@ impl Call<'_> {
     }
 
     /// What speaks against a part, and against whatever it may run; with the patterns that were found.
-    fn against(&self, part: &Part) -> Vec<(Opinion, bool)> {
+    fn against(&self, part: &Part) -> Vec<(LayerVerdict, bool)> {
         let mut found = self.against_one(part);
         if carriers::carries(part) {
             match carriers::inner(part) {
                 Some(inner) => found.extend(inner.iter().flat_map(|part| self.against_one(part))),
-                None => found.push((Opinion::unknown("it holds more commands than anybody would read"), false)),
+                None => found.push((LayerVerdict::unknown("it holds more commands than anybody would read"), false)),
             }
         }
         found
     }
 
-    fn against_one(&self, part: &Part) -> Vec<(Opinion, bool)> {
+    fn against_one(&self, part: &Part) -> Vec<(LayerVerdict, bool)> {
         let (plain, bare) = (part.plain(false), part.plain(true));
         let checked = bash::check(part, self.facts.roots);
         let denied = self.denied(part, checked.as_ref());
@@ -153,7 +154,7 @@ impl Call<'_> {
     }
 
     /// What is said of a part, with the patterns that were found in it.
-    fn opinion_of(&self, part: &Part, place: &Place<'_>, strays: bool) -> (Opinion, Vec<String>) {
+    fn opinion_of(&self, part: &Part, place: &Place<'_>, strays: bool) -> (LayerVerdict, Vec<String>) {
         let mut against = self.against(part);
         against.extend(place.secret.clone().map(|opinion| (opinion, false)));
         let matched = against.iter().filter(|(_, pattern)| *pattern).map(|(opinion, _)| opinion.rule.clone()).collect();
@@ -165,7 +166,7 @@ impl Call<'_> {
         // What holds nothing lets nothing run unasked.
         let looks = || self.facts.held && !(strays && looking::is_led(part)) && looking::only_looks(part, &shown);
         let opinion = opinion.or_else(mild).unwrap_or_else(|| match (looks(), &place.reading) {
-            (true, None) => Opinion::by_default(Verdict::Allow, Explanation::ONLY_LOOKS),
+            (true, None) => LayerVerdict::by_default(Verdict::Allow, Explanation::ONLY_LOOKS),
             (true, Some(reading)) => reading.clone(),
             (false, _) => self.by_default().because(looking::why_not(part)),
         });
@@ -173,13 +174,13 @@ impl Call<'_> {
     }
 
     /// The fourth layer, of a line that is more than plain words.
-    fn by_default_of(&self, doubt: Doubt) -> Opinion {
+    fn by_default_of(&self, doubt: Doubt) -> LayerVerdict {
         let (Doubt::Escaped(why) | Doubt::Compound(why) | Doubt::Unclear(why)) = doubt;
         self.by_default().because(why)
     }
 
     /// What the denylist says of a part.
-    fn denied(&self, part: &Part, checked: Option<&Opinion>) -> Option<Opinion> {
+    fn denied(&self, part: &Part, checked: Option<&LayerVerdict>) -> Option<LayerVerdict> {
         let section = self.section?;
         let arguments = || part.arguments().iter().map(|word| word.text.as_str());
         // Where nobody knows what will run, a name that is denied may stand anywhere.
@@ -199,19 +200,19 @@ impl Call<'_> {
     }
 
     /// What the denylist says of a text in which a name may stand anywhere.
-    fn denied_in(&self, text: &str) -> Option<Opinion> {
+    fn denied_in(&self, text: &str) -> Option<LayerVerdict> {
         let entry = self.section?.deny.iter().find(|entry| entry.is_among(pieces(text)))?;
         Some(self.denial(entry))
     }
 
-    fn denial(&self, entry: &Denied) -> Opinion {
+    fn denial(&self, entry: &Denied) -> LayerVerdict {
         let rule = format!("tools.{}.deny: {}", self.facts.tool.name, entry.text());
         let reason = format!("{} is on the list of commands that are never run", entry.text());
-        Opinion { verdict: Verdict::Deny { reason }, layer: Layer::Tool, rule, dynamic: false }
+        LayerVerdict { verdict: Verdict::Deny { reason }, layer: Layer::Tool, rule, dynamic: false }
     }
 
     /// A denied name among the words of a program that may well run it: only a person can tell.
-    fn mentioned(&self, section: &ToolSection, part: &Part) -> Option<Opinion> {
+    fn mentioned(&self, section: &ToolSection, part: &Part) -> Option<LayerVerdict> {
         let speaks = programs::speaks(part.program());
         let words = part.arguments().iter().chain(part.assigns.iter().map(|assign| &assign.value));
         let mut pieces = words.filter_map(|word| {
@@ -229,7 +230,12 @@ impl Call<'_> {
         let text = entry.text();
         let reason = format!("{text} is on the list of commands that are never run, and stands among the words");
         let rule = format!("tools.{}.deny: {text}", self.facts.tool.name);
-        Some(Opinion { verdict: Verdict::Ask { risk: Risk::High, reason }, layer: Layer::Tool, rule, dynamic: false })
+        Some(LayerVerdict {
+            verdict: Verdict::Ask { risk: Risk::High, reason },
+            layer: Layer::Tool,
+            rule,
+            dynamic: false,
+        })
     }
 }
 
@@ -239,7 +245,7 @@ fn shown(text: String, judged: &Judged) -> PartExplanation {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     };
-    let Opinion { verdict, layer, rule, .. } = judged.opinion.clone();
+    let LayerVerdict { verdict, layer, rule, .. } = judged.opinion.clone();
     PartExplanation { text, verdict, layer, rule }
 }
 
@@ -249,12 +255,12 @@ pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> + Clone {
 }
 
 /// A denied program whose arguments are not known yet, and may become those that are denied with it.
-fn may_become_denied(section: &ToolSection, part: &Part) -> Option<Opinion> {
+fn may_become_denied(section: &ToolSection, part: &Part) -> Option<LayerVerdict> {
     let may_be = |word: Option<&Word>, wanted: &str, goes_on| word.is_none_or(|word| may_be(word, wanted, goes_on));
     // What `xargs` adds stands at the end, and can be anything.
     let arguments = || part.arguments().iter().map(Some).chain(part.open_ended.then_some(None));
     let entry = section.deny.iter().find(|entry| entry.may_mean(part.program(), arguments(), may_be))?;
-    Some(Opinion::unknown(format!(
+    Some(LayerVerdict::unknown(format!(
         "it may become {}, which is on the list of commands that are never run",
         entry.text()
     )))

@@ -28,7 +28,7 @@ use super::{
     foreign,
     grants::{Grants, Wanted},
     is_shallow,
-    opinion::{Opinion, of_both, strictest},
+    opinion::{LayerVerdict, of_both, strictest},
     rules::{Rules, ToolSection},
 };
 
@@ -57,12 +57,12 @@ pub struct Policy {
 /// A check beside those that are built in, of whoever puts the engine into a program and knows more of its tools.
 pub trait Check: Debug + Send + Sync {
     /// Why the call may not run, whoever allows it; none where nothing speaks against it.
-    fn objects(&self, facts: &Facts<'_>) -> Option<String>;
+    fn objects(&self, facts: &CallContext<'_>) -> Option<String>;
 }
 
 /// All that a verdict depends on, besides the rules.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts<'a> {
+pub struct CallContext<'a> {
     /// The tool that is called.
     pub tool: &'a ToolSpec,
     /// Whose it is, where it is somebody else's.
@@ -95,7 +95,7 @@ pub(super) const PROJECT: &str = "/project";
 const NAMES: [&str; 7] =
     ["/uploads", "/outputs", "/temp", "/skills", "/large_tool_results", "/conversation_history", "/memories"];
 
-/// The folders of a session, as [`Facts::roots`]. A project is there by its real path and by its name.
+/// The folders of a session, as [`CallContext::roots`]. A project is there by its real path and by its name.
 #[must_use]
 pub fn roots(workspace: &Workspace) -> Vec<&Path> {
     let project = workspace.project.as_ref().map(|mount| [mount.path.as_path(), Path::new(PROJECT)]);
@@ -126,16 +126,16 @@ impl Policy {
     /// stricter of two: on the name that was written, and on the one that it leads to. What looks into a file that it
     /// names is judged as reading it, too, so that no tool shows what `read_file` would not.
     #[must_use]
-    pub fn judge(&self, facts: &Facts<'_>) -> Explanation {
+    pub fn judge(&self, facts: &CallContext<'_>) -> Explanation {
         let written = self.judge_reading(facts);
         let Some(followed) = facts.followed else { return written };
-        let real = self.judge_reading(&Facts { arguments: &followed.arguments, followed: None, ..*facts });
+        let real = self.judge_reading(&CallContext { arguments: &followed.arguments, followed: None, ..*facts });
         of_both(written, real, followed)
     }
 
     /// The stricter of what is said of the call, and of reading what it names. Whether that is a file or a folder is not
     /// asked: of a folder that may not be read nothing below it may, as good as always.
-    fn judge_reading(&self, facts: &Facts<'_>) -> Explanation {
+    fn judge_reading(&self, facts: &CallContext<'_>) -> Explanation {
         let named = self.judge_form(facts);
         let name = facts.tool.name.as_str();
         if facts.tool.effect != Effect::Read || name == READ_TOOL || NAME_TOOLS.contains(&name) {
@@ -144,8 +144,13 @@ impl Policy {
         let tool = read_tool();
         files::named(facts.arguments).iter().fold(named, |strictest, path| {
             let arguments = json!({ "path": path }).to_string();
-            let read =
-                self.judge_form(&Facts { tool: &tool, foreign: None, arguments: &arguments, followed: None, ..*facts });
+            let read = self.judge_form(&CallContext {
+                tool: &tool,
+                foreign: None,
+                arguments: &arguments,
+                followed: None,
+                ..*facts
+            });
             if read.verdict.strictness() > strictest.verdict.strictness() {
                 Explanation { tool: name.to_owned(), ..read }
             } else {
@@ -158,9 +163,9 @@ impl Policy {
     /// without asking, and the call itself would not be denied if it named it, which are the facts' arguments. A search
     /// asks that of each of its files, so the second is judged only where it can make a difference.
     #[must_use]
-    pub fn may_show(&self, facts: &Facts<'_>) -> bool {
+    pub fn may_show(&self, facts: &CallContext<'_>) -> bool {
         let tool = read_tool();
-        let read = self.judge_form(&Facts { tool: &tool, foreign: None, followed: None, ..*facts });
+        let read = self.judge_form(&CallContext { tool: &tool, foreign: None, followed: None, ..*facts });
         let denies = || matches!(self.judge_form(facts).verdict, Verdict::Deny { .. });
         read.verdict == Verdict::Allow && !(self.sets_apart(facts.tool) && denies())
     }
@@ -171,7 +176,7 @@ impl Policy {
         tool.effect != Effect::Read || (is_known && tool.name != READ_TOOL)
     }
 
-    fn judge_form(&self, facts: &Facts<'_>) -> Explanation {
+    fn judge_form(&self, facts: &CallContext<'_>) -> Explanation {
         let judge = || match self.checks.iter().find_map(|check| check.objects(facts)) {
             Some(reason) => denial(facts, reason),
             None => Call::read(self, facts).judge(),
@@ -183,7 +188,7 @@ impl Policy {
 }
 
 /// The first layer denies the whole call, whatever the rules and grants say of it.
-fn denial(facts: &Facts<'_>, reason: String) -> Explanation {
+fn denial(facts: &CallContext<'_>, reason: String) -> Explanation {
     Explanation {
         tool: facts.tool.name.clone(),
         verdict: Verdict::Deny { reason: reason.clone() },
@@ -202,7 +207,7 @@ struct Call<'a> {
     policy: &'a Policy,
     rules: &'a Rules,
     section: Option<&'a ToolSection>,
-    facts: &'a Facts<'a>,
+    facts: &'a CallContext<'a>,
     grants: Grants<'a>,
     /// None where they are no JSON object that could be stored.
     arguments: Option<Map<String, Value>>,
@@ -211,7 +216,7 @@ struct Call<'a> {
 /// What is said of the whole call or of one part, and whether a kept rule turned it into a yes.
 #[derive(Clone)]
 struct Judged {
-    opinion: Opinion,
+    opinion: LayerVerdict,
     grant: Option<String>,
     /// Rules that reach further and that it may keep instead.
     wider: Vec<String>,
@@ -221,7 +226,7 @@ struct Judged {
 }
 
 impl<'a> Call<'a> {
-    fn read(policy: &'a Policy, facts: &'a Facts<'a>) -> Self {
+    fn read(policy: &'a Policy, facts: &'a CallContext<'a>) -> Self {
         let rules = &policy.rules;
         let value = match facts.arguments.trim() {
             "" | "null" => Some(Value::Object(Map::new())),
@@ -239,7 +244,7 @@ impl<'a> Call<'a> {
         match &self.arguments {
             Some(arguments) if self.facts.tool.name == SHELL_TOOL => match command::command(arguments) {
                 Some(command) => self.judge_command(command, arguments),
-                None => self.judge_whole(Some(Opinion::unknown("it names no command"))),
+                None => self.judge_whole(Some(LayerVerdict::unknown("it names no command"))),
             },
             Some(arguments) if self.facts.tool.effect == Effect::Write => {
                 self.judge_whole(files::check(arguments, self.facts.memories))
@@ -247,14 +252,14 @@ impl<'a> Call<'a> {
             Some(arguments) if self.facts.tool.effect == Effect::Read => self.judge_whole(files::reads(arguments)),
             Some(_) => self.judge_whole(None),
             None if matches!(self.facts.tool.effect, Effect::Write | Effect::Execute | Effect::Network) => {
-                self.judge_whole(Some(Opinion::unknown("its arguments are no JSON object")))
+                self.judge_whole(Some(LayerVerdict::unknown("its arguments are no JSON object")))
             }
             None => self.judge_whole(None),
         }
     }
 
     /// A call that is one thing.
-    fn judge_whole(&self, checked: Option<Opinion>) -> Explanation {
+    fn judge_whole(&self, checked: Option<LayerVerdict>) -> Explanation {
         let opinion = strictest(checked.into_iter().chain(self.patterns_against()))
             .or_else(|| self.patterns_in_favour())
             .unwrap_or_else(|| self.by_default());
@@ -283,12 +288,12 @@ impl<'a> Call<'a> {
     }
 
     /// The fourth layer.
-    fn by_default(&self) -> Opinion {
+    fn by_default(&self) -> LayerVerdict {
         let (settings, foreign) = (self.facts.settings, self.facts.foreign);
         let other = foreign.map(|foreign| foreign::told(foreign, self.facts.tool)).unwrap_or_default();
         let (confirm, risk, reason, setting) = match self.facts.tool.effect {
             Effect::Read | Effect::State => {
-                return Opinion::by_default(Verdict::Allow, "it changes nothing outside the session");
+                return LayerVerdict::by_default(Verdict::Allow, "it changes nothing outside the session");
             }
             Effect::Network => return self.by_default_of_the_web(),
             Effect::Write
@@ -297,7 +302,7 @@ impl<'a> Call<'a> {
                     files::only_state(&self.facts.tool.name, args, real)
                 }) =>
             {
-                return Opinion::by_default(Verdict::Allow, "it changes only the session's own state");
+                return LayerVerdict::by_default(Verdict::Allow, "it changes only the session's own state");
             }
             Effect::Write if foreign.is_some() => (settings.confirm_write, Risk::Medium, &*other, "confirm_write"),
             Effect::Write => (settings.confirm_write, Risk::Medium, "it changes files", "confirm_write"),
@@ -309,37 +314,41 @@ impl<'a> Call<'a> {
             Effect::Execute => (settings.confirm_exec, Risk::High, "it runs a command", "confirm_exec"),
         };
         match self.rules.default_action {
-            Action::Deny => Opinion::by_default(
+            Action::Deny => LayerVerdict::by_default(
                 Verdict::Deny { reason: "no rule allows it".to_owned() },
                 "global.default_action is deny",
             ),
-            Action::Allow => Opinion::by_default(Verdict::Allow, "global.default_action is allow"),
-            Action::RequireApproval if confirm => Opinion::by_default(
+            Action::Allow => LayerVerdict::by_default(Verdict::Allow, "global.default_action is allow"),
+            Action::RequireApproval if confirm => LayerVerdict::by_default(
                 Verdict::Ask { risk, reason: reason.to_owned() },
                 format!("the session's {setting} is on"),
             ),
-            Action::RequireApproval => Opinion::by_default(Verdict::Allow, format!("the session's {setting} is off")),
+            Action::RequireApproval => {
+                LayerVerdict::by_default(Verdict::Allow, format!("the session's {setting} is off"))
+            }
         }
     }
 
     /// What only fetches changes nothing anywhere, as far as servers keep to what they promise.
-    fn by_default_of_the_web(&self) -> Opinion {
-        let Some(arguments) = &self.arguments else { return Opinion::unknown("its arguments are no JSON object") };
-        let Some(what) = web::sends(arguments) else { return Opinion::by_default(Verdict::Allow, "it only fetches") };
+    fn by_default_of_the_web(&self) -> LayerVerdict {
+        let Some(arguments) = &self.arguments else { return LayerVerdict::unknown("its arguments are no JSON object") };
+        let Some(what) = web::sends(arguments) else {
+            return LayerVerdict::by_default(Verdict::Allow, "it only fetches");
+        };
         let verdict = match self.rules.default_action {
             Action::Deny => Verdict::Deny { reason: "no rule allows it".to_owned() },
             Action::Allow => Verdict::Allow,
             Action::RequireApproval => Verdict::Ask { risk: Risk::Medium, reason: what.clone() },
         };
-        Opinion::by_default(verdict, what)
+        LayerVerdict::by_default(verdict, what)
     }
 
     /// Asks the kept rules, and the switch for asking at all. Any of what is wanted is enough; the first is proposed.
-    fn with_grants(&self, opinion: Opinion, wanted: &[Wanted<'_>]) -> Judged {
+    fn with_grants(&self, opinion: LayerVerdict, wanted: &[Wanted<'_>]) -> Judged {
         let none = Judged { grant: None, wider: Vec::new(), granted_by: None, matched: Vec::new(), opinion };
         let Verdict::Ask { risk, .. } = none.opinion.verdict else { return none };
         if !self.rules.enable_approval {
-            let opinion = Opinion {
+            let opinion = LayerVerdict {
                 verdict: Verdict::Allow,
                 layer: Layer::Global,
                 rule: format!("global.enable_approval is false, or this would ask: {}", none.opinion.rule),
@@ -350,7 +359,7 @@ impl<'a> Call<'a> {
         let wanted = if none.opinion.dynamic { &[] } else { wanted };
         if let Some(rule) = wanted.iter().find_map(|wanted| self.grants.covering(wanted, risk)) {
             let opinion =
-                Opinion { verdict: Verdict::Allow, layer: Layer::Grant, rule: rule.to_owned(), dynamic: false };
+                LayerVerdict { verdict: Verdict::Allow, layer: Layer::Grant, rule: rule.to_owned(), dynamic: false };
             return Judged { opinion, granted_by: Some(rule.to_owned()), ..none };
         }
         if risk <= Risk::Medium
@@ -358,7 +367,8 @@ impl<'a> Call<'a> {
             && let Some(foreign) = self.facts.foreign.filter(|foreign| foreign.granted)
         {
             let rule = foreign::granted_by(foreign);
-            let opinion = Opinion { verdict: Verdict::Allow, layer: Layer::Grant, rule: rule.clone(), dynamic: false };
+            let opinion =
+                LayerVerdict { verdict: Verdict::Allow, layer: Layer::Grant, rule: rule.clone(), dynamic: false };
             return Judged { opinion, granted_by: Some(rule), ..none };
         }
         let possible = |wanted: &&Wanted<'_>| risk <= wanted.highest();
@@ -380,7 +390,7 @@ impl<'a> Call<'a> {
         }
         let (grants, wider) =
             if parts.is_empty() { (decided.grant.into_iter().collect(), decided.wider) } else { (grants, Vec::new()) };
-        let Opinion { verdict, layer, rule, .. } = decided.opinion;
+        let LayerVerdict { verdict, layer, rule, .. } = decided.opinion;
         Explanation {
             tool: self.facts.tool.name.clone(),
             verdict,

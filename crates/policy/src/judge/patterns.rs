@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{Call, NAMES, PROJECT, SHELL_TOOL};
-use crate::{checker::files, opinion::Opinion};
+use crate::{checker::files, opinion::LayerVerdict};
 
 /// Arguments that say what a call is about, so that a pattern which allows may look at them. What is written into a
 /// file says nothing of that.
@@ -19,7 +19,7 @@ const LONGEST_PATH: usize = 4096;
 impl Call<'_> {
     /// What patterns say against any text of the arguments. A call without any is looked at as an empty text, so that a
     /// pattern which finds anything finds it.
-    pub(super) fn patterns_against(&self) -> Vec<Opinion> {
+    pub(super) fn patterns_against(&self) -> Vec<LayerVerdict> {
         let mut found = Vec::new();
         let sections = [Some(&self.rules.global), self.section.map(|section| &section.patterns)];
         let mut is_silent = true;
@@ -63,7 +63,7 @@ impl Call<'_> {
     }
 
     /// What patterns say in favour of what the call is about.
-    pub(super) fn patterns_in_favour(&self) -> Option<Opinion> {
+    pub(super) fn patterns_in_favour(&self) -> Option<LayerVerdict> {
         let arguments = self.arguments.as_ref()?;
         let subjects = || SUBJECTS.iter().filter_map(|key| arguments.get(*key)).filter_map(Value::as_str);
         let sections = [Some(&self.rules.global), self.section.map(|section| &section.patterns)];

@@ -6,12 +6,12 @@ use std::path::Path;
 use agentd_core::guide::skills_named;
 use serde_json::{Map, Value, json};
 
-use super::{Call, Facts, PROJECT, read_tool};
+use super::{Call, CallContext, PROJECT, read_tool};
 use crate::{
     checker::{carriers, files},
     command::Part,
     lasting::other_names,
-    opinion::{Opinion, strictest},
+    opinion::{LayerVerdict, strictest},
 };
 
 /// The name of the workspace, where commands start that name no folder and see no project.
@@ -28,9 +28,9 @@ pub(super) struct Place<'a> {
     /// Git would obey what anybody may have written there.
     is_strange: bool,
     /// What is said of whatever is done there, as if each word that names a file named the folder.
-    pub(super) secret: Option<Opinion>,
+    pub(super) secret: Option<LayerVerdict>,
     /// What is said of reading there.
-    pub(super) reading: Option<Opinion>,
+    pub(super) reading: Option<LayerVerdict>,
 }
 
 impl Call<'_> {
@@ -61,12 +61,12 @@ impl Call<'_> {
     }
 
     /// What speaks against reading in a folder without asking.
-    fn reading(&self, folder: &str) -> Option<Opinion> {
+    fn reading(&self, folder: &str) -> Option<LayerVerdict> {
         let (tool, arguments) = (read_tool(), Value::Object(path(folder)).to_string());
-        let facts = Facts { tool: &tool, arguments: &arguments, followed: None, ..*self.facts };
+        let facts = CallContext { tool: &tool, arguments: &arguments, followed: None, ..*self.facts };
         let said = self.policy.judge_form(&facts);
         let verdict = said.verdict.because(|reason| format!("it starts in {folder}, and {reason}"));
-        let opinion = Opinion { verdict, layer: said.layer, rule: said.rule, dynamic: false };
+        let opinion = LayerVerdict { verdict, layer: said.layer, rule: said.rule, dynamic: false };
         opinion.speaks_against().then_some(opinion)
     }
 

@@ -16,7 +16,7 @@ use crate::{
     job::Job,
     process::{self, Binary, Captured, Ended, Finished, RunError, Script},
     sandbox::{self, Sandbox},
-    skills::{Programs, SkillShelf},
+    skills::{Programs, SkillStore},
     text,
     workspace::{
         backend::Backend as _,
@@ -71,7 +71,7 @@ pub(crate) struct Settings {
     /// What commands are locked into.
     pub(crate) sandbox: Option<Arc<Sandbox>>,
     /// The skills whose programs commands find.
-    pub(crate) skills: Option<SkillShelf>,
+    pub(crate) skills: Option<SkillStore>,
 }
 
 impl Args {

@@ -7,7 +7,7 @@ use agentd_core::{
     error::{ErrorKind, WebError},
     ports::ToolContext,
     tool::{ToolData, ToolErrorCode},
-    untrusted::{self, Stranger},
+    untrusted::{self, UntrustedSource},
     web::WebAnswer,
 };
 
@@ -51,7 +51,7 @@ pub(super) fn head(answer: &WebAnswer) -> String {
 
 /// A page's words between marks, so that nobody takes them for the person's or for ours.
 pub(super) fn framed(url: &str, words: &str) -> String {
-    untrusted::framed(Stranger::Web, url, words)
+    untrusted::framed(UntrustedSource::Web, url, words)
 }
 
 /// What is no text, kept beside the answer: whoever shows it puts it into a file and names it.

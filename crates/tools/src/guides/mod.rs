@@ -32,7 +32,7 @@ use self::{
     disk::{NotAtHand, Pace},
     known::Known,
 };
-use crate::skills::{SkillConfig, SkillShelf};
+use crate::skills::{SkillConfig, SkillStore};
 
 /// The name of the files.
 const NAME: &str = "AGENTS.md";
@@ -49,7 +49,7 @@ pub(crate) struct GuideReader {
     /// What was read before.
     known: Arc<Known>,
     /// The skills.
-    pub(crate) shelf: SkillShelf,
+    pub(crate) shelf: SkillStore,
 }
 
 impl GuideReader {
@@ -57,7 +57,7 @@ impl GuideReader {
         // What a project's real path is compared with is real, too.
         let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_path_buf()));
         let person = SkillConfig { person: config.join("skills"), home: home.clone(), ..SkillConfig::default() };
-        let shelf = SkillShelf::new(person, Default::default());
+        let shelf = SkillStore::new(person, Default::default());
         Self { config: config.to_path_buf(), home, known: Arc::default(), shelf }
     }
 

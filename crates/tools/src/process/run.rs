@@ -164,7 +164,7 @@ async fn locked_in(
 
 /// Lets the command tidy up, and has it killed if it does not come to an end.
 #[cfg(target_os = "linux")]
-async fn ask_to_end(leash: &mut crate::sandbox::Leash) -> io::Result<crate::sandbox::Report> {
+async fn ask_to_end(leash: &mut crate::sandbox::KillGuard) -> io::Result<crate::sandbox::Report> {
     leash.please_end().await;
     if let Ok(report) = tokio::time::timeout(TERM_GRACE, leash.report()).await {
         return report;

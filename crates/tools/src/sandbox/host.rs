@@ -88,7 +88,7 @@ pub struct SandboxStatus {
 }
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::Leash;
+pub(crate) use linux::KillGuard;
 #[cfg(target_os = "linux")]
 pub use linux::Sandbox;
 
@@ -292,7 +292,7 @@ mod linux {
             environment: &BTreeMap<OsString, OsString>,
             folder: &OwnedFd,
             read_only: bool,
-        ) -> io::Result<(Child, Leash)> {
+        ) -> io::Result<(Child, KillGuard)> {
             let config = &self.config;
             let names = self.names(workspace).await;
             let mut places = places(workspace, &config.read, &config.write, &config.hidden);
@@ -325,7 +325,7 @@ mod linux {
             command: Vec<OsString>,
             environment: &BTreeMap<OsString, OsString>,
             folder: &OwnedFd,
-        ) -> io::Result<(Child, Leash)> {
+        ) -> io::Result<(Child, KillGuard)> {
             let policy = serde_json::to_vec(policy)?;
             let length = u32::try_from(policy.len()).map_err(io::Error::other)?;
             let (ours, theirs) = StdStream::pair()?;
@@ -342,7 +342,7 @@ mod linux {
                 .spawn()?;
             ours.set_nonblocking(true)?;
             let (up, down) = UnixStream::from_std(ours)?.into_split();
-            let mut leash = Leash { up: BufReader::new(up), down };
+            let mut leash = KillGuard { up: BufReader::new(up), down };
             // A helper that does not listen has broken, which its missing report says.
             if leash.down.write_all(&length.to_le_bytes()).await.is_ok() {
                 let _ = leash.down.write_all(&policy).await;
@@ -372,12 +372,12 @@ mod linux {
 
     /// The daemon's end of the socket to a helper. When it is dropped, the command and all its children are killed.
     #[derive(Debug)]
-    pub(crate) struct Leash {
+    pub(crate) struct KillGuard {
         up: BufReader<OwnedReadHalf>,
         down: OwnedWriteHalf,
     }
 
-    impl Leash {
+    impl KillGuard {
         /// What became of the command. It may be dropped and asked again.
         pub(crate) async fn report(&mut self) -> io::Result<Report> {
             // A report is one write of one short line, so it comes at once or, where nobody wrote one, as an end.

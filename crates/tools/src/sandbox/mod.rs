@@ -31,7 +31,7 @@ mod secrets;
 pub use helper::run_helper;
 pub(crate) use hints::{CommandRights, hint};
 #[cfg(target_os = "linux")]
-pub(crate) use host::Leash;
+pub(crate) use host::KillGuard;
 pub use host::{Sandbox, SandboxConfig, SandboxMode, SandboxStatus};
 pub(crate) use names::{MEMORIES, Name, PROJECT};
 pub(crate) use policy::Report;

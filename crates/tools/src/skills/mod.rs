@@ -84,7 +84,7 @@ pub struct SkillConfig {
 
 /// All skills. Cloneable; all clones are one.
 #[derive(Debug, Clone)]
-pub struct SkillShelf(Arc<Shelf>);
+pub struct SkillStore(Arc<Shelf>);
 
 #[derive(Debug)]
 struct Shelf {
@@ -98,7 +98,7 @@ struct Shelf {
     linking: Mutex<()>,
 }
 
-impl SkillShelf {
+impl SkillStore {
     /// Skills that lie there. Nothing is read yet.
     #[must_use]
     pub fn new(config: SkillConfig, settings: SkillSettings) -> Self {
@@ -206,7 +206,7 @@ impl Shelf {
     }
 }
 
-impl Skills for SkillShelf {
+impl Skills for SkillStore {
     fn usable<'a>(&'a self, workspace: &'a Workspace) -> BoxFuture<'a, Vec<Skill>> {
         if let Ok(skills) = self.look(workspace, Pace::AtOnce) {
             return std::future::ready(skills).boxed();

@@ -11,7 +11,7 @@ use std::{
     os::unix::fs::MetadataExt as _,
 };
 
-use agentd_core::{context::HistoryFile, files::FilesCopied, ports::KeptArea};
+use agentd_core::{context::HistoryFile, files::FilesCopied, ports::ArtifactDir};
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions, OpenOptionsExt as _};
 use nix::fcntl::OFlag;
 
@@ -29,11 +29,11 @@ pub(super) fn copy(from: &Dir, to: &Dir, history: Option<&HistoryFile>) -> io::R
     let mut copying = Copying { done: FilesCopied::default(), folders: 0 };
     // What the history leads to comes first, so that nothing else takes its room.
     if let Some(history) = history
-        && let Some((from, to)) = both(from, to, KeptArea::ConversationHistory.folder())?
+        && let Some((from, to)) = both(from, to, ArtifactDir::ConversationHistory.folder())?
     {
         copying.file(&from, &to, OsStr::new(&history.name), history.bytes)?;
     }
-    for area in [KeptArea::LargeToolResults.folder(), "uploads", "outputs"] {
+    for area in [ArtifactDir::LargeToolResults.folder(), "uploads", "outputs"] {
         if let Some((from, to)) = both(from, to, area)? {
             copying.folder(&from, &to, 0)?;
         }

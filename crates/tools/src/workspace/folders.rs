@@ -17,7 +17,7 @@ use agentd_core::{
     guide::{GuideLimits, Guides},
     ids::SessionId,
     knowledge::DocumentPage,
-    ports::{KeptArea, KeptText, Skills, Workspace, WorkspaceArea, Workspaces},
+    ports::{Artifact, ArtifactDir, Skills, Workspace, WorkspaceArea, Workspaces},
     session::Mount,
     state_files::StateFiles,
 };
@@ -34,7 +34,7 @@ use super::{
     remove, uploads,
     walk::{Kind, Left, Walk},
 };
-use crate::{guides::GuideReader, job::Job, skills::SkillShelf, toolbox::Limits};
+use crate::{guides::GuideReader, job::Job, skills::SkillStore, toolbox::Limits};
 
 const METADATA: &str = ".metadata.json";
 
@@ -91,7 +91,7 @@ impl WorkspaceFolders {
 
     /// The same, with these skills in place of those in the configuration folder. What people wrote must be told of before.
     #[must_use]
-    pub fn with_skills(mut self, shelf: SkillShelf) -> Self {
+    pub fn with_skills(mut self, shelf: SkillStore) -> Self {
         if let Some(guides) = &mut self.guides {
             guides.shelf = shelf;
         }
@@ -248,12 +248,12 @@ impl Workspaces for WorkspaceFolders {
     fn keep(
         &self,
         session: SessionId,
-        area: KeptArea,
+        area: ArtifactDir,
         name: String,
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
         let keep = self.locks.shared(session.to_string().into(), move |base| {
-            KeptArea::check_name(&name)?;
+            ArtifactDir::check_name(&name)?;
             make(base, session)
                 .and_then(|root| jail::own_root(&root))
                 .and_then(|root| kept::keep(&root, area, &name, &content))
@@ -266,17 +266,17 @@ impl Workspaces for WorkspaceFolders {
     fn keep_on(
         &self,
         session: SessionId,
-        area: KeptArea,
+        area: ArtifactDir,
         name: String,
         from: Option<u64>,
         content: Vec<u8>,
-    ) -> BoxFuture<'_, Result<KeptText, WorkspaceError>> {
+    ) -> BoxFuture<'_, Result<Artifact, WorkspaceError>> {
         let keep = self.locks.shared(session.to_string().into(), move |base| {
-            KeptArea::check_name(&name)?;
+            ArtifactDir::check_name(&name)?;
             make(base, session)
                 .and_then(|root| jail::own_root(&root))
                 .and_then(|root| kept::keep_on(&root, area, &name, from, &content))
-                .map(|bytes| KeptText { path: format!("{}/{name}", area.folder()), bytes })
+                .map(|bytes| Artifact { path: format!("{}/{name}", area.folder()), bytes })
                 .map_err(|error| storage(&format!("keep {}/{name}", area.folder()), error))
         });
         self.work("keep a text of the daemon's own", keep)

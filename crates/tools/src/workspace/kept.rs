@@ -8,21 +8,21 @@ use std::{
     os::unix::fs::MetadataExt as _,
 };
 
-use agentd_core::ports::KeptArea;
+use agentd_core::ports::ArtifactDir;
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions, OpenOptionsExt as _};
 use nix::fcntl::OFlag;
 
 use super::{jail, target};
 
 /// Keeps a text below the root of a session's tree.
-pub(super) fn keep(root: &Dir, area: KeptArea, name: &str, content: &[u8]) -> io::Result<()> {
+pub(super) fn keep(root: &Dir, area: ArtifactDir, name: &str, content: &[u8]) -> io::Result<()> {
     let folder = open(root, area)?;
     replace(&folder, name, content)?;
     target::sync(&folder)
 }
 
 /// Adds to a text behind its first bytes, and returns its length.
-pub(super) fn keep_on(root: &Dir, area: KeptArea, name: &str, from: Option<u64>, content: &[u8]) -> io::Result<u64> {
+pub(super) fn keep_on(root: &Dir, area: ArtifactDir, name: &str, from: Option<u64>, content: &[u8]) -> io::Result<u64> {
     let folder = open(root, area)?;
     let bytes = append(&folder, name, from, content)?;
     target::sync(&folder)?;
@@ -30,7 +30,7 @@ pub(super) fn keep_on(root: &Dir, area: KeptArea, name: &str, from: Option<u64>,
 }
 
 /// Opens the folder of an area. Nobody else has any business in its place, so whatever stands there goes.
-fn open(root: &Dir, area: KeptArea) -> io::Result<Dir> {
+fn open(root: &Dir, area: ArtifactDir) -> io::Result<Dir> {
     match jail::open_real_folder(root, area.folder()) {
         Err(error) if is_no_folder(&error) => root.remove_file(area.folder())?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}

@@ -34,7 +34,7 @@ pub(crate) mod target;
 mod uploads;
 pub(crate) mod walk;
 
-use agentd_core::ports::KeptArea;
+use agentd_core::ports::ArtifactDir;
 
 pub use folders::WorkspaceFolders;
 pub use snapshots::{FileSnapshots, SnapshotConfig};
@@ -47,7 +47,7 @@ pub(crate) const WRITABLE: [&str; 3] = ["uploads", "outputs", "temp"];
 
 /// Those in which the daemon keeps what it writes itself. They are searched only where they are named: what was said or
 /// returned before would otherwise be found twice.
-pub(crate) const KEPT: [&str; 2] = [KeptArea::LargeToolResults.folder(), KeptArea::ConversationHistory.folder()];
+pub(crate) const KEPT: [&str; 2] = [ArtifactDir::LargeToolResults.folder(), ArtifactDir::ConversationHistory.folder()];
 
 /// Those that sessions may read and nothing that runs for them may change.
 pub(crate) fn read_only() -> impl Iterator<Item = &'static str> {

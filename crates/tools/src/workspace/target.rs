@@ -1,4 +1,4 @@
-//! A file about to be written: replaced whole or not at all. How that is done is for its backend: a [`Seat`] is the place
+//! A file about to be written: replaced whole or not at all. How that is done is for its backend: a [`WriteSlot`] is the place
 //! of a file as one holds it.
 //!
 //! On the disk the new content goes to a hidden file in the same folder, to the disk, and takes the name in one step. The mode is
@@ -48,13 +48,13 @@ pub(crate) struct Target {
     path: ToolPath,
     /// The permissions that it gets, if not those of any new file.
     mode: Option<u32>,
-    seat: Box<dyn Seat>,
+    seat: Box<dyn WriteSlot>,
     /// What it replaces.
     pub(crate) existing: Option<Existing>,
 }
 
 /// The place of a file, as its backend holds it.
-pub(crate) trait Seat: std::fmt::Debug + Send {
+pub(crate) trait WriteSlot: std::fmt::Debug + Send {
     /// Puts `content` there whole, with these permissions where there are such, making missing folders.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ pub(crate) trait Seat: std::fmt::Debug + Send {
 }
 
 impl Target {
-    pub(super) fn new(path: ToolPath, existing: Option<Existing>, seat: Box<dyn Seat>) -> Self {
+    pub(super) fn new(path: ToolPath, existing: Option<Existing>, seat: Box<dyn WriteSlot>) -> Self {
         let mode = existing.as_ref().and_then(|existing| existing.mode);
         Self { path, mode, seat, existing }
     }
@@ -157,7 +157,7 @@ impl Stamp {
 
 /// The place of a file on the disk.
 #[derive(Debug)]
-struct DiskSeat {
+struct DiskSlot {
     jail: Jail,
     path: ToolPath,
     root: Dir,
@@ -179,11 +179,11 @@ pub(super) fn on_disk(jail: &Jail, path: &ToolPath, max_content: u64) -> Result<
         Err(error) => return Err(refused(jail, path, &error)),
     };
     let (stamp, existing) = found.unzip();
-    let seat = DiskSeat { jail: jail.clone(), path: path.clone(), root, below: below.to_path_buf(), stamp };
+    let seat = DiskSlot { jail: jail.clone(), path: path.clone(), root, below: below.to_path_buf(), stamp };
     Ok(Target::new(path.clone(), existing, Box::new(seat)))
 }
 
-impl Seat for DiskSeat {
+impl WriteSlot for DiskSlot {
     fn missing(&self) -> Failure {
         // The jail knows what could have been meant.
         self.jail.open_regular(&self.path).err().unwrap_or_else(|| {
@@ -241,7 +241,7 @@ impl Seat for DiskSeat {
     }
 }
 
-impl DiskSeat {
+impl DiskSlot {
     fn parent_and_name(&self) -> (&Path, &OsStr) {
         let parent = self.below.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         (parent, self.below.file_name().unwrap_or_default())

@@ -6,7 +6,7 @@ use std::{
 };
 
 use agentd_core::{
-    ports::{KeptArea, Snapshots as _, Workspaces as _},
+    ports::{ArtifactDir, Snapshots as _, Workspaces as _},
     tool::ToolErrorCode,
 };
 use agentd_testkit::{memory_workspaces::MemoryWorkspaces, workspace_contract::check_kept_texts};
@@ -31,12 +31,12 @@ async fn the_fake_keeps_the_contract() {
     check_kept_texts(&fake, |session, path| fake.kept(session, path)).await;
 }
 
-async fn keep(bench: &Bench, area: KeptArea, name: &str, content: &str) -> String {
+async fn keep(bench: &Bench, area: ArtifactDir, name: &str, content: &str) -> String {
     let content = content.as_bytes().to_vec();
     let session = bench.context.session_id;
     match area {
-        KeptArea::LargeToolResults => bench.folders.keep(session, area, name.to_owned(), content).await.unwrap(),
-        KeptArea::ConversationHistory => {
+        ArtifactDir::LargeToolResults => bench.folders.keep(session, area, name.to_owned(), content).await.unwrap(),
+        ArtifactDir::ConversationHistory => {
             bench.folders.keep_on(session, area, name.to_owned(), None, content).await.unwrap().path
         }
     }
@@ -45,8 +45,8 @@ async fn keep(bench: &Bench, area: KeptArea, name: &str, content: &str) -> Strin
 #[tokio::test]
 async fn every_reading_tool_sees_it_and_no_other_changes_it() {
     let bench = Bench::with_project(Project::Writable).await;
-    let path = keep(&bench, KeptArea::LargeToolResults, "call.txt", "first\nneedle\n").await;
-    keep(&bench, KeptArea::ConversationHistory, "h.md", "the needle of turn 5\n").await;
+    let path = keep(&bench, ArtifactDir::LargeToolResults, "call.txt", "first\nneedle\n").await;
+    keep(&bench, ArtifactDir::ConversationHistory, "h.md", "the needle of turn 5\n").await;
     for written in [path.as_str(), "/large_tool_results/call.txt", "./large_tool_results//call.txt"] {
         assert_eq!(bench.ok("read_file", json!({ "path": written })).await, "first\nneedle\n");
     }
@@ -92,8 +92,8 @@ async fn no_link_leads_what_is_kept_elsewhere() {
         fs::remove_dir(bench.real(area)).unwrap();
         symlink(bench.outside.path(), bench.real(area)).unwrap();
     }
-    keep(&bench, KeptArea::LargeToolResults, "secret.txt", "x").await;
-    keep(&bench, KeptArea::ConversationHistory, "secret.txt", "x").await;
+    keep(&bench, ArtifactDir::LargeToolResults, "secret.txt", "x").await;
+    keep(&bench, ArtifactDir::ConversationHistory, "secret.txt", "x").await;
     assert_eq!(bench.content("large_tool_results/secret.txt"), b"x");
     assert_eq!(bench.content("conversation_history/secret.txt"), b"x");
 
@@ -101,13 +101,13 @@ async fn no_link_leads_what_is_kept_elsewhere() {
     symlink(&secret, bench.real("large_tool_results/l")).unwrap();
     symlink(&secret, bench.real("conversation_history/l")).unwrap();
     fs::hard_link(&secret, bench.real("conversation_history/hard")).unwrap();
-    keep(&bench, KeptArea::LargeToolResults, "l", "x").await;
+    keep(&bench, ArtifactDir::LargeToolResults, "l", "x").await;
     assert!(fs::symlink_metadata(bench.real("large_tool_results/l")).unwrap().is_file());
     for name in ["l", "hard"] {
         let session = bench.context.session_id;
         let kept = bench
             .folders
-            .keep_on(session, KeptArea::ConversationHistory, name.to_owned(), Some(0), b"x".to_vec())
+            .keep_on(session, ArtifactDir::ConversationHistory, name.to_owned(), Some(0), b"x".to_vec())
             .await;
         assert!(kept.unwrap_err().hint().is_some(), "{name}");
     }
@@ -118,10 +118,10 @@ async fn no_link_leads_what_is_kept_elsewhere() {
 async fn what_is_kept_while_a_call_runs_is_no_change_of_the_call() {
     let bench = Bench::new().await;
     let snapshots = FileSnapshots::new(bench.outside.path().join("undo"), SnapshotConfig::default());
-    keep(&bench, KeptArea::ConversationHistory, "h.md", "one\n").await;
+    keep(&bench, ArtifactDir::ConversationHistory, "h.md", "one\n").await;
     snapshots.before(&bench.context, None).await.unwrap();
-    keep(&bench, KeptArea::LargeToolResults, "call.txt", "x").await;
-    keep(&bench, KeptArea::ConversationHistory, "h.md", "two\n").await;
+    keep(&bench, ArtifactDir::LargeToolResults, "call.txt", "x").await;
+    keep(&bench, ArtifactDir::ConversationHistory, "h.md", "two\n").await;
     bench.put("outputs/a.txt", "x");
     let changes = snapshots.after(&bench.context).await.unwrap();
     let paths: Vec<&str> = changes.files.iter().map(|file| file.path.as_str()).collect();

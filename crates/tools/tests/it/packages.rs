@@ -13,7 +13,7 @@ use agentd_core::{
     ports::{CallProgress, SkillPackages, Skills as _},
 };
 use agentd_tools::{
-    SkillConfig, SkillShelf,
+    SkillConfig, SkillStore,
     sandbox::{Sandbox, SandboxConfig},
 };
 use tempfile::TempDir;
@@ -94,7 +94,7 @@ impl World {
             sandbox,
             ..SkillConfig::default()
         };
-        let shelf = SkillShelf::new(config, Default::default());
+        let shelf = SkillStore::new(config, Default::default());
         let packages = packages.iter().map(ToString::to_string).collect();
         let wanted = SkillPackages { skill: "s".to_owned(), packages, environment: "s-1".to_owned() };
         shelf.install(&wanted, &CallProgress::default(), &CancellationToken::new()).await?;

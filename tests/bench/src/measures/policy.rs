@@ -7,7 +7,7 @@ use agentd_core::{
     tool::{Effect, ToolSpec},
 };
 use agentd_policy::{
-    Facts, Policy, RuleFile, Rules, SHELL_TOOL,
+    CallContext, Policy, RuleFile, Rules, SHELL_TOOL,
     file::{ByLevel, GlobalRules, PatternList, RiskPatterns, ToolRules},
 };
 use serde_json::json;
@@ -53,7 +53,7 @@ fn judge(policy: &Policy, samples: &mut Samples) {
     for number in 0..WARM_UP + CALLS {
         // No two are the same: nothing can be remembered from the one before.
         let arguments = json!({ "command": format!("{} {number}", COMMANDS[number % COMMANDS.len()]) }).to_string();
-        let facts = Facts {
+        let facts = CallContext {
             foreign: None,
             tool: &tool,
             arguments: &arguments,

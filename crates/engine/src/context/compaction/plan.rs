@@ -52,7 +52,7 @@ pub(crate) fn plan(items: &[Arc<Item>], cause: CompactionCause, room: Room) -> O
             let half = tokens(items, room) / 2 * 100 / RECENT_MAX_PERCENT;
             let split = by_tokens(items, &splits, Room { window: room.window.min(half), ..room }, false);
             if cause == CompactionCause::Critical {
-                split.map(|split| before_input(items, &splits, split, room))
+                split.map(|split| preamble(items, &splits, split, room))
             } else {
                 split
             }
@@ -153,7 +153,7 @@ fn by_tokens(items: &[Arc<Item>], splits: &[usize], room: Room, asked: bool) -> 
 
 /// The split before the newest input, where a later one would replace that and it fits: what was just said is not summed up
 /// as long as something else can give way.
-fn before_input(items: &[Arc<Item>], splits: &[usize], split: usize, room: Room) -> usize {
+fn preamble(items: &[Arc<Item>], splits: &[usize], split: usize, room: Room) -> usize {
     let Some(begin) = items.iter().rposition(speaks).map(|spoken| begin_of(items, spoken)) else { return split };
     let rest = &items[begin..];
     let fits = count(rest) <= RECENT_MESSAGES && tokens(rest, room) <= room.window / 100 * RECENT_MAX_PERCENT;
@@ -177,7 +177,7 @@ fn speaks(item: &Arc<Item>) -> bool {
 
 /// A compaction that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct CompactionRequest {
     pub(crate) cause: CompactionCause,
     pub(crate) strategy: CompactionStrategy,
 }

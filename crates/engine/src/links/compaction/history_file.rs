@@ -10,7 +10,7 @@ use agentd_core::{
     error::WorkspaceError,
     event::{Event, EventKind},
     item::{Item, ItemBody},
-    ports::{KeptArea, KeptText},
+    ports::{Artifact, ArtifactDir},
 };
 
 use crate::{
@@ -89,8 +89,8 @@ async fn add(context: &TurnContext, file: &mut HistoryFile, items: &[Arc<Item>])
     // An earlier summary is in the file in longer words already.
     let said = items.iter().filter(|item| !matches!(item.body, ItemBody::Compaction(_)));
     let text = transcript::whole(&said.cloned().collect::<Vec<_>>()).into_bytes();
-    let KeptText { path, bytes } =
-        context.files.session.keep_on(KeptArea::ConversationHistory, file.name.clone(), file.bytes, text).await?;
+    let Artifact { path, bytes } =
+        context.files.session.keep_on(ArtifactDir::ConversationHistory, file.name.clone(), file.bytes, text).await?;
     file.bytes = Some(bytes);
     Ok(path)
 }

@@ -16,8 +16,8 @@ use serde_json::json;
 
 use crate::{
     context::{
-        Draft,
-        compaction::plan::{self, Wanted, limit},
+        RequestBuilder,
+        compaction::plan::{self, CompactionRequest, limit},
     },
     turn::{
         Phase, TurnContext, TurnExit, TurnState,
@@ -65,7 +65,7 @@ impl Link for Compaction {
         "compaction"
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "makes room before the window is full, and first of all that look at the history"
     }
 
@@ -84,7 +84,7 @@ impl Link for Compaction {
         }
     }
 
-    fn after_steps<'a>(
+    fn on_finish<'a>(
         &'a self,
         context: &'a TurnContext,
         state: &'a mut TurnState,
@@ -92,14 +92,14 @@ impl Link for Compaction {
         // The answer is there: what is done now keeps nobody waiting, as it would at the start of the next turn.
         if plan::count(&state.history) > limit(context.prompt.max_message_history, state.held) && !state.only_compacts()
         {
-            let wanted = Wanted { cause: CompactionCause::Limit, strategy: CompactionStrategy::Truncate };
+            let wanted = CompactionRequest { cause: CompactionCause::Limit, strategy: CompactionStrategy::Truncate };
             make_room(context, state, wanted).boxed()
         } else {
             std::future::ready(Ok(())).boxed()
         }
     }
 
-    fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut Draft) {
+    fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut RequestBuilder) {
         let window = context.next_window(state);
         let tokens = request::expected(context, state, context.next_model(state));
         if TokenLevel::of(tokens, window) >= TokenLevel::Warning {
@@ -162,14 +162,14 @@ const PAUSE: u32 = 3;
 
 /// Whether to make room now. Between two compactions a model has always been asked for something else: a window that is
 /// full again at once cannot be helped so.
-fn due(context: &TurnContext, state: &mut TurnState) -> Option<Wanted> {
+fn due(context: &TurnContext, state: &mut TurnState) -> Option<CompactionRequest> {
     if !state.pending_calls.is_empty() || state.answer.is_some() {
         return None;
     }
     if let Some(wanted) = state.compact.take() {
         return Some(wanted);
     }
-    let auto = |cause| Wanted { cause, strategy: CompactionStrategy::Auto };
+    let auto = |cause| CompactionRequest { cause, strategy: CompactionStrategy::Auto };
     if state.steps == 0
         && plan::count_before_turn(&state.history) > limit(context.prompt.max_message_history, state.held)
     {
@@ -195,7 +195,7 @@ fn percent(tokens: u64, window: u64) -> u64 {
     tokens.saturating_mul(100) / window.max(1)
 }
 
-async fn make_room(context: &TurnContext, state: &mut TurnState, wanted: Wanted) -> Result<(), TurnExit> {
+async fn make_room(context: &TurnContext, state: &mut TurnState, wanted: CompactionRequest) -> Result<(), TurnExit> {
     let by_itself = !matches!(wanted.cause, CompactionCause::Model | CompactionCause::Person);
     let was_held = by_itself && state.held > 0;
     let said = run::run(context, state, wanted).await?;

@@ -19,7 +19,7 @@ use crate::{
     context::{
         compaction::{
             facts,
-            plan::{self, Plan, Wanted},
+            plan::{self, CompactionRequest, Plan},
             rules, summary,
         },
         meter,
@@ -31,7 +31,11 @@ use crate::{
 const MAX_WRITTEN: usize = 100_000;
 
 /// Compacts the history, if there is something to replace, and says in a sentence what came of it.
-pub(crate) async fn run(context: &TurnContext, state: &mut TurnState, wanted: Wanted) -> Result<String, TurnExit> {
+pub(crate) async fn run(
+    context: &TurnContext,
+    state: &mut TurnState,
+    wanted: CompactionRequest,
+) -> Result<String, TurnExit> {
     let room = room(context, state);
     let plan = match planned(&state.history, wanted.cause, room) {
         Ok(plan) => plan,
@@ -102,7 +106,7 @@ async fn compact(
     context: &TurnContext,
     state: &mut TurnState,
     plan: Plan,
-    wanted: Wanted,
+    wanted: CompactionRequest,
     room: plan::Room,
 ) -> Result<Compaction, TurnExit> {
     let (replaced, kept) = state.history.split_at(plan.split);
@@ -188,7 +192,7 @@ fn last_compaction(items: &[Arc<Item>]) -> Option<&Compaction> {
 
 /// How the summary is written: without a model where there is little to sum up, where nobody waits for one, and with the
 /// embedded model, which sums up nothing well.
-fn strategy(wanted: Wanted, plan: Plan) -> CompactionStrategy {
+fn strategy(wanted: CompactionRequest, plan: Plan) -> CompactionStrategy {
     match wanted.strategy {
         _ if wanted.cause == CompactionCause::Limit || !plan.worth_a_model => CompactionStrategy::Truncate,
         CompactionStrategy::Auto => CompactionStrategy::Compact,

@@ -28,22 +28,22 @@ use crate::{
     },
 };
 
-pub(crate) struct Feedback {
+pub(crate) struct Condense {
     patterns: Option<Arc<Patterns>>,
 }
 
-impl Default for Feedback {
+impl Default for Condense {
     fn default() -> Self {
         Self { patterns: Patterns::read().map(Arc::new) }
     }
 }
 
-impl Link for Feedback {
+impl Link for Condense {
     fn name(&self) -> &'static str {
         "feedback"
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "reduces what programs print to what decides, and keeps the whole"
     }
 

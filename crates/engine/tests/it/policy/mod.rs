@@ -30,7 +30,7 @@ use agentd_core::{
     session::SessionSettings,
     tool::{Effect, StartFolder, ToolSpec},
 };
-use agentd_policy::{Facts, Policy, RuleFile, Rules, SHELL_TOOL};
+use agentd_policy::{CallContext, Policy, RuleFile, Rules, SHELL_TOOL};
 use agentd_testkit::hostile;
 use serde_json::{Value, json};
 
@@ -65,7 +65,12 @@ pub(crate) fn may_show(policy: &Policy, tool: &ToolSpec, args: &Value, settings:
     with_facts(tool, args, settings, |facts| policy.may_show(facts))
 }
 
-fn with_facts<T>(tool: &ToolSpec, args: &Value, settings: &SessionSettings, then: impl FnOnce(&Facts<'_>) -> T) -> T {
+fn with_facts<T>(
+    tool: &ToolSpec,
+    args: &Value,
+    settings: &SessionSettings,
+    then: impl FnOnce(&CallContext<'_>) -> T,
+) -> T {
     with_all(Some(&in_project()), None, tool, args, settings, then)
 }
 
@@ -80,11 +85,11 @@ fn with_all<T>(
     tool: &ToolSpec,
     args: &Value,
     settings: &SessionSettings,
-    then: impl FnOnce(&Facts<'_>) -> T,
+    then: impl FnOnce(&CallContext<'_>) -> T,
 ) -> T {
     let roots = [ROOT, PROJECT, "/project"].map(Path::new);
     let memories = Some(Path::new(MEMORIES));
-    then(&Facts {
+    then(&CallContext {
         tool,
         foreign,
         arguments: &args.to_string(),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use agentd_core::{ports::Workspace, session::Mount, session::SessionSettings, tool::Effect};
-use agentd_policy::{Facts, Policy, SHELL_TOOL, roots};
+use agentd_policy::{CallContext, Policy, SHELL_TOOL, roots};
 use serde_json::{Value, json};
 
 use super::{compiled, mark, shipped, tool};
@@ -16,7 +16,7 @@ fn workspace(has_project: bool) -> Workspace {
 fn judged(policy: &Policy, name: &str, effect: Effect, arguments: &Value, has_project: bool) -> &'static str {
     let workspace = workspace(has_project);
     let (settings, tool) = (SessionSettings::default(), tool(name, effect));
-    let facts = Facts {
+    let facts = CallContext {
         foreign: None,
         tool: &tool,
         arguments: &arguments.to_string(),

@@ -10,7 +10,7 @@ use agentd_core::{
     session::SessionSettings,
     tool::Effect,
 };
-use agentd_policy::{Check, Facts, Policy, RuleFile, Rules, SHELL_TOOL};
+use agentd_policy::{CallContext, Check, Policy, RuleFile, Rules, SHELL_TOOL};
 use serde_json::json;
 
 use super::{compiled, granting, judge, mark, may_show, run, shipped, tool};
@@ -102,7 +102,7 @@ fn the_letters_of_json_hide_nothing() {
         let roots: [&std::path::Path; 0] = [];
         let settings = SessionSettings { confirm_write: false, ..SessionSettings::default() };
         let tool = tool("write_file", Effect::Write);
-        mark(&policy.judge(&agentd_policy::Facts {
+        mark(&policy.judge(&agentd_policy::CallContext {
             foreign: None,
             tool: &tool,
             arguments,
@@ -428,7 +428,7 @@ fn what_is_remembered_is_read_freely_and_written_only_with_a_word_each_time() {
 struct Own;
 
 impl Check for Own {
-    fn objects(&self, facts: &Facts<'_>) -> Option<String> {
+    fn objects(&self, facts: &CallContext<'_>) -> Option<String> {
         assert!(!facts.arguments.contains("broken"), "a check that fails");
         facts.arguments.contains("forbidden").then(|| "it is forbidden here".to_owned())
     }
@@ -506,7 +506,7 @@ fn the_sessions_own_state_is_written_without_a_word() {
 struct Counted(AtomicUsize);
 
 impl Check for Counted {
-    fn objects(&self, _: &Facts<'_>) -> Option<String> {
+    fn objects(&self, _: &CallContext<'_>) -> Option<String> {
         self.0.fetch_add(1, Ordering::Relaxed);
         None
     }

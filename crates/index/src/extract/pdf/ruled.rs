@@ -19,14 +19,14 @@ const MOST_CELLS: usize = 4000;
 
 /// A drawn line from one corner to the other. Its y axis goes up.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Stroke {
+pub(super) struct RulingLine {
     left: f32,
     right: f32,
     bottom: f32,
     top: f32,
 }
 
-impl Stroke {
+impl RulingLine {
     /// The line between two points, where it is level or upright.
     fn between(one: (f32, f32), other: (f32, f32)) -> Option<Self> {
         let stroke = Self {
@@ -73,7 +73,7 @@ fn middle(letter: &Letter) -> (f32, f32) {
 }
 
 /// The lines that are drawn on a page, level and upright ones; a box is four.
-pub(super) fn strokes(document: &PdfDocument, page: usize) -> Vec<Stroke> {
+pub(super) fn strokes(document: &PdfDocument, page: usize) -> Vec<RulingLine> {
     let Ok(paths) = document.extract_paths(page) else { return Vec::new() };
     let mut strokes = Vec::new();
     for path in paths {
@@ -86,25 +86,25 @@ pub(super) fn strokes(document: &PdfDocument, page: usize) -> Vec<Stroke> {
 }
 
 /// The straight lines of a path.
-fn trace(path: &[PathOperation], strokes: &mut Vec<Stroke>) {
+fn trace(path: &[PathOperation], strokes: &mut Vec<RulingLine>) {
     let (mut start, mut pen) = ((0.0, 0.0), (0.0, 0.0));
     for step in path {
         match *step {
             PathOperation::MoveTo(x, y) => (start, pen) = ((x, y), (x, y)),
             PathOperation::LineTo(x, y) => {
-                strokes.extend(Stroke::between(pen, (x, y)));
+                strokes.extend(RulingLine::between(pen, (x, y)));
                 pen = (x, y);
             }
             PathOperation::CurveTo(_, _, _, _, x, y) => pen = (x, y),
             PathOperation::Rectangle(x, y, width, height) => {
                 let (far_x, far_y) = (x + width, y + height);
-                strokes.extend(Stroke::between((x, y), (far_x, y)));
-                strokes.extend(Stroke::between((x, far_y), (far_x, far_y)));
-                strokes.extend(Stroke::between((x, y), (x, far_y)));
-                strokes.extend(Stroke::between((far_x, y), (far_x, far_y)));
+                strokes.extend(RulingLine::between((x, y), (far_x, y)));
+                strokes.extend(RulingLine::between((x, far_y), (far_x, far_y)));
+                strokes.extend(RulingLine::between((x, y), (x, far_y)));
+                strokes.extend(RulingLine::between((far_x, y), (far_x, far_y)));
             }
             PathOperation::ClosePath => {
-                strokes.extend(Stroke::between(pen, start));
+                strokes.extend(RulingLine::between(pen, start));
                 pen = start;
             }
         }
@@ -112,7 +112,7 @@ fn trace(path: &[PathOperation], strokes: &mut Vec<Stroke>) {
 }
 
 /// Takes the letters of tables out, and gives each table as one piece.
-pub(super) fn tables(letters: &mut Vec<Letter>, strokes: &[Stroke]) -> Vec<Piece> {
+pub(super) fn tables(letters: &mut Vec<Letter>, strokes: &[RulingLine]) -> Vec<Piece> {
     let mut tables = Vec::new();
     for grid in grids(strokes) {
         let (inside, outside): (Vec<Letter>, Vec<Letter>) =
@@ -128,7 +128,7 @@ pub(super) fn tables(letters: &mut Vec<Letter>, strokes: &[Stroke]) -> Vec<Piece
 /// Where the columns and rows of a table begin and end.
 #[derive(Debug)]
 struct Grid {
-    edge: Stroke,
+    edge: RulingLine,
     /// From left to right.
     columns: Vec<f32>,
     /// From bottom to top.
@@ -136,8 +136,8 @@ struct Grid {
 }
 
 /// Lines that touch each other, where they make at least two columns and two rows.
-fn grids(strokes: &[Stroke]) -> Vec<Grid> {
-    let mut groups: Vec<(Stroke, Vec<Stroke>)> = Vec::new();
+fn grids(strokes: &[RulingLine]) -> Vec<Grid> {
+    let mut groups: Vec<(RulingLine, Vec<RulingLine>)> = Vec::new();
     for stroke in strokes {
         let (touching, mut apart): (Vec<_>, Vec<_>) = groups
             .into_iter()
@@ -150,7 +150,7 @@ fn grids(strokes: &[Stroke]) -> Vec<Grid> {
         apart.push(joined);
         groups = apart;
     }
-    let grid = |(edge, members): (Stroke, Vec<Stroke>)| {
+    let grid = |(edge, members): (RulingLine, Vec<RulingLine>)| {
         // Many tables have no lines at their sides.
         let uprights = members.iter().filter(|stroke| stroke.is_upright()).map(|stroke| stroke.left);
         let levels = members.iter().filter(|stroke| stroke.is_level()).map(|stroke| stroke.bottom);
@@ -224,7 +224,7 @@ impl Grid {
                 table.push_str("|\n");
             }
         }
-        let Stroke { left, right, top, .. } = self.edge;
+        let RulingLine { left, right, top, .. } = self.edge;
         table.truncate(table.trim_end().len());
         // It is read where its first line stands.
         let base = top - size;
@@ -236,17 +236,17 @@ impl Grid {
 mod tests {
     use super::{super::line::tests::set, *};
 
-    fn level(y: f32) -> Stroke {
-        Stroke { left: 0.0, right: 200.0, bottom: y, top: y }
+    fn level(y: f32) -> RulingLine {
+        RulingLine { left: 0.0, right: 200.0, bottom: y, top: y }
     }
 
-    fn upright(x: f32) -> Stroke {
-        Stroke { left: x, right: x, bottom: 0.0, top: 60.0 }
+    fn upright(x: f32) -> RulingLine {
+        RulingLine { left: x, right: x, bottom: 0.0, top: 60.0 }
     }
 
     #[test]
     fn lines_make_cells() {
-        let strokes: Vec<Stroke> =
+        let strokes: Vec<RulingLine> =
             [0.0, 20.0, 40.0, 60.0].map(level).into_iter().chain([0.0, 100.0, 200.0].map(upright)).collect();
         let mut letters = [
             set("above", 0.0, 80.0, 10.0),

@@ -23,7 +23,7 @@ use crate::{
     text,
     workspace::{
         path::ToolPath,
-        target::{Existing, Seat, Target},
+        target::{Existing, Target, WriteSlot},
     },
 };
 
@@ -136,20 +136,20 @@ impl Backend for StateBackend {
                 mode: None,
             }
         });
-        let seat = StateSeat { draft: Arc::clone(&self.draft), path: path.clone(), now: self.now };
+        let seat = StateSlot { draft: Arc::clone(&self.draft), path: path.clone(), now: self.now };
         Ok(Target::new(path.clone(), existing, Box::new(seat)))
     }
 }
 
 /// The place of one file.
 #[derive(Debug)]
-struct StateSeat {
+struct StateSlot {
     draft: Arc<Mutex<Draft>>,
     path: ToolPath,
     now: Timestamp,
 }
 
-impl StateSeat {
+impl StateSlot {
     fn change(&self, content: Option<String>) -> Result<(), Failure> {
         let mut draft = lock(&self.draft);
         let change = StateFileChange { path: self.path.rest().to_owned(), content };
@@ -160,7 +160,7 @@ impl StateSeat {
     }
 }
 
-impl Seat for StateSeat {
+impl WriteSlot for StateSlot {
     fn replace(&self, content: &[u8], _: Option<u32>) -> Result<(), Failure> {
         let text = std::str::from_utf8(content).map_err(|_| {
             Failure::tool(format!("{} takes UTF-8 text only; write other files to outputs/", self.path))

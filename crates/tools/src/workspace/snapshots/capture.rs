@@ -63,7 +63,7 @@ pub(super) fn capture(
             _ => new.push((path, stamp)),
         }
     }
-    let taker = Taker { root, blobs, max_file };
+    let taker = FileCapture { root, blobs, max_file };
     // Where all is as it was seen, and none of it needs another look, a look that sees the same has the same outcome.
     let stamps: HashMap<Vec<u8>, Stamp> = new.iter().cloned().collect();
     let mut is_settled = true;
@@ -86,7 +86,7 @@ pub(super) fn capture_one(root: &Root, path: &[u8], blobs: &Blobs, max_file: u64
     let taken = match root.look(path)? {
         Some(stamp) if stamp.kind == Kind::Folder => Some(Entry::folder(stamp)),
         Some(stamp) if stamp.kind != Kind::Special => {
-            Taker { root, blobs, max_file }.take(path, stamp, &mut blobs.intake(false))?
+            FileCapture { root, blobs, max_file }.take(path, stamp, &mut blobs.intake(false))?
         }
         _ => None,
     };
@@ -98,7 +98,7 @@ fn needs_a_look(entry: &Entry) -> bool {
     entry.fresh || matches!(entry.content, Content::Unkept(Why::Full | Why::Busy))
 }
 
-struct Taker<'a> {
+struct FileCapture<'a> {
     root: &'a Root,
     blobs: &'a Blobs,
     max_file: u64,
@@ -106,7 +106,7 @@ struct Taker<'a> {
 
 type Taken = Vec<(Vec<u8>, Entry)>;
 
-impl Taker<'_> {
+impl FileCapture<'_> {
     fn take_all(&self, new: Vec<(Vec<u8>, Stamp)>) -> io::Result<Taken> {
         if new.len() < WORTH_TWO {
             return self.take_some(&new, false);

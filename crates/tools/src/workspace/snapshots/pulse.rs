@@ -30,13 +30,13 @@ const APART: Duration = Duration::from_millis(50);
 const COARSE: i64 = 2;
 
 /// Gives signs of life until it is dropped.
-pub(super) struct Pulse {
+pub(super) struct Heartbeat {
     file: Arc<File>,
     /// The thread ends when this is gone.
     _ends: mpsc::SyncSender<()>,
 }
 
-impl Pulse {
+impl Heartbeat {
     /// Gives the first sign, and others from now on.
     pub(super) fn start(path: &Path) -> io::Result<Self> {
         let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(path)?;
@@ -52,7 +52,7 @@ impl Pulse {
     }
 }
 
-impl Drop for Pulse {
+impl Drop for Heartbeat {
     fn drop(&mut self) {
         let _ = beat(&self.file);
     }
@@ -117,7 +117,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("alive");
         assert!(LastSign::read(&path).0.is_none());
-        let pulse = Pulse::start(&path).unwrap();
+        let pulse = Heartbeat::start(&path).unwrap();
         let first = LastSign::read(&path).0.unwrap();
         while LastSign::read(&path).0.unwrap() == first {
             thread::yield_now();

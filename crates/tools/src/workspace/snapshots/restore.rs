@@ -18,7 +18,7 @@ use agentd_core::{
 };
 
 use self::plan::{Plan, Step};
-use super::{blobs::Blobs, root::Root, spot::Spot};
+use super::{blobs::Blobs, root::Root, spot::SafePath};
 
 /// The note on a file that came back under one of its names.
 const OTHER_NAMES: &str = "it had other names (hard links), and is another file by now: those names keep the change";
@@ -82,7 +82,7 @@ impl Plan<'_> {
     /// A folder that the change had made goes only if nothing stays in it.
     fn keep_folders_that_are_in_use(&mut self) {
         let goes = |step: &Step<'_>| matches!(step.verdict, Verdict::Do) && step.goal().is_none();
-        let mut going: BTreeSet<Spot> =
+        let mut going: BTreeSet<SafePath> =
             self.steps.iter().filter(|step| goes(step)).map(|step| step.spot.clone()).collect();
         // From the inside out: what keeps an inner folder keeps those around it.
         for step in self.steps.iter_mut().rev() {
@@ -94,7 +94,7 @@ impl Plan<'_> {
             let stays = act::names(root, &step.spot).is_ok_and(|names| {
                 names.iter().any(|name| {
                     let below = [&step.spot.below, b"/".as_slice(), name].concat();
-                    !going.contains(&Spot { place: step.spot.place, below })
+                    !going.contains(&SafePath { place: step.spot.place, below })
                 })
             });
             if stays {

@@ -34,11 +34,11 @@ use super::{
     capture::{Captured, capture, capture_one},
     manifest,
     projects::without_lost,
-    pulse::{LastSign, Pulse},
+    pulse::{Heartbeat, LastSign},
     record, restore,
     root::{Kind, Root},
     scan::scan,
-    spot::Spot,
+    spot::SafePath,
     store::Store,
     surplus,
     tree::{Content, Tree, Why},
@@ -72,7 +72,7 @@ pub(super) struct Kept {
     /// The trees before the call that runs.
     before: Option<Before>,
     /// While a call runs.
-    pulse: Option<Pulse>,
+    pulse: Option<Heartbeat>,
 }
 
 struct Before {
@@ -127,7 +127,7 @@ impl Kept {
         };
         File::open(self.folder.join("calls"))?.sync_all()?;
         self.before = Some(before);
-        self.pulse = Some(Pulse::start(&self.alive())?);
+        self.pulse = Some(Heartbeat::start(&self.alive())?);
         Ok(())
     }
 
@@ -219,7 +219,7 @@ impl Kept {
         let mut notes = before.notes.clone();
         let _gate;
         let now = if before.scoped {
-            let spots: Vec<Spot> = before.trees.iter().flat_map(|tree| spots_of(tree)).collect();
+            let spots: Vec<SafePath> = before.trees.iter().flat_map(|tree| spots_of(tree)).collect();
             _gate = store.blobs.gate();
             self.look_at(&roots, &spots)?
         } else {
@@ -385,7 +385,7 @@ impl Kept {
     }
 
     /// Looks at single paths and the folders that they are in.
-    fn look_at(&self, roots: &[Root], spots: &[Spot]) -> io::Result<Vec<Arc<Tree>>> {
+    fn look_at(&self, roots: &[Root], spots: &[SafePath]) -> io::Result<Vec<Arc<Tree>>> {
         let mut trees = Vec::new();
         for root in roots {
             let mut entries = HashMap::new();
@@ -441,15 +441,15 @@ fn contents_of(changes: &[FileChange]) -> Vec<(Hash, u64)> {
 }
 
 /// The paths that a scoped look is of.
-fn spots_of(tree: &Tree) -> impl Iterator<Item = Spot> {
-    tree.entries.keys().map(|below| Spot { place: tree.place, below: below.clone() })
+fn spots_of(tree: &Tree) -> impl Iterator<Item = SafePath> {
+    tree.entries.keys().map(|below| SafePath { place: tree.place, below: below.clone() })
 }
 
 /// The spots that these paths mean. None where one is a link, or stands below one, or cannot be read: then what is
 /// changed may be elsewhere, and all is looked at.
-fn scope(roots: &[Root], paths: &[String]) -> Option<Vec<Spot>> {
-    let spots: Vec<Spot> = paths.iter().map(|path| Spot::read(path)).collect::<Option<_>>()?;
-    let is_link = |spot: &Spot| {
+fn scope(roots: &[Root], paths: &[String]) -> Option<Vec<SafePath>> {
+    let spots: Vec<SafePath> = paths.iter().map(|path| SafePath::read(path)).collect::<Option<_>>()?;
+    let is_link = |spot: &SafePath| {
         let root = roots.iter().find(|root| root.place == spot.place)?;
         let mut on_the_way = spot.folders().chain([spot.clone()]);
         Some(on_the_way.any(

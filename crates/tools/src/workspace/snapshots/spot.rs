@@ -6,12 +6,12 @@ use super::super::path::Place;
 
 /// One path: the tree that it is in, and its bytes below that tree's root.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Spot {
+pub(super) struct SafePath {
     pub(super) place: Place,
     pub(super) below: Vec<u8>,
 }
 
-impl Spot {
+impl SafePath {
     /// As it is written in changes: a backslash as two, bytes that are no plain text as `\xff`, a folder with a slash at
     /// its end.
     pub(super) fn shown(&self, is_folder: bool) -> String {
@@ -101,10 +101,10 @@ mod tests {
             (Place::Memories, b"a.md", "/memories/a.md"),
             (Place::Own, b"temp/a\\b\n\xff", "temp/a\\\\b\\x0a\\xff"),
         ] {
-            let spot = Spot { place, below: below.to_vec() };
+            let spot = SafePath { place, below: below.to_vec() };
             assert_eq!(spot.shown(false), shown);
-            assert_eq!(Spot::read(shown), Some(spot.clone()));
-            assert_eq!(Spot::read(&spot.shown(true)), Some(spot));
+            assert_eq!(SafePath::read(shown), Some(spot.clone()));
+            assert_eq!(SafePath::read(&spot.shown(true)), Some(spot));
         }
     }
 
@@ -129,7 +129,7 @@ mod tests {
             "a\\x00",
             "a/\\x2e\\x2e/b",
         ] {
-            assert_eq!(Spot::read(shown), None, "{shown:?}");
+            assert_eq!(SafePath::read(shown), None, "{shown:?}");
         }
     }
 
@@ -138,8 +138,8 @@ mod tests {
         fn every_name_survives(parts in proptest::collection::vec(proptest::collection::vec(1_u8.., 1..8), 1..4)) {
             let sound = |part: &Vec<u8>| !part.contains(&b'/') && part != b"." && part != b"..";
             prop_assume!(parts.iter().all(sound));
-            let spot = Spot { place: Place::Own, below: parts.join(&b'/') };
-            prop_assert_eq!(Spot::read(&spot.shown(false)), Some(spot.clone()));
+            let spot = SafePath { place: Place::Own, below: parts.join(&b'/') };
+            prop_assert_eq!(SafePath::read(&spot.shown(false)), Some(spot.clone()));
             prop_assert!(!spot.shown(false).chars().any(char::is_control));
         }
     }

@@ -9,7 +9,7 @@ use super::{
     super::path::Place,
     blobs::{self, Hash},
     root::{Kind, Stamp},
-    spot::Spot,
+    spot::SafePath,
 };
 
 /// What one tree held when it was last looked at.
@@ -164,7 +164,7 @@ impl Tree {
             Some(_) => (None, None),
             None => (was.and_then(Entry::state), now.and_then(Entry::state)),
         };
-        let spot = Spot { place: self.place, below: below.to_vec() };
+        let spot = SafePath { place: self.place, below: below.to_vec() };
         let path = spot.shown(is_folder);
         let project = (self.place == Place::Project).then(|| self.path.clone());
         let shared = was.zip(now).and_then(|(was, now)| shared(&was.stamp, &now.stamp));

@@ -18,7 +18,7 @@ use super::{
     super::{
         blobs::Blobs,
         root::{self, Kind, Root, Stamp},
-        spot::{Spot, split},
+        spot::{SafePath, split},
     },
     Verdict,
     plan::{self, Step},
@@ -56,9 +56,9 @@ pub(super) fn carry_out(steps: &mut [Step<'_>], blobs: &Blobs) {
 }
 
 /// Makes the names of the folder around a step durable, where they are not yet.
-fn settle(root: &Root, step: &Step<'_>, durable: &mut HashSet<Spot>) -> io::Result<Verdict> {
+fn settle(root: &Root, step: &Step<'_>, durable: &mut HashSet<SafePath>) -> io::Result<Verdict> {
     let below = split(&step.spot.below).0.to_vec();
-    if durable.insert(Spot { place: step.spot.place, below: below.clone() }) {
+    if durable.insert(SafePath { place: step.spot.place, below: below.clone() }) {
         match root.folder(&below) {
             // It went away with what was in it, and the folder around it tells that.
             Err(error) if root::is_missing(&error) => {}
@@ -69,7 +69,7 @@ fn settle(root: &Root, step: &Step<'_>, durable: &mut HashSet<Spot>) -> io::Resu
 }
 
 /// The names in a folder.
-pub(super) fn names(root: &Root, spot: &Spot) -> io::Result<Vec<Vec<u8>>> {
+pub(super) fn names(root: &Root, spot: &SafePath) -> io::Result<Vec<Vec<u8>>> {
     let folder = root.folder(&spot.below)?;
     let mut names = Vec::new();
     for entry in root::entries(&folder)? {

@@ -12,7 +12,7 @@ use super::{
         super::path::Place,
         blobs::{self, Blobs},
         root::{Kind, Root, Stamp},
-        spot::Spot,
+        spot::SafePath,
     },
     Verdict,
 };
@@ -37,7 +37,7 @@ pub(super) struct Plan<'a> {
 /// What is to be done to one path.
 pub(super) struct Step<'a> {
     pub(super) change: FileChange,
-    pub(super) spot: Spot,
+    pub(super) spot: SafePath,
     /// The tree that it is in; none where it cannot be reached.
     pub(super) root: Option<&'a Root>,
     /// What stood there when it was looked at.
@@ -58,8 +58,8 @@ impl<'a> Plan<'a> {
     }
 
     fn step(&mut self, change: FileChange) -> Step<'a> {
-        let Some(spot) = Spot::read(&change.path) else {
-            let spot = Spot { place: Place::Own, below: change.path.clone().into_bytes() };
+        let Some(spot) = SafePath::read(&change.path) else {
+            let spot = SafePath { place: Place::Own, below: change.path.clone().into_bytes() };
             let verdict = Verdict::Failed("its path cannot be read".to_owned());
             return Step { change, spot, root: None, stamp: None, verdict, diff: None };
         };
@@ -137,7 +137,7 @@ impl<'a> Plan<'a> {
         self.blobs.read(&state.hash).ok().flatten()
     }
 
-    fn content_now(&self, root: &Root, spot: &Spot, stamp: Option<Stamp>) -> Option<Vec<u8>> {
+    fn content_now(&self, root: &Root, spot: &SafePath, stamp: Option<Stamp>) -> Option<Vec<u8>> {
         match stamp?.kind {
             Kind::File => {
                 let (file, stamp) = root.file(&spot.below).ok()?;
@@ -172,7 +172,7 @@ impl<'a> Plan<'a> {
 }
 
 /// What a path holds now. A file is read only as far as its hash needs.
-pub(super) fn current(root: &Root, spot: &Spot) -> io::Result<(Option<FileState>, Option<Stamp>)> {
+pub(super) fn current(root: &Root, spot: &SafePath) -> io::Result<(Option<FileState>, Option<Stamp>)> {
     let Some(stamp) = root.look(&spot.below)? else { return Ok((None, None)) };
     let state = match stamp.kind {
         Kind::Folder => FileState { kind: FileKind::Folder, hash: String::new(), size: 0, mode: stamp.mode },
