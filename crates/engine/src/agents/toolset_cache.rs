@@ -102,7 +102,7 @@ mod tests {
     }
 
     fn told(kept: &Kept, mentioned: &Mentioned, reach: &ToolScope, acting: &ActiveAgent) -> ToolSet {
-        kept.0.tools(&kept.1, mentioned, reach, acting)
+        kept.0.get_or_make(&kept.1, mentioned, reach, acting, || acting.tools(ToolSet::none()))
     }
 
     fn is_shared(one: &ToolSet, other: &ToolSet) -> bool {

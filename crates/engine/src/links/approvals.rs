@@ -47,44 +47,81 @@ impl Link for Approvals {
             let context = call.context;
             if context.is_under_way(call.call) {
                 // It was let run in an earlier life, and does.
-                call.trail.pass();
+                call.record.pass();
                 return next.run(call).await;
             }
             let Some(tool) = call.tool() else { return unknown(call).await };
             let failed = context.tools.chain.prepare_call(call).await?;
             let followed = followed(call).await?;
             let judgement = judge(call, tool, followed.as_ref()).await?;
-            let verdict = judgement.verdict.clone();
-            match (verdict, context.rules.answered.get(&call.call.call_id).map(CallAnswers::approval)) {
-                (Verdict::Deny { reason }, _) => Ok(ToolOutput::error(ToolErrorCode::Denied, reason)),
-                _ if let Some(output) = failed => Ok(output),
-                // It came through here before: what was answered is a question of its own.
-                (_, Some(None)) => {
+            let earlier = context.rules.answered.get(&call.call.call_id).map(CallAnswers::approval);
+            let decision = decide(&judgement.verdict, failed.is_some(), earlier, context.rules.answering.now());
+            match (decision, failed) {
+                (Decision::Deny(reason), _) => Ok(ToolOutput::error(ToolErrorCode::Denied, reason)),
+                (Decision::Fail, failed) => Ok(failed.unwrap_or_else(|| refuse("it could not be prepared"))),
+                (Decision::Run, _) => {
                     hold(call, &judgement);
                     run(call, next, followed).await
                 }
-                // What a person said of this call stands, also where a rule that was kept since would let it run.
-                (_, Some(Some(answered))) => {
-                    call.trail.answer(answered);
+                (Decision::RunUnasked, _) => run(call, next, followed).await,
+                (Decision::Obey(answered), _) => {
+                    call.record.answer(answered);
                     obey(call, next, tool, followed, answered.clone()).await
                 }
-                (Verdict::Allow, None) => {
-                    hold(call, &judgement);
-                    run(call, next, followed).await
-                }
-                (Verdict::Ask { reason, .. }, None) => match context.rules.answering.now() {
-                    OnInterrupt::Approve => run(call, next, followed).await,
-                    OnInterrupt::Deny => Ok(refuse(&format!("this run asks nobody, and {reason}"))),
-                    OnInterrupt::Fail => Err(TurnExit::Denied(Denial {
-                        call_id: call.call.call_id.clone(),
-                        tool: tool.name.clone(),
-                        reason,
-                    })),
-                    OnInterrupt::Wait => ask(call, next, tool, followed, judgement).await,
-                },
+                (Decision::Refuse(reason), _) => Ok(refuse(&format!("this run asks nobody, and {reason}"))),
+                (Decision::EndTurn(reason), _) => Err(TurnExit::Denied(Denial {
+                    call_id: call.call.call_id.clone(),
+                    tool: tool.name.clone(),
+                    reason: reason.to_owned(),
+                })),
+                (Decision::Ask, _) => ask(call, next, tool, followed, judgement).await,
             }
         }
         .boxed()
+    }
+}
+
+/// The way of a call after its verdict.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Decision<'a> {
+    /// The rules deny it, with the reason.
+    Deny(&'a str),
+    /// It could only fail, which is known already.
+    Fail,
+    /// It runs.
+    Run,
+    /// It runs although the rules would ask: its client lets everything run.
+    RunUnasked,
+    /// An answer from before a restart decides.
+    Obey(&'a ResolvedInterrupt),
+    /// The model is refused, since the client answers nothing.
+    Refuse(&'a str),
+    /// The turn ends, since the client wants it to fail here.
+    EndTurn(&'a str),
+    /// A person is asked.
+    Ask,
+}
+
+/// Decides about a call. `earlier` is the answer from before a restart: `Some(None)` where the call had passed already and
+/// asked something itself.
+fn decide<'a>(
+    verdict: &'a Verdict,
+    fails: bool,
+    earlier: Option<Option<&'a ResolvedInterrupt>>,
+    on_interrupt: OnInterrupt,
+) -> Decision<'a> {
+    match (verdict, earlier) {
+        (Verdict::Deny { reason }, _) => Decision::Deny(reason),
+        _ if fails => Decision::Fail,
+        (_, Some(None)) | (Verdict::Allow, None) => Decision::Run,
+        // What a person said of this call stands, also where a rule that was kept since would let it run.
+        (_, Some(Some(answered))) => Decision::Obey(answered),
+        (Verdict::Ask { reason, .. }, None) => match on_interrupt {
+            OnInterrupt::Approve => Decision::RunUnasked,
+            OnInterrupt::Deny => Decision::Refuse(reason),
+            OnInterrupt::Fail => Decision::EndTurn(reason),
+            OnInterrupt::Wait => Decision::Ask,
+        },
     }
 }
 
@@ -92,7 +129,7 @@ impl Link for Approvals {
 async fn unknown(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     let (context, name) = (call.context, call.call.name.as_str());
     let reason = "there is no tool of that name here".to_owned();
-    call.trail.judged(&Explanation {
+    call.record.judged(&Explanation {
         tool: name.to_owned(),
         verdict: Verdict::Deny { reason: reason.clone() },
         layer: Layer::Checker,
@@ -143,13 +180,13 @@ async fn start(call: &Invocation<'_>, tool: &ToolSpec) -> Result<Option<StartFol
 /// A command that nobody was asked about can change nothing when it runs, whatever its words were taken for.
 fn hold(call: &Invocation<'_>, judgement: &Explanation) {
     if judgement.only_looks() {
-        call.trail.hold();
+        call.record.hold();
     }
 }
 
 /// Lets the call run, in the form that leads through no link.
 async fn run<'a>(call: &'a Invocation<'a>, next: Next<'a>, followed: Option<Followed>) -> Result<ToolOutput, TurnExit> {
-    call.trail.pass();
+    call.record.pass();
     let unread = unread(call);
     let Some(Followed { arguments, .. }) = followed else { return Ok(withhold(next.run(call).await?, &unread)) };
     let real = ToolCall { arguments, ..call.call.clone() };
@@ -188,7 +225,7 @@ async fn preview(
     let preview = context.or_cancelled(context.tools.chain.preview(call)).await?;
     let preview = preview.map_err(|failed| withhold(failed, &unread(call)));
     let shown = preview.map(|shown| shown.or_else(|| followed.map(ToString::to_string)));
-    let shown = match call.trail.need() {
+    let shown = match call.record.need() {
         Some(need) => shown.map(|shown| Some([need.shown(), shown.unwrap_or_default()].join("\n"))),
         None => shown,
     };
@@ -237,10 +274,10 @@ async fn judge(call: &Invocation<'_>, tool: &ToolSpec, followed: Option<&Followe
             judgement = Explanation { grants: Vec::new(), wider: Vec::new(), ..named };
         }
     }
-    if let Some(need) = call.trail.need() {
+    if let Some(need) = call.record.need() {
         judgement = need.over(judgement);
     }
-    call.trail.judged(&judgement);
+    call.record.judged(&judgement);
     Ok(judgement)
 }
 
@@ -330,7 +367,7 @@ async fn no_longer_as_shown(
     if would.as_ref().ok().is_some_and(|preview| shown == Some(preview)) {
         return Ok(None);
     }
-    call.trail.shut();
+    call.record.shut();
     let message = format!(
         "{} did not run: what it would do is no longer what you were shown, because something has changed since",
         tool.name
@@ -353,7 +390,7 @@ async fn of_another(
     tool: &ToolSpec,
     answered: &ResolvedInterrupt,
 ) -> Result<ToolOutput, TurnExit> {
-    call.trail.shut();
+    call.record.shut();
     let message = format!(
         "{} did not run: the MCP server behind it was set up otherwise when you were asked, or that is not known",
         tool.name
@@ -408,7 +445,7 @@ async fn run_edited<'a>(
         call.context.recorder.fact(EventKind::Warning { code: "edit_denied".to_owned(), message }).await?;
         return Ok(refuse(&format!("the person changed the arguments to {args}, and the rules deny that: {reason}")));
     }
-    call.trail.edit(&edited.arguments);
+    call.record.edit(&edited.arguments);
     let mut output = run(&invocation, next, followed).await?;
     output.text = format!("The person changed the arguments to {args} before it ran.\n{}", output.text);
     Ok(output)
@@ -427,5 +464,41 @@ pub(super) fn arguments(call: &ToolCall) -> Value {
     match serde_json::from_str(&call.arguments) {
         Ok(args) if is_shallow(&args) => args,
         _ => Value::String(call.arguments.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::{interrupt::AnsweredBy, policy::Risk};
+
+    use super::*;
+
+    #[test]
+    fn the_strictest_decides() {
+        let deny = Verdict::Deny { reason: "no".to_owned() };
+        let ask = Verdict::Ask { risk: Risk::High, reason: "why".to_owned() };
+        let answered = ResolvedInterrupt::new(None, &Answer::Approve, &AnsweredBy::Daemon);
+        let before = Some(Some(&answered));
+        let check = |verdict: &Verdict, fails, earlier, on_interrupt, expected: Decision<'_>| {
+            assert_eq!(decide(verdict, fails, earlier, on_interrupt), expected, "{verdict:?} {fails} {earlier:?}");
+        };
+        for on_interrupt in [OnInterrupt::Approve, OnInterrupt::Deny, OnInterrupt::Fail, OnInterrupt::Wait] {
+            for earlier in [None, Some(None), before] {
+                for fails in [true, false] {
+                    check(&deny, fails, earlier, on_interrupt, Decision::Deny("no"));
+                }
+                check(&Verdict::Allow, true, earlier, on_interrupt, Decision::Fail);
+                check(&ask, true, earlier, on_interrupt, Decision::Fail);
+            }
+            for verdict in [&Verdict::Allow, &ask] {
+                check(verdict, false, before, on_interrupt, Decision::Obey(&answered));
+                check(verdict, false, Some(None), on_interrupt, Decision::Run);
+            }
+            check(&Verdict::Allow, false, None, on_interrupt, Decision::Run);
+        }
+        check(&ask, false, None, OnInterrupt::Wait, Decision::Ask);
+        check(&ask, false, None, OnInterrupt::Approve, Decision::RunUnasked);
+        check(&ask, false, None, OnInterrupt::Deny, Decision::Refuse("why"));
+        check(&ask, false, None, OnInterrupt::Fail, Decision::EndTurn("why"));
     }
 }

@@ -45,7 +45,7 @@ impl Link for AuditLogger {
             let outcome = next.run(call).await;
             // What cannot be stored has no end that anybody knows: it is left open, as after a crash.
             if let Some(end) = ended(call, &outcome) {
-                if !call.trail.is_told() {
+                if !call.record.is_told() {
                     let (allowed, by) = left(call, &outcome);
                     call.context.records.audit.note(entry(call, decided(call, allowed, by))).await;
                 }
@@ -84,7 +84,7 @@ impl Link for AuditGate {
             } else if let Err(error) = audit.record(decision).await {
                 return refuse(call, &error).await;
             }
-            call.trail.tell();
+            call.record.tell();
             next.run(call).await
         }
         .boxed()
@@ -98,7 +98,7 @@ fn only_looks(call: &Invocation<'_>) -> bool {
 
 /// The log cannot be written: the model and the person are told, and nothing runs.
 async fn refuse(call: &Invocation<'_>, error: &AuditError) -> Result<ToolOutput, TurnExit> {
-    call.trail.leave_unwritten();
+    call.record.leave_unwritten();
     let tool = &call.call.name;
     let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
     let message = format!("{tool} did not run, because the audit log could not be written: {error}{hint}");
@@ -129,8 +129,9 @@ fn tool_name(call: &Invocation<'_>) -> String {
 }
 
 fn decided(call: &Invocation<'_>, allowed: bool, by: DecidedBy) -> AuditFact {
-    let CallRecord { written, .. } = call.trail;
-    let judgement = call.trail.judgement();
+    let CallRecord { written, .. } = call.record;
+    let judgement = call.record.judgement();
+    let judgement = judgement.as_ref();
     let (verdict, risk, reason) = match judgement.map(|judgement| &judgement.verdict) {
         None | Some(Verdict::Allow) => (VerdictName::Allow, None, None),
         Some(Verdict::Ask { risk, reason }) => (VerdictName::Ask, Some(*risk), Some(reason.clone())),
@@ -139,7 +140,7 @@ fn decided(call: &Invocation<'_>, allowed: bool, by: DecidedBy) -> AuditFact {
     AuditFact::CallDecided(Box::new(Decision {
         tool: tool_name(call),
         args: arguments(written),
-        leads_to: call.trail.leads_to().map(str::to_owned),
+        leads_to: call.record.leads_to(),
         asked_by: Requester {
             model: call.context.models.model.info().id.clone(),
             agent: call.context.acting.name().to_owned(),
@@ -152,8 +153,8 @@ fn decided(call: &Invocation<'_>, allowed: bool, by: DecidedBy) -> AuditFact {
         allowed,
         granted_by: judgement.map(|judgement| granted_by(judgement, &by)).unwrap_or_default(),
         by,
-        answer: call.trail.answered().map(|answered| answered.answer.clone()),
-        reply: call.trail.replied().map(|replied| replied.answer.clone()),
+        answer: call.record.answered().map(|answered| answered.answer),
+        reply: call.record.replied().map(|replied| replied.answer),
     }))
 }
 
@@ -168,8 +169,8 @@ fn granted_by(judgement: &Explanation, by: &DecidedBy) -> Vec<String> {
 
 /// Who let a call through that came to the gate.
 fn admitted_by(call: &Invocation<'_>) -> DecidedBy {
-    match (call.trail.judgement(), call.trail.answered()) {
-        (_, Some(answered)) => answered.by.clone(),
+    match (call.record.judgement(), call.record.answered()) {
+        (_, Some(answered)) => answered.by,
         (Some(Explanation { verdict: Verdict::Ask { .. }, .. }), None) => {
             DecidedBy::OnInterrupt(call.context.rules.answering.said())
         }
@@ -180,15 +181,15 @@ fn admitted_by(call: &Invocation<'_>) -> DecidedBy {
 
 /// What was decided on a call that did not come to the gate, or for which it did not open.
 fn left(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> (bool, DecidedBy) {
-    if call.trail.is_shut() {
+    if call.record.is_shut() {
         return (false, DecidedBy::Daemon);
     }
-    let by = match (call.trail.judgement().map(|judgement| &judgement.verdict), call.trail.answered(), outcome) {
+    let by = match (call.record.judgement().map(|judgement| judgement.verdict), call.record.answered(), outcome) {
         (_, _, Err(TurnExit::Denied(_))) => DecidedBy::OnInterrupt(call.context.rules.answering.said()),
         // A link answered its own tool.
-        _ if call.trail.has_passed() => return (true, admitted_by(call)),
+        _ if call.record.has_passed() => return (true, admitted_by(call)),
         (Some(Verdict::Deny { .. }), _, _) => DecidedBy::Rules,
-        (_, Some(answered), _) => answered.by.clone(),
+        (_, Some(answered), _) => answered.by,
         (Some(Verdict::Ask { .. }), None, Ok(ToolOutput { error: Some(ToolErrorCode::Denied), .. })) => {
             DecidedBy::OnInterrupt(call.context.rules.answering.said())
         }
@@ -213,7 +214,7 @@ fn ended(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> Optio
         ran: call.started.get().is_some(),
         error,
         exit_code: output.exit_code,
-        duration_ms: call.trail.took(),
+        duration_ms: call.record.took(),
         files: output.files.iter().map(Into::into).collect(),
         output: output.text.clone(),
         output_bytes: 0,

@@ -86,7 +86,7 @@ impl Link for Skills {
                 let missing = skills.missing(&call.context.files.workspace, &text);
                 let missing = call.context.or_cancelled(missing).await?;
                 if !missing.is_empty() {
-                    call.trail.needs(PackageNeed { missing });
+                    call.record.needs(PackageNeed { missing });
                 }
             }
             Ok(None)
@@ -99,7 +99,7 @@ impl Link for Skills {
         call: &'a Invocation<'a>,
         next: Next<'a>,
     ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
-        let Some(need) = call.trail.need().filter(|_| has_consent(call)) else { return next.run(call) };
+        let Some(need) = call.record.need().filter(|_| has_consent(call)) else { return next.run(call) };
         async move {
             let Some(skills) = shelf(call.context) else { return next.run(call).await };
             // It is told while it goes on, and a crash finds that the call had begun.
@@ -125,7 +125,7 @@ impl Link for Skills {
 /// Whether the person who let the call run was shown what is installed: a rule that was kept meanwhile speaks of the command
 /// alone.
 fn has_consent(call: &Invocation<'_>) -> bool {
-    call.trail.answered().is_none_or(|answered| answered.by != DecidedBy::Grant)
+    call.record.answered().is_none_or(|answered| answered.by != DecidedBy::Grant)
 }
 
 fn shelf(context: &TurnContext) -> Option<&dyn ports::Skills> {

@@ -83,7 +83,7 @@ impl Link for Undo {
         if call.call.name == NAME {
             return take_back(call).boxed();
         }
-        if call.trail.is_held() {
+        if call.record.is_held() {
             // It can change nothing, so there is nothing to record.
             return next.run(call);
         }

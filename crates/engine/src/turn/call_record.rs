@@ -1,10 +1,7 @@
 //! What is known of the decision on a call, gathered on its way through the chain, for the audit log.
 
 use std::{
-    sync::{
-        OnceLock,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -17,87 +14,83 @@ use tokio::time::Instant;
 
 use super::recorder::ResolvedInterrupt;
 
-/// What is known of the decision on one call.
+/// Record of the decision on one call, for the links around it and for the audit log.
+///
+/// Links write through `&Invocation`; the lock is held for one field at a time.
 pub(crate) struct CallRecord<'a> {
-    /// The call as the model made it, in the words of its tool, whatever somebody made of it since.
+    /// The call as the model wrote it, in the words of its tool, whatever was made of it since.
     pub(crate) written: &'a ToolCall,
-    /// What the model is told of what became of its own words.
+    /// Note for the model about what became of its own words.
     note: Option<&'a str>,
-    judged: OnceLock<Explanation>,
-    /// What must be installed first.
-    need: OnceLock<PackageNeed>,
-    /// What was said of the arguments that somebody put in place of the model's.
-    judged_again: OnceLock<Explanation>,
-    answered: OnceLock<ResolvedInterrupt>,
-    /// The arguments that somebody put in place of the model's.
-    edited: OnceLock<String>,
-    /// The answer to what the call asks itself.
-    replied: OnceLock<ResolvedInterrupt>,
-    passed: OnceLock<()>,
-    told: OnceLock<()>,
-    shut: OnceLock<()>,
-    unwritten: OnceLock<()>,
-    held: OnceLock<()>,
     begun: Instant,
-    /// The time in which a person was asked, in milliseconds.
-    waited: AtomicU64,
+    entries: Mutex<Entries>,
+}
+
+#[derive(Default)]
+struct Entries {
+    judged: Option<Explanation>,
+    /// Verdict on the arguments that replaced the model's.
+    judged_again: Option<Explanation>,
+    /// Packages to be installed first.
+    need: Option<PackageNeed>,
+    /// Answer to the question whether it may run.
+    answered: Option<ResolvedInterrupt>,
+    /// Answer to what the call asks itself.
+    replied: Option<ResolvedInterrupt>,
+    /// Arguments that replaced the model's.
+    edited: Option<String>,
+    passed: bool,
+    logged: bool,
+    shut: bool,
+    unwritten: bool,
+    held: bool,
+    waited: Duration,
 }
 
 impl<'a> CallRecord<'a> {
     pub(crate) fn of(written: &'a ToolCall, note: Option<&'a str>) -> Self {
-        Self {
-            written,
-            note,
-            judged: OnceLock::new(),
-            need: OnceLock::new(),
-            judged_again: OnceLock::new(),
-            answered: OnceLock::new(),
-            edited: OnceLock::new(),
-            replied: OnceLock::new(),
-            passed: OnceLock::new(),
-            told: OnceLock::new(),
-            shut: OnceLock::new(),
-            unwritten: OnceLock::new(),
-            held: OnceLock::new(),
-            begun: Instant::now(),
-            waited: AtomicU64::new(0),
-        }
+        Self { written, note, begun: Instant::now(), entries: Mutex::default() }
     }
 
-    /// The time that the call has taken, in milliseconds, without that in which a person was asked.
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Time that the call has taken, in milliseconds, without waits for a person.
     pub(crate) fn took(&self) -> u64 {
-        millis(self.begun.elapsed()).saturating_sub(self.waited.load(Ordering::Relaxed))
+        millis(self.begun.elapsed()).saturating_sub(millis(self.entries().waited))
     }
 
-    /// A person was asked for so long.
+    /// Adds a wait for a person.
     pub(crate) fn waited(&self, time: Duration) {
-        self.waited.fetch_add(millis(time), Ordering::Relaxed);
+        self.entries().waited += time;
     }
 
-    /// The rules have spoken: of the call, and perhaps again of what was put in its place.
+    /// Records a verdict: of the call, or of what replaced it.
     pub(crate) fn judged(&self, judgement: &Explanation) {
-        if let Err(again) = self.judged.set(judgement.clone()) {
-            let _ = self.judged_again.set(again);
-        }
+        let mut entries = self.entries();
+        let place = if entries.judged.is_none() { &mut entries.judged } else { &mut entries.judged_again };
+        place.get_or_insert_with(|| judgement.clone());
     }
 
-    /// It needs something installed, which whoever lets it run must know.
+    /// Records that packages must be installed, which whoever lets the call run must know.
     pub(crate) fn needs(&self, need: PackageNeed) {
-        let _ = self.need.set(need);
+        self.entries().need.get_or_insert(need);
     }
 
-    /// What it needs installed first.
-    pub(crate) fn need(&self) -> Option<&PackageNeed> {
-        self.need.get()
+    /// Packages that must be installed first.
+    pub(crate) fn need(&self) -> Option<PackageNeed> {
+        self.entries().need.clone()
     }
 
-    /// Somebody has answered: whether the call may run, or what it asks.
+    /// Records an answer: whether the call may run, or to what it asks.
     pub(crate) fn answer(&self, answered: &ResolvedInterrupt) {
-        let place = if answered.is_to_a_question() { &self.replied } else { &self.answered };
-        let _ = place.set(answered.clone());
+        let mut entries = self.entries();
+        let place = if answered.is_to_a_question() { &mut entries.replied } else { &mut entries.answered };
+        place.get_or_insert_with(|| answered.clone());
     }
 
-    /// The result, with what the model is told of its arguments.
+    /// The result, with the note for the model.
     pub(crate) fn noted(&self, mut output: ToolOutput) -> ToolOutput {
         if let Some(note) = self.note {
             let gap = if output.text.is_empty() { "" } else { "\n" };
@@ -106,86 +99,89 @@ impl<'a> CallRecord<'a> {
         output
     }
 
-    /// It runs with these arguments, which are not the model's.
+    /// Records arguments that replaced the model's.
     pub(crate) fn edit(&self, arguments: &str) {
-        let _ = self.edited.set(arguments.to_owned());
+        self.entries().edited.get_or_insert_with(|| arguments.to_owned());
     }
 
-    /// The arguments that it runs with, where they are not the model's.
+    /// Arguments that it runs with, where they are not the model's.
     pub(crate) fn ran_with(&self) -> Option<String> {
-        self.edited.get().cloned()
+        self.entries().edited.clone()
     }
 
-    /// The rules, or who was asked, let it through.
+    /// Records that the rules, or who was asked, let it through.
     pub(crate) fn pass(&self) {
-        let _ = self.passed.set(());
+        self.entries().passed = true;
     }
 
-    /// The decision is in the log.
+    /// Records that the decision is in the audit log.
     pub(crate) fn tell(&self) {
-        let _ = self.told.set(());
+        self.entries().logged = true;
     }
 
-    /// The daemon does not let it run, whatever was decided: the log could not take the decision, or what a person
-    /// was shown is not what would happen.
+    /// Records that the daemon does not let it run, whatever was decided: the log could not take the decision, or what a
+    /// person was shown is not what would happen.
     pub(crate) fn shut(&self) {
-        let _ = self.shut.set(());
+        self.entries().shut = true;
     }
 
-    /// The log could not take the decision, so that it does not run.
+    /// Records that the log could not take the decision, so that it does not run.
     pub(crate) fn leave_unwritten(&self) {
-        let _ = self.unwritten.set(());
-        self.shut();
+        let mut entries = self.entries();
+        (entries.unwritten, entries.shut) = (true, true);
     }
 
-    /// Nobody was asked, because it only looks: it may change nothing.
+    /// Records that nobody was asked, because it only looks: it may change nothing.
     pub(crate) fn hold(&self) {
-        let _ = self.held.set(());
+        self.entries().held = true;
     }
 
-    /// True where it may change nothing, whatever it runs.
+    /// Returns whether it may change nothing, whatever it runs.
     pub(crate) fn is_held(&self) -> bool {
-        self.held.get().is_some()
+        self.entries().held
     }
 
-    /// What the rules said, the strictest where they spoke twice; nothing where they were not asked.
-    pub(crate) fn judgement(&self) -> Option<&Explanation> {
-        match (self.judged.get(), self.judged_again.get()) {
-            (Some(first), Some(again)) if again.verdict > first.verdict => Some(again),
-            (first, _) => first,
+    /// The verdict, the strictest where there are two; none where the rules were not asked.
+    pub(crate) fn judgement(&self) -> Option<Explanation> {
+        let entries = self.entries();
+        match (&entries.judged, &entries.judged_again) {
+            (Some(first), Some(again)) if again.verdict > first.verdict => Some(again.clone()),
+            (first, _) => first.clone(),
         }
     }
 
-    /// Where the path led that the model had written, if it led through a link.
-    pub(crate) fn leads_to(&self) -> Option<&str> {
-        self.judged.get()?.leads_to.as_deref()
+    /// Target of the path that the model had written, if that led through a link.
+    pub(crate) fn leads_to(&self) -> Option<String> {
+        self.entries().judged.as_ref()?.leads_to.clone()
     }
 
-    /// The answer that decided: whether it may run, where that was asked, else what it asks.
-    pub(crate) fn answered(&self) -> Option<&ResolvedInterrupt> {
-        self.answered.get().or_else(|| self.replied.get())
+    /// The answer that decided: whether it may run, where that was asked, else to what it asks.
+    pub(crate) fn answered(&self) -> Option<ResolvedInterrupt> {
+        let entries = self.entries();
+        entries.answered.clone().or_else(|| entries.replied.clone())
     }
 
     /// The answer to what the call asks, where another had let it run.
-    pub(crate) fn replied(&self) -> Option<&ResolvedInterrupt> {
-        self.answered.get().and_then(|_| self.replied.get())
+    pub(crate) fn replied(&self) -> Option<ResolvedInterrupt> {
+        let entries = self.entries();
+        entries.answered.as_ref().and(entries.replied.clone())
     }
 
     pub(crate) fn has_passed(&self) -> bool {
-        self.passed.get().is_some()
+        self.entries().passed
     }
 
     pub(crate) fn is_told(&self) -> bool {
-        self.told.get().is_some()
+        self.entries().logged
     }
 
     pub(crate) fn is_shut(&self) -> bool {
-        self.shut.get().is_some()
+        self.entries().shut
     }
 
-    /// True if it was not let through, as nobody could write it down.
+    /// Returns whether it was not let through because the decision could not be logged.
     pub(crate) fn is_unwritten(&self) -> bool {
-        self.unwritten.get().is_some()
+        self.entries().unwritten
     }
 }
 

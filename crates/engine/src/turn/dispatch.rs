@@ -126,10 +126,10 @@ struct Outcome {
 async fn run_call<'a>(context: &TurnContext, due: &'a Due, state: &TurnState) -> Result<Ended<'a>, TurnExit> {
     let Due { call, note } = due;
     let started = context.tools.in_flight.get(&call.call_id).map_or_else(OnceLock::new, |known| known.item.into());
-    let trail = CallRecord::of(call, note.as_deref());
-    let invocation = Invocation { context, call, state, started: &started, trail: &trail };
+    let record = CallRecord::of(call, note.as_deref());
+    let invocation = Invocation { context, call, state, started: &started, record: &record };
     let output = context.tools.chain.around_tool(&invocation).await?;
-    let (shut_out, ran_with, duration_ms) = (trail.is_unwritten(), trail.ran_with(), trail.took());
+    let (shut_out, ran_with, duration_ms) = (record.is_unwritten(), record.ran_with(), record.took());
     Ok(Ended { call, item: started.get().copied(), output, shut_out, ran_with, duration_ms })
 }
 
@@ -226,12 +226,12 @@ async fn start_result(context: &TurnContext, call: &ToolCall, ran_with: Option<S
 /// Tells that a call starts to take effect. That is in the journal when this returns, so that a crash can be told
 /// honestly.
 pub(crate) async fn begin(invocation: &Invocation<'_>) -> Result<(), TurnExit> {
-    let Invocation { context, call, started, trail, .. } = invocation;
+    let Invocation { context, call, started, record, .. } = invocation;
     if context.control.cancel.is_cancelled() {
         return Err(TurnExit::Finished(StopReason::Cancelled));
     }
     if started.get().is_none() {
-        let id = start_result(context, call, trail.ran_with()).await?;
+        let id = start_result(context, call, record.ran_with()).await?;
         let _ = started.set(id);
     }
     context.recorder.flush().await

@@ -22,10 +22,10 @@ pub(crate) fn runner<'a>(invocation: &'a Invocation<'a>) -> BoxFuture<'a, Result
 /// Runs the tool. What it took of the turn's model stands in its output.
 async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     begin(invocation).await?;
-    let Invocation { context, call, started, trail, .. } = invocation;
+    let Invocation { context, call, started, record, .. } = invocation;
     let progress = started.get().map(|id| context.recorder.progress(*id)).unwrap_or_default();
     let tab = SamplingBudget::open(invocation);
-    let read_only = trail.is_held();
+    let read_only = record.is_held();
     let tool_context = ToolContext { progress, sampler: tab.sampler(), read_only, ..context.tool_context(call) };
     let given_up = async {
         context.control.cancel.cancelled().await;
@@ -36,5 +36,5 @@ async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
         output = context.tools.toolbox.call(&tool_context, call) => output,
         () = given_up => ToolOutput::error(ToolErrorCode::Cancelled, "the turn was cancelled while this ran"),
     };
-    Ok(tab.settled(trail.noted(output)).await)
+    Ok(tab.settled(record.noted(output)).await)
 }

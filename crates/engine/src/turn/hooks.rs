@@ -99,7 +99,7 @@ pub(crate) struct Invocation<'a> {
     /// The item of the result, once the tool has started.
     pub(crate) started: &'a OnceLock<ItemId>,
     /// What is known of the decision on it.
-    pub(crate) trail: &'a CallRecord<'a>,
+    pub(crate) record: &'a CallRecord<'a>,
 }
 
 impl Invocation<'_> {
@@ -114,9 +114,9 @@ impl Invocation<'_> {
     pub(crate) async fn ask(&self, ask: Ask) -> Result<ResolvedInterrupt, TurnExit> {
         let asked = Instant::now();
         let answered = self.context.ask(self.call.call_id.clone(), ask).await;
-        self.trail.waited(asked.elapsed());
+        self.record.waited(asked.elapsed());
         let answered = answered?;
-        self.trail.answer(&answered);
+        self.record.answer(&answered);
         Ok(answered)
     }
 }

@@ -43,7 +43,7 @@ pub(crate) enum TurnMessage {
 }
 
 /// An answer, and who gave it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ResolvedInterrupt {
     pub(crate) answer: Answer,
     pub(crate) by: DecidedBy,
