@@ -204,38 +204,11 @@ pub(crate) fn recover(
     }
     let mut unknown = ledger.told_of(ToolErrorCode::UnknownOutcome);
     let mut names_never_ran = ledger.told_of(ToolErrorCode::NotRun);
-    let (mut ran, mut under_way, mut settled) = (Vec::new(), Vec::new(), Vec::new());
     let (steers, cut_off): (Vec<Item>, Vec<Item>) = std::mem::take(&mut ledger.open).into_iter().partition(is_input);
-    for item in cut_off {
-        let (item, status) = match fate_of(&item, fates) {
-            Some(SubagentStatus::GoesOn(subagent)) => {
-                ran.push(subagent.call_id.clone());
-                let known = InFlightCall { item: item.id, subagent: subagent.clone() };
-                under_way.push((item, known));
-                continue;
-            }
-            Some(SubagentStatus::Ended(output)) => {
-                let item = with_outcome(item, output);
-                settled.extend(output.delegated.as_deref().map(|delegated| delegated.usage));
-                if let ItemBody::ToolResult(result) = &item.body
-                    && is_outcome(result)
-                {
-                    ledger.results.insert(result.call_id.clone(), result.clone());
-                    facts.push(EventKind::ItemCompleted { item, status: ItemStatus::Done });
-                    continue;
-                }
-                (item, ItemStatus::Unknown)
-            }
-            None => close_honestly(&item),
-        };
-        if let ItemBody::ToolResult(result) = &item.body {
-            unknown.push(result.name.clone());
-            ran.push(result.call_id.clone());
-        }
-        facts.push(EventKind::ItemCompleted { item, status });
-    }
-    facts.extend(settled.into_iter().filter_map(|usage| ledger.pay(usage)));
+    let CutOff { ran, under_way, unknown: cut } = close_cut_off_items(cut_off, fates, &mut ledger, &mut facts);
+    unknown.extend(cut);
     let newly_unknown = ran.len() > under_way.len();
+    let (pending, of_children) = settle_questions(session_id, &mut ledger, &ran, &mut facts);
     let never_ran: Vec<&ToolCall> = ledger
         .calls
         .iter()
@@ -243,13 +216,6 @@ pub(crate) fn recover(
         .collect();
     let without_result = if is_damaged { &mut unknown } else { &mut names_never_ran };
     without_result.extend(never_ran.iter().map(|call| call.name.clone()));
-    let (pending, of_children): (Vec<Interrupt>, Vec<Interrupt>) =
-        std::mem::take(&mut ledger.pending).into_values().partition(|interrupt| interrupt.session_id == session_id);
-    // What a call asked while it ran has nobody left who could use the answer, and so has what one asked that is over.
-    let is_over = |call: &CallId| ran.contains(call) || ledger.results.contains_key(call);
-    let of_ran = |interrupt: &Interrupt| interrupt.call_id.as_ref().is_some_and(is_over);
-    let (moot, pending): (Vec<Interrupt>, Vec<Interrupt>) = pending.into_iter().partition(of_ran);
-    facts.extend(moot.into_iter().map(|asked| withdrawn(asked, "the daemon stopped while what asked it ran")));
     let disposition = if !under_way.is_empty() {
         Disposition::Resume
     } else if !pending.is_empty() {
@@ -289,6 +255,75 @@ pub(crate) fn recover(
     }
     let (answered, told) = (ledger.answered, ledger.told_of_children);
     Recovery { disposition, facts, report, pending, answered, of_children, told, steers, under_way }
+}
+
+/// Items that were started and not completed, once they are closed.
+struct CutOff {
+    /// Calls that ran when the daemon stopped.
+    ran: Vec<CallId>,
+    /// Names of those of which nobody knows what came.
+    unknown: Vec<String>,
+    /// Those that a subagent still works for.
+    under_way: Vec<(Item, InFlightCall)>,
+}
+
+/// Closes items that a stop cut off: with the result of a subagent, honestly as unknown, or not at all where a subagent
+/// still works.
+fn close_cut_off_items(
+    items: Vec<Item>,
+    fates: &HashMap<CallId, SubagentStatus>,
+    ledger: &mut Ledger,
+    facts: &mut Vec<EventKind>,
+) -> CutOff {
+    let mut cut_off = CutOff { ran: Vec::new(), unknown: Vec::new(), under_way: Vec::new() };
+    let mut settled = Vec::new();
+    for item in items {
+        let (item, status) = match fate_of(&item, fates) {
+            Some(SubagentStatus::GoesOn(subagent)) => {
+                cut_off.ran.push(subagent.call_id.clone());
+                let known = InFlightCall { item: item.id, subagent: subagent.clone() };
+                cut_off.under_way.push((item, known));
+                continue;
+            }
+            Some(SubagentStatus::Ended(output)) => {
+                let item = with_outcome(item, output);
+                settled.extend(output.delegated.as_deref().map(|delegated| delegated.usage));
+                if let ItemBody::ToolResult(result) = &item.body
+                    && is_outcome(result)
+                {
+                    ledger.results.insert(result.call_id.clone(), result.clone());
+                    facts.push(EventKind::ItemCompleted { item, status: ItemStatus::Done });
+                    continue;
+                }
+                (item, ItemStatus::Unknown)
+            }
+            None => close_honestly(&item),
+        };
+        if let ItemBody::ToolResult(result) = &item.body {
+            cut_off.unknown.push(result.name.clone());
+            cut_off.ran.push(result.call_id.clone());
+        }
+        facts.push(EventKind::ItemCompleted { item, status });
+    }
+    facts.extend(settled.into_iter().filter_map(|usage| ledger.pay(usage)));
+    cut_off
+}
+
+/// Withdraws questions whose call is over, and returns those that still wait: of this session, and of its subagents.
+fn settle_questions(
+    session_id: SessionId,
+    ledger: &mut Ledger,
+    ran: &[CallId],
+    facts: &mut Vec<EventKind>,
+) -> (Vec<Interrupt>, Vec<Interrupt>) {
+    let (pending, of_children): (Vec<Interrupt>, Vec<Interrupt>) =
+        std::mem::take(&mut ledger.pending).into_values().partition(|interrupt| interrupt.session_id == session_id);
+    // What a call asked while it ran has nobody left who could use the answer, and so has what one asked that is over.
+    let is_over = |call: &CallId| ran.contains(call) || ledger.results.contains_key(call);
+    let of_ran = |interrupt: &Interrupt| interrupt.call_id.as_ref().is_some_and(is_over);
+    let (moot, pending): (Vec<Interrupt>, Vec<Interrupt>) = pending.into_iter().partition(of_ran);
+    facts.extend(moot.into_iter().map(|asked| withdrawn(asked, "the daemon stopped while what asked it ran")));
+    (pending, of_children)
 }
 
 /// What became of who worked for a result that is under way.
