@@ -23,15 +23,15 @@ use crate::{cmd, flags::Global};
 The daemon is started when none runs."
 )]
 pub(crate) struct Cli {
-    /// What all commands share.
+    /// Flags that all commands share.
     #[command(flatten)]
     pub(crate) global: Global,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Talk to the model in the terminal

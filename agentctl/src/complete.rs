@@ -9,10 +9,10 @@ use clap_complete::CompletionCandidate;
 
 use crate::{daemon, flags::Global, report, terminal::sanitize};
 
-/// How long the daemon may take.
+/// Time limit for the daemon.
 const LIMIT: Duration = Duration::from_millis(300);
 
-/// How many sessions are offered.
+/// Maximum number of offered sessions.
 const OFFERED: usize = 50;
 
 /// The slots.

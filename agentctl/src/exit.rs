@@ -7,7 +7,7 @@ use agentd_core::{
     turn::{StopReason, TurnResult},
 };
 
-/// How the client ends.
+/// Exit of the client, with its code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Exit {
     /// Done.
@@ -37,7 +37,7 @@ pub(crate) enum Exit {
     Terminated = 143,
 }
 
-/// Who could answer while the turn ran. It decides what a refusal means for the exit code.
+/// Presence of a person who could answer while the turn ran. It decides what a refusal means for the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interactivity {
     /// The person before this client was asked, so that a refusal was their own will.

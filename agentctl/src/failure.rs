@@ -15,9 +15,9 @@ pub(crate) struct Failure {
     pub(crate) exit: Exit,
     /// The kind, for programs.
     pub(crate) kind: ErrorKind,
-    /// What was attempted and what came of it.
+    /// Message: what was attempted and what came of it.
     pub(crate) message: String,
-    /// What to do.
+    /// Hint on what to do.
     pub(crate) hint: Option<String>,
 }
 
@@ -82,7 +82,7 @@ impl From<ClientError> for Failure {
     }
 }
 
-/// Whether an error only says that nobody reads our standard output any more.
+/// Returns whether an error only says that standard output was closed.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -10,7 +10,7 @@ use crate::exit::Exit;
 /// Runs the words of a command line, without the program's name: what a chat does with a command of `agentctl`.
 pub(crate) type CommandLine = fn(Global, Vec<String>) -> BoxFuture<'static, anyhow::Result<Exit>>;
 
-/// What all commands share.
+/// Flags that all commands share.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Global {
     /// The daemon's socket [default: $AGENTD_SOCKET, or the one that the data folder's daemon has]

@@ -9,18 +9,18 @@ use std::{
 
 use crate::failure::Failure;
 
-/// How long a prompt may be, in bytes. Longer ones are files, and no model reads them in one piece.
+/// Maximum size of a prompt, in bytes. Longer ones are files, and no model reads them in one piece.
 pub(crate) const LONGEST_PROMPT: usize = 8 * 1024 * 1024;
 
-/// How long an open pipe may be silent until the person is told what is waited for.
+/// Time for which an open pipe may be silent before the person is told what is waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What the positional arguments ask for.
+/// The positional arguments, sorted.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Words {
     /// The prompt, if one was given.
     pub(crate) prompt: Option<String>,
-    /// Whether standard input was asked for by a dash, even if it is a terminal.
+    /// Set if a dash asks for standard input, even if it is a terminal.
     pub(crate) dash: bool,
 }
 
@@ -42,7 +42,7 @@ impl Words {
     }
 }
 
-/// What standard input holds; nothing where it is a terminal or empty.
+/// Reads standard input; nothing where it is a terminal or empty.
 ///
 /// # Errors
 /// When it cannot be read, is not UTF-8, or is longer than [`LONGEST_PROMPT`].

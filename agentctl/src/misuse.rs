@@ -20,8 +20,8 @@ pub(crate) fn end(error: &Error) -> ! {
     error.exit()
 }
 
-/// Whether a program runs a turn and waits for its result. The words are looked at one by one, because as a whole they
-/// could not be read.
+/// Returns whether a program runs a turn and waits for its result. The words are looked at one by one, because as a
+/// whole they could not be read.
 fn wants_result(arguments: impl Iterator<Item = OsString>) -> bool {
     let words: Vec<String> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();
     let is_json = |value: &str| matches!(value, "json" | "stream-json");
@@ -30,7 +30,7 @@ fn wants_result(arguments: impl Iterator<Item = OsString>) -> bool {
     words.iter().any(|word| word == "run") && (apart || joined)
 }
 
-/// What is wrong, without the usage below it.
+/// The error without the usage below it.
 fn first_line(error: &Error) -> String {
     let text = error.render().to_string();
     let line = text.lines().next().unwrap_or_default();

@@ -142,7 +142,7 @@ impl Table {
         Ok(())
     }
 
-    /// What it looks like without colours, however wide.
+    /// The table without colours, however wide.
     #[cfg(test)]
     pub(crate) fn plain(&self) -> String {
         anstream::adapter::strip_str(&self.render(usize::MAX)).to_string()
@@ -233,7 +233,7 @@ pub(crate) fn bytes(bytes: u64) -> String {
     format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
 }
 
-/// How long ago something was, in words.
+/// Time since then, in words.
 pub(crate) fn ago(then: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(then).as_secs().max(0);
     match seconds {
@@ -255,7 +255,7 @@ pub(crate) fn span(milliseconds: u64) -> String {
     }
 }
 
-/// What holds for commands, in one line.
+/// State of the sandbox of commands, in one line.
 pub(crate) fn sandbox(state: &SandboxState) -> String {
     if state.mode == "off" {
         return "off: commands may do whatever you may do".to_owned();

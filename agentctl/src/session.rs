@@ -29,7 +29,7 @@ pub(crate) struct SessionChoice {
     pub(crate) resume: bool,
 }
 
-/// How a turn is run, where `chat` and `run` agree.
+/// Choices about a turn that `chat` and `run` share.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct TurnChoice {
     /// The model slot: base, reasoning, vision, code or chat
@@ -52,7 +52,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// What was asked for. A folder is made known to a session that exists, for this turn and all later ones.
+    /// Finds the session. A folder is made known to a session that exists, for this turn and all later ones.
     ///
     /// # Errors
     /// When there is no such session or folder.

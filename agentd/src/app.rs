@@ -36,28 +36,28 @@ use crate::{
 /// After the turns have ended, how long connections may take to read their ends.
 const CLOSING_GRACE: Duration = Duration::from_secs(2);
 
-/// How long the index of documents may take to close. It can be made anew from the documents.
+/// Time limit for closing the index of documents. It can be made anew from the documents.
 const CLOSING_INDEX: Duration = Duration::from_secs(3);
 
-/// How long MCP servers may take to end. Their guards end them also without us.
+/// Time limit for MCP servers to end. Their guards end them also without us.
 const CLOSING_SERVERS: Duration = Duration::from_secs(5);
 
-/// How long the audit log may take to close. What somebody waited for is on the disk already.
+/// Time limit for closing the audit log. What somebody waited for is on the disk already.
 const CLOSING_AUDIT: Duration = Duration::from_secs(5);
 
-/// How long the journal may take to close. What it was given is durable already.
+/// Time limit for closing the journal. What it was given is durable already.
 const CLOSING_JOURNAL: Duration = Duration::from_secs(5);
 
 /// Signals that come so soon behind a reload share the next one.
 const RELOAD_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a daemon begins with.
+/// Ingredients of a daemon.
 pub struct StartOptions {
     /// When the process began.
     pub started: Instant,
     /// The configuration that was read.
     pub config: Config,
-    /// How to read it again.
+    /// Source of the configuration, to read it again.
     pub recipe: ConfigSource,
     /// Where to listen, unless the supervisor passes a socket.
     pub sockets: SocketPlaces,
@@ -67,7 +67,7 @@ pub struct StartOptions {
     pub log: LogHandle,
 }
 
-/// What has to be ended in order.
+/// Parts that have to be ended in order.
 struct Running<'a> {
     engine: Engine,
     store: Arc<SqliteStore>,

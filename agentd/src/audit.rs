@@ -16,8 +16,8 @@ use crate::{
     redact::Redactor,
 };
 
-/// How often the journal is told how far the log is. Lines of that time can be cut off without a trace, by who also removes
-/// the file that names the last one.
+/// Interval at which the journal stores the head of the log. Lines of that time can be cut off without a trace by an
+/// attacker who also removes the file that names the last one.
 const TELLING: Duration = Duration::from_secs(10);
 
 /// Opens the log, which must hold as much as was noted of it. One that was left damaged goes on, and says so in itself:
@@ -66,7 +66,7 @@ pub fn rules_refused(problem: String) -> AuditFact {
     AuditFact::RulesRead { sources: Vec::new(), sha256: None, problem: Some(problem) }
 }
 
-/// How far the log was, by the journal's word. Where that cannot be read, nothing is known.
+/// Head of the log as the journal has it; none where that cannot be read.
 pub async fn noted(store: &SqliteStore) -> Option<AuditHead> {
     store.audit_head().await.unwrap_or_else(|error| {
         tracing::warn!("the journal does not say how far the audit log was: {error}");

@@ -37,7 +37,7 @@ use crate::{
     tools::ConfiguredToolbox,
 };
 
-/// How the configuration is found, at the start and at each reload.
+/// Source of the configuration, at the start and at each reload.
 #[derive(Debug, Clone)]
 pub struct ConfigSource {
     /// Where its files are.
@@ -72,9 +72,9 @@ pub enum Told {
     OnChange,
 }
 
-/// What a reload works on.
+/// State of reloads.
 pub struct DaemonControl {
-    /// How the configuration is found.
+    /// Source of the configuration.
     pub recipe: ConfigSource,
     /// The configuration that holds. Also lets one reload in at a time.
     pub config: Mutex<Config>,
@@ -149,7 +149,7 @@ impl DaemonControl {
         self.config.lock().unwrap_or_else(PoisonError::into_inner).rules.sha256.clone()
     }
 
-    /// How long a stop waits for running turns.
+    /// Time limit for running turns at a stop.
     #[must_use]
     pub fn drain_deadline(&self) -> Duration {
         self.config.lock().unwrap_or_else(PoisonError::into_inner).daemon.drain_deadline()
@@ -253,7 +253,7 @@ fn sources(config: &Config) -> Vec<String> {
     std::iter::once("built-in".to_owned()).chain(files).collect()
 }
 
-/// What changed in the files and does not change in the daemon before its next start.
+/// Changes in the files that take effect only with the next start.
 fn held_back(old: &Config, new: &Config) -> Vec<String> {
     let mut notes: Vec<String> = new.mcp.broken.values().map(|why| why.replace('\n', "; ")).collect();
     if old.daemon.tools.command_timeout != new.daemon.tools.command_timeout {

@@ -30,7 +30,7 @@ fn forget_code() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a debugger looks on.
+/// Returns whether a debugger is attached.
 fn is_traced(status: &str) -> bool {
     let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
     tracer.is_none_or(|tracer| tracer.trim() != "0")

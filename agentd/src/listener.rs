@@ -26,7 +26,7 @@ pub struct SocketPlaces {
     pub first: PathBuf,
     /// Places for when the first cannot be had.
     pub others: Vec<PathBuf>,
-    /// Whether a person has named the first.
+    /// Set if a person has named the first.
     pub is_named: bool,
 }
 
@@ -42,7 +42,7 @@ pub struct Listener {
     places: SocketPlaces,
     /// None where it has no name, or lost it.
     name: Option<SocketName>,
-    /// Whether it was passed without one.
+    /// Set if it was passed without one.
     is_nameless: bool,
     connections: mpsc::Sender<Io>,
     accepting: JoinHandle<()>,
@@ -51,7 +51,7 @@ pub struct Listener {
 /// The name of a socket.
 struct SocketName {
     file: SocketFile,
-    /// Whether it is ours to take away: a supervisor's is not.
+    /// Set if it is ours to remove: a supervisor's is not.
     is_ours: bool,
     /// Held until the name is gone.
     _lock: Option<Lock>,
@@ -93,7 +93,7 @@ impl Listener {
         self.name.as_ref().map_or(&self.places.first, |name| name.file.path())
     }
 
-    /// Whether its name still leads to it. One that never had a name has none to lose.
+    /// Returns whether its name still leads to it. One that never had a name has none to lose.
     #[must_use]
     pub fn is_found(&self) -> bool {
         self.name.as_ref().map_or(self.is_nameless, |name| name.file.is_there())

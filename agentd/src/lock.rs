@@ -15,7 +15,7 @@ use agentd_proto::lock_file::{self, LOCK_FILE, LockRecord};
 
 use crate::failure::Failure;
 
-/// What to do where a lock cannot be taken for want of a disk.
+/// Hint for a lock that cannot be taken for want of a disk.
 const HINT: &str = "the folder must be writable and its disk not full; AGENTD_DATA_DIR names another one";
 
 /// Held as long as the daemon lives. The kernel lets go of it when the process ends, however it ends, so a lock file
@@ -55,7 +55,7 @@ impl Lock {
         self.file.set_len(record.len() as u64)
     }
 
-    /// Whether this name still leads to the file that is held.
+    /// Returns whether this name still leads to the locked file.
     fn is_at(&self, path: &Path) -> bool {
         match (self.file.metadata(), fs::symlink_metadata(path)) {
             (Ok(ours), Ok(found)) => is_same(&ours, &found),
@@ -74,7 +74,7 @@ pub struct FolderLock {
     socket: Option<PathBuf>,
 }
 
-/// What was found of the lock file.
+/// State of the lock file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LockState {
     /// It is where it belongs.

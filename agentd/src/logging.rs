@@ -111,8 +111,8 @@ pub fn parse_filter(text: &str) -> Option<Targets> {
     Some(if text.contains(QUIET) { filter } else { filter.with_target(QUIET, LevelFilter::OFF) })
 }
 
-/// What logs whole messages of MCP servers, of any size and with any words in them. What matters of them stands in
-/// `agentctl mcp logs`.
+/// Target that logs whole messages of MCP servers, of any size and with any words in them. What matters of them stands
+/// in `agentctl mcp logs`.
 const QUIET: &str = "rmcp";
 
 fn default_filter() -> Targets {

@@ -19,8 +19,8 @@ use futures_util::future::BoxFuture;
 
 use crate::{environment::Environment, redact::Redactor};
 
-/// What servers see of the daemon's environment. They are programs of the person, and work in the person's home; what may
-/// be a secret is not among it.
+/// Variables of the daemon's environment that servers see. They are programs of the person, and work in the person's
+/// home; no possible secret is among them.
 const PASSED: [&str; 14] = [
     "HOME",
     "LANG",

@@ -7,7 +7,7 @@ use agentd_core::{
     ports::{Model, Models},
 };
 
-/// What the engine holds, while what it stands for may change at a reload.
+/// The engine's models, which a reload may replace.
 pub struct ReloadableModels(RwLock<Arc<dyn Models>>);
 
 impl ReloadableModels {

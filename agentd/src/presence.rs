@@ -15,16 +15,16 @@ use crate::{
     lock::{FolderLock, LockState},
 };
 
-/// How often it is looked. Clients wait a little longer for a daemon that lives and cannot be found.
+/// Interval of the check. Clients wait a little longer for a daemon that lives and cannot be found.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// What the daemon is found by.
+/// Socket and lock, by which the daemon is found.
 pub(crate) struct Presence<'a> {
     listener: Listener,
     lock: &'a mut FolderLock,
     store: Arc<SqliteStore>,
     socket: watch::Sender<PathBuf>,
-    /// What was complained of last, so that it is said once.
+    /// The last complaint, so that it is logged once.
     told: Told,
 }
 

@@ -27,7 +27,7 @@ pub struct PolicyDryRun<'a> {
     kinds: HashMap<Kind, AuditChange>,
 }
 
-/// What changes of one kind have in common: the tool, the verdicts, and the rule that would decide.
+/// Common part of changes of one kind: the tool, the verdicts, and the rule that would decide.
 #[derive(PartialEq, Eq, Hash, Clone)]
 struct Kind {
     tool: String,

@@ -10,9 +10,9 @@ use tokio::{
 
 use crate::footprint;
 
-/// How long nothing must have changed until the daemon counts as resting. Between two turns of a script it is at work.
+/// Time without a change until the daemon counts as idle. Between two turns of a script it is at work.
 const PAUSE: Duration = Duration::from_secs(5);
-/// How often it is looked whether it does, after work has begun.
+/// Interval of the check, after work has begun.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Gives memory back now, after the start, and each time when the daemon has come to rest after work. Returns when the
@@ -83,7 +83,7 @@ mod tests {
             world
         }
 
-        /// How often the daemon came to rest until then, on the paused clock.
+        /// Number of times the daemon was idle until then, on the paused clock.
         async fn after(&self, time: Duration) -> usize {
             sleep(time).await;
             self.rests.load(Ordering::Relaxed)

@@ -29,7 +29,7 @@ pub struct Supervisor {
     listener: Option<OwnedFd>,
     /// Where it wants to hear from us.
     notify: Option<UnixDatagram>,
-    /// How often, at least.
+    /// Maximum interval.
     watchdog: Option<Duration>,
 }
 
@@ -56,7 +56,7 @@ impl Supervisor {
         self.listener.take()
     }
 
-    /// How often [`Supervisor::alive`] must be said, at least, if at all.
+    /// Maximum interval of calls to [`Supervisor::alive`], if any are needed.
     #[must_use]
     pub fn watchdog(&self) -> Option<Duration> {
         self.watchdog

@@ -18,11 +18,11 @@ mod bundled {
     include!(concat!(env!("OUT_DIR"), "/bundled_skills.rs"));
 }
 
-/// How the folder of an edition begins.
+/// Prefix of an edition's folder.
 const EDITION: &str = "bundled-";
 
-/// What programs that install packages may see of the daemon's environment: where programs are, how to reach the person's
-/// index of packages, and how to speak.
+/// Variables of the daemon's environment that programs which install packages see: where programs are, how to reach the
+/// person's index of packages, and how to speak.
 const PASSED_TO_INSTALLERS: [&str; 26] = [
     "PATH",
     "HOME",

@@ -30,7 +30,7 @@ use crate::{
     service::Supervisor,
 };
 
-/// How long blocked threads are waited for when all else has ended.
+/// Time limit for blocked threads when all else has ended.
 const LAST_WAIT: Duration = Duration::from_millis(500);
 
 /// Files that may be open at once, where the system allows it. Every client and every call of a model is one, so that
@@ -135,7 +135,7 @@ fn runtime() -> Result<Runtime, Failure> {
         .map_err(|error| Failure::broken("could not start the runtime").with_source(error))
 }
 
-/// What `--check-config` says: where everything is, and every value that did not come with agentd. Never a secret.
+/// Output of `--check-config`: where everything is, and every value that did not come with agentd. Never a secret.
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "this is what the option is for")]
 fn report(config: &Config, paths: &Paths, socket: &Path) {
     if config.mcp.broken.is_empty() {

@@ -55,7 +55,7 @@ impl ConfiguredToolbox {
         }
     }
 
-    /// What there is now: made anew where the tools below have changed.
+    /// The current tools: made anew where the tools below have changed.
     fn now<T>(&self, look: impl FnOnce(&Made) -> T) -> T {
         let from = self.inner.catalogue();
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
@@ -155,7 +155,8 @@ fn as_set(tool: &CatalogueTool, settings: &ToolSettings) -> CatalogueTool {
     CatalogueTool { spec, label: setting.label(&tool.label), ..tool.clone() }
 }
 
-/// What `tools.yaml` says to no effect. `configurable` are the tools that can be left out, `all` are all that there are.
+/// Settings of `tools.yaml` without effect. `configurable` are the tools that can be left out, `all` are all that there
+/// are.
 #[must_use]
 pub fn notes(settings: &ToolSettings, configurable: &[ToolSpec], all: &[ToolSpec]) -> Vec<String> {
     let has = |specs: &[ToolSpec], name: &str| specs.iter().any(|spec| spec.name == name);

@@ -46,7 +46,7 @@ pub(crate) struct AnswerArgs {
     /// approve, reject, always or edit; or, for a question, the words of the answer
     #[arg(value_name = "approve|reject|always|edit|TEXT", required = true, num_args = 1..)]
     words: Vec<String>,
-    /// What the model is told of a rejection
+    /// Reason of a rejection, for the model
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// Let `always` hold in every session until it is taken back, not in this one alone

@@ -34,12 +34,12 @@ pub(crate) struct AttachArgs {
     /// Begin after the event of this number [default: before the turn that runs]
     #[arg(long, value_name = "SEQ")]
     after: Option<u64>,
-    /// What is printed on standard output
+    /// Form of standard output
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     output: Output,
 }
 
-/// What is printed on standard output.
+/// Form of standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
     /// The answer

@@ -82,7 +82,7 @@ struct ListArgs {
     /// Only from then on: how long ago (30m, 2h, 7d), a date, or a time such as 2026-01-31T12:00:00Z
     #[arg(long, value_name = "WHEN", value_parser = since)]
     since: Option<Timestamp>,
-    /// How many, the newest
+    /// Number of records, the newest
     #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
     /// Print JSON

@@ -29,7 +29,7 @@ pub(crate) struct CompactArgs {
     /// The session; the start of its id is enough [default: the one that was used last]
     #[arg(value_name = "SESSION", add = ArgValueCandidates::new(complete::sessions))]
     session: Option<String>,
-    /// How the summary is written
+    /// Way of writing the summary
     #[arg(long, value_name = "HOW", default_value = "auto", conflicts_with = "undo")]
     strategy: Strategy,
     /// Take the last compaction back

@@ -25,7 +25,7 @@ use crate::{
     terminal::sanitize,
 };
 
-/// How much longer than its own deadline the daemon may take to be gone.
+/// Time that the daemon gets to be gone, beyond its own deadline.
 const STOP_MARGIN: Duration = Duration::from_secs(15);
 
 /// The time that a daemon which no longer answers may take to be gone before it is told by a signal.
@@ -34,7 +34,7 @@ const ENDING: Duration = Duration::from_secs(3);
 /// Between two looks at it.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// How long the daemon lets turns run on where nobody says: its own default may be shorter.
+/// Default time for running turns to end; the daemon's own default may be shorter.
 const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
 
 /// The arguments of `start`.
@@ -58,7 +58,7 @@ pub(crate) struct StartArgs {
 
 A turn that was suspended goes on with `agentctl run --session ID`.")]
 pub(crate) struct StopArgs {
-    /// How many seconds running turns may take to come to an end
+    /// Seconds for running turns to come to an end
     #[arg(long, value_name = "SECONDS")]
     within: Option<u64>,
 }
@@ -232,7 +232,7 @@ fn print(status: &DaemonStatus) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What was found of a turn when the daemon started, and what became of it.
+/// Describes a turn that the daemon found open at its start, and what became of it.
 fn put_in_order(turn: &RecoveredTurn) -> String {
     let calls = [("finished", &turn.finished), ("never run", &turn.never_ran), ("outcome unknown", &turn.unknown)];
     let end = if turn.goes_on { "it goes on" } else { "it was ended and can be continued" };

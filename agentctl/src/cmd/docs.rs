@@ -69,7 +69,7 @@ enum DocsCommand {
         /// The first page, sheet or slide
         #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
         page: u32,
-        /// How many [default: as many as fit]
+        /// Number of parts [default: as many as fit]
         #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         count: Option<u32>,
         #[command(flatten)]
@@ -86,7 +86,7 @@ enum DocsCommand {
         /// Take the query as a regular expression
         #[arg(long)]
         regex: bool,
-        /// How many finds to show
+        /// Number of finds to show
         #[arg(long, value_name = "N", default_value_t = 10)]
         limit: usize,
         #[command(flatten)]

@@ -24,7 +24,7 @@ use crate::{
     terminal::sanitize,
 };
 
-/// How long a model's server may take to take a connection.
+/// Time limit for connecting to a model's server.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 
 /// The size of what is written to see whether a disk takes it, in bytes: about what a small turn needs.
@@ -294,7 +294,7 @@ fn reached(daemon: &Daemon) -> Check {
     )
 }
 
-/// What commands are locked into. A daemon that does not know is an older one.
+/// Checks the sandbox of commands. A daemon that does not know is an older one.
 async fn sandbox(daemon: &Daemon) -> Option<Check> {
     const NAME: &str = "sandbox";
     let state = match daemon.client.status().await {

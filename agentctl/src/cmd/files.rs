@@ -74,7 +74,7 @@ enum FilesCommand {
         /// The file in the session
         #[arg(value_name = "PATH")]
         path: String,
-        /// What to put there [default: standard input]
+        /// File to put there [default: standard input]
         #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
         file: Option<PathBuf>,
         /// Print JSON

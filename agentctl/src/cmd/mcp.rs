@@ -72,7 +72,7 @@ enum McpCommand {
     Logs {
         #[command(flatten)]
         one: One,
-        /// How many lines
+        /// Number of lines
         #[arg(long, short = 'n', value_name = "N", default_value_t = 100)]
         lines: u32,
     },
@@ -115,7 +115,7 @@ struct One {
 
 #[derive(Debug, Args)]
 struct AddArgs {
-    /// What it shall be called
+    /// Name of the server
     #[arg(value_name = "NAME")]
     name: String,
     /// Where it is, for one that is no program of this machine

@@ -57,7 +57,7 @@ fn after_help() -> String {
 #[derive(Debug, Args)]
 #[command(after_help = after_help(), override_usage = "agentctl run [OPTIONS] [PROMPT] [-]")]
 pub(crate) struct RunArgs {
-    /// What to ask or tell the model
+    /// Words for the model
     #[arg(value_name = "PROMPT] [-", num_args = 0.., hide_possible_values = true)]
     words: Vec<String>,
     #[command(flatten)]
@@ -74,21 +74,21 @@ pub(crate) struct RunArgs {
     /// in the session's uploads/, and the model sees its beginning
     #[arg(long)]
     whole: bool,
-    /// What happens when the turn needs an answer [default: ask on a terminal, deny elsewhere, wait with --detach]
+    /// Behaviour when the turn needs an answer [default: ask on a terminal, deny elsewhere, wait with --detach]
     #[arg(long, value_name = "HOW")]
     on_interrupt: Option<AtInterrupt>,
-    /// What happens when a turn of the session runs already
+    /// Behaviour when a turn of the session runs already
     #[arg(long, value_name = "HOW", default_value = "refuse")]
     if_busy: WhenBusy,
     /// Start the turn, print the id of its session, and leave; the turn goes on
     #[arg(long)]
     detach: bool,
-    /// What is printed on standard output
+    /// Form of standard output
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     output: Output,
 }
 
-/// What happens when a turn of the session runs already.
+/// Behaviour when a turn of the session runs already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WhenBusy {
     /// It is told, and nothing else happens; the exit code is 1
@@ -109,7 +109,7 @@ impl From<WhenBusy> for IfBusy {
     }
 }
 
-/// What happens when a turn needs an answer.
+/// Behaviour when a turn needs an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AtInterrupt {
     /// The person at the terminal is asked
@@ -138,7 +138,7 @@ impl AtInterrupt {
         if self == Self::Ask { Interactivity::Attended } else { Interactivity::Unattended }
     }
 
-    /// What was asked for, or what fits the terminal.
+    /// The wanted behaviour, or the one that fits the terminal.
     fn choose(asked: Option<Self>, has_terminal: bool, detach: bool) -> Result<Self, Failure> {
         match asked {
             None if detach => Ok(Self::Wait),
@@ -155,7 +155,7 @@ impl AtInterrupt {
     }
 }
 
-/// What is printed on standard output.
+/// Form of standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     /// The answer
@@ -170,12 +170,12 @@ fn steps(text: &str) -> Result<NonZeroU32, String> {
     text.parse().map_err(|_| "a turn takes a whole number of steps, at least 1".to_owned())
 }
 
-/// What is known of the turn, for the result of one that fails here.
+/// State of the turn, for the result of one that fails here.
 #[derive(Debug, Default)]
 struct Known {
     session: Option<SessionId>,
     turn: Option<TurnId>,
-    /// Whether its result was printed.
+    /// Set once its result was printed.
     told: bool,
 }
 
@@ -299,7 +299,7 @@ fn renderer(output: Output, session: SessionId, at_interrupt: AtInterrupt) -> Bo
 #[derive(Debug)]
 struct ResultOnly {
     session: SessionId,
-    /// Whether the person is told what is waited for, because somebody has to answer from elsewhere.
+    /// Set if the person is told what is waited for, because somebody has to answer from elsewhere.
     waits: bool,
     /// The file of the turn's input, where that did not fit.
     stored: Option<StoredInput>,

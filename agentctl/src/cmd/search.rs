@@ -29,13 +29,13 @@ use crate::{
 /// The arguments of `sessions search`.
 #[derive(Debug, Args)]
 pub(crate) struct SearchArgs {
-    /// What to look for: words that must all be there, "quoted words" together
+    /// Words that must all be there, "quoted words" together
     #[arg(value_name = "QUERY", required = true, num_args = 1..)]
     query: Vec<String>,
     /// Only in this session; the start of its id is enough
     #[arg(long, value_name = "SESSION", add = ArgValueCandidates::new(complete::sessions))]
     session: Option<String>,
-    /// How many finds to show
+    /// Number of finds to show
     #[arg(long, value_name = "N", default_value_t = 20)]
     limit: usize,
     /// Print JSON

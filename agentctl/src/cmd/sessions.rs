@@ -19,7 +19,7 @@ use crate::{
     report::{self, Table},
 };
 
-/// How many sessions the short ids are made unique among.
+/// Number of sessions among which short ids are made unique.
 const KNOWN: usize = 1000;
 
 /// The columns for what came of a call.
@@ -51,7 +51,7 @@ pub(crate) struct SessionsArgs {
 enum SessionsCommand {
     /// List sessions, last used first
     List {
-        /// How many to list
+        /// Number of sessions to list
         #[arg(long, value_name = "N", default_value_t = 20)]
         limit: usize,
         /// List subagents, too, each below the session for which it worked
@@ -65,7 +65,7 @@ enum SessionsCommand {
     Show {
         #[command(flatten)]
         session: Which,
-        /// How many of the last items to show
+        /// Number of the last items to show
         #[arg(long, value_name = "N", default_value_t = 20)]
         items: usize,
         /// Print JSON
@@ -263,7 +263,7 @@ fn print(view: &SessionView, items: &[NumberedItem]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Who said what.
+/// Author and text of an item.
 fn told(body: &ItemBody) -> (&'static str, String) {
     match body {
         ItemBody::UserMessage { text, .. } => ("you", text.clone()),

@@ -15,10 +15,10 @@ use std::{
 
 use crate::failure::Failure;
 
-/// How much of the log is shown when a start fails.
+/// Lines of the log that are shown when a start fails.
 const LAST_LINES: usize = 15;
 
-/// How much of the log is read for that, in bytes.
+/// Bytes of the log that are read for that.
 const LAST_BYTES: u64 = 16 * 1024;
 
 /// Variables that the daemon inherits by name. Everything else of this terminal stays here, because the daemon
@@ -148,7 +148,7 @@ fn is_inherited(name: &OsStr) -> bool {
 }
 
 impl Launched {
-    /// How it ended, if it has.
+    /// Exit status, once it has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }

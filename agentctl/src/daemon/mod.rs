@@ -23,17 +23,18 @@ mod place;
 /// Our name in the daemon's audit.
 pub(crate) const CLIENT: &str = "agentctl";
 
-/// How long a daemon may take to become ready. It is ready in well under a second; a large journal after a crash, or
-/// a slow disk, takes longer.
+/// Time limit for a daemon to become ready. It is ready in well under a second; a large journal after a crash, or a
+/// slow disk, takes longer.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long daemons that lose the race against another one are forgiven: the other one is about to be ready, or gone.
+/// Time for which daemons that lose the race against another one are forgiven: the other one is about to be ready, or
+/// gone.
 const RACE_LIMIT: Duration = Duration::from_secs(3);
 
 /// The time that a daemon which holds the data folder may take to be found: it looks after its socket every five seconds.
 const FOUND_AGAIN: Duration = Duration::from_secs(10);
 
-/// How long after such a loss another one is started: the winner may have been on its way out.
+/// Delay after such a loss before another one is started: the winner may have been on its way out.
 const NEXT_LAUNCH: Duration = Duration::from_millis(700);
 
 /// The pauses between two tries to reach it, growing from the first to the last.
@@ -48,12 +49,13 @@ pub(crate) struct Daemon {
     pub(crate) place: Place,
     /// The socket at which it answered.
     pub(crate) socket: PathBuf,
-    /// Whether we had to start it.
+    /// Set if this client had to start it.
     pub(crate) started: bool,
 }
 
 impl Daemon {
-    /// What the daemon asks for of our environment: tools of our turns see it, and nothing else of it leaves us.
+    /// Variables of the client's environment that the daemon asks for: tools of our turns see them, and nothing else of
+    /// it leaves us.
     pub(crate) fn environment(&self) -> ClientEnvironment {
         let wanted = &self.client.hello().environment;
         let variables =
@@ -179,13 +181,13 @@ fn race_limit(launched: &launch::Launched) -> Duration {
     if launched.lost_to_another() { FOUND_AGAIN } else { RACE_LIMIT }
 }
 
-/// Whether waiting does not help. A connection that is lost while the daemon comes up does not count: it may be that
-/// of a daemon that lost the race.
+/// Returns whether waiting does not help. A connection that is lost while the daemon comes up does not count: it may be
+/// that of a daemon that lost the race.
 fn is_permanent(error: &ClientError) -> bool {
     matches!(error.kind, ClientErrorKind::OtherVersion | ClientErrorKind::Refused)
 }
 
-/// Whether a process is there.
+/// Returns whether a process exists.
 pub(crate) fn is_alive(pid: u32) -> bool {
     let Ok(pid) = i32::try_from(pid) else { return false };
     // The null signal asks only; "not permitted" still means that somebody is there.

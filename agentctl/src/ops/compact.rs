@@ -30,7 +30,7 @@ use crate::{
     turn::{self, Renderer, SocketLine},
 };
 
-/// How a summary is written.
+/// Way in which a summary is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Strategy {
     /// As fits the window
@@ -52,10 +52,10 @@ impl Strategy {
     }
 }
 
-/// What came of a turn that compacts.
+/// Outcome of a turn that compacts.
 #[derive(Debug)]
 pub(crate) struct Done {
-    /// What was kept and dropped; none where there was nothing to do, or it came to no end.
+    /// Report of what was kept and dropped; none where there was nothing to do, or it came to no end.
     pub(crate) report: Option<CompactionReport>,
     pub(crate) result: TurnResult,
 }
@@ -127,7 +127,7 @@ impl Done {
     }
 }
 
-/// What was kept and dropped.
+/// Lines about what was kept and dropped.
 fn lines(report: &CompactionReport, color: bool) -> Vec<String> {
     let CompactionReport { messages_before, messages_after, tokens_before, tokens_after, .. } = report;
     let mut lines = vec![format!(

@@ -102,7 +102,7 @@ pub(crate) fn summary(report: &UndoReport) -> String {
     text
 }
 
-/// What a report means for the exit code.
+/// Exit code of a report.
 pub(crate) fn exit(report: &UndoReport) -> Exit {
     if report.is_whole() { Exit::Done } else { Exit::Failed }
 }

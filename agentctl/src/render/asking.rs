@@ -54,7 +54,7 @@ pub(crate) fn why(reason: &str, layer: Option<Layer>, rule: Option<&str>) -> Str
     }
 }
 
-/// What happens where nobody answers, and when.
+/// The default answer and its time, where there is one.
 pub(crate) fn unanswered(interrupt: &Interrupt, now: Timestamp) -> Option<String> {
     let deadline = interrupt.deadline?;
     let left = deadline.duration_since(now).as_millis().max(0);
@@ -89,7 +89,7 @@ pub(crate) fn rules(rules: &[String], room: Room) -> (Vec<String>, bool) {
     (shown, is_whole)
 }
 
-/// What became of the rules of an `always`.
+/// Outcome of keeping the rules of an `always`.
 pub(crate) fn kept(scope: GrantScope, kept: &[String]) -> String {
     /// So much was to be seen before, and `agentctl grants` lists them.
     const SHOWN: Room = Room { rows: 5, columns: 200 };

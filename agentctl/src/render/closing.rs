@@ -57,7 +57,7 @@ fn took(result: &TurnResult, repeated: u64) -> String {
     parts.join(" · ")
 }
 
-/// How much of the requests was sent before, and how much of it the server says that it did not compute again.
+/// Shares of the requests that were sent before, and that the server says it did not compute again.
 fn not_new(repeated: u64, cached: u64) -> String {
     match (repeated, cached) {
         (0, 0) => String::new(),

@@ -7,7 +7,7 @@ use agentd_core::{
 
 use crate::terminal::sanitize::clean_line;
 
-/// What a person is told of a new level; nothing where there is room.
+/// Line about a new level; nothing where there is room.
 pub(crate) fn level_line(level: TokenLevel, tokens: u64, window: u64) -> Option<String> {
     let percent = percent(tokens, window);
     match level {
@@ -19,7 +19,7 @@ pub(crate) fn level_line(level: TokenLevel, tokens: u64, window: u64) -> Option<
     }
 }
 
-/// What a person is told of a compaction.
+/// Line about a compaction.
 pub(crate) fn compaction_line(report: &CompactionReport) -> String {
     let CompactionReport { messages_before, messages_after, tokens_before, tokens_after, .. } = report;
     let mut line = format!(
@@ -33,7 +33,7 @@ pub(crate) fn compaction_line(report: &CompactionReport) -> String {
     line
 }
 
-/// What a person is told of a notice: of files that the model reads, only which.
+/// Line about a notice; of files that the model reads, only their names.
 pub(crate) fn notice_line(text: &str, topic: NoticeTopic, sources: &[NoticeSource]) -> String {
     let (what, names) = match topic {
         NoticeTopic::General => return text.to_owned(),

@@ -50,13 +50,13 @@ pub(crate) struct Human<O, E> {
     items: HashMap<ItemId, PartialItem>,
     /// The calls whose result is not there yet, for the argument in their line.
     calls: HashMap<CallId, ToolCall>,
-    /// What runs now, in the order in which it began.
+    /// Running calls, in the order in which they began.
     running: Vec<Running>,
-    /// Whether a turn is under way.
+    /// Set while a turn runs.
     live: bool,
     /// About how many tokens of its requests repeated the request before.
     repeated: u64,
-    /// What was written last, so that text and status lines are set apart.
+    /// Kind of the last output, so that text and status lines are set apart.
     last: Last,
     shows_input: bool,
     shows_interrupts: bool,
@@ -67,7 +67,7 @@ pub(crate) struct Human<O, E> {
 struct Running {
     item: ItemId,
     call: CallId,
-    /// What is called with what, or how far it says it is.
+    /// The call with its argument, or its progress.
     what: String,
 }
 
@@ -77,7 +77,7 @@ struct PartialItem {
     reasoning: bool,
     /// Bytes of the text that were taken in.
     taken: usize,
-    /// What was shown of a reasoning, for the spinner: its last line.
+    /// Last line of the reasoning, for the spinner.
     tail: String,
     /// Newlines that are shown only if text follows them.
     held: usize,
@@ -399,7 +399,7 @@ impl PartialItem {
         Self { reasoning, taken: 0, tail: String::new(), held: 0, begun: false }
     }
 
-    /// What is new of a delta, if it joins on to what is there. Deltas may be lost or come again.
+    /// New text of a delta, if it joins on to what is there. Deltas may be lost or repeated.
     fn take<'a>(&mut self, offset: u64, text: &'a str) -> Option<&'a str> {
         let offset = usize::try_from(offset).ok()?;
         let new = text.get(self.taken.checked_sub(offset)?..).filter(|new| !new.is_empty())?;
@@ -407,7 +407,7 @@ impl PartialItem {
         Some(new)
     }
 
-    /// What of new text can be shown: newlines before the first word never, others once a word follows.
+    /// The part of new text that can be shown: newlines before the first word never, others once a word follows.
     fn grow(&mut self, new: &str) -> String {
         let body = new.trim_end_matches(['\n', '\r']);
         let mut visible = String::with_capacity(self.held + body.len());
@@ -450,7 +450,7 @@ fn typed_row(typed: &Typed, columns: usize) -> Option<String> {
     Some(format!("{waiting}› {}", tail(&row, room)))
 }
 
-/// How far the todo list is, and what is under way.
+/// Progress of the todo list, and its current entry.
 fn todo_line(todos: &[Todo]) -> String {
     let done = todos.iter().filter(|todo| todo.status == TodoStatus::Completed).count();
     let next = todos.iter().find(|todo| todo.status == TodoStatus::InProgress);

@@ -17,7 +17,7 @@ use serde_json::json;
 use super::*;
 use crate::render::screen::Screen;
 
-/// What was written, to both outputs in the order in which it was written, and to each.
+/// Everything that was written: to both outputs in order, and to each.
 #[derive(Debug, Clone, Default)]
 struct Paper(Rc<RefCell<Vec<u8>>>);
 

@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::terminal::{look::TerminalStyle, paint::clip};
 
-/// How often it turns. Slow enough to cost nothing.
+/// Interval of its frames. Slow enough to cost nothing.
 const TICK: Duration = Duration::from_millis(100);
 
 /// A line at the bottom that says what is waited for; nothing where standard error is no terminal.

@@ -15,7 +15,7 @@ use crate::terminal::{
     sanitize::{Sanitizer, clean},
 };
 
-/// What a tab is shown as while its line is under way: how far a real one reaches is the terminal's affair.
+/// Stand-in for a tab while its line is incomplete: the width of a real one is the terminal's affair.
 const TAB: &str = "    ";
 
 /// Goes to the row below, scrolling where there is none, and remembers where it came from.
@@ -34,7 +34,7 @@ pub(crate) struct TextStream<W> {
     markdown: Markdown,
     /// The source of the block under way.
     block: String,
-    /// What of it is on the screen, with our line breaks.
+    /// The part that is on the screen, with our line breaks.
     echo: Echo,
     /// The row below the block under way: words that a person types meanwhile.
     below: Option<String>,
@@ -69,7 +69,7 @@ impl<W: Write> TextStream<W> {
         }
     }
 
-    /// Whether the cursor is within a line, so that nobody else may write now.
+    /// Returns whether the cursor is within a line, so that no other output may be written now.
     pub(crate) fn is_open(&self) -> bool {
         !self.block.is_empty()
     }
@@ -133,7 +133,7 @@ impl<W: Write> TextStream<W> {
         self.out.flush()
     }
 
-    /// Whether Markdown is shown as such. Without colours its marks are all that is left of it.
+    /// Returns whether Markdown is rendered. Without colours its marks are all that is left of it.
     fn paints(&self) -> bool {
         self.look.out_terminal && self.look.out_color
     }
@@ -275,7 +275,7 @@ mod tests {
         }
     }
 
-    /// What is on the screen and above it after the pieces were shown one by one.
+    /// Screen and scrollback after the pieces were shown one by one.
     fn shown(pieces: &[&str]) -> Vec<String> {
         let mut bytes = Vec::new();
         let mut stream = TextStream::new(&mut bytes, look());

@@ -15,7 +15,7 @@ use crate::terminal::{
 const MAIN_ARGUMENTS: [&str; 9] =
     ["path", "file_path", "command", "pattern", "query", "question", "url", "glob", "name"];
 
-/// What a call is about: its main argument on one line, with every character to be seen.
+/// Main argument of a call on one line, with every character visible.
 pub(crate) fn main_argument(arguments: &str) -> String {
     match serde_json::from_str::<Value>(arguments) {
         Ok(args) => argument_of(&args),
@@ -35,7 +35,7 @@ pub(crate) fn main_text(args: &Value) -> String {
     main.or_else(|| fields.values().find_map(Value::as_str)).unwrap_or_default().to_owned()
 }
 
-/// What a call is about that ran, and what the model had called where a person has changed that.
+/// Main argument of a call that ran, and the model's own where a person has changed it.
 pub(crate) fn about(call: Option<&ToolCall>, result: &ToolResult) -> String {
     let called = call.map(|call| main_argument(&call.arguments));
     match (&result.ran_with, called) {
@@ -91,7 +91,7 @@ fn failed(result: &ToolResult) -> bool {
     result.error.is_some() || result.exit_code.is_some_and(|code| code != 0)
 }
 
-/// What came of a call, in a few words.
+/// Result of a call, in a few words.
 fn summary(result: &ToolResult) -> String {
     let text = result.text.trim();
     let first = clean_line(text.lines().next().unwrap_or_default());

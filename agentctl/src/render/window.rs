@@ -11,10 +11,10 @@ use crate::terminal::{
 
 /// The columns of the bar, where there is room for them.
 const WIDEST_BAR: usize = 64;
-/// What stands in the bar for what is free.
+/// Mark of free space in the bar.
 const FREE: char = '·';
 
-/// What fills the window, in lines of at most so many columns.
+/// Parts of the window, in lines of at most so many columns.
 pub(crate) fn lines(view: &ContextView, columns: usize, color: bool) -> Vec<String> {
     let mut lines = vec![
         clip(&format!("model     {} · window of {} tokens", clean_line(&view.model), number(view.window)), columns),

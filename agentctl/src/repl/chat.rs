@@ -44,20 +44,20 @@ use crate::{
 
 /// The state of a conversation.
 pub(crate) struct Chat {
-    daemon: Daemon,
+    pub(super) daemon: Daemon,
     place: Place,
     slot: Option<Slot>,
     slots: Vec<SlotInfo>,
-    /// Whether a person sits before it, who can be asked.
+    /// Set if a person sits at the terminal, who can be asked.
     present: bool,
     renderer: BuiltinNotice<Human<std::io::Stdout, std::io::Stderr>>,
-    asker: Box<dyn Asker>,
-    signals: Signals,
-    keyboard: Keyboard,
+    pub(super) asker: Box<dyn Asker>,
+    pub(super) signals: Signals,
+    pub(super) keyboard: Keyboard,
     known: CompletionCache,
     command_line: CommandLine,
-    /// What was handed over by a mention.
-    handed: Handed,
+    /// Files that were handed over by a mention.
+    pub(super) handed: Handed,
 }
 
 impl Chat {
@@ -231,7 +231,7 @@ impl Chat {
     }
 
     /// Ctrl-C at a question leaves it; any other signal leaves the conversation.
-    fn left(&self, signal: EndSignal) -> anyhow::Result<()> {
+    pub(super) fn left(&self, signal: EndSignal) -> anyhow::Result<()> {
         match signal {
             EndSignal::Interrupt => Ok(()),
             other => Err(Failure { exit: other.exit(), ..Failure::new(ErrorKind::Conflict, "told to end") }.into()),
@@ -287,29 +287,10 @@ impl Chat {
     }
 
     /// The same of what the prompt shows alone.
-    async fn learn_fullness(&mut self) {
+    pub(super) async fn learn_fullness(&mut self) {
         if let (true, Some(id)) = (self.present, self.place.id()) {
             self.known.learn_fullness(&self.daemon.client, id).await;
         }
-    }
-
-    async fn compact(&mut self, strategy: CompactionStrategy) -> anyhow::Result<Exit> {
-        let id = self.session()?;
-        let (signals, keyboard) = (&mut self.signals, &self.keyboard);
-        let person = turn::Person { asker: &mut NonInteractive, signals, keyboard };
-        let done = compact::compact(&self.daemon, id, strategy, true, person).await;
-        self.learn_fullness().await;
-        let done = done?;
-        self.handed.forget();
-        done.print()?;
-        Ok(done.exit())
-    }
-
-    async fn undo_compaction(&mut self) -> anyhow::Result<Exit> {
-        let id = self.session()?;
-        let (window, undone) = self.daemon.client.undo_compaction(&id.to_string()).await?;
-        self.learn_fullness().await;
-        compact::tell_undone(id, window, &undone, false)
     }
 
     async fn obey(&mut self, command: Slash) -> anyhow::Result<Exit> {
@@ -371,35 +352,6 @@ impl Chat {
         Ok(Exit::Done)
     }
 
-    /// Shows what an undo would do, asks, and does it.
-    async fn undo(&mut self, turn: Option<TurnChoice>) -> anyhow::Result<Exit> {
-        let id = self.session()?;
-        let request = UndoRequest { turn, redo: false, preview: true, client: daemon::CLIENT.to_owned() };
-        let preview = self.daemon.client.undo(&id.to_string(), &request).await?;
-        undo::print(&preview)?;
-        if !preview.files.iter().any(|file| file.outcome == UndoOutcome::Done) {
-            return Ok(undo::exit(&preview));
-        }
-        let question = undo::question(id, &preview);
-        self.signals.forget();
-        let answer = tokio::select! {
-            biased;
-            signal = self.signals.next() => {
-                self.left(signal)?;
-                None
-            }
-            answer = self.asker.ask(&question) => answer,
-        };
-        if !matches!(answer, Some(Answer::Text { text }) if matches!(text.trim(), "y" | "Y" | "yes")) {
-            self.note("nothing was undone");
-            return Ok(Exit::Done);
-        }
-        let request = UndoRequest { turn: Some(TurnChoice::Id(preview.turn_id)), preview: false, ..request };
-        let report = self.daemon.client.undo(&id.to_string(), &request).await?;
-        self.note(&undo::summary(&report));
-        Ok(undo::exit(&report))
-    }
-
     /// The next turn is told of it. A session that has not begun begins with it.
     async fn upload(&mut self, path: &Path) -> Result<(), Failure> {
         let upload = Upload::open(path)?;
@@ -438,7 +390,7 @@ impl Chat {
     }
 
     /// The session, once there is one.
-    fn session(&self) -> Result<SessionId, Failure> {
+    pub(super) fn session(&self) -> Result<SessionId, Failure> {
         self.place.id().ok_or_else(|| {
             Failure::new(ErrorKind::NotFound, "there is no session yet").hint("it begins with the first thing you say")
         })
@@ -494,7 +446,7 @@ impl ChatBackend for Chat {
         Box::pin(async { self.signals.told_to_end().await.exit() })
     }
 
-    fn note(&mut self, text: &str) {
+    pub(super) fn note(&mut self, text: &str) {
         // Standard error may be closed; what matters is on standard output.
         let _ = self.renderer.note(text);
     }

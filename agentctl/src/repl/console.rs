@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// How often it is looked whether the question was dropped.
+/// Interval at which it is checked that the question still stands.
 const GLANCE: Duration = Duration::from_millis(20);
 
 /// Said where keys are typed ahead while a question waits.

@@ -8,7 +8,7 @@ use crate::{
     failure::{self, Failure},
 };
 
-/// What comes from the person.
+/// Input of the person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Input {
     /// A whole input, maybe of several lines.
@@ -25,7 +25,7 @@ pub(crate) trait Lines: Send {
     fn next(&mut self) -> BoxFuture<'_, Result<Input, Failure>>;
 }
 
-/// What a conversation can do.
+/// Actions of a conversation.
 pub(crate) trait ChatBackend: Send {
     /// Runs a turn.
     fn say(&mut self, text: String) -> BoxFuture<'_, anyhow::Result<Exit>>;

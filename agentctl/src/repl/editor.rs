@@ -192,7 +192,7 @@ fn open_history(path: &Path) -> Option<FileBackedHistory> {
     FileBackedHistory::with_file(HISTORY, path.to_owned()).ok()
 }
 
-/// Whether an input is whole: no code fence is open, and its last line does not end in a backslash.
+/// Validator of inputs: whole once no code fence is open and the last line does not end in a backslash.
 struct WholeInput;
 
 impl Validator for WholeInput {
@@ -201,7 +201,7 @@ impl Validator for WholeInput {
     }
 }
 
-/// What may stand behind `/compact`.
+/// Arguments of `/compact`.
 const COMPACT: [(&str, &str); 4] = [
     ("auto", "as fits the window"),
     ("compact", "in detail"),
@@ -231,7 +231,7 @@ impl Completer for Names {
     }
 }
 
-/// What what was typed can become: where the word starts, the word, and what it means.
+/// Completions of what was typed: where the word starts, the word, and what it means.
 fn names(typed: &str, sessions: &[(String, String)], mentioned: &[(String, String)]) -> Vec<(usize, String, String)> {
     if let Some((start, begun)) = mentions::begun_name(typed).filter(|_| !typed.starts_with('/')) {
         let fits = mentioned.iter().filter(|(name, _)| mentions::begins(name, begun));
@@ -270,7 +270,7 @@ fn names(typed: &str, sessions: &[(String, String)], mentioned: &[(String, Strin
         .collect()
 }
 
-/// What stands before a line: who works there, and how full the window is, where that matters.
+/// Prompt in front of a line: the agent, and how full the window is, where that matters.
 struct ChatPrompt {
     /// In percent; 0 where there is room.
     fullness: u64,

@@ -18,16 +18,16 @@ use crate::{render::context::percent, terminal::sanitize::clean_line};
 /// The sessions that can be completed.
 const COMPLETED_SESSIONS: usize = 50;
 
-/// What can be completed besides the commands; told anew before each prompt.
+/// Completions besides the commands; refreshed before each prompt.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CompletionCache {
     /// Ids of sessions with their titles, last used first.
     pub(crate) sessions: Arc<Mutex<Vec<(String, String)>>>,
-    /// What can be mentioned, and what it is: tools, skills, agents, MCP servers.
+    /// Names that can be mentioned, each with a description: tools, skills, agents, MCP servers.
     pub(crate) names: Arc<Mutex<Vec<(String, String)>>>,
-    /// How full the window is, in percent, where a person should see it before they say more; 0 otherwise.
+    /// Percentage of the window in use, where a person should see it before they say more; 0 otherwise.
     pub(crate) fullness: Arc<AtomicU64>,
-    /// Who works in the session, where that is not the main agent; empty otherwise.
+    /// The agent of the session, where that is not the main agent; empty otherwise.
     pub(crate) agent: Arc<Mutex<String>>,
 }
 

@@ -10,12 +10,12 @@ use std::{
 
 use agentd_core::ids::SessionId;
 
-/// How much text behind a `#` is looked at for a path, in bytes.
+/// Bytes after a `#` that are searched for a path.
 const MAX_PATH: usize = 1024;
 /// Entries of one folder that are looked at for completion.
 const MAX_ENTRIES: usize = 2000;
 
-/// What one `#` stands for.
+/// Meaning of one `#`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mention {
     /// A file to hand over.
@@ -24,11 +24,11 @@ pub(super) enum Mention {
     Hidden(PathBuf),
 }
 
-/// What was handed over to which session, so that a file that is mentioned again is not copied again as it was.
+/// Files that were handed over to each session, so that a file that is mentioned again is not copied again unchanged.
 #[derive(Debug, Default)]
 pub(super) struct Handed(HashMap<(SessionId, PathBuf), Stamp>);
 
-/// What changes with a file.
+/// Modification time and size of a file.
 type Stamp = (SystemTime, u64);
 
 impl Handed {
@@ -44,7 +44,7 @@ impl Handed {
         }
     }
 
-    /// Whether the session has the file as it is now.
+    /// Returns whether the session has the file as it is now.
     pub(super) fn has(&self, session: Option<SessionId>, path: &Path) -> bool {
         let known = session.and_then(|session| self.0.get(&(session, path.to_owned())));
         known.is_some_and(|known| stamp(path).as_ref() == Some(known))
@@ -154,14 +154,14 @@ pub(super) fn begun_name(typed: &str) -> Option<(usize, &str)> {
     (is_name && starts_word).then_some((at + 1, begun))
 }
 
-/// Whether a name begins so: neither case nor the stroke between words counts.
+/// Returns whether a name begins so: case is ignored, and `-` and `_` are alike.
 pub(super) fn begins(name: &str, begun: &str) -> bool {
     let plain = |letter: char| if letter == '_' { '-' } else { letter.to_ascii_lowercase() };
     let mut letters = name.chars().map(plain);
     begun.chars().map(plain).all(|wanted| letters.next() == Some(wanted))
 }
 
-/// What the mention at the end of what was typed can become: where its path starts, and the paths.
+/// Completions of the mention at the end of what was typed: where its path starts, and the paths.
 pub(super) fn complete(typed: &str) -> Option<(usize, Vec<String>)> {
     let line_start = typed.rfind('\n').map_or(0, |index| index + 1);
     let start = starts(&typed[line_start..]).last()? + line_start;

@@ -3,6 +3,7 @@
 //! - [`conversation`]: the loop, which knows neither terminal nor daemon. Lines come from [`editor`] where a
 //!   person sits and from [`stdin`] elsewhere; [`slash`] tells commands from text.
 //! - [`chat`]: what the loop does over the daemon's socket: turns, commands, moving between sessions.
+//! - [`history`]: its commands that compact and undo.
 //! - [`known`]: what the prompt completes and shows besides the commands.
 //! - [`mentions`]: files that a text names with `#`, handed over with it.
 //! - [`asker`]: approvals and questions; [`question`] is how they look and which key means what,
@@ -13,6 +14,7 @@ mod chat;
 mod console;
 mod conversation;
 mod editor;
+mod history;
 mod known;
 mod mentions;
 mod pager;

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-/// How often it is looked whether the text is wanted any more.
+/// Interval at which it is checked that the text is still wanted.
 const GLANCE: Duration = Duration::from_millis(20);
 
 /// Shows the text until the person has seen enough or it is not wanted any more; false where there is no such program.

@@ -51,7 +51,7 @@ pub(crate) fn ask(console: &mut dyn Console, interrupt: &Interrupt, color: bool)
 struct Offers<'a> {
     grants: &'a [String],
     wider: &'a [String],
-    /// What is kept in place of the exact ones for good; empty where that is the same.
+    /// Rules that are kept for good in place of the exact ones; empty where they are the same.
     for_good: &'a [String],
     /// Which of the wider ones is chosen, if one is.
     chosen: Option<usize>,
@@ -62,12 +62,12 @@ impl<'a> Offers<'a> {
         Self { grants, wider, for_good, chosen: None }
     }
 
-    /// What would be kept now.
+    /// Rules that would be kept now.
     fn rules(&self) -> &'a [String] {
         self.chosen.and_then(|at| self.wider.get(at..=at)).unwrap_or(self.grants)
     }
 
-    /// What would be kept now, for the session or for good.
+    /// Rules that would be kept now, for the session or for good.
     fn all_rules(&self) -> Vec<String> {
         let for_good = self.for_good.iter().filter(|_| self.chosen.is_none());
         self.rules().iter().chain(for_good).cloned().collect()
@@ -80,7 +80,7 @@ impl<'a> Offers<'a> {
         (!self.wider.is_empty() && at <= self.wider.len()).then_some(Self { chosen, ..self })
     }
 
-    /// What else can be chosen, each with its digit.
+    /// Other choices, each with its digit.
     fn others(&self) -> impl Iterator<Item = String> {
         let now = self.chosen.map_or(0, |at| at + 1);
         let exact = self.grants.join("; ");
@@ -146,7 +146,7 @@ impl Question<'_> {
         Room { rows: RULE_ROWS, ..self.room() }
     }
 
-    /// Whether there is more to see than the screen has room for.
+    /// Returns whether there is more to see than the screen has room for.
     fn is_longer(&self, preview: &str, grants: &[String]) -> bool {
         let cut = diff::preview(preview, self.room(), false);
         cut != diff::preview(preview, Room::WITHOUT_END, false) || !asking::rules(grants, self.room_of_rules()).1
@@ -234,8 +234,8 @@ impl Question<'_> {
         }
     }
 
-    /// What an answer would do that is not plain from its name: the exact rules, before they are kept, and what happens
-    /// without an answer.
+    /// Shows what an answer would do that is not plain from its name: the exact rules, before they are kept, and what
+    /// happens without an answer.
     fn show_rules(&mut self, offers: &Offers<'_>) -> io::Result<()> {
         let (mut lines, grants) = (Vec::new(), offers.rules());
         if !grants.is_empty() {

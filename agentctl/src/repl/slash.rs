@@ -5,7 +5,7 @@ use clap::ValueEnum as _;
 
 use crate::ops::compact::Strategy;
 
-/// What a person can tell the client itself.
+/// Commands for the client itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Slash {
     Help,
@@ -36,9 +36,9 @@ pub(crate) enum Slash {
 pub(crate) struct Entry {
     /// Its name, without the slash.
     pub(crate) name: &'static str,
-    /// What may stand behind it.
+    /// Its argument.
     pub(crate) argument: &'static str,
-    /// What it does.
+    /// Its description.
     pub(crate) does: &'static str,
 }
 

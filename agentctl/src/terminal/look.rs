@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _};
 
 use anstream::{AutoStream, ColorChoice};
 
-/// What the client may do on its two outputs.
+/// Capabilities of the client's two outputs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TerminalStyle {
     /// Standard output is a terminal that obeys cursor movements: Markdown may be repainted there.
@@ -20,7 +20,7 @@ pub(crate) struct TerminalStyle {
 }
 
 impl TerminalStyle {
-    /// What this process was given. Heeds `NO_COLOR`, `CLICOLOR_FORCE` and `TERM=dumb`.
+    /// Detects those of this process. Heeds `NO_COLOR`, `CLICOLOR_FORCE` and `TERM=dumb`.
     pub(crate) fn detect() -> Self {
         let smart = std::env::var_os("TERM").is_some_and(|term| term != "dumb");
         Self {

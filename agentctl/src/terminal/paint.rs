@@ -3,15 +3,15 @@
 use anstyle::{AnsiColor, Style};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// What is there but should not draw the eye: tool lines, usage, reasoning.
+/// Style that should not draw the eye: tool lines, usage, reasoning.
 pub(crate) const QUIET: Style = Style::new().dimmed();
-/// What matters in a quiet line.
+/// Style of what matters in a quiet line.
 pub(crate) const STRONG: Style = Style::new().bold();
-/// What went wrong.
+/// Style of failures.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
-/// What wants attention.
+/// Style of warnings.
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
-/// What went well, and what a diff adds.
+/// Style of success, and of lines that a diff adds.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 /// Code, and where in a file a diff is.
 pub(crate) const CODE: Style = AnsiColor::Cyan.on_default();

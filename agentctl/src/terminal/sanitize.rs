@@ -9,8 +9,8 @@
 //! This is for prose. Nothing that a person decides on, or that ran, goes through here, for it leaves
 //! things out: that is shown by [`agentd_core::visible`].
 
-/// How long a control string (OSC, DCS, APC, PM, SOS) may be before it is taken for plain text again.
-/// Without the limit, one that is never ended would swallow the rest of the answer.
+/// Maximum length of a control string (OSC, DCS, APC, PM, SOS) before it is taken for plain text again. Without the
+/// limit, one that is never ended would swallow the rest of the answer.
 const LONGEST_STRING: usize = 4096;
 
 /// Where in an escape sequence the last chunk ended.
@@ -118,7 +118,7 @@ fn ground(c: char, out: &mut String) -> State {
     State::Ground
 }
 
-/// Whether the character changes the order of those around it, or carries text that nobody sees.
+/// Returns whether the character changes the order of those around it, or carries text that is not visible.
 fn deceives(c: char) -> bool {
     matches!(c,
         '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')

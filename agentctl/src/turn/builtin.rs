@@ -11,7 +11,7 @@ use agentd_core::{
 use super::Renderer;
 use crate::keyboard::Typed;
 
-/// What is said, once.
+/// Notice about the built-in model, shown once.
 pub(crate) const BUILTIN: &str = "This is the small built-in model: it runs without a network and makes mistakes.
 For a better one set MODEL_BASIC_BASE_URL (and MODEL_BASIC_API_KEY) or name one
 in models.yaml, and start the daemon anew with it: agentctl stop.";

@@ -21,7 +21,8 @@ use super::{
 };
 use crate::{exit::Exit, failure::Failure, keyboard::Keyboard};
 
-/// How many events are kept while a person thinks. Beyond it pieces of text are dropped: the items come whole later.
+/// Maximum number of events that are stored while a person thinks. Beyond it pieces of text are dropped: the items come
+/// whole later.
 const BACKLOG: usize = 10_000;
 
 /// The time that a turn may take to end when the client was told to. Those who supervise it kill it some time after.
@@ -69,7 +70,7 @@ pub(crate) async fn drive(
     followed
 }
 
-/// What came of a question.
+/// Outcome of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     /// It is answered, or needs no answer any more.
@@ -82,11 +83,11 @@ struct Driver<'a> {
     line: &'a mut dyn Line,
     signals: &'a mut Signals,
     keyboard: &'a Keyboard,
-    /// What came while a person was asked.
+    /// Events that came while a person was asked.
     backlog: VecDeque<Event>,
-    /// What was asked here, so that a line that was taken up again asks nothing twice.
+    /// Questions asked here, so that a line that was reconnected asks nothing twice.
     asked: HashSet<InterruptId>,
-    /// Whether the turn was told to end.
+    /// Set once the turn was told to end.
     cancelled: bool,
     /// Until when it may take to end.
     due: Option<Instant>,
@@ -271,7 +272,7 @@ async fn reached(due: Option<Instant>) {
     }
 }
 
-/// Whether the interrupt needs no answer any more after this event.
+/// Returns whether the interrupt needs no answer any more after this event.
 fn settles(event: &Event, interrupt: &Interrupt) -> bool {
     match &event.kind {
         EventKind::InterruptResolved { interrupt_id, .. } => *interrupt_id == interrupt.id,

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::turn::AtEnd;
 
-/// What the daemon says next, or what happens to the person meanwhile.
+/// Next event of the daemon, or of the person meanwhile.
 enum Beat {
     Say(Box<EventKind>),
     Note,

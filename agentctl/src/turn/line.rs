@@ -17,14 +17,14 @@ use crate::{
     failure::Failure,
 };
 
-/// How long a daemon that went away may take to come back: a restart by systemd takes a second or two, and the
-/// reading of a large journal some more.
+/// Time limit for a daemon that went away to come back: a restart by systemd takes a second or two, and the reading of
+/// a large journal some more.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The pause between two tries to reach it.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What comes in on a line.
+/// Event of a line.
 #[derive(Debug)]
 pub(crate) enum Arrival {
     /// A fact about the turn.
@@ -37,7 +37,7 @@ pub(crate) enum Arrival {
 
 /// The line to one turn.
 pub(crate) trait Line: Send {
-    /// What comes in next; None after the last, and ever after. Dropping the wait loses nothing.
+    /// Next event; None after the last, and ever after. Dropping the wait loses nothing.
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Arrival>, Failure>>;
 
     /// Answers an interrupt.
@@ -46,10 +46,10 @@ pub(crate) trait Line: Send {
     /// Cancels the turn, now or as soon as the line is whole again.
     fn cancel(&mut self) -> BoxFuture<'_, ()>;
 
-    /// Whether an interrupt that was heard of still waits: what is replayed may have been answered long ago.
+    /// Returns whether an interrupt still waits: what is replayed may have been answered long ago.
     fn is_pending(&mut self, id: InterruptId) -> BoxFuture<'_, bool>;
 
-    /// Whether the line has told all when this turn has ended.
+    /// Returns whether the line has ended when this turn has.
     fn ends_with(&self, turn: TurnId) -> bool;
 
     /// The command that follows the session from another terminal.
@@ -67,7 +67,7 @@ pub(crate) struct SocketLine {
     source: Source,
     /// The number of the last stored event that came in.
     last_seq: u64,
-    /// Whether older events may come, whose interrupts may have their answers.
+    /// Set if older events may come, whose interrupts may have their answers.
     replays: bool,
     /// The name in which interrupts are answered.
     answers_as: String,
@@ -253,7 +253,7 @@ impl SocketLine {
     }
 }
 
-/// Whether an error only says that the connection is gone or the daemon is going.
+/// Returns whether an error only says that the connection is gone or the daemon is going.
 fn is_break(error: &ClientError) -> bool {
     use agentd_proto::client::ClientErrorKind as Kind;
     matches!(error.kind, Kind::Lost | Kind::NotRunning | Kind::Answered(ErrorKind::ShuttingDown))

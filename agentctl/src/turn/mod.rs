@@ -126,7 +126,7 @@ pub(crate) trait Asker: Send {
     /// question off the screen and leaves the terminal as it found it. The renderer is not called while it runs.
     fn ask<'a>(&'a mut self, interrupt: &'a Interrupt) -> BoxFuture<'a, Option<Answer>>;
 
-    /// Whether the turn is left to wait, and no longer followed, when the person puts an answer off.
+    /// Returns whether the turn is left to wait, and no longer followed, when the person puts an answer off.
     fn leaves(&self) -> bool {
         false
     }

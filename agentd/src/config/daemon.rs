@@ -81,7 +81,7 @@ group! {
 group! {
     /// `AGENTS.md` files.
     MemorySettings, MemoryLayer {
-        /// Whether models are told what they say.
+        /// Set if models are shown their content.
         enabled: bool,
         /// Bytes of one file.
         max_file_bytes: Within<256, 1_048_576>,
@@ -93,7 +93,7 @@ group! {
 group! {
     /// Skills.
     SkillSettings, SkillLayer {
-        /// Whether models are told which there are.
+        /// Set if models are shown the list.
         enabled: bool,
     }
 }
@@ -101,17 +101,17 @@ group! {
 group! {
     /// Questions that nobody answers.
     InterruptSettings, InterruptLayer {
-        /// How long they wait.
+        /// Time that they wait.
         deadline: Limit<Span>,
-        /// What counts as the answer then.
+        /// Answer after that time.
         on_deadline: OnDeadline,
     }
 }
 
 group! {
-    /// What holds for tools.
+    /// Limits of tools.
     ToolLimits, ToolLayer {
-        /// How long a command may run.
+        /// Time limit of a command.
         command_timeout: Span,
         /// Above how many estimated tokens a result is kept in a file.
         large_result_tokens: Within<500, 1_000_000>,
@@ -121,17 +121,17 @@ group! {
 }
 
 group! {
-    /// What commands are kept from.
+    /// Sandbox of commands.
     SandboxSettings, SandboxLayer {
-        /// What happens where the kernel offers less.
+        /// Behaviour where the kernel offers less.
         mode: Confinement,
-        /// Whether commands may use the network.
+        /// Set if commands may use the network.
         network: bool,
-        /// What commands may read besides the system and the session's own.
+        /// Places that commands may read, besides the system and the session's own.
         read: Vec<PathBuf>,
-        /// What commands may change besides the session's own.
+        /// Places that commands may change, besides the session's own.
         write: Vec<PathBuf>,
-        /// How long each process may compute.
+        /// Limit of CPU time of each process.
         cpu_time: Limit<Span>,
         /// The memory of each process, in MiB.
         memory_mib: Limit<u64>,
@@ -145,7 +145,7 @@ group! {
 }
 
 group! {
-    /// What tools see of a client's environment.
+    /// Variables of a client's environment that tools see.
     EnvironmentSettings, EnvironmentLayer {
         /// Names besides those that always pass.
         pass: Vec<String>,
@@ -153,7 +153,7 @@ group! {
 }
 
 group! {
-    /// What is kept to undo changes of files.
+    /// Storage for undoing changes of files.
     UndoSettings, UndoLayer {
         /// The largest file, in bytes.
         max_file_bytes: Within<1024, 1_073_741_824>,
@@ -167,7 +167,7 @@ group! {
 }
 
 group! {
-    /// What is kept of who asked for what.
+    /// The audit log.
     AuditSettings, AuditLayer {
         /// The size at which the log goes on in a new file, in bytes.
         max_file_bytes: Within<4096, 1_099_511_627_776>,
@@ -175,9 +175,9 @@ group! {
 }
 
 group! {
-    /// How long what nobody uses is kept.
+    /// Retention of what is unused.
     RetentionSettings, RetentionLayer {
-        /// How often it is looked for what is too old.
+        /// Interval of cleanings.
         every: Limit<Span>,
         /// `uploads/`, `temp/` and `skills/` of a session.
         workspaces: Limit<Span>,
@@ -185,7 +185,7 @@ group! {
         outputs: Limit<Span>,
         /// Its `large_tool_results/`.
         results: Limit<Span>,
-        /// What is needed to undo its changes of files.
+        /// Contents needed to undo its changes of files.
         undo: Limit<Span>,
         /// All of it.
         sessions: Limit<Span>,
@@ -213,14 +213,14 @@ group! {
 group! {
     /// The process.
     ServiceSettings, ServiceLayer {
-        /// How long a stop waits for running turns.
+        /// Time limit for running turns at a stop.
         drain_deadline: Span,
-        /// What is logged.
+        /// Log filter.
         log_level: String,
     }
 }
 
-/// What happens where the kernel cannot keep a command from everything.
+/// Behaviour where the kernel cannot confine a command fully.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confinement {
@@ -232,7 +232,7 @@ pub enum Confinement {
     Off,
 }
 
-/// What counts as the answer to an approval when its deadline has passed.
+/// Answer to an approval whose deadline has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDeadline {
@@ -255,17 +255,17 @@ pub struct DaemonSettings {
     pub skills: SkillSettings,
     /// Questions that nobody answers.
     pub interrupts: InterruptSettings,
-    /// What holds for tools.
+    /// Limits of tools.
     pub tools: ToolLimits,
-    /// What commands are kept from.
+    /// Sandbox of commands.
     pub sandbox: SandboxSettings,
-    /// What tools see of a client's environment.
+    /// Variables of a client's environment that tools see.
     pub environment: EnvironmentSettings,
-    /// What is kept to undo changes of files.
+    /// Storage for undoing changes of files.
     pub undo: UndoSettings,
     /// The audit log.
     pub audit: AuditSettings,
-    /// How long what nobody uses is kept.
+    /// Retention of what is unused.
     pub retention: RetentionSettings,
     /// The model in the daemon's own process.
     pub embedded: EmbeddedSettings,
@@ -443,7 +443,7 @@ impl DaemonSettings {
         (weights.as_os_str() != "auto").then(|| weights.clone())
     }
 
-    /// How long a stop waits for running turns.
+    /// Time limit for running turns at a stop.
     #[must_use]
     pub fn drain_deadline(&self) -> Duration {
         self.service.drain_deadline.0

@@ -38,7 +38,7 @@ impl ConfigError {
         self
     }
 
-    /// What to write instead, where that can be said.
+    /// The right spelling or value, where that can be said.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use agentd_mcp::config::Written;
 
-/// What is shorter would be found in common words. It is no secret that anybody could keep, either.
+/// Minimum length of a secret in bytes. A shorter one would be found in common words, and keeps nothing secret either.
 const SHORTEST: usize = 6;
-/// What stands for a secret that was written out.
+/// Mask of a secret that was written out.
 const HIDDEN: &str = "[…]";
 /// Variables that hold none.
 const HARMLESS: [&str; 12] =
@@ -85,7 +85,7 @@ fn written_out<'a>(arg: &'a str, before: &str) -> Option<&'a str> {
     found.map(str::trim).filter(|secret| secret.len() >= SHORTEST && !secret.starts_with(['/', '~', '.']))
 }
 
-/// Whether what has this name is one.
+/// Returns whether a variable of this name is one.
 fn is_secret(name: &str) -> bool {
     name.split(|letter: char| !letter.is_ascii_alphanumeric())
         .any(|word| MARKS.contains(&word.to_ascii_uppercase().as_str()))

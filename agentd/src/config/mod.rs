@@ -59,7 +59,7 @@ pub struct Sources {
     pub flags: Flags,
 }
 
-/// What the command line sets.
+/// Settings of the command line.
 #[derive(Debug, Clone, Default)]
 pub struct Flags {
     /// `--log-level`

@@ -24,7 +24,7 @@ use super::{
 /// Where a key without an address leads: most programs that read such variables take this for granted.
 const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 
-/// What stands in each slot; a slot that is not here is empty.
+/// Models by slot; a slot that is not here is empty.
 pub type ModelSettings = Vec<(Slot, ModelPlace)>;
 
 /// Where a model is.
@@ -77,7 +77,7 @@ struct TimeoutsFile {
     idle: Option<Span>,
 }
 
-/// What one layer says of a slot, checked; and what the layers so far add up to.
+/// One layer's settings of a slot, checked; and the sum of the layers so far.
 #[derive(Debug, Clone, Default)]
 struct SlotLayer {
     base_url: Option<String>,
@@ -134,7 +134,7 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelS
 }
 
 impl SlotLayer {
-    /// Whether it says which model, if not where it is.
+    /// Returns whether it names a model, if not its place.
     fn names_a_model(&self) -> bool {
         self.has_address() || self.id.is_some() || self.gguf.is_some()
     }

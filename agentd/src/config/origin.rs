@@ -61,7 +61,7 @@ impl Origins {
         self.0.get(key)
     }
 
-    /// Whether any key that starts so has a value.
+    /// Returns whether any key that starts so has a value.
     pub(super) fn any_below(&self, prefix: &str) -> bool {
         self.0.range(prefix.to_owned()..).next().is_some_and(|(key, _)| key.starts_with(prefix))
     }

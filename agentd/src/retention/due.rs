@@ -56,7 +56,7 @@ impl Due {
         self.areas.iter().filter(is_due).copied().collect()
     }
 
-    /// Whether what is needed to undo its changes is too old.
+    /// Returns whether the contents needed to undo its changes are too old.
     pub(super) fn undo(&self, session: &SessionSummary) -> bool {
         rests(session) && self.undo.is_some_and(|since| session.updated_at < since)
     }
@@ -92,13 +92,13 @@ pub(super) struct Candidate {
     pub(super) id: SessionId,
     /// When it, or one that works for it, was used last.
     pub(super) last_used: Timestamp,
-    /// What it takes of the journal, as far as can be guessed from its share of the events.
+    /// Its size in the journal, as far as can be guessed from its share of the events.
     pub(super) bytes: u64,
     /// It goes for its age, whatever the size of the journal.
     pub(super) is_old: bool,
 }
 
-/// Whether nothing of it runs or waits. Whether somebody has it open, the session itself says.
+/// Returns whether nothing of it runs or waits. Whether it is open, the session itself says.
 fn rests(session: &SessionSummary) -> bool {
     matches!(session.status, SessionStatus::Idle | SessionStatus::Interrupted)
 }

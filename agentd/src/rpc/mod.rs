@@ -64,10 +64,10 @@ pub use refusal::Refusal;
 
 use crate::{health::Health, retention::Retention};
 
-/// How much of an upload may be under way on a connection, in bytes.
+/// Receive window of uploads on a connection, in bytes.
 const RECEIVE_WINDOW: u32 = 1024 * 1024;
 
-/// What the daemon knows of itself when it begins to serve.
+/// The daemon's knowledge of itself when it begins to serve.
 #[derive(Clone)]
 pub struct DaemonInfo {
     /// When it started.
@@ -76,13 +76,13 @@ pub struct DaemonInfo {
     pub socket: watch::Receiver<PathBuf>,
     /// The folder that holds the journal and the workspaces.
     pub data_dir: PathBuf,
-    /// What commands are locked into.
+    /// Sandbox of commands.
     pub sandbox: Option<Arc<Sandbox>>,
     /// Looks after what is kept.
     pub health: Option<Arc<Health>>,
 }
 
-/// What a client can make the daemon do.
+/// Actions of the daemon that a client can ask for.
 pub trait Control: Send + Sync + 'static {
     /// Begins to stop, and returns at once. Running turns may take `drain`, or the configured time, to end.
     fn stop(&self, drain: Option<Duration>);
@@ -127,7 +127,7 @@ pub trait Control: Send + Sync + 'static {
         None
     }
 
-    /// What keeps the data folder from growing, where there is one.
+    /// Retention of the data folder, where there is one.
     fn retention(&self) -> Option<Arc<Retention>> {
         None
     }
@@ -136,7 +136,7 @@ pub trait Control: Send + Sync + 'static {
     fn passed_variables(&self) -> Vec<String>;
 }
 
-/// What all services share.
+/// State that all services share.
 #[derive(Clone)]
 pub(crate) struct Context {
     engine: Engine,

@@ -10,9 +10,9 @@ use tonic::Status;
 pub struct Refusal {
     /// The kind.
     pub kind: ErrorKind,
-    /// What was attempted and what came of it.
+    /// Message: what was attempted and what came of it.
     pub message: String,
-    /// What to do about it.
+    /// Hint on what to do.
     pub hint: Option<String>,
 }
 

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use agentd_core::audit::AuditHead;
 use sha2::{Digest as _, Sha256};
 
-/// What stands in the place of a hash before the first line.
+/// Stand-in for a hash before the first line.
 pub const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// Hexadecimal digits of a hash.
@@ -82,7 +82,7 @@ impl<'a> Sealed<'a> {
         Some(Self { n, previous: digits_of(previous)?, hash: digits_of(hash)?, body, whole: line })
     }
 
-    /// Whether the hash is that of the line.
+    /// Returns whether the hash is that of the line.
     #[must_use]
     pub fn holds(&self) -> bool {
         sha256(self.body) == self.hash

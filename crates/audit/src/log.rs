@@ -37,7 +37,7 @@ pub struct AuditConfig {
     pub folder: PathBuf,
     /// Bytes after which the log goes on in a new file.
     pub rotate_at: u64,
-    /// How far the log was when somebody was told who keeps that elsewhere: it must hold that much.
+    /// Head of the log when it was last stored elsewhere: the log must reach that far.
     pub noted: Option<AuditHead>,
     /// Takes secrets out of a text.
     pub clean: Arc<dyn Fn(&str) -> String + Send + Sync>,
@@ -66,7 +66,7 @@ impl fmt::Debug for AuditConfig {
 /// The open log.
 pub struct AuditLog {
     folder: PathBuf,
-    /// How far it was, by somebody else's word, when it was opened.
+    /// Head as stored elsewhere, when the log was opened.
     noted: Option<AuditHead>,
     /// Bounded: when the disk is slow, callers wait.
     queue: mpsc::Sender<Command>,
@@ -160,7 +160,7 @@ impl AuditLog {
         end.await.map_err(|_| gone())
     }
 
-    /// What stands in the file beyond what this process has written. None when that cannot be told, for the log is too
+    /// Size of the file beyond what this process has written. None when that cannot be told, because the log is too
     /// busy to stand still.
     async fn foreign_bytes(&self) -> Option<u64> {
         for _ in 0..LOOKS {

@@ -108,7 +108,7 @@ impl Place {
         self.size
     }
 
-    /// Whether the file is still where it was, and nobody else has written to it.
+    /// Returns whether the file is still where it was, and no other process has written to it.
     pub(crate) fn is_as_it_was_left(&self) -> bool {
         fs::symlink_metadata(self.folder.join(CURRENT))
             .is_ok_and(|about| (about.dev(), about.ino()) == self.identity && about.len() == self.size)
@@ -249,7 +249,7 @@ fn set_aside(folder: &Path, torn: &[u8], now: Timestamp) -> io::Result<AuditFact
 pub(crate) struct Tail {
     /// Bytes up to the last newline.
     whole: u64,
-    /// What stands behind it.
+    /// Bytes after it.
     pub(crate) torn: Option<Vec<u8>>,
     /// The last line, if it holds.
     pub(crate) last: Option<AuditHead>,

@@ -17,7 +17,7 @@ use crate::{
     read::{MOST_BYTES, MOST_LINES, each_of},
 };
 
-/// What joins an end to its decision.
+/// Key that joins an end to its decision.
 type Key = (Option<SessionId>, Option<CallId>);
 
 /// The newest records that fit the query, oldest first; fewer where they would be too large to send at once.
@@ -78,7 +78,7 @@ struct Page<'a> {
     query: &'a RecordQuery,
     room: usize,
     found: VecDeque<Found>,
-    /// How many records left at the front, for want of room.
+    /// Number of records dropped at the front, for want of room.
     dropped: usize,
     /// Calls without an end so far; those that are wanted with their place among all records of the file.
     open: HashMap<Key, Option<usize>>,
@@ -140,7 +140,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Whether nothing older can be wanted.
+    /// Returns whether nothing older can match.
     fn is_before(&self, query: &RecordQuery) -> bool {
         query.since.is_some_and(|since| self.first_at.is_some_and(|first| first < since))
     }

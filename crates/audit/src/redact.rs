@@ -6,10 +6,10 @@
 use regex::Regex;
 use serde_json::Value;
 
-/// What takes the place of a secret.
+/// Mask of a secret.
 pub const MASK: &str = "[redacted]";
 
-/// What secrets are called, in the middle of a longer name too.
+/// Names of secrets, in the middle of a longer name too.
 const NAMES: [&str; 10] = [
     "password",
     "passwd",
@@ -23,7 +23,7 @@ const NAMES: [&str; 10] = [
     "cookie",
 ];
 
-/// What secrets are called in text, the same words as a pattern. A plural is a count: `max_tokens=5`.
+/// Names of secrets in text, the same words as a pattern. A plural is a count: `max_tokens=5`.
 const WORDS: &str =
     "(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential|cookie)";
 
@@ -72,7 +72,7 @@ impl Patterns {
     }
 }
 
-/// Whether a value below this name is a secret by its name.
+/// Returns whether a value below this name is a secret by its name.
 #[must_use]
 pub fn is_secret_name(name: &str) -> bool {
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();

@@ -22,7 +22,7 @@ pub(crate) const LONGEST_TEXT: usize = 4 * 1024;
 const LARGEST_ARGS: usize = 48 * 1024;
 /// Elements of a list or an object that are kept.
 const MOST_ELEMENTS: usize = 256;
-/// How deeply what is kept may nest; readers of JSON commonly stop at 128.
+/// Maximum nesting of stored values; readers of JSON commonly stop at 128.
 const MAX_DEPTH: usize = 48;
 /// Files of one entry that are kept.
 const MOST_FILES: usize = 200;

@@ -21,7 +21,7 @@ use crate::{
     writer::Thread,
 };
 
-/// What may stay.
+/// Limits of what may stay.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrimLimits {
     /// Files that were set aside before this go.
@@ -32,7 +32,7 @@ pub struct TrimLimits {
     pub trial: bool,
 }
 
-/// What was removed.
+/// Removed files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Trimmed {
     /// Files.
@@ -101,7 +101,7 @@ fn last_line(file: &LogFile) -> io::Result<Option<AuditHead>> {
     Ok(tail.last.filter(|_| tail.torn.is_none()))
 }
 
-/// What crashes had torn off.
+/// Pieces that crashes had torn off.
 fn torn(folder: &Path) -> io::Result<Vec<(String, u64)>> {
     let mut torn = Vec::new();
     for entry in fs::read_dir(folder)? {

@@ -21,14 +21,14 @@ use crate::{
 /// Findings that are told; the rest is counted.
 const MOST_FINDINGS: usize = 100;
 
-/// What is known of the log beside its files.
+/// Expectations of the log beside its files.
 #[derive(Debug, Clone, Default)]
 pub struct Expect {
     /// Lines that somebody remembers: the last one, as the daemon that writes it does, and others.
     pub heads: Vec<AuditHead>,
     /// A hash that was noted elsewhere.
     pub noted: Option<String>,
-    /// Whether lines may be added meanwhile, so that the last may be seen half written.
+    /// Set if lines may be added meanwhile, so that the last may be seen half written.
     pub growing: bool,
 }
 
@@ -91,7 +91,7 @@ struct Walk {
 struct Beginning {
     file: String,
     line: u64,
-    /// What stood before it.
+    /// Head before it.
     before: AuditHead,
 }
 
@@ -183,7 +183,7 @@ impl Walk {
         }
     }
 
-    /// Whether the chain goes on with this line; a line that does not belong here is passed over.
+    /// Returns whether the chain continues with this line; a line that does not belong here is passed over.
     fn follows(&mut self, sealed: &Sealed<'_>) -> bool {
         let n = sealed.n;
         let (wanted, before) = match &self.last {
@@ -229,7 +229,7 @@ impl Walk {
         self.report
     }
 
-    /// Whether what stood before the first line was removed as the log tells, or is missing.
+    /// Reports whether the lines before the first were removed as the log tells, or are missing.
     fn tell_beginning(&mut self) {
         let Some(Beginning { file, line, before }) = self.begins.take() else { return };
         let first = before.n + 1;

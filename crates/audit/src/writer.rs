@@ -22,13 +22,13 @@ use crate::{
 
 /// Entries that one write may hold.
 const MAX_BATCH: usize = 256;
-/// How long a note may wait for company on its way to the disk.
+/// Time that a note may wait for company on its way to the disk.
 const NOTE_DELAY: Duration = Duration::from_millis(200);
 
 pub(crate) type Clean = Arc<dyn Fn(&str) -> String + Send + Sync>;
 type Reply = oneshot::Sender<Result<(), AuditError>>;
 
-/// What the thread is asked for.
+/// Commands of the thread.
 pub(crate) enum Command {
     /// To keep an entry; without a reply it is a note.
     Keep(Box<AuditEntry>, Option<Reply>),
@@ -47,7 +47,7 @@ pub(crate) struct End {
     pub(crate) head: AuditHead,
     /// Bytes of the file that is written now; none while it cannot be opened.
     pub(crate) size: Option<u64>,
-    /// Whether all of it is on the disk.
+    /// Set once all of it is on the disk.
     pub(crate) synced: bool,
 }
 
@@ -62,11 +62,11 @@ pub(crate) struct Thread {
     pub(crate) place: Option<Place>,
     /// The last line, as this process remembers it.
     pub(crate) head: AuditHead,
-    /// What the log has to tell of itself, before anything else is written.
+    /// Facts of the log about itself, written before anything else.
     pub(crate) own: Vec<AuditFact>,
-    /// Whether notes are written that are not yet known to be on the disk.
+    /// Set while notes are written that are not yet known to be on the disk.
     pub(crate) unsynced: bool,
-    /// Whether the last write failed: then the next failure is no news.
+    /// Set if the last write failed: then the next failure is no news.
     pub(crate) failing: bool,
 }
 

@@ -9,12 +9,12 @@ use rmcp::model::{
     CallToolResult, ContentBlock, ErrorData, GetPromptResult, ReadResourceResult, ResourceContents, Role,
 };
 
-/// How much text of one answer is taken, in bytes. More is cut, and said to be.
+/// Maximum text of one answer, in bytes. More is cut, and said to be.
 const MOST_TEXT: usize = 4 << 20;
-/// How many parts of one answer are taken.
+/// Maximum number of parts of one answer.
 const MOST_PARTS: usize = 1000;
 
-/// What came of a call.
+/// Output of a call.
 pub(crate) fn of_tool(from: &str, result: CallToolResult) -> ToolOutput {
     let failed = result.is_error == Some(true);
     let mut answer = Answer::default();
@@ -27,7 +27,7 @@ pub(crate) fn of_tool(from: &str, result: CallToolResult) -> ToolOutput {
     answer.finish(from, failed)
 }
 
-/// What a resource holds.
+/// Output of a resource.
 pub(crate) fn of_resource(from: &str, result: ReadResourceResult) -> ToolOutput {
     let mut answer = Answer::default();
     for contents in result.contents.into_iter().take(MOST_PARTS) {
@@ -36,7 +36,7 @@ pub(crate) fn of_resource(from: &str, result: ReadResourceResult) -> ToolOutput 
     answer.finish(from, false)
 }
 
-/// What a prompt says.
+/// Output of a prompt.
 pub(crate) fn of_prompt(from: &str, result: GetPromptResult) -> ToolOutput {
     let mut answer = Answer::default();
     for message in result.messages.into_iter().take(MOST_PARTS) {
@@ -56,7 +56,7 @@ pub(crate) fn of_list(from: &str, entries: &[String], nothing: &str) -> ToolOutp
     answer.finish(from, false)
 }
 
-/// What a server says instead of an answer.
+/// Output of a server's refusal.
 pub(crate) fn of_refusal(from: &str, error: &ErrorData) -> ToolOutput {
     const INVALID_PARAMS: i32 = -32602;
     let words: String = error.message.chars().take(4096).collect();
@@ -68,7 +68,7 @@ pub(crate) fn of_refusal(from: &str, error: &ErrorData) -> ToolOutput {
 #[derive(Default)]
 struct Answer {
     text: String,
-    /// How much text was left out, in bytes.
+    /// Text that was left out, in bytes.
     left_out: usize,
     data: Vec<ToolData>,
 }
@@ -146,7 +146,7 @@ impl Answer {
     }
 }
 
-/// How the name of a file of that kind ends.
+/// File extension of a media type.
 fn ending(media_type: &str) -> String {
     let kind = media_type.split(';').next().unwrap_or_default().rsplit('/').next().unwrap_or_default();
     let kind = kind.trim().to_ascii_lowercase();

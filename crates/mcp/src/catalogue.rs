@@ -9,11 +9,11 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// How many tools of one server are taken, and how many bytes of what it says of them.
+/// Maximum number of tools of one server, and of bytes that describe them.
 pub const MOST_TOOLS: usize = 512;
 const MOST_BYTES: u64 = 8 << 20;
 
-/// What a server offers.
+/// Everything that a server offers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Catalogue {
     /// The [fingerprint](crate::ServerConfig::fingerprint) of the server that said so.
@@ -21,24 +21,24 @@ pub struct Catalogue {
     /// Its name and version, as it says.
     #[serde(default)]
     pub says_it_is: String,
-    /// What it says of itself, as it says.
+    /// Its own description, verbatim.
     #[serde(default)]
     pub about: String,
     /// Its tools, sorted by name.
     pub tools: Vec<KnownTool>,
-    /// Whether it offers more than is taken.
+    /// Set if it offers more than is taken.
     #[serde(default)]
     pub cut_off: bool,
-    /// Whether it has resources that can be read.
+    /// Set if it has resources that can be read.
     #[serde(default)]
     pub resources: bool,
-    /// Whether it has prompts that can be asked for.
+    /// Set if it has prompts that can be asked for.
     #[serde(default)]
     pub prompts: bool,
 }
 
 impl Catalogue {
-    /// Whether an ability of the server that is no tool there is one for models, under this name.
+    /// Returns whether an ability of the server that is no tool there is one for models, under this name.
     #[must_use]
     pub fn has_deed(&self, name: &str) -> bool {
         match name {
@@ -54,7 +54,7 @@ impl Catalogue {
 pub struct KnownTool {
     /// Its name there.
     pub name: String,
-    /// What the server says of it.
+    /// The server's description.
     #[serde(default)]
     pub description: String,
     /// The schema of its arguments.
@@ -73,7 +73,7 @@ impl CatalogueFolder {
         Self(folder)
     }
 
-    /// What is known of these servers, by name. What cannot be read is as good as not there. Blocks.
+    /// Stored catalogues of these servers, by name. What cannot be read is as good as not there. Blocks.
     #[must_use]
     pub fn read<'a>(&self, servers: impl Iterator<Item = &'a str>) -> BTreeMap<String, Catalogue> {
         servers.filter_map(|server| Some((server.to_owned(), read(&self.file(server)).ok()?))).collect()

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::variables;
 
-/// How many tools are offered in every turn at the most, of servers of which nothing is said about that.
+/// Default for the number of tools offered in every turn, of servers that say nothing about it.
 pub const OFFERED_TOOLS: usize = 30;
 
 /// All servers.
@@ -22,7 +22,7 @@ pub struct McpConfig {
     pub servers: BTreeMap<String, ServerConfig>,
     /// Servers whose entry makes no sense, with the reason. They are down; the others are not touched by it.
     pub broken: BTreeMap<String, String>,
-    /// How many tools are offered in every turn at the most, of servers of which nothing is said about that.
+    /// Maximum number of tools offered in every turn, of servers that say nothing about it.
     pub offered_tools: usize,
 }
 
@@ -35,40 +35,40 @@ impl Default for McpConfig {
 /// One server.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// Whether it is there at all.
+    /// Set if it is enabled.
     pub enabled: bool,
-    /// How it is reached.
+    /// Way to reach it.
     pub reached: Reached,
     /// Tools of it that are set otherwise than the others, by the names that the server gives them.
     pub tools: BTreeMap<String, ToolSetting>,
-    /// What holds for those of which nothing else is said.
+    /// Settings of tools that have none of their own.
     pub defaults: ToolDefaults,
     /// Which of them run without asking.
     pub grants: ToolGrants,
-    /// Whether it may ask a model during a call.
+    /// Permission to ask a model during a call.
     pub sampling: Sampling,
-    /// Whether it is started with the daemon, and not at its first call.
+    /// Set if it is started with the daemon, and not at its first call.
     pub eager: bool,
-    /// How long it may take to start and to say what it offers.
+    /// Time limit for starting and listing what it offers.
     pub start_timeout: Duration,
-    /// How long a call may go without a word of it.
+    /// Time limit between two messages of a call.
     pub call_timeout: Duration,
-    /// How long a call may take in all, whatever words of it come.
+    /// Time limit for a whole call, whatever messages come.
     pub call_limit: Duration,
     /// After how long without a call it is stopped; never, where there is none.
     pub idle_stop: Option<Duration>,
 }
 
-/// How a server is reached.
+/// Way to reach a server.
 #[derive(Debug, Clone)]
 pub enum Reached {
     /// A program of this machine, spoken to by its standard input and output.
     Stdio {
         /// The program.
         command: String,
-        /// What it is given.
+        /// Its arguments.
         args: Vec<Written>,
-        /// What it sees of the environment besides the defaults.
+        /// Environment variables besides the defaults.
         env: BTreeMap<String, SecretString>,
         /// Where it runs.
         cwd: PathBuf,
@@ -77,23 +77,23 @@ pub enum Reached {
     Http {
         /// The address.
         url: Written,
-        /// What is sent with each request.
+        /// Headers of each request.
         headers: BTreeMap<String, SecretString>,
         /// Which of the two ways of speaking over HTTP it has.
         wire: HttpWire,
-        /// What agentd is registered as where people log in to it, if a person did that.
+        /// The registered client with which people log in to it, if a person registered one.
         client: Option<OAuthClient>,
     },
 }
 
-/// What a person has registered agentd as.
+/// A client that a person has registered agentd as.
 #[derive(Debug, Clone)]
 pub struct OAuthClient {
     /// Its name there.
     pub id: String,
-    /// What proves that it is the one of that name, where it was given something.
+    /// Secret of the client, if it was given one.
     pub secret: Option<SecretString>,
-    /// Who registered it. Nobody else is logged in with, nor shown the secret; anybody, where there is none.
+    /// Issuer that registered it. No other is logged in with, nor shown the secret; any may be, where none is given.
     pub issuer: Option<String>,
 }
 
@@ -146,7 +146,7 @@ pub enum HttpWire {
     Sse,
 }
 
-/// Whether a server may ask a model during a call.
+/// Permission to ask a model during a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sampling {
     /// It may not.
@@ -156,12 +156,12 @@ pub enum Sampling {
     Ask,
 }
 
-/// What holds for the tools of a server of which nothing else is said.
+/// Settings of the tools of a server that have none of their own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ToolDefaults {
-    /// Whether models are offered them without anybody's mentioning them; where there is room, if nothing is said.
+    /// Set if models are offered them without a mention; where absent, if there is room.
     pub always_available: Option<bool>,
-    /// What a call of them can do, as the person says.
+    /// Effect of a call, as the person says.
     pub effect: Option<Effect>,
 }
 
@@ -178,7 +178,7 @@ pub enum ToolGrants {
 }
 
 impl ToolGrants {
-    /// Whether the tool of that name is among them.
+    /// Returns whether the tool of that name is among them.
     #[must_use]
     pub fn hold(&self, tool: &str) -> bool {
         match self {
@@ -189,18 +189,18 @@ impl ToolGrants {
     }
 }
 
-/// What is set of one tool of a server.
+/// Settings of one tool of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolSetting {
-    /// Whether it is there at all.
+    /// Set if it is enabled.
     pub enabled: Option<bool>,
-    /// Whether models are offered it without anybody's mentioning it.
+    /// Set if models are offered it without a mention.
     pub always_available: Option<bool>,
-    /// What models call it.
+    /// Name for models.
     pub alias: Option<String>,
-    /// What models are told of it, in place of what the server says.
+    /// Description for models, in place of the server's own.
     pub description: Option<String>,
-    /// What a call of it can do, as the person says. Nobody believes the server.
+    /// Effect of a call, as the person says. The server is not believed.
     pub effect: Option<Effect>,
 }
 
@@ -236,7 +236,7 @@ impl ServerConfig {
         }
     }
 
-    /// Whether both are the same server, reached in the same way, secrets included.
+    /// Returns whether both are the same server, reached in the same way, secrets included.
     #[must_use]
     pub(crate) fn same_place(&self, other: &Self) -> bool {
         let same = |one: &BTreeMap<String, SecretString>, other: &BTreeMap<String, SecretString>| {
@@ -260,7 +260,8 @@ impl ServerConfig {
             }
     }
 
-    /// What tells this server from another of the same name: what it offers is remembered by it. Secrets are not in it.
+    /// Distinguishes this server from another of the same name: its catalogue is stored under it. Secrets are not in
+    /// it.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         let mut hash = Sha256::new();
@@ -357,7 +358,7 @@ impl ServerConfig {
         }
     }
 
-    /// How it is spoken to, in a word.
+    /// Transport, in a word.
     #[must_use]
     pub fn transport(&self) -> &'static str {
         match &self.reached {

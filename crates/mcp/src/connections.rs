@@ -8,7 +8,7 @@ use std::{
 
 use crate::server::{Health, ServerHandle};
 
-/// How many connections to one server there may be.
+/// Maximum number of connections to one server.
 pub(crate) const MOST: usize = 8;
 
 /// All of them.
@@ -26,13 +26,14 @@ pub(crate) struct Key {
 
 struct Open {
     handle: ServerHandle,
-    /// Whether a turn has called it. One that was started to ask what it offers gives way to the first that is called.
+    /// Set once a turn has called it. One that was started to list what it offers gives way to the first that is
+    /// called.
     is_called: bool,
     used: Instant,
 }
 
 impl Open {
-    /// Whether it can be ended, and nobody misses it.
+    /// Returns whether it can be ended without being missed.
     fn is_free(&self) -> bool {
         !self.handle.is_needed()
     }
@@ -79,7 +80,7 @@ impl Connections {
         self.take(|key, _| is_meant(&key.server))
     }
 
-    /// How those to a server are.
+    /// Health of the connections to a server.
     pub(crate) fn health(&self, server: &str) -> Vec<Health> {
         self.of(server).map(|(_, open)| open.handle.health()).collect()
     }

@@ -13,11 +13,11 @@ use crate::{
     server::calls::{Call, Calls},
 };
 
-/// How long the words of a server to a person may be, in characters.
+/// Maximum length of a server's words to a person, in characters.
 const LONGEST: usize = 2000;
-/// How large a question may be with its form, in bytes.
+/// Maximum size of a question with its form, in bytes.
 const LARGEST: usize = 64 * 1024;
-/// How many fields of a form are shown.
+/// Maximum number of shown fields.
 const MOST_FIELDS: usize = 32;
 
 /// Asks the person whose call it is.
@@ -110,7 +110,7 @@ async fn form(server: &str, call: &Call, log: &Log, message: &str, note: &str, s
     }
 }
 
-/// What a person says to a question.
+/// A person's reply to a question.
 pub(crate) enum Reply {
     Words(String),
     No,
@@ -142,7 +142,7 @@ fn shown(words: &str) -> String {
     untrusted::told(words).chars().take(LONGEST).collect()
 }
 
-/// What is to be filled in.
+/// Fields to be filled in.
 struct Form {
     fields: Vec<Field>,
 }
@@ -166,7 +166,7 @@ impl Form {
         Self { fields: fields.map(field).collect() }
     }
 
-    /// What the person has to know to fill it in.
+    /// Instructions for the person who fills it in.
     fn told(&self) -> String {
         let mut told = match self.fields.as_slice() {
             [] => return "Answer with anything to agree, or reject.".to_owned(),

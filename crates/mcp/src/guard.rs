@@ -30,13 +30,13 @@ use nix::{
 /// The first argument of a process that is to be a guard. The command of the server follows.
 pub const GUARD_ARGUMENT: &str = "mcp-guard";
 
-/// How long a server has to end by itself when its input has ended, which is how it is asked to.
+/// Time for a server to end by itself after its input has ended, which is how it is asked to.
 const ASKED: Duration = Duration::from_millis(1500);
-/// How long it has after it was told to.
+/// Time for it to end after a signal.
 const TOLD: Duration = Duration::from_millis(1000);
-/// How long what it started has to end by itself when it has ended.
+/// Time for the processes that it started to end by themselves after it has.
 const ORPHANS: Duration = Duration::from_millis(200);
-/// How long the dying are waited for. Only a disk that does not answer takes longer.
+/// Time limit for waiting for the dying. Only a disk that does not answer takes longer.
 const DYING: Duration = Duration::from_secs(10);
 
 /// Runs a server to its end. What it says at its end is the server's exit code, as a shell would tell it.

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{clean::Clean, reason::line};
 
-/// How many lines are kept, and how many bytes of all and of one.
+/// Maximum number of stored lines, and of bytes of all and of one.
 const MOST_LINES: usize = 1000;
 const MOST_BYTES: usize = 256 * 1024;
 const LONGEST_LINE: usize = 4096;
@@ -25,7 +25,7 @@ struct Ring {
     bytes: usize,
     /// The beginning of a line whose end has not come yet.
     open: Vec<u8>,
-    /// Whether the rest of the line is dropped, for it is too long.
+    /// Set while the rest of a line is dropped because it is too long.
     skipping: bool,
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use agentd_core::tool::ToolSpec;
 
-/// How many bytes these tools may take of each request.
+/// Maximum size of these tools in each request, in bytes.
 const MOST_BYTES: usize = 64 << 10;
 
 /// The tools of one server of which nothing is said about when they are offered.
@@ -18,7 +18,7 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    /// How many tools they are.
+    /// Number of tools.
     pub(crate) fn len(&self) -> usize {
         self.tools.len()
     }

@@ -33,13 +33,13 @@ use crate::{
     variables::Lent,
 };
 
-/// How many servers are asked at once what they offer, in the background.
+/// Number of servers that are listed at once, in the background.
 const ASKED_AT_ONCE: usize = 2;
 
-/// How long a server that did not say what it offers is left alone before it is asked again.
+/// Delay before a server that could not be listed is asked again.
 const ASKED_AGAIN: Duration = Duration::from_secs(60);
 
-/// What the pool needs of the world.
+/// Dependencies of the pool.
 pub struct PoolParts {
     /// Which servers there are.
     pub config: McpConfig,
@@ -49,11 +49,11 @@ pub struct PoolParts {
     pub guard: PathBuf,
     /// Where tokens of servers behind an address are kept.
     pub logins: Logins,
-    /// What servers see of the environment where a client sends none.
+    /// Environment of servers where a client sends none.
     pub environment: BTreeMap<String, String>,
     /// Takes secrets out of what servers say.
     pub clean: Clean,
-    /// Whether a name of a tool is taken.
+    /// Returns whether a name of a tool is taken.
     pub reserved: Box<dyn Fn(&str) -> bool + Send + Sync>,
 }
 
@@ -66,9 +66,9 @@ pub struct McpPool {
     supplies: Arc<ServerDeps>,
     /// Lets few be asked at once what they offer.
     asking: tokio::sync::Semaphore,
-    /// Whether servers may be started without anybody's calling them: not before the daemon serves.
+    /// Set once servers may be started without a call: not before the daemon serves.
     opened: AtomicBool,
-    /// Whether there may be servers that nobody has asked yet.
+    /// Set if there may be servers that were never listed.
     unseen: AtomicBool,
     /// Lets one write what servers offer.
     keeping: Mutex<()>,
@@ -77,7 +77,7 @@ pub struct McpPool {
 struct State {
     config: Arc<McpConfig>,
     connections: Connections,
-    /// What the client that called last had in its environment, for servers that are started without a call.
+    /// Environment of the client that called last, for servers that are started without a call.
     last_environment: Option<BTreeMap<String, String>>,
     /// The values of variables that only clients have.
     lent: Lent,
@@ -142,7 +142,7 @@ impl McpPool {
         })
     }
 
-    /// What models can be offered now.
+    /// Tools that models can be offered now.
     #[must_use]
     pub fn published(&self) -> Arc<Published> {
         Arc::clone(&self.state().published)
@@ -230,7 +230,7 @@ impl McpPool {
         started
     }
 
-    /// How a server is set.
+    /// Configuration of a server.
     pub(crate) fn config_of(&self, server: &str) -> Option<ServerConfig> {
         self.state().config.servers.get(server).filter(|server| server.enabled).cloned()
     }
@@ -364,7 +364,7 @@ impl McpPool {
         Ok(handle)
     }
 
-    /// What a program sees that is started now: of the client that calls it, or that called last, over our own.
+    /// Environment of a program that is started now: of the client that calls it, or that called last, over our own.
     fn environment_of(&self, state: &mut State, client: Option<&ClientEnvironment>) -> BTreeMap<String, String> {
         if let Some(client) = client {
             let mut environment = self.environment.clone();
@@ -420,7 +420,7 @@ impl McpPool {
 }
 
 impl State {
-    /// Whether a server is to be asked now what it offers. Then it counts as asked.
+    /// Returns whether a server is to be listed now. Then it counts as asked.
     fn is_due(&mut self, name: &str, server: &ServerConfig) -> bool {
         let variables = server.variables();
         if self.lent.values(None, &variables).len() < variables.len() {
@@ -450,7 +450,7 @@ fn unknown(server: &str) -> String {
     format!("there is no MCP server {server}; `agentctl mcp list` shows them")
 }
 
-/// Whether a connection to the one can stay a connection to the other.
+/// Returns whether a connection to the one can stay a connection to the other.
 fn same(one: &ServerConfig, other: &ServerConfig) -> bool {
     one.same_place(other)
         && (one.start_timeout, one.idle_stop, one.eager) == (other.start_timeout, other.idle_stop, other.eager)

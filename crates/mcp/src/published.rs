@@ -32,18 +32,18 @@ pub struct Published {
     pub foreign: HashMap<String, Arc<Foreign>>,
     /// The servers, sorted by name.
     pub servers: Vec<ServerCard>,
-    /// What a name stands for.
+    /// Meanings of names.
     pub routes: HashMap<String, Route>,
-    /// What is not as the configuration or a server wants it, by server.
+    /// Deviations from the configuration or from what a server wants, by server.
     pub notes: Vec<(String, String)>,
 }
 
-/// What a name stands for.
+/// Meaning of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// The server.
     pub server: String,
-    /// What of it.
+    /// Part of the server that is called.
     pub deed: ToolTarget,
     /// The [fingerprint](ServerConfig::fingerprint) of the server.
     pub place: String,
@@ -57,7 +57,7 @@ impl Route {
     }
 }
 
-/// What a server can be asked to do.
+/// Callable part of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolTarget {
     /// Run the tool of that name.

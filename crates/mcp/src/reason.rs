@@ -8,9 +8,9 @@ use rmcp::service::{ClientInitializeError, ServiceError};
 
 use crate::clean::Clean;
 
-/// How much of a server's words is kept, in characters.
+/// Maximum length of a server's words, in characters.
 const LONGEST: usize = 400;
-/// How much of them is looked at.
+/// Bytes of them that are looked at.
 const LOOKED_AT: usize = 64 * 1024;
 
 /// Why a server is not there.
@@ -21,12 +21,12 @@ pub struct Reason {
 }
 
 impl Reason {
-    /// What we know.
+    /// A reason in our own words.
     pub(crate) fn ours(words: impl Into<String>) -> Self {
         Self { ours: words.into(), theirs: None }
     }
 
-    /// What we know, and what the server says to that.
+    /// A reason in our own words, followed by the server's.
     pub(crate) fn of_server(ours: impl Into<String>, theirs: &str, clean: &Clean) -> Self {
         Self { ours: ours.into(), theirs: Some(line(theirs, clean)).filter(|theirs| !theirs.is_empty()) }
     }

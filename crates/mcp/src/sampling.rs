@@ -22,11 +22,11 @@ use crate::{
     server::calls::{Call, Calls},
 };
 
-/// How large a request may be as it comes, in bytes.
+/// Maximum size of a request, in bytes.
 const LARGEST: usize = 64 * 1024;
-/// How many tokens an answer may have, whatever the server asks for.
+/// Maximum number of tokens of an answer, whatever the server asks for.
 const MOST_TOKENS: u64 = 2000;
-/// How long its words may be, in characters, and how many lines they may have as they are shown: nobody shall allow what was not
+/// Maximum length of its words, in characters, and of its lines as they are shown: a person must not allow what was not
 /// shown, or what pushes out of sight what it is.
 const LONGEST: usize = 8000;
 const MOST_LINES: usize = 200;
@@ -34,10 +34,10 @@ const MOST_LINES: usize = 200;
 const WIDTH: usize = 72;
 /// The instructions of a request that has none.
 const NO_INSTRUCTIONS: &str = "Answer the request.";
-/// What the protocol calls the refusal of a person.
+/// The protocol's code for the refusal of a person.
 const REJECTED: ErrorCode = ErrorCode(-1);
 
-/// What is told of a request that is not followed, to the server and to its log.
+/// Refusal of a request, for the server and for its log.
 type Refusal = (ErrorCode, String);
 
 /// Asks the model of the turn whose call it is, if the person allows it.
@@ -123,7 +123,7 @@ fn is_yes(words: &str) -> bool {
     words.trim().eq_ignore_ascii_case("yes")
 }
 
-/// What a model would be asked, if it is text of bounded size and nothing else.
+/// Reads the request, if it is text of bounded size and nothing else.
 fn read(request: CreateMessageRequestParams) -> Result<Asked, Refusal> {
     let size = serde_json::to_vec(&request).map_or(usize::MAX, |text| text.len());
     if size > LARGEST {
@@ -192,7 +192,7 @@ fn shown(asked: &Asked) -> Result<String, Refusal> {
     Ok(shown)
 }
 
-/// What the person is told of it. What their answer means stands at the end, which is in sight.
+/// Text for the person. What their answer means stands at the end, which is in sight.
 fn told(shown: &str, asked: &Asked, may_be_others: bool) -> String {
     let others =
         if may_be_others { "\nSeveral sessions use this server now; it may be meant for another." } else { "" };

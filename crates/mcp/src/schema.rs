@@ -7,21 +7,21 @@ use sha2::{Digest as _, Sha256};
 
 /// The longest name that all providers take.
 const LONGEST_NAME: usize = 64;
-/// How long a description may be, of a tool and of one of its arguments, in characters.
+/// Maximum length of a description, of a tool and of one of its arguments, in characters.
 const LONGEST_DESCRIPTION: usize = 2048;
 const LONGEST_TEXT: usize = 1024;
-/// How long a line about a server may be, in characters.
+/// Maximum length of a line about a server, in characters.
 const LONGEST_LINE: usize = 160;
-/// How large a schema may be, in bytes, and how deeply it may nest.
+/// Maximum size of a schema, in bytes, and its maximum nesting.
 const LARGEST: usize = 32 * 1024;
 const DEEPEST: usize = 24;
 
-/// What no provider takes at the top of a schema: there it must be an object, and nothing else may be.
+/// Keys that no provider takes at the top of a schema: there it must be an object, and nothing else may be.
 const NOT_AT_TOP: [&str; 7] = ["$schema", "$id", "anyOf", "oneOf", "allOf", "not", "enum"];
 
-/// How all names begin that are made here.
+/// Prefix of all names that are made here.
 pub(crate) const PREFIX: &str = "mcp_";
-/// How long the part of such a name may be that is the server's.
+/// Maximum length of the server's part of such a name.
 const LONGEST_SERVER: usize = 40;
 
 /// The name by which models call a tool of a server, such as all providers take. It depends on these two and on nothing
@@ -63,10 +63,10 @@ fn tool_part(tool: &str, most: usize) -> String {
     format!("{begun}_{}", mark(tool))
 }
 
-/// How long a mark is.
+/// Length of a mark.
 const MARK: usize = 8;
 
-/// What tells a name from another one that looks like it.
+/// Mark that tells a name from another one that looks like it.
 pub(crate) fn mark(name: &str) -> String {
     Sha256::digest(name.as_bytes()).iter().take(MARK / 2).map(|byte| format!("{byte:02x}")).collect()
 }
@@ -84,18 +84,18 @@ fn is_letter(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-')
 }
 
-/// Whether a name is fit as it is.
+/// Returns whether a name is fit as it is.
 pub(crate) fn is_fit(name: &str) -> bool {
     !name.is_empty() && name.len() <= LONGEST_NAME && name.chars().all(is_letter)
 }
 
-/// What a model is told of a tool: whose it is, and what its server says of it.
+/// Description of a tool for models: its server, and the server's words.
 pub(crate) fn description(server: &str, words: &str) -> String {
     let words = bounded(words, LONGEST_DESCRIPTION);
     format!("[MCP server {}] {}", untrusted::told(server), words.trim()).trim_end().to_owned()
 }
 
-/// What a server says of itself, on one line.
+/// Description of a server, on one line.
 pub(crate) fn line(words: &str) -> String {
     // What is not seen goes first: it could stand in a tag that would be one without it.
     let seen = |letter: &char| *letter == '\n' || !(letter.is_control() || untrusted::is_unseen(*letter));

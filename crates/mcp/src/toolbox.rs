@@ -32,13 +32,13 @@ impl McpToolbox {
         Self { pool }
     }
 
-    /// Whether a tool of that name is of a server.
+    /// Returns whether a tool of that name is of a server.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.pool.published().routes.contains_key(name)
     }
 
-    /// What the call means: what its name stood for when the turn's model was offered it, and nothing else.
+    /// Meaning of the call: what its name stood for when the turn's model was offered it, and nothing else.
     fn route(&self, context: &ToolContext, call: &ToolCall) -> Result<Route, ToolOutput> {
         let unknown = |why: &str| ToolOutput::error(ToolErrorCode::UnknownTool, why);
         let route = self.pool.published().routes.get(&call.name).cloned();

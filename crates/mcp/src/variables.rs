@@ -24,7 +24,7 @@ pub fn mark(name: &str) -> String {
     format!("{OPEN}{name}{CLOSE}")
 }
 
-/// Whether a text is not complete without a variable.
+/// Returns whether a text is not complete without a variable.
 #[must_use]
 pub fn has_mark(text: &str) -> bool {
     text.contains(OPEN)

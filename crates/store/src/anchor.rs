@@ -16,7 +16,7 @@ use crate::error::Fault;
 /// A file's device and number: the same as long as it is the same file.
 type Inode = (u64, u64);
 
-/// What the journal's files were when it was opened.
+/// Identity of the journal's files when it was opened.
 pub(crate) struct Anchor {
     database: (PathBuf, Inode),
     log: PathBuf,

@@ -9,15 +9,15 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{change::Change, error::Fault};
 
-/// How many changes one commit may hold.
+/// Maximum number of changes in one commit.
 const MAX_CHANGES: usize = 256;
-/// How many bytes of payload a batch may hold before it takes no more changes.
+/// Payload of a batch, in bytes, above which it takes no more changes.
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 
 /// Where the outcome of a change is told.
 pub(crate) type Reply = oneshot::Sender<Result<(), Fault>>;
 
-/// What the writer is told.
+/// Commands of the writer.
 pub(crate) enum Command {
     Write {
         change: Change,
@@ -42,7 +42,7 @@ pub(crate) struct Batch {
     size: usize,
     /// Somebody waits for it.
     is_due: bool,
-    /// What was written ahead: whether somebody waits for it.
+    /// Flags of changes that were written ahead: set once a caller waits.
     ahead: Vec<Arc<AtomicBool>>,
     pub(crate) wants_index: bool,
     pub(crate) rewrite: Option<Reply>,
@@ -84,12 +84,12 @@ impl Batch {
         self.close.is_some() || self.rewrite.is_some() || self.changes.len() >= MAX_CHANGES || self.size >= MAX_BYTES
     }
 
-    /// Whether it removes a session, of which more is left to do, or is told that its files have made room.
+    /// Returns whether it removes a session, of which more is left to do, or reports that its files have made room.
     pub(crate) fn removes(&self) -> bool {
         self.changes.iter().any(|change| matches!(change, Change::Delete(_) | Change::FilesGone(_)))
     }
 
-    /// Whether the commit waits for what follows what was written ahead.
+    /// Returns whether the commit waits for what follows a change that was written ahead.
     pub(crate) fn waits(&self) -> bool {
         !self.is_due && !self.is_full() && !self.ahead.iter().any(|is_due| is_due.load(Ordering::Acquire))
     }

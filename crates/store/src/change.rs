@@ -8,7 +8,7 @@ use crate::{
     append::Append, audit_head, error::Fault, fork::Fork, grants, removal, rows::Rows, search::Missing, sessions,
 };
 
-/// What callers ask the writer for.
+/// Changes that callers ask for.
 pub(crate) enum Change {
     Create {
         id: SessionId,
@@ -24,7 +24,7 @@ pub(crate) enum Change {
     Keep(Grant),
     Revoke(String),
     Index(Missing),
-    /// How far the audit log is, on the disk.
+    /// Stores the head of the audit log, as it is on the disk.
     NoteAudit(AuditHead),
 }
 

@@ -7,11 +7,11 @@ use std::{path::PathBuf, time::Duration};
 pub struct StoreConfig {
     /// The database file. Its folder is made, for the owner alone, where it is missing.
     pub path: PathBuf,
-    /// How many threads read, at least one.
+    /// Number of reading threads, at least one.
     pub readers: usize,
-    /// How many changes may wait for the writer before callers wait to hand theirs over.
+    /// Maximum number of changes that wait for the writer before callers wait to hand theirs over.
     pub max_waiting: usize,
-    /// How long a lock that another process holds is waited for.
+    /// Time limit for a lock that another process holds.
     pub busy_timeout: Duration,
     /// Up to this size in bytes, the whole file is checked after an unclean stop; of larger files only the tables
     /// that everything else hangs on. A check reads every page, about a second for a gigabyte, and nobody can use

@@ -12,7 +12,7 @@ pub(crate) enum Fault {
     Sqlite(Arc<rusqlite::Error>),
     /// The file system failed.
     Io(Arc<std::io::Error>),
-    /// What is stored is not what was written.
+    /// The stored bytes are not those that were written.
     Damaged(String),
     /// The file as a whole is not what was written.
     Corrupt(String),
@@ -59,7 +59,7 @@ impl Fault {
         matches!(self, Self::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull))
     }
 
-    /// Whether a part of the file cannot be read.
+    /// Returns whether a part of the file cannot be read.
     pub(crate) fn is_corrupt(&self) -> bool {
         let code = match self {
             Self::Sqlite(error) => error.sqlite_error_code(),
@@ -68,7 +68,7 @@ impl Fault {
         matches!(code, Some(ErrorCode::DatabaseCorrupt))
     }
 
-    /// Whether it is no fault of the rows that were read or changed: the same may work another time.
+    /// Returns whether it is no fault of the rows that were read or changed: the same may work another time.
     pub(crate) fn is_passing(&self) -> bool {
         let error = match self {
             Self::Sqlite(error) => error,

@@ -132,7 +132,7 @@ pub(crate) fn recent_items(
     Ok(items)
 }
 
-/// What the model and the person see in the place of an item that is damaged.
+/// Stand-in for a damaged item, for the model and the person.
 fn left_out(seq: u64, turn_id: TurnId) -> Item {
     let text = format!("What stood here (event {seq}) is damaged on the disk and is left out.");
     Item { id: ItemId::generate(), turn_id, body: ItemBody::notice(text) }

@@ -32,7 +32,7 @@ pub(crate) struct Fork {
     first: Option<Append>,
 }
 
-/// What the copied events add up to.
+/// Sum of the copied events.
 struct Past {
     projection: Projection,
     todos: Vec<Todo>,
@@ -48,7 +48,7 @@ impl Fork {
         Ok(Self { id, at, from, past, first: Append::of_session(id, first)? })
     }
 
-    /// How many events it stores, the copied ones included.
+    /// Number of events that it stores, the copied ones included.
     pub(crate) fn count(&self) -> usize {
         let copied = usize::try_from(self.past.projection.last_seq).unwrap_or(usize::MAX);
         copied.saturating_add(self.first.as_ref().map_or(0, Append::count))

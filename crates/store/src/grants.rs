@@ -59,7 +59,7 @@ pub(crate) fn all(connection: &Connection) -> Result<Vec<Grant>, Fault> {
     Ok(grants)
 }
 
-/// What sessions keep for themselves; sessions without any are left out.
+/// Grants of sessions; sessions without any are left out.
 pub(crate) fn of_sessions(connection: &Connection) -> Result<Vec<HeldGrant>, Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT sessions.id AS id, settings FROM session_state JOIN sessions ON sessions.key = session \

@@ -49,7 +49,7 @@ pub(crate) fn resolve(
     Ok(())
 }
 
-/// Whether a session that works for this one has raised it: then what came of it is only told here.
+/// Returns whether a subagent of this session has raised it: then its outcome is only told here.
 fn is_of_child(connection: &Connection, session: i64, id: InterruptId) -> Result<bool, Fault> {
     let found = connection
         .prepare_cached(

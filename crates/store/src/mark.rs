@@ -49,7 +49,7 @@ pub(crate) struct Mark {
     file: Option<File>,
     /// The number in it.
     noted: u64,
-    /// Whether it was said that it cannot be written.
+    /// Set once it was logged that it cannot be written.
     is_told: bool,
 }
 
@@ -129,7 +129,7 @@ fn write(file: &File, length: u64) -> io::Result<()> {
     file.write_all_at(format!("{length:020}\n").as_bytes(), 0)
 }
 
-/// What a journal has lost, told until somebody has seen it.
+/// Loss of a journal, reported until a person has seen it.
 pub(crate) struct Loss {
     path: PathBuf,
     /// Where it could not be written down.
@@ -162,7 +162,7 @@ impl Loss {
         file.sync_all()
     }
 
-    /// What was lost, as long as nobody has removed the file that says so.
+    /// The loss, as long as the file that says so exists.
     pub(crate) fn told(&self) -> Option<String> {
         let written = || {
             let mut text = Vec::new();
@@ -178,7 +178,7 @@ impl Loss {
     }
 }
 
-/// How a log that must have had so many bytes comes short of that.
+/// Describes how a log is shorter than the noted size.
 fn compare(noted: u64, found: Option<u64>) -> Option<String> {
     match found {
         _ if noted == 0 => None,

@@ -52,7 +52,7 @@ const CHECKPOINT_PAGES: i64 = 4000;
 pub(crate) struct Connections {
     pub(crate) writer: Connection,
     pub(crate) readers: Vec<Connection>,
-    /// Whether there was no journal before.
+    /// Set if there was no journal before.
     pub(crate) is_new: bool,
     pub(crate) mark: Mark,
     pub(crate) loss: Loss,

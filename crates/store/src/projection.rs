@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use crate::error::Fault;
 
-/// How many characters of the first input name a session.
+/// Characters of the first input that name a session.
 const TITLE_LENGTH: usize = 60;
 
 /// The narrow part of a session's state: it costs the same after a million events.
@@ -21,7 +21,7 @@ pub(crate) struct Projection {
     /// Empty until it is given or there is an input.
     pub(crate) title: String,
     pub(crate) updated_at: Timestamp,
-    /// How often it was used since it was read.
+    /// Number of uses since it was read.
     pub(crate) uses: u64,
     pub(crate) turns: u64,
     pub(crate) last_seq: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Projection {
     /// Which part of the history a model sees.
     pub(crate) window: Window,
     pub(crate) open_turn: Option<(TurnId, u64)>,
-    /// Whether the last turn was ended by a stop of the daemon.
+    /// Set if the last turn was ended by a stop of the daemon.
     pub(crate) interrupted: bool,
     pub(crate) usage: Usage,
 }
@@ -147,8 +147,8 @@ impl Projection {
     }
 }
 
-/// Whether an event counts as use of its session. What a turn does between its start and its end does not: sessions are
-/// sorted by their last use, and an index would be rewritten with every event.
+/// Returns whether an event counts as use of its session. What a turn does between its start and its end does not:
+/// sessions are sorted by their last use, and an index would be rewritten with every event.
 fn is_use(kind: &EventKind) -> bool {
     match kind {
         EventKind::TurnStarted { .. }

@@ -23,7 +23,7 @@ enum Task {
     Stop,
 }
 
-/// How many reads may wait before callers wait to ask.
+/// Maximum number of waiting reads before callers wait to ask.
 const MAX_WAITING: usize = 64;
 
 /// The callers' side of the threads.

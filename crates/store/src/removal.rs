@@ -88,7 +88,7 @@ fn hide(connection: &Connection, key: i64) -> Result<(), Fault> {
 pub(crate) struct Remains {
     /// Sessions that could not be overwritten, because the file is damaged where they are.
     stuck: BTreeSet<i64>,
-    /// How many those are, for others.
+    /// Number of those, for others.
     count: Arc<AtomicU64>,
 }
 
@@ -173,7 +173,7 @@ fn is_removed(connection: &Connection, session: i64) -> Result<bool, Fault> {
     Ok(connection.prepare_cached("SELECT 1 FROM sessions WHERE key = ?1 AND parent = key")?.exists([session])?)
 }
 
-/// What one piece may still take.
+/// Budget of one piece.
 struct Budget {
     rows: usize,
     bytes: i64,

@@ -12,7 +12,7 @@ use rustix::fs::statvfs;
 /// More than the first step of removing a session can take.
 const BYTES: u64 = 2 << 20;
 
-/// How much more than that must be free before it is kept back.
+/// Multiple of that size that must be free before it is reserved.
 const SPARE: u64 = 4;
 
 /// The file that takes the room.

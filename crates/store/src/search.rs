@@ -28,7 +28,7 @@ const MAX_TEXT: usize = 16 << 10;
 /// Letters that the index knows at once: shorter terms are looked for in the texts themselves.
 const TRIGRAM: usize = 3;
 
-/// What the index lacks of one session: the next page.
+/// Next page of one session that the index lacks.
 pub(crate) struct Missing {
     session: i64,
     after: i64,
@@ -100,7 +100,7 @@ pub(crate) fn lacks(connection: &Connection, session: Option<SessionId>) -> Resu
     number_from(events)
 }
 
-/// What the writer remembers of an index that it brings up to date piece by piece.
+/// State of an index that the writer brings up to date piece by piece.
 #[derive(Debug, Default)]
 pub(crate) struct CatchUp {
     /// The session that it is at, and up to which event.

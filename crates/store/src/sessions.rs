@@ -20,12 +20,12 @@ use crate::{
 
 /// A row of `sessions`.
 pub(crate) struct SessionRow {
-    /// What events and interrupts know the session by.
+    /// Key of the session in events and interrupts.
     pub(crate) key: i64,
     pub(crate) projection: Projection,
     id: SessionId,
     created_at: Timestamp,
-    /// Whether a turn is open and an interrupt waits for its answer.
+    /// Set if a turn is open and an interrupt waits for its answer.
     waiting: bool,
     /// The session for which it works.
     parent: Option<SessionId>,

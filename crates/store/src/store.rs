@@ -51,7 +51,7 @@ pub struct SqliteStore {
     loss: Loss,
 }
 
-/// How much room the journal takes.
+/// Size of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreSize {
     /// The bytes of its file, without what is still in the log beside it.
@@ -108,19 +108,20 @@ impl SqliteStore {
         self.writer.close().await.map_err(|fault| fault.while_doing("close the journal", &self.path))
     }
 
-    /// What was written since the journal was opened.
+    /// Counters of writes since the journal was opened.
     #[must_use]
     pub fn stats(&self) -> StoreStats {
         self.writer.stats()
     }
 
-    /// Whether there was no journal when it was opened.
+    /// Returns whether there was no journal when it was opened.
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// What the journal lost with its log between two lives, until a person removes the [file](Self::loss_file) that tells it.
+    /// Loss of the journal with its log between two lives, until a person removes the [file](Self::loss_file) that
+    /// tells it.
     #[must_use]
     pub fn loss(&self) -> Option<String> {
         self.loss.told()
@@ -170,7 +171,7 @@ impl SqliteStore {
         self.read("look for damage", damage::all).await
     }
 
-    /// How much room the journal takes.
+    /// Size of the journal.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -201,7 +202,7 @@ impl SqliteStore {
         self.writer.write(Change::NoteAudit(head), &self.path).await
     }
 
-    /// How far the audit log was when somebody last told.
+    /// Head of the audit log as it was last stored.
     ///
     /// # Errors
     /// When the journal cannot be read.

@@ -15,14 +15,14 @@ const PAGES: i64 = 64;
 /// one is rewritten when somebody asks for it.
 pub(crate) const SMALL: i64 = 16 << 20;
 
-/// How SQLite names a file that can give pages back.
+/// SQLite's mode of a file that can give pages back.
 const INCREMENTAL: i64 = 2;
 
-/// What is to be done.
+/// Upkeep that is due.
 #[derive(Debug, Default)]
 pub(crate) struct Upkeep {
     step: Step,
-    /// Whether anything was done, which is now in the log.
+    /// Set if anything was done, which is now in the log.
     worked: bool,
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn empty_log(connection: &Connection, mark: &mut Mark) -> Result<bool
 /// Pages of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pages {
-    /// How many there are.
+    /// Their number.
     pub(crate) count: i64,
     /// Those that hold nothing.
     pub(crate) spare: i64,
@@ -106,7 +106,7 @@ pub(crate) fn pages(connection: &Connection) -> Result<Pages, Fault> {
     })
 }
 
-/// Whether the file can give pages back without being rewritten.
+/// Returns whether the file can give pages back without being rewritten.
 pub(crate) fn can_shrink(connection: &Connection) -> Result<bool, Fault> {
     Ok(pragma(connection, "auto_vacuum")? == INCREMENTAL)
 }

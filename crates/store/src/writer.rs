@@ -39,10 +39,10 @@ use crate::{
     upkeep::{self, Upkeep},
 };
 
-/// How many events may be stored before the index is brought up to date again: it need not be for each turn.
+/// Number of events that may be stored before the index is brought up to date again: it need not be for each turn.
 const MAX_UNSEARCHED: u64 = 1000;
 
-/// What the writer has done since the journal was opened.
+/// Counters of the writer since the journal was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreStats {
     /// Commits that reached the disk.
@@ -85,7 +85,7 @@ pub(crate) struct Writer {
     counters: Arc<Counters>,
     /// Tells a journal that was closed from one whose thread has died.
     closed: Arc<AtomicBool>,
-    /// How many removed sessions cannot be overwritten.
+    /// Number of removed sessions that cannot be overwritten.
     stuck: Arc<AtomicU64>,
     /// Taken by the first close, which waits for the thread's end.
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -246,7 +246,7 @@ struct Thread {
     catch_up: Option<CatchUp>,
     /// The events that were stored since it was last brought up to date.
     unsearched: u64,
-    /// What is to be done for the file; at the start, what an earlier life left undone.
+    /// Upkeep of the file; at the start, what an earlier life left undone.
     upkeep: Option<Upkeep>,
     remains: Remains,
     busy_timeout: Duration,

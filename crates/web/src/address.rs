@@ -30,7 +30,7 @@ const NOT_PUBLIC: [Range; 15] = [
 /// Addresses that look public and are a cloud's own.
 const OF_CLOUDS: [Ipv4Addr; 1] = [Ipv4Addr::new(168, 63, 129, 16)];
 
-/// What an address is, where it is not for everybody.
+/// Kind of an address that is not public.
 #[must_use]
 pub fn not_public(address: IpAddr) -> Option<&'static str> {
     match address {

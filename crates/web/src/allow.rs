@@ -14,7 +14,7 @@ pub enum Allowed {
     Range(IpNet),
 }
 
-/// What is neither a host nor a range.
+/// A text that is neither a host nor a range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is neither a host such as localhost:8888 nor a range of addresses such as 10.0.0.0/8")]
 pub struct NotAllowable(String);
@@ -58,7 +58,7 @@ impl fmt::Display for Allowed {
     }
 }
 
-/// Whether a host is on the list by its name, on this port.
+/// Returns whether a host is on the list by its name, on this port.
 pub(crate) fn names(list: &[Allowed], host: &str, port: u16) -> bool {
     let host = host.trim_end_matches('.');
     list.iter().any(|allowed| match allowed {
@@ -67,7 +67,7 @@ pub(crate) fn names(list: &[Allowed], host: &str, port: u16) -> bool {
     })
 }
 
-/// Whether an address is in a range of the list. One of IPv4 stays that in every way of writing it.
+/// Returns whether an address is in a range of the list. One of IPv4 stays that in every way of writing it.
 pub(crate) fn covers(list: &[Allowed], address: IpAddr) -> bool {
     let address = address.to_canonical();
     list.iter().any(|allowed| matches!(allowed, Allowed::Range(range) if range.contains(&address)))

@@ -10,9 +10,9 @@ use reqwest::{Response, header::CONTENT_ENCODING};
 
 use crate::failure;
 
-/// What servers are asked to pack answers with, of all that there is.
+/// Encodings that servers are asked for.
 pub(crate) const ACCEPTED: &str = "gzip, deflate, br";
-/// How often an answer may be packed. More than once is rare, and more than twice is meant to harm.
+/// Maximum number of encodings of one answer. More than one is rare, and more than two are meant to harm.
 const MOST_LAYERS: usize = 2;
 
 /// Bytes, and whether there are more.
@@ -22,7 +22,7 @@ pub(crate) struct Taken {
     pub(crate) cut: bool,
 }
 
-/// How an answer is packed.
+/// Encoding of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Packing {
     Gzip,
@@ -30,7 +30,7 @@ pub(crate) enum Packing {
     Brotli,
 }
 
-/// How an answer says it is packed, the innermost first.
+/// Encodings that an answer names, the innermost first.
 pub(crate) fn packings(response: &Response) -> Result<Vec<Packing>, WebError> {
     let headers = response.headers().get_all(CONTENT_ENCODING);
     read(headers.iter().filter_map(|value| value.to_str().ok()))

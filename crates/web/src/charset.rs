@@ -4,9 +4,9 @@
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::Encoding;
 
-/// How much is looked at to guess.
+/// Bytes that are looked at to guess.
 const SAMPLE: usize = 64 * 1024;
-/// How much of its beginning is looked at for what a page says of itself.
+/// Bytes of a page's beginning that are searched for its own declaration.
 const START: usize = 4096;
 /// Kinds of content that are text, besides those that begin with `text/` or end in `+json` or `+xml`.
 const TEXTS: [&str; 14] = [
@@ -43,7 +43,7 @@ pub(crate) fn declared(content_type: &str) -> (String, Option<String>) {
     (media_type, charset.filter(|charset| !charset.is_empty()))
 }
 
-/// Whether it is written as kinds of content are: two plain words around a stroke.
+/// Returns whether it is written as media types are: two plain words around a slash.
 fn is_kind(media_type: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let is_word = |word: &str| !word.is_empty() && word.bytes().all(is_plain);

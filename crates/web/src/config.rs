@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use crate::{allow::Allowed, search::SearchConfig};
 
-/// How the web is reached.
+/// Settings of the way to the web.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WebConfig {
-    /// How long a request may take, redirects and the answer included.
+    /// Time limit of a request, redirects and the answer included.
     pub timeout: Duration,
-    /// How long a connection may take to be made.
+    /// Time limit of a connection.
     pub connect_timeout: Duration,
     /// Bytes of an answer that are taken, counted when it is unpacked.
     pub max_bytes: usize,
@@ -17,9 +17,9 @@ pub struct WebConfig {
     pub max_redirects: usize,
     /// Whom the people behind a server can ask about agentd: an address of a page or of mail.
     pub contact: Option<String>,
-    /// What may be reached besides public addresses.
+    /// Targets that may be reached besides public addresses.
     pub allow: Vec<Allowed>,
-    /// Who is asked for pages about something; without it nobody is.
+    /// The search engine; without it no search is possible.
     pub search: Option<SearchConfig>,
 }
 

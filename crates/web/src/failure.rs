@@ -18,7 +18,7 @@ pub(crate) fn private(host: &str, address: IpAddr, what: &str) -> WebError {
         .with_hint("only a person can allow it, with fetch.allow in web.yaml; do not look for another way there")
 }
 
-/// What was written, short enough to be told, without anything that may be a password.
+/// The text, short enough for a message, without anything that may be a password.
 pub(crate) fn quoted(text: &str) -> String {
     let text = match (text.split_once("://"), text.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, behind))) => format!("{scheme}://…@{behind}"),
@@ -67,7 +67,7 @@ pub(crate) fn cut_off(read: usize, error: &reqwest::Error) -> WebError {
         .with_hint("try again; if it stays so, the server is at fault")
 }
 
-/// What came is not what it says it is.
+/// Error of content that is not what it claims to be.
 pub(crate) fn damaged(what: &str) -> WebError {
     WebError::new(ErrorKind::Protocol, format!("the answer cannot be unpacked: {what}"))
 }

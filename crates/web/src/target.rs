@@ -40,7 +40,8 @@ pub(crate) fn parse(text: &str) -> Result<Url, WebError> {
     Ok(url)
 }
 
-/// What makes an address look like another one than it is read as: people and rules see it as it is written.
+/// Checks for characters that make an address look like another one than it is read as: people and rules see it as it
+/// is written.
 fn check_writing(text: &str) -> Result<(), &'static str> {
     if text.contains(char::is_control) {
         return Err("there are control characters in it");
@@ -59,7 +60,7 @@ fn check_writing(text: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// What is wrong with an address whoever it leads to.
+/// Checks the form of an address, whatever it leads to.
 pub(crate) fn check_form(url: &Url) -> Result<(), &'static str> {
     if url.as_str().len() > LONGEST {
         return Err("it is longer than 8 KB");

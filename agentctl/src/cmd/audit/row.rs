@@ -12,7 +12,7 @@ use crate::{render::tool_line, report, terminal::paint::duration};
 /// The names of the columns.
 pub(super) const HEAD: [&str; 7] = ["TIME", "SESSION", "WHAT", "ABOUT", "RULES", "DECIDED BY", "OUTCOME"];
 
-/// How much of what a person replied is shown, in characters.
+/// Characters that are shown of a person's reply.
 const LONGEST_REPLY: usize = 30;
 
 /// The record, column by column, as it was written down: a table lets every character of its cells be seen.
@@ -89,7 +89,7 @@ fn outcome(outcome: Option<CallOutcome>, end: Option<&CallEnd>) -> String {
     text
 }
 
-/// What is about no call.
+/// Columns of a record that belongs to no call.
 fn event(fact: &AuditFact) -> [String; 5] {
     let answerer = |by: &AnsweredBy| match by {
         AnsweredBy::Client(name) => name.clone(),

@@ -172,7 +172,7 @@ fn in_line(part: &str) -> String {
     clean(part).replace(['\n', '\r', '\t'], " ")
 }
 
-/// How much there is.
+/// Prints the size of the index.
 pub(super) fn stats(stats: &KnowledgeStats) -> anyhow::Result<()> {
     let KnowledgeStats { documents, chunks, bytes, stale, folder } = stats;
     let mut out = anstream::stdout().lock();

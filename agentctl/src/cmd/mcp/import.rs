@@ -8,11 +8,11 @@ use serde_json::{Map, Value};
 use super::entry::Entry;
 use crate::failure::Failure;
 
-/// What was found in a file.
+/// Servers found in a file.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) taken: Vec<Entry>,
-    /// What was not taken, and why.
+    /// Entries that were skipped, with the reason.
     pub(super) left: Vec<(String, String)>,
 }
 

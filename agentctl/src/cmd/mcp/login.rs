@@ -12,13 +12,13 @@ use tokio::{
 
 use crate::{daemon::Daemon, exit::Exit, failure::Failure, report, terminal::sanitize::clean_line};
 
-/// How long the first line of a request may be, in bytes.
+/// Maximum length of a request's first line, in bytes.
 const LONGEST: u64 = 16 * 1024;
-/// How long whoever connects may take to say what they want.
+/// Time limit for a connection to send its request.
 const ASKING: Duration = Duration::from_secs(10);
-/// How many may be connected at once.
+/// Maximum number of open connections.
 const MOST: usize = 64;
-/// How long a person has to log in.
+/// Time limit for a person to log in.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
 /// Shows the address, waits until the browser comes back, and has the daemon fetch the token.

@@ -90,7 +90,7 @@ fn read(file: &std::path::Path) -> Result<RuleText, Failure> {
     Ok(RuleText { text, path })
 }
 
-/// How many more calls run, ask and are refused; negative for fewer.
+/// Change in the numbers of calls that run, ask and are refused; negative for fewer.
 fn balance<'a>(changes: impl IntoIterator<Item = (&'a Comparison, u64)>) -> [(&'static str, i64); 3] {
     let kind = |verdict: &Verdict| match verdict {
         Verdict::Allow => 0,

@@ -64,7 +64,7 @@ fn inline(text: &str, mut before: Option<char>, style: Style, spans: &mut Spans,
     }
 }
 
-/// How many bytes of the mark stand at the start.
+/// Number of bytes of the mark at the start.
 fn run(text: &str, mark: char) -> usize {
     text.len() - text.trim_start_matches(mark).len()
 }

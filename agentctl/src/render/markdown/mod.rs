@@ -17,7 +17,7 @@ use anstyle::Style;
 use self::{inline::Span, wrap::wrap};
 use crate::terminal::paint::{CODE, QUIET, paint};
 
-/// What is to be remembered between blocks: whether we are in a code fence.
+/// State between blocks: an open code fence.
 #[derive(Debug, Default)]
 pub(crate) struct Markdown {
     fence: Option<Fence>,
@@ -30,7 +30,7 @@ struct Fence {
 }
 
 impl Markdown {
-    /// Whether the next line is code, as long as it does not end the fence.
+    /// Returns whether the next line is code, as long as it does not end the fence.
     pub(crate) fn in_fence(&self) -> bool {
         self.fence.is_some()
     }

@@ -12,7 +12,7 @@ enum Align {
     Center,
 }
 
-/// Whether a line can be part of a table.
+/// Returns whether a line can be part of a table.
 pub(crate) fn is_row(line: &str) -> bool {
     line.trim_start().starts_with('|')
 }

@@ -50,7 +50,7 @@ fn is_wide(c: char) -> bool {
     c.width() == Some(2)
 }
 
-/// Whether the character may not begin a row.
+/// Returns whether the character may not begin a row.
 fn clings(c: char) -> bool {
     c.width() == Some(0)
         || matches!(

@@ -20,7 +20,7 @@ use crate::config::{
     yaml,
 };
 
-/// What one file says.
+/// One file.
 #[derive(Debug, Default)]
 pub(super) struct McpFile {
     pub(super) global: Option<GlobalFile>,
@@ -29,7 +29,7 @@ pub(super) struct McpFile {
     pub(super) unread: BTreeMap<String, ConfigError>,
 }
 
-/// What is said of one server.
+/// Settings of one server.
 type Entry = Spanned<Option<ServerFile>>;
 
 /// The file where each entry says what it can.
@@ -158,7 +158,7 @@ pub(super) struct ToolFile {
     pub(super) effect: Option<Does>,
 }
 
-/// What agentd is registered as where people log in to a server, by hand.
+/// Client that a person registered agentd as, where people log in to a server.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct OAuthFile {
@@ -167,7 +167,7 @@ pub(super) struct OAuthFile {
     pub(super) issuer: Option<Spanned<String>>,
 }
 
-/// How a server is spoken to.
+/// Transport of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Mode {
@@ -177,7 +177,7 @@ pub(super) enum Mode {
     Http,
 }
 
-/// Whether a server may ask a model.
+/// Permission of a server to ask a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum MayAsk {
@@ -185,7 +185,7 @@ pub(super) enum MayAsk {
     Ask,
 }
 
-/// What a person says that calls of a tool can do.
+/// Effect of a tool's calls, as the person says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Does {

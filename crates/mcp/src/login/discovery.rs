@@ -11,7 +11,7 @@ use crate::server::client;
 
 /// Where servers of 2025-03-26 say it, which are their own authorization servers.
 const OLDER: &str = "/.well-known/oauth-authorization-server";
-/// How much they may say, in bytes.
+/// Maximum size of the metadata, in bytes.
 const LARGEST: usize = 256 * 1024;
 
 /// Where people log in to a server, as far as that can be believed.
@@ -40,7 +40,7 @@ pub(super) async fn metadata(
     Ok(said)
 }
 
-/// What the server at this address says. A refusal names the place; nothing is found without it where that is of the
+/// Metadata of the server at this address. A refusal names the place; nothing is found without it where that is of the
 /// server's own choice.
 async fn said(manager: &AuthorizationManager, url: &str, wanted: &Wanted) -> Result<AuthorizationMetadata, AuthError> {
     match manager.resolve_metadata_from_challenge(wanted.challenge().as_deref()).await {
@@ -53,14 +53,14 @@ async fn said(manager: &AuthorizationManager, url: &str, wanted: &Wanted) -> Res
     }
 }
 
-/// Whether what was found at the root of the server itself has another name than that place.
+/// Returns whether metadata found at the root of the server itself has another name than that place.
 fn is_root_of(error: &AuthError, server: &Url) -> bool {
     let AuthError::AuthorizationServerMismatch { expected_issuer, .. } = error else { return false };
     Url::parse(expected_issuer).is_ok_and(|root| root.path() == "/" && root.origin() == server.origin())
 }
 
-/// What an older server says of itself: its name may have a path that the place has not. Nobody else is believed there, so
-/// all that it names has to be its own.
+/// Metadata of an older server: its name may have a path that the place has not. No other is believed there, so all
+/// that it names has to be its own.
 async fn older(server: &Url) -> Option<AuthorizationMetadata> {
     let mut place = server.clone();
     place.set_path(OLDER);

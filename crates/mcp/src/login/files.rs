@@ -10,7 +10,7 @@ use std::{
 use rmcp::transport::auth::{AuthError, AuthorizationMetadata, CredentialStore, StoredCredentials};
 use serde::{Deserialize, Serialize};
 
-/// Who gave a token, and where it is renewed: nobody else is ever shown what renews it.
+/// Issuer of a token, and where it is renewed: no other is ever shown what renews it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TokenSource {
     issuer: Option<String>,
@@ -27,13 +27,13 @@ impl From<&AuthorizationMetadata> for TokenSource {
 pub(super) struct TokenFile {
     pub(super) path: PathBuf,
     pub(super) giver: TokenSource,
-    /// What we are registered as there, where a person said so.
+    /// The client registered there, where a person gave one.
     pub(super) client: Option<String>,
     /// The secret of the client that was registered for the login, where it was given one.
     pub(super) client_secret: Option<String>,
 }
 
-/// What stands in the file. That of a version before says nothing of who gave it.
+/// Content of the file. That of an earlier version says nothing of the issuer.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Kept {
@@ -42,7 +42,7 @@ struct Kept {
     client_secret: Option<String>,
 }
 
-/// Whether there is a token.
+/// Outcome of looking for a token.
 pub(super) enum Found {
     Nothing,
     /// With the secret of the client that was registered for it, where it was given one.
@@ -52,7 +52,7 @@ pub(super) enum Found {
 }
 
 impl TokenFile {
-    /// What stands in it.
+    /// Content of the file.
     pub(super) fn read(&self) -> Result<Found, AuthError> {
         let text = match fs::read(&self.path) {
             Ok(text) => text,
@@ -75,7 +75,7 @@ impl TokenFile {
 
 #[async_trait::async_trait]
 impl CredentialStore for TokenFile {
-    /// What was given by another counts as none: it is neither used nor taken away.
+    /// Credentials given by another count as none: they are neither used nor taken away.
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
         Ok(match self.read()? {
             Found::Token(credentials, _) => Some(*credentials),

@@ -5,11 +5,11 @@ use std::net::IpAddr;
 use reqwest::Url;
 use rmcp::transport::auth::{AuthorizationManager, AuthorizationMetadata};
 
-/// How long an address may be, in bytes.
+/// Maximum length of an address, in bytes.
 const LONGEST: usize = 2048;
 
-/// Whether these are places to log in to a server at this address: nobody listens on the way to any of them. The error says
-/// what is wrong.
+/// Checks that these are places to log in to a server at this address: all are reached safely. The error says what is
+/// wrong.
 pub(super) fn fits(said: &AuthorizationMetadata, server: &str) -> Result<(), String> {
     let server_is_here = Url::parse(server).is_ok_and(|url| is_here(&url));
     let named = [
@@ -35,7 +35,7 @@ pub(super) fn fits(said: &AuthorizationMetadata, server: &str) -> Result<(), Str
     Ok(())
 }
 
-/// Whether it is on this machine.
+/// Returns whether it is on this machine.
 fn is_here(url: &Url) -> bool {
     match numbers(url) {
         Some(numbers) => numbers.is_loopback(),
@@ -48,8 +48,8 @@ fn numbers(url: &Url) -> Option<IpAddr> {
     url.host_str()?.trim_matches(['[', ']']).parse().ok()
 }
 
-/// Whether whoever is named as the issuer has this token endpoint. One of the same origin is its own; of any other it is
-/// asked itself, for a server may say of itself that it is somebody else, and get then what was meant for that one.
+/// Returns whether the named issuer has this token endpoint. One of the same origin is its own; any other is asked
+/// itself, for a server may claim to be another, and get then what was meant for that one.
 pub(super) async fn is_of_its_issuer(said: &AuthorizationMetadata, server: &str) -> bool {
     let Some(issuer) = said.issuer.as_deref() else { return true };
     let (Ok(at), Ok(token)) = (Url::parse(issuer), Url::parse(&said.token_endpoint)) else { return false };
@@ -69,7 +69,7 @@ pub(super) async fn is_of_its_issuer(said: &AuthorizationMetadata, server: &str)
     })
 }
 
-/// Whether both name the same issuer.
+/// Returns whether both name the same issuer.
 pub(super) fn is_same_issuer(one: &str, other: &str) -> bool {
     let plain = |issuer: &str| Url::parse(issuer).map(|url| url.as_str().trim_end_matches('/').to_owned()).ok();
     plain(one).is_some() && plain(one) == plain(other)

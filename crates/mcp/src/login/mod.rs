@@ -31,10 +31,10 @@ use self::{
 };
 use crate::{clean::Clean, config::OAuthClient, log::Log, reason::Reason};
 
-/// How long a server may take to say where to log in, and to give a token.
+/// Time limit for a server to say where to log in, and to give a token.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Who is known where.
+/// Logins to servers.
 pub struct Logins {
     folder: PathBuf,
     /// Logins that a person has begun and not finished, by server.
@@ -48,7 +48,7 @@ pub struct Logins {
 pub(crate) struct ServerUrl<'a> {
     pub(crate) server: &'a str,
     pub(crate) url: &'a str,
-    /// What we are registered as there, where a person did that.
+    /// The client registered there, where a person gave one.
     pub(crate) client: Option<&'a OAuthClient>,
 }
 
@@ -142,8 +142,8 @@ impl Logins {
         Ok(())
     }
 
-    /// What adds the token to requests; none where nobody has logged in, or where the token was given elsewhere than people
-    /// log in by now.
+    /// Manager that adds the token to requests; none where no login was made, or where the token was given elsewhere
+    /// than people log in by now.
     pub(crate) async fn manager(&self, site: ServerUrl<'_>, log: &Log) -> Result<Option<AuthorizationManager>, String> {
         if !self.token_path(site).exists() {
             return Ok(None);
@@ -214,7 +214,7 @@ impl Logins {
         }
     }
 
-    /// What logs in there and renews tokens, and who gives them there now.
+    /// Manager that logs in there and renews tokens, and the issuer that gives them there now.
     async fn manager_at(
         &self,
         site: ServerUrl<'_>,
@@ -281,18 +281,18 @@ fn secret_of<'a>(client: Option<&'a OAuthClient>, registered: Option<&'a str>) -
     }
 }
 
-/// Whether a client was not registered because of the scopes that it would ask for. There is no code for that.
+/// Returns whether a client was not registered because of the scopes that it would ask for. There is no code for that.
 fn is_for_scopes(error: &AuthError) -> bool {
     matches!(error, AuthError::RegistrationFailed(why) if why.starts_with("HTTP 4") && why.contains("scope"))
 }
 
-/// What an address says behind its question mark: by `state` an answer to a login is known.
+/// Value in the query of an address: by `state` an answer to a login is known.
 fn in_query(address: &str, wanted: &str) -> Option<String> {
     let address = reqwest::Url::parse(address).ok()?;
     address.query_pairs().find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned())
 }
 
-/// What went wrong, in one line of bounded length. No token is in it.
+/// The failure in one line of bounded length. No token is in it.
 fn told(error: &AuthError) -> String {
     let hint = match error {
         AuthError::RegistrationFailed(_) => {

@@ -13,19 +13,19 @@ use rmcp::{
     },
 };
 
-/// How many scopes are taken at the most.
+/// Maximum number of scopes.
 const MOST_SCOPES: usize = 64;
-/// How long a scope may be, in bytes.
+/// Maximum length of a scope, in bytes.
 const LONGEST_SCOPE: usize = 128;
-/// How long the address of a server's metadata may be, in bytes.
+/// Maximum length of the address of a server's metadata, in bytes.
 const LONGEST_ADDRESS: usize = 2048;
 
 /// A refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    /// Whether it knows who asks, and does not allow it all the same.
+    /// Set if the server knows the caller and denies the call all the same.
     pub(super) knows_us: bool,
-    /// What the header says that goes with it.
+    /// The header that goes with it.
     header: String,
     /// Why the token could not be renewed, where that is it: the server was not asked then, or did not know it any more.
     pub(super) not_renewed: Option<String>,
@@ -77,7 +77,7 @@ impl Refusal {
         None
     }
 
-    /// What the header says to whoever asked at this address.
+    /// Reads the header for a caller at this address.
     pub(super) fn said(&self, url: &str) -> Said {
         let Ok(url) = Url::parse(url) else { return Said::default() };
         let said = WWWAuthenticateParams::parse(&self.header, &url);
@@ -89,12 +89,12 @@ impl Refusal {
     }
 }
 
-/// What a refusal says of whom the server would answer.
+/// A refusal's demands on the login.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Said {
     /// Where its metadata is.
     pub(super) metadata: Option<String>,
-    /// What it wants the login to be good for.
+    /// Scopes that the login must have.
     pub(super) scopes: Vec<String>,
 }
 

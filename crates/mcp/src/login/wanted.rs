@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 
 use super::{files, refusal::Refusal, refusal::scopes};
 
-/// What is remembered of one server.
+/// Stored state of the logins of one server.
 #[derive(Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Wanted {
     /// Where its metadata is.
     metadata: Option<String>,
-    /// What the next login asks for.
+    /// Scopes of the next login.
     scopes: Vec<String>,
-    /// What the last login asked for.
+    /// Scopes of the last login.
     asked: Vec<String>,
-    /// Whether the next login asks for nothing that an earlier one got: the last was told that there is no such scope.
+    /// Set if the next login asks for nothing that an earlier one got: the last was told that there is no such scope.
     anew: bool,
-    /// What logins were told that there is not: it is never asked for again.
+    /// Scopes that do not exist, as logins were told: never asked for again.
     vain: Vec<String>,
 }
 
-/// What can be done about a refusal.
+/// Remedy for a refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Remedy {
     /// To log in, for these scopes where there are some.
@@ -32,7 +32,7 @@ pub(super) enum Remedy {
 }
 
 impl Wanted {
-    /// What is remembered. Nothing, where that cannot be read: the next refusal says it again.
+    /// Reads the stored state. Nothing, where that cannot be read: the next refusal says it again.
     pub(super) fn read(path: &Path) -> Self {
         fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
     }
@@ -59,8 +59,8 @@ impl Wanted {
         Remedy::Login(wanted)
     }
 
-    /// What the next login asks for, where `got` is what the token is good for, and `first` what a first login would ask
-    /// for.
+    /// Scopes that the next login asks for, where `got` is what the token is good for, and `first` what a first login
+    /// would ask for.
     pub(super) fn asks_for(&self, got: &[String], first: &[String]) -> Vec<String> {
         let got = if self.anew { &[] } else { got };
         let [got, first] = [got, first].map(|scopes| without(scopes.to_vec(), &self.vain));
@@ -79,7 +79,7 @@ impl Wanted {
         self.anew = true;
     }
 
-    /// What a refusal would say that says all this.
+    /// A refusal that would say all this.
     pub(super) fn challenge(&self) -> Option<String> {
         let metadata = self.metadata.as_ref().map(|address| {
             let address = address.replace('\\', "\\\\").replace('"', "\\\"");

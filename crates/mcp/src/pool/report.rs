@@ -5,22 +5,22 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{McpPool, missing};
 use crate::{config::ServerConfig, reason::Reason, server::Health};
 
-/// What is told of a server.
+/// Report on a server.
 #[derive(Debug, Clone)]
 pub struct ServerReport {
     /// Its name.
     pub name: String,
-    /// How it is set; none where its entry makes no sense.
+    /// Its configuration; none where its entry makes no sense.
     pub config: Option<ServerConfig>,
-    /// How it is; of several connections, the liveliest.
+    /// Its health; of several connections, the liveliest.
     pub health: Health,
-    /// How many connections to it there are.
+    /// Number of connections.
     pub connections: usize,
-    /// What it says it is; empty where it was never reached.
+    /// Its own name and version; empty where it was never reached.
     pub says_it_is: String,
-    /// What it offers, as models are offered it: our name, and what the server says. None where it was never reached.
+    /// Its tools, as models are offered them: our name, and the server's. None where it was never reached.
     pub tools: Option<Vec<String>>,
-    /// What is not as the configuration wants it.
+    /// Deviations from the configuration.
     pub notes: Vec<String>,
 }
 

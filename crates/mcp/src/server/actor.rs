@@ -25,11 +25,11 @@ use super::{
 };
 use crate::{catalogue::Catalogue, clean::Clean, config::ServerConfig, log::Log, login::Logins, reason::Reason};
 
-/// What all servers are made with.
+/// Dependencies of all servers.
 pub(crate) struct ServerDeps {
     /// The program that becomes the guard of a server.
     pub(crate) guard: PathBuf,
-    /// Who is known where.
+    /// Logins.
     pub(crate) logins: Arc<Logins>,
     /// Takes secrets out of what servers say.
     pub(crate) clean: Clean,
@@ -39,14 +39,15 @@ pub(crate) struct ServerDeps {
 
 type Learn = dyn Fn(&str, Catalogue) + Send + Sync;
 
-/// How long a change of what a server offers waits for the next: one that changes all the time is asked this often.
+/// Delay after a change of what a server offers, before it is listed: one that changes all the time is asked this
+/// often.
 const SETTLING: Duration = Duration::from_secs(2);
-/// How long a server stays that was started only to say what it offers.
+/// Lifetime of a server that was started only to be listed.
 const LISTED: Duration = Duration::from_secs(5);
-/// How long the messages of a connection that is closed are waited for.
+/// Time limit for the messages of a connection that is closed.
 const CLOSING: Duration = Duration::from_millis(500);
 
-/// How a server is.
+/// Health of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
     /// It does not run. The next call starts it.
@@ -149,12 +150,12 @@ impl ServerHandle {
         }
     }
 
-    /// How it is now.
+    /// Its health now.
     pub(crate) fn health(&self) -> Health {
         self.health.borrow().clone()
     }
 
-    /// Whether somebody besides the pool holds it: to start the server, or because its connection is needed.
+    /// Returns whether another than the pool holds it: to start the server, or because its connection is needed.
     pub(crate) fn is_needed(&self) -> bool {
         self.commands.strong_count() > 1
     }
@@ -168,13 +169,13 @@ struct Actor {
     log: Arc<Log>,
     health: watch::Sender<Health>,
     budget: Budget,
-    /// Who waits for the start, and why.
+    /// Callers that wait for the start, and why.
     waiting: Vec<(Need, Answer)>,
     /// Told when somebody needs it no more.
     released: Arc<Notify>,
 }
 
-/// What the server is now.
+/// State of the server.
 enum State {
     Stopped,
     /// The token gives it up.
@@ -191,15 +192,15 @@ struct Running {
     /// Held by all who need it.
     in_use: Arc<()>,
     idle_since: Instant,
-    /// Whether nobody has needed it but to hear what it offers.
+    /// Set if it was needed only to be listed.
     only_listed: bool,
     since: Instant,
-    /// What it offers is asked again then, for it has changed.
+    /// Time of the next listing, for it has changed.
     listing: Option<BoxFuture<'static, ()>>,
     changed: Arc<Notify>,
 }
 
-/// What happened.
+/// Event of the actor.
 enum Event {
     Command(Option<Command>),
     Started(Box<Result<Open, Reason>>),
@@ -423,7 +424,7 @@ impl Actor {
         self.health.send_replace(Health::Stopped);
     }
 
-    /// What it offers has changed, or was asked again. One that changes all the time is asked once in a while.
+    /// State after a change or a listing. One that changes all the time is asked once in a while.
     fn listing(&self, state: State, changed: bool) -> State {
         let State::Running(mut running) = state else { return state };
         running.listing = changed.then(|| {

@@ -21,13 +21,13 @@ use tokio::{
 
 use crate::log::Log;
 
-/// How many requests of a server may wait for their answers, or for the server to read these.
+/// Maximum number of a server's requests that wait for their answers, or for the server to read these.
 const MOST: usize = 64;
-/// How long a name of a request may be, in bytes. It stands in the answer.
+/// Maximum length of a request's name, in bytes. It stands in the answer.
 const LONGEST_NAME: usize = 256;
-/// How long a server with so many requests may read none of the answers.
+/// Time for which a server with so many requests may read none of the answers.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a request counts that it has taken back.
+/// Time for which a withdrawn request counts.
 const WAVERING: Duration = Duration::from_secs(1);
 
 /// The transport.
@@ -47,7 +47,7 @@ struct Open {
     answered: Notify,
 }
 
-/// How far one is.
+/// Stage of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Somebody works on it.
@@ -70,7 +70,7 @@ impl Open {
         self.with(|names| names.len() >= MOST)
     }
 
-    /// Whether it is a request that can be answered: a new one, with a name of bounded length.
+    /// Returns whether it is a request that can be answered: a new one, with a name of bounded length.
     fn takes(&self, name: &NumberOrString) -> bool {
         let is_short = !matches!(name, NumberOrString::String(name) if name.len() > LONGEST_NAME);
         is_short

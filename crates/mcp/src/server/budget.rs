@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-/// How long to wait after the first failure, the second, and so on. The last holds for all that follow.
+/// Delays after the first failure, the second, and so on. The last holds for all that follow.
 const WAITS: [Duration; 6] = [
     Duration::ZERO,
     Duration::ZERO,
@@ -15,10 +15,10 @@ const WAITS: [Duration; 6] = [
     Duration::from_secs(60),
 ];
 
-/// How long a server has to live for its failures to be forgotten.
+/// Uptime after which a server's failures are forgotten.
 const STEADY: Duration = Duration::from_secs(60);
 
-/// What is known of the failures of a server.
+/// Failures of a server.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     failures: usize,
@@ -26,7 +26,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// How long until it may be started, if not now.
+    /// Time until it may be started, if not now.
     pub(super) fn wait(&self, now: Instant) -> Option<Duration> {
         self.next_try.map(|next| next.saturating_duration_since(now)).filter(|wait| !wait.is_zero())
     }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{login::Refusal, reason::Reason};
 
-/// How long a call may take.
+/// Time limits of a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallTime {
     /// Without a word of the server.
@@ -28,7 +28,7 @@ pub(crate) struct CallTime {
     pub(crate) all: Duration,
 }
 
-/// How long a server that does not read may keep us from telling it that nobody waits any more.
+/// Time for which a server that does not read may keep us from cancelling a call there.
 const TELLING: Duration = Duration::from_millis(500);
 
 /// Why there is no answer.

@@ -18,11 +18,11 @@ use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-/// How often a person is told of progress at the most.
+/// Minimum interval between two reports of progress to a person.
 const TOLD_AGAIN: Duration = Duration::from_millis(100);
-/// How often a server may ask a person during one call.
+/// Maximum number of questions to a person during one call.
 pub(crate) const MOST_QUESTIONS: u32 = 8;
-/// How many of them may wait at once: more are refused, for each is held in memory as long as a person takes.
+/// Maximum number of them that wait at once: more are refused, for each is held in memory as long as a person takes.
 const MOST_WAITING: usize = 3;
 
 /// All of them.
@@ -45,17 +45,17 @@ pub(crate) struct Call {
     changed: Notify,
     /// Lets one question be asked at a time.
     asking: tokio::sync::Mutex<()>,
-    /// How many questions are asked, or wait for that.
+    /// Number of questions that are asked, or wait for that.
     questions: AtomicUsize,
     /// Set when it is over: what it asked needs no answer any more.
     over: CancellationToken,
 }
 
-/// What a call has taken so far.
+/// Time that a call has taken.
 struct Time {
     began: Instant,
     last_word: Instant,
-    /// How long people and models were waited for, and since when one is.
+    /// Time spent waiting for people and models, and the start of the current wait.
     waited: Duration,
     waiting: Option<Instant>,
     last_told: Option<Instant>,
@@ -196,7 +196,7 @@ impl Call {
         Some(number).filter(|number| *number <= MOST_QUESTIONS)
     }
 
-    /// Who can be asked.
+    /// The person who can be asked.
     pub(crate) fn person(&self) -> &Person {
         &self.person
     }
@@ -286,7 +286,7 @@ async fn until(time: Option<Instant>) {
     }
 }
 
-/// How far a call is, in one line of bounded length.
+/// Progress of a call, in one line of bounded length.
 fn line(progress: &ProgressNotificationParam) -> String {
     let ProgressNotificationParam { progress, total, message, .. } = progress;
     let how_far = match total {

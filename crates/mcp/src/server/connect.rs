@@ -33,7 +33,7 @@ use crate::{
 pub(crate) struct Connection {
     pub(crate) peer: Peer<RoleClient>,
     pub(crate) calls: Arc<Calls>,
-    /// What it said of itself.
+    /// Its own description.
     pub(crate) info: Arc<ServerPeerInfo>,
     /// Set when it is known that nothing will come of it any more.
     pub(crate) lost: CancellationToken,
@@ -49,7 +49,7 @@ pub(super) struct Open {
     pub(super) changed: Arc<Notify>,
 }
 
-/// What a connection is made from.
+/// Ingredients of a connection.
 pub(super) struct Opening {
     pub(super) name: String,
     pub(super) config: Arc<ServerConfig>,

@@ -18,7 +18,7 @@ pub(super) struct EventStream {
     client: Client,
     /// Where messages go.
     post: Url,
-    /// What comes; none when it is closed.
+    /// The events; none once it is closed.
     events: Option<Events>,
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Handler {
     pub(super) server: String,
     pub(super) calls: Arc<Calls>,
     pub(super) log: Arc<Log>,
-    /// Whether it may ask a model.
+    /// Permission to ask a model.
     pub(super) sampling: Sampling,
     /// Told when what the server offers has changed.
     pub(super) changed: Arc<Notify>,
@@ -42,8 +42,9 @@ impl Handler {
     }
 }
 
-/// What a server may ask of us. Both ways of asking people are named: a capability that names none stands for forms alone.
-/// A model is named only to servers that may ask one, and without tools and contexts of others, which they are not given.
+/// Capabilities that a server may use. Both ways of asking people are named: a capability that names none stands for
+/// forms alone. A model is named only to servers that may ask one, and without tools and contexts of others, which they
+/// are not given.
 fn capabilities(sampling: Sampling) -> ClientCapabilities {
     let both = ElicitationCapability::new().with_form(Default::default()).with_url(Default::default());
     let mut capabilities = ClientCapabilities::builder().enable_elicitation_with(both).enable_roots().build();

@@ -31,10 +31,10 @@ use crate::{
 
 /// The longest message that is taken, in bytes.
 pub(super) const LONGEST: usize = 16 << 20;
-/// How often a redirect is followed, and only to the same server.
+/// Maximum number of redirects, which are followed to the same server only.
 const REDIRECTS: usize = 3;
 
-/// What is needed to reach one.
+/// Address of a server and what is needed to reach it.
 pub(super) struct Address<'a> {
     pub(super) site: ServerUrl<'a>,
     pub(super) headers: &'a BTreeMap<String, SecretString>,
@@ -99,12 +99,12 @@ impl Address<'_> {
         Bounded::new(transport, Arc::clone(self.log))
     }
 
-    /// What can be done where it does not answer whoever asks.
+    /// Reason with a remedy for a refusal.
     pub(super) fn refused(&self, refusal: &Refusal) -> Reason {
         self.logins.refused(self.site, refusal, self.clean)
     }
 
-    /// What went wrong. The address is left out: a key may stand in it.
+    /// Reason of a failed start. The address is left out: a key may stand in it.
     fn told(&self, error: &ClientInitializeError) -> Reason {
         let as_it_is_told = reqwest::Url::parse(self.site.url).map(String::from).unwrap_or_default();
         let (url, clean) = (self.site.url.to_owned(), self.clean.clone());
@@ -117,8 +117,8 @@ impl Address<'_> {
     }
 }
 
-/// Whether a message was not sent because the server knows the session no more: nothing that is sent on this connection
-/// will be answered.
+/// Returns whether a message was not sent because the server has forgotten the session: nothing that is sent on this
+/// connection will be answered.
 pub(super) fn has_forgotten_us(error: &DynamicTransportError) -> bool {
     let error = error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
     matches!(error, Some(StreamableHttpError::SessionExpired))

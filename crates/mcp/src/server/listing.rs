@@ -14,17 +14,17 @@ use crate::{
     reason::Reason,
 };
 
-/// How many pages of a list are asked for.
+/// Maximum number of pages of a list.
 const MOST_PAGES: usize = 64;
-/// How much of a description is kept, in bytes; models are shown less.
+/// Maximum length of a stored description, in bytes; models are shown less.
 const LONGEST: usize = 8192;
-/// How long a name of a tool may be, in bytes. It is what a call says, so a longer one cannot be cut.
+/// Maximum length of a tool's name, in bytes. It is what a call says, so a longer one cannot be cut.
 const LONGEST_NAME: usize = 256;
-/// How large a schema that is kept may be, in bytes; models are shown less.
+/// Maximum size of a stored schema, in bytes; models are shown less.
 const LARGEST: usize = 64 * 1024;
-/// How much all that is kept of one server may take, in bytes.
+/// Maximum size of all that is stored of one server, in bytes.
 const MOST_KEPT: usize = 4 << 20;
-/// How much a server may say on all pages, in bytes.
+/// Maximum size of all pages of a server, in bytes.
 const MOST_SAID: usize = 64 << 20;
 
 /// Asks for all that a server offers.
@@ -53,7 +53,7 @@ pub(crate) async fn catalogue(
     })
 }
 
-/// What it says of itself: what it is, else how it is used, else what people call it.
+/// The server's description: what it is, else how it is used, else what people call it.
 fn about(info: &ServerPeerInfo) -> String {
     let server = info.server_info.as_ref();
     let description = server.and_then(|server| server.description.clone());
@@ -109,7 +109,7 @@ async fn list_tools(
     }
 }
 
-/// What is kept of a tool, if anything is, and how much was said of it.
+/// The stored part of a tool, if any, and the size of the whole.
 fn known(tool: Tool) -> (Option<KnownTool>, usize) {
     let words = tool.description.map(|words| words.into_owned()).or(tool.title).unwrap_or_default();
     let said = tool.name.len() + words.len() + length(&tool.input_schema);
@@ -129,7 +129,7 @@ fn size_of(tool: &KnownTool) -> usize {
     tool.name.len() + tool.description.len() + length(&tool.schema)
 }
 
-/// How long a schema is when it is written down.
+/// Length of a schema when it is written down.
 fn length(schema: &Map<String, Value>) -> usize {
     struct Count(usize);
     impl io::Write for Count {

@@ -20,11 +20,11 @@ use crate::log::Log;
 
 /// The longest message that is taken, in bytes.
 const LONGEST: usize = 16 << 20;
-/// How much of one that is too long is kept, to see what it answers: its head, and as much of its tail.
+/// Bytes that are stored of a message that is too long, to see what it answers: its head, and as much of its tail.
 const KEPT: usize = 512;
-/// How much may come that is no message before nobody listens any more.
+/// Maximum size of output that is no message before the server is given up.
 const MOST_NOISE: usize = 32 << 20;
-/// How many lines that are no message are noted.
+/// Maximum number of lines that are no message and are noted.
 const NOTED: usize = 20;
 
 /// Both pipes of a server.
@@ -33,7 +33,7 @@ pub(super) struct Pipes {
     /// None when it is closed, which asks the server to end.
     write: Arc<Mutex<Option<ChildStdin>>>,
     line: Line,
-    /// How much came since the last message.
+    /// Size of the output since the last message.
     noise: usize,
     noted: usize,
     log: Arc<Log>,
@@ -140,7 +140,7 @@ impl Transport<RoleClient> for Pipes {
 #[derive(Default)]
 struct Line {
     begun: Vec<u8>,
-    /// How much came of a line that is too long, and its tail.
+    /// Size of a line that is too long, and its tail.
     dropped: usize,
     tail: Vec<u8>,
 }

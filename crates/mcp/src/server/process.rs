@@ -22,22 +22,22 @@ use tokio::{
 
 use crate::{config::Written, guard::GUARD_ARGUMENT, log::Log};
 
-/// How long a server has to end when its input has ended, before its guard is told that it has to. The guard itself tells
+/// Time for a server to end after its input has ended, before its guard is told that it has to. The guard itself tells
 /// it sooner.
 const ENDING: Duration = Duration::from_secs(3);
-/// How long its last words are waited for.
+/// Time limit for its last words.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// How long the guard may take to clean up. It takes less unless a disk does not answer.
+/// Time limit for the guard to clean up. It takes less unless a disk does not answer.
 const CLEANING: Duration = Duration::from_secs(6);
 
-/// What is needed to start one.
+/// Ingredients of a start.
 pub(super) struct Start<'a> {
     /// The program that becomes the guard.
     pub(super) guard: &'a Path,
     pub(super) command: &'a str,
     pub(super) args: &'a [Written],
     pub(super) environment: &'a BTreeMap<String, String>,
-    /// What the configuration adds.
+    /// Environment variables of the configuration.
     pub(super) env: &'a BTreeMap<String, SecretString>,
     pub(super) cwd: &'a PathBuf,
 }
@@ -141,7 +141,7 @@ async fn drain(mut stderr: ChildStderr, log: Arc<Log>) {
     log.end();
 }
 
-/// How a server ended, in words.
+/// Describes how a server ended.
 pub(super) fn told(status: Option<ExitStatus>) -> String {
     match status.and_then(|status| status.code()) {
         Some(0) => "it ended".to_owned(),

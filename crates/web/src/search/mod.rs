@@ -25,14 +25,14 @@ use serde_json::Value;
 pub use self::json::JsonFields;
 use crate::{body, client::Clients, failure, target::Trust};
 
-/// How a search engine is asked.
+/// Settings of a search engine.
 #[derive(Debug, Clone)]
 pub struct SearchConfig {
-    /// What it speaks.
+    /// Its dialect.
     pub dialect: Dialect,
     /// Where it is.
     pub base_url: Url,
-    /// What it asks for, where it asks for a key.
+    /// Its key, where it needs one.
     pub api_key: Option<SecretString>,
     /// The variable that holds it, where one is named.
     pub key_variable: Option<String>,
@@ -46,7 +46,7 @@ impl PartialEq for SearchConfig {
     }
 }
 
-/// What search engines speak.
+/// Dialects of search engines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Dialect {
     /// SearXNG, with its JSON format switched on.
@@ -70,7 +70,7 @@ impl Dialect {
         }
     }
 
-    /// Whether nobody is answered without a key.
+    /// Returns whether it answers no request without a key.
     #[must_use]
     pub const fn needs_key(&self) -> bool {
         matches!(self, Self::Brave | Self::Tavily)
@@ -203,7 +203,7 @@ fn key(config: &SearchConfig) -> &str {
     config.api_key.as_ref().map(ExposeSecret::expose_secret).unwrap_or_default()
 }
 
-/// What an engine says to explain a refusal is not told: some repeat the key in it.
+/// Error of a refusal. The engine's own explanation is left out: some repeat the key in it.
 fn refused(engine: &Dialect, status: StatusCode) -> WebError {
     let said = format!("{engine} refused the search: {status}");
     match status {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::failure::Failure;
 
-/// What `ask` is given.
+/// Arguments of `ask`.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ask {
@@ -25,15 +25,15 @@ pub(super) struct Ask {
     pub(super) folder: Option<String>,
     /// The steps that the turn may take.
     pub(super) max_steps: Option<NonZeroU32>,
-    /// What happens at an interrupt.
+    /// Behaviour at an interrupt.
     #[serde(default)]
     pub(super) on_interrupt: AtInterrupt,
-    /// What happens while another turn runs in the session.
+    /// Behaviour while another turn runs in the session.
     #[serde(default)]
     pub(super) if_busy: WhenBusy,
 }
 
-/// What happens at an interrupt. There is no word for granting everything: that would be a yes by silence.
+/// Behaviour at an interrupt. There is no word for granting everything: that would be a yes by silence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum AtInterrupt {
@@ -56,7 +56,7 @@ impl From<AtInterrupt> for OnInterrupt {
     }
 }
 
-/// What happens while another turn runs in the session.
+/// Behaviour while another turn runs in the session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum WhenBusy {
@@ -76,25 +76,25 @@ impl From<WhenBusy> for IfBusy {
     }
 }
 
-/// What `answer` is given.
+/// Arguments of `answer`.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Answer {
-    /// What is answered.
+    /// The interrupt.
     pub(super) interrupt_id: String,
-    /// How.
+    /// The decision.
     pub(super) decision: Decision,
     /// The words, for a question.
     pub(super) text: Option<String>,
-    /// What the model is told of a rejection.
+    /// Reason of a rejection, for the model.
     pub(super) reason: Option<String>,
     /// Other arguments, for an edit.
     pub(super) args: Option<Map<String, Value>>,
-    /// How long somebody else's answer is waited for.
+    /// Time to wait for somebody else's answer.
     pub(super) wait_seconds: Option<u64>,
 }
 
-/// How an interrupt is answered.
+/// Answer to an interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Decision {
@@ -110,7 +110,7 @@ pub(super) enum Decision {
     Wait,
 }
 
-/// What `search_documents` is given.
+/// Arguments of `search_documents`.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Search {
@@ -121,14 +121,14 @@ pub(super) struct Search {
     /// Files and folders; all where there are none.
     #[serde(default)]
     pub(super) paths: Vec<String>,
-    /// Whether the query is a regular expression.
+    /// Set if the query is a regular expression.
     #[serde(default)]
     pub(super) regex: bool,
     /// Finds at the most.
     pub(super) limit: Option<usize>,
 }
 
-/// What `list_sessions` is given.
+/// Arguments of `list_sessions`.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct List {

@@ -55,7 +55,7 @@ pub(super) struct ServeArgs {
     /// The folder that new sessions see as /project, read-only unless it ends in :rw; callers may name one below it
     #[arg(short = 'C', value_name = "DIR[:ro|:rw]", value_hint = clap::ValueHint::DirPath)]
     project: Option<MountArg>,
-    /// Who may approve what the rules want a person to be asked about
+    /// Clients that may approve: the person at the caller, or at agentctl
     #[arg(long, value_name = "WHO", default_value = "person")]
     approvals: Approvals,
     /// Which sessions callers can go on with, search and list

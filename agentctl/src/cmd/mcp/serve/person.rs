@@ -26,7 +26,7 @@ use crate::{
 /// The characters of a question at the most. A longer one is not put: nobody shall approve what was not shown.
 const LONGEST: usize = 10_000;
 
-/// Who may approve.
+/// Clients that may approve: the caller's person, or `agentctl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Approvals {
     /// You, in a form that the MCP client shows; where it can show none, you by `agentctl answer`
@@ -56,12 +56,12 @@ impl Person {
         Self { peer: None }
     }
 
-    /// Whether there is somebody to ask.
+    /// Returns whether there is somebody to ask.
     pub(super) fn is_there(&self) -> bool {
         self.peer.is_some()
     }
 
-    /// What the person says to an approval; none where they were not asked, or gave no answer.
+    /// Asks the person to approve; none where they were not asked, or gave no answer.
     pub(super) async fn decide(&self, interrupt: &Interrupt) -> Option<Answer> {
         let peer = self.peer.as_ref()?;
         let request = form(interrupt)?;
@@ -140,20 +140,21 @@ fn form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
     serde_json::from_value(params).ok()
 }
 
-/// Whether a preview says that it is cut. Lines of a file have a sign before them in a diff, so none of them says it.
+/// Returns whether a preview says that it is cut. Lines of a file have a sign before them in a diff, so none of them
+/// says it.
 fn is_marked(preview: &str) -> bool {
     preview
         .lines()
         .any(|line| ["… (", "(too large for a diff", "(binary content"].iter().any(|mark| line.starts_with(mark)))
 }
 
-/// Whether a preview is the diff of files that had something in them: then it says where it is cut, and may leave out what
-/// stays as it is.
+/// Returns whether a preview is the diff of files that had something in them: then it says where it is cut, and may
+/// leave out what stays as it is.
 fn is_change(preview: &str) -> bool {
     preview.starts_with("--- a/") && !preview.lines().any(|line| line.starts_with("@@ -0,0") || line == "--- /dev/null")
 }
 
-/// Whether a preview shows every text of a call's arguments, so that nothing of it was cut.
+/// Returns whether a preview shows every text of a call's arguments, so that nothing of it was cut.
 fn is_whole(tool: &str, args: &Value, preview: &str) -> bool {
     match args {
         Value::String(text) => shows(tool, text, preview),
@@ -163,7 +164,7 @@ fn is_whole(tool: &str, args: &Value, preview: &str) -> bool {
     }
 }
 
-/// Whether a text is shown: as it is, or line by line in its order, as a diff shows it.
+/// Returns whether a text is shown: as it is, or line by line in its order, as a diff shows it.
 fn shows(tool: &str, text: &str, preview: &str) -> bool {
     if preview.contains(text.trim()) {
         return true;

@@ -20,13 +20,13 @@ use tokio::sync::mpsc;
 
 use crate::{terminal::sanitize::clean_line, turn::Renderer};
 
-/// What may wait to be sent; more is left out, for the next says more.
+/// Messages that may wait to be sent; more are dropped, for the next says more.
 const QUEUE: usize = 16;
 /// Between two words about text that is being written.
 const PAUSE: Duration = Duration::from_millis(250);
 /// A sign of life is given after this long at the latest, so that nobody gives a slow model up.
 const BEAT: Duration = Duration::from_secs(10);
-/// How much of a text that is being written is shown, in characters.
+/// Characters that are shown of a text that is being written.
 const TAIL: usize = 100;
 
 /// Follows the events of a turn: what there is to tell is told, and its end is kept.
@@ -36,12 +36,12 @@ pub(super) struct Progress {
     turn: TurnId,
     /// The number of the last event that came.
     pub(super) seen: u64,
-    /// What the turn came to.
+    /// Result of the turn.
     pub(super) result: Option<TurnResult>,
     /// The end of the text that is being written.
     tail: String,
     told_at: Option<Instant>,
-    /// Whether the turn is left to wait: what is said then is for a person at a terminal.
+    /// Set once the turn is left to wait: what is said then is for a person at a terminal.
     left: bool,
 }
 

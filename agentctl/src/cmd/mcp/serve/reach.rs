@@ -26,14 +26,15 @@ pub(super) enum Sessions {
     All,
 }
 
-/// What a caller gets at.
+/// Sessions that a caller can reach.
 #[derive(Debug)]
 pub(super) struct Reach {
     sessions: Sessions,
     begun: Mutex<Begun>,
 }
 
-/// What was begun. An id for each session is little beside what the daemon keeps of it; turns are forgotten when they end.
+/// Sessions and turns begun here. An id for each session is little beside what the daemon keeps of it; turns are
+/// forgotten when they end.
 #[derive(Debug, Default)]
 struct Begun {
     /// The newest last: the ids are made in the order of time.
@@ -59,12 +60,12 @@ impl Reach {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner).turns.remove(&turn);
     }
 
-    /// Whether a session was begun here.
+    /// Returns whether a session was begun here.
     pub(super) fn has_begun(&self, session: SessionId) -> bool {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner).sessions.contains(&session)
     }
 
-    /// Whether a turn that has not ended was begun here.
+    /// Returns whether a turn that has not ended was begun here.
     pub(super) fn has_turn(&self, turn: TurnId) -> bool {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner).turns.contains(&turn)
     }

@@ -31,7 +31,7 @@ pub(super) struct AgentServer {
     pub(super) house: Arc<House>,
 }
 
-/// What all calls share.
+/// State that all calls share.
 #[derive(Debug)]
 pub(super) struct House {
     global: Global,
@@ -136,7 +136,7 @@ impl ServerHandler for AgentServer {
     }
 }
 
-/// What a call comes to for which nobody waits.
+/// Result of a call that no caller waits for.
 pub(super) fn gone() -> Failure {
     Failure::new(ErrorKind::Conflict, "nobody waits for this call any more")
 }

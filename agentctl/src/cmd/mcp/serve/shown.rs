@@ -23,7 +23,7 @@ const LONGEST_PART: usize = 8_000;
 const LONGEST_SEEN: usize = 100_000;
 /// Entries of a list at the most.
 const MOST: usize = 100;
-/// How deep what a model wrote may be nested.
+/// Maximum nesting of what a model wrote.
 const DEEPEST: usize = 16;
 
 /// A turn that has ended.
@@ -75,7 +75,7 @@ pub(super) fn waits(session: SessionId, turn: TurnId, pending: &[Interrupt], not
     }))
 }
 
-/// What waits for an answer.
+/// A pending interrupt as JSON.
 pub(super) fn interrupt(interrupt: &Interrupt) -> Value {
     let mut shown = json!({
         "id": interrupt.id,
@@ -139,7 +139,7 @@ fn seen(text: &str) -> String {
     )
 }
 
-/// What a model wrote as arguments; as a text, cut, where it is too long or too deep.
+/// Arguments that a model wrote; as a text, cut, where they are too long or too deep.
 fn value(args: &Value) -> Value {
     let text = args.to_string();
     if text.len() > LONGEST_SEEN { Value::String(seen(&text)) } else { seen_value(args, DEEPEST) }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
-/// How the tools belong together, for the model that uses them.
+/// Instructions on how the tools belong together, for the model that uses them.
 pub(super) const INSTRUCTIONS: &str = "agentd runs agents on this machine for one person: with their files, their rules \
 and their approval. `ask` gives one a task and waits for its answer; go on with the session_id that it returns. Where the \
 status is `waiting`, the turn needs a person, or an answer of yours to a question: see its interrupts, and use `answer`. \
@@ -194,7 +194,7 @@ fn list_sessions() -> Tool {
         .with_annotations(ToolAnnotations::new().read_only(true).open_world(false))
 }
 
-/// What `ask` and `answer` give back.
+/// Schema of the results of `ask` and `answer`.
 fn turn() -> Value {
     json!({
         "type": "object",

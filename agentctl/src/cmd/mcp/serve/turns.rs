@@ -30,11 +30,11 @@ use crate::{
     turn::{self, Signals, SocketLine},
 };
 
-/// How long somebody else's answer is waited for where nobody says.
+/// Default time to wait for somebody else's answer, in seconds.
 const WAIT: u64 = 30;
 /// The same at the most, in seconds.
 const LONGEST_WAIT: u64 = 600;
-/// How long the daemon may take to hear that a turn is cancelled.
+/// Time limit for telling the daemon of a cancel.
 const CANCEL: Duration = Duration::from_secs(2);
 
 const NEEDS_ANSWER: &str = "the turn waits: see its interrupts, and use the tool answer";
@@ -46,13 +46,13 @@ enum Rest {
     Waits(Vec<Interrupt>),
 }
 
-/// How a turn is followed.
+/// Way in which a turn is followed.
 struct Following {
     at: Waiting,
     person: Person,
-    /// Whether the turn is cancelled when the call is.
+    /// Set if cancelling the call cancels the turn.
     cancels: bool,
-    /// How long it is followed at the most.
+    /// Time limit for following it.
     limit: Option<Duration>,
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use agentd_core::ids::{InterruptId, SessionId, TurnId};
 
-/// How many are remembered. Of older ones the daemon still knows all that is needed while they wait.
+/// Maximum number of remembered turns. Of older ones the daemon still knows all that is needed while they wait.
 const REMEMBERED: usize = 256;
 
 /// A turn that waits.

@@ -1,0 +1,67 @@
+//! Commands of the chat that change what lies behind: compactions and undos.
+
+use agentd_core::{
+    context::CompactionStrategy,
+    interrupt::Answer,
+    undo::{TurnChoice, UndoOutcome, UndoRequest},
+};
+
+use super::chat::Chat;
+use crate::{
+    daemon,
+    exit::Exit,
+    ops::{compact, undo},
+    turn::{self, Asker as _, NonInteractive},
+};
+
+impl Chat {
+    /// Compacts the history.
+    pub(super) async fn compact(&mut self, strategy: CompactionStrategy) -> anyhow::Result<Exit> {
+        let id = self.session()?;
+        let (signals, keyboard) = (&mut self.signals, &self.keyboard);
+        let person = turn::Person { asker: &mut NonInteractive, signals, keyboard };
+        let done = compact::compact(&self.daemon, id, strategy, true, person).await;
+        self.learn_fullness().await;
+        let done = done?;
+        self.handed.forget();
+        done.print()?;
+        Ok(done.exit())
+    }
+
+    /// Takes the last compaction back.
+    pub(super) async fn undo_compaction(&mut self) -> anyhow::Result<Exit> {
+        let id = self.session()?;
+        let (window, undone) = self.daemon.client.undo_compaction(&id.to_string()).await?;
+        self.learn_fullness().await;
+        compact::tell_undone(id, window, &undone, false)
+    }
+
+    /// Shows what an undo would do, asks, and does it.
+    pub(super) async fn undo(&mut self, turn: Option<TurnChoice>) -> anyhow::Result<Exit> {
+        let id = self.session()?;
+        let request = UndoRequest { turn, redo: false, preview: true, client: daemon::CLIENT.to_owned() };
+        let preview = self.daemon.client.undo(&id.to_string(), &request).await?;
+        undo::print(&preview)?;
+        if !preview.files.iter().any(|file| file.outcome == UndoOutcome::Done) {
+            return Ok(undo::exit(&preview));
+        }
+        let question = undo::question(id, &preview);
+        self.signals.forget();
+        let answer = tokio::select! {
+            biased;
+            signal = self.signals.next() => {
+                self.left(signal)?;
+                None
+            }
+            answer = self.asker.ask(&question) => answer,
+        };
+        if !matches!(answer, Some(Answer::Text { text }) if matches!(text.trim(), "y" | "Y" | "yes")) {
+            self.note("nothing was undone");
+            return Ok(Exit::Done);
+        }
+        let request = UndoRequest { turn: Some(TurnChoice::Id(preview.turn_id)), preview: false, ..request };
+        let report = self.daemon.client.undo(&id.to_string(), &request).await?;
+        self.note(&undo::summary(&report));
+        Ok(undo::exit(&report))
+    }
+}
