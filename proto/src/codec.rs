@@ -10,9 +10,9 @@ use prost::Message;
 use tonic::codec::{BufferSettings, Codec};
 use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
 
-/// What a buffer begins with, in bytes.
+/// Initial size of a buffer, in bytes.
 const BEGINNING: usize = 1024;
-/// How much is encoded before it is handed on, in bytes; as in tonic.
+/// Size above which what is encoded is handed on, in bytes; as in tonic.
 const MOST: usize = 32 * 1024;
 
 /// Protobuf with small buffers.

@@ -26,7 +26,7 @@ const MAX_RECORD: u64 = 8 * 1024;
 /// The start of the line that names the socket.
 const SOCKET: &[u8] = b"socket ";
 
-/// What the holder writes into the file.
+/// Content that the holder writes into the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockRecord {
     /// Its process id, as it sees itself.
@@ -70,7 +70,7 @@ impl LockRecord {
     }
 }
 
-/// Who holds the file.
+/// Holder of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockHolder {
     /// The process, as the kernel says; none where it cannot be seen from here, as out of a container.

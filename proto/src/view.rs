@@ -31,7 +31,7 @@ pub struct NewSession {
 pub struct SessionView {
     /// The session as it is stored.
     pub session: StoredSession,
-    /// What waits for an answer, oldest first.
+    /// Pending interrupts, oldest first.
     pub pending: Vec<Interrupt>,
     /// The turn that runs or waits in the daemon now.
     pub live_turn: Option<TurnId>,
@@ -57,7 +57,7 @@ pub struct NumberedItem {
     pub item: Item,
 }
 
-/// Who answered the handshake.
+/// Greeting of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
     /// The protocol version that the daemon speaks.
@@ -74,14 +74,14 @@ pub struct Hello {
     pub data_dir: PathBuf,
 }
 
-/// How the daemon is doing.
+/// Status of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DaemonStatus {
     /// The daemon's own version.
     pub version: String,
     /// Its process id.
     pub pid: u32,
-    /// How long it has been running.
+    /// Time since its start.
     pub uptime: Duration,
     /// The memory that it holds, in bytes, where the system tells.
     pub resident_bytes: Option<u64>,
@@ -99,41 +99,41 @@ pub struct DaemonStatus {
     pub data_dir: PathBuf,
     /// The configuration that was read, weakest first: `built-in` and the paths of files.
     pub config_sources: Vec<String>,
-    /// What commands are locked into, where it is known.
+    /// Sandbox of commands, where it is known.
     pub sandbox: Option<SandboxState>,
-    /// What is wrong with what is kept, as far as it can be seen at once.
+    /// Problems of what is stored, as far as they can be seen at once.
     pub problems: Vec<Finding>,
 }
 
 /// Something that is wrong with what is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// What it is about: `disk`, `journal`, `audit` or `session`.
+    /// Subject: `disk`, `journal`, `audit` or `session`.
     pub subject: String,
-    /// What was found, in a sentence.
+    /// The finding, in a sentence.
     pub message: String,
-    /// What to do about it.
+    /// Hint on what to do.
     pub hint: String,
-    /// Whether something does not work because of it.
+    /// Set if something does not work because of it.
     pub is_failure: bool,
 }
 
-/// What holds for commands.
+/// State of the sandbox of commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxState {
-    /// What happens where the kernel offers less: `enforce`, `best_effort` or `off`.
+    /// Behaviour where the kernel offers less: `enforce`, `best_effort` or `off`.
     pub mode: String,
-    /// Whether commands run at all.
+    /// Set if commands run at all.
     pub runs: bool,
     /// The version of Landlock's interface, 0 without Landlock.
     pub landlock: u32,
-    /// Whether system calls are filtered.
+    /// Set if system calls are filtered.
     pub seccomp: bool,
-    /// Whether a command has a process table, a `/tmp` and a read-only file system of its own.
+    /// Set if a command has a process table, a `/tmp` and a read-only file system of its own.
     pub namespaces: bool,
-    /// Whether commands may use the network.
+    /// Set if commands may use the network.
     pub network: bool,
-    /// What is not as strong as it could be, one sentence each.
+    /// Weaknesses, one sentence each.
     pub weaknesses: Vec<String>,
 }
 
@@ -150,16 +150,16 @@ pub struct RecoveredTurn {
     pub never_ran: Vec<String>,
     /// Calls that ran when the daemon stopped: they may have taken effect or not.
     pub unknown: Vec<String>,
-    /// Whether the turn waits for an answer, or goes on with one that was given, instead of being ended.
+    /// Set if the turn waits for an answer, or continues with one that was given, instead of being ended.
     pub goes_on: bool,
 }
 
-/// What a reload of the configuration came to.
+/// Outcome of a reload of the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reloaded {
-    /// What was read, weakest first.
+    /// Sources that were read, weakest first.
     pub config_sources: Vec<String>,
-    /// What changed and holds only after a restart, one sentence each.
+    /// Changes that hold only after a restart, one sentence each.
     pub notes: Vec<String>,
 }
 
@@ -186,21 +186,21 @@ pub struct RuleText {
 pub struct Comparison {
     /// The call.
     pub call: PolicyCall,
-    /// What the rules in force say.
+    /// Verdict of the rules in force.
     pub now: Explanation,
-    /// What the file would say.
+    /// Verdict of the file.
     pub then: Explanation,
 }
 
 impl Comparison {
-    /// Whether the file would change what becomes of the call: whether it runs, asks or is refused.
+    /// Returns whether the file would change the fate of the call: whether it runs, asks or is refused.
     #[must_use]
     pub fn changes(&self) -> bool {
         std::mem::discriminant(&self.now.verdict) != std::mem::discriminant(&self.then.verdict)
     }
 }
 
-/// What a file of rules would change of what was called before.
+/// Changes that a file of rules would make to earlier calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditComparison {
     /// The calls that were judged.
@@ -214,7 +214,7 @@ pub struct AuditComparison {
 /// Calls of which a file says the same, and something else than the rules in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditChange {
-    /// How many there are.
+    /// Their number.
     pub count: u64,
     /// One of them, the newest.
     pub example: Comparison,
@@ -223,7 +223,7 @@ pub struct AuditChange {
 /// The configuration that holds, without its values: some are secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConfigView {
-    /// What was read, weakest first: `built-in` and the paths of files.
+    /// Sources that were read, weakest first: `built-in` and the paths of files.
     pub sources: Vec<String>,
     /// Keys with where their values came from, sorted by key.
     pub origins: Vec<(String, String)>,
@@ -231,7 +231,7 @@ pub struct ConfigView {
     pub chain: Vec<(String, String)>,
 }
 
-/// How an MCP server is.
+/// State of an MCP server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum McpServerState {
     /// It does not run; the next call starts it.
@@ -265,22 +265,22 @@ impl McpServerState {
 pub struct McpServerView {
     /// Its name in the configuration.
     pub name: String,
-    /// How it is.
+    /// Its state.
     pub state: McpServerState,
     /// Why it is down; empty where it is not.
     pub reason: String,
-    /// How it is spoken to: stdio, http or sse.
+    /// Its transport: stdio, http or sse.
     pub transport: String,
     /// Its command line or its address.
     pub place: String,
-    /// How many connections to it there are.
+    /// Number of connections.
     pub connections: u32,
-    /// What it says it is.
+    /// Its own name and version.
     pub says_it_is: String,
     /// The names under which models are offered its tools.
     pub tools: Vec<String>,
-    /// Whether it was ever reached as it is configured now.
+    /// Set if it was ever reached as it is configured now.
     pub reached: bool,
-    /// What is not as the configuration wants it.
+    /// Deviations from the configuration.
     pub notes: Vec<String>,
 }

@@ -21,7 +21,7 @@ pub(crate) enum ChatFormat {
     Instructions,
 }
 
-/// Who speaks.
+/// Author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     System,
@@ -74,7 +74,7 @@ impl ChatFormat {
         }
     }
 
-    /// Whether prompts begin with the start token where the file does not say.
+    /// Returns whether prompts begin with the start token where the file does not say.
     pub(crate) fn wants_start(self) -> bool {
         self != Self::ChatMl
     }

@@ -5,14 +5,14 @@ use std::{num::NonZero, path::PathBuf, thread, time::Duration};
 /// Positions that SmolLM2 was trained for, and the most that is used of any model.
 pub const DEFAULT_CONTEXT: u32 = 8192;
 
-/// What the composition root decides about the embedded model.
+/// Settings of the embedded model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmbeddedConfig {
     /// The GGUF file. It is not opened before the first request.
     pub path: PathBuf,
     /// The most positions to use; the model's own limit also counts.
     pub context: u32,
-    /// How long the weights stay in memory after the last request.
+    /// Time that the weights stay in memory after the last request.
     pub idle: Duration,
     /// The most tokens of one answer.
     pub max_tokens: u32,
@@ -38,7 +38,7 @@ impl EmbeddedConfig {
     }
 }
 
-/// Whether a part of a file name says how the weights are stored, as `Q4_1`, `IQ3_M`, `f16` or `BF16` do.
+/// Returns whether a part of a file name names a quantisation, as `Q4_1`, `IQ3_M`, `f16` or `BF16` do.
 fn is_quantisation(suffix: &str) -> bool {
     let suffix = suffix.to_ascii_uppercase();
     let digits = suffix.trim_start_matches('I').trim_start_matches('Q');

@@ -45,7 +45,7 @@ pub(crate) struct Sizes {
     pub(crate) context: usize,
     /// Tokens that exist.
     pub(crate) vocabulary: usize,
-    /// What keeps the norms from dividing by zero.
+    /// Addend that keeps the norms from dividing by zero.
     pub(crate) norm_epsilon: f32,
     /// The base of the rotary frequencies.
     pub(crate) rope_base: f32,
@@ -116,7 +116,7 @@ impl Gguf {
         }
     }
 
-    /// Whether a switch of the metadata is on, if it is there.
+    /// Value of a switch of the metadata, if it is there.
     pub(crate) fn switch(&self, key: &str) -> Option<bool> {
         self.content.metadata.get(key).and_then(|value| value.to_bool().ok())
     }
@@ -195,7 +195,7 @@ impl Gguf {
         }
     }
 
-    /// Whether there is a tensor of that name.
+    /// Returns whether there is a tensor of that name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.content.tensor_infos.contains_key(name)
     }

@@ -27,18 +27,18 @@ const CHUNK: usize = 128;
 /// Tokens of an answer that were said recently, when repeating them is made less likely.
 const RECENT: usize = 48;
 
-/// How an answer is made.
+/// Parameters of sampling.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct SamplingParams {
     /// Tokens at the most.
     pub(crate) max_tokens: usize,
-    /// How much less likely tokens are that were said recently; 1 changes nothing.
+    /// Factor by which recent tokens are less likely; 1 changes nothing.
     pub(crate) repeat_penalty: f32,
 }
 
-/// Whether to go on.
+/// Condition that stops an answer.
 pub(crate) trait Stop {
-    /// Whether nobody wants the answer any more.
+    /// Returns whether the answer is no longer wanted.
     fn stopped(&self) -> bool;
 }
 
@@ -178,7 +178,7 @@ impl Inference {
         Ok(answered)
     }
 
-    /// How likely `continuation` is after `prefix`: the sum of the logarithms of the tokens' probabilities, and the
+    /// Likelihood of `continuation` after `prefix`: the sum of the logarithms of the tokens' probabilities, and the
     /// tokens that were there already. Afterwards the track holds the prefix, so that scoring another continuation
     /// costs no more than that continuation.
     pub(crate) fn score(

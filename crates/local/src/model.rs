@@ -59,7 +59,7 @@ impl EmbeddedModel {
         Arc::new(Self { info, counters, jobs, places: Arc::new(Semaphore::new(QUEUE)) })
     }
 
-    /// What it holds and has done.
+    /// State and counters of the model.
     #[must_use]
     pub fn status(&self) -> EmbeddedStatus {
         self.counters.status()

@@ -2,14 +2,14 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What the embedded model holds and has done since the daemon started.
+/// State of the embedded model, and counters since the daemon started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EmbeddedStatus {
-    /// Whether the weights are in memory.
+    /// Set while the weights are in memory.
     pub loaded: bool,
-    /// How often they were loaded.
+    /// Number of loads.
     pub loads: u64,
-    /// Whether a request is being worked on.
+    /// Set while a request is being worked on.
     pub busy: bool,
     /// Tokens of prompts and answers that were computed; reused ones do not count.
     pub evaluated_tokens: u64,

@@ -23,7 +23,7 @@ use crate::{
     gguf::Gguf,
 };
 
-/// How Llama 3 cuts text into words before it merges bytes; the file only names it.
+/// Llama 3's way of cutting text into words before it merges bytes; the file only names it.
 const LLAMA_3_WORDS: &str = concat!(
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}",
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -35,12 +35,12 @@ const SPACE_MARK: &str = "\u{2581}";
 /// The tokens of a model.
 pub(crate) struct Vocabulary {
     tokenizer: Tokenizer,
-    /// What each token stands for; the name itself for control tokens.
+    /// Bytes of each token; the name itself for control tokens.
     bytes: Vec<Vec<u8>>,
     /// Which tokens steer instead of standing for text.
     is_control: Vec<bool>,
     controls: HashMap<String, u32>,
-    /// What every prompt starts with, if anything.
+    /// Token that starts every prompt, if any.
     start: Option<u32>,
     end: u32,
     format: ChatFormat,
@@ -89,13 +89,13 @@ impl Vocabulary {
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// What a token stands for. Nothing for control tokens.
+    /// Bytes of a token. Nothing for control tokens.
     pub(crate) fn bytes(&self, token: u32) -> &[u8] {
         let index = token as usize;
         if self.ends_answer(token) { &[] } else { self.bytes.get(index).map_or(&[], Vec::as_slice) }
     }
 
-    /// Whether a token ends an answer. Every control token does: inside an answer none has a meaning.
+    /// Returns whether a token ends an answer. Every control token does: inside an answer none has a meaning.
     pub(crate) fn ends_answer(&self, token: u32) -> bool {
         token == self.end || self.is_control.get(token as usize).copied().unwrap_or(true)
     }

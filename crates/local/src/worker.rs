@@ -126,7 +126,7 @@ impl Worker {
     }
 }
 
-/// How many tokens the answer to a request may have.
+/// Maximum number of tokens of the answer to a request.
 fn most_tokens(request: &ModelRequest, config: &EmbeddedConfig) -> usize {
     let wanted = request.max_tokens.map_or(usize::MAX, |tokens| usize::try_from(tokens).unwrap_or(usize::MAX));
     wanted.min(config.max_tokens as usize)

@@ -19,7 +19,7 @@ pub(crate) const MAX_ARGUMENT_BYTES: usize = 1 << 20;
 /// far below what a message of the protocol may have (16 MiB). No model writes so much but by mistake.
 const MAX_TEXT_BYTES: usize = 4 << 20;
 
-/// What words are meant to be.
+/// Purpose of words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Text,
@@ -41,23 +41,23 @@ pub(crate) struct RawCall {
 }
 
 impl RawCall {
-    /// Whether the arguments are whole, as far as can be told.
+    /// Returns whether the arguments are whole, as far as can be told.
     pub(crate) fn is_whole(&self) -> bool {
         serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok()
     }
 }
 
-/// What has been read.
+/// The answer as far as it was read.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pieces: VecDeque<Piece>,
     text_bytes: usize,
-    /// Whether anything of the answer itself has come: from here on, nothing is tried again.
+    /// Set once anything of the answer itself has come: from here on, nothing is retried.
     pub(crate) began: bool,
     pub(crate) usage: Option<Usage>,
     /// Why it ended, once it has.
     pub(crate) finish: Option<Finish>,
-    /// What went on without end, where the words that are told do not show it.
+    /// Text that was repeated without end, where the words that are told do not show it.
     pub(crate) runaway: Option<String>,
     /// Nothing more will come.
     pub(crate) done: bool,

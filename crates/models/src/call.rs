@@ -46,7 +46,7 @@ pub(crate) trait Dialect: Send + Sync + 'static {
     /// (`named_only`), and says in which other form it may be taken.
     fn adapt(&self, refusal: &str, named_only: bool) -> Option<Adapted>;
 
-    /// Whether a request may name tools that must not be called.
+    /// Returns whether a request may name tools that must not be called.
     fn can_forbid_calls(&self) -> bool;
 
     /// Takes note that it may not: one was called, or the request was taken only without them.
@@ -126,7 +126,7 @@ impl Model for HttpModel {
     }
 }
 
-/// What a call is doing.
+/// Phase of a call.
 enum Phase {
     Opening,
     Waiting(Duration),
@@ -136,7 +136,7 @@ enum Phase {
     Ended,
 }
 
-/// What becomes of tools that the request names and that must not be called.
+/// Treatment of tools that the request names and that must not be called.
 enum NamedTools {
     /// They are sent, if there are any.
     Sent,
@@ -207,7 +207,7 @@ impl Call {
         }
     }
 
-    /// What follows a failure: another attempt while nothing of an answer has come, or the end.
+    /// Next phase after a failure: another attempt while nothing of an answer has come, or the end.
     fn recover(&mut self, mut failure: Failure) -> Phase {
         if matches!(&self.phase, Phase::Reading(reading) if reading.began()) {
             return Phase::Failed(failure.error);
@@ -222,7 +222,7 @@ impl Call {
         }
     }
 
-    /// What is asked for in another way from here on, where the server has refused the request for its form.
+    /// Adapts later requests where the server has refused this one for its form, and describes the change.
     fn adapt(&mut self, failure: &mut Failure) -> Option<String> {
         let refusal = failure.refusal.take()?;
         let adapted = self.model.dialect.adapt(&refusal, self.names_only());
@@ -247,7 +247,7 @@ impl Call {
         }
     }
 
-    /// Whether tools are named that must not be called.
+    /// Returns whether tools are named that must not be called.
     fn names_only(&self) -> bool {
         !self.request.may_call && !self.request.tools.is_empty()
     }

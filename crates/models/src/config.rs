@@ -55,29 +55,29 @@ pub struct ModelConfig {
     /// The tokens that request and answer may have together.
     #[serde(default = "default_context_window")]
     pub context_window: u64,
-    /// Whether tool calls travel in the wire's own fields. Where not, they are written into and read from the text.
-    /// The default is what the dialect can do; `llamacpp` never can.
+    /// Set if tool calls travel in the wire's own fields. Where not, they are written into and read from the text. The
+    /// default is what the dialect can do; `llamacpp` never can.
     #[serde(default)]
     pub native_tools: Option<bool>,
-    /// Whether earlier reasoning is sent back: some providers demand it, others refuse it.
+    /// Set if earlier reasoning is sent back: some providers demand it, others refuse it.
     #[serde(default)]
     pub echo_reasoning: bool,
-    /// Whether it can be shown pictures; `llamacpp` never is.
+    /// Set if it can be shown pictures; `llamacpp` never is.
     #[serde(default)]
     pub sees_pictures: bool,
-    /// What tokens cost.
+    /// Prices of tokens.
     #[serde(default)]
     pub prices: Option<Prices>,
-    /// How long a connection may take, in milliseconds.
+    /// Time limit of a connection, in milliseconds.
     #[serde(default = "default_connect_timeout_ms")]
     pub connect_timeout_ms: u64,
-    /// How long the first byte of an answer may take, counted from the request, in milliseconds.
+    /// Time limit of the first byte of an answer, counted from the request, in milliseconds.
     #[serde(default = "default_first_byte_timeout_ms")]
     pub first_byte_timeout_ms: u64,
-    /// How long an answer may fall silent, in milliseconds.
+    /// Time limit of silence within an answer, in milliseconds.
     #[serde(default = "default_idle_timeout_ms")]
     pub idle_timeout_ms: u64,
-    /// How often a call is tried again before its first token.
+    /// Maximum number of retries before the first token.
     #[serde(default = "default_retries")]
     pub retries: u32,
     /// The wait before the first retry, in milliseconds; it doubles each time and varies by chance.
@@ -92,7 +92,7 @@ pub struct ModelConfig {
     /// Fields to add to every request's body; they win over ours.
     #[serde(default)]
     pub body: Map<String, Value>,
-    /// How `llamacpp` writes a conversation into a prompt.
+    /// Template that `llamacpp` writes a conversation into.
     #[serde(default)]
     pub chat_template: ChatTemplate,
 }
@@ -125,7 +125,7 @@ impl ModelConfig {
         }
     }
 
-    /// Whether tool calls travel in the wire's own fields.
+    /// Returns whether tool calls travel in the wire's own fields.
     #[must_use]
     pub fn uses_native_tools(&self) -> bool {
         match self.wire {
@@ -134,7 +134,7 @@ impl ModelConfig {
         }
     }
 
-    /// How many tokens the answer to a request may have; the server's own limit where nobody says.
+    /// Maximum number of tokens of the answer to a request; none for the server's own limit.
     pub(crate) fn most_tokens(&self, request: &ModelRequest) -> Option<u64> {
         self.max_tokens.into_iter().chain(request.max_tokens).min()
     }
@@ -154,7 +154,7 @@ pub struct ChatTemplate {
     pub user: Frame,
     /// Around the model's words; its `before` opens the answer.
     pub assistant: Frame,
-    /// What ends an answer.
+    /// Texts that end an answer.
     pub stop: Vec<String>,
 }
 
@@ -188,7 +188,7 @@ pub enum ModelConfigError {
     BaseUrl {
         /// The address, shortened, without a password.
         base_url: String,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
     /// A header cannot be sent.
@@ -196,7 +196,7 @@ pub enum ModelConfigError {
     Header {
         /// Its name.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         reason: &'static str,
     },
     /// The HTTP client could not be made.

@@ -7,16 +7,16 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{config::ModelConfig, failure::Failure, http::Target};
 
-/// How long the usage may follow after the answer has ended, where it has not come yet.
+/// Time limit for the usage after the answer has ended, where it has not come yet.
 const USAGE_TAIL: Duration = Duration::from_millis(1_500);
 
-/// How long the end of the transfer may follow once all is there. Waiting for it lets the connection be used again.
+/// Time limit for the end of the transfer once all is there. Waiting for it lets the connection be used again.
 const LAST_BYTES: Duration = Duration::from_millis(100);
 
-/// How often the longer of its two limits a server may only say that it is alive.
+/// Multiple of the longer of its two limits for which a server may only say that it is alive.
 const KEEP_ALIVE_TIMES: u32 = 5;
 
-/// How long a list of models may take.
+/// Time limit of a list of models.
 const LISTING: Duration = Duration::from_secs(3);
 
 /// The limits of one model.
@@ -87,7 +87,7 @@ impl Deadline {
         Self { at: Instant::now() + limit, limit, missed }
     }
 
-    /// Whether it lies in the past.
+    /// Returns whether it lies in the past.
     pub(crate) fn has_passed(&self) -> bool {
         self.at <= Instant::now()
     }

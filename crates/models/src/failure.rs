@@ -21,11 +21,11 @@ const MAX_EXCERPT: usize = 400;
 pub(crate) struct Failure {
     pub(crate) error: ModelError,
     pub(crate) again: Again,
-    /// What the server said when it refused the request, for dialects that can ask in another form.
+    /// The server's words when it refused the request, for dialects that can ask in another form.
     pub(crate) refusal: Option<String>,
 }
 
-/// Whether another attempt can help.
+/// Prospects of another attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Again {
     Never,
@@ -35,7 +35,7 @@ pub(crate) enum Again {
     After(Duration),
 }
 
-/// What can be done where nothing better is known.
+/// Hint where nothing better is known.
 fn usual_hint(kind: ErrorKind) -> Option<&'static str> {
     match kind {
         ErrorKind::Protocol => {
@@ -187,7 +187,7 @@ impl Failure {
     }
 }
 
-/// What a server said, out of the many shapes of error bodies, in one short line.
+/// The server's message, out of the many shapes of error bodies, in one short line.
 fn said(target: &Target, body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let text = text.trim();

@@ -168,12 +168,12 @@ pub(crate) fn json_body(body: &impl Serialize, configured: &Map<String, Value>) 
     written.map_err(|error| unwritable(&error))
 }
 
-/// What is wrong with a request that cannot be written.
+/// Failure of a request that cannot be written.
 pub(crate) fn unwritable(error: &serde_json::Error) -> Failure {
     Failure::new(ErrorKind::Internal, format!("could not write the request: {error}"))
 }
 
-/// What there is of a body within the deadline and the limit. A failure in the middle keeps what came before it.
+/// Body within the deadline and the limit. A failure in the middle keeps what came before it.
 async fn capped_body(mut response: Response, deadline: &Deadline, target: &Target) -> Vec<u8> {
     let mut body = Vec::new();
     while body.len() < MAX_ERROR_BODY {

@@ -8,9 +8,9 @@
 /// The limits of a kind of text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// How often an opening bracket or brace may follow itself.
+    /// Maximum number of times that an opening bracket or brace may follow itself.
     brackets: usize,
-    /// How often any other character may.
+    /// Maximum number of times that any other character may.
     characters: usize,
     /// The bytes that are looked at for phrases, and how often a phrase must fill them to be too much.
     windows: [(usize, usize); 2],
@@ -31,7 +31,7 @@ const MAX_TOLD: usize = 60;
 pub(crate) struct Runaway {
     /// The bytes of the last piece up to which the answer is kept.
     pub(crate) keep: usize,
-    /// What was repeated.
+    /// The repeated text.
     pub(crate) what: String,
 }
 

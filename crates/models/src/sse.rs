@@ -68,7 +68,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// What is left when the bytes have ended: the data of an event whose closing empty line is missing.
+    /// Data of the last event, whose closing empty line is missing when the bytes have ended.
     pub(crate) fn finish(&mut self) -> Option<String> {
         let line = std::mem::take(&mut self.line);
         if let Some(value) = data_of(&line) {
@@ -80,12 +80,12 @@ impl Decoder {
         Some(String::from_utf8_lossy(&data).into_owned())
     }
 
-    /// How many events there have been.
+    /// Number of events.
     pub(crate) fn events(&self) -> u64 {
         self.events
     }
 
-    /// How many bytes belonged to no field that the format knows.
+    /// Number of bytes that belonged to no field of the format.
     pub(crate) fn stray_bytes(&self) -> usize {
         self.stray_bytes + self.line.len()
     }

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value};
 
-/// How servers name it: `#` stands where the window does, `*` for any other number.
+/// Wordings of servers: `#` stands for the window, `*` for any other number.
 const WORDINGS: [&str; 19] = [
     "context length is only # token",
     "context length of only # token",
@@ -26,7 +26,7 @@ const WORDINGS: [&str; 19] = [
     "prompt is too long: * tokens > # maximum",
     "model with # maximum context length",
 ];
-/// What can be a window, in tokens. In less than that nothing can be done, whoever says it.
+/// Plausible windows, in tokens. In less than that nothing can be done.
 const SOUND: std::ops::RangeInclusive<u64> = 1024..=100_000_000;
 /// The longest message that is read, in bytes. Longer ones repeat what was sent.
 const MAX_MESSAGE: usize = 2_000;
@@ -50,7 +50,7 @@ pub(crate) fn named(body: &[u8]) -> Option<u64> {
     window_field(&error).or_else(|| in_words(message)).filter(|window| SOUND.contains(window))
 }
 
-/// What llama.cpp adds to its error.
+/// Field that llama.cpp adds to its error.
 fn window_field(error: &Map<String, Value>) -> Option<u64> {
     error.get("n_ctx").and_then(Value::as_u64)
 }
@@ -99,7 +99,7 @@ fn is_digit(letter: char) -> bool {
     letter.is_ascii_digit() || matches!(letter, ',' | '_')
 }
 
-/// Whether a quotation has begun in the text and not ended. An apostrophe within a word is none.
+/// Returns whether a quotation has begun in the text and not ended. An apostrophe within a word is none.
 fn is_quoted(before: &str) -> bool {
     let (mut closing, mut last) = (None, ' ');
     let mut letters = before.chars().peekable();

@@ -22,7 +22,7 @@ impl Client {
         Ok(convert::all(self.audit().list(request).await?.into_inner().records)?)
     }
 
-    /// Whether the log holds. With a hash that was noted elsewhere: whether that line is still in it.
+    /// Verifies the log. With a hash that was noted elsewhere, reports whether that line is still in it.
     ///
     /// # Errors
     /// When the log cannot be read, or the connection fails.

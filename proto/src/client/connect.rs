@@ -17,13 +17,13 @@ use crate::{
     v1::{self, daemon_client::DaemonClient},
 };
 
-/// How long the other end may take to say who it is. A daemon answers in well under a millisecond.
+/// Time limit for the other end to say who it is. A daemon answers in well under a millisecond.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a daemon that hung up on the handshake may take to let go of its socket.
+/// Time limit for a daemon that hung up on the handshake to let go of its socket.
 const DYING: Duration = Duration::from_millis(300);
 
-/// How much of a stream may be under way before the reader has to catch up, in bytes.
+/// Flow-control window of a stream, in bytes: more than that is not sent before the reader catches up.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 
 /// A connection to the daemon. Clones share it.
@@ -87,7 +87,7 @@ impl Client {
         }
     }
 
-    /// What the daemon said of itself when we connected.
+    /// The daemon's greeting.
     #[must_use]
     pub fn hello(&self) -> &Hello {
         &self.hello

@@ -15,7 +15,7 @@ impl Client {
         DaemonClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
     }
 
-    /// How the daemon is doing.
+    /// Status of the daemon.
     ///
     /// # Errors
     /// When the connection fails.
@@ -23,7 +23,7 @@ impl Client {
         Ok(self.daemon().status(v1::StatusRequest {}).await?.into_inner().try_into()?)
     }
 
-    /// What is wrong with what is kept. Everything is looked at, about a second for each 100 MB.
+    /// Examines everything that is stored, at about a second for each 100 MB, and returns the problems.
     ///
     /// # Errors
     /// When the connection fails, or the daemon is too old to know.

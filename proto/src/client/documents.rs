@@ -40,7 +40,7 @@ impl Client {
         Err(WireError::Missing("what came of indexing").into())
     }
 
-    /// What is known of the documents of a session, below a path where one is given.
+    /// Documents of a session with their states, below a path where one is given.
     ///
     /// # Errors
     /// As of [`Self::index_documents`].
@@ -84,7 +84,7 @@ impl Client {
         Ok(self.documents().search(request).await?.into_inner().try_into()?)
     }
 
-    /// How much is in the index, of all sessions together.
+    /// Size of the index, of all sessions together.
     ///
     /// # Errors
     /// When the index cannot be used, or the connection fails.

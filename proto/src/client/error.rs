@@ -11,15 +11,15 @@ use crate::{convert::WireError, status};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ClientError {
-    /// What went wrong, for programs.
+    /// Kind of failure, for programs.
     pub kind: ClientErrorKind,
-    /// What was attempted and what came of it.
+    /// Message: what was attempted and what came of it.
     pub message: String,
-    /// What to do about it.
+    /// Hint on what to do.
     pub hint: Option<String>,
 }
 
-/// What went wrong.
+/// Kind of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientErrorKind {
     /// No daemon listens at the socket.
@@ -48,7 +48,7 @@ impl ClientError {
         self
     }
 
-    /// Whether there was no daemon to talk to, or one of another version.
+    /// Returns whether there was no daemon to talk to, or one of another version.
     #[must_use]
     pub fn is_unreachable(&self) -> bool {
         !matches!(self.kind, ClientErrorKind::Answered(_))
@@ -77,7 +77,7 @@ impl From<Status> for ClientError {
     }
 }
 
-/// Whether nobody sent this status: the library made it up from a broken connection.
+/// Returns whether the library itself made this status up from a broken connection.
 fn is_of_the_transport(status: &Status) -> bool {
     status.source().is_some() || matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled)
 }

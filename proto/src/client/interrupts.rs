@@ -18,7 +18,7 @@ impl Client {
         InterruptsClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
     }
 
-    /// What waits for an answer, oldest first: in the session with this id or unique prefix, or in all.
+    /// Pending interrupts, oldest first: of the session with this id or unique prefix, or of all.
     ///
     /// # Errors
     /// When there is no such session, or the connection fails.
@@ -37,7 +37,7 @@ impl Client {
         }
     }
 
-    /// What a call that waits for an approval would do with other arguments, as a person would be asked for it.
+    /// Preview of a call that waits for an approval, with other arguments, as a person would be asked for it.
     ///
     /// # Errors
     /// `NotFound` where no approval of that id waits, `InvalidInput` for arguments that the rules deny or with which it

@@ -14,7 +14,8 @@ impl Client {
         PolicyClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
     }
 
-    /// What the rules in force say of a call: in the session with this id or unique prefix, or in a new one.
+    /// Explains the verdict of the rules in force on a call: in the session with this id or unique prefix, or in a new
+    /// one.
     ///
     /// # Errors
     /// When there is no such tool or session, or the connection fails.
@@ -24,7 +25,7 @@ impl Client {
         Ok(self.policy().explain(request).await?.into_inner().try_into()?)
     }
 
-    /// What a file of rules would say of calls, beside what holds now.
+    /// Verdicts of a file of rules on calls, beside those of the rules in force.
     ///
     /// # Errors
     /// When the file has a mistake, there is no such tool or session, or the connection fails.
@@ -40,7 +41,7 @@ impl Client {
         Ok(convert::all(self.policy().test(request).await?.into_inner().comparisons)?)
     }
 
-    /// What a file of rules would say of the calls in the audit log.
+    /// Verdicts of a file of rules on the calls in the audit log.
     ///
     /// # Errors
     /// When the file has a mistake, the log cannot be read, or the connection fails.

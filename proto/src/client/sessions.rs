@@ -153,7 +153,7 @@ impl Client {
         Ok(self.sessions_client().undo(request).await?.into_inner().try_into()?)
     }
 
-    /// What fills the window of the model that a session would ask next.
+    /// Content of the window of the model that a session would ask next.
     ///
     /// # Errors
     /// When there is no such session, or the connection fails.
@@ -222,7 +222,7 @@ impl Client {
         Ok(self.send_file(header, path, content).await?.path)
     }
 
-    /// What a folder of a session's files holds, or one file, by the paths that tools use.
+    /// Entries of a folder of a session, or one file, by the paths that tools use.
     ///
     /// # Errors
     /// When there is no such session or file, or the connection fails.

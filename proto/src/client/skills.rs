@@ -30,7 +30,7 @@ impl Client {
         self.check(session, What::Name(name.to_owned())).await
     }
 
-    /// What a folder would be as a skill; its path is absolute.
+    /// Checks a folder as a skill; its path is absolute.
     ///
     /// # Errors
     /// When the connection fails.

@@ -10,7 +10,7 @@ impl Client {
         StorageClient::new(self.channel.clone())
     }
 
-    /// What takes how much room in the data folder.
+    /// Sizes of everything in the data folder.
     ///
     /// # Errors
     /// When it cannot be read, or the connection fails.

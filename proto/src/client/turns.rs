@@ -40,7 +40,7 @@ pub enum SessionChoice {
 pub struct StartRequest {
     /// Where.
     pub session: SessionChoice,
-    /// What.
+    /// The start itself.
     pub start: StartTurn,
 }
 

@@ -28,7 +28,7 @@ mirrored!(
     [Words, Phrase, NarrowedRegex, Scan]
 );
 
-/// How many finds there are where nobody says.
+/// Default number of finds.
 const USUAL: usize = 10;
 
 /// A number for the wire; more than fits is as many as fit.

@@ -49,23 +49,23 @@ pub enum WireError {
     /// A text that should be JSON.
     #[error("{what} is no valid JSON: {cause}")]
     Json {
-        /// What should be JSON.
+        /// The field that should be JSON.
         what: &'static str,
-        /// What the parser says.
+        /// The parser's message.
         cause: String,
     },
     /// A value that makes no sense.
     #[error("{what} {problem}")]
     Value {
-        /// What is wrong.
+        /// The field.
         what: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
 }
 
 impl WireError {
-    /// Whether the message is merely newer than this version, so that a reader of events may skip it.
+    /// Returns whether the message is merely newer than this version, so that a reader of events may skip it.
     #[must_use]
     pub fn is_unknown_kind(&self) -> bool {
         matches!(self, Self::Unknown(_))

@@ -73,7 +73,7 @@ mirrored!(
     [Core, Enabled, Discovered, Off]
 );
 
-/// What stands before the name of a server.
+/// Prefix of the name of a server.
 const OF_SERVER: &str = "mcp:";
 
 impl From<&ToolStanding> for v1::ToolStanding {

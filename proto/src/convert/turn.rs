@@ -69,7 +69,7 @@ impl From<&StartTurn> for turn_request::Start {
     }
 }
 
-/// What is to be started; the session, its settings and title are read by the caller.
+/// Start of a turn; the session, its settings and title are read by the caller.
 impl TryFrom<turn_request::Start> for StartTurn {
     type Error = WireError;
 

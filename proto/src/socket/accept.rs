@@ -8,8 +8,8 @@ use nix::unistd::geteuid;
 
 use super::Io;
 
-/// How long to wait after the system refused a connection, for want of file descriptors, say. Connections keep in the
-/// kernel's queue meanwhile.
+/// Delay after the system refused a connection, for want of file descriptors, say. Connections stay in the kernel's
+/// queue meanwhile.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A socket that listens.

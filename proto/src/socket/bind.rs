@@ -61,7 +61,7 @@ impl SocketFile {
         Ok(Self { inode: inode.into(), path: path.to_owned() })
     }
 
-    /// Whether the name still leads to the socket.
+    /// Returns whether the name still leads to the socket.
     #[must_use]
     pub fn is_there(&self) -> bool {
         match (self.inode.metadata(), fs::symlink_metadata(&self.path)) {
@@ -92,7 +92,7 @@ pub async fn bind(path: &Path) -> Result<(Incoming, SocketFile), SocketError> {
     Ok((Incoming::new(listener), SocketFile::look(&path)?))
 }
 
-/// Whether anybody listens there.
+/// Returns whether a process listens there.
 pub async fn is_live(path: &Path) -> bool {
     raw_connect(path).await.is_ok()
 }

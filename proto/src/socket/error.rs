@@ -33,7 +33,7 @@ pub enum SocketError {
     UnsafeFolder {
         /// The folder.
         folder: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
     /// A daemon listens there.
@@ -63,11 +63,11 @@ pub enum SocketError {
     /// The system refused.
     #[error("could not {action} {}: {source}", path.display())]
     Io {
-        /// What was attempted.
+        /// The attempted action.
         action: &'static str,
         /// On which path.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -92,7 +92,7 @@ impl SocketError {
         }
     }
 
-    /// What to do about it.
+    /// Hint on what to do.
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {
@@ -109,7 +109,7 @@ impl SocketError {
         }
     }
 
-    /// What a client is told.
+    /// The error for a client.
     pub(crate) fn into_client_error(self) -> ClientError {
         let kind = match self {
             Self::NobodyThere { .. } => ClientErrorKind::NotRunning,

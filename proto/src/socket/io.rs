@@ -17,7 +17,7 @@ pub struct Io {
     peer: PeerInfo,
 }
 
-/// Who is at the other end, as the kernel says.
+/// Identity of the other end, as the kernel says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerInfo {
     /// The effective user id with which the connection was made.
@@ -33,7 +33,7 @@ impl Io {
         Ok(credentials.euid().map(|uid| Self { peer: PeerInfo { uid, pid: credentials.pid() }, stream }))
     }
 
-    /// Who is at the other end.
+    /// Identity of the other end.
     #[must_use]
     pub fn peer(&self) -> PeerInfo {
         self.peer

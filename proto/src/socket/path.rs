@@ -8,7 +8,7 @@ use std::{
 
 use super::SocketError;
 
-/// What decides where the socket is. The values come from the environment, which only the programs read.
+/// Settings that decide where the socket is. The values come from the environment, which only the programs read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SocketPlace {
     /// The value of `AGENTD_SOCKET`. Empty counts as absent.

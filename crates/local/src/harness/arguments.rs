@@ -38,11 +38,11 @@ const KINDS: &[(&str, &str)] = &[
     ("yaml", "*.{yaml,yml}"),
 ];
 
-/// What a tool may be called with: at least one, best guess first, at most [`MOST`].
+/// Candidates for the arguments of a tool: at least one, best guess first, at most [`MOST`].
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Arguments {
     choices: Vec<Value>,
-    /// Whether the request names a file that exists.
+    /// Set if the request names a file that exists.
     pub(crate) names_file: bool,
 }
 
@@ -111,7 +111,7 @@ fn named_files<'a>(request: &str, known_paths: &'a [String]) -> Vec<&'a str> {
     tiers.into_iter().find(|tier| !tier.is_empty()).unwrap_or_default()
 }
 
-/// Whether a name stands in a text with nothing joined to it.
+/// Returns whether a name stands in a text with nothing joined to it.
 fn stands_in(text: &str, name: &str) -> bool {
     let joins = |letter: char| letter.is_alphanumeric() || matches!(letter, '/' | '_' | '-');
     text.match_indices(name).any(|(at, _)| {
@@ -134,7 +134,7 @@ fn stem(path: &str) -> Option<&str> {
     (stem.len() >= 3 && is_telling(stem)).then_some(stem)
 }
 
-/// What may be meant when no known file is named: a word that looks like a path (the tool will say that it is not
+/// Files that may be meant when no known file is named: a word that looks like a path (the tool will say that it is not
 /// there), or any file when the person speaks of "the file".
 fn guessed_files<'a>(request: &'a str, known_paths: &'a [String]) -> Vec<&'a str> {
     let written: Vec<&str> = words(request).filter(|word| is_path_like(word)).collect();

@@ -4,7 +4,7 @@
 //! Descriptions and examples were chosen by measuring; try `examples/ask.rs` before changing one. Only tools that
 //! look are here: a guess of one time in ten must not change a file or run a command.
 
-/// What can be done about a request.
+/// Possible reaction to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// Answer in words.

@@ -23,30 +23,30 @@ const TRIMMED_TOKENS: usize = 120;
 /// Characters of one earlier turn at the most.
 const EARLIER_CHARACTERS: usize = 800;
 
-/// How messages begin that the daemon makes for larger models: this one takes them for the person's words, and has no use
-/// for what is long.
+/// Prefixes of messages that the daemon makes for larger models: this one takes them for the person's words, and has no
+/// use for what is long.
 const OTHERS: [&str; 4] = ["<memory>\n", "<skills>\n", "<files>\n", "<conversation_summary>\n"];
 
-/// What came of the turn's call.
+/// Outcome of the turn's call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// The tool.
     pub(crate) tool: String,
     /// Its arguments, as JSON.
     pub(crate) arguments: String,
-    /// What it returned.
+    /// The text that it returned.
     pub(crate) text: String,
 }
 
 /// A request, read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Conversation {
-    /// What the person wants now.
+    /// The current request of the person.
     pub(crate) request: String,
     /// The last result since then.
     pub(crate) outcome: Option<Outcome>,
-    /// What was said before, oldest first: as much as the model can make use of. Turns that called a tool are left out,
-    /// since what they showed was not the model's and is long, and so is small talk.
+    /// Earlier turns, oldest first: as much as the model can make use of. Turns that called a tool are left out, since
+    /// what they showed was not the model's and is long, and so is small talk.
     pub(crate) history: Vec<Turn>,
 }
 

@@ -2,13 +2,13 @@
 
 use super::candidates::{Choice, Tool};
 
-/// How much likelier a tool has to make the request than chatting does, as a logarithm. A tool that was not wanted
-/// disturbs more than words where a tool was wanted: the person simply asks again.
+/// Margin by which a tool must be likelier to make the request than chatting is, as a logarithm. A tool that was not
+/// wanted disturbs more than words where a tool was wanted: the person simply asks again.
 const MARGIN: f64 = 1.5;
 
-/// How much less likely reading may be than other choices when the request names a file that exists.
+/// Margin by which reading may be less likely than other choices when the request names a file that exists.
 const NAMED_FILE: f64 = 6.0;
-/// How much likelier it has to be when no such file is known: then looking for it may help more.
+/// Margin by which it has to be likelier when no such file is known: then looking for it may help more.
 const UNKNOWN_FILE: f64 = -2.5;
 
 /// Chooses, given the score of each candidate. `names_file` tells whether the request names a file that exists.

@@ -10,7 +10,7 @@ const LONGEST: usize = 400;
 pub(crate) struct Sentence<'a> {
     /// `page 2`; empty where the text has no such places.
     pub(crate) place: &'a str,
-    /// What it says.
+    /// Its text.
     pub(crate) text: &'a str,
 }
 

@@ -71,7 +71,7 @@ const SEARCHING: &[&str] = &[
     "says",
 ];
 
-/// Whether the tool is worth weighing.
+/// Returns whether the tool is worth weighing.
 pub(crate) fn hints_at(tool: Tool, request: &str) -> bool {
     let lower = request.to_lowercase();
     let any = |list: &[&str]| words(&lower).any(|word| list.contains(&word));

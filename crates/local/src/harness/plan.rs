@@ -18,12 +18,12 @@ use crate::chat::Turn;
 /// Sentences that are weighed against a question at the most; each takes the model a fifth of a second.
 const SENTENCES: usize = 8;
 
-/// What to do next.
+/// The next step.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Plan {
     /// Compare what these tools and chatting make of the request; call one, or chat.
     Choose {
-        /// What the person wants.
+        /// The person's request.
         request: String,
         /// The tools that could be called, and how.
         offers: Vec<(Tool, Arguments)>,
@@ -41,12 +41,12 @@ pub(crate) enum Plan {
     Summarize {
         /// The text, cut to what a prompt may have.
         text: String,
-        /// What has to be said besides: that it was cut.
+        /// Note to be added: that it was cut.
         note: Option<String>,
     },
     /// Quote the sentence that answers best.
     Quote {
-        /// What the person wants to know.
+        /// The person's question.
         question: String,
         /// Where the sentences are from.
         path: String,
@@ -181,7 +181,7 @@ mod tests {
         }
     }
 
-    /// What is done when a call of `tool` for the request returned `result`.
+    /// The plan after a call of `tool` for the request returned `result`.
     fn after(text: &str, tool: &str, arguments: &str, result: &str) -> Plan {
         let call_id = CallId::from("c1".to_owned());
         let call = ToolCall { call_id: call_id.clone(), name: tool.to_owned(), arguments: arguments.to_owned() };

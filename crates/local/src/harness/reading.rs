@@ -2,12 +2,12 @@
 
 use super::words::{is_path_like, is_telling, words};
 
-/// What the person wants of a text.
+/// The person's wish about a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reading {
     /// To see it.
     Show,
-    /// What it says, in short.
+    /// A short summary.
     Summarize,
     /// The place that answers the question.
     Ask,
@@ -38,7 +38,7 @@ pub(crate) fn wanted(request: &str, path: &str) -> Reading {
     if tells_more && is_question { Reading::Ask } else { Reading::Show }
 }
 
-/// Whether the request is "what is … about?" with nothing but the file between.
+/// Returns whether the request is "what is … about?" with nothing but the file between.
 fn is_about(lower: &str, path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path).to_lowercase();
     let mut last = words(lower).filter(|word| is_telling(word) || *word == "about").collect::<Vec<_>>();

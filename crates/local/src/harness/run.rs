@@ -22,7 +22,7 @@ use crate::{
 /// Tokens of a request that are scored. What comes after says more of the same, and each costs as much again for each
 /// candidate.
 const SCORED_TOKENS: usize = 48;
-/// How much less likely chat makes what it said just now. Measured from 1 to 1.2: this ends most circles, and more makes
+/// Penalty that makes chat less likely to repeat itself. Measured from 1 to 1.2: this ends most circles, and more makes
 /// the answers stranger. Summaries have none, since they are to say again what the text says.
 const CHAT_PENALTY: f32 = 1.05;
 /// Tokens of arguments at the most.
@@ -34,7 +34,7 @@ pub(crate) trait Listener: Stop {
     fn hand_out(&self, chunk: ModelChunk) -> bool;
 }
 
-/// What was evaluated before and may be wanted again.
+/// Evaluated prompts that may be needed again.
 pub(crate) struct Memory {
     /// The conversation that was answered last.
     conversation: KvCache,

@@ -6,7 +6,7 @@
 use super::words::words;
 use crate::chat::Turn;
 
-/// What the built-in model says of itself.
+/// Self-description of the built-in model.
 const ABOUT: &str = "I am the small language model that is built into agentd and runs on this computer alone. I can tell \
     the time, list, find and search your files, and show, quote or summarize one; and we can chat, though I get facts \
     wrong. To do more, name a larger model in models.yaml.";
@@ -41,7 +41,7 @@ struct Kind {
     reply: Reply,
 }
 
-/// How a kind of small talk is answered.
+/// Answer to a kind of small talk.
 enum Reply {
     /// By the model, after this example.
     Example(&'static str, &'static str),
@@ -85,7 +85,7 @@ const KINDS: &[Kind] = &[
     },
 ];
 
-/// What is said without asking the model.
+/// Answer that needs no model.
 pub(crate) fn said(request: &str) -> Option<&'static str> {
     if ABOUT_QUESTIONS.contains(&lower_words(request).join(" ").as_str()) {
         return Some(ABOUT);
@@ -104,7 +104,7 @@ pub(crate) fn example(request: &str) -> Option<[Turn; 2]> {
     }
 }
 
-/// Whether a request is nothing but small talk.
+/// Returns whether a request is nothing but small talk.
 pub(crate) fn is_small_talk(request: &str) -> bool {
     said(request).is_some() || example(request).is_some()
 }

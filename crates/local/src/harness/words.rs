@@ -127,13 +127,13 @@ fn is_closing(letter: char) -> bool {
     is_opening(letter) || matches!(letter, '.' | ')' | ']' | '}' | '>' | '”' | '’' | '»')
 }
 
-/// Whether a word tells what is looked for.
+/// Returns whether a word tells what is looked for.
 pub(crate) fn is_telling(word: &str) -> bool {
     let lower = word.to_lowercase();
     !EMPTY.contains(&lower.as_str()) && lower.chars().any(char::is_alphanumeric)
 }
 
-/// Whether a word looks like the path of a file: it has a folder or an extension.
+/// Returns whether a word looks like the path of a file: it has a folder or an extension.
 pub(crate) fn is_path_like(word: &str) -> bool {
     if word.contains("://") || word.contains("..") {
         return false;
@@ -148,7 +148,7 @@ pub(crate) fn is_path_like(word: &str) -> bool {
     has_extension && name.chars().any(char::is_alphanumeric)
 }
 
-/// What stands in quotes, the first of it.
+/// The first text in quotes.
 pub(crate) fn quoted(text: &str) -> Option<&str> {
     for (open, close) in [('"', '"'), ('“', '”'), ('`', '`'), ('„', '“'), ('«', '»')] {
         let inner = text.split_once(open).and_then(|(_, rest)| rest.split_once(close)).map(|(inner, _)| inner);

@@ -33,13 +33,13 @@ const MAX_STRAY_BYTES: usize = 64 << 10;
 /// The bytes that are taken at once, when the network has more than a reader can keep up with.
 const MAX_GULP: usize = 64 << 10;
 
-/// Whether there is more to read.
+/// Progress of reading.
 pub(super) enum Progress {
     More,
     Ended,
 }
 
-/// How the body is to be understood; known from its first byte.
+/// Form of the body; known from its first byte.
 enum Form {
     Unknown,
     Events(Decoder),
@@ -87,7 +87,7 @@ impl Reading {
         }
     }
 
-    /// Whether anything of the answer itself has come.
+    /// Returns whether anything of the answer itself has come.
     pub(super) fn began(&self) -> bool {
         self.answer.began
     }

@@ -23,7 +23,7 @@ use crate::{
 /// The dialect of one model.
 pub(crate) struct LlamaCpp {
     config: ModelConfig,
-    /// Whether the model called a tool where it was told not to.
+    /// Set once the model called a tool where it was told not to.
     called_anyway: AtomicBool,
 }
 

@@ -23,7 +23,7 @@ struct Chunk<'a> {
     stop: bool,
     #[serde(borrow)]
     stop_type: Option<Text<'a>>,
-    /// How older servers say that the limit was reached.
+    /// Older servers' mark that the limit was reached.
     #[serde(default)]
     stopped_limit: bool,
     tokens_predicted: Option<Count>,
@@ -31,7 +31,7 @@ struct Chunk<'a> {
     timings: Option<Timings>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
-    /// What an error has that comes without a wrapping.
+    /// Message of an error that comes without a wrapping.
     #[serde(borrow)]
     message: Option<&'a RawValue>,
 }

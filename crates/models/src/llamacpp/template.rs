@@ -27,7 +27,7 @@ pub(super) fn prompt(template: &ChatTemplate, messages: &[Message]) -> String {
     prompt
 }
 
-/// What must not stand in anybody's words: with it, a document could speak as the person or as the system.
+/// Markers that must not stand in a message: with them, a document could speak as the person or as the system.
 fn markers(template: &ChatTemplate) -> Vec<&str> {
     let frames = [&template.system, &template.user, &template.assistant];
     let around = frames.into_iter().flat_map(|Frame { before, after }| [before, after]);

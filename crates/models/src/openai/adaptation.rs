@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::call::Adapted;
 
-/// What has been learnt of a server.
+/// Facts learnt of a server.
 #[derive(Debug, Default)]
 pub(super) struct Adaptation {
     without_stream_options: AtomicBool,
@@ -15,22 +15,22 @@ pub(super) struct Adaptation {
 }
 
 impl Adaptation {
-    /// Whether the usage is asked for.
+    /// Returns whether the usage is asked for.
     pub(super) fn asks_for_usage(&self) -> bool {
         !self.without_stream_options.load(Ordering::Relaxed)
     }
 
-    /// Whether the limit of the answer goes by its newer name.
+    /// Returns whether the limit of the answer goes by its newer name.
     pub(super) fn renames_max_tokens(&self) -> bool {
         self.max_completion_tokens.load(Ordering::Relaxed)
     }
 
-    /// Whether the temperature may be sent.
+    /// Returns whether the temperature may be sent.
     pub(super) fn sends_temperature(&self) -> bool {
         !self.without_temperature.load(Ordering::Relaxed)
     }
 
-    /// Whether tools may be named that must not be called.
+    /// Returns whether tools may be named that must not be called.
     pub(super) fn names_tools_only(&self) -> bool {
         !self.without_named_tools.load(Ordering::Relaxed)
     }
@@ -68,7 +68,7 @@ impl Adaptation {
     }
 }
 
-/// Whether this is new.
+/// Sets a flag and returns whether it is new.
 fn learn(flag: &AtomicBool) -> bool {
     !flag.swap(true, Ordering::Relaxed)
 }

@@ -8,7 +8,7 @@ use serde::{
     de::{Error, MapAccess, SeqAccess, Visitor},
 };
 
-/// Whether the text is such an object.
+/// Returns whether the text is such an object.
 pub(super) fn is_object(text: &str) -> bool {
     serde_json::from_str::<Object>(text).is_ok()
 }

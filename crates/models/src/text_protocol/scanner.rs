@@ -10,7 +10,7 @@ use crate::answer::RawCall;
 /// The bytes of an object that are waited for; a larger one is words.
 const MAX_HELD: usize = 1 << 20;
 
-/// What may stand before the object of a call, and after it.
+/// Marks that may stand before the object of a call, and after it.
 const OPENERS: [&str; 2] = ["```", "<tool_call>"];
 
 /// The longest word behind the opening of a fence, such as `json`.
@@ -20,7 +20,7 @@ const MAX_LABEL: usize = 24;
 #[derive(Debug)]
 pub(crate) struct Scanner {
     tools: Arc<[ToolSpec]>,
-    /// What has been held back. Empty while words go on.
+    /// Text that is held back. Empty while words go on.
     held: String,
     state: State,
 }
@@ -29,15 +29,15 @@ pub(crate) struct Scanner {
 enum State {
     /// Words.
     Prose,
-    /// What is held may be the beginning of a fence, with or without what follows it.
+    /// The held text may be the beginning of a fence, with or without what follows it.
     Opening,
-    /// What is held has an object that began at `start`, looked at up to `at`.
+    /// The held text has an object that began at `start`, looked at up to `at`.
     Object { start: usize, at: usize, depth: usize, in_string: bool, escaped: bool },
     /// The call has been found.
     Found(RawCall),
 }
 
-/// What to make of the next bytes.
+/// Meaning of the next bytes.
 enum Step {
     /// The held bytes up to here are words.
     Words(usize),
@@ -78,7 +78,7 @@ impl Scanner {
         }
     }
 
-    /// What is held, as words, because the answer was cut.
+    /// Returns the held text as words, because the answer was cut.
     pub(crate) fn give_up(&mut self) -> String {
         self.finish().0
     }
@@ -185,7 +185,7 @@ impl Scanner {
     }
 }
 
-/// What follows the word behind a fence. The error says whether it may still come.
+/// Rest after the word of a fence. The error says whether it may still come.
 fn after_label(text: &str) -> Result<&str, bool> {
     let label = text.find(|character: char| !(character.is_ascii_alphanumeric() || matches!(character, '_' | '-')));
     match label {

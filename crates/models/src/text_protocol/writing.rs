@@ -7,7 +7,7 @@ use agentd_core::{
 };
 use serde_json::{Value, json};
 
-/// What ends an answer in which the model begins to invent a result.
+/// Text that ends an answer in which the model begins to invent a result.
 pub(crate) const STOP: &str = "\n<tool_result name=";
 
 /// Writes the conversation. Roles alternate, and the first message is the system message, if there is one. Results stand in
