@@ -57,7 +57,7 @@ fn is_zero(number: &u64) -> bool {
 pub struct AgentCard {
     /// Its name.
     pub id: String,
-    /// Whether models are offered it. One that is not works where a person mentions it.
+    /// Set if models are offered it. One that is not works where a person mentions it.
     pub enabled: bool,
     /// What it is for, for other agents.
     pub description: String,

@@ -215,7 +215,7 @@ pub struct Decision {
     /// Why, in the words that people or the model are told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Whether the call may run.
+    /// Set if the call may run.
     pub allowed: bool,
     /// The kept rules that let it run without a question.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -286,7 +286,7 @@ impl From<AnsweredBy> for DecidedBy {
 pub struct CallEnd {
     /// The tool's name.
     pub tool: String,
-    /// Whether the tool began to run.
+    /// Set if the tool began to run.
     pub ran: bool,
     /// Why it failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -371,7 +371,7 @@ pub struct AuditReport {
 }
 
 impl AuditReport {
-    /// Whether the log holds. That it tells of damage before, which was set aside then, is no damage now.
+    /// Returns whether the log holds. That it tells of damage before, which was set aside then, is no damage now.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.more == 0 && self.findings.iter().all(|finding| finding.problem == AuditProblem::Recorded)

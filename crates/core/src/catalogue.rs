@@ -71,7 +71,7 @@ pub struct CatalogueTool {
 pub struct ToolLabel {
     /// When it is shown.
     pub tier: ToolTier,
-    /// Whether agents that name their tools have it all the same.
+    /// Set if agents that name their tools have it all the same.
     pub always_available: bool,
     /// What it is for, in lists.
     pub category: String,
@@ -115,7 +115,7 @@ pub struct ToolStanding {
     /// The tool.
     #[serde(flatten)]
     pub tool: CatalogueTool,
-    /// Whether the turn shows it.
+    /// Set if the turn shows it.
     pub visible: bool,
     /// Why, or why not, in a sentence.
     pub why: String,

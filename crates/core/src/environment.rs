@@ -80,13 +80,13 @@ impl ClientEnvironment {
         ALWAYS.iter().map(ToString::to_string).chain(added.iter().filter(|name| !is_barred(name)).cloned()).collect()
     }
 
-    /// Whether a client that was asked for these names should send this one.
+    /// Returns whether a client that was asked for these names should send this one.
     #[must_use]
     pub fn is_wanted(wanted: &[String], name: &str) -> bool {
         wanted.iter().any(|pattern| matches(pattern, name)) && !is_barred(name)
     }
 
-    /// Whether there is nothing: the client sent nothing, or nothing of it was allowed.
+    /// Returns whether there is nothing: the client sent nothing, or nothing of it was allowed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -54,7 +54,8 @@ impl Event {
         Self { session_id, turn_id, seq, at: Timestamp::UNIX_EPOCH, kind }
     }
 
-    /// Whether it only stands in for one that is damaged. Whoever decides by events must then allow less, never more.
+    /// Returns whether it only stands in for one that is damaged. Whoever decides by events must then allow less, never
+    /// more.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
         matches!(&self.kind, EventKind::Warning { code, .. } if code == DAMAGED)
@@ -77,7 +78,7 @@ pub enum EventKind {
         reason: String,
         /// The steps that the turn may take at the most.
         max_steps: u32,
-        /// Whether it compacts the history and does nothing else.
+        /// Set if it compacts the history and does nothing else.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         compacts: bool,
         /// What its tools see of the client's environment. Stored, so that the turn can go on after a restart; no
@@ -180,7 +181,7 @@ impl EventKind {
         }
     }
 
-    /// Whether the journal keeps it.
+    /// Returns whether the journal keeps it.
     #[must_use]
     pub fn is_stored(&self) -> bool {
         !matches!(self, Self::ItemDelta { .. })

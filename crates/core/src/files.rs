@@ -96,7 +96,7 @@ pub enum EntryKind {
 pub struct FileListing {
     /// Its entries, sorted by path. Hidden ones are left out.
     pub entries: Vec<FileEntry>,
-    /// Whether there are more, or some that cannot be shown.
+    /// Set if there are more, or some that cannot be shown.
     pub cut: bool,
 }
 

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 /// How much of them is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GuideLimits {
-    /// Whether `AGENTS.md` files and the names of `/memories` are.
+    /// Set if `AGENTS.md` files and the names of `/memories` are.
     pub memory: bool,
-    /// Whether skills are.
+    /// Set if skills are.
     pub skills: bool,
     /// Bytes of one `AGENTS.md` at the most.
     pub max_file_bytes: usize,
@@ -16,7 +16,7 @@ pub struct GuideLimits {
 }
 
 impl GuideLimits {
-    /// Whether there is nothing to read.
+    /// Returns whether there is nothing to read.
     #[must_use]
     pub fn reads_nothing(&self) -> bool {
         !self.memory && !self.skills
@@ -81,7 +81,7 @@ pub struct Skill {
     pub digest: String,
     /// Whose it is.
     pub origin: SkillOrigin,
-    /// Whether models are told of it without its being mentioned.
+    /// Set if models are told of it without its being mentioned.
     pub enabled: bool,
     /// Endings of files, without the dot, that it is for: a file of that kind that is handed over brings it.
     pub file_types: Vec<String>,
@@ -103,7 +103,7 @@ pub enum SkillOrigin {
 }
 
 impl Skill {
-    /// Whether it is for a file of that name.
+    /// Returns whether it is for a file of that name.
     #[must_use]
     pub fn is_for(&self, file: &str) -> bool {
         let name = file.rsplit('/').next().unwrap_or(file);
@@ -111,7 +111,7 @@ impl Skill {
         self.file_types.iter().any(|kind| kind.eq_ignore_ascii_case(ending))
     }
 
-    /// Whether the person has it by their own choice.
+    /// Returns whether the person has it by their own choice.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
         self.origin != SkillOrigin::Project
@@ -138,7 +138,7 @@ pub struct SkillReport {
     pub skill: Skill,
     /// Its folder, as people are shown it.
     pub folder: String,
-    /// Whether sessions can use it.
+    /// Set if sessions can use it.
     pub usable: bool,
     /// Under what terms it may be used, as it says.
     pub license: Option<String>,
@@ -148,7 +148,7 @@ pub struct SkillReport {
     pub files: u64,
     /// Bytes in them.
     pub bytes: u64,
-    /// Whether its packages are installed, where it needs any.
+    /// Set if its packages are installed, where it needs any.
     pub installed: bool,
     /// What is wrong with it, or odd.
     pub problems: Vec<SkillProblem>,
@@ -166,7 +166,7 @@ pub struct SkillProblem {
     pub line: u32,
     /// What it is.
     pub message: String,
-    /// Whether the skill cannot be used because of it.
+    /// Set if the skill cannot be used because of it.
     pub is_fatal: bool,
 }
 
@@ -183,7 +183,7 @@ impl std::fmt::Display for SkillProblem {
 /// Characters of the name of a skill.
 const MAX_SKILL_NAME: usize = 64;
 
-/// Whether a name can be that of a skill: of a folder below `skills/`, and behind an `@`.
+/// Returns whether a name can be that of a skill: of a folder below `skills/`, and behind an `@`.
 #[must_use]
 pub fn is_skill_name(name: &str) -> bool {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);

@@ -31,7 +31,7 @@ impl PendingAttachments {
         self.waiting.clone()
     }
 
-    /// Whether nothing waits.
+    /// Returns whether nothing waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()

@@ -114,7 +114,7 @@ pub enum Ask {
         /// The answer that is taken where none is given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         default: Option<String>,
-        /// Whether an empty answer is refused.
+        /// Set if an empty answer is refused.
         required: bool,
     },
 }
@@ -123,8 +123,9 @@ impl Ask {
     /// How every question begins that an MCP server asks. Its name follows.
     pub const OF_MCP_SERVER: &str = "The MCP server ";
 
-    /// Whether an MCP server asks. It wants a person to agree to something, which is more than the question of a model: no
-    /// model may answer it. A model that begins its own question like this only loses that it can be answered by another.
+    /// Returns whether an MCP server asks. It wants a person to agree to something, which is more than the question of
+    /// a model: no model may answer it. A model that begins its own question like this only loses that it can be
+    /// answered by another.
     #[must_use]
     pub fn is_of_mcp_server(&self) -> bool {
         matches!(self, Self::Question { question, .. } if question.starts_with(Self::OF_MCP_SERVER))

@@ -29,7 +29,7 @@ pub enum ItemBody {
     UserMessage {
         /// The words, as they came, or what of them fits into the window.
         text: String,
-        /// Whether they were added to a turn that was already running.
+        /// Set if they were added to a turn that was already running.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         steered: bool,
         /// The bytes at the beginning that the person typed; none where all of it was.

@@ -93,7 +93,7 @@ pub struct ReadPart {
     pub label: String,
     /// What it says, as Markdown.
     pub text: String,
-    /// Whether that is only its beginning.
+    /// Set if that is only its beginning.
     pub cut: bool,
 }
 
@@ -102,11 +102,11 @@ pub struct ReadPart {
 pub struct DocumentQuery {
     /// Words, phrases in double quotes, or a regular expression.
     pub text: String,
-    /// Whether it is a regular expression.
+    /// Set if it is a regular expression.
     pub regex: bool,
     /// Finds at the most.
     pub limit: usize,
-    /// Whether the text before and behind each find is wanted, too.
+    /// Set if the text before and behind each find is wanted, too.
     pub neighbours: bool,
 }
 
@@ -141,7 +141,7 @@ pub struct DocumentFinds {
     pub broken: Vec<(String, String)>,
     /// What whoever asked should know of how the query was read, each a sentence without its full stop.
     pub notes: Vec<String>,
-    /// Whether the search was ended before it had seen everything.
+    /// Set if the search was ended before it had seen everything.
     pub late: bool,
 }
 

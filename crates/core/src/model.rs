@@ -79,14 +79,14 @@ pub struct ModelInfo {
     pub base_url: Option<String>,
     /// The tokens that request and answer may have together.
     pub context_window: u64,
-    /// Whether the wire carries tool calls. Where not, calls are written into and read from the text.
+    /// Set if the wire carries tool calls. Where not, calls are written into and read from the text.
     pub native_tools: bool,
-    /// Whether it runs in the daemon's own process, so that people are told how to name a better one.
+    /// Set if it runs in the daemon's own process, so that people are told how to name a better one.
     pub embedded: bool,
-    /// Whether its earlier reasoning is sent back to it, and so takes room in each request.
+    /// Set if its earlier reasoning is sent back to it, and so takes room in each request.
     #[serde(default)]
     pub echo_reasoning: bool,
-    /// Whether it can be shown pictures.
+    /// Set if it can be shown pictures.
     #[serde(default)]
     pub sees_pictures: bool,
 }
@@ -175,7 +175,7 @@ pub struct ModelRequest {
     pub messages: Vec<Message>,
     /// The tools, sorted by name.
     pub tools: Arc<[ToolSpec]>,
-    /// Whether they may be called. In the last call of a turn they may not: they are named there so that the request
+    /// Set if they may be called. In the last call of a turn they may not: they are named there so that the request
     /// begins as the one before it did.
     pub may_call: bool,
     /// How many tokens the answer may have, where that is fewer than the model's own limit.

@@ -147,8 +147,8 @@ impl Explanation {
     /// The rule of a part of a command that is on the list of those that only look.
     pub const ONLY_LOOKS: &'static str = "it only looks, inside the session's folders";
 
-    /// Whether the call may run because each of its parts only looks: nobody granted it, no rule allows it, and it would
-    /// run the same with asking on.
+    /// Returns whether the call may run because each of its parts only looks: nobody granted it, no rule allows it, and
+    /// it would run the same with asking on.
     #[must_use]
     pub fn only_looks(&self) -> bool {
         self.verdict == Verdict::Allow && !self.parts.is_empty() && self.parts.iter().all(PartExplanation::only_looks)

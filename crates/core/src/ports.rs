@@ -61,9 +61,9 @@ pub trait Model: Send + Sync {
     /// model stops within a token.
     fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelChunk, ModelError>>;
 
-    /// Whether a request may name tools that must not be called ([`ModelRequest::may_call`]). False from when its server
-    /// has refused that and taken the same request without them, or it has called one all the same: then it is better asked
-    /// without tools.
+    /// Returns whether a request may name tools that must not be called ([`ModelRequest::may_call`]). False from when
+    /// its server has refused that and taken the same request without them, or it has called one all the same: then it
+    /// is better asked without tools.
     fn can_forbid_calls(&self) -> bool {
         true
     }
@@ -130,7 +130,7 @@ impl ReadRules {
         Self(Some(Arc::new(allow)))
     }
 
-    /// Whether the file may be read without asking.
+    /// Returns whether the file may be read without asking.
     #[must_use]
     pub fn allow(&self, path: &str) -> bool {
         self.0.as_ref().is_none_or(|allow| allow(path))

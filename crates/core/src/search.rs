@@ -66,7 +66,7 @@ impl SearchQuery {
         &self.terms
     }
 
-    /// Whether all of it is in the text.
+    /// Returns whether all of it is in the text.
     #[must_use]
     pub fn fits(&self, text: &str) -> bool {
         let text = text.to_lowercase();

@@ -25,7 +25,7 @@ pub struct SessionSettings {
     /// For whom the session works, where another one made it. It is born with that, and nobody changes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
-    /// Whether nothing of it is ever cleaned, however long nobody uses it.
+    /// Set if nothing of it is ever cleaned, however long nobody uses it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
 }
@@ -57,6 +57,6 @@ impl Default for SessionSettings {
 pub struct Mount {
     /// Its absolute path.
     pub path: PathBuf,
-    /// Whether tools may change it.
+    /// Set if tools may change it.
     pub writable: bool,
 }

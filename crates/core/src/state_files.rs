@@ -55,7 +55,7 @@ impl StateFiles {
         self.files.iter().map(|(path, file)| (path.as_str(), file))
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
@@ -68,7 +68,7 @@ impl StateFiles {
         from.map_while(move |(path, file)| Some((path.strip_prefix(&prefix)?, file)))
     }
 
-    /// Whether it is a folder: there is no folder without a file in it but the root.
+    /// Returns whether it is a folder: there is no folder without a file in it but the root.
     #[must_use]
     pub fn is_folder(&self, path: &str) -> bool {
         path.is_empty() || self.below(path).next().is_some()

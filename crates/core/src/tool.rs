@@ -173,7 +173,7 @@ pub struct Delegated {
     pub usage: Usage,
     /// What was refused there.
     pub denials: Vec<Denial>,
-    /// Whether the turn ends with the last of these, because it asks nobody and shall fail then.
+    /// Set if the turn ends with the last of these, because it asks nobody and shall fail then.
     pub fails: bool,
 }
 
@@ -299,7 +299,7 @@ impl FileChange {
         Self { path: path.into(), change, before: None, after: None, project: None, late: false, shared: None }
     }
 
-    /// Whether the states that it went between are known, so that it can be undone.
+    /// Returns whether the states that it went between are known, so that it can be undone.
     #[must_use]
     pub fn is_recorded(&self) -> bool {
         match self.change {
@@ -309,7 +309,7 @@ impl FileChange {
         }
     }
 
-    /// Whether it tells of a folder and of nothing else.
+    /// Returns whether it tells of a folder and of nothing else.
     #[must_use]
     pub fn is_folder(&self) -> bool {
         self.path.ends_with('/')

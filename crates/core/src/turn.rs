@@ -103,7 +103,7 @@ pub struct TurnResult {
     pub trace_id: TraceId,
     /// The answer; what there was of it where the turn did not complete.
     pub text: String,
-    /// Whether any tool ran.
+    /// Set if any tool ran.
     pub tool_used: bool,
     /// Why the turn ended.
     pub stop_reason: StopReason,
@@ -120,8 +120,8 @@ pub struct TurnResult {
     pub files: Vec<FileChange>,
     /// How long the turn took, waiting for people included, in milliseconds.
     pub duration_ms: u64,
-    /// Whether it compacted the history, or tried to, and did nothing else: then what came before it can be continued as if
-    /// it had not been.
+    /// Set if it compacted the history, or tried to, and did nothing else: then what came before it can be continued as
+    /// if it had not been.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_compacted: bool,
 }
@@ -151,7 +151,7 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    /// Whether a start without input may go on from here.
+    /// Returns whether a start without input may go on from here.
     #[must_use]
     pub fn can_continue(self) -> bool {
         !matches!(self, Self::Completed)

@@ -47,7 +47,7 @@ pub struct UndoReport {
 }
 
 impl UndoReport {
-    /// Whether every file is as it is wanted, or would be.
+    /// Returns whether every file is as it is wanted, or would be.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.files.iter().all(|file| !matches!(file.outcome, UndoOutcome::Conflict | UndoOutcome::Failed))

@@ -74,8 +74,8 @@ pub fn read(shown: &str) -> Option<String> {
     Some(text)
 }
 
-/// Whether a character steers a terminal, has no ink, or looks like a blank and is none: it can only be seen where it is
-/// written out. Tabs and line breaks are among them.
+/// Returns whether a character steers a terminal, has no ink, or looks like a blank and is none: it can only be seen
+/// where it is written out. Tabs and line breaks are among them.
 #[must_use]
 pub fn is_hidden(c: char) -> bool {
     // Letters as they are written every day need no closer look.

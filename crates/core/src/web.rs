@@ -43,7 +43,7 @@ impl WebMethod {
         Self::ALL.into_iter().find(|method| method.as_str().eq_ignore_ascii_case(name.trim()))
     }
 
-    /// Whether it only fetches.
+    /// Returns whether it only fetches.
     #[must_use]
     pub const fn is_fetch(self) -> bool {
         matches!(self, Self::Get | Self::Head)
@@ -53,7 +53,7 @@ impl WebMethod {
 /// Headers that only say what answer is wanted. They tell no secret, and no server takes them for an order.
 pub const HARMLESS_HEADERS: [&str; 5] = ["accept", "accept-language", "if-modified-since", "if-none-match", "range"];
 
-/// Whether a header only says what answer is wanted.
+/// Returns whether a header only says what answer is wanted.
 #[must_use]
 pub fn is_harmless_header(name: &str) -> bool {
     HARMLESS_HEADERS.iter().any(|harmless| harmless.eq_ignore_ascii_case(name.trim()))
@@ -99,7 +99,7 @@ pub struct WebAnswer {
     pub body: Vec<u8>,
     /// The same as text, where it is text.
     pub text: Option<String>,
-    /// Whether that is only the beginning, because there is more than may be taken.
+    /// Set if that is only the beginning, because there is more than may be taken.
     pub cut: bool,
 }
 

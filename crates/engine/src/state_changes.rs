@@ -133,7 +133,7 @@ impl RevertPlan {
         Ok(way)
     }
 
-    /// Whether nothing stands against it.
+    /// Returns whether nothing stands against it.
     pub(crate) fn is_whole(&self) -> bool {
         self.undone.files.iter().all(|file| matches!(file.outcome, UndoOutcome::Done | UndoOutcome::Already))
     }

@@ -85,7 +85,7 @@ impl Part {
         text
     }
 
-    /// Whether it says nothing.
+    /// Returns whether it says nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let no_body = match &self.body {
@@ -244,7 +244,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Whether both are the same page, sheet or slide.
+    /// Returns whether both are the same page, sheet or slide.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {

@@ -64,7 +64,7 @@ impl Kind {
         })
     }
 
-    /// Whether it is text all through, so that its bytes look like those of any other text.
+    /// Returns whether it is text all through, so that its bytes look like those of any other text.
     #[must_use]
     pub const fn is_text(self) -> bool {
         matches!(self, Self::Csv | Self::Html | Self::Markdown | Self::Plain)
@@ -86,7 +86,7 @@ impl Kind {
         }
     }
 
-    /// Whether it has pages, sheets or slides that can be cited.
+    /// Returns whether it has pages, sheets or slides that can be cited.
     #[must_use]
     pub const fn has_places(self) -> bool {
         matches!(self, Self::Pdf | Self::Xlsx | Self::Xls | Self::Ods | Self::Pptx | Self::Csv)

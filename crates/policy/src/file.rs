@@ -9,19 +9,19 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RuleFile {
-    /// What holds for all tools.
+    /// Rules for all tools.
     pub global: Option<GlobalRules>,
-    /// What holds for one tool, by its name.
+    /// Rules for one tool, by its name.
     pub tools: Option<BTreeMap<String, ToolRules>>,
 }
 
-/// What holds for all tools.
+/// Rules for all tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GlobalRules {
-    /// Whether anybody is asked at all. What is denied stays denied.
+    /// Set if people are asked at all. What is denied stays denied.
     pub enable_approval: Option<bool>,
-    /// What becomes of a call that changes or runs something and that no rule speaks of.
+    /// Action on a call that changes or runs something and that no rule speaks of.
     pub default_action: Option<Action>,
     /// Patterns that are looked for in the arguments of every tool.
     pub risk_patterns: Option<RiskPatterns>,
@@ -47,26 +47,26 @@ pub struct RiskPatterns {
 pub struct PatternList {
     /// Regular expressions.
     pub patterns: Option<Vec<String>>,
-    /// What becomes of a call in which one is found.
+    /// Action on a call in which one is found.
     pub action: Option<Action>,
     /// Why, for the person who is asked.
     pub reason: Option<String>,
 }
 
-/// What holds for one tool.
+/// Rules for one tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolRules {
-    /// Whether this section counts.
+    /// Set if this section counts.
     pub enabled: Option<bool>,
     /// Regular expressions, by risk.
     pub patterns: Option<ByLevel<Vec<String>>>,
-    /// What becomes of a call in which one is found, by risk.
+    /// Action on a call in which one is found, by risk.
     pub actions: Option<ByLevel<Action>>,
     /// Programs that are never run, each perhaps with words that follow, such as `git push`; a `*` at the end stands
     /// for any ending. Only for commands.
     pub deny: Option<Vec<String>>,
-    /// Whether commands may use the network. Only for commands.
+    /// Set if commands may use the network. Only for commands.
     pub network: Option<bool>,
 }
 
@@ -90,7 +90,7 @@ impl<T> Default for ByLevel<T> {
     }
 }
 
-/// What becomes of a call.
+/// Action on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {

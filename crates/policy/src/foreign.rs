@@ -3,10 +3,10 @@
 
 use agentd_core::{catalogue::Foreign, tool::ToolSpec, untrusted};
 
-/// How much of a description a person is shown in the reason, in characters.
+/// Characters of a description that a person is shown in the reason.
 const LONGEST: usize = 160;
 
-/// What it is: the tool, whose it is, and the first line of what is said of it.
+/// Description of the tool: its name, its owner, and the first line of what is said of it.
 pub(super) fn told(foreign: &Foreign, tool: &ToolSpec) -> String {
     let Foreign { tool: name, server, .. } = foreign;
     let about = about(&tool.description);
@@ -16,7 +16,7 @@ pub(super) fn told(foreign: &Foreign, tool: &ToolSpec) -> String {
     format!("tool {name} of the MCP server {server}{about}")
 }
 
-/// Whether a name is one word as tools have it.
+/// Returns whether a name is one word as tools have it.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|letter| letter.is_alphanumeric() || "_-./".contains(letter))
 }

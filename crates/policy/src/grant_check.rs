@@ -18,7 +18,7 @@ use super::{
     lasting::{self, Folder},
 };
 
-/// How long a rule may be, in bytes.
+/// Maximum length of a rule, in bytes.
 const MAX_RULE: usize = 16 * 1024;
 
 /// Whose tools are that are somebody else's, by the names that models call them.
@@ -27,9 +27,9 @@ pub type ForeignTools = BTreeMap<String, Arc<Foreign>>;
 /// Why a rule cannot be kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnfitGrant {
-    /// What is wrong with it.
+    /// The problem.
     pub problem: String,
-    /// What to write instead.
+    /// The text to write instead.
     pub hint: String,
 }
 
@@ -96,7 +96,7 @@ pub fn check_grant_of_other(
     })
 }
 
-/// Whether it can be a rule at all.
+/// Returns whether it can be a rule at all.
 fn is_text(rule: &str) -> Checked {
     if rule.is_empty() || rule.len() > MAX_RULE || rule.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
         return unfit(
@@ -214,7 +214,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether the rules in force leave room for it.
+    /// Returns whether the rules in force leave room for it.
     fn may_hold(&self, arguments: &Value) -> Checked {
         let settings = SessionSettings::default();
         let kept = [Grant::from(self.rule)];

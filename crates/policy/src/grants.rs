@@ -31,7 +31,7 @@ pub(super) struct Grants<'a> {
     roots: &'a [&'a Path],
 }
 
-/// What a rule would have to name.
+/// Text that a rule would have to name.
 pub(super) enum Wanted<'a> {
     /// A simple command, or a whole pipeline, that starts in this folder.
     /// Rules may have other names of it.
@@ -82,7 +82,8 @@ impl Wanted<'_> {
         }
     }
 
-    /// Whether a rule names exactly this, with another name of the folder. To be asked where there is an exact rule.
+    /// Returns whether a rule names exactly this, with another name of the folder. To be asked where there is an exact
+    /// rule.
     fn is_also(&self, rule: &str) -> bool {
         let Self::Pipeline { parts, other_names, .. } = self else { return false };
         let Some(text) = rule.strip_prefix(SHELL_TOOL).and_then(|rule| rule.strip_prefix(": ")) else { return false };
@@ -99,8 +100,8 @@ impl Wanted<'_> {
     }
 }
 
-/// Whether a rule that ends in ` *` covers the part. What stands in place of the star stays in the session's folders:
-/// who allows `cargo test *` does not think of `--target-dir /etc`.
+/// Returns whether a rule that ends in ` *` covers the part. What stands in place of the star stays in the session's
+/// folders: who allows `cargo test *` does not think of `--target-dir /etc`.
 fn covers(rule: &str, part: &Part, roots: &[&Path]) -> bool {
     let Some(words) = rule.strip_prefix(SHELL_TOOL).and_then(|rule| rule.strip_prefix(": ")) else { return false };
     let Some(words) = words.strip_suffix(" *") else { return false };

@@ -14,7 +14,7 @@ use agentd_core::{ports::Workspace, tool::StartFolder};
 
 use super::judge::{PROJECT, SHELL_TOOL};
 
-/// What is kept for good in place of these rules, one for each; empty where they are the same.
+/// Permanent forms of these rules, one for each; empty where they are the same.
 #[must_use]
 pub fn for_good(rules: &[String], workspace: &Workspace) -> Vec<String> {
     let project = workspace.project.as_ref().map(|mount| mount.path.as_path());

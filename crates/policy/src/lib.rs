@@ -36,10 +36,10 @@ pub use self::{
     rules::{RuleError, Rules},
 };
 
-/// How deeply arguments may nest to be stored as JSON inside an event; readers of JSON commonly stop at 128.
+/// Maximum nesting of arguments that are stored as JSON inside an event; readers of JSON commonly stop at 128.
 const MAX_DEPTH: usize = 64;
 
-/// Whether arguments nest no deeper than can be stored and read back.
+/// Returns whether arguments nest no deeper than can be stored and read back.
 pub fn is_shallow(args: &Value) -> bool {
     fn within(value: &Value, left: usize) -> bool {
         match value {

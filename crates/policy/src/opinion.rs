@@ -11,7 +11,7 @@ pub(crate) struct LayerVerdict {
     pub(crate) verdict: Verdict,
     pub(crate) layer: Layer,
     pub(crate) rule: String,
-    /// What will run cannot be known beforehand, so that no rule about it could be exact.
+    /// Set if what will run cannot be known beforehand, so that no rule about it could be exact.
     pub(crate) dynamic: bool,
 }
 
@@ -40,12 +40,12 @@ impl LayerVerdict {
         }
     }
 
-    /// Whether it is more than a yes.
+    /// Returns whether it is more than a yes.
     pub(crate) fn speaks_against(&self) -> bool {
         self.verdict != Verdict::Allow
     }
 
-    /// Whether it lets a part of a command run because that only looks.
+    /// Returns whether it lets a part of a command run because that only looks.
     pub(crate) fn only_looks(&self) -> bool {
         self.verdict == Verdict::Allow && self.layer == Layer::Default && self.rule == Explanation::ONLY_LOOKS
     }

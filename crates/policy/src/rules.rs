@@ -11,10 +11,10 @@ use super::{
     opinion::{LayerVerdict, strictest},
 };
 
-/// What one pattern may take when it is compiled, in bytes, where not all fit together. A pattern such as
-/// `(\w{1000}){1000}` is no rule.
+/// Size limit of one compiled pattern, in bytes, where not all fit together. A pattern such as `(\w{1000}){1000}` is no
+/// rule.
 const PATTERN_SIZE: usize = 1 << 20;
-/// What all patterns of one section may take.
+/// Size limit of all patterns of one section.
 const SECTION_SIZE: usize = 32 << 20;
 
 /// A rule that cannot be used.
@@ -25,7 +25,7 @@ pub struct RuleError {
     pub key: String,
     /// The value, as it is written.
     pub value: String,
-    /// What is wrong with it.
+    /// The problem.
     pub message: String,
 }
 
@@ -38,7 +38,7 @@ pub struct Rules {
     tools: HashMap<String, ToolSection>,
 }
 
-/// What holds for one tool.
+/// Rules for one tool.
 #[derive(Debug, Default)]
 pub(crate) struct ToolSection {
     pub(crate) patterns: Section,
@@ -66,12 +66,12 @@ struct Patterns {
 pub(crate) struct Denied {
     /// The words, the program first.
     words: Vec<String>,
-    /// Whether the last word may go on.
+    /// Set if the last word may go on.
     open: bool,
 }
 
 impl Default for Rules {
-    /// What holds where no file says anything: the checkers and the defaults.
+    /// The rules where no file says anything: the checkers and the defaults.
     fn default() -> Self {
         Self {
             enable_approval: true,
@@ -117,7 +117,7 @@ impl Rules {
         })
     }
 
-    /// Whether commands of that tool may use the network, where the rules say anything about it.
+    /// Returns whether commands of that tool may use the network, where the rules say anything about it.
     #[must_use]
     pub fn network(&self, tool: &str) -> Option<bool> {
         self.tool(tool).and_then(|section| section.network)
@@ -128,7 +128,7 @@ impl Rules {
     }
 }
 
-/// What becomes of a call where a list of patterns names no action.
+/// Action where a list of patterns names none.
 fn usual(risk: Risk, default_action: Action) -> Action {
     match (risk, default_action) {
         (Risk::Low, Action::RequireApproval) => Action::Allow,
@@ -206,7 +206,7 @@ impl Section {
         self.strict.found(text).collect()
     }
 
-    /// Whether a pattern says of a text that it may pass.
+    /// Returns whether a pattern says of a text that it may pass.
     pub(crate) fn in_favour(&self, text: &str) -> Option<LayerVerdict> {
         strictest(self.mild.found(text))
     }
@@ -229,8 +229,8 @@ impl Patterns {
     }
 }
 
-/// Whether a pattern is a regular expression, by its syntax alone: it stands for itself, and no unbalanced `)` of it may
-/// reach beyond what it is wrapped in. Whether it can be used shows when all are compiled together.
+/// Returns whether a pattern is a regular expression, by its syntax alone: it stands for itself, and no unbalanced `)`
+/// of it may reach beyond what it is wrapped in. Whether it can be used shows when all are compiled together.
 fn check_syntax(key: &str, pattern: &str) -> Result<(), RuleError> {
     let refuse = |message: String| RuleError { key: key.to_owned(), value: pattern.to_owned(), message };
     if pattern.is_empty() {
@@ -297,19 +297,19 @@ impl Denied {
         format!("{}{}", self.words.join(" "), if self.open { "*" } else { "" })
     }
 
-    /// Whether it means this command: the program, and then the other words in their order, wherever options stand
-    /// between them.
+    /// Returns whether it means this command: the program, and then the other words in their order, wherever options
+    /// stand between them.
     pub(crate) fn means<'a>(&self, program: &'a str, arguments: impl IntoIterator<Item = &'a str>) -> bool {
         self.follows(program, arguments, |next, word| usize::from(self.fits(next, word)))
     }
 
-    /// Whether its program is among these names, and its other words among them in their order.
+    /// Returns whether its program is among these names, and its other words among them in their order.
     pub(crate) fn is_among<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) -> bool {
         names.clone().find(|name| self.fits(0, name)).is_some_and(|program| self.means(program, names))
     }
 
-    /// Whether it may mean this command, once it is known what stands in place of some words. `may_be` says of an
-    /// argument whether it can become a word of the entry, or a longer one where that goes on.
+    /// Returns whether it may mean this command, once it is known what stands in place of some words. `may_be` says of
+    /// an argument whether it can become a word of the entry, or a longer one where that goes on.
     pub(crate) fn may_mean<W: Copy>(
         &self,
         program: &str,
@@ -323,7 +323,8 @@ impl Denied {
         })
     }
 
-    /// Whether the arguments hold all words after the first, where `taken` says how many of them one argument has.
+    /// Returns whether the arguments hold all words after the first, where `taken` says how many of them one argument
+    /// has.
     fn follows<W>(
         &self,
         program: &str,

@@ -174,8 +174,8 @@ fn hunks(before: &str, after: &str) -> String {
     shown
 }
 
-/// Whether two texts can be compared line by line in a moment. It depends on them alone: what is shown to a person is
-/// made once more when they have answered, and must be the same.
+/// Returns whether two texts can be compared line by line in a moment. It depends on them alone: what is shown to a
+/// person is made once more when they have answered, and must be the same.
 fn is_cheap(gone: &[&str], come: &[&str]) -> bool {
     let mut lines: HashMap<&str, i64> = HashMap::with_capacity(gone.len());
     for line in gone {

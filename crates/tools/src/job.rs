@@ -44,8 +44,8 @@ impl Job {
         if self.cancel.is_cancelled() { Err(Failure::cancelled()) } else { Ok(()) }
     }
 
-    /// Whether a failure may quote the file, or say where in it something stands. A file that the rules do not let be read
-    /// without asking is not told of by a call that goes wrong either: nobody was asked about that.
+    /// Returns whether a failure may quote the file, or say where in it something stands. A file that the rules do not
+    /// let be read without asking is not told of by a call that goes wrong either: nobody was asked about that.
     pub(crate) fn may_quote(&self, path: &ToolPath) -> bool {
         self.reading.allow(&path.to_string())
     }

@@ -70,7 +70,7 @@ impl Figure {
         Self { limit: Some(Limit::AtLeast(limit)), ..self }
     }
 
-    /// Whether it is as it should be, if there is anything that it should be.
+    /// Returns whether it is as it should be, if there is anything that it should be.
     pub(crate) fn met(&self) -> Option<bool> {
         self.limit.map(|limit| match limit {
             Limit::AtMost(most) => self.value <= most,

@@ -79,7 +79,7 @@ fn all_words(request: &Recorded) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Whether the daemon asks for a summary.
+/// Returns whether the daemon asks for a summary.
 fn is_summary(request: &Recorded) -> bool {
     let asked = request.last_user();
     asked.starts_with("<history>") || asked.starts_with("<earlier_summary>")

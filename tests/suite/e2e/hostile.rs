@@ -160,7 +160,7 @@ fn long_paths() -> Vec<(Class, String)> {
         .collect()
 }
 
-/// Whether it begins with no slash, and with no name of the session's own tree.
+/// Returns whether it begins with no slash, and with no name of the session's own tree.
 fn means_the_project(path: &str) -> bool {
     let first = path.split('/').find(|part| !part.is_empty() && *part != ".");
     !path.starts_with('/') && !first.is_some_and(|first| ["uploads", "outputs", "temp", "skills"].contains(&first))

@@ -387,7 +387,7 @@ async fn where_the_kernel_offers_less_the_settings_decide() {
     assert!(check["message"].as_str().unwrap().contains("off"), "{check}");
 }
 
-/// Whether a program is there, where commands look for it.
+/// Returns whether a program is there, where commands look for it.
 fn installed(name: &str) -> bool {
     std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(|folder| folder.join(name).exists())
 }

@@ -108,7 +108,7 @@ async fn what_somebody_else_changed_since_is_shown_and_left_alone() {
     world.still_serves().await;
 }
 
-/// Whether the daemon has shown that it was alive after this file of the project was written.
+/// Returns whether the daemon has shown that it was alive after this file of the project was written.
 fn is_older_than_the_last_sign(world: &World, name: &str) -> bool {
     let changed = |path: PathBuf| path.metadata().map(|metadata| (metadata.ctime(), metadata.ctime_nsec())).ok();
     let kept = fs::read_dir(world.daemon.data().join("undo")).into_iter().flatten().flatten();

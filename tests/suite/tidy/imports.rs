@@ -108,7 +108,7 @@ fn resolve(modules: &BTreeMap<Module, Parsed>, path: &[String], hops: usize) -> 
 struct Reader<'a> {
     module: Module,
     parsed: &'a mut Parsed,
-    /// Whether the `use` at hand offers its names to others and imports nothing itself.
+    /// Set if the `use` at hand offers its names to others and imports nothing itself.
     is_offer: bool,
 }
 

@@ -41,13 +41,13 @@ fn family(living: &BTreeMap<u32, Process>, mut found: BTreeSet<u32>, ties: impl 
     }
 }
 
-/// Whether that home stands in its environment.
+/// Returns whether that home stands in its environment.
 fn was_given(pid: u32, home: &Path) -> bool {
     let given = [b"HOME=", home.as_os_str().as_encoded_bytes()].concat();
     read(pid, "environ").split(|byte| *byte == 0).any(|variable| variable == given)
 }
 
-/// Whether that home stands in its command line.
+/// Returns whether that home stands in its command line.
 fn names(pid: u32, home: &Path) -> bool {
     let home = home.as_os_str().as_encoded_bytes();
     read(pid, "cmdline").windows(home.len()).any(|part| part == home)

@@ -48,14 +48,14 @@ struct State {
     /// Removed sessions whose files may still be there.
     files_left: BTreeSet<SessionId>,
     failures: usize,
-    /// Whether no session can be removed.
+    /// Set if no session can be removed.
     keeps_all: bool,
     /// How many appends are still stored, where those behind them are not.
     passes: Option<usize>,
 }
 
 impl State {
-    /// Whether the next append is stored.
+    /// Returns whether the next append is stored.
     fn lets_pass(&mut self) -> bool {
         let Some(passes) = &mut self.passes else { return true };
         let left = passes.checked_sub(1);
@@ -176,7 +176,7 @@ impl State {
         outcome.map(|_| ())
     }
 
-    /// Whether the event can be the next one of its session.
+    /// Returns whether the event can be the next one of its session.
     fn check(&self, event: &Event) -> Result<(), StoreError> {
         let id = event.session_id;
         if !self.sessions.contains_key(&id) {

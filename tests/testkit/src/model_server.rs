@@ -107,7 +107,7 @@ struct Shared {
     script: Mutex<Script>,
     requests: Mutex<Vec<Recorded>>,
     counts: watch::Sender<Counts>,
-    /// Whether requests that break the rules of providers are answered all the same.
+    /// Set if requests that break the rules of providers are answered all the same.
     lenient: AtomicBool,
     stop: CancellationToken,
 }

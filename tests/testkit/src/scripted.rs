@@ -132,7 +132,7 @@ impl ScriptedModel {
         }
     }
 
-    /// Whether a server with this window would take the request: four bytes make a token.
+    /// Returns whether a server with this window would take the request: four bytes make a token.
     fn takes(&self, request: &ModelRequest) -> bool {
         let words = |message: &Message| match message {
             Message::System { text }

@@ -96,7 +96,7 @@ pub struct RecordQuery {
 }
 
 impl RecordQuery {
-    /// Whether the line is wanted. Ends of calls belong to their decisions and are no records of their own.
+    /// Returns whether the line is wanted. Ends of calls belong to their decisions and are no records of their own.
     #[must_use]
     pub fn wants(&self, line: &AuditLine) -> bool {
         let entry = &line.entry;

@@ -26,6 +26,6 @@ pub trait AuditReader: Send + Sync {
     /// The newest records that fit the query, oldest first; fewer where they would be too large to send at once.
     fn records(&self, query: RecordQuery) -> BoxFuture<'_, Result<Vec<AuditRecord>, AuditError>>;
 
-    /// Whether the whole log holds. With a hash that was noted elsewhere: whether that line is still in it.
+    /// Returns whether the whole log holds. With a hash that was noted elsewhere: whether that line is still in it.
     fn verify(&self, noted: Option<String>) -> BoxFuture<'_, Result<AuditReport, AuditError>>;
 }

@@ -34,7 +34,7 @@ pub struct Sampled {
     pub text: String,
     /// The model's id.
     pub model: String,
-    /// Whether the answer was cut, for it was too long.
+    /// Set if the answer was cut, for it was too long.
     pub cut: bool,
 }
 

@@ -13,7 +13,7 @@ use crate::{
 /// Asks servers. Which of them may be reached is its own affair, and no argument of a call changes that.
 /// Dropping what is asked ends it, and closes what was open for it.
 pub trait Web: Debug + Send + Sync {
-    /// Whether a request could be sent, as far as that is certain without asking anybody.
+    /// Returns whether a request could be sent, as far as that is certain without asking anybody.
     ///
     /// # Errors
     /// What [`Self::fetch`] would say.

@@ -54,7 +54,7 @@ impl ActiveAgent {
         &self.stack
     }
 
-    /// Whether the session works for another.
+    /// Returns whether the session works for another.
     pub(crate) fn is_subagent(&self) -> bool {
         self.parent.is_some()
     }
@@ -119,7 +119,8 @@ impl ActiveAgent {
         text
     }
 
-    /// Whether it is shown the same as the other, of the same: it works as the same agent, among the same agents.
+    /// Returns whether it is shown the same as the other, of the same: it works as the same agent, among the same
+    /// agents.
     pub(crate) fn is_shown_as(&self, other: &Self) -> bool {
         let as_whom = |acting: &Self| acting.parent.as_ref().map(|parent| parent.agent.clone());
         Arc::ptr_eq(&self.agents, &other.agents) && self.stack == other.stack && as_whom(self) == as_whom(other)
@@ -139,8 +140,8 @@ impl ActiveAgent {
         ToolSet::new(shown.into_iter().chain(transfers).collect()).standing_as_in(&may_use)
     }
 
-    /// Whether it may use the tool, as far as that is one to give work away: an agent that names its tools does so only where
-    /// it names that one, too.
+    /// Returns whether it may use the tool, as far as that is one to give work away: an agent that names its tools does
+    /// so only where it names that one, too.
     fn may_give(&self, tool: &ToolSpec) -> bool {
         let named = self.card().and_then(|card| card.tools.as_ref());
         tool.name != delegate_tool::NAME || named.is_none_or(|named| named.contains(&tool.name))

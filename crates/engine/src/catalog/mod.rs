@@ -59,7 +59,7 @@ impl ToolCatalog {
         Self { source, tools, plain }
     }
 
-    /// Whether it was made from this catalogue.
+    /// Returns whether it was made from this catalogue.
     pub(crate) fn is_of(&self, catalogue: &Arc<Catalogue>) -> bool {
         Arc::ptr_eq(&self.source, catalogue)
     }
@@ -111,7 +111,7 @@ impl ToolCatalog {
         self.tools.iter().filter(calls_mean).filter_map(of_other).collect()
     }
 
-    /// Whether any tool of an MCP server is known.
+    /// Returns whether any tool of an MCP server is known.
     pub(crate) fn has_of(&self, server: &str) -> bool {
         self.tools.iter().any(|tool| tool.foreign.as_ref().is_some_and(|foreign| foreign.server == server))
     }

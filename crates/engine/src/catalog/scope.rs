@@ -9,11 +9,11 @@ use agentd_core::model::Slot;
 pub(crate) struct ToolScope {
     /// The agent that speaks, where it is not the main one.
     pub(crate) agent: Option<AgentScope>,
-    /// Whether the session is a child of another: it hands nothing on.
+    /// Set if the session is a child of another: it hands nothing on.
     pub(crate) is_child: bool,
-    /// Whether there are pictures, and the turn's model sees them.
+    /// Set if there are pictures, and the turn's model sees them.
     pub(crate) sees: bool,
-    /// Whether the turn's model is the one for code.
+    /// Set if the turn's model is the one for code.
     pub(crate) codes: bool,
 }
 

@@ -44,7 +44,7 @@ impl Availability {
 }
 
 impl Availability {
-    /// Whether a mention is all that it takes.
+    /// Returns whether a mention is all that it takes.
     fn is_unmentioned(&self) -> bool {
         matches!(self, Self::NotMentioned { .. })
     }

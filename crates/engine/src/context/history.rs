@@ -21,7 +21,7 @@ const SKILLS: &str = "<skills>";
 /// How a notice of files that were handed over begins.
 const FILES: &str = "<files>";
 
-/// Whether an item counts as a message. What belongs to the answer beside it does not.
+/// Returns whether an item counts as a message. What belongs to the answer beside it does not.
 pub(crate) fn counts(item: &Item) -> bool {
     match &item.body {
         ItemBody::Reasoning { .. } => false,

@@ -60,7 +60,7 @@ pub(crate) fn told(history: &[Arc<Item>], topic: NoticeTopic) -> Option<&[Notice
     })
 }
 
-/// Whether what was told is what would be told now.
+/// Returns whether what was told is what would be told now.
 fn is_told<'a>(
     told: Option<&'a [NoticeSource]>,
     now: impl ExactSizeIterator<Item = (&'a str, &'a str)>,

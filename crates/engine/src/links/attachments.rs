@@ -82,7 +82,7 @@ impl Link for Files {
     }
 }
 
-/// Whether any model that the turn may ask sees pictures.
+/// Returns whether any model that the turn may ask sees pictures.
 fn sees(context: &TurnContext) -> bool {
     context.models.model.info().sees_pictures || context.models.chat.info().sees_pictures
 }

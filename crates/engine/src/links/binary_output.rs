@@ -69,7 +69,7 @@ impl Link for BinaryOutput {
     }
 }
 
-/// Whether a text reads as one.
+/// Returns whether a text reads as one.
 fn is_text(text: &str) -> bool {
     let odd = |letter: &char| match letter {
         '\t' | '\n' | '\r' | '\u{7}' | '\u{8}' | '\u{b}' | '\u{c}' | '\u{1b}' => false,

@@ -138,8 +138,8 @@ fn task(call: &Invocation<'_>) -> Result<Task, ToolOutput> {
     Ok(Task { text: task, agent, is_named, max_steps: steps.max(1), context_id })
 }
 
-/// Whether an earlier subagent may go on, which is that agent: one that whoever gives it work could name, or that is like
-/// them. So nobody reaches through it what they cannot use themselves.
+/// Returns whether an earlier subagent may go on, which is that agent: one that whoever gives it work could name, or
+/// that is like them. So nobody reaches through it what they cannot use themselves.
 pub(crate) fn may_go_on(context: &TurnContext, agent: Option<&str>, named: Option<&str>) -> Result<(), String> {
     let own = context.acting.card();
     if let Some(named) = named

@@ -122,8 +122,8 @@ impl Link for Skills {
     }
 }
 
-/// Whether the person who let the call run was shown what is installed: a rule that was kept meanwhile speaks of the command
-/// alone.
+/// Returns whether the person who let the call run was shown what is installed: a rule that was kept meanwhile speaks
+/// of the command alone.
 fn has_consent(call: &Invocation<'_>) -> bool {
     call.record.answered().is_none_or(|answered| answered.by != DecidedBy::Grant)
 }

@@ -77,7 +77,7 @@ pub(crate) struct Said<'a> {
 }
 
 impl Said<'_> {
-    /// Whether anything can be mentioned by it.
+    /// Returns whether anything can be mentioned by it.
     pub(crate) fn may_mention(&self) -> bool {
         !self.files.is_empty() || !names(self.text).is_empty()
     }
@@ -247,13 +247,13 @@ fn one<'a>(said: &str, alike: impl Iterator<Item = &'a str>) -> Result<Option<&'
     }
 }
 
-/// Whether a person means that server: by its name, or by how the names of its tools begin.
+/// Returns whether a person means that server: by its name, or by how the names of its tools begin.
 fn is_server(known: &str, said: &str) -> bool {
     let bare = |said: &str| ["mcp_", "mcp-"].iter().find_map(|prefix| said.strip_prefix(prefix).map(str::to_owned));
     same(known, said) || bare(&said.to_ascii_lowercase()).is_some_and(|bare| same(known, &bare))
 }
 
-/// Whether a person means that name: neither case nor the stroke between words counts.
+/// Returns whether a person means that name: neither case nor the stroke between words counts.
 fn same(known: &str, said: &str) -> bool {
     let plain = |letter: char| if letter == '_' { '-' } else { letter.to_ascii_lowercase() };
     known.chars().map(plain).eq(said.chars().map(plain))

@@ -44,7 +44,7 @@ pub struct RecoveredTurn {
     pub never_ran: Vec<String>,
     /// Calls that ran when the daemon stopped: they may have taken effect or not.
     pub unknown: Vec<String>,
-    /// Whether the turn still waits for an answer, or goes on with one that was given, instead of being ended.
+    /// Set if the turn still waits for an answer, or goes on with one that was given, instead of being ended.
     pub goes_on: bool,
 }
 
@@ -99,7 +99,7 @@ struct Ledger {
     paid: Option<Paid>,
     /// All that anybody was asked.
     told_of_children: HashSet<InterruptId>,
-    /// Whether the last thing told is what a stop had left behind: a recovery was itself cut short before the end.
+    /// Set if the last thing told is what a stop had left behind: a recovery was itself cut short before the end.
     told: bool,
 }
 
@@ -178,7 +178,7 @@ impl Ledger {
     }
 }
 
-/// Whether something that a turn would have to go by cannot be read.
+/// Returns whether something that a turn would have to go by cannot be read.
 pub(crate) fn is_damaged(events: &[impl AsRef<Event>]) -> bool {
     events.iter().any(|event| event.as_ref().is_damaged())
 }
@@ -344,7 +344,7 @@ fn with_outcome(mut item: Item, output: &ToolOutput) -> Item {
     item
 }
 
-/// Whether a result is a tool's own, and not one that stands in for what a stop had cut off.
+/// Returns whether a result is a tool's own, and not one that stands in for what a stop had cut off.
 fn is_outcome(result: &ToolResult) -> bool {
     !matches!(result.error, Some(ToolErrorCode::NotRun | ToolErrorCode::UnknownOutcome))
 }
@@ -359,7 +359,7 @@ pub(crate) fn withdrawn(interrupt: Interrupt, why: &str) -> EventKind {
     }
 }
 
-/// Whether an item is a person's words. Started and not completed they are whole: nobody was given them yet.
+/// Returns whether an item is a person's words. Started and not completed they are whole: nobody was given them yet.
 pub(crate) fn is_input(item: &Item) -> bool {
     matches!(item.body, ItemBody::UserMessage { .. })
 }

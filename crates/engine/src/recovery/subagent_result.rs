@@ -85,12 +85,12 @@ impl SubagentResult {
         self.turns.last()
     }
 
-    /// Whether it has come to an answer, whatever became of the question for detail.
+    /// Returns whether it has come to an answer, whatever became of the question for detail.
     pub(crate) fn has_answered(&self) -> bool {
         self.turns.iter().any(|turn| turn.stop_reason == StopReason::Completed)
     }
 
-    /// Whether it shall be asked for detail: it came to its end, said little, and was not asked yet.
+    /// Returns whether it shall be asked for detail: it came to its end, said little, and was not asked yet.
     pub(crate) fn wants_detail(&self, short: usize) -> bool {
         let [only] = self.turns.as_slice() else { return false };
         self.stopped.is_none()

@@ -120,7 +120,7 @@ pub(crate) async fn ended(
     Ok(output)
 }
 
-/// Whether its open turn waits for a person, or goes on by itself with the answer.
+/// Returns whether its open turn waits for a person, or goes on by itself with the answer.
 fn goes_on(session: SessionId, turn: TurnId, events: &[Arc<Event>]) -> bool {
     let of_turn: Vec<&Arc<Event>> =
         events.iter().filter(|event| event.turn_id == Some(turn) || event.is_damaged()).collect();

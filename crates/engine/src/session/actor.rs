@@ -62,7 +62,7 @@ pub(super) struct Actor {
     /// Where the session's files are; found by its first turn.
     pub(super) workspace: Option<Arc<Workspace>>,
     pub(super) recovered: Option<RecoveredTurn>,
-    /// Whether what the last stop left behind is not settled, because the journal cannot be written.
+    /// Set if what the last stop left behind is not settled, because the journal cannot be written.
     pub(super) unsettled: bool,
     /// Set when the daemon stops.
     pub(super) draining: Option<Drain>,
@@ -89,7 +89,7 @@ pub(super) struct OpenTurn {
     /// Who started it, by the name that it gave; not known after a restart.
     pub(super) client: Option<String>,
     pub(super) environment: Arc<ClientEnvironment>,
-    /// Whether it was begun to compact and for nothing else.
+    /// Set if it was begun to compact and for nothing else.
     pub(super) compacts: bool,
     /// What its input mentions; none where that is not known any more, after a restart.
     pub(super) mentions: Option<Arc<Mentions>>,
@@ -134,7 +134,7 @@ pub(super) struct RunningTurn {
 pub(super) struct Drain {
     /// When patience with the open turn ends.
     pub(super) until: Instant,
-    /// Whether the turn was told so.
+    /// Set if the turn was told so.
     pub(super) suspended: bool,
     /// Told when the session may go.
     pub(super) done: Option<Reply<()>>,

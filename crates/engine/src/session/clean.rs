@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl Actor {
-    /// Whether somebody uses the session, or it waits for somebody.
+    /// Returns whether somebody uses the session, or it waits for somebody.
     pub(super) fn is_in_use(&mut self) -> bool {
         self.open.is_some()
             || !self.queue.is_empty()
@@ -29,7 +29,7 @@ impl Actor {
             || self.is_leased()
     }
 
-    /// Whether it, or one that works for it, was used since somebody found that nobody had for long.
+    /// Returns whether it, or one that works for it, was used since somebody found that nobody had for long.
     async fn is_used_since(&self, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
         let Some(last_used) = last_used else { return Ok(false) };
         if !self.commands.is_empty() || self.was_used_after(last_used).await? {

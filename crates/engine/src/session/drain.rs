@@ -35,8 +35,8 @@ impl Actor {
         Next::Go
     }
 
-    /// Whether a session on its way out may go: its turn has ended, or waits for a person. What waits for a person can
-    /// wait for the next daemon, because nothing is under way.
+    /// Returns whether a session on its way out may go: its turn has ended, or waits for a person. What waits for a
+    /// person can wait for the next daemon, because nothing is under way.
     pub(super) fn is_drained(&mut self) -> bool {
         if self.draining.is_none() {
             return false;

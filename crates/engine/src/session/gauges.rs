@@ -16,7 +16,7 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Whether no turn is at work: each that is open waits for a person, with one of its calls at least.
+    /// Returns whether no turn is at work: each that is open waits for a person, with one of its calls at least.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.open_turns == self.waiting_turns

@@ -64,7 +64,7 @@ pub(super) enum Command {
 }
 
 impl Command {
-    /// Whether it changes nothing of the session.
+    /// Returns whether it changes nothing of the session.
     pub(super) fn only_looks(&self) -> bool {
         match self {
             Self::Subscribe { .. }

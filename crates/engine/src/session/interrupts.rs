@@ -122,7 +122,7 @@ impl Interrupts {
         self.pending.iter().map(|pending| &pending.interrupt).chain(&self.of_children).cloned().collect()
     }
 
-    /// Whether nobody is asked, by the turn or by those that work for it.
+    /// Returns whether nobody is asked, by the turn or by those that work for it.
     pub(crate) fn is_empty(&self) -> bool {
         self.pending.is_empty() && self.of_children.is_empty()
     }

@@ -48,7 +48,7 @@ pub(crate) struct Retirement {
 pub struct CleanOrder {
     /// The folders of its workspace, each where nothing in it was changed since that moment.
     pub areas: Vec<(WorkspaceArea, Timestamp)>,
-    /// Whether what is needed to undo changes of files goes.
+    /// Set if what is needed to undo changes of files goes.
     pub undo: bool,
     /// When the session, or one that works for it, was used last, as far as is known: where one was used since, it stays as
     /// it is. None where nobody looked.
@@ -62,6 +62,6 @@ pub struct CleanOrder {
 pub struct SessionCleaned {
     /// Of its workspace.
     pub areas: Vec<(WorkspaceArea, FilesRemoved)>,
-    /// Whether what is needed to undo changes of files went.
+    /// Set if what is needed to undo changes of files went.
     pub undo: bool,
 }

@@ -126,7 +126,7 @@ impl Subscription {
         self.origin.session
     }
 
-    /// Whether everything stored so far was handed out. Deltas may still wait.
+    /// Returns whether everything stored so far was handed out. Deltas may still wait.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.ready.is_empty() && self.seen >= self.shared.head.load(Ordering::Acquire)

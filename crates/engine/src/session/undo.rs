@@ -224,7 +224,7 @@ struct Past {
     changes: Vec<FileChange>,
     /// What was done to take it back, since it was last brought back.
     undone: Vec<FileChange>,
-    /// Whether some of what it did cannot be read any more.
+    /// Set if some of what it did cannot be read any more.
     is_damaged: bool,
 }
 

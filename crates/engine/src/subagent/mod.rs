@@ -114,7 +114,7 @@ impl SessionSubagents {
         Ok(ToolOutput::error(ToolErrorCode::Tool, told(why)))
     }
 
-    /// Whether that is so because the daemon stops, and not because a session was unloaded that nobody used.
+    /// Returns whether that is so because the daemon stops, and not because a session was unloaded that nobody used.
     async fn is_stopping(&self, context: &TurnContext, why: &EngineError) -> bool {
         why.kind() == ErrorKind::ShuttingDown
             && match self.0.registry() {

@@ -187,7 +187,7 @@ impl TurnContext {
         answer
     }
 
-    /// Whether another session works for the call already, since an earlier life of the daemon.
+    /// Returns whether another session works for the call already, since an earlier life of the daemon.
     pub(crate) fn is_under_way(&self, call: &ToolCall) -> bool {
         self.tools.in_flight.contains_key(&call.call_id)
     }
@@ -219,7 +219,7 @@ impl TurnContext {
         self.tools.visible.get(self.tools.toolbox.canonical_name(name)).or_else(own).or_else(found)
     }
 
-    /// Whether a call is one of `delegate_task`: nobody else's tool of that name.
+    /// Returns whether a call is one of `delegate_task`: nobody else's tool of that name.
     pub(crate) fn is_delegation(&self, name: &str) -> bool {
         self.tool(name).is_some_and(|tool| tool.name == delegate_tool::NAME)
     }

@@ -106,7 +106,7 @@ struct Ended<'a> {
     /// The item of its result, where it was started.
     item: Option<ItemId>,
     output: ToolOutput,
-    /// Whether it was not let through, as nobody could write it down.
+    /// Set if it was not let through, as nobody could write it down.
     shut_out: bool,
     /// The arguments that it ran with, where they are not the model's.
     ran_with: Option<String>,

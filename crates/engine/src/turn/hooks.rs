@@ -33,7 +33,7 @@ pub(crate) trait Link: Send + Sync {
         Vec::new()
     }
 
-    /// Whether people may switch these tools off. Those that other links name to the model stay.
+    /// Returns whether people may switch these tools off. Those that other links name to the model stay.
     fn can_be_disabled(&self) -> bool {
         false
     }
@@ -134,7 +134,7 @@ pub(crate) trait Subagents: Send + Sync {
         max_steps: u32,
     ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>>;
 
-    /// Whether a subagent is still in memory, where only its parent was closed.
+    /// Returns whether a subagent is still in memory, where only its parent was closed.
     fn is_alive(&self, id: SessionId) -> BoxFuture<'_, bool>;
 }
 
@@ -144,7 +144,7 @@ pub(crate) struct Task {
     pub(crate) text: String,
     /// Which agent a new one is; none for one that is like the main agent.
     pub(crate) agent: Option<String>,
-    /// Whether the call names that agent.
+    /// Set if the call names that agent.
     pub(crate) is_named: bool,
     /// The steps that it may take.
     pub(crate) max_steps: u32,

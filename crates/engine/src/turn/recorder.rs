@@ -56,7 +56,7 @@ impl ResolvedInterrupt {
         Self { answer: answer.clone(), by: by.clone().into(), asked: asked.map(Box::new) }
     }
 
-    /// Whether it answers what the call itself asks, and not whether the call may run.
+    /// Returns whether it answers what the call itself asks, and not whether the call may run.
     pub(crate) fn is_to_a_question(&self) -> bool {
         matches!(self.asked.as_deref(), Some(Ask::Question { .. }))
     }

@@ -5,11 +5,11 @@ use agentd_core::model::Slot;
 /// What pictures mean for the choice.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct VisionSupport {
-    /// Whether the model has any to see.
+    /// Set if the model has any to see.
     pub(crate) pictures: bool,
-    /// Whether the model of the base slot sees.
+    /// Set if the model of the base slot sees.
     pub(crate) base: bool,
-    /// Whether that of the vision slot does.
+    /// Set if that of the vision slot does.
     pub(crate) vision: bool,
 }
 

@@ -189,7 +189,7 @@ struct Answer<'a> {
     words: Words,
     calls: Vec<(String, String)>,
     usage: Option<Usage>,
-    /// Whether the request went without its tools.
+    /// Set if the request went without its tools.
     without_tools: bool,
 }
 

@@ -203,7 +203,7 @@ struct SamplingCharge<'a> {
     size: u64,
     max_tokens: u64,
     set_aside: u64,
-    /// Whether the model has been asked.
+    /// Set if the model has been asked.
     asked: bool,
     answered: u64,
     counted: Option<Usage>,

@@ -53,7 +53,7 @@ pub(crate) struct TurnState {
     pub(crate) denials: Vec<Denial>,
     /// The files that were changed, each once.
     pub(crate) files: BTreeMap<String, FileChangeKind>,
-    /// Whether any tool ran.
+    /// Set if any tool ran.
     pub(crate) tool_used: bool,
     /// What the model last said, if it said it after the last input and the last tool result: the answer.
     pub(crate) answer: Option<String>,
@@ -84,7 +84,7 @@ pub(crate) struct TurnOutcome {
     pub(crate) files: Vec<FileChange>,
     /// What the session remembers of its requests.
     pub(crate) meter: ContextMeter,
-    /// Whether it did nothing but compact.
+    /// Set if it did nothing but compact.
     pub(crate) only_compacted: bool,
 }
 
@@ -120,7 +120,7 @@ pub(crate) enum Reply {
 }
 
 impl TurnState {
-    /// Whether the turn compacts the history and does nothing else.
+    /// Returns whether the turn compacts the history and does nothing else.
     pub(crate) fn only_compacts(&self) -> bool {
         matches!(self.phase, Phase::Compacting { .. })
     }

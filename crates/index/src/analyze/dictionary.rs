@@ -32,7 +32,7 @@ impl Dictionary {
         }
     }
 
-    /// Whether it takes up memory.
+    /// Returns whether it takes up memory.
     #[must_use]
     pub fn is_loaded(&self) -> bool {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner).is_some()

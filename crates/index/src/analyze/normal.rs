@@ -21,7 +21,7 @@ struct Stretch {
     now: usize,
     /// Its first byte before.
     before: usize,
-    /// Whether each byte is where it was, counted from the first one.
+    /// Set if each byte is where it was, counted from the first one.
     same: bool,
 }
 
@@ -93,7 +93,7 @@ impl<'a> Normal<'a> {
     }
 }
 
-/// Whether a letter belongs to the one before it, so that both are brought into normal form together.
+/// Returns whether a letter belongs to the one before it, so that both are brought into normal form together.
 fn joins(letter: char) -> bool {
     let code = u32::from(letter);
     if code < 0x300 {

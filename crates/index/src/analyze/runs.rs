@@ -27,7 +27,7 @@ pub enum Script {
 }
 
 impl Script {
-    /// Whether a word cannot be told from the next one by looking.
+    /// Returns whether a word cannot be told from the next one by looking.
     #[must_use]
     pub const fn is_unspaced(self) -> bool {
         !matches!(self, Self::Spaced)

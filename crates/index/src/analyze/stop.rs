@@ -17,7 +17,7 @@ const CHINESE: [&str; 44] = [
 const JAPANESE: [&str; 15] =
     ["の", "は", "を", "に", "が", "で", "も", "へ", "と", "や", "か", "な", "です", "ます", "から"];
 
-/// Whether a word, in small letters, says nothing where others say something.
+/// Returns whether a word, in small letters, says nothing where others say something.
 #[must_use]
 pub fn is_stop_word(word: &str) -> bool {
     ENGLISH.contains(&word) || CHINESE.contains(&word) || JAPANESE.contains(&word)

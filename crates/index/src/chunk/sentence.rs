@@ -75,7 +75,8 @@ fn is_closing(letter: char) -> bool {
     )
 }
 
-/// Whether a dot or mark ends a sentence, as far as what stands before it says. After it there must be white space.
+/// Returns whether a dot or mark ends a sentence, as far as what stands before it says. After it there must be white
+/// space.
 fn may_end(text: &str, at: usize, mark: char) -> bool {
     if mark != '.' {
         return true;

@@ -12,7 +12,7 @@ pub(super) struct Unit {
     /// How many characters that is.
     pub(super) letters: usize,
     pub(super) kind: UnitKind,
-    /// Whether a paragraph begins with it.
+    /// Set if a paragraph begins with it.
     pub(super) opens: bool,
 }
 

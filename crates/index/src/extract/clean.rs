@@ -85,7 +85,7 @@ pub(crate) fn part(part: Part) -> Part {
     Part { place, body, notes: part.notes.map(owned) }
 }
 
-/// Whether a part is at a place that can be, with cells where its place says.
+/// Returns whether a part is at a place that can be, with cells where its place says.
 pub(crate) fn is_sound(part: &Part) -> bool {
     let number = match &part.place {
         Place::Page(number) | Place::Slide(number) | Place::Sheet { number, .. } => *number,

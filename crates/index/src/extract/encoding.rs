@@ -13,7 +13,7 @@ pub fn decode(bytes: &[u8], declared: Option<&str>) -> String {
     encoding.decode_without_bom_handling(&bytes[mark..]).0.into_owned()
 }
 
-/// Whether these bytes are text in some encoding.
+/// Returns whether these bytes are text in some encoding.
 #[must_use]
 pub fn is_text(bytes: &[u8]) -> bool {
     let sample = &bytes[..bytes.len().min(SAMPLE)];

@@ -24,7 +24,7 @@ pub(super) struct Sheet {
     /// Bytes of the rows.
     size: usize,
     header: Option<Sparse>,
-    /// Whether it is known whether there is a header.
+    /// Set if it is known whether there is a header.
     is_judged: bool,
     first_column: Option<u32>,
     was_told: bool,
@@ -161,7 +161,7 @@ fn header_at(rows: &[Sparse]) -> Option<usize> {
     looked_at.iter().position(names_columns).filter(|at| at + 1 < rows.len())
 }
 
-/// Whether a cell holds words and not a number, a date or a share.
+/// Returns whether a cell holds words and not a number, a date or a share.
 fn is_word(text: &str) -> bool {
     text.chars().any(char::is_alphabetic)
         && !text.starts_with(|letter: char| letter.is_ascii_digit() || "-+=".contains(letter))

@@ -59,7 +59,7 @@ impl IndexError {
         }
     }
 
-    /// Whether the files cannot be trusted any longer.
+    /// Returns whether the files cannot be trusted any longer.
     pub(crate) const fn is_loss(&self) -> bool {
         matches!(self, Self::Lost(_))
     }

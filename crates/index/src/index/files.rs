@@ -95,7 +95,7 @@ struct ReadFile {
     file: File,
     /// Bytes when it was opened: it is never written after that.
     length: usize,
-    /// Whether all of it stays in memory once a part was asked for that is not short, as long as it is open.
+    /// Set if all of it stays in memory once a part was asked for that is not short, as long as it is open.
     is_kept: bool,
     whole: OnceLock<OwnedBytes>,
     ahead: Mutex<Ahead>,

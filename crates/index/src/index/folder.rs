@@ -56,7 +56,8 @@ impl Folder {
         Ok(Self { path: path.to_owned(), fields, index, reader, gate })
     }
 
-    /// Whether its files are still where they were. They stay readable to whoever has them open, wherever they went.
+    /// Returns whether its files are still where they were. They stay readable to whoever has them open, wherever they
+    /// went.
     pub(crate) fn is_there(&self) -> bool {
         self.path.join("meta.json").exists()
     }

@@ -97,8 +97,8 @@ impl IndexHandle {
         Ok(ids.iter().filter(|id| !view.entries.contains_key(id)).copied().collect())
     }
 
-    /// Whether all these documents are there, as far as that is known without looking at the disk: a search finds out by itself
-    /// when the index was deleted.
+    /// Returns whether all these documents are there, as far as that is known without looking at the disk: a search
+    /// finds out by itself when the index was deleted.
     pub(crate) fn has_all<'a>(&self, mut ids: impl Iterator<Item = &'a DocumentId>) -> bool {
         let view = self.shared.view();
         ids.all(|id| view.entries.contains_key(id))

@@ -85,7 +85,7 @@ impl DocumentId {
         Self { content, kind, reading }
     }
 
-    /// Whether it is a document of these bytes.
+    /// Returns whether it is a document of these bytes.
     #[must_use]
     pub fn is_of(&self, content: ContentHash) -> bool {
         self.content == content

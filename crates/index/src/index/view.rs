@@ -77,7 +77,7 @@ impl View {
         Ok(kept.map_or(&keys, |kept| kept.get_or_init(|| Arc::clone(&keys))).clone())
     }
 
-    /// Whether its files are still where they were. Blocks.
+    /// Returns whether its files are still where they were. Blocks.
     pub(crate) fn is_there(&self) -> bool {
         self.home.exists()
     }

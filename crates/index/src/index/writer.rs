@@ -59,12 +59,12 @@ pub(crate) struct Shared {
     pub(crate) dictionary: Arc<Dictionary>,
     pub(crate) uses: Uses,
     view: RwLock<Arc<View>>,
-    /// Whether the writer waits without an end, so that it does not look by itself for what may be given back.
+    /// Set if the writer waits without an end, so that it does not look by itself for what may be given back.
     is_asleep: AtomicBool,
 }
 
 impl Shared {
-    /// Whether the writer has to be roused, as a search loaded what it is to put away.
+    /// Returns whether the writer has to be roused, as a search loaded what it is to put away.
     pub(crate) fn must_rouse(&self) -> bool {
         self.dictionary.is_loaded() && self.is_asleep.swap(false, Ordering::AcqRel)
     }

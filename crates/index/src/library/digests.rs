@@ -50,7 +50,7 @@ impl Stamp {
         Ok(((found.dev(), found.ino()), stamp))
     }
 
-    /// Whether the next change will show.
+    /// Returns whether the next change will show.
     fn is_settled(&self) -> bool {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let last = u64::try_from(self.modified.0.max(self.changed.0)).unwrap_or_default();

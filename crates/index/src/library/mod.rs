@@ -72,7 +72,7 @@ impl Library {
         self.shelf.close().await;
     }
 
-    /// Whether the index is open.
+    /// Returns whether the index is open.
     pub async fn is_open(&self) -> bool {
         self.shelf.is_open().await
     }

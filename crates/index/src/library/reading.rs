@@ -57,7 +57,7 @@ impl Reader {
         self.kept.iter().any(|(_, part)| !part.is_empty())
     }
 
-    /// Whether there is a part that is wanted, though it may say nothing.
+    /// Returns whether there is a part that is wanted, though it may say nothing.
     pub(super) const fn has_begun(&self) -> bool {
         !self.kept.is_empty()
     }

@@ -59,7 +59,7 @@ impl LazyIndex {
         opened.await.map_err(|_| IndexError::Closed)?
     }
 
-    /// Whether it is open.
+    /// Returns whether it is open.
     pub(super) async fn is_open(&self) -> bool {
         self.state.lock().await.index.is_some()
     }

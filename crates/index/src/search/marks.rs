@@ -58,7 +58,7 @@ impl HighlightTerms {
         apart(marks)
     }
 
-    /// Whether it is the stem of a word. A word begins as its stem does, which spares most words the stemming.
+    /// Returns whether it is the stem of a word. A word begins as its stem does, which spares most words the stemming.
     fn is_stem_of(&self, word: &str) -> bool {
         let first = word.chars().next();
         self.stems.iter().any(|stem| stem.chars().next() == first) && self.stems.contains(&stem(word))

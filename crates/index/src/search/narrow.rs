@@ -128,9 +128,9 @@ fn folded(letter: char) -> String {
 #[derive(Debug, PartialEq, Eq)]
 struct Required {
     text: String,
-    /// Whether more may stand before it in its word.
+    /// Set if more may stand before it in its word.
     open_start: bool,
-    /// Whether more may stand after it in its word.
+    /// Set if more may stand after it in its word.
     open_end: bool,
 }
 

@@ -26,7 +26,7 @@ pub struct Parsed {
     pub units: Vec<Unit>,
     /// What must not be there.
     pub excluded: Vec<Unit>,
-    /// Whether one of them is enough.
+    /// Set if one of them is enough.
     pub any: bool,
     /// All of it without quotes and operators, to be found as one phrase.
     pub whole: String,

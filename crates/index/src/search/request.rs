@@ -17,7 +17,7 @@ pub struct Request {
     pub query: Query,
     /// How many hits at most.
     pub limit: usize,
-    /// Whether the chunks before and after each hit are told as well.
+    /// Set if the chunks before and after each hit are told as well.
     pub context: bool,
     /// How long reading through texts may take. What was found by then is told.
     pub within: Duration,
@@ -30,7 +30,7 @@ impl Request {
         Self { documents, query, limit: 10, context: false, within: Duration::from_secs(5) }
     }
 
-    /// Whether it may have to read whole texts.
+    /// Returns whether it may have to read whole texts.
     pub(crate) const fn may_scan(&self) -> bool {
         matches!(self.query, Query::Regex { .. })
     }
@@ -54,7 +54,7 @@ pub enum Query {
     Regex {
         /// The expression; `^` and `$` are ends of lines.
         pattern: String,
-        /// Whether capitals matter.
+        /// Set if capitals matter.
         case_sensitive: bool,
     },
 }

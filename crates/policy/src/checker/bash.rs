@@ -176,7 +176,7 @@ fn redirected(redirect: &Redirect, roots: &[&Path]) -> Option<LayerVerdict> {
     written(target, roots).or_else(|| files::path(text))
 }
 
-/// What is wrong with writing there.
+/// Danger of writing there.
 fn written(word: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     let shown = shortened(&word.text);
     match paths::place(word, roots) {
@@ -190,7 +190,7 @@ fn written(word: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     }
 }
 
-/// What is wrong with a program that changes the files which it names.
+/// Danger of a program that changes the files which it names.
 fn changed(program: &str, word: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     let text = word.text.as_str();
     let value = match text.strip_prefix('-') {

@@ -18,14 +18,14 @@ const READERS: &str = "eval trap watch su runuser script flock ssh";
 const SHELLS: &str = "sh bash dash ksh ash mksh rbash hush yash osh";
 /// Shells with a grammar of their own, in which a text may mean something else than it seems.
 const FOREIGN_SHELLS: &str = "zsh fish rsh csh tcsh pwsh powershell elvish nu xonsh oil sash ysh";
-/// How many words behind such a program are looked at, each as the start of a command.
+/// Maximum number of words after such a program that are looked at, each as the start of a command.
 const MAX_WORDS: usize = 64;
-/// How many commands are guessed for one command.
+/// Maximum number of commands that are guessed for one command.
 const MAX_GUESSES: usize = 1024;
-/// How often a script may stand in another one.
+/// Maximum nesting of scripts.
 const MAX_DEPTH: usize = 6;
 
-/// Whether a command runs what its arguments say.
+/// Returns whether a command runs what its arguments say.
 pub(crate) fn carries(part: &Part) -> bool {
     let program = part.program();
     let executes = |word: &Word| word.text.starts_with("-exec") || word.text.starts_with("-ok") || !word.is_static();
@@ -81,7 +81,7 @@ fn collect(part: &Part, depth: usize, found: &mut Vec<Part>) -> bool {
     found.len() <= MAX_GUESSES && (!reads || scripts(&joined(arguments), part.stdin, depth, found))
 }
 
-/// What an option may hold of a command: `-S'rm x'` and `--split-string='rm x'` of env, `-c'rm x'` of su.
+/// Command inside an option: `-S'rm x'` and `--split-string='rm x'` of env, `-c'rm x'` of su.
 fn held(option: &str) -> Option<String> {
     let text = match option.strip_prefix("--") {
         Some(long) => long.split_once('=')?.1,
@@ -106,7 +106,7 @@ fn scripts(text: &str, stdin: Stdin, depth: usize, found: &mut Vec<Part>) -> boo
     all && found.len() <= MAX_GUESSES
 }
 
-/// What is dangerous about such a program itself.
+/// Danger of such a program itself.
 pub(super) fn check(part: &Part) -> Vec<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
     if !carries(part) {
@@ -155,7 +155,7 @@ fn script(text: &str, unknown: &mut impl FnMut(String)) {
     }
 }
 
-/// What is dangerous about a shell.
+/// Danger of a shell.
 fn of_shell(part: &Part) -> Vec<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
     let mut found = Vec::new();

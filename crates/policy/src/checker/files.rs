@@ -83,7 +83,7 @@ const RUN_BY_FOLDERS: [(&str, &str); 3] = [(".github", "workflows"), (".github",
 /// The names under which tools take a patch.
 const PATCH_KEYS: [&str; 3] = ["patch", "diff", "input"];
 
-/// What is known of a call of a tool that changes files.
+/// Verdict on a call of a tool that changes files.
 pub(crate) fn check(arguments: &Map<String, Value>, memories: Option<&Path>) -> Option<LayerVerdict> {
     let texts = |keys: &'static [&str]| {
         let named = arguments.iter().filter(move |(key, _)| keys.contains(&key.as_str()));
@@ -97,8 +97,9 @@ pub(crate) fn check(arguments: &Map<String, Value>, memories: Option<&Path>) -> 
     strictest(named.chain(patched).chain(unnamed))
 }
 
-/// What is known of a path in the folder that all sessions share: what is written there is read by sessions to come, and
-/// who talked a model into it would talk to all of them. So no rule that allows a tool for its everyday work covers it.
+/// Verdict on a path in the folder that all sessions share: what is written there is read by sessions to come, and
+/// whoever talked a model into it would talk to all of them. So no rule that allows a tool for its everyday work covers
+/// it.
 fn remembered(path: &str, memories: Option<&Path>) -> Option<LayerVerdict> {
     let first = path.split('/').find(|part| !part.is_empty() && *part != ".");
     let is_there = first == Some("memories") || memories.is_some_and(|memories| Path::new(path).starts_with(memories));
@@ -111,8 +112,8 @@ fn remembered(path: &str, memories: Option<&Path>) -> Option<LayerVerdict> {
 /// The tools whose paths are known to be those of the session's tree: the `/state` of another tool may be a real one.
 const OWN_TOOLS: [&str; 2] = ["edit_file", "write_file"];
 
-/// Whether a call changes nothing but files of the session's own state. Where a real folder of the session lies below
-/// `/state`, its paths begin the same way, and the words do not tell which is meant.
+/// Returns whether a call changes nothing but files of the session's own state. Where a real folder of the session lies
+/// below `/state`, its paths begin the same way, and the words do not tell which is meant.
 pub(crate) fn only_state<'r>(
     tool: &str,
     arguments: &Map<String, Value>,
@@ -151,7 +152,7 @@ pub(crate) fn patched_names(arguments: &Map<String, Value>) -> impl Iterator<Ite
     })
 }
 
-/// What is known of a call of a tool that reads files.
+/// Verdict on a call of a tool that reads files.
 pub(crate) fn reads(arguments: &Map<String, Value>) -> Option<LayerVerdict> {
     let named = arguments.iter().filter(|(key, _)| PATH_KEYS.contains(&key.as_str()));
     let paths = named.filter_map(|(_, value)| value.as_str());
@@ -226,7 +227,7 @@ fn without_side(name: &str) -> &str {
     name.strip_prefix("a/").or_else(|| name.strip_prefix("b/")).unwrap_or(name)
 }
 
-/// What is known of one path that is written to.
+/// Verdict on one path that is written to.
 pub(super) fn path(path: &str) -> Option<LayerVerdict> {
     let lower = path.to_lowercase().replace('\\', "/");
     let parts: Vec<&str> = lower.split('/').filter(|part| !part.is_empty() && *part != ".").collect();

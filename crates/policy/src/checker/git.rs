@@ -69,7 +69,7 @@ fn subcommand(arguments: &[Word]) -> Option<(&str, &[Word])> {
     None
 }
 
-/// What is dangerous about it.
+/// Danger of a git command.
 pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict> {
     let asks = |why: String| Some(LayerVerdict::asks(Risk::High, why));
     let (name, rest) = subcommand(arguments)?;

@@ -68,7 +68,7 @@ fn module_of(program: &str, option: &str, next: Option<&Word>) -> Option<LayerVe
     })
 }
 
-/// Whether a path names something that a process has open.
+/// Returns whether a path names something that a process has open.
 pub(super) fn is_device(path: &str) -> bool {
     let path: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
     matches!(path.first(), Some(&("dev" | "proc")))

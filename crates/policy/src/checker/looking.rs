@@ -11,7 +11,7 @@ use super::{
 };
 use crate::command::{Part, Redirect, word::Word};
 
-/// Whether a part only looks, inside the session's folders.
+/// Returns whether a part only looks, inside the session's folders.
 pub(crate) fn only_looks(part: &Part, roots: &[&Path]) -> bool {
     let Some(program) = part.words.first().filter(|_| part.is_plain()) else { return false };
     let (name, arguments) = (program.text.as_str(), part.arguments());
@@ -31,8 +31,8 @@ pub(crate) fn only_looks(part: &Part, roots: &[&Path]) -> bool {
 pub(crate) const LED: &str =
     "git runs programs that its repository names, and beside what does more than look nothing holds them";
 
-/// Whether what lies in the folder may have the program run others: git runs those that the configuration of its repository
-/// names. No other program on the list obeys a file that nobody named.
+/// Returns whether what lies in the folder may have the program run others: git runs those that the configuration of
+/// its repository names. No other program on the list obeys a file that nobody named.
 pub(crate) fn is_led(part: &Part) -> bool {
     part.program() == "git"
 }

@@ -5,7 +5,7 @@
 
 use super::tables::holds;
 
-/// What a program may be given so that it only looks.
+/// Arguments with which a program only looks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Looks {
     /// Letters of options without a value.
@@ -14,7 +14,7 @@ pub(super) struct Looks {
     pub(super) valued: &'static str,
     /// Long options.
     pub(super) longs: &'static str,
-    /// How many other words there may be.
+    /// Maximum number of other words.
     pub(super) operands: usize,
 }
 
@@ -30,7 +30,7 @@ const fn tells(flags: &'static str, longs: &'static str) -> Looks {
 
 const SUMS: &str = "md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum";
 
-/// What that program may be given, if it is on the list.
+/// Arguments that a program may be given, if it is on the list.
 pub(super) fn of(program: &str) -> Option<Looks> {
     Some(match program {
         "true" | "false" | ":" => looks("", "", ""),
@@ -163,7 +163,7 @@ const GIT_LOG: &str = "oneline graph all decorate? no-decorate abbrev-commit no-
     topo-order date-order author-date-order left-right cherry-pick cherry-mark no-walk full-history \
     simplify-by-decoration ancestry-path boundary source parents children relative-date walk-reflogs no-notes cc";
 
-/// What a subcommand of git may be given, with two lists of long options.
+/// Arguments that a subcommand of git may be given, with two lists of long options.
 pub(super) fn of_git(name: &str) -> Option<(Looks, &'static str)> {
     Some(match name {
         "status" => (

@@ -13,7 +13,7 @@ pub(super) enum Place {
     Temporary,
     /// Elsewhere.
     Outside,
-    /// What the machine runs on.
+    /// The machine's own files.
     System,
 }
 
@@ -82,7 +82,7 @@ pub(super) fn text_place(text: &str, varies: bool, roots: &[&Path]) -> Place {
     }
 }
 
-/// Whether a text names something secret.
+/// Returns whether a text names something secret.
 pub(super) fn is_secret(text: &str) -> bool {
     text.split(['/', '=', ':', '@', ',']).any(|name| {
         SECRET_NAMES.contains(&name)
@@ -93,7 +93,7 @@ pub(super) fn is_secret(text: &str) -> bool {
     })
 }
 
-/// Whether a word is such a name, or stands for file names of which one may be.
+/// Returns whether a word is such a name, or stands for file names of which one may be.
 pub(super) fn may_be_secret(word: &Word) -> bool {
     let text = word.text.as_str();
     is_secret(text)
@@ -118,7 +118,7 @@ fn unbraced(text: &str) -> String {
     out
 }
 
-/// Whether a glob may stand for a name of a secret. One that stands for every name says nothing.
+/// Returns whether a glob may stand for a name of a secret. One that stands for every name says nothing.
 fn stands_for_secret(glob: &str) -> bool {
     if !glob.contains(['*', '?', '[']) || glob.trim_matches('*').is_empty() {
         return false;
@@ -128,7 +128,7 @@ fn stands_for_secret(glob: &str) -> bool {
         || ending.is_some_and(|ending| SECRET_ENDINGS.iter().any(|secret| fits(ending, &secret[1..])))
 }
 
-/// Whether a glob fits a name, with the shell's rule that only a dot fits a dot at the start.
+/// Returns whether a glob fits a name, with the shell's rule that only a dot fits a dot at the start.
 fn fits(glob: &str, name: &str) -> bool {
     fn from(glob: &[u8], name: &[u8], left: &mut usize) -> bool {
         if *left == 0 {
@@ -154,7 +154,7 @@ fn fits(glob: &str, name: &str) -> bool {
     from(glob.as_bytes(), name.as_bytes(), &mut 4_000)
 }
 
-/// Whether a word can become another one, or one that begins so where that goes on.
+/// Returns whether a word can become another one, or one that begins so where that goes on.
 pub(crate) fn may_be(word: &Word, wanted: &str, goes_on: bool) -> bool {
     let text = word.text.to_lowercase();
     if !word.is_static() {
@@ -167,7 +167,7 @@ pub(crate) fn may_be(word: &Word, wanted: &str, goes_on: bool) -> bool {
     word.text == wanted || goes_on && word.text.starts_with(wanted)
 }
 
-/// Whether a path reads from a device, or from what another process has.
+/// Returns whether a path reads from a device, or from what another process has.
 pub(super) fn is_device(text: &str) -> bool {
     const HARMLESS: [&str; 10] = [
         "/dev/null",
@@ -189,7 +189,8 @@ pub(super) fn is_device(text: &str) -> bool {
     whose && !matches!(rest, "status" | "stat" | "limits" | "io" | "statm" | "mountinfo" | "cgroup" | "mounts")
 }
 
-/// Whether a word, with the values that options hold inside it, stays in the session's folders and away from secrets.
+/// Returns whether a word, with the values that options hold inside it, stays in the session's folders and away from
+/// secrets.
 pub(crate) fn is_tame(word: &Word, roots: &[&Path]) -> bool {
     let text = word.text.as_str();
     if may_be_secret(word)

@@ -25,7 +25,7 @@ const PLIANT: &str = "find tar gtar bsdtar rsync zip rg sort wget man split";
 /// Programs that hand what stands behind `--` to what they run.
 const HANDING_ON: &str = "npm pnpm yarn go";
 
-/// What is known of a part's program.
+/// Verdict on a part's program.
 pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
     let asks = |risk, why: String| Some(LayerVerdict::asks(risk, why));
@@ -145,12 +145,12 @@ pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     }
 }
 
-/// Whether any word behind the program may be another program.
+/// Returns whether any word behind the program may be another program.
 pub(crate) fn carries_others(part: &Part) -> bool {
     holds(FAR_REACHING, part.program()) || holds(RUINOUS, part.program()) || carriers::carries(part)
 }
 
-/// Whether the words behind the program are texts and names, never another program.
+/// Returns whether the words behind the program are texts and names, never another program.
 pub(crate) fn speaks(program: &str) -> bool {
     holds(SPEAKING, program)
 }
@@ -162,7 +162,7 @@ fn unquiet(part: &Part) -> impl Iterator<Item = &Word> {
     part.arguments().iter().take_while(move |word| !(quiet || hands_on && word.text == "--"))
 }
 
-/// Whether a word is an option that names a program, or holds text that has no other use.
+/// Returns whether a word is an option that names a program, or holds text that has no other use.
 fn runs(word: &Word) -> bool {
     let option = |text: &str| RUNNING_OPTIONS.iter().any(|option| text.starts_with(option));
     RUNNING_TEXTS.iter().any(|sign| word.text.contains(sign))
@@ -170,18 +170,18 @@ fn runs(word: &Word) -> bool {
         || word.text.split([' ', '=']).any(|text| text.starts_with("-fplugin") || text.starts_with("-wrapper"))
 }
 
-/// Whether a word compares numbers, which reads what a variable holds as arithmetic once more.
+/// Returns whether a word compares numbers, which reads what a variable holds as arithmetic once more.
 fn counting(word: &str) -> bool {
     matches!(word, "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge")
 }
 
-/// Whether a word is a number, compares numbers, or ends a condition.
+/// Returns whether a word is a number, compares numbers, or ends a condition.
 fn is_counted(word: &Word) -> bool {
     let digits = word.text.trim_start_matches('-');
     counting(&word.text) || word.text == "]]" || digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether a format of printf holds `%n`, which sets the variable that the next argument names.
+/// Returns whether a format of printf holds `%n`, which sets the variable that the next argument names.
 fn counts(format: &str) -> bool {
     // Lengths such as the `l` of `%ln` mean nothing to bash.
     let is_before = |c: char| !c.is_ascii_alphabetic() || "hjlLtz".contains(c);
@@ -202,7 +202,7 @@ fn curl(arguments: &[Word]) -> Option<LayerVerdict> {
     Some(LayerVerdict::asks(Risk::High, format!("curl with {shown} sends data away, or reads options or files")))
 }
 
-/// Whether a word is that option, perhaps with its value, or a longer one that begins so.
+/// Returns whether a word is that option, perhaps with its value, or a longer one that begins so.
 fn signals(word: &str, sign: &str) -> bool {
     if sign == "-" {
         return word == sign;
@@ -222,7 +222,7 @@ fn signals(word: &str, sign: &str) -> bool {
 }
 
 impl Word {
-    /// Whether its known text holds what a shell would run if it were read again.
+    /// Returns whether its known text holds what a shell would run if it were read again.
     fn scripts_hidden(&self) -> bool {
         self.text.contains("$(") || self.text.contains('`')
     }

@@ -15,7 +15,7 @@ const AWK_OPTIONS: &str = "-f -i -l -E -o -p -d -D --file --load --include --exe
 const SED_OPTIONS: &str = "-n -E -r -s -z -u -i -nE -nr -ni -En -Ei -ri -ne -e -Ee --quiet --silent --regexp-extended \
     --in-place --expression";
 
-/// What is dangerous about a call of awk.
+/// Danger of a call of awk.
 pub(super) fn awk(arguments: &[Word]) -> Option<LayerVerdict> {
     for word in arguments {
         let text = word.text.as_str();
@@ -34,13 +34,13 @@ pub(super) fn awk(arguments: &[Word]) -> Option<LayerVerdict> {
     unknown.then(|| LayerVerdict::unknown("its awk program is put together while it runs"))
 }
 
-/// Whether a call of sed writes the files that it is given.
+/// Returns whether a call of sed writes the files that it is given.
 pub(super) fn edits(part: &Part) -> bool {
     let in_place = |text: &str| text.starts_with("--i") || text.starts_with('-') && text[1..].contains('i');
     matches!(part.program(), "sed" | "gsed") && part.arguments().iter().any(|word| in_place(&word.text))
 }
 
-/// What is dangerous about a call of sed: one program that prints or deletes lines, or replaces a text, is harmless.
+/// Danger of a call of sed: one program that prints or deletes lines, or replaces a text, is harmless.
 pub(super) fn sed(arguments: &[Word]) -> Option<LayerVerdict> {
     if arguments.iter().any(|word| !word.is_static()) {
         return Some(LayerVerdict::unknown("its sed program is put together while it runs"));

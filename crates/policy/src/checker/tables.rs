@@ -1,6 +1,6 @@
 //! Names of programs and of options, by what they can do. Lists are texts of words, which read better than arrays.
 
-/// Whether a list holds a word.
+/// Returns whether a list holds a word.
 pub(super) fn holds(list: &str, word: &str) -> bool {
     list.split_ascii_whitespace().any(|entry| entry == word)
 }

@@ -3,8 +3,8 @@
 use agentd_core::web::{WebMethod, is_harmless_header};
 use serde_json::{Map, Value};
 
-/// What a call sends, where it does more than fetch; in words for the person who is asked. A header can turn a fetch into
-/// anything, so only those count as harmless that are known to be.
+/// Description of what a call sends, where it does more than fetch, for the person who is asked. A header can turn a
+/// fetch into anything, so only those count as harmless that are known to be.
 pub(crate) fn sends(arguments: &Map<String, Value>) -> Option<String> {
     let method = match arguments.get("method") {
         None | Some(Value::Null) => WebMethod::Get,
@@ -28,7 +28,7 @@ pub(crate) fn sends(arguments: &Map<String, Value>) -> Option<String> {
     }
 }
 
-/// Whether a call, as it was written, only fetches.
+/// Returns whether a call, as it was written, only fetches.
 pub fn only_fetches(arguments: &str) -> bool {
     serde_json::from_str::<Map<String, Value>>(arguments).is_ok_and(|arguments| sends(&arguments).is_none())
 }

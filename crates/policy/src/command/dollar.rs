@@ -2,7 +2,7 @@
 
 use std::{iter::Peekable, str::Chars};
 
-/// What stands behind a `$`.
+/// Meaning of a `$` by what follows it.
 pub(super) enum Dollar {
     /// Nothing: it is a letter like any other.
     Sign,

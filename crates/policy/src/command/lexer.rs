@@ -29,7 +29,7 @@ pub(crate) enum Doubt {
     Unclear(&'static str),
 }
 
-/// What was read.
+/// Result of reading.
 #[derive(Debug, Default)]
 pub(super) struct Lexed {
     pub(super) tokens: Vec<Token>,
@@ -60,7 +60,7 @@ pub(crate) fn bare(text: &str) -> String {
 struct Lexer<'t> {
     text: &'t str,
     at: usize,
-    /// Whether quotes, comments and documents mean what they mean to bash.
+    /// Set if quotes, comments and documents mean what they mean to bash.
     exact: bool,
     out: Lexed,
     /// The word that is being read, and where it began.
@@ -356,7 +356,7 @@ impl<'t> Lexer<'t> {
         self.doubt(OPEN_QUOTE);
     }
 
-    /// What stands behind a `$` that has just been read.
+    /// Reads what follows a `$`.
     fn dollar(&mut self, in_quotes: bool) {
         self.word();
         let found = dollar::read(&self.text[self.at..], in_quotes);

@@ -11,11 +11,11 @@ use crate::opinion::LayerVerdict;
 
 /// The longest command that is looked into.
 const MAX_BYTES: usize = 64 * 1024;
-/// How many commands one line may have.
+/// Maximum number of commands in one line.
 const MAX_PARTS: usize = 256;
-/// How many substitutions a line may have.
+/// Maximum number of substitutions in a line.
 const MAX_SUBSTITUTED: usize = 8;
-/// How many brackets and keywords may be open in a line.
+/// Maximum number of open brackets and keywords in a line.
 const MAX_OPEN: usize = 10;
 
 /// Words that begin, join or end other commands where a command could stand.

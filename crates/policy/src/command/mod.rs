@@ -40,7 +40,7 @@ pub(super) struct Part {
     pub(super) behind: bool,
     /// It is only what could be a command in a line that nobody can read.
     pub(super) guessed: bool,
-    /// What was noticed on the way here.
+    /// Verdicts found while reading.
     pub(super) findings: Vec<LayerVerdict>,
 }
 
@@ -73,7 +73,7 @@ pub(super) enum Stdin {
     Given,
 }
 
-/// Whether a word means itself, without any quotes.
+/// Returns whether a word means itself, without any quotes.
 pub(super) fn is_plain_text(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(word::is_plain)
 }
@@ -89,7 +89,7 @@ impl Part {
         self.words.get(1..).unwrap_or_default()
     }
 
-    /// Whether everything about it is known before it runs, but for the names that globs stand for.
+    /// Returns whether everything about it is known before it runs, but for the names that globs stand for.
     pub(super) fn is_static(&self) -> bool {
         // What xargs runs stands in what it reads.
         !self.open_ended
@@ -99,7 +99,7 @@ impl Part {
             && self.redirects.iter().all(|redirect| redirect.target.is_static() && redirect.operator != "<<")
     }
 
-    /// Whether it is nothing but plain words: no variables, no globs, no files that it reads or writes.
+    /// Returns whether it is nothing but plain words: no variables, no globs, no files that it reads or writes.
     pub(super) fn is_plain(&self) -> bool {
         !self.open_ended
             && !self.behind
@@ -112,17 +112,17 @@ impl Part {
 }
 
 impl Redirect {
-    /// Whether it may change what it names.
+    /// Returns whether it may change what it names.
     pub(super) fn writes(&self) -> bool {
         self.operator.contains('>')
     }
 
-    /// Whether it only joins outputs or throws them away.
+    /// Returns whether it only joins outputs or throws them away.
     pub(super) fn is_harmless(&self) -> bool {
         self.is_silent() || self.names("/dev/stdout") || self.names("/dev/stderr")
     }
 
-    /// Whether it names nothing but other descriptors and `/dev/null`.
+    /// Returns whether it names nothing but other descriptors and `/dev/null`.
     pub(super) fn is_silent(&self) -> bool {
         self.operator.ends_with('&') || self.names("/dev/null")
     }

@@ -29,12 +29,12 @@ impl Word {
         Self { text: self.text + "$", varies: true, ..self }
     }
 
-    /// Whether it is known before it runs, up to the file names that a glob stands for.
+    /// Returns whether it is known before it runs, up to the file names that a glob stands for.
     pub(crate) fn is_static(&self) -> bool {
         !self.varies && !self.braces
     }
 
-    /// Whether it is just what it says: nothing is put in its place.
+    /// Returns whether it is just what it says: nothing is put in its place.
     pub(crate) fn is_plain(&self) -> bool {
         self.is_static() && !self.globs
     }

@@ -17,7 +17,7 @@ use crate::{
     rules::{Denied, Section, ToolSection},
 };
 
-/// How much is shown of a command, in letters.
+/// Characters of a command that are shown.
 const MAX_SHOWN: usize = 400;
 
 impl Call<'_> {
@@ -83,7 +83,7 @@ impl Call<'_> {
         judged
     }
 
-    /// What is said of each part, with the patterns that were found in it. Only a line of which all parts look is held to
+    /// Verdicts on each part, with the patterns that were found in it. Only a line of which all parts look is held to
     /// that when it runs. In any other a part asks that may be led to do more.
     fn opinions_of(&self, pipelines: &[Vec<Part>], place: &Place<'_>) -> Vec<Vec<(LayerVerdict, Vec<String>)>> {
         let strays = self.strays(place, pipelines);
@@ -127,7 +127,7 @@ impl Call<'_> {
         [Some(&self.rules.global), self.section.map(|section| &section.patterns)].into_iter().flatten()
     }
 
-    /// What speaks against a part, and against whatever it may run; with the patterns that were found.
+    /// Verdicts against a part, and against whatever it may run; with the patterns that were found.
     fn against(&self, part: &Part) -> Vec<(LayerVerdict, bool)> {
         let mut found = self.against_one(part);
         if carriers::carries(part) {
@@ -153,7 +153,7 @@ impl Call<'_> {
             .collect()
     }
 
-    /// What is said of a part, with the patterns that were found in it.
+    /// Verdict on a part, with the patterns that were found in it.
     fn opinion_of(&self, part: &Part, place: &Place<'_>, strays: bool) -> (LayerVerdict, Vec<String>) {
         let mut against = self.against(part);
         against.extend(place.secret.clone().map(|opinion| (opinion, false)));
@@ -179,7 +179,7 @@ impl Call<'_> {
         self.by_default().because(why)
     }
 
-    /// What the denylist says of a part.
+    /// Verdict of the denylist on a part.
     fn denied(&self, part: &Part, checked: Option<&LayerVerdict>) -> Option<LayerVerdict> {
         let section = self.section?;
         let arguments = || part.arguments().iter().map(|word| word.text.as_str());
@@ -199,7 +199,7 @@ impl Call<'_> {
         Some(self.denial(entry))
     }
 
-    /// What the denylist says of a text in which a name may stand anywhere.
+    /// Verdict of the denylist on a text in which a name may stand anywhere.
     fn denied_in(&self, text: &str) -> Option<LayerVerdict> {
         let entry = self.section?.deny.iter().find(|entry| entry.is_among(pieces(text)))?;
         Some(self.denial(entry))

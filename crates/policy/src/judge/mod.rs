@@ -159,9 +159,9 @@ impl Policy {
         })
     }
 
-    /// Whether the call may show of a file what it comes upon, or tells where it goes wrong: whether reading it is allowed
-    /// without asking, and the call itself would not be denied if it named it, which are the facts' arguments. A search
-    /// asks that of each of its files, so the second is judged only where it can make a difference.
+    /// Returns whether the call may show of a file what it comes upon, or tells where it goes wrong: whether reading it
+    /// is allowed without asking, and the call itself would not be denied if it named it, which are the facts'
+    /// arguments. A search asks that of each of its files, so the second is judged only where it can make a difference.
     #[must_use]
     pub fn may_show(&self, facts: &CallContext<'_>) -> bool {
         let tool = read_tool();
@@ -170,7 +170,7 @@ impl Policy {
         read.verdict == Verdict::Allow && !(self.sets_apart(facts.tool) && denies())
     }
 
-    /// Whether a call of that tool may be judged otherwise than reading what it names.
+    /// Returns whether a call of that tool may be judged otherwise than reading what it names.
     fn sets_apart(&self, tool: &ToolSpec) -> bool {
         let is_known = self.rules.tool(&tool.name).is_some() || !self.checks.is_empty();
         tool.effect != Effect::Read || (is_known && tool.name != READ_TOOL)
@@ -213,7 +213,7 @@ struct Call<'a> {
     arguments: Option<Map<String, Value>>,
 }
 
-/// What is said of the whole call or of one part, and whether a kept rule turned it into a yes.
+/// Verdict on the whole call or on one part, and whether a grant turned it into a yes.
 #[derive(Clone)]
 struct Judged {
     opinion: LayerVerdict,
@@ -329,7 +329,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// What only fetches changes nothing anywhere, as far as servers keep to what they promise.
+    /// Verdict on a fetch, which changes nothing anywhere, as far as servers keep to what they promise.
     fn by_default_of_the_web(&self) -> LayerVerdict {
         let Some(arguments) = &self.arguments else { return LayerVerdict::unknown("its arguments are no JSON object") };
         let Some(what) = web::sends(arguments) else {

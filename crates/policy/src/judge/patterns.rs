@@ -17,8 +17,8 @@ const SHORT: usize = 256;
 const LONGEST_PATH: usize = 4096;
 
 impl Call<'_> {
-    /// What patterns say against any text of the arguments. A call without any is looked at as an empty text, so that a
-    /// pattern which finds anything finds it.
+    /// Verdicts of patterns against any text of the arguments. A call without any is looked at as an empty text, so
+    /// that a pattern which finds anything finds it.
     pub(super) fn patterns_against(&self) -> Vec<LayerVerdict> {
         let mut found = Vec::new();
         let sections = [Some(&self.rules.global), self.section.map(|section| &section.patterns)];
@@ -62,7 +62,7 @@ impl Call<'_> {
         Some(if first == &PROJECT[1..] { format!("/{path}") } else { format!("{PROJECT}/{path}") })
     }
 
-    /// What patterns say in favour of what the call is about.
+    /// Verdict of patterns in favour of the call's subject.
     pub(super) fn patterns_in_favour(&self) -> Option<LayerVerdict> {
         let arguments = self.arguments.as_ref()?;
         let subjects = || SUBJECTS.iter().filter_map(|key| arguments.get(*key)).filter_map(Value::as_str);
@@ -77,8 +77,8 @@ impl Call<'_> {
     }
 }
 
-/// What a text comes to if it is a path, without detours: `outputs//./a` and `outputs/x/../a` are `outputs/a`, which a
-/// rule about it means too. Addresses are none: there, two slashes mean something.
+/// A path without detours, if the text is one: `outputs//./a` and `outputs/x/../a` are `outputs/a`, which a rule about
+/// it means too. Addresses are none: there, two slashes mean something.
 fn plainly(text: &str) -> Option<String> {
     if text.len() > LONGEST_PATH || text.contains('\n') || text.contains("://") || !text.contains('/') {
         return None;

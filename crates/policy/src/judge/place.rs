@@ -27,9 +27,9 @@ pub(super) struct Place<'a> {
     is_unknown: bool,
     /// Git would obey what anybody may have written there.
     is_strange: bool,
-    /// What is said of whatever is done there, as if each word that names a file named the folder.
+    /// Verdict on anything done there, as if each word that names a file named the folder.
     pub(super) secret: Option<LayerVerdict>,
-    /// What is said of reading there.
+    /// Verdict on reading there.
     pub(super) reading: Option<LayerVerdict>,
 }
 
@@ -60,7 +60,7 @@ impl Call<'_> {
         }
     }
 
-    /// What speaks against reading in a folder without asking.
+    /// Verdict against reading in a folder without asking.
     fn reading(&self, folder: &str) -> Option<LayerVerdict> {
         let (tool, arguments) = (read_tool(), Value::Object(path(folder)).to_string());
         let facts = CallContext { tool: &tool, arguments: &arguments, followed: None, ..*self.facts };
@@ -70,8 +70,8 @@ impl Call<'_> {
         opinion.speaks_against().then_some(opinion)
     }
 
-    /// Whether rules that were kept for where it starts may not mean where its parts run. A change to the folder in which
-    /// it is already is none.
+    /// Returns whether rules that were kept for where it starts may not mean where its parts run. A change to the
+    /// folder in which it is already is none.
     pub(super) fn leaves(&self, place: &Place<'_>, pipelines: &[Vec<Part>]) -> bool {
         let is_start = |folder: &str| {
             self.facts.start.is_some_and(|start| start.paths.iter().any(|path| Path::new(folder) == path))
@@ -79,8 +79,8 @@ impl Call<'_> {
         place.is_unknown || pipelines.iter().flatten().any(|part| moves_but_to(part, is_start))
     }
 
-    /// Whether git would obey what anybody may have written: it works in a folder that is none of the session's own, or
-    /// in one below.
+    /// Returns whether git would obey what anybody may have written: it works in a folder that is none of the session's
+    /// own, or in one below.
     pub(super) fn strays(&self, place: &Place<'_>, pipelines: &[Vec<Part>]) -> bool {
         place.is_strange || pipelines.iter().flatten().any(|part| moves_but_to(part, |folder| self.is_root(folder)))
     }
@@ -95,7 +95,7 @@ fn path(folder: &str) -> Map<String, Value> {
     Map::from_iter([("path".to_owned(), json!(folder))])
 }
 
-/// Whether a part changes the folder for those behind it, and not to one of these.
+/// Returns whether a part changes the folder for those behind it, and not to one of these.
 fn moves_but_to(part: &Part, stays: impl Fn(&str) -> bool) -> bool {
     let names = || part.arguments().iter().flat_map(|word| super::command::pieces(&word.text));
     let moves =

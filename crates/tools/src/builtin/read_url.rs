@@ -106,7 +106,7 @@ fn held(content: &[u8]) -> Result<File, Failure> {
     Ok(file)
 }
 
-/// Whether a text is a page, or what a browser would take for one.
+/// Returns whether a text is a page, or what a browser would take for one.
 fn is_page(media_type: &str, text: &str) -> bool {
     let begins = |word: &str| text.trim_start().get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
     match media_type {

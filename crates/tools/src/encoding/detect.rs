@@ -14,7 +14,7 @@ pub(crate) struct Charset {
     pub(crate) encoding: &'static Encoding,
     /// How many bytes its byte order mark has.
     pub(crate) bom: usize,
-    /// Whether text that is not ASCII may be written in it. Otherwise it is a guess, good enough to read by.
+    /// Set if text that is not ASCII may be written in it. Otherwise it is a guess, good enough to read by.
     pub(crate) sure: bool,
 }
 
@@ -31,7 +31,7 @@ impl Charset {
         (self.encoding != UTF_8).then(|| self.encoding.name())
     }
 
-    /// Whether a lone `\r` ends a line in this file, as it does where there is no `\n`.
+    /// Returns whether a lone `\r` ends a line in this file, as it does where there is no `\n`.
     pub(crate) fn ends_lines_with_cr(self, bytes: &[u8]) -> bool {
         let body = &bytes[self.bom..];
         let has = |wanted: u8| {
@@ -147,7 +147,7 @@ fn by_statistics(bytes: &[u8], whole: bool) -> Charset {
     Charset { encoding, bom: 0, sure }
 }
 
-/// Whether GBK text uses what only GB18030 has, so that new text may use it too.
+/// Returns whether GBK text uses what only GB18030 has, so that new text may use it too.
 fn has_four_bytes(bytes: &[u8]) -> bool {
     let charset = Charset { encoding: GB18030, bom: 0, sure: false };
     let mut found = false;

@@ -15,7 +15,7 @@ pub(crate) struct Document {
     text: String,
     /// Where pieces of one kind begin, in order.
     runs: Vec<Run>,
-    /// Whether a lone `\r` ends a line.
+    /// Set if a lone `\r` ends a line.
     cr_ends: bool,
 }
 

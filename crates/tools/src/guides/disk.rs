@@ -40,7 +40,7 @@ pub(crate) struct Stamp {
     changed: (i64, u32),
     kind: FileType,
     owner: u32,
-    /// Whether what was read at that time is what is there as long as the stamp is the same.
+    /// Set if what was read at that time is what is there as long as the stamp is the same.
     pub(crate) settled: bool,
 }
 
@@ -61,7 +61,7 @@ impl Stamp {
         })
     }
 
-    /// Whether it is a plain file of this user.
+    /// Returns whether it is a plain file of this user.
     fn check_file(&self) -> io::Result<()> {
         if self.kind != FileType::RegularFile {
             return Err(io::Error::other("it is no plain file"));

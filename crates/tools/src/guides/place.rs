@@ -16,7 +16,7 @@ pub(crate) struct Place {
     /// As people are shown it.
     pub(crate) name: String,
     pub(crate) origin: GuideOrigin,
-    /// Whether links on the way are followed: what is in the person's own configuration, they put there.
+    /// Set if links on the way are followed: what is in the person's own configuration, they put there.
     pub(crate) follow: bool,
 }
 

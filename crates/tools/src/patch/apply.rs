@@ -16,12 +16,12 @@ pub(crate) struct Edits {
     /// How many lines are added and removed.
     pub(crate) added: usize,
     pub(crate) removed: usize,
-    /// Whether white space had to be overlooked.
+    /// Set if white space had to be overlooked.
     pub(crate) inexact: bool,
 }
 
 impl Edits {
-    /// Whether nothing is left of the text, and nothing comes in its place.
+    /// Returns whether nothing is left of the text, and nothing comes in its place.
     pub(crate) fn is_all_of(&self, text: &str) -> bool {
         self.removed >= text.lines().count() && self.added == 0
     }

@@ -93,7 +93,7 @@ impl Misfit<'_> {
         format!("does not fit: {first}. From line {} on the file has:{shown}", at + skip + 1)
     }
 
-    /// Whether what it makes is there already.
+    /// Returns whether what it makes is there already.
     fn is_applied(&self, file: &FileLines<'_>) -> bool {
         let new: Vec<&str> = self.hunk.new_lines().map(|line| Likeness::Tail.of(line)).collect();
         let worth = new.iter().any(|line| !line.is_empty()) && new.len() <= 200;

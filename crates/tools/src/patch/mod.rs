@@ -49,7 +49,7 @@ pub(crate) struct Hunk {
     /// Lines that stand somewhere above it, the outer ones first.
     pub(crate) anchors: Vec<String>,
     pub(crate) lines: Vec<Line>,
-    /// Whether it says that it ends at the end of the file.
+    /// Set if it says that it ends at the end of the file.
     pub(crate) at_end: bool,
     /// Whether it says that the last line lacks its line end, before and after.
     pub(crate) open_end: (bool, bool),
@@ -81,7 +81,7 @@ impl Hunk {
         self.lines.iter().filter(|line| line.kind != LineKind::Removed).map(|line| line.text.as_str())
     }
 
-    /// Whether it changes anything.
+    /// Returns whether it changes anything.
     pub(crate) fn changes(&self) -> bool {
         self.lines.iter().any(|line| line.kind != LineKind::Context) || self.open_end.0 != self.open_end.1
     }

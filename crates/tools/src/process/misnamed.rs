@@ -54,7 +54,7 @@ pub(crate) fn misnamed(stderr: &str, workspace: &Workspace, given: &[Name]) -> O
     })
 }
 
-/// Whether the line names this folder or what is in it, and not one whose path only ends like it.
+/// Returns whether the line names this folder or what is in it, and not one whose path only ends like it.
 fn names(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();

@@ -12,7 +12,7 @@ pub struct SandboxConfig {
     /// The program that calls [`run_helper`](super::run_helper) when its first argument is
     /// [`HELPER_ARGUMENT`](super::HELPER_ARGUMENT). `/proc/self/exe` is this program even after its file was replaced.
     pub helper: PathBuf,
-    /// Whether commands may use the network.
+    /// Set if commands may use the network.
     pub network: bool,
     /// Files and folders that commands may read besides the system and the session's own. Those that are not there
     /// are left out.
@@ -25,7 +25,7 @@ pub struct SandboxConfig {
     pub home: Option<PathBuf>,
     /// How much each process may take.
     pub limits: SandboxLimits,
-    /// Whether namespaces are tried. Without them less is kept from commands, as on systems that forbid them.
+    /// Set if namespaces are tried. Without them less is kept from commands, as on systems that forbid them.
     pub namespaces: bool,
 }
 
@@ -73,15 +73,15 @@ impl fmt::Display for SandboxMode {
 pub struct SandboxStatus {
     /// What happens where the kernel offers less.
     pub mode: SandboxMode,
-    /// Whether commands can run.
+    /// Set if commands can run.
     pub runs: bool,
     /// The version of Landlock's interface, 0 without Landlock.
     pub landlock: u8,
-    /// Whether system calls are filtered.
+    /// Set if system calls are filtered.
     pub seccomp: bool,
-    /// Whether a command has a process table, a `/tmp` and a read-only file system of its own.
+    /// Set if a command has a process table, a `/tmp` and a read-only file system of its own.
     pub namespaces: bool,
-    /// Whether commands may use the network.
+    /// Set if commands may use the network.
     pub network: bool,
     /// What is not as strong as it could be, one sentence each.
     pub weaknesses: Vec<String>,
@@ -137,7 +137,7 @@ mod linux {
     #[derive(Debug)]
     pub struct Sandbox {
         config: SandboxConfig,
-        /// Whether commands may use the network now.
+        /// Set if commands may use the network now.
         network: AtomicBool,
         offer: OnceCell<Offer>,
     }
@@ -159,13 +159,13 @@ mod linux {
             Self { network: AtomicBool::new(config.network), config, offer: OnceCell::new() }
         }
 
-        /// Whether commands are locked in at all.
+        /// Returns whether commands are locked in at all.
         #[must_use]
         pub fn is_on(&self) -> bool {
             self.config.mode != SandboxMode::Off
         }
 
-        /// Whether commands may use the network.
+        /// Returns whether commands may use the network.
         #[must_use]
         pub fn allows_network(&self) -> bool {
             self.network.load(Ordering::Relaxed)
@@ -421,13 +421,13 @@ mod elsewhere {
             Self { config }
         }
 
-        /// Whether commands are to be locked in.
+        /// Returns whether commands are to be locked in.
         #[must_use]
         pub fn is_on(&self) -> bool {
             self.config.mode == SandboxMode::Enforce
         }
 
-        /// Whether commands may use the network. Nothing keeps it from them.
+        /// Returns whether commands may use the network. Nothing keeps it from them.
         #[must_use]
         pub fn allows_network(&self) -> bool {
             true

@@ -29,20 +29,20 @@ pub(crate) struct Policy {
     pub(crate) planted: Vec<PathBuf>,
     /// The names by which the session's folders are reached, where there are namespaces.
     pub(crate) names: Vec<Name>,
-    /// Whether the network may be used.
+    /// Set if the network may be used.
     pub(crate) network: bool,
     /// How much it may take.
     pub(crate) limits: SandboxLimits,
-    /// Whether to try namespaces.
+    /// Set if to try namespaces.
     pub(crate) namespaces: bool,
-    /// Whether to refuse where files or network cannot be kept from the command.
+    /// Set if to refuse where files or network cannot be kept from the command.
     pub(crate) enforce: bool,
     /// True where nothing may be changed but what is the command's own.
     pub(crate) read_only: bool,
 }
 
 impl Policy {
-    /// Whether no link may lead to this path.
+    /// Returns whether no link may lead to this path.
     pub(crate) fn is_exact(&self, path: &Path) -> bool {
         self.exact.iter().any(|exact| path.starts_with(exact))
     }
@@ -108,13 +108,13 @@ pub(crate) enum Report {
 pub(crate) struct InForce {
     /// The version of Landlock's interface, 0 without Landlock.
     pub(crate) landlock: u8,
-    /// Whether system calls are filtered.
+    /// Set if system calls are filtered.
     pub(crate) seccomp: bool,
-    /// Whether the command has a process table, a `/tmp` and a read-only file system of its own.
+    /// Set if the command has a process table, a `/tmp` and a read-only file system of its own.
     pub(crate) namespaces: bool,
-    /// Whether its `/proc` shows only itself.
+    /// Set if its `/proc` shows only itself.
     pub(crate) own_proc: bool,
-    /// Whether the number of its processes is limited, where that was wanted.
+    /// Set if the number of its processes is limited, where that was wanted.
     pub(crate) counted: bool,
 }
 

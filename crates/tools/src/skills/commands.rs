@@ -23,7 +23,7 @@ pub(crate) struct Programs {
     pub(crate) last: PathBuf,
 }
 
-/// Whether a command could need packages of a skill at all.
+/// Returns whether a command could need packages of a skill at all.
 pub(super) fn may_need(command: &str) -> bool {
     command.contains("skills") && RUNS.iter().any(|word| command.contains(word))
 }

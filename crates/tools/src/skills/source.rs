@@ -35,7 +35,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Whether links on the way are followed: what came with a project leads nowhere.
+    /// Returns whether links on the way are followed: what came with a project leads nowhere.
     pub(crate) fn follows(&self) -> bool {
         self.origin != SkillOrigin::Project
     }
@@ -147,8 +147,8 @@ fn skill(
     }))
 }
 
-/// Whether models are told of a skill without its being mentioned, where nobody says. Those that came with agentd come when
-/// they are called, or when a file of their kind is handed over.
+/// Returns whether models are told of a skill without its being mentioned, where nobody says. Those that came with
+/// agentd come when they are called, or when a file of their kind is handed over.
 pub(crate) fn is_told(origin: SkillOrigin) -> bool {
     origin != SkillOrigin::Bundled
 }

@@ -104,7 +104,7 @@ impl Content {
     }
 }
 
-/// Whether none of the folders of a workspace holds anything.
+/// Returns whether none of the folders of a workspace holds anything.
 fn is_empty(root: &Dir) -> io::Result<bool> {
     for area in AREAS {
         match jail::open_real_folder(root, area) {

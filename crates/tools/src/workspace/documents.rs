@@ -22,7 +22,7 @@ use crate::{failure::Failure, job::Job, toolbox::Limits};
 /// Documents that are open at once at the most.
 pub(crate) const MAX_OPEN: usize = 300;
 
-/// Whether a name is worth a look into the file: a project may have a hundred thousand others.
+/// Returns whether a name is worth a look into the file: a project may have a hundred thousand others.
 pub(crate) fn has_document_name(name: &str) -> bool {
     const ENDINGS: [&str; 12] =
         ["pdf", "docx", "docm", "dotx", "xlsx", "xlsm", "xltx", "xls", "ods", "pptx", "pptm", "ppsx"];

@@ -365,7 +365,8 @@ impl<'a> Root<'a> {
     }
 }
 
-/// Whether it may have been a link that was not followed. One on the way is no folder, where it is gone step by step.
+/// Returns whether it may have been a link that was not followed. One on the way is no folder, where it is gone step by
+/// step.
 fn is_link(error: &io::Error) -> bool {
     matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ELOOP | Errno::ENOTDIR))
 }

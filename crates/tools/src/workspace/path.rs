@@ -132,7 +132,7 @@ impl ToolPath {
         self.rest.is_empty()
     }
 
-    /// Whether it is a folder in which the daemon keeps what it writes itself.
+    /// Returns whether it is a folder in which the daemon keeps what it writes itself.
     pub(crate) fn is_kept_area(&self) -> bool {
         self.place == Place::Own && super::KEPT.contains(&self.rest.as_str())
     }

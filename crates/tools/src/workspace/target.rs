@@ -101,7 +101,7 @@ impl Target {
         })
     }
 
-    /// Whether both are one file, under one name or two.
+    /// Returns whether both are one file, under one name or two.
     pub(crate) fn is_file_of(&self, other: &Self) -> bool {
         let identity = |target: &Self| target.existing.as_ref().and_then(|existing| existing.identity);
         match (identity(self), identity(other)) {

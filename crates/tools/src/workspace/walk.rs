@@ -38,9 +38,9 @@ pub(crate) struct Found {
 pub(crate) struct Walk {
     /// Entries deeper than this are not visited.
     pub(crate) max_depth: usize,
-    /// Whether entries that ignore files exclude are visited.
+    /// Set if entries that ignore files exclude are visited.
     pub(crate) include_ignored: bool,
-    /// Whether a walk from the workspace root visits what the daemon keeps there.
+    /// Set if a walk from the workspace root visits what the daemon keeps there.
     pub(crate) include_kept: bool,
 }
 

@@ -99,7 +99,7 @@ impl Left {
     }
 }
 
-/// Whether a process is a server's or a child of the daemon.
+/// Returns whether a process is a server's or a child of the daemon.
 fn is_left(pid: &str, daemon: u32, mark: &str) -> bool {
     let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let named = command.split(|byte| *byte == 0).any(|argument| argument == mark.as_bytes());

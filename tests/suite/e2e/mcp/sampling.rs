@@ -36,7 +36,7 @@ fn sampling(how: &str) -> Value {
     fake
 }
 
-/// Whether it is the request of a server, and no step of the turn.
+/// Returns whether it is the request of a server, and no step of the turn.
 fn is_of_server(request: &Recorded) -> bool {
     request.body["tools"].is_null()
 }

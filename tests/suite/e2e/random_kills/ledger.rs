@@ -158,7 +158,7 @@ impl Ledger {
         random.choose_multiple(self.known_sessions(), count)
     }
 
-    /// Whether enough happened for a run without a failure to mean something.
+    /// Returns whether enough happened for a run without a failure to mean something.
     pub(super) fn is_telling(&self, kills: u64) -> bool {
         self.counts.events as u64 > kills * 10 && !self.finished.is_empty() && self.counts.completed > 0
     }

@@ -19,7 +19,7 @@ pub struct Reply {
     pub reasoning_field: String,
     /// Tool calls behind them.
     pub tool_calls: Vec<ReplyCall>,
-    /// Whether the pieces of calls are numbered.
+    /// Set if the pieces of calls are numbered.
     pub number_calls: bool,
     /// The bytes of arguments in one delta; all in one where absent.
     pub argument_bytes: Option<usize>,
@@ -31,7 +31,7 @@ pub struct Reply {
     pub usage_place: UsagePlace,
     /// llama.cpp's own account, beside it.
     pub timings: Option<Value>,
-    /// Whether `[DONE]` ends it.
+    /// Set if `[DONE]` ends it.
     pub done: bool,
     /// One JSON object in place of a stream.
     pub whole: bool,

@@ -26,7 +26,7 @@ pub(crate) struct Room {
     pub(crate) window: u64,
     /// The messages that a history may have.
     pub(crate) max_messages: usize,
-    /// Whether the model gets its reasoning back, which takes room then.
+    /// Set if the model gets its reasoning back, which takes room then.
     pub(crate) echo_reasoning: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Plan {
     pub(crate) split: usize,
     /// Messages of the history, before.
     pub(crate) messages: usize,
-    /// Whether there is enough to replace for a model to be asked.
+    /// Set if there is enough to replace for a model to be asked.
     pub(crate) worth_a_model: bool,
 }
 
@@ -165,12 +165,12 @@ fn begin_of(items: &[Arc<Item>], spoken: usize) -> usize {
     if spoken > 0 && is_handed_over(&items[spoken - 1]) { spoken - 1 } else { spoken }
 }
 
-/// Whether the item tells of files that came with what a person says next.
+/// Returns whether the item tells of files that came with what a person says next.
 fn is_handed_over(item: &Arc<Item>) -> bool {
     matches!(item.body, ItemBody::Notice { topic: NoticeTopic::Files, .. })
 }
 
-/// Whether a person speaks here, at the start of a turn.
+/// Returns whether a person speaks here, at the start of a turn.
 fn speaks(item: &Arc<Item>) -> bool {
     matches!(item.body, ItemBody::UserMessage { steered: false, .. })
 }

@@ -117,7 +117,7 @@ fn is_line_end(letter: char) -> bool {
     matches!(letter, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Whether one of our tags stands here, behind its `<`, however it is written.
+/// Returns whether one of our tags stands here, behind its `<`, however it is written.
 fn is_tag(rest: &str) -> bool {
     let rest = rest.trim_start();
     let rest = rest.strip_prefix('/').unwrap_or(rest).trim_start();

@@ -160,8 +160,8 @@ fn refusal(call: &Invocation<'_>) -> Option<String> {
 /// Steps after a compaction in which no model is asked for another one.
 const PAUSE: u32 = 3;
 
-/// Whether to make room now. Between two compactions a model has always been asked for something else: a window that is
-/// full again at once cannot be helped so.
+/// Returns whether to make room now. Between two compactions a model has always been asked for something else: a window
+/// that is full again at once cannot be helped so.
 fn due(context: &TurnContext, state: &mut TurnState) -> Option<CompactionRequest> {
     if !state.pending_calls.is_empty() || state.answer.is_some() {
         return None;

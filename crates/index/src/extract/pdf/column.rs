@@ -83,7 +83,8 @@ fn gutter(rows: &Rows) -> Option<f32> {
     (count + 1 >= LINES).then_some(place)
 }
 
-/// Whether these look like lines of running text: most of them fill their column, and say more than a cell does.
+/// Returns whether these look like lines of running text: most of them fill their column, and say more than a cell
+/// does.
 fn is_text(pieces: Vec<&Piece>) -> bool {
     const FILLS: f32 = 0.55;
     const SAYS: usize = 12;

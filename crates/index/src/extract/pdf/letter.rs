@@ -17,7 +17,7 @@ pub(super) struct Letter {
     pub(super) base: f32,
     pub(super) size: f32,
     pub(super) is_bold: bool,
-    /// Whether all letters of its font are as wide, as in listings.
+    /// Set if all letters of its font are as wide, as in listings.
     pub(super) is_mono: bool,
 }
 
@@ -36,7 +36,7 @@ impl Letter {
         (is_somewhere && !char.char.is_control() && char.char != '\u{fffd}').then_some(letter)
     }
 
-    /// Whether it says something.
+    /// Returns whether it says something.
     pub(super) fn is_ink(&self) -> bool {
         !self.letter.is_whitespace()
     }
@@ -84,7 +84,7 @@ fn is_from_right(letter: char) -> bool {
     matches!(letter, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefe}')
 }
 
-/// Whether Chinese and Japanese letters stand below each other instead of beside each other.
+/// Returns whether Chinese and Japanese letters stand below each other instead of beside each other.
 fn is_vertical(letters: &[Letter]) -> bool {
     let wide: Vec<&Letter> = letters.iter().filter(|letter| is_wide(letter.letter)).collect();
     if wide.len() < 20 || wide.len() * 2 < letters.iter().filter(|letter| letter.is_ink()).count() {

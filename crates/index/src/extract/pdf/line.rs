@@ -25,12 +25,12 @@ pub(super) struct Piece {
     pub(super) size: f32,
     pub(super) is_bold: bool,
     pub(super) is_mono: bool,
-    /// Whether it is a table, ready as it is.
+    /// Set if it is a table, ready as it is.
     pub(super) is_table: bool,
 }
 
 impl Piece {
-    /// Whether there is a wide gap between this one and the next one in its line.
+    /// Returns whether there is a wide gap between this one and the next one in its line.
     pub(super) fn is_far_from(&self, next: &Self) -> bool {
         next.left - self.right > WIDE_GAP * self.size.max(next.size)
     }

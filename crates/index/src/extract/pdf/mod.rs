@@ -52,7 +52,7 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
 
 #[derive(Default)]
 struct Read {
-    /// Whether some page has text.
+    /// Set if some page has text.
     has_text: bool,
     /// Pages that are pictures without text.
     pictures: u32,
@@ -97,7 +97,7 @@ fn markdown(document: &PdfDocument, page: usize) -> pdf_oxide::Result<String> {
     Ok(text::markdown(&column::regions(pieces)))
 }
 
-/// Whether some lines have gaps as between cells, so that it is worth while to look for a table.
+/// Returns whether some lines have gaps as between cells, so that it is worth while to look for a table.
 fn has_cells(pieces: &[line::Piece]) -> bool {
     let has_gap = |row: &&Vec<line::Piece>| row.windows(2).any(|pair| pair[0].is_far_from(&pair[1]));
     line::rows(pieces.to_vec()).iter().filter(has_gap).count() > 1

@@ -172,7 +172,7 @@ fn places(mut places: Vec<f32>) -> Vec<f32> {
     places
 }
 
-/// Whether a letter is of the same word as the one before.
+/// Returns whether a letter is of the same word as the one before.
 fn goes_on(before: &Letter, letter: &Letter) -> bool {
     const NO_GAP: f32 = 0.1;
     (before.base - letter.base).abs() < NO_GAP * letter.size

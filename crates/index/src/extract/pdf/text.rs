@@ -18,7 +18,7 @@ struct Line {
     is_table: bool,
     /// Where its parts begin behind wide gaps: cells, or what a narrow column was stretched to.
     cells: Vec<f32>,
-    /// Whether they are cells.
+    /// Set if they are cells.
     is_parted: bool,
 }
 
@@ -161,7 +161,7 @@ fn first_word(line: &Line) -> f32 {
     (line.right - line.left) * word as f32 / letters
 }
 
-/// Whether a line begins something new.
+/// Returns whether a line begins something new.
 fn begins(before: &Line, line: &Line, usual: f32, right: f32) -> bool {
     let distance = before.base - line.base;
     let size = before.size.max(line.size);

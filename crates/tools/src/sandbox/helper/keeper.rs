@@ -70,7 +70,7 @@ struct Keeper<'a> {
     leash: &'a UnixStream,
     signals: SignalFd,
     child: Pid,
-    /// Whether all processes that we can see are ours to kill.
+    /// Set if all processes that we can see are ours to kill.
     alone: bool,
     /// How the command ended: its code, or its signal.
     ended: Option<(Option<i32>, Option<i32>)>,

@@ -31,11 +31,11 @@ const HIDDEN_OPTIONS: &str = "mode=0755,size=64k";
 /// We are in namespaces.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Namespaces {
-    /// Whether `/proc` was mounted anew. Where the system hides parts of its own, it cannot be.
+    /// Set if `/proc` was mounted anew. Where the system hides parts of its own, it cannot be.
     pub(super) own_proc: bool,
-    /// Whether processes of the same user elsewhere count apart from ours.
+    /// Set if processes of the same user elsewhere count apart from ours.
     pub(super) own_user: bool,
-    /// Whether the process table takes no more than was wanted.
+    /// Set if the process table takes no more than was wanted.
     pub(super) own_limit: bool,
 }
 

@@ -63,8 +63,8 @@ fn open_ones(path: &OsStr, own: &[PathBuf]) -> OsString {
     if kept.is_empty() { PATH.into() } else { kept }
 }
 
-/// Whether we could read the folder and are not let: then it is the sandbox that closes it. Of one that nobody may read, programs
-/// may still be run.
+/// Returns whether we could read the folder and are not let: then it is the sandbox that closes it. Of one that nobody
+/// may read, programs may still be run.
 fn is_closed(folder: &Path) -> bool {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
     open(folder, flags, Mode::empty()).is_err_and(|error| error == Errno::EACCES)

@@ -37,7 +37,7 @@ use crate::failure::Failure;
 
 /// A place that keeps files.
 pub(crate) trait Backend: Send + Sync + Debug {
-    /// Whether a folder is there.
+    /// Returns whether a folder is there.
     ///
     /// # Errors
     /// `E_PATH` where nothing is, or what is there is neither file nor folder.

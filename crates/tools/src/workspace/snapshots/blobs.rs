@@ -43,7 +43,7 @@ pub(super) struct Blobs {
     /// The bytes that may be kept.
     limit: u64,
     kept: AtomicU64,
-    /// Whether the file system can share blocks between this folder and where files come from.
+    /// Set if the file system can share blocks between this folder and where files come from.
     can_share: AtomicBool,
     packs: Mutex<Packs>,
     /// What was added and may not have reached the disk.

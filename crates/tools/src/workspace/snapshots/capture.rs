@@ -31,7 +31,7 @@ const COARSE_TICK_NANOS: i128 = 2_000_000_000;
 /// A tree as it is now.
 pub(super) struct Captured {
     pub(super) tree: Arc<Tree>,
-    /// Whether anything is other than it was known.
+    /// Set if anything is other than it was known.
     pub(super) changed: bool,
 }
 
@@ -93,7 +93,7 @@ pub(super) fn capture_one(root: &Root, path: &[u8], blobs: &Blobs, max_file: u64
     Ok(taken.unwrap_or_else(Entry::absent))
 }
 
-/// Whether a look at the content may tell more than the stamp, which is as it was.
+/// Returns whether a look at the content may tell more than the stamp, which is as it was.
 fn needs_a_look(entry: &Entry) -> bool {
     entry.fresh || matches!(entry.content, Content::Unkept(Why::Full | Why::Busy))
 }
@@ -192,7 +192,8 @@ impl Miss {
     }
 }
 
-/// Whether something may have changed after a look that began at that time, without another time to show for it.
+/// Returns whether something may have changed after a look that began at that time, without another time to show for
+/// it.
 fn is_fresh(stamp: &Stamp, began: SystemTime) -> bool {
     let began = began.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos().cast_signed());
     let latest = stamp.modified.max(stamp.changed);

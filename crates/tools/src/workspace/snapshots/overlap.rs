@@ -22,7 +22,7 @@ struct Running {
     call: CallId,
     /// The tree that it works on.
     root: PathBuf,
-    /// Whether it may change anything, and not only what it names.
+    /// Set if it may change anything, and not only what it names.
     anywhere: bool,
     /// What others have told as theirs meanwhile, in order.
     of_others: Vec<FileChange>,

@@ -71,8 +71,8 @@ impl LastSign {
         Self(fs::metadata(path).ok().map(|metadata| (metadata.ctime(), metadata.ctime_nsec())))
     }
 
-    /// Whether a path may have come to be what it is after the last sign. Not asked of what is gone: bringing it back
-    /// destroys nobody's work.
+    /// Returns whether a path may have come to be what it is after the last sign. Not asked of what is gone: bringing
+    /// it back destroys nobody's work.
     pub(super) fn is_before(&self, root: &Root, difference: &Difference) -> bool {
         let Some(now) = &difference.now else { return false };
         let own = if now.kind == Kind::Folder { None } else { Some(now.changed) };
@@ -90,7 +90,7 @@ impl LastSign {
         folders.any(|folder| !root.changed(folder).is_ok_and(|changed| self.is_after(changed)))
     }
 
-    /// Whether the last sign was certainly given after this time.
+    /// Returns whether the last sign was certainly given after this time.
     fn is_after(&self, (seconds, nanos): (i64, i64)) -> bool {
         let latest = if nanos == 0 { (seconds.saturating_add(COARSE), 0) } else { (seconds, nanos) };
         self.0.is_some_and(|sign| latest < sign)

@@ -28,7 +28,7 @@ const MAGIC: &[u8] = b"agentd snapshot 2\n";
 /// What a record holds.
 #[derive(Debug)]
 pub(super) struct Record {
-    /// Whether it is of single paths only.
+    /// Set if it is of single paths only.
     pub(super) scoped: bool,
     pub(super) trees: Vec<Tree>,
 }

@@ -220,7 +220,7 @@ pub(super) fn entries(folder: &OwnedFd) -> io::Result<Dir> {
     Ok(Dir::read_from(folder.as_fd())?)
 }
 
-/// Whether there is nothing at that path, because it, or the way to it, is not there.
+/// Returns whether there is nothing at that path, because it, or the way to it, is not there.
 pub(super) fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
         || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())

@@ -143,12 +143,12 @@ impl Corpus {
 }
 
 impl Question {
-    /// Whether it was asked in Chinese.
+    /// Returns whether it was asked in Chinese.
     pub(super) fn is_chinese(&self) -> bool {
         self.query.chars().any(|letter| ('\u{4e00}'..='\u{9fff}').contains(&letter))
     }
 
-    /// Whether this is where the answer stands. `place` is what is cited, or a page or sheet by itself.
+    /// Returns whether this is where the answer stands. `place` is what is cited, or a page or sheet by itself.
     pub(super) fn is_answered(&self, document: &str, place: &str) -> bool {
         let is_there = match &self.page {
             None => true,

@@ -161,9 +161,9 @@ fn may_be_rule(text: &str) -> bool {
 struct Head<'a> {
     /// Entries that are set in at least so far belong to the rule; none where it is no rule.
     covered: Option<usize>,
-    /// Whether it ends as what leads to something does, with a colon: then what follows need not adjoin it.
+    /// Set if it ends as what leads to something does, with a colon: then what follows need not adjoin it.
     has_colon: bool,
-    /// Whether nothing stands between it and what comes.
+    /// Set if nothing stands between it and what comes.
     is_next: bool,
     /// Its words, where they lead to a list and are no rule themselves.
     leads: Option<&'a str>,
@@ -193,7 +193,7 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// Whether a passage behind it is part of the rule.
+    /// Returns whether a passage behind it is part of the rule.
     fn covers(&self, passage: &Passage<'_>) -> bool {
         let follows = self.has_colon || passage.adjoins;
         match passage.entry {

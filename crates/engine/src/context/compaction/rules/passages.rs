@@ -7,7 +7,7 @@ pub(super) struct Passage<'a> {
     pub(super) text: &'a str,
     /// How far an entry of a list is set in; none for what is no such entry.
     pub(super) entry: Option<usize>,
-    /// Whether it stands right behind the one before it, without an empty line.
+    /// Set if it stands right behind the one before it, without an empty line.
     pub(super) adjoins: bool,
 }
 
@@ -47,7 +47,7 @@ fn is_heading(line: &str) -> bool {
     line.starts_with('#') && line.trim_start_matches('#').starts_with(' ')
 }
 
-/// Whether a line begins an entry of a list. A number or a sign that a sentence goes on with is none.
+/// Returns whether a line begins an entry of a list. A number or a sign that a sentence goes on with is none.
 fn is_entry(line: &str) -> bool {
     let is_set_off = |rest: &str| rest.starts_with(char::is_whitespace);
     let rest = line.trim_start_matches(|letter: char| letter.is_ascii_digit());
@@ -98,7 +98,7 @@ fn split(passage: &str, certain: bool) -> Vec<&str> {
     parts
 }
 
-/// Whether what stands before a dot ends in a short form: one that is known, or single letters.
+/// Returns whether what stands before a dot ends in a short form: one that is known, or single letters.
 fn is_short_form(before: &str) -> bool {
     let word = before.rsplit(char::is_whitespace).next().unwrap_or_default();
     let word = word.trim_start_matches(|letter: char| !letter.is_alphanumeric()).to_lowercase();

@@ -155,7 +155,7 @@ const SIGNS: &[&str] = &[
     "항상",
 ];
 
-/// Whether a sentence reads like a rule, wherever its lines are broken. A question does not.
+/// Returns whether a sentence reads like a rule, wherever its lines are broken. A question does not.
 pub(super) fn is_rule(sentence: &str) -> bool {
     if sentence.ends_with(['?', '？']) {
         return false;

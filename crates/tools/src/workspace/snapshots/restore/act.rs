@@ -94,7 +94,7 @@ fn is_folder(state: Option<&FileState>) -> bool {
     state.is_some_and(|state| state.kind == FileKind::Folder)
 }
 
-/// Whether what is there has to go before anything else can come.
+/// Returns whether what is there has to go before anything else can come.
 fn goes_away(step: &Step<'_>) -> bool {
     step.expected().is_some() && (step.goal().is_none() || is_folder(step.goal()) != is_folder(step.expected()))
 }
@@ -235,7 +235,7 @@ fn write_draft(parent: &OwnedFd, draft: &str, goal: &FileState, content: &[u8]) 
     file.sync_all()
 }
 
-/// Whether a path is still as it was when it was looked at.
+/// Returns whether a path is still as it was when it was looked at.
 fn is_unchanged(root: &Root, parent: &OwnedFd, name: &[u8], step: &Step<'_>) -> io::Result<bool> {
     let now = match root::look_in(parent, name) {
         Ok(stamp) => stamp,
