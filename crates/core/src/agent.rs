@@ -40,7 +40,7 @@ pub struct Subagent {
     pub session_id: SessionId,
     /// The name under which people know it.
     pub name: String,
-    /// What it shall do, in one short line.
+    /// Its task, in one short line.
     pub task: String,
     /// The number of the last event of that session that belongs to earlier work.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -52,16 +52,16 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// What is known of an agent besides the main one.
+/// Description of an agent besides the main one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentCard {
     /// Its name.
     pub id: String,
     /// Set if models are offered it. One that is not works where a person mentions it.
     pub enabled: bool,
-    /// What it is for, for other agents.
+    /// Its purpose, for other agents.
     pub description: String,
-    /// What it is told of itself, besides the general instructions.
+    /// Its own instructions, besides the general ones.
     pub prompt: String,
     /// The tools that it has, besides those that every agent has; all of the main agent's where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

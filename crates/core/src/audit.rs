@@ -38,7 +38,7 @@ pub struct AuditEntry {
     /// The tool call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<CallId>,
-    /// What happened.
+    /// The fact.
     #[serde(flatten)]
     pub fact: AuditFact,
 }
@@ -57,13 +57,13 @@ impl AuditEntry {
     }
 }
 
-/// What happened.
+/// A recorded fact.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum AuditFact {
     /// It was decided whether a call may run. Durable before a call that changes or runs anything begins.
     CallDecided(Box<Decision>),
-    /// What came of a call. One that was decided and has no end was cut off by the end of the daemon: whether it took
+    /// The end of a call. A call that was decided and has no end was cut off by the end of the daemon: whether it took
     /// effect is not known.
     CallEnded(CallEnd),
     /// A call asked the turn's model for somebody else, such as an MCP server. Told before it is asked.
@@ -72,25 +72,25 @@ pub enum AuditFact {
         tool: String,
         /// The model's id.
         model: String,
-        /// How many tokens the answer may have.
+        /// Maximum number of tokens of the answer.
         max_tokens: u64,
     },
     /// A rule was remembered, so that nobody is asked again.
     GrantAdded {
         /// The rule, as it was shown.
         rule: String,
-        /// How far it reaches: `session` or `for_good`.
+        /// Its scope: `session` or `for_good`.
         scope: String,
-        /// Who granted it.
+        /// The client that granted it.
         by: AnsweredBy,
     },
     /// A remembered rule was taken back.
     GrantRevoked {
         /// The rule.
         rule: String,
-        /// How far it reached: `session` or `for_good`.
+        /// Its scope: `session` or `for_good`.
         scope: String,
-        /// Who took it back.
+        /// The client that revoked it.
         by: AnsweredBy,
     },
     /// Changes of files were undone.
@@ -98,9 +98,9 @@ pub enum AuditFact {
         /// Whose changes; absent where a single call's were.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         of_turn: Option<TurnId>,
-        /// What the undo did to each file.
+        /// Effect of the undo on each file.
         files: Vec<ChangedFile>,
-        /// Who asked for it: a client's name, or `model`.
+        /// The requester: a client's name, or `model`.
         by: String,
     },
     /// The daemon began.
@@ -128,9 +128,9 @@ pub enum AuditFact {
     },
     /// The log itself was found other than it was left. Written by the log, and by nobody else.
     LogDamaged {
-        /// What was found, one sentence.
+        /// The finding, one sentence.
         found: String,
-        /// How many bytes were set aside, where some were.
+        /// Number of bytes that were set aside, where some were.
         #[serde(default)]
         bytes: u64,
         /// The SHA-256 of the bytes that were set aside.
@@ -139,7 +139,7 @@ pub enum AuditFact {
         /// The file beside the log that holds them now.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kept_as: Option<String>,
-        /// What remains wrong from then on, where nothing else in the log shows it.
+        /// Problem that remains from then on, where nothing else in the log shows it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         problem: Option<AuditProblem>,
     },
@@ -157,11 +157,11 @@ pub enum AuditFact {
         /// Its bytes.
         bytes: u64,
     },
-    /// What nobody had used for long was removed, as the configuration says.
+    /// Unused data was removed, as the configuration says.
     Cleaned {
-        /// What of each kind.
+        /// Removed data by kind.
         parts: Vec<Cleaned>,
-        /// Who asked for it: a client's name, or `schedule`.
+        /// The requester: a client's name, or `schedule`.
         by: String,
     },
 }
@@ -188,7 +188,7 @@ impl AuditFact {
     }
 }
 
-/// What was decided on a call, and by whom.
+/// The decision on a call, and who made it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// The tool's name.
@@ -199,9 +199,9 @@ pub struct Decision {
     /// versions do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leads_to: Option<String>,
-    /// Who asked for the call.
+    /// The requester of the call.
     pub asked_by: Requester,
-    /// What the rules said.
+    /// The verdict of the rules.
     pub verdict: VerdictName,
     /// The layer of the rules that spoke, such as `global` or `tool`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -209,7 +209,7 @@ pub struct Decision {
     /// The rule that spoke.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// How much harm it may do.
+    /// Its risk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk: Option<Risk>,
     /// Why, in the words that people or the model are told.
@@ -220,7 +220,7 @@ pub struct Decision {
     /// The kept rules that let it run without a question.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub granted_by: Vec<String>,
-    /// Who had the last word.
+    /// The last word.
     pub by: DecidedBy,
     /// The answer, where one was given; an edit holds the arguments that run in place of the model's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -230,7 +230,7 @@ pub struct Decision {
     pub reply: Option<Answer>,
 }
 
-/// Who asked for a call.
+/// The requester of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requester {
     /// The model's id, as its server knows it.
@@ -239,7 +239,7 @@ pub struct Requester {
     pub agent: String,
 }
 
-/// What the rules said, without its reasons.
+/// The verdict of the rules, without its reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VerdictName {
@@ -251,7 +251,7 @@ pub enum VerdictName {
     Deny,
 }
 
-/// Who had the last word on a call.
+/// The last word on a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DecidedBy {
@@ -281,7 +281,7 @@ impl From<AnsweredBy> for DecidedBy {
     }
 }
 
-/// What came of a call.
+/// The end of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallEnd {
     /// The tool's name.
@@ -294,12 +294,12 @@ pub struct CallEnd {
     /// The exit code of the command, where it was one and no limit ended it; 128 and the signal's number where a signal did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// How long it took, waiting for people included, in milliseconds.
+    /// Duration, waiting for people included, in milliseconds.
     pub duration_ms: u64,
     /// The files that it changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<ChangedFile>,
-    /// What it said. Never written: the log keeps its size and its fingerprint.
+    /// Its output. Never written: the log keeps its size and its fingerprint.
     #[serde(skip)]
     pub output: String,
     /// The size of what it said, in bytes; filled in by the log.
@@ -315,7 +315,7 @@ pub struct CallEnd {
 pub struct ChangedFile {
     /// Its path, as tools name it.
     pub path: String,
-    /// What was done to it.
+    /// The change.
     pub change: FileChangeKind,
 }
 
@@ -339,7 +339,7 @@ pub struct AuditHead {
 pub struct AuditLine {
     /// Its number, from 1 without a gap.
     pub n: u64,
-    /// What it tells.
+    /// The entry.
     #[serde(flatten)]
     pub entry: AuditEntry,
 }
@@ -355,7 +355,7 @@ pub struct AuditQuery {
     pub limit: usize,
 }
 
-/// Whether the log holds.
+/// Result of verifying the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditReport {
     /// The lines that were read.
@@ -364,9 +364,9 @@ pub struct AuditReport {
     pub files: Vec<String>,
     /// The last line that holds. Noted elsewhere, it proves later that nothing up to here was changed.
     pub head: AuditHead,
-    /// What is wrong, in the order of the lines; none where the log holds.
+    /// Findings, in the order of the lines; none where the log holds.
     pub findings: Vec<AuditFinding>,
-    /// How many findings there were beyond those.
+    /// Number of findings beyond those.
     pub more: u64,
 }
 
@@ -385,13 +385,13 @@ pub struct AuditFinding {
     pub file: String,
     /// The line in the file, from 1; 0 where it is about the file as a whole.
     pub line: u64,
-    /// What is wrong.
+    /// The problem.
     pub problem: AuditProblem,
     /// One sentence.
     pub message: String,
 }
 
-/// What can be wrong with the log.
+/// Problem of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditProblem {
@@ -411,7 +411,7 @@ pub enum AuditProblem {
     Torn,
     /// Lines were added by somebody else.
     Foreign,
-    /// What should name the last line is gone or damaged: whether the end is missing cannot be known.
+    /// The file that should name the last line is gone or damaged: whether the end is missing cannot be known.
     NoWitness,
     /// A hash that was noted elsewhere is not in the log.
     NotedHashMissing,

@@ -12,7 +12,7 @@ use crate::tool::ToolSpec;
 pub struct Catalogue {
     /// The tools, sorted by name. Of two with one name the earlier is the one that calls mean.
     pub tools: Vec<CatalogueTool>,
-    /// What people say of tools by name, also of those that the engine answers itself.
+    /// Settings of tools by name, also of those that the engine answers itself.
     pub labels: BTreeMap<String, ToolLabel>,
     /// The MCP servers that are set up, sorted by name, also those of which no tool is known.
     pub servers: Vec<ServerCard>,
@@ -40,7 +40,7 @@ pub struct Foreign {
     pub rule: String,
     /// The rule that covers any call of any tool of the server.
     pub server_rule: String,
-    /// What tells the server's entry in the configuration from another one under the same name.
+    /// Distinguishes the server's entry in the configuration from another one under the same name.
     pub entry: String,
     /// The person's configuration lets it run without asking.
     pub granted: bool,
@@ -49,15 +49,15 @@ pub struct Foreign {
 /// A tool, and what is known of it besides what models are told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CatalogueTool {
-    /// What models are told.
+    /// The tool as models see it.
     #[serde(flatten)]
     pub spec: ToolSpec,
-    /// Who answers its calls.
+    /// The part that answers its calls.
     pub origin: ToolOrigin,
     /// When it is shown, and what it is for.
     #[serde(flatten)]
     pub label: ToolLabel,
-    /// What its name stands for, where that can change, in a word that only its toolbox reads. A call reaches that or
+    /// Meaning of its name, where that can change, in a word that only its toolbox reads. A call reaches that or
     /// nothing: see [`ToolContext::stands_for`](crate::ports::ToolContext::stands_for).
     #[serde(skip)]
     pub stands_for: Option<Arc<str>>,
@@ -73,7 +73,7 @@ pub struct ToolLabel {
     pub tier: ToolTier,
     /// Set if agents that name their tools have it all the same.
     pub always_available: bool,
-    /// What it is for, in lists.
+    /// Its purpose, in lists.
     pub category: String,
     /// Words to find it by. `vision` and `code` also say with which models it comes without being mentioned.
     pub tags: Vec<String>,
@@ -94,7 +94,7 @@ pub enum ToolTier {
     Off,
 }
 
-/// Who answers the calls of a tool.
+/// The part that answers the calls of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolOrigin {

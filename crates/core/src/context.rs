@@ -24,7 +24,7 @@ fn is_zero(number: &u64) -> bool {
 /// A prefix of the history, replaced by a summary. Nothing is removed from the journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compaction {
-    /// What stands in for the prefix.
+    /// Stand-in for the prefix.
     pub summary: String,
     /// The number of the last event that it replaces.
     #[serde(default)]
@@ -32,14 +32,14 @@ pub struct Compaction {
     /// The window as it was before, so that this can be undone.
     #[serde(default)]
     pub before: Window,
-    /// What was done, for people.
+    /// Report of what was done, for people.
     #[serde(default)]
     pub report: CompactionReport,
     /// The file that holds what this and those before it replaced.
     #[serde(default, flatten)]
     pub file: HistoryFile,
-    /// How many of [`CompactionReport::pinned`] each message gave, in the same order: where there are too many rules, those
-    /// of a long list give way first.
+    /// Number of [`CompactionReport::pinned`] from each message, in the same order: where there are too many rules,
+    /// those of a long list give way first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pinned_by_message: Vec<u32>,
 }
@@ -60,12 +60,12 @@ pub struct HistoryFile {
     pub missing_after: Option<u64>,
 }
 
-/// What a compaction kept and dropped.
+/// Report on what a compaction kept and dropped.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompactionReport {
     /// Why it was done.
     pub cause: CompactionCause,
-    /// How the summary was written.
+    /// Way in which the summary was written.
     pub strategy: CompactionStrategy,
     /// The messages that the model saw before.
     pub messages_before: u32,
@@ -75,7 +75,7 @@ pub struct CompactionReport {
     pub tokens_before: u64,
     /// About how many it takes now.
     pub tokens_after: u64,
-    /// What a person said that is kept word for word, because it reads like a rule.
+    /// The person's words that are kept verbatim, because they read like a rule.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pinned: Vec<String>,
     /// Where tools find what was replaced.
@@ -84,7 +84,7 @@ pub struct CompactionReport {
     /// The model that wrote the summary; none where it was put together without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// What went wrong, where the summary is less than was asked for.
+    /// The failure, where the summary is less than was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -106,7 +106,7 @@ pub enum CompactionCause {
     Person,
 }
 
-/// How a summary is written.
+/// Way in which a summary is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompactionStrategy {
@@ -121,7 +121,7 @@ pub enum CompactionStrategy {
     Truncate,
 }
 
-/// How full a window is.
+/// Fill level of a window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenLevel {
@@ -160,12 +160,12 @@ impl TokenLevel {
     }
 }
 
-/// How much of a request was a repetition of the one before it, which a server with a cache does not compute again.
+/// The part of a request that repeats the one before it, which a server with a cache does not compute again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptReport {
     /// The size of the request's instructions, tools and messages, in bytes.
     pub bytes: u64,
-    /// How many of them, from the first on, are those of the previous request to the same model.
+    /// Number of them, from the first on, that equal the previous request to the same model.
     pub repeated_bytes: u64,
     /// The size of that request, in bytes; 0 where none is known.
     pub previous_bytes: u64,
@@ -178,7 +178,7 @@ pub struct PromptReport {
     pub broken_by: Option<String>,
 }
 
-/// What fills a window, for people.
+/// Content of a window, for people.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextView {
     /// The model that would be asked next.
@@ -189,20 +189,20 @@ pub struct ContextView {
     pub tokens: u64,
     /// The level that follows.
     pub level: TokenLevel,
-    /// What the next request is made of, in its order.
+    /// Parts of the next request, in its order.
     pub segments: Vec<Segment>,
     /// The messages of the history.
     pub messages: u32,
     /// The messages that it may have.
     pub max_messages: u32,
-    /// What would be cut next, and when, in a sentence each.
+    /// Cuts that come next, and when, in a sentence each.
     pub next_cuts: Vec<String>,
 }
 
 /// A part of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
-    /// What it is.
+    /// Its kind.
     pub kind: SegmentKind,
     /// Where it comes from, where that is a file or a tool.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -211,11 +211,11 @@ pub struct Segment {
     pub bytes: u64,
     /// About how many tokens it has.
     pub tokens: u64,
-    /// How many messages or tools it is made of.
+    /// Number of messages or tools in it.
     pub count: u32,
 }
 
-/// What a part of a request is.
+/// Kind of a part of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SegmentKind {
@@ -229,11 +229,11 @@ pub enum SegmentKind {
     Skills,
     /// The summary of what was compacted.
     Summary,
-    /// What people and models said, and the calls.
+    /// Messages and calls.
     History,
-    /// What came of calls.
+    /// Results of calls.
     Results,
-    /// What the daemon reminds the model of, at the end.
+    /// The daemon's reminders to the model, at the end.
     Reminders,
 }
 

@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-/// What every client may pass: where programs are, how to speak, and what time it is.
+/// Variables that every client may pass: where programs are, how to speak, and what time it is.
 const ALWAYS: [&str; 5] = ["PATH", "LANG", "LANGUAGE", "LC_*", "TZ"];
 
-/// What nobody may pass, whatever a configuration says: these load code, run code, or lead to keys and to other programs
-/// of the person. The home and what follows from it belong to the session.
+/// Variables that no client may pass, whatever a configuration says: these load code, run code, or lead to keys and to
+/// other programs of the person. The home and what follows from it belong to the session.
 const NEVER: [&str; 30] = [
     "AGENTD_*",
     "BASHOPTS",
@@ -46,7 +46,7 @@ const NEVER: [&str; 30] = [
 const SECRET: [&str; 9] =
     ["AUTH", "CREDENTIAL", "CREDENTIALS", "KEY", "PASSPHRASE", "PASSWD", "PASSWORD", "SECRET", "TOKEN"];
 
-/// How many variables are kept, and how many bytes of one.
+/// Maximum number of stored variables, and of bytes of one.
 const MOST: usize = 128;
 const LONGEST: usize = 32 * 1024;
 
@@ -56,14 +56,14 @@ const LONGEST: usize = 32 * 1024;
 pub struct ClientEnvironment(BTreeMap<String, String>);
 
 impl ClientEnvironment {
-    /// What a client wants to pass, before anybody has looked at it.
+    /// Variables that a client wants to pass, not yet judged.
     #[must_use]
     pub fn unjudged(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         Self(variables.into_iter().collect())
     }
 
-    /// What of it may be passed: the names that always may, and those that the configuration adds. A name may end with
-    /// `*` for all that begin so.
+    /// Returns those that may be passed: the names that always may, and those that the configuration adds. A name may
+    /// end with `*` for all that begin so.
     #[must_use]
     pub fn allowed(self, added: &[String]) -> Self {
         let fits = |name: &str, value: &str| {

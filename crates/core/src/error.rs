@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
-/// What kind of failure it was.
+/// Kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
@@ -18,7 +18,7 @@ pub enum ErrorKind {
     Timeout,
     /// A stream ended before its proper end.
     CutStream,
-    /// What came back is not what the protocol says.
+    /// The answer is not what the protocol says.
     Protocol,
     /// The request does not fit the model's window.
     ContextOverflow,
@@ -28,7 +28,7 @@ pub enum ErrorKind {
     Provider,
     /// The disk is full, the folder is read-only, or the journal is damaged.
     Storage,
-    /// What was named is not there.
+    /// The named thing does not exist.
     NotFound,
     /// The request makes no sense as it is.
     InvalidInput,
@@ -81,13 +81,13 @@ macro_rules! port_error {
                 self
             }
 
-            /// What kind of failure it was.
+            /// Kind of the failure.
             #[must_use]
             pub fn kind(&self) -> ErrorKind {
                 self.kind
             }
 
-            /// What to do about it, where something can be done.
+            /// Hint on what to do, where something can be done.
             #[must_use]
             pub fn hint(&self) -> Option<&str> {
                 self.hint.as_deref()

@@ -37,7 +37,7 @@ pub struct Event {
     pub seq: u64,
     /// When it happened.
     pub at: Timestamp,
-    /// What happened.
+    /// The fact.
     #[serde(flatten)]
     pub kind: EventKind,
 }
@@ -46,7 +46,7 @@ pub struct Event {
 const DAMAGED: &str = "damaged_event";
 
 impl Event {
-    /// What stands in for an event that is damaged on the disk, so that readers have every number.
+    /// Stand-in for an event that is damaged on the disk, so that readers have every number.
     #[must_use]
     pub fn damaged(session_id: SessionId, turn_id: Option<TurnId>, seq: u64) -> Self {
         let message = format!("event {seq} is damaged on the disk and is left out");
@@ -62,7 +62,7 @@ impl Event {
     }
 }
 
-/// What happened.
+/// A fact.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EventKind {
@@ -81,7 +81,7 @@ pub enum EventKind {
         /// Set if it compacts the history and does nothing else.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         compacts: bool,
-        /// What its tools see of the client's environment. Stored, so that the turn can go on after a restart; no
+        /// The client's environment as its tools see it. Stored, so that the turn can continue after a restart; no
         /// reader is shown it.
         #[serde(default, skip_serializing_if = "ClientEnvironment::is_empty")]
         environment: ClientEnvironment,
@@ -108,12 +108,12 @@ pub enum EventKind {
     ItemCompleted {
         /// The item.
         item: Item,
-        /// How it ended.
+        /// Its end.
         status: ItemStatus,
     },
     /// The turn needs an answer and waits.
     InterruptRaised {
-        /// What is asked.
+        /// The question.
         interrupt: Box<Interrupt>,
     },
     /// An interrupt has its answer.
@@ -125,7 +125,7 @@ pub enum EventKind {
         call_id: Option<CallId>,
         /// The answer.
         answer: Answer,
-        /// Who gave it.
+        /// Author of the answer.
         by: AnsweredBy,
     },
     /// A model call was paid for.
@@ -136,17 +136,17 @@ pub enum EventKind {
         slot: Slot,
         /// The model that answered.
         model: String,
-        /// What the call took.
+        /// Usage of the call.
         usage: Usage,
-        /// What the turn has taken so far.
+        /// Usage of the turn so far.
         turn: Usage,
-        /// How much of the request repeated the one before it.
+        /// The part of the request that repeated the one before it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         prompt: Option<PromptReport>,
     },
     /// The session's state changed.
     StateChanged {
-        /// What it is now.
+        /// The new state.
         change: StateChange,
     },
     /// Something that the person should know and that ends nothing: a retry, a cut answer.
@@ -158,7 +158,7 @@ pub enum EventKind {
     },
     /// The turn is over.
     TurnEnded {
-        /// What it came to.
+        /// Its result.
         result: Box<TurnResult>,
     },
 }
@@ -188,7 +188,7 @@ impl EventKind {
     }
 }
 
-/// What a session's state changed to.
+/// Change of a session's state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum StateChange {
@@ -209,7 +209,7 @@ pub enum StateChange {
     },
     /// Turns wait behind the one that runs.
     Queue {
-        /// How many.
+        /// The number.
         length: u32,
         /// The one that joined, so that it is not lost with the process. It leaves with its `TurnStarted`, even where
         /// it never runs. For the journal, not for readers.
@@ -225,7 +225,7 @@ pub enum StateChange {
     HandedOver {
         /// Its path, as tools write it.
         path: String,
-        /// What is shown of it, where it is a picture.
+        /// Picture for models, where it is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         picture: Option<Picture>,
     },
@@ -245,7 +245,7 @@ pub enum StateChange {
     },
     /// The window has become fuller, or there is room again.
     TokenLevel {
-        /// How full it is.
+        /// The level.
         level: TokenLevel,
         /// The tokens of the last request and its answer.
         tokens: u64,
@@ -254,17 +254,17 @@ pub enum StateChange {
     },
     /// A compaction was undone: the model sees what it had replaced.
     Window {
-        /// What it sees now.
+        /// The window that it sees now.
         window: Window,
     },
-    /// What a turn had done to files was taken back, or brought back after that.
+    /// A turn's changes of files were reverted, or brought back after that.
     Undone {
         /// The turn.
         turn_id: TurnId,
         /// It was brought back.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         redo: bool,
-        /// What that changed.
+        /// The changes.
         files: Vec<FileChange>,
     },
 }

@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use crate::state_files::StateFileChange;
 pub use crate::{handed_over::PendingAttachments, ports::SessionTree};
 
-/// What came of handing a file over.
+/// Result of handing a file over.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Uploaded {
     /// Its path, as tools write it.
     pub path: String,
-    /// What models are shown of it, where it is a picture.
+    /// Picture for models, where it is one.
     pub picture: Option<Picture>,
     /// Why none can be shown, where it calls itself a picture: a sentence with what to do.
     pub problem: Option<String>,
@@ -68,7 +68,7 @@ pub struct StoredInput {
 pub struct FileEntry {
     /// Its path, as tools write it.
     pub path: String,
-    /// What it is.
+    /// Its kind.
     pub kind: EntryKind,
     /// The size of a file in bytes; 0 for all else.
     pub size: u64,
@@ -77,7 +77,7 @@ pub struct FileEntry {
     pub modified: Option<Timestamp>,
 }
 
-/// What an entry is.
+/// Kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryKind {
@@ -91,7 +91,7 @@ pub enum EntryKind {
     Other,
 }
 
-/// What a folder holds.
+/// Content of a folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileListing {
     /// Its entries, sorted by path. Hidden ones are left out.
@@ -111,31 +111,32 @@ pub struct FilePiece {
     pub modified: Option<Timestamp>,
 }
 
-/// What writing a file came to.
+/// Result of writing a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileWritten {
     /// Its path, as tools write it.
     pub path: String,
-    /// What is to be stored of it, where it is a file of the session's own state.
+    /// Change to be stored, where it is a file of the session's own state.
     pub state: Option<StateFileChange>,
 }
 
 /// Files that were removed, or would be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FilesRemoved {
-    /// How many.
+    /// The number.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
 }
 
-/// What came along when the files of a session were copied to another.
+/// Files that came along when those of a session were copied to another.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesCopied {
-    /// How many files.
+    /// Number of files.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// What was left out: links, what is no regular file, what has several names, and what would have been too much.
+    /// Number of files that were left out: links, irregular files, files with several names, and what would have been
+    /// too much.
     pub left_out: u64,
 }

@@ -56,7 +56,7 @@ impl<R: Into<String>> From<R> for Grant {
     }
 }
 
-/// How far a grant reaches.
+/// Scope of a grant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrantScope {
@@ -94,7 +94,7 @@ pub struct HeldGrant {
 }
 
 impl HeldGrant {
-    /// How far it reaches.
+    /// Its scope.
     #[must_use]
     pub fn scope(&self) -> GrantScope {
         if self.session_id.is_some() { GrantScope::Session } else { GrantScope::ForGood }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How much of them is read.
+/// Limits on how much of them is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GuideLimits {
     /// Set if `AGENTS.md` files and the names of `/memories` are.
@@ -29,14 +29,14 @@ impl Default for GuideLimits {
     }
 }
 
-/// What there is for one session.
+/// Guides of one session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Guides {
     /// `AGENTS.md` files: the person's own first, then from the outermost folder to the project itself.
     pub files: Vec<GuideFile>,
     /// The first names below `/memories`, sorted, folders with a slash at their end.
     pub memories: Vec<String>,
-    /// How many more there are.
+    /// Number of further ones.
     pub more_memories: usize,
     /// The skills, sorted by name.
     pub skills: Vec<Skill>,
@@ -49,7 +49,7 @@ pub struct GuideFile {
     pub name: String,
     /// Whose it is.
     pub origin: GuideOrigin,
-    /// What it says, up to [`GuideLimits::max_file_bytes`].
+    /// Its text, up to [`GuideLimits::max_file_bytes`].
     pub text: String,
     /// Its whole size in bytes.
     pub bytes: u64,
@@ -73,7 +73,7 @@ pub enum GuideOrigin {
 pub struct Skill {
     /// Its name, which is that of its folder below `skills/`.
     pub name: String,
-    /// What it is for, in a line.
+    /// Its purpose, in a line.
     pub description: String,
     /// The path of its `SKILL.md`, as people are shown it.
     pub path: String,
@@ -150,9 +150,9 @@ pub struct SkillReport {
     pub bytes: u64,
     /// Set if its packages are installed, where it needs any.
     pub installed: bool,
-    /// What is wrong with it, or odd.
+    /// Its problems and oddities.
     pub problems: Vec<SkillProblem>,
-    /// What its `SKILL.md` says; only where one skill is asked for.
+    /// Text of its `SKILL.md`; only where one skill is asked for.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
 }
@@ -164,7 +164,7 @@ pub struct SkillProblem {
     pub file: String,
     /// The line, from 1; 0 where none is meant.
     pub line: u32,
-    /// What it is.
+    /// The problem.
     pub message: String,
     /// Set if the skill cannot be used because of it.
     pub is_fatal: bool,

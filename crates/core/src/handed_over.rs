@@ -12,20 +12,20 @@ use crate::{
 /// Files handed over that a model is still to be told of, at the most: of more the oldest are not named.
 const MAX_HANDED_OVER: usize = 100;
 
-/// What people handed over, as far as no turn has begun with it. Pure: the sum of a session's events.
+/// Files that people handed over, as far as no turn has begun with them. Pure: the sum of a session's events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PendingAttachments {
     /// Their paths, the oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     waiting: Vec<String>,
-    /// What is shown of those that are pictures.
+    /// Pictures for models, of those that are pictures.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pictures: BTreeMap<String, Picture>,
 }
 
 impl PendingAttachments {
-    /// What the next turn is to tell, the oldest first.
+    /// Paths that the next turn is to tell, the oldest first.
     #[must_use]
     pub fn next(&self) -> Vec<String> {
         self.waiting.clone()
@@ -37,7 +37,7 @@ impl PendingAttachments {
         self.waiting.is_empty()
     }
 
-    /// What is shown of a file that waits, where it is a picture.
+    /// Picture for models of a file that waits, where it is one.
     #[must_use]
     pub fn picture(&self, path: &str) -> Option<&Picture> {
         self.pictures.get(path)

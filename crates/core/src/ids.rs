@@ -75,7 +75,7 @@ id!(
     InterruptId, "interrupt"
 );
 id!(
-    /// What ties logs, audit and trace lines of one turn together.
+    /// Identifier that ties logs, audit and trace lines of one turn together.
     TraceId, "trace"
 );
 

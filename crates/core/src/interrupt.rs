@@ -25,7 +25,7 @@ pub struct Interrupt {
     /// For whom it is asked.
     #[serde(default)]
     pub asked_by: AskedBy,
-    /// What is asked.
+    /// The question.
     #[serde(flatten)]
     pub ask: Ask,
     /// When it was asked.
@@ -61,11 +61,11 @@ impl Default for AskedBy {
 pub struct Owner {
     /// The rule that covers any call of the tool: it names the MCP server and the tool.
     pub rule: String,
-    /// What tells the server's entry in the configuration from another one under the same name.
+    /// Distinguishes the server's entry in the configuration from another one under the same name.
     pub entry: String,
 }
 
-/// What is asked.
+/// A question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Ask {
@@ -75,11 +75,11 @@ pub enum Ask {
         tool: String,
         /// Its arguments; a text where they are no JSON.
         args: Value,
-        /// How much harm it may do.
+        /// Its risk.
         risk: Risk,
         /// Why it is asked.
         reason: String,
-        /// What would happen, for people: a unified diff or a command line.
+        /// Preview for people: a unified diff or a command line.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         preview: Option<String>,
         /// The layer of the rules that made it a question; not known of what older versions asked.
@@ -96,8 +96,8 @@ pub enum Ask {
         /// are none.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         wider: Vec<String>,
-        /// What is kept in place of the exact rules where they are kept for good: each names the folder that it was asked
-        /// for, so that it means no other one in another session. Empty where that is the same.
+        /// Permanent forms of the exact rules: each names the folder that it was asked for, so that it means no other
+        /// one in another session. Empty where they are the same.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         for_good: Vec<String>,
         /// Whose tool it is, where it is somebody else's; not known of what older versions asked.
@@ -108,7 +108,7 @@ pub enum Ask {
     Question {
         /// The question.
         question: String,
-        /// What it is about.
+        /// Its subject.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         context: Option<String>,
         /// The answer that is taken where none is given.
@@ -120,7 +120,7 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// How every question begins that an MCP server asks. Its name follows.
+    /// Prefix of every question that an MCP server asks. Its name follows.
     pub const OF_MCP_SERVER: &str = "The MCP server ";
 
     /// Returns whether an MCP server asks. It wants a person to agree to something, which is more than the question of
@@ -140,13 +140,13 @@ pub enum Answer {
     Approve,
     /// Do not.
     Reject {
-        /// What the model is told.
+        /// Reason for the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
     /// Run it, and do not ask again for what [`Ask::Approval`] named as its grants.
     Always {
-        /// How far they reach.
+        /// Their scope.
         #[serde(default, skip_serializing_if = "GrantScope::is_session")]
         scope: GrantScope,
     },
@@ -154,7 +154,7 @@ pub enum Answer {
     Keep {
         /// The rule, to the letter.
         rule: String,
-        /// How far it reaches.
+        /// Its scope.
         #[serde(default, skip_serializing_if = "GrantScope::is_session")]
         scope: GrantScope,
     },
@@ -213,7 +213,7 @@ impl Answer {
     }
 }
 
-/// Who answered.
+/// Author of an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnsweredBy {

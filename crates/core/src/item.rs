@@ -16,16 +16,16 @@ pub struct Item {
     pub id: ItemId,
     /// The turn that it came from.
     pub turn_id: TurnId,
-    /// What it is.
+    /// Its content.
     #[serde(flatten)]
     pub body: ItemBody,
 }
 
-/// What an item is.
+/// Content of an item.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ItemBody {
-    /// What the person said, at the start of the turn or while it ran.
+    /// Words of the person, at the start of the turn or while it ran.
     UserMessage {
         /// The words, as they came, or what of them fits into the window.
         text: String,
@@ -40,19 +40,19 @@ pub enum ItemBody {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stored: Option<StoredInput>,
     },
-    /// What the model said to the person.
+    /// Words of the model to the person.
     AgentMessage {
         /// The words so far, or all of them.
         text: String,
     },
-    /// What the model thought aloud before it answered.
+    /// Thoughts of the model before its answer.
     Reasoning {
         /// The words so far, or all of them.
         text: String,
     },
     /// A tool that the model asked for.
     ToolCall(ToolCall),
-    /// What came of a tool call. Started when the tool starts to run, completed when it has run.
+    /// Result of a tool call. Started when the tool starts to run, completed when it has run.
     ToolResult(ToolResult),
     /// A prefix of the history, replaced by a summary.
     Compaction(Compaction),
@@ -60,13 +60,13 @@ pub enum ItemBody {
     Notice {
         /// The words.
         text: String,
-        /// What it is about.
+        /// Its subject.
         #[serde(default, skip_serializing_if = "NoticeTopic::is_general")]
         topic: NoticeTopic,
         /// The files whose words these are.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         sources: Vec<NoticeSource>,
-        /// What is shown beside the words to models that see.
+        /// Pictures beside the words, for models that see.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pictures: Vec<Picture>,
     },
@@ -93,24 +93,24 @@ impl ItemBody {
 pub struct NoticeSource {
     /// Its path, as people are shown it.
     pub name: String,
-    /// How many bytes of it are in the notice.
+    /// Number of its bytes in the notice.
     pub bytes: u64,
     /// Says whether it is as it was.
     pub digest: String,
 }
 
-/// What a notice is about.
+/// Subject of a notice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoticeTopic {
-    /// What happened: a crash, an undo.
+    /// An event: a crash, an undo.
     #[default]
     General,
-    /// What `AGENTS.md` files say. A later one takes the place of those before it.
+    /// Content of `AGENTS.md` files. A later notice replaces those before it.
     Memory,
     /// The catalogue of skills. A later one takes the place of those before it.
     Skills,
-    /// What people handed over with what they said next.
+    /// Files that people handed over with their words.
     Files,
 }
 
@@ -128,7 +128,7 @@ impl NoticeTopic {
     }
 }
 
-/// How an item came to its end.
+/// The way in which an item ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemStatus {

@@ -25,7 +25,7 @@ pub struct DocumentPage {
     pub cut: Option<String>,
 }
 
-/// What the parts of a document are.
+/// Kind of the parts of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PartKind {
@@ -57,7 +57,7 @@ impl PartKind {
 pub struct PartRange {
     /// The first, counted from 1.
     pub first: u32,
-    /// How many; none for as many as are usual for that kind of document.
+    /// Maximum number; none for as many as are usual for that kind of document.
     pub count: Option<u32>,
 }
 
@@ -67,16 +67,16 @@ impl Default for PartRange {
     }
 }
 
-/// What was read of a document.
+/// Parts that were read of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
-    /// What the document is, in a word or two, such as `PDF`.
+    /// Its format, in a word or two, such as `PDF`.
     pub format: String,
-    /// What it calls itself.
+    /// Its own title.
     pub title: Option<String>,
-    /// What its parts are.
+    /// Kind of its parts.
     pub parts_are: PartKind,
-    /// How many parts it has, as far as they could be counted.
+    /// Number of parts, as far as they could be counted.
     pub total: u32,
     /// Those that were wanted, as far as there was room.
     pub parts: Vec<ReadPart>,
@@ -89,15 +89,15 @@ pub struct Reading {
 pub struct ReadPart {
     /// Its number, counted from 1.
     pub number: u32,
-    /// What it is called, such as `page 12` or `sheet Sales (A1:F200)`.
+    /// Its label, such as `page 12` or `sheet Sales (A1:F200)`.
     pub label: String,
-    /// What it says, as Markdown.
+    /// Its text, as Markdown.
     pub text: String,
     /// Set if that is only its beginning.
     pub cut: bool,
 }
 
-/// What is looked for in documents.
+/// Query for documents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocumentQuery {
     /// Words, phrases in double quotes, or a regular expression.
@@ -110,7 +110,7 @@ pub struct DocumentQuery {
     pub neighbours: bool,
 }
 
-/// How something was looked for.
+/// Way in which a query was searched.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SearchedBy {
@@ -125,12 +125,12 @@ pub enum SearchedBy {
     Scan,
 }
 
-/// What was found, the best first.
+/// Finds in documents, the best first.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DocumentFinds {
-    /// How it was looked for.
+    /// Way in which the query was searched.
     pub by: SearchedBy,
-    /// What was found.
+    /// The finds.
     pub hits: Vec<DocumentHit>,
     /// Documents that were searched, or what could be read of them.
     pub searched: usize,
@@ -139,7 +139,7 @@ pub struct DocumentFinds {
     pub not_searched: usize,
     /// Documents that could not be searched, or not to their end, and why.
     pub broken: Vec<(String, String)>,
-    /// What whoever asked should know of how the query was read, each a sentence without its full stop.
+    /// Notes on how the query was read, each a sentence without its full stop.
     pub notes: Vec<String>,
     /// Set if the search was ended before it had seen everything.
     pub late: bool,
@@ -171,30 +171,30 @@ impl DocumentFinds {
     }
 }
 
-/// How far a document has been read on its way into the index.
+/// Progress of a document on its way into the index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentProgress {
     /// Its name, as it was given.
     pub document: String,
     /// Pages, sheets or slides that were read.
     pub parts: u32,
-    /// How many there are, where that is known.
+    /// Their number, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u32>,
 }
 
-/// What is known of a document.
+/// State of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentState {
     /// Its name, as it was given.
     pub name: String,
-    /// What it is, in a word or two, such as `PDF`.
+    /// Its format, in a word or two, such as `PDF`.
     pub format: String,
-    /// What it calls itself.
+    /// Its own title.
     pub title: Option<String>,
     /// Pages, sheets or slides that were read of it; 0 where none was yet.
     pub parts: u32,
-    /// How many chunks of it are in the index; none where it is not there.
+    /// Number of its chunks in the index; none where it is not there.
     pub chunks: Option<u32>,
     /// Why it could not be read, or not to its end, and what to do.
     pub problem: Option<String>,
@@ -210,7 +210,7 @@ pub struct DocumentListing {
     pub notes: Vec<String>,
 }
 
-/// How much is in the index.
+/// Size of the index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnowledgeStats {
     /// Documents that can be found by whoever has them.
@@ -232,7 +232,7 @@ pub struct DocumentHit {
     pub document: String,
     /// Where in it, as it is cited: `p. 12`, `Sales!A2:F20`, `slide 7`. Empty where there is only one place.
     pub place: String,
-    /// How good it is; only to be compared with others of the same search.
+    /// Its score; only to be compared with others of the same search.
     pub score: f32,
     /// The text around what was looked for.
     pub snippet: String,

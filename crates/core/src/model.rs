@@ -67,12 +67,12 @@ impl FromStr for Slot {
     }
 }
 
-/// What is known of a configured model without asking it.
+/// Properties of a configured model that are known without asking it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelInfo {
     /// The model's id, as its server knows it.
     pub id: String,
-    /// How it is spoken to: `openai`, `llamacpp` or `embedded`.
+    /// Its wire: `openai`, `llamacpp` or `embedded`.
     pub wire: String,
     /// Where it is; nothing for the embedded model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -137,14 +137,14 @@ pub enum Message {
     Assistant {
         /// The words; may be empty beside calls.
         text: String,
-        /// What it thought, for the providers that want it back.
+        /// Its reasoning, for the providers that want it back.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reasoning: Option<String>,
-        /// What it asked for.
+        /// Its calls.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall>,
     },
-    /// What came of one call.
+    /// Result of one call.
     Tool {
         /// The call.
         call_id: crate::ids::CallId,
@@ -178,7 +178,7 @@ pub struct ModelRequest {
     /// Set if they may be called. In the last call of a turn they may not: they are named there so that the request
     /// begins as the one before it did.
     pub may_call: bool,
-    /// How many tokens the answer may have, where that is fewer than the model's own limit.
+    /// Maximum number of tokens of the answer, where that is fewer than the model's own limit.
     pub max_tokens: Option<u64>,
     /// Paths that exist in the workspace, relative to it, for models whose arguments are constrained
     /// ([`ModelInfo::embedded`]); empty for all others.
@@ -204,7 +204,7 @@ pub enum ModelChunk {
     Retry {
         /// Which try comes next, from 2.
         attempt: u32,
-        /// How long it waits first, in milliseconds.
+        /// Delay before it, in milliseconds.
         delay_ms: u64,
         /// Why the last one failed.
         reason: String,
@@ -214,10 +214,10 @@ pub enum ModelChunk {
     WithoutTools,
     /// The answer was cut by us, because it would have gone on without end.
     Runaway {
-        /// What it did, after "it": such as `repeated "ha" without end`.
+        /// The repetition, after "it": such as `repeated "ha" without end`.
         what: String,
     },
-    /// What the call took; at most once.
+    /// Usage of the call; at most once.
     Usage(Usage),
     /// The proper end. Nothing follows.
     End(Finish),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How much harm a call may do.
+/// Risk of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Risk {
@@ -29,7 +29,7 @@ impl Risk {
     }
 }
 
-/// What the rules say. The order is from mild to strict, so that the strictest is the greatest.
+/// Verdict of the rules. The order is from mild to strict, so that the strictest is the greatest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Verdict {
@@ -37,20 +37,20 @@ pub enum Verdict {
     Allow,
     /// A person decides.
     Ask {
-        /// How much harm it may do.
+        /// Its risk.
         risk: Risk,
         /// Why it is asked.
         reason: String,
     },
     /// It may not run, whoever asks.
     Deny {
-        /// What the model is told.
+        /// Reason for the model.
         reason: String,
     },
 }
 
 impl Verdict {
-    /// How much harm the call may do, as far as the verdict says.
+    /// Risk of the call, as far as the verdict says.
     #[must_use]
     pub fn risk(&self) -> Risk {
         match self {
@@ -60,7 +60,7 @@ impl Verdict {
         }
     }
 
-    /// How strict it is, whatever its reason: greater is stricter.
+    /// Strictness, whatever the reason: greater is stricter.
     #[must_use]
     pub fn strictness(&self) -> (u8, Risk) {
         let kind = match self {
@@ -90,7 +90,7 @@ pub enum Layer {
     Checker,
     /// The global patterns.
     Global,
-    /// What the rules say of the tool.
+    /// The rules about the tool.
     Tool,
     /// The defaults: no other layer had an opinion.
     Default,
@@ -117,7 +117,7 @@ impl Layer {
 pub struct Explanation {
     /// The tool's name.
     pub tool: String,
-    /// What came of it.
+    /// The verdict.
     #[serde(flatten)]
     pub verdict: Verdict,
     /// The layer that decided.
@@ -155,12 +155,12 @@ impl Explanation {
     }
 }
 
-/// What is said of one part of a compound command.
+/// Explanation of one part of a compound command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartExplanation {
     /// The part as it was understood: programs and arguments without needless quotes.
     pub text: String,
-    /// What came of it.
+    /// The verdict.
     #[serde(flatten)]
     pub verdict: Verdict,
     /// The layer that decided.

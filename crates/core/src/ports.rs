@@ -53,7 +53,7 @@ pub trait Clock: Send + Sync {
 
 /// A model that can be asked.
 pub trait Model: Send + Sync {
-    /// What is known of it without asking.
+    /// Properties that are known without asking it.
     fn info(&self) -> &ModelInfo;
 
     /// Asks it. The stream ends after [`ModelChunk::End`] or after the first error; an end without either is
@@ -91,10 +91,10 @@ pub struct ToolContext {
     pub workspace: Arc<Workspace>,
     /// The files of the session's own state, as they are now.
     pub state_files: Arc<StateFiles>,
-    /// What the rules say of files that the call comes upon without naming them, and of those that it names to change
-    /// them: neither a result nor a failure, of a preview either, quotes one that may not be read.
+    /// Rules about files that the call comes upon without naming them, and about those that it names to change them:
+    /// neither a result nor a failure, of a preview either, quotes one that may not be read.
     pub reading: ReadRules,
-    /// What of the client's environment the processes of tools see; empty where the client sent none.
+    /// Variables of the client's environment for the processes of tools; empty where the client sent none.
     pub environment: Arc<ClientEnvironment>,
     /// Where the call tells how far it is.
     pub progress: CallProgress,
@@ -102,9 +102,9 @@ pub struct ToolContext {
     pub person: Person,
     /// The model that it may ask while it runs.
     pub sampler: Sampler,
-    /// What the name of the called tool stood for when it was offered
-    /// ([`CatalogueTool::stands_for`](crate::catalogue::CatalogueTool::stands_for)): where it stands for something else by
-    /// now, the call is not what was shown and allowed, and does not run. None where nobody was offered it.
+    /// Meaning of the called tool's name when it was offered
+    /// ([`CatalogueTool::stands_for`](crate::catalogue::CatalogueTool::stands_for)): where it stands for something else
+    /// by now, the call is not what was shown and allowed
     pub stands_for: Option<Arc<str>>,
     /// True where the call may change nothing, whatever it runs: nobody was asked about it, because the rules take it for one
     /// that only looks. A tool that runs commands holds them to it.
@@ -115,12 +115,12 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
 }
 
-/// What the rules say of reading a file by that path, where nobody was asked whether a call may show it: whether they would let a model read
-/// it without asking anybody. Where nobody has set any, all may be read.
+/// Rules about reading a file by its path, where nobody was asked whether a call may show it: whether they would let a
+/// model read it without asking anybody. Where nobody has set any, all may be read.
 #[derive(Clone, Default)]
 pub struct ReadRules(Option<Arc<MayRead>>);
 
-/// Whether the file of that path may be read.
+/// Test of whether the file of that path may be read.
 type MayRead = dyn Fn(&str) -> bool + Send + Sync;
 
 impl ReadRules {
@@ -163,8 +163,8 @@ pub trait Toolbox: Send + Sync {
         None
     }
 
-    /// What the call would do, for a person who is asked to approve it: a unified diff or a command line.
-    /// An error is what the call would return if it ran, where that is already certain.
+    /// Preview of the call, for a person who is asked to approve it: a unified diff or a command line. An error is what
+    /// the call would return if it ran, where that is already certain.
     fn preview<'a>(
         &'a self,
         context: &'a ToolContext,
@@ -249,19 +249,19 @@ pub trait Snapshots: Send + Sync {
     fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 }
 
-/// What a call changed.
+/// Changes of a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Every path once: those of the session's own tree, then those of the project, each sorted.
     pub files: Vec<FileChange>,
-    /// What could not be recorded and therefore cannot be undone, a sentence each.
+    /// Changes that could not be recorded and therefore cannot be undone, a sentence each.
     pub notes: Vec<String>,
 }
 
 /// An interrupt as the journal has it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredInterrupt {
-    /// What is asked.
+    /// The question.
     pub interrupt: Interrupt,
     /// The answer, if it has one.
     pub answer: Option<Answer>,
@@ -272,7 +272,7 @@ pub struct StoredInterrupt {
 pub struct Newborn {
     /// When it was made.
     pub at: Timestamp,
-    /// What it begins with.
+    /// Its first settings.
     pub settings: SessionSettings,
 }
 
@@ -358,8 +358,8 @@ pub trait Store: Send + Sync {
     /// The files of a session's own state.
     fn state_files(&self, session: SessionId) -> BoxFuture<'_, Result<StateFiles, StoreError>>;
 
-    /// What was stored of changes of these files with event numbers below `before`, newest first, at most `limit`, each
-    /// with its number. What a reset has set aside is among them.
+    /// Stored changes of these files with event numbers below `before`, newest first, at most `limit`, each with its
+    /// number. Those that a reset has set aside are among them.
     fn state_file_changes(
         &self,
         session: SessionId,

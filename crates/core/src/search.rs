@@ -11,7 +11,7 @@ use crate::{
     tool::{ToolCall, ToolResult},
 };
 
-/// What a search found.
+/// Result of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Found {
     /// The finds, the best first.
@@ -60,7 +60,7 @@ impl SearchQuery {
         (!terms.is_empty()).then_some(Self { terms })
     }
 
-    /// What must all be there.
+    /// Terms that must all be there.
     #[must_use]
     pub fn terms(&self) -> &[String] {
         &self.terms
@@ -136,7 +136,7 @@ fn find(text: &str, term: &str, from: usize) -> Option<Range<usize>> {
     text[from..].char_indices().find_map(|(at, _)| ends(from + at).map(|end| from + at..end))
 }
 
-/// What can be found of an item: what it is, and its words. None of what nobody would look for.
+/// Searchable part of an item: its kind, and its words. None of what nobody would look for.
 #[must_use]
 pub fn searchable(item: &Item) -> Option<(SearchKind, String)> {
     let found = match &item.body {
@@ -155,19 +155,19 @@ pub fn searchable(item: &Item) -> Option<(SearchKind, String)> {
     (!found.1.trim().is_empty()).then_some(found)
 }
 
-/// What was found.
+/// Kind of a find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SearchKind {
-    /// What a person said.
+    /// Words of a person.
     Person,
-    /// What a model said.
+    /// Words of a model.
     Model,
     /// A call of a tool.
     Call,
-    /// What came of one.
+    /// Result of a call.
     Result,
-    /// What the daemon told.
+    /// Notice of the daemon.
     Notice,
 }
 
@@ -199,7 +199,7 @@ pub struct SearchHit {
     pub seq: u64,
     /// When it was.
     pub at: Timestamp,
-    /// What it is.
+    /// Its kind.
     pub kind: SearchKind,
     /// The part around what was looked for, in one line.
     pub excerpt: String,

@@ -18,7 +18,7 @@ pub use crate::{
     todo::{Todo, TodoPriority, TodoStatus},
 };
 
-/// What lists show of a session.
+/// Summary of a session, for lists.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionSummary {
     /// Its id.
@@ -29,20 +29,20 @@ pub struct SessionSummary {
     pub created_at: Timestamp,
     /// When it was last used: a turn began or ended, a person was asked or answered, or something was set.
     pub updated_at: Timestamp,
-    /// How many turns were started.
+    /// Number of turns that were started.
     pub turns: u64,
     /// The number of its last stored event.
     pub last_seq: u64,
-    /// What it is doing.
+    /// Its status.
     pub status: SessionStatus,
-    /// What its turns took in all.
+    /// Usage of all its turns.
     pub usage: Usage,
     /// The session for which it works, where another one made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionId>,
 }
 
-/// What a session is doing.
+/// Status of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionStatus {
@@ -59,7 +59,7 @@ pub enum SessionStatus {
 /// A session as the journal's projections have it: enough to go on without reading the whole log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredSession {
-    /// What lists show.
+    /// Its summary.
     pub summary: SessionSummary,
     /// Its settings.
     pub settings: SessionSettings,
@@ -73,7 +73,7 @@ pub struct StoredSession {
     pub reset_seq: u64,
     /// Which part of the history a model sees.
     pub window: Window,
-    /// What people handed over, as far as a model is still to be told of it.
+    /// Files that people handed over, as far as a model is still to be told of them.
     pub handed_over: PendingAttachments,
     /// Whom the session was handed to, one by the other; empty where the main agent works.
     pub agents: Vec<String>,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{agent::Parent, grant::Grant, ids::SessionId, model::Slot};
 
-/// What a person can set for a session.
+/// Settings of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionSettings {
     /// Ask before a file is changed.

@@ -10,9 +10,9 @@ use crate::error::{ErrorKind, WorkspaceError};
 
 /// The largest file, in bytes.
 pub const MAX_FILE_BYTES: usize = 256 * 1024;
-/// How much all files of a session have together, in bytes.
+/// Maximum size of all files of a session together, in bytes.
 pub const MAX_BYTES: usize = 8 * 1024 * 1024;
-/// How many files a session has.
+/// Maximum number of files of a session.
 pub const MAX_FILES: usize = 500;
 /// The longest path, in bytes.
 const MAX_PATH: usize = 512;
@@ -30,7 +30,7 @@ pub struct StateFileChange {
 /// A file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateFile {
-    /// What it holds.
+    /// Its content.
     pub content: String,
     /// When it was last written.
     pub changed: Timestamp,

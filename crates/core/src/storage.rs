@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What takes room.
+/// Part of the data folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StoragePart {
     /// The journal.
     Journal,
-    /// What is still to be moved into it.
+    /// Changes that are still to be moved into it.
     JournalLog,
     /// The audit log.
     Audit,
@@ -16,9 +16,9 @@ pub enum StoragePart {
     Index,
     /// The files of sessions.
     Workspaces,
-    /// What files held before turns changed them.
+    /// Contents of files before turns changed them.
     Undo,
-    /// What is remembered in all sessions.
+    /// Memories of all sessions.
     Memories,
     /// The weights of built-in models.
     Models,
@@ -75,7 +75,7 @@ impl StoragePart {
     }
 }
 
-/// How much room one part takes.
+/// Size of one part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartSize {
     /// Which.
@@ -102,7 +102,7 @@ pub struct StorageView {
     pub free_bytes: u64,
 }
 
-/// What is cleaned.
+/// Part that is cleaned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CleanedPart {
@@ -112,7 +112,7 @@ pub enum CleanedPart {
     Outputs,
     /// `large_tool_results/` of sessions.
     Results,
-    /// What files held before turns changed them.
+    /// Contents of files before turns changed them.
     Undo,
     /// Files of the audit log that were set aside.
     Audit,
@@ -120,7 +120,7 @@ pub enum CleanedPart {
     Logs,
     /// Whole sessions.
     Sessions,
-    /// What an earlier removal had left behind.
+    /// Leftovers of an earlier removal.
     Leftovers,
 }
 
@@ -158,10 +158,10 @@ impl CleanedPart {
     }
 }
 
-/// What was cleaned of one kind, or would be.
+/// Cleaned data of one kind, or data that would be cleaned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cleaned {
-    /// What.
+    /// The part.
     pub part: CleanedPart,
     /// The sessions that it was of; 0 where it is of none.
     #[serde(default)]
@@ -172,12 +172,12 @@ pub struct Cleaned {
     pub bytes: u64,
 }
 
-/// What a cleaning did, or would do.
+/// Report of a cleaning, or of a dry run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CleanReport {
     /// Each kind once; those of which there was nothing are left out.
     pub parts: Vec<Cleaned>,
-    /// What could not be cleaned, one sentence each.
+    /// Failures, one sentence each.
     pub problems: Vec<String>,
     /// Sessions that were left alone, as somebody uses them, they wait, or they are pinned.
     pub kept_sessions: u64,

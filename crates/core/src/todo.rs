@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 pub struct Todo {
     /// Its id; made up where the model gave none.
     pub id: String,
-    /// What is to be done.
+    /// The task.
     pub content: String,
-    /// How far it is.
+    /// Its status.
     pub status: TodoStatus,
-    /// How much it matters.
+    /// Its priority.
     #[serde(default)]
     pub priority: TodoPriority,
 }
 
-/// How far a todo is.
+/// Status of a todo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TodoStatus {
@@ -28,7 +28,7 @@ pub enum TodoStatus {
     Completed,
 }
 
-/// How much a todo matters.
+/// Priority of a todo.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TodoPriority {

@@ -7,20 +7,20 @@ use serde_json::{Map, Value};
 
 use crate::{context::CompactionStrategy, ids::CallId, state_files::StateFileChange, todo::Todo, usage::Usage};
 
-/// What a model is told of a tool.
+/// Specification of a tool, for models.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
     /// The name that calls use.
     pub name: String,
-    /// What it does and when to use it.
+    /// Its purpose and when to use it.
     pub description: String,
     /// JSON schema of the arguments, an object.
     pub parameters: Value,
-    /// What a call can do to the world.
+    /// Effect of a call on the world.
     pub effect: Effect,
 }
 
-/// What a call can do to the world.
+/// Effect of a call on the world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
@@ -54,7 +54,7 @@ pub struct ToolCall {
 pub struct Meant {
     /// The arguments, by the names and in the units of the tool.
     pub arguments: String,
-    /// What the model is told with the result, such as what was left out because it changes nothing.
+    /// Note for the model with the result, such as what was left out because it changes nothing.
     pub note: Option<String>,
 }
 
@@ -76,7 +76,7 @@ impl Followed {
     /// Its names in other systems, which some models write and the tools take, each where none before it is there.
     pub const ALIASES: [&str; 6] = ["file_path", "filepath", "filename", "file", "directory", "dir"];
 
-    /// What was found out of a call then, from its arguments and from where their path led. None where they name none.
+    /// Knowledge of a call from its arguments and from where their path led. None where they name none.
     #[must_use]
     pub fn known(arguments: &str, leads_to: &str) -> Option<Self> {
         let mut arguments: Map<String, Value> = serde_json::from_str(arguments).ok()?;
@@ -109,7 +109,7 @@ pub struct ToolResult {
     pub call_id: CallId,
     /// The tool's name.
     pub name: String,
-    /// What the model reads.
+    /// Text for the model.
     #[serde(default)]
     pub text: String,
     /// Why it failed, if it did.
@@ -132,19 +132,19 @@ pub struct ToolResult {
     /// The tools that it found for the model, which may call them from here on. For the journal, not for readers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found: Vec<String>,
-    /// How long it ran, in milliseconds.
+    /// Duration, in milliseconds.
     #[serde(default)]
     pub duration_ms: u64,
 }
 
-/// What a tool hands back: text for the model, and the state that it changed.
+/// Output of a tool: text for the model, and the state that it changed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolOutput {
-    /// What the model reads.
+    /// Text for the model.
     pub text: String,
     /// Why it failed, if it did.
     pub error: Option<ToolErrorCode>,
-    /// What it returned that is no text. No model is shown it: it is kept in files, and the text names them.
+    /// Output that is no text. No model is shown it: it is stored in files, and the text names them.
     pub data: Vec<ToolData>,
     /// The files that it changed.
     pub files: Vec<FileChange>,
@@ -152,7 +152,7 @@ pub struct ToolOutput {
     pub exit_code: Option<i32>,
     /// A new todo list.
     pub todos: Option<Vec<Todo>>,
-    /// What changed of the files in the session's own state, in order.
+    /// Changes of the files in the session's own state, in order.
     pub state_files: Vec<StateFileChange>,
     /// The call whose edit it took back, or found to be taken back already. Few have one: boxed, to be small in errors.
     pub takes_back: Option<Box<CallId>>,
@@ -162,16 +162,16 @@ pub struct ToolOutput {
     pub compact: Option<CompactionStrategy>,
     /// Another agent works in the session behind this step.
     pub changes_agent: bool,
-    /// What another session did for it, or a model that it asked. Boxed as the call that is taken back.
+    /// Work of another session for it, or of a model that it asked. Boxed as the call that is taken back.
     pub delegated: Option<Box<Delegated>>,
 }
 
-/// What another session did for a call, or a model that it asked, as far as it concerns the turn.
+/// Work of another session for a call, or of a model that it asked, as far as it concerns the turn.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Delegated {
-    /// What model calls took for it.
+    /// Usage of the model calls for it.
     pub usage: Usage,
-    /// What was refused there.
+    /// Denials there.
     pub denials: Vec<Denial>,
     /// Set if the turn ends with the last of these, because it asks nobody and shall fail then.
     pub fails: bool,
@@ -196,9 +196,9 @@ impl ToolOutput {
 pub struct ToolData {
     /// Where in the result they stand, in a word: `stdout`.
     pub name: String,
-    /// What they are, such as `a PNG image`; empty where nobody knows.
+    /// Their kind, such as `a PNG image`; empty where it is not known.
     pub kind: String,
-    /// How the name of a file with them ends, without the dot; empty where nobody knows.
+    /// File extension for them, without the dot; empty where it is not known.
     pub ending: String,
     /// All of them.
     pub content: Vec<u8>,
@@ -264,12 +264,12 @@ pub struct FileChange {
     /// Its path, relative to the workspace, or below `/project`; a folder's ends in a slash. In names that come from
     /// the disk a backslash is written `\\`, and bytes that are no plain text are written `\xff`.
     pub path: String,
-    /// What was done to it.
+    /// The change.
     pub change: FileChangeKind,
-    /// What was there before.
+    /// State before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<FileState>,
-    /// What was there afterwards.
+    /// State after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<FileState>,
     /// The folder that was mounted as `/project`, for a path below it: another one may be mounted later.
@@ -316,10 +316,10 @@ impl FileChange {
     }
 }
 
-/// What a path holds, as far as it is needed to put it back. Contents are kept beside the journal, under their hash.
+/// State of a path, as far as it is needed to restore it. Contents are stored beside the journal, under their hash.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FileState {
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// SHA-256 of a file's content, or of where a link leads, in hexadecimal digits; empty for a folder.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -332,7 +332,7 @@ pub struct FileState {
     pub mode: u32,
 }
 
-/// What a path can hold. Pipes, sockets and devices are not recorded.
+/// Kind of a path. Pipes, sockets and devices are not recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileKind {
@@ -344,7 +344,7 @@ pub enum FileKind {
     Folder,
 }
 
-/// What was done to a file.
+/// Kind of a change of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileChangeKind {

@@ -33,17 +33,17 @@ pub struct StartTurn {
     pub slot: Option<Slot>,
     /// The steps that the turn may take; the model's default where absent.
     pub max_steps: Option<u32>,
-    /// What happens at an interrupt.
+    /// Behaviour at an interrupt.
     pub on_interrupt: OnInterrupt,
     /// That holds while whoever started the turn is connected. Once they are gone the turn waits for answers, so that a client
     /// that is dead approves nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub while_connected: bool,
-    /// What happens when a turn is already running.
+    /// Behaviour when a turn is already running.
     pub if_busy: IfBusy,
     /// The client's name, such as `agentctl`, for the audit.
     pub client: String,
-    /// What tools see of the client's environment.
+    /// The client's environment as tools see it.
     #[serde(default, skip_serializing_if = "ClientEnvironment::is_empty")]
     pub environment: ClientEnvironment,
 }
@@ -62,11 +62,11 @@ impl StartTurn {
 pub struct QueuedTurn {
     /// Its id, which the client knows already.
     pub turn_id: TurnId,
-    /// What was asked for.
+    /// The start.
     pub start: StartTurn,
 }
 
-/// What happens when a turn needs an answer.
+/// Behaviour when a turn needs an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnInterrupt {
@@ -81,7 +81,7 @@ pub enum OnInterrupt {
     Fail,
 }
 
-/// What happens to a start while a turn is running.
+/// Treatment of a start while a turn is running.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IfBusy {
@@ -94,7 +94,7 @@ pub enum IfBusy {
     Steer,
 }
 
-/// What a turn came to.
+/// Result of a turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnResult {
     /// The turn.
@@ -107,18 +107,18 @@ pub struct TurnResult {
     pub tool_used: bool,
     /// Why the turn ended.
     pub stop_reason: StopReason,
-    /// What went wrong, where it failed.
+    /// The error, where it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<TurnError>,
     /// Model calls, the last answer's included.
     pub steps: u32,
-    /// What the model calls took.
+    /// Usage of the model calls.
     pub usage: Usage,
-    /// What was refused.
+    /// Denied calls.
     pub denials: Vec<Denial>,
     /// The files that were changed, each once.
     pub files: Vec<FileChange>,
-    /// How long the turn took, waiting for people included, in milliseconds.
+    /// Duration of the turn, waiting for people included, in milliseconds.
     pub duration_ms: u64,
     /// Set if it compacted the history, or tried to, and did nothing else: then what came before it can be continued as
     /// if it had not been.
@@ -158,14 +158,14 @@ impl StopReason {
     }
 }
 
-/// What went wrong in a turn.
+/// Error of a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnError {
     /// The kind, for programs.
     pub kind: ErrorKind,
-    /// What was attempted and what came of it.
+    /// Message: what was attempted and what came of it.
     pub message: String,
-    /// What to do.
+    /// Hint on what to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }

@@ -9,7 +9,7 @@ use crate::{
     tool::{FileChange, FileChangeKind},
 };
 
-/// What to undo.
+/// Request for an undo.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UndoRequest {
     /// The turn; where absent, the last one that changed files and is not undone.
@@ -31,14 +31,14 @@ pub enum TurnChoice {
     Id(TurnId),
 }
 
-/// What came of it, or would come of it.
+/// Result of an undo, or of its preview.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UndoReport {
     /// The turn.
     pub turn_id: TurnId,
     /// Its number in the session, from 1.
     pub turn: u64,
-    /// What was undone was brought back.
+    /// An undo was reverted.
     pub redo: bool,
     /// Nothing was changed: this is what would be done.
     pub preview: bool,
@@ -59,19 +59,19 @@ impl UndoReport {
 pub struct UndoneFile {
     /// Its path, as in the change that is undone.
     pub path: String,
-    /// What undoing does to it: a file that was created is deleted, a deleted one created, a modified one modified.
+    /// Effect of undoing it: a file that was created is deleted, a deleted one created, a modified one modified.
     pub change: FileChangeKind,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: UndoOutcome,
     /// Why, where it was not done; where it was, what is still not as it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What is done, as a unified diff. For a conflict: what was changed since.
+    /// The change, as a unified diff. For a conflict: what was changed since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
 }
 
-/// What came of one file.
+/// Outcome for one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UndoOutcome {
@@ -85,7 +85,7 @@ pub enum UndoOutcome {
     Failed,
 }
 
-/// What an undo did to the files.
+/// Effect of an undo on the files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Undone {
     /// Every file that was asked for: those of the session's own tree, then those of the project.
@@ -94,9 +94,8 @@ pub struct Undone {
     pub changes: Vec<FileChange>,
 }
 
-/// What several changes come to: each path once, from its first state to its last. What came back to what it had been
-/// is left out. A path of which a part is not recorded, or that something else changed in between, is not recorded: the
-/// way back would not be the way it came.
+/// Sum of several changes: each path once, from its first state to its last. What came back to what it had been is left
+/// out. A path of which a part is not recorded, or that something else changed in between, is not recorded:
 #[must_use]
 pub fn folded<'a>(changes: impl IntoIterator<Item = &'a FileChange>) -> Vec<FileChange> {
     let mut paths: BTreeMap<&str, Fold> = BTreeMap::new();

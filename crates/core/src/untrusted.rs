@@ -40,7 +40,7 @@ impl UntrustedSource {
     }
 }
 
-/// What a stranger said, where it stands outside of marks.
+/// Words of an untrusted source, outside of marks.
 #[must_use]
 pub fn told(words: &str) -> String {
     harmless(&plain(words), &OWN, &OWN_WHOLE)

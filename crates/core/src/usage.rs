@@ -55,7 +55,7 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// What `usage` costs, in millionths of a US dollar.
+    /// Price of `usage`, in millionths of a US dollar.
     #[must_use]
     #[expect(
         clippy::cast_precision_loss,

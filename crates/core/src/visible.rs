@@ -20,7 +20,7 @@ const TAB: char = '⇥';
 const BLANK: char = '␣';
 /// Stands for a line break, in a text on one line.
 const BREAK: char = '⏎';
-/// How a character begins that is written out.
+/// Prefix of a character that is written out.
 const WRITTEN: &str = "\\u{";
 /// Marks above or below one letter that are drawn. More of them paint over the lines beside it.
 const MOST_MARKS: usize = 2;
@@ -225,7 +225,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
-        /// What is shown can be read back, so two texts that differ never look the same.
+        /// The shown text can be read back, so two texts that differ never look the same.
         #[test]
         fn what_is_shown_determines_the_text(text in texts(), other in texts()) {
             let (shown, row) = (lines(&text), line(&text));

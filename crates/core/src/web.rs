@@ -1,6 +1,6 @@
 //! The web: what is asked of it, and what came back. Pure.
 
-/// What a request does, as far as servers keep to what they promise.
+/// Effect of a request, as far as servers keep to what they promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WebMethod {
     /// Fetches.
@@ -62,13 +62,13 @@ pub fn is_harmless_header(name: &str) -> bool {
 /// A request, as a model wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebRequest {
-    /// What it does.
+    /// Its method.
     pub method: WebMethod,
     /// Where.
     pub url: String,
     /// Headers besides those that every request has.
     pub headers: Vec<(String, String)>,
-    /// What is sent.
+    /// Its body.
     pub body: Option<String>,
 }
 
@@ -80,7 +80,7 @@ impl WebRequest {
     }
 }
 
-/// What a server answered. All of it is somebody else's word.
+/// Answer of a server. All of it is untrusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebAnswer {
     /// The address that answered.
@@ -89,13 +89,13 @@ pub struct WebAnswer {
     pub passed: Vec<String>,
     /// The status code.
     pub status: u16,
-    /// What the code is called, such as `Not Found`.
+    /// Reason phrase of the code, such as `Not Found`.
     pub reason: String,
     /// Headers that say something of the content, by lower-case name.
     pub headers: Vec<(String, String)>,
-    /// What the content is said to be, such as `text/html`; empty where nothing is said.
+    /// Declared media type, such as `text/html`; empty where none is declared.
     pub media_type: String,
-    /// What came, unpacked.
+    /// The body, unpacked.
     pub body: Vec<u8>,
     /// The same as text, where it is text.
     pub text: Option<String>,
@@ -106,10 +106,10 @@ pub struct WebAnswer {
 /// A page that a search found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebFind {
-    /// What it is called.
+    /// Its title.
     pub title: String,
     /// Where it is.
     pub url: String,
-    /// What the search engine says of it.
+    /// The search engine's excerpt.
     pub snippet: String,
 }

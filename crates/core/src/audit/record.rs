@@ -12,7 +12,7 @@ pub struct AuditRecord {
     /// The line.
     #[serde(flatten)]
     pub line: AuditLine,
-    /// How it stands with the call; absent where the line is about something else.
+    /// State of the call; absent where the line is about something else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<CallOutcome>,
     /// The line that tells the call's end, where there is one.
@@ -27,12 +27,12 @@ pub struct RecordedEnd {
     pub n: u64,
     /// When that was.
     pub at: Timestamp,
-    /// What came of the call.
+    /// End of the call.
     #[serde(flatten)]
     pub end: CallEnd,
 }
 
-/// How it stands with a call that was decided.
+/// State of a call that was decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallOutcome {
@@ -49,7 +49,7 @@ pub enum CallOutcome {
 }
 
 impl CallOutcome {
-    /// How it stands with a call. `restarted` says whether the daemon has begun anew since it was decided.
+    /// State of a call. `restarted` says whether the daemon was restarted since it was decided.
     #[must_use]
     pub fn of(allowed: bool, end: Option<&CallEnd>, restarted: bool) -> Self {
         match end {

@@ -53,10 +53,10 @@ pub trait Knowledge: Debug + Send + Sync {
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>>;
 
-    /// What is known of these documents; none is read for it.
+    /// States of these documents; none is read for it.
     fn states(&self, documents: Vec<OpenDocument>) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>>;
 
-    /// How much is in the index, of all sessions together.
+    /// Size of the index, of all sessions together.
     fn stats(&self) -> BoxFuture<'_, Result<KnowledgeStats, KnowledgeError>>;
 }
 

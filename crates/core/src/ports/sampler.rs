@@ -17,17 +17,17 @@ pub struct Sampler {
 
 type Asking = dyn Fn(Asked) -> BoxFuture<'static, Result<Sampled, ModelError>> + Send + Sync;
 
-/// What a model is asked. It can call nothing.
+/// Question to a model. It can call nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Asked {
     /// The conversation. The first message is the system message, the others are of [`Message::User`] and
     /// [`Message::Assistant`], and none is blank.
     pub messages: Vec<Message>,
-    /// How many tokens the answer may have, from 1.
+    /// Maximum number of tokens of the answer, from 1.
     pub max_tokens: u64,
 }
 
-/// What a model answered.
+/// Answer of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sampled {
     /// Its words.

@@ -21,8 +21,8 @@ pub trait Skills: Send + Sync {
     /// When the skill cannot be used, with what is wrong with it; or the disk does not take it.
     fn link<'a>(&'a self, workspace: &'a Workspace, name: &'a str) -> BoxFuture<'a, Result<bool, WorkspaceError>>;
 
-    /// What must be installed before a command with this text does what it says: for skills of the session that it names and
-    /// runs something of.
+    /// Packages that must be installed before a command with this text does what it says: for skills of the session
+    /// that it names and runs something of.
     fn missing<'a>(&'a self, workspace: &'a Workspace, command: &'a str) -> BoxFuture<'a, Vec<SkillPackages>>;
 
     /// Installs it, which may take minutes. What is there already is left as it is.

@@ -32,7 +32,7 @@ pub struct SessionTree {
 pub struct Workspace {
     /// The absolute path of the session's own tree.
     pub root: PathBuf,
-    /// What is seen as `/project`.
+    /// The folder seen as `/project`.
     pub project: Option<Mount>,
     /// The absolute path of what all sessions see as `/memories`: kept when a session goes, read by any, written by tools
     /// that a person has allowed to.
@@ -124,7 +124,7 @@ pub trait Workspaces: Send + Sync {
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<Artifact, WorkspaceError>>;
 
-    /// What a folder holds, by the paths that tools use, or one file.
+    /// Content of a folder, by the paths that tools use, or one file.
     ///
     /// # Errors
     /// Of kind `NotFound` or `InvalidInput`, in the words of the tools, where there is none that tools could read.
@@ -183,7 +183,7 @@ pub trait Workspaces: Send + Sync {
         no_files(&path)
     }
 
-    /// What people wrote for models to know in a session that works there. Files that are as they were are not read
+    /// Guides that people wrote for models, for a session that works there. Files that are unchanged are not read
     /// again; what cannot be read is left out.
     fn guides<'a>(&'a self, _: &'a Workspace, _: GuideLimits) -> BoxFuture<'a, Guides> {
         Box::pin(std::future::ready(Guides::default()))
@@ -203,7 +203,7 @@ pub trait Workspaces: Send + Sync {
     ) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>>;
 }
 
-/// What workspaces say that have no files to show.
+/// Refusal of workspaces that have no files to show.
 fn no_files<T: Send + 'static>(path: &str) -> BoxFuture<'static, Result<T, WorkspaceError>> {
     let error = WorkspaceError::new(ErrorKind::NotFound, format!("there is no file {path:?} to be shown here"));
     Box::pin(std::future::ready(Err(error)))
@@ -214,9 +214,9 @@ fn no_files<T: Send + 'static>(path: &str) -> BoxFuture<'static, Result<T, Works
 pub enum WorkspaceArea {
     /// Copies of what people handed over.
     Uploads,
-    /// What tools made for people.
+    /// Files that tools made for people.
     Outputs,
-    /// What tools needed for a while.
+    /// Files that tools needed for a while.
     Temp,
     /// Copies of skills.
     Skills,
@@ -244,7 +244,7 @@ impl WorkspaceArea {
 pub enum ArtifactDir {
     /// Results too large for the window, each whole.
     LargeToolResults,
-    /// What compactions replaced, one behind the other.
+    /// History that compactions replaced, one after the other.
     ConversationHistory,
 }
 
