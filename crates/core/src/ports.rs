@@ -104,7 +104,7 @@ pub struct ToolContext {
     pub sampler: Sampler,
     /// Meaning of the called tool's name when it was offered
     /// ([`CatalogueTool::stands_for`](crate::catalogue::CatalogueTool::stands_for)): where it stands for something else
-    /// by now, the call is not what was shown and allowed
+    /// by now, the call is not what was shown and allowed, and does not run. None where it was not offered.
     pub stands_for: Option<Arc<str>>,
     /// True where the call may change nothing, whatever it runs: nobody was asked about it, because the rules take it for one
     /// that only looks. A tool that runs commands holds them to it.

@@ -95,7 +95,8 @@ pub struct Undone {
 }
 
 /// Sum of several changes: each path once, from its first state to its last. What came back to what it had been is left
-/// out. A path of which a part is not recorded, or that something else changed in between, is not recorded:
+/// out. A path of which a part is not recorded, or that something else changed in between, is not recorded: the way back would not be the
+/// way it came.
 #[must_use]
 pub fn folded<'a>(changes: impl IntoIterator<Item = &'a FileChange>) -> Vec<FileChange> {
     let mut paths: BTreeMap<&str, Fold> = BTreeMap::new();

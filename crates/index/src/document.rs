@@ -9,9 +9,9 @@ use crate::kind::Kind;
 /// A document that has been read, or what could be read of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Document {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// What it calls itself.
+    /// Its own title.
     pub title: Option<String>,
     /// In reading order.
     pub parts: Vec<Part>,
@@ -55,9 +55,9 @@ impl Document {
 pub struct Part {
     /// Where it stands.
     pub place: Place,
-    /// What it says.
+    /// Its content.
     pub body: Body,
-    /// What the speaker of a slide noted, as Markdown.
+    /// Notes of a slide's speaker, as Markdown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
 }
@@ -96,7 +96,7 @@ impl Part {
         no_body && self.notes.as_ref().is_none_or(|notes| notes.trim().is_empty())
     }
 
-    /// How much there is to tell, in bytes of text.
+    /// Size of its text, in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         let body = match &self.body {
@@ -132,7 +132,7 @@ impl Part {
     }
 }
 
-/// What a part says.
+/// Content of a part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Body {
@@ -149,7 +149,7 @@ pub enum Body {
 pub struct Table {
     /// The column of the first cell of every row, from 0.
     pub first_column: u32,
-    /// What the columns are called. It is repeated wherever rows are told apart from it.
+    /// Names of the columns. They are repeated wherever rows are shown apart from them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<Row>,
     /// In order. Rows without anything are left out.
@@ -191,7 +191,7 @@ impl Table {
 pub struct Row {
     /// Its number, from 1, as people see it.
     pub number: u32,
-    /// What its cells show, up to the last one that shows anything.
+    /// Shown text of its cells, up to the last one that shows anything.
     pub cells: Vec<String>,
 }
 

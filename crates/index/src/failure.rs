@@ -20,61 +20,61 @@ pub enum Failure {
         scanned(*.pictures, *.pages)
     )]
     Scanned {
-        /// What it is.
+        /// Its kind.
         kind: Kind,
-        /// How many of its pages are pictures.
+        /// Number of its pages that are pictures.
         pictures: u32,
-        /// How many pages it has.
+        /// Number of its pages.
         pages: u32,
     },
     /// It is damaged. Parts that could not be read are told without text, or not at all.
     #[error("could not read {}the {kind}: it is damaged ({why})", if *.parts == 0 { "" } else { "all of " })]
     Broken {
-        /// What it is.
+        /// Its kind.
         kind: Kind,
-        /// How many pages, sheets or slides could be read.
+        /// Number of pages, sheets or slides that could be read.
         parts: u32,
-        /// What is wrong with it.
+        /// The damage.
         why: String,
     },
     /// Its name says what it is, and its bytes say otherwise.
     #[error("could not read the file as a {named}: {found}")]
     Mismatch {
-        /// What its name says.
+        /// Kind by its name.
         named: Kind,
-        /// What its bytes say.
+        /// Kind by its bytes.
         found: String,
     },
     /// It is something whose text is not read here.
     #[error("could not read the file: {found}")]
     Foreign {
-        /// What it is.
+        /// Its format.
         found: String,
     },
     /// It is more than the limits allow.
     #[error("could not read {}: {what} is more than {most}", if *.parts == 0 { "the file" } else { "the file to its end" })]
     TooLarge {
-        /// What there is too much of.
+        /// The thing of which there is too much.
         what: String,
-        /// How much is allowed, with its unit.
+        /// The limit, with its unit.
         most: String,
-        /// How many pages, sheets or slides could be read.
+        /// Number of pages, sheets or slides that could be read.
         parts: u32,
     },
     /// It was not done in time.
     #[error("could not read the file{}: it took longer than {} seconds", read_so_far(*.parts), limit.as_secs_f32())]
     TookTooLong {
-        /// How long it may take.
+        /// The limit.
         limit: Duration,
-        /// How many pages, sheets or slides could be read.
+        /// Number of pages, sheets or slides that could be read.
         parts: u32,
     },
     /// It needs more memory than it may have.
     #[error("could not read the file{}: it needs more memory than {} MiB", read_so_far(*.parts), limit / (1024 * 1024))]
     OutOfMemory {
-        /// How many bytes it may take.
+        /// The limit, in bytes.
         limit: u64,
-        /// How many pages, sheets or slides could be read.
+        /// Number of pages, sheets or slides that could be read.
         parts: u32,
     },
     /// Nobody waits for it any longer.
@@ -103,7 +103,7 @@ impl Failure {
         }
     }
 
-    /// What can be done about it.
+    /// Hint on what to do.
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {
@@ -138,10 +138,10 @@ impl Failure {
     }
 }
 
-/// What to do about pages that are pictures.
+/// Hint for pages that are pictures.
 const RECOGNITION: &str = "run it through text recognition (OCR) to have all of it";
 
-/// What is wrong where some of the pages that are shown are pictures, and what to do.
+/// Problem and hint where some of the shown pages are pictures.
 pub(crate) fn scanned_of_shown(pictures: usize) -> String {
     let are = if pictures == 1 { "is a picture" } else { "are pictures" };
     format!("{pictures} of the pages shown {are} without text, probably scanned; {RECOGNITION}")

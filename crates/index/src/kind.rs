@@ -45,7 +45,7 @@ impl Kind {
         Self::Plain,
     ];
 
-    /// What a name says, whatever the case of its letters; none where its ending says nothing that is known here.
+    /// Kind by a name, whatever the case of its letters; none where its extension is unknown.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         let (_, ending) = name.rsplit_once('.')?;

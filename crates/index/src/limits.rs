@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What reading one document may cost. Whatever is beyond ends it with a [`Failure`](crate::Failure) that says so.
+/// Limits on the cost of reading one document. Whatever is beyond ends it with a [`Failure`](crate::Failure) that says
+/// so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Bytes of the file.
@@ -15,7 +16,7 @@ pub struct Limits {
     pub parts: u32,
     /// Cells of all sheets, the empty ones before the last one of each row included.
     pub cells: u64,
-    /// How long it may take, from start to end.
+    /// Time limit, from start to end.
     pub time: Duration,
     /// Bytes of address space of the worker, its program and the file included.
     pub memory: u64,

@@ -25,11 +25,11 @@ use crate::{
 
 /// The kinds that models see.
 const SEEN: [ImageFormat; 4] = [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::Gif, ImageFormat::WebP];
-/// How many bytes a worker may say before the picture.
+/// Maximum size of a worker's words before the picture, in bytes.
 const MAX_HEAD: usize = 4096;
-/// How large a picture it may make, in bytes.
+/// Maximum size of a picture that it makes, in bytes.
 const MAX_MADE: u64 = 5 << 20;
-/// How long it may take.
+/// Time limit.
 const TIME: Duration = Duration::from_secs(30);
 
 /// Makes pictures fit for models.
@@ -81,7 +81,7 @@ impl PictureReader {
     }
 }
 
-/// What the reader tells, believed only where it can be.
+/// Reads the worker's answer, which is believed only where it can be.
 async fn hear(out: &mut ChildStdout) -> Result<PreparedPicture, String> {
     let ended = |_| "its reader ended without a word: it may be made to do harm".to_owned();
     let nonsense = || "its reader told nonsense".to_owned();

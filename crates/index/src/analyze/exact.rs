@@ -16,11 +16,11 @@ pub struct Token {
     pub range: Range<usize>,
     /// Counted so that terms that follow each other have positions that follow each other.
     pub position: u32,
-    /// What it is of what is written.
+    /// Its form.
     pub form: Form,
 }
 
-/// What a term is of what is written.
+/// Form of a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// A whole word.

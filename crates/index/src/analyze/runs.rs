@@ -7,13 +7,13 @@ use unicode_normalization::char::is_combining_mark;
 /// A stretch of letters without anything between.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// How it is written.
+    /// Its script.
     pub script: Script,
     /// Which bytes.
     pub range: Range<usize>,
 }
 
-/// How letters make words.
+/// Way in which letters make words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Script {
     /// With spaces between words: Latin, Greek, Cyrillic, numbers, and whatever is not below.

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::{Body, Document, Part, Place};
 
-/// How large chunks are.
+/// Size of chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkConfig {
     /// Characters of a chunk of text, about; with its overlap it is never more than a fifth above.
@@ -45,7 +45,7 @@ impl Default for ChunkConfig {
 pub struct Chunk {
     /// Where it stands. Of a sheet it has the cells of this piece.
     pub place: Place,
-    /// What it says, as Markdown.
+    /// Its text, as Markdown.
     pub text: String,
     /// The heading that it stands under, without its marks.
     pub heading: Option<String>,

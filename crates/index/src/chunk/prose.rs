@@ -75,8 +75,8 @@ fn paragraph(units: &[Unit], start: usize) -> usize {
     units[start].letters + rest.map(|unit| unit.letters).sum::<usize>()
 }
 
-/// How many characters of what stands before a chunk are told again: whole sentences if there are any that are short enough,
-/// or else whole words. Nothing is told again after a heading: what stands before that belongs to something else.
+/// Number of characters before a chunk that are repeated in it: whole sentences if there are any that are short enough,
+/// or else whole words. Nothing is repeated after a heading: what stands before that belongs to something else.
 fn overlap(text: &str, before: &[Unit], next: &Unit, most: usize) -> usize {
     let Some(end) = before.last().filter(|_| next.kind != UnitKind::Heading).map(|unit| unit.bytes.end) else {
         return 0;

@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use super::sentence::sentences;
 
-/// What should stay together: a sentence, or a line that is one thing by itself.
+/// Text that should stay together: a sentence, or a line that is one thing by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unit {
     /// Its bytes, with the white space that follows it.
     pub(super) bytes: Range<usize>,
-    /// How many characters that is.
+    /// Its length in characters.
     pub(super) letters: usize,
     pub(super) kind: UnitKind,
     /// Set if a paragraph begins with it.
@@ -97,7 +97,7 @@ fn kind_of(line: &str) -> UnitKind {
     }
 }
 
-/// What a heading says, without its marks.
+/// Text of a heading, without its marks.
 pub(super) fn heading(line: &str) -> Option<&str> {
     let line = line.trim();
     let marks = line.bytes().take_while(|byte| *byte == b'#').count();

@@ -57,7 +57,7 @@ pub fn line(text: &str, most: usize) -> String {
     line
 }
 
-/// What a document calls itself; none where that is nothing.
+/// Title of a document; none where it is empty.
 #[must_use]
 pub fn title(text: &str) -> Option<String> {
     Some(line(text, TITLE_BYTES)).filter(|title| !title.is_empty())

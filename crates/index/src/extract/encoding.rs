@@ -3,7 +3,7 @@
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, ISO_2022_JP, UTF_8, UTF_16BE, UTF_16LE};
 
-/// How much is looked at to guess.
+/// Bytes that are looked at to guess.
 const SAMPLE: usize = 64 * 1024;
 
 /// The text. `declared` is what the text says of its own encoding, which counts where it can be true.

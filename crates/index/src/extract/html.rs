@@ -5,10 +5,10 @@ use htmd::HtmlToMarkdown;
 use super::{Teller, broken, encoding};
 use crate::{document::Place, failure::Failure, kind::Kind};
 
-/// What is in a page and is not its text.
+/// Elements of a page that are not its text.
 const NO_TEXT: [&str; 8] = ["script", "style", "noscript", "template", "svg", "iframe", "head", "canvas"];
 
-/// How much of its start is looked at for what it says of itself.
+/// Bytes of its start that are searched for its own declaration.
 const START: usize = 4096;
 
 pub(super) fn extract(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
@@ -31,7 +31,7 @@ fn declared(bytes: &[u8]) -> Option<String> {
     Some(label).filter(|label| !label.is_empty())
 }
 
-/// What stands between the tags of the title.
+/// Text of the title.
 fn title(page: &str) -> Option<String> {
     const MOST: usize = 2000;
     let lower = page.to_ascii_lowercase();

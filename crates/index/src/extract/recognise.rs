@@ -7,13 +7,14 @@ use infer::MatcherType;
 use super::{broken, encoding};
 use crate::{failure::Failure, kind::Kind};
 
-/// How far from its start a PDF may say that it is one; some have a header of the mail that brought them before it.
+/// Distance from its start within which a PDF may say that it is one; some have a header of the mail that brought them
+/// before it.
 const PDF_HEADER_WITHIN: usize = 1024;
 
-/// How much of an old office file is looked at for the names of what it holds.
+/// Bytes of an old office file that are searched for the names of its parts.
 const CFB_WITHIN: usize = 4 * 1024 * 1024;
 
-/// What these bytes are.
+/// Kind of these bytes.
 ///
 /// # Errors
 /// When they are nothing whose text is read here, when they are not what the name says, and when they are encrypted.
@@ -46,7 +47,7 @@ pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     Err(foreign(named, "its bytes are no text, and of no kind that is known"))
 }
 
-/// What it is called where its first bytes say so and it is no text.
+/// Name of a format that its first bytes tell and that is no text.
 fn named_by_its_bytes(bytes: &[u8]) -> Option<String> {
     // A PDF has been looked for already, and only where one can begin.
     let found = infer::get(bytes).filter(|found| found.mime_type() != "application/pdf")?;

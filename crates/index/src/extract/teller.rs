@@ -29,13 +29,13 @@ impl<'a> Teller<'a> {
         Self { limits, listener, kind, has_head: false, parts: 0, bytes: 0, cells: 0, last: None }
     }
 
-    /// How many pages, sheets or slides were told.
+    /// Number of pages, sheets or slides so far.
     #[must_use]
     pub const fn parts(&self) -> u32 {
         self.parts
     }
 
-    /// What reading may cost.
+    /// Limits on the cost of reading.
     pub(super) const fn limits(&self) -> &Limits {
         self.limits
     }

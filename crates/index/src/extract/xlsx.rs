@@ -199,7 +199,7 @@ impl Merging {
     }
 }
 
-/// What a cell shows; none where it is empty.
+/// Shown text of a cell; none where it is empty.
 fn shown(value: &impl DataType) -> Option<String> {
     if let Some(date) = value.get_datetime() {
         return Some(date_shown(date));

@@ -2,16 +2,16 @@
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
-/// What the index may cost.
+/// Limits on the cost of the index.
 #[derive(Clone)]
 pub struct IndexConfig {
     /// The folder of its files. It is made when it is not there; other versions in it are removed.
     pub folder: PathBuf,
     /// Bytes of memory in which chunks gather before they are written. At least 15,000,000.
     pub memory: usize,
-    /// How many documents that are done may wait for others, so that they are written together.
+    /// Number of finished documents that may wait for others, so that they are written together.
     pub commit_documents: usize,
-    /// How long a document that is done may wait for others.
+    /// Time that a finished document may wait for others.
     pub commit_wait: Duration,
     /// After how long without work the memory for writing and the Chinese dictionary are given back.
     pub rest_after: Duration,
@@ -19,7 +19,7 @@ pub struct IndexConfig {
     pub stale_after: Duration,
     /// After how long without use a document is removed.
     pub gone_after: Duration,
-    /// How many bytes of files there may be before stale documents go early.
+    /// Size of the files, in bytes, above which stale documents go early.
     pub most_bytes: u64,
     /// Seconds since 1970. Given from outside, so that days can pass in a test.
     pub now: Arc<dyn Fn() -> u64 + Send + Sync>,

@@ -45,7 +45,7 @@ impl IndexError {
         }
     }
 
-    /// What can be done about it.
+    /// Hint on what to do.
     #[must_use]
     pub const fn hint(&self) -> &'static str {
         match self {

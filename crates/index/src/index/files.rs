@@ -82,11 +82,12 @@ impl Directory for ReadFolder {
     }
 }
 
-/// How long each field of each chunk is, a byte for each: of these files every query reads most, once for every word.
+/// Extension of the files with the length of each field of each chunk, a byte for each: every query reads most of
+/// these, once for every word.
 const KEPT: &str = "fieldnorm";
 /// Parts that are shorter are read together with what is behind them, when they are asked for one after the other.
 const SHORT: usize = 1024;
-/// How much is read then.
+/// Bytes that are read ahead.
 const AHEAD: usize = 16 * 1024;
 
 /// An open file of which parts are read.
@@ -101,8 +102,8 @@ struct ReadFile {
     ahead: Mutex<Ahead>,
 }
 
-/// What was read before it was asked for. A query for words that begin in some way reads thousands of places that lie one
-/// behind the other, most of them a few bytes long.
+/// Bytes that were read ahead. A query for words that begin in some way reads thousands of places that lie one after
+/// the other, most of them a few bytes long.
 #[derive(Debug)]
 struct Ahead {
     /// Where the last short part ended.

@@ -28,23 +28,23 @@ use crate::{
     search::{self, Answer, Request, Stop},
 };
 
-/// How many look something up at once. A query takes a millisecond, so more would only be in each other's way.
+/// Number of concurrent lookups. A query takes a millisecond, so more would only be in each other's way.
 const QUERIES: usize = 4;
-/// How many read through whole documents at once.
+/// Number of concurrent scans of whole documents.
 const SCANS: usize = 1;
 
-/// How others speak to the index. Clones speak to the same one; it ends when the last one is dropped.
+/// Handle to the index. Clones speak to the same one; it ends when the last one is dropped.
 #[derive(Clone)]
 pub struct IndexHandle {
     shared: Arc<Shared>,
     queue: mpsc::Sender<Command>,
-    /// Who indexes which document, so that nobody else does at the same time.
+    /// Documents that are being indexed, so that none is indexed twice at the same time.
     at_work: Arc<Mutex<HashMap<DocumentId, Weak<tokio::sync::Mutex<()>>>>>,
     queries: Arc<Semaphore>,
     scans: Arc<Semaphore>,
 }
 
-/// How much is there.
+/// Size of the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexStats {
     /// Documents that can be found.
@@ -53,7 +53,7 @@ pub struct IndexStats {
     pub chunks: u64,
     /// Bytes of files.
     pub bytes: u64,
-    /// How many of them nobody used for so long that they may go when room is needed.
+    /// Number of them that were unused for so long that they may go when room is needed.
     pub stale: usize,
 }
 
@@ -104,7 +104,7 @@ impl IndexHandle {
         ids.all(|id| view.entries.contains_key(id))
     }
 
-    /// What is wrong with each of these documents, where something is and it is there.
+    /// Flaws of these documents, where there are any and the document is there.
     pub(crate) fn flaws<'a>(&self, ids: impl Iterator<Item = &'a DocumentId>) -> Vec<Option<String>> {
         let view = self.shared.view();
         ids.map(|id| view.entries.get(id)?.about.flaw.clone()).collect()
@@ -221,7 +221,7 @@ impl IndexHandle {
         .await
     }
 
-    /// How much is there.
+    /// Size of the index.
     ///
     /// # Errors
     /// When the daemon is about to end.

@@ -8,15 +8,15 @@ use tokio::sync::{OwnedMutexGuard, mpsc, oneshot};
 use super::{error::IndexError, id::DocumentId, view::Entry, writer::Command};
 use crate::{chunk::Chunk, kind::Kind};
 
-/// How many chunks go to the writer at once.
+/// Number of chunks that go to the writer at once.
 const AT_ONCE: usize = 64;
 
-/// What is known of a document besides what it says.
+/// Properties of a document besides its text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
-    /// What it is.
+    /// Its kind.
     pub kind: Option<Kind>,
-    /// How many pages, sheets or slides were read.
+    /// Number of pages, sheets or slides that were read.
     pub parts: u32,
     /// Why that is not all of it, and what to do, where it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,7 @@ pub struct Indexing {
 }
 
 impl Indexing {
-    /// How many chunks it has so far.
+    /// Number of its chunks so far.
     #[must_use]
     pub const fn chunks(&self) -> u32 {
         self.chunks

@@ -130,7 +130,7 @@ pub(crate) struct Gate {
     changed: Condvar,
 }
 
-/// How many chunks may be on their way.
+/// Maximum number of chunks on their way.
 const MOST_INSIDE: usize = 256;
 
 impl Gate {

@@ -19,7 +19,7 @@ pub(crate) struct Uses {
 }
 
 impl Uses {
-    /// What was written down in this folder.
+    /// Loads the uses that were stored in this folder.
     pub(crate) fn load(&self, folder: &Path) {
         let read = fs::read(folder.join(FILE)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
         *self.times.lock().unwrap_or_else(PoisonError::into_inner) = read.unwrap_or_default();

@@ -28,12 +28,12 @@ use crate::chunk::Chunk;
 pub struct Entry {
     /// Which one.
     pub id: DocumentId,
-    /// What it calls itself.
+    /// Its own title.
     pub title: Option<String>,
-    /// What else is known of it.
+    /// Its other properties.
     #[serde(default)]
     pub about: About,
-    /// How many chunks it has.
+    /// Number of its chunks.
     pub chunks: u32,
     /// When it was indexed, in seconds since 1970.
     pub indexed_at: u64,
@@ -47,7 +47,7 @@ pub(crate) type Entries = HashMap<DocumentId, Arc<Entry>>;
 /// The keys of the chunks of a segment, by their numbers in it.
 pub(crate) type Keys = Arc<dyn ColumnValues<u64>>;
 
-/// What is there to be found, all of one moment. Whoever holds it is not disturbed by what is written meanwhile.
+/// Searchable content, all of one moment. A view is not disturbed by later writes.
 pub(crate) struct View {
     pub(crate) searcher: Searcher,
     pub(crate) fields: Fields,
@@ -132,7 +132,7 @@ fn from_record<'a, T: Deserialize<'a>>(document: &'a TantivyDocument, fields: &F
     serde_json::from_slice(record).map_err(|error| IndexError::Lost(format!("a chunk cannot be read: {error}")))
 }
 
-/// What is found in an index when it is opened.
+/// Content of an index when it is opened.
 pub(crate) struct Found {
     pub(crate) entries: Entries,
     /// Numbers of documents that were cut off before they were whole.

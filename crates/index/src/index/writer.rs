@@ -25,13 +25,13 @@ use super::{
 };
 use crate::{analyze::Dictionary, chunk::Chunk};
 
-/// How many commands may wait. A command has at most a few dozen chunks.
+/// Maximum number of waiting commands. A command has at most a few dozen chunks.
 const QUEUE: usize = 8;
 
-/// How often what nobody uses is looked for.
+/// Interval, in seconds, of the search for unused documents.
 const SWEEP_EVERY: u64 = 3600;
 
-/// What the writer is asked to do.
+/// Command of the writer.
 pub(crate) enum Command {
     /// Begin a document; the answer is its number.
     Begin { id: DocumentId, title: Option<String>, reply: Reply<u32> },
@@ -53,7 +53,7 @@ pub(crate) enum Command {
     Close { reply: Reply<()> },
 }
 
-/// What the writer and everybody else have in common.
+/// State that the writer shares with everybody else.
 pub(crate) struct Shared {
     pub(crate) config: IndexConfig,
     pub(crate) dictionary: Arc<Dictionary>,
@@ -69,7 +69,7 @@ impl Shared {
         self.dictionary.is_loaded() && self.is_asleep.swap(false, Ordering::AcqRel)
     }
 
-    /// What is there now.
+    /// The current view.
     pub(crate) fn view(&self) -> Arc<View> {
         Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -79,7 +79,7 @@ impl Shared {
     }
 }
 
-/// What there is in common once the index is open.
+/// The shared state once the index is open.
 pub(crate) type Opened = oneshot::Receiver<Result<Arc<Shared>, IndexError>>;
 
 /// Opens the index and starts its thread. The answer comes when it is open.
@@ -403,7 +403,7 @@ impl Writer {
         }
     }
 
-    /// What is there is what was written for good last, whatever was thought of it.
+    /// Reads the index anew: its content is what was committed last.
     fn read_anew(&mut self) -> Result<(), IndexError> {
         guarded(|| Ok(self.folder.reader.reload()?))?;
         let found = guarded(|| look_through(&self.folder))?;
@@ -460,5 +460,5 @@ impl Writer {
     }
 }
 
-/// How long closing may take before it is given up: a merge may be long.
+/// Time limit for closing: a merge may be long.
 pub(crate) const CLOSE_WITHIN: Duration = Duration::from_secs(10);

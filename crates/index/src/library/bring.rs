@@ -74,7 +74,7 @@ const fn is_passing(failure: &Failure) -> bool {
     matches!(failure, Failure::Worker(_) | Failure::Cancelled)
 }
 
-/// What became of a document, where nothing is wrong with the index.
+/// Outcome for a document, where nothing is wrong with the index.
 pub(super) enum Outcome {
     /// It can be found, or what could be read of it.
     Indexed,
@@ -167,8 +167,8 @@ impl Ingester<'_> {
     }
 }
 
-/// What could be read of a broken document can be found; of one that nobody waits for nothing is kept, and the next one
-/// who needs it reads it from its start.
+/// Finishes a document: what could be read of a broken one can be found; of an abandoned one nothing is kept, and the
+/// next caller reads it from its start.
 async fn finish(
     indexing: Indexing,
     mut about: About,

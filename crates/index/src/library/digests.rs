@@ -28,7 +28,7 @@ pub(super) struct Digests {
 /// By device and number of the file.
 type Hashes = HashMap<(u64, u64), (Stamp, ContentHash)>;
 
-/// What changes when a file does.
+/// Properties that change when a file does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     size: u64,

@@ -40,7 +40,8 @@ use crate::{
     index::{DocumentId, IndexConfig, IndexError, IndexHandle},
 };
 
-/// What text and chunks are made by. Whoever changes what comes of a document counts it up, so that documents are read again.
+/// Version of the readers of text and chunks. Counted up with every change of what comes of a document, so that
+/// documents are read again.
 const READING: u32 = 3;
 /// Documents that one search brings into the index at the same time: more than are read at once, so that some are read while
 /// others are written for good together.
@@ -255,7 +256,7 @@ impl Library {
         Ok((parted.0, parted.1.into_iter().map(state).collect()))
     }
 
-    /// What is known of documents, without reading them.
+    /// States of documents, without reading them.
     async fn known_of(&self, documents: Vec<OpenDocument>) -> Result<Vec<DocumentState>, IndexError> {
         let (ResolvedDocuments { known, unreadable }, texts) =
             self.without_texts(documents, &CancellationToken::new()).await?;

@@ -6,7 +6,7 @@ use agentd_core::knowledge::{PartKind, PartRange, ReadPart, Reading};
 
 use crate::{Body, Kind, Part, Place, failure::scanned_of_shown, worker::frame::Head};
 
-/// What is usual for a kind of document.
+/// Usual amounts for a kind of document.
 #[derive(Debug, Clone, Copy)]
 struct Usual {
     parts: u32,

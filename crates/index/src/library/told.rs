@@ -17,7 +17,7 @@ use crate::{
     search::{Answer, Hit, How, Query, Request, Visible},
 };
 
-/// How long a search may read through texts.
+/// Time limit for reading through texts.
 const SCAN: Duration = Duration::from_secs(10);
 
 /// Documents as far as they could be looked at.
@@ -47,7 +47,7 @@ impl ResolvedDocuments {
         told
     }
 
-    /// What the index is asked.
+    /// Request to the index.
     pub(super) fn request(&self, query: &DocumentQuery) -> Request {
         let visible = self.known.iter().map(|Known { id, name, .. }| Visible { id: *id, name: name.clone() }).collect();
         let text = query.text.clone();
@@ -56,8 +56,8 @@ impl ResolvedDocuments {
         Request { limit: query.limit.max(1), context: query.neighbours, within: SCAN, ..Request::new(visible, asked) }
     }
 
-    /// What was found, with the documents of which something is wrong: those that could not be looked at, those that `broken`
-    /// names, and those that could be read in part.
+    /// The finds, with the documents of which something is wrong: those that could not be looked at, those that
+    /// `broken` names, and those that could be read in part.
     pub(super) fn finds(
         &self,
         index: &IndexHandle,

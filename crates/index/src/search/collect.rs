@@ -128,7 +128,7 @@ impl<'a> Best<'a> {
         Self { view, allowed, limit, scores: Mutex::default() }
     }
 
-    /// What a score must be above. One that is as good as the worst so far may stand before it, and the library adds up what
+    /// Threshold of a score. One that is as good as the worst so far may stand before it, and the library adds up what
     /// a score can be in more than one order.
     fn least(&self) -> Score {
         let scores = self.scores.lock().unwrap_or_else(PoisonError::into_inner);

@@ -7,7 +7,7 @@ use std::{cell::RefCell, collections::HashMap};
 
 use tantivy::{Searcher, Term, query::Bm25StatisticsProvider, schema::Field};
 
-/// What scores are made of, for one search.
+/// Inputs of scores, for one search.
 pub(crate) struct Frequencies<'a> {
     searcher: &'a Searcher,
     known: RefCell<HashMap<Term, u64>>,

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::analyze::{Form, Token, exact::tokens, stem};
 
-/// What is marked.
+/// Terms that are highlighted.
 #[derive(Debug, Default)]
 pub(crate) struct HighlightTerms {
     stems: HashSet<String>,

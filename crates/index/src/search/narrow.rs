@@ -20,7 +20,7 @@ const MOST: usize = 32;
 const SPACED: &str =
     "[^\u{3005}-\u{3007}\u{3041}-\u{30FF}\u{3131}-\u{318E}\u{31F0}-\u{31FF}\u{3400}-\u{9FFF}\u{AC00}-\u{D7FF}]*";
 
-/// What every match has.
+/// Property of every match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Need {
     /// Nothing that is known.
@@ -34,7 +34,7 @@ pub(crate) enum Need {
 }
 
 impl Need {
-    /// What every match of an expression has. Nothing is known of one that cannot be read.
+    /// Property of every match of an expression. Nothing is known of one that cannot be read.
     pub(crate) fn of(pattern: &str) -> Self {
         // Without regard to case here: letters are compared in small ones anyway.
         let parsed = ParserBuilder::new().multi_line(true).nest_limit(64).build().parse(pattern);

@@ -9,9 +9,9 @@ use crate::analyze::{
     stop::is_stop_word,
 };
 
-/// How many bytes of a query are read.
+/// Bytes of a query that are read.
 const LONGEST: usize = 2000;
-/// How many words of a query are searched for.
+/// Maximum number of words of a query.
 const MOST: usize = 24;
 
 /// Fields that models like to name. There are none, so what follows is searched for everywhere.
@@ -19,12 +19,12 @@ const FIELDS: [&str; 12] = [
     "title", "text", "body", "content", "heading", "page", "file", "filename", "name", "document", "author", "subject",
 ];
 
-/// What is searched for.
+/// Parsed query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Parsed {
     /// In the order in which it was written, without words that say nothing.
     pub units: Vec<Unit>,
-    /// What must not be there.
+    /// Units that must not be there.
     pub excluded: Vec<Unit>,
     /// Set if one of them is enough.
     pub any: bool,
@@ -48,7 +48,7 @@ pub enum Unit {
     Prefix(String),
     /// Words that belong together, such as `4.1` or `user@host`.
     Chain(String),
-    /// What was written in quotes.
+    /// Text in quotes.
     Phrase(String),
 }
 

@@ -18,13 +18,13 @@ use crate::index::{error::IndexError, view::View};
 
 /// Bytes that an expression may take once it is compiled.
 const COMPILED: usize = 2 * 1024 * 1024;
-/// How many hits of one chunk are marked.
+/// Maximum number of highlighted hits in one chunk.
 const MARKS: usize = 64;
 /// After how many chunks it is asked whether to go on.
 const CHECK_EVERY: usize = 64;
-/// How many stretches of text are kept for the next chunk.
+/// Number of spans that are kept for the next chunk.
 const KEPT: usize = 4;
-/// How many hits there are at most, whatever is asked for.
+/// Maximum number of hits, whatever is asked for.
 const MOST: usize = 200;
 
 /// When to stop.

@@ -37,7 +37,7 @@ pub(crate) struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// What has all words. None where there is nothing to look for.
+    /// Plan for chunks with all words. None where there is nothing to look for.
     pub(crate) fn all(&self, parsed: &Parsed) -> Option<Part> {
         let mut parts: Vec<(Occur, Part)> = Vec::new();
         for unit in &parsed.units {
@@ -55,7 +55,7 @@ impl Planner<'_> {
         Some(self.framed(parts, parsed))
     }
 
-    /// What has any of the words, also those of phrases.
+    /// Plan for chunks with any of the words, also those of phrases.
     pub(crate) fn any(&self, parsed: &Parsed) -> Option<Part> {
         let parts: Vec<(Occur, Part)> =
             parsed.units.iter().flat_map(|unit| self.loose(unit)).map(|part| (Occur::Should, part)).collect();
@@ -102,7 +102,7 @@ impl Planner<'_> {
         })
     }
 
-    /// What makes a chunk better.
+    /// Bonus of a better chunk.
     fn bonus(&self, unit: &Unit) -> Vec<Part> {
         let heading = |word: &str| boosted(self.term(self.fields.heading, word), IN_HEADING);
         match unit {

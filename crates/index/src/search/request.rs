@@ -5,21 +5,21 @@ use std::time::Duration;
 use super::snippet::Snippet;
 use crate::{chunk::Chunk, document::Place, index::id::DocumentId};
 
-/// How many letters of a chunk are shown around its hits.
+/// Characters of a chunk that are shown around its hits.
 pub(crate) const CITED: usize = 240;
 
-/// What is searched for, and where.
+/// Search request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// The documents that whoever asks may see. Nothing is told of any other.
     pub documents: Vec<Visible>,
-    /// What is searched for.
+    /// The query.
     pub query: Query,
-    /// How many hits at most.
+    /// Maximum number of hits.
     pub limit: usize,
     /// Set if the chunks before and after each hit are told as well.
     pub context: bool,
-    /// How long reading through texts may take. What was found by then is told.
+    /// Time limit for reading through texts. What was found by then is returned.
     pub within: Duration,
 }
 
@@ -41,11 +41,11 @@ impl Request {
 pub struct Visible {
     /// Which one.
     pub id: DocumentId,
-    /// What whoever asks calls it: it is cited by that.
+    /// Name for citations, as the caller knows it.
     pub name: String,
 }
 
-/// What is searched for.
+/// Query of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Query {
     /// Words, with `"phrases in quotes"`, `word*`, `OR` and `NOT`. Whatever it is, it is no error.
@@ -59,7 +59,7 @@ pub enum Query {
     },
 }
 
-/// What was found.
+/// Answer to a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     /// The best first; those of a regular expression in the order of the documents.
@@ -68,13 +68,13 @@ pub struct Answer {
     pub missing: Vec<DocumentId>,
     /// False when reading was cut off by time, so that there may be more.
     pub complete: bool,
-    /// What whoever asked should know, each a sentence without its full stop.
+    /// Notes for the caller, each a sentence without its full stop.
     pub notes: Vec<String>,
-    /// How it was found.
+    /// Way in which it was found.
     pub how: How,
 }
 
-/// How something was found.
+/// Way in which something was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
     /// By the index alone.
@@ -90,7 +90,7 @@ pub enum How {
 pub struct Hit {
     /// Its document.
     pub document: DocumentId,
-    /// What the document calls itself.
+    /// The document's own title.
     pub title: Option<String>,
     /// Which chunk of the document it is, from 0.
     pub ordinal: u32,

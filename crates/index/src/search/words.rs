@@ -17,7 +17,7 @@ use crate::{
     index::{error::IndexError, view::View},
 };
 
-/// How many hits there are at most, whatever is asked for.
+/// Maximum number of hits, whatever is asked for.
 const MOST: usize = 200;
 
 /// Chunks with all words first, then those with some.

@@ -28,7 +28,7 @@ use crate::{
     limits::Limits,
 };
 
-/// How much of what a worker says to people is read.
+/// Bytes that are read of a worker's standard error.
 const STDERR_BYTES: u64 = 4096;
 
 /// Reads documents, each in a worker of its own, a few at a time.
@@ -49,7 +49,7 @@ impl Extractor {
         Self { program, limits, turns: Arc::new(Semaphore::new(at_once.max(1))) }
     }
 
-    /// What reading one document may cost.
+    /// Limits on the cost of reading one document.
     #[must_use]
     pub const fn limits(&self) -> &Limits {
         &self.limits
@@ -163,8 +163,8 @@ impl Extraction {
         })
     }
 
-    /// What comes next: the head, the parts, the end; or, at any point, why there is no more. Nothing comes after the end
-    /// or a failure. When this is abandoned half-way, what was half told is lost: the extraction is of no more use then.
+    /// Next piece: the head, the parts, the end; or, at any point, the reason why there is no more. Nothing comes after
+    /// the end or a failure. A piece that is abandoned half-way is lost: the extraction is of no more use then.
     pub async fn next(&mut self) -> Option<Result<Piece, Failure>> {
         if self.is_over {
             return None;
@@ -273,14 +273,14 @@ async fn read_frame(out: &mut BufReader<ChildStdout>) -> Result<Option<Frame>, S
     }
 }
 
-/// What holds of any document, whatever its worker says.
+/// Checks that hold for any document, whatever its worker says.
 #[derive(Debug)]
 struct Checks {
     kind: Option<Kind>,
     parts: u32,
     most_parts: u32,
     bytes_left: u64,
-    /// How many bytes of text were allowed.
+    /// Allowed bytes of text.
     bytes: u64,
     last: Option<crate::Place>,
 }

@@ -12,20 +12,20 @@ pub const PIECE_BYTES: usize = 512 * 1024;
 /// Bytes of a frame. JSON writes most letters as they are; quotes, line ends and the like take two bytes.
 pub const FRAME_BYTES: usize = 4 * PIECE_BYTES;
 
-/// What a worker is to do, told as its second argument.
+/// Job of a worker, as its second argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
-    /// What the file's name says it is.
+    /// Kind by the file's name.
     pub named: Option<Kind>,
-    /// What reading it may cost.
+    /// Limits on the cost of reading it.
     pub limits: Limits,
 }
 
-/// What is told of a document, in this order.
+/// Piece of a document, in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Piece {
-    /// What it is, once.
+    /// Its head, once.
     Head(Head),
     /// A part, or a piece of one: see [`Document::push`](crate::Document::push).
     Part(Part),
@@ -33,31 +33,31 @@ pub enum Piece {
     End(Summary),
 }
 
-/// What is known of a document before its parts.
+/// Properties of a document before its parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// What it calls itself.
+    /// Its own title.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// How many pages, sheets or slides it has, where that is known, for those who show progress.
+    /// Number of pages, sheets or slides, where that is known, for those who show progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<u32>,
 }
 
-/// What is known of a document after its parts.
+/// Properties of a document after its parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// How many pages, sheets or slides there were.
+    /// Number of pages, sheets or slides.
     pub parts: u32,
 }
 
-/// What a worker writes.
+/// Frame that a worker writes.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Frame {
-    /// What the document is, before anything in it was looked at: should that end the worker, it is known what did.
+    /// Kind of the document, before anything in it was looked at: should that end the worker, it is known what did.
     Recognised(Kind),
     /// A piece of the document.
     Piece(Piece),

@@ -31,16 +31,16 @@ pub(crate) const SIDE: u32 = 1568;
 const MAX_SIDE: u32 = 30_000;
 /// The shorter side of what is shown, in pixels: some providers refuse the whole conversation for less.
 const MIN_SIDE: u32 = 10;
-/// How many times the shorter side the longer one may be, for the same reason.
+/// Maximum ratio of the longer side to the shorter one, for the same reason.
 const MAX_RATIO: u32 = 100;
-/// What decoding may take, in bytes: about a hundred million pixels.
+/// Memory limit of decoding, in bytes: about a hundred million pixels.
 const MAX_DECODED: u64 = 420 << 20;
-/// What stays a PNG, in bytes. Larger ones are photographs, which a JPEG holds better.
+/// Maximum size of a PNG that stays one, in bytes. Larger ones are photographs, which a JPEG holds better.
 const MAX_PNG: usize = 1 << 20;
-/// How good the JPEG is, of 100.
+/// Quality of the JPEG, of 100.
 const QUALITY: u8 = 85;
 
-/// What the worker tells of a picture, in front of its bytes.
+/// The worker's words about a picture, in front of its bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Told {
@@ -52,7 +52,7 @@ pub(crate) enum Told {
         width: u32,
         /// Its height in pixels.
         height: u32,
-        /// How many bytes follow.
+        /// Number of bytes that follow.
         bytes: u64,
     },
     /// Why it is not, as the end of a sentence.
@@ -156,7 +156,7 @@ fn encode(image: &DynamicImage, is_photograph: bool) -> Result<(&'static str, Ve
     Ok(("image/jpeg", content))
 }
 
-/// What can be seen through stands before white, as on a page.
+/// Puts transparent pictures on white, as on a page.
 fn on_white(image: &DynamicImage) -> RgbImage {
     if !image.color().has_alpha() {
         return image.to_rgb8();

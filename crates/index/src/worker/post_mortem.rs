@@ -6,9 +6,9 @@ use nix::sys::signal::Signal;
 
 use crate::{failure::Failure, kind::Kind, limits::Limits};
 
-/// What the language's runtime says when it gets no more memory, before it ends the process.
+/// The runtime's words when it gets no more memory, before it ends the process.
 const NO_MEMORY: &str = "memory allocation of";
-/// What it says when a stack is used up.
+/// The runtime's words when a stack is used up.
 const NO_STACK: &str = "has overflowed its stack";
 
 /// Why a worker ended that did not say why. `stderr` is the last of what it said to people.

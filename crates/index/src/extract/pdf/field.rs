@@ -8,7 +8,7 @@ use pdf_oxide::{
 
 use super::line::Piece;
 
-/// How much of one is read.
+/// Characters that are read of one.
 const MOST_LETTERS: usize = 4000;
 
 /// The texts of the fields and notes of a page, where they stand.

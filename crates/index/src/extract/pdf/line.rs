@@ -5,7 +5,7 @@ use super::{
     letter::{Letter, is_wide},
 };
 
-/// How far a letter may stand above or below its line, as a part of its size: notes and indexes do.
+/// Distance that a letter may stand above or below its line, as a part of its size: notes and indexes do.
 const OFF_LINE: f32 = 0.4;
 /// From this gap on there is a space between letters, as a part of their size.
 const WORD_GAP: f32 = 0.16;
@@ -35,7 +35,7 @@ impl Piece {
         next.left - self.right > WIDE_GAP * self.size.max(next.size)
     }
 
-    /// How much there is to read; letters of scripts without spaces say more.
+    /// Amount of text; letters of scripts without spaces count more.
     pub(super) fn weight(&self) -> usize {
         self.text.chars().map(|letter| if is_wide(letter) { 2 } else { 1 }).sum()
     }

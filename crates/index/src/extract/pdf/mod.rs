@@ -19,7 +19,7 @@ use pdf_oxide::{PdfDocument, object::Object};
 use super::{Teller, broken};
 use crate::{document::Place, failure::Failure, kind::Kind};
 
-/// What must stand near the end of every PDF that came whole.
+/// Mark that must stand near the end of every PDF that came whole.
 const END_MARK: &[u8] = b"%%EOF";
 const END_MARK_WITHIN: usize = 4096;
 
@@ -56,7 +56,7 @@ struct Read {
     has_text: bool,
     /// Pages that are pictures without text.
     pictures: u32,
-    /// What was wrong with the first page that could not be read; the others are told nevertheless.
+    /// Failure of the first page that could not be read; the others are read nevertheless.
     first_error: Option<String>,
 }
 
@@ -107,7 +107,7 @@ fn shows_picture(document: &PdfDocument, page: usize) -> bool {
     document.page_image_handles(page).is_ok_and(|pictures| !pictures.is_empty())
 }
 
-/// What the document's own notes say. They are asked for with care: a reference may lead anywhere.
+/// Title in the document's own notes. They are read with care: a reference may lead anywhere.
 fn title(document: &PdfDocument) -> Option<String> {
     let resolved = |object: &Object| document.resolve_object(object).ok();
     let information = resolved(document.trailer().as_dict()?.get("Info")?)?;

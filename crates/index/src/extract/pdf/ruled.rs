@@ -12,7 +12,7 @@ use super::{
 
 /// Lines that are looked at; drawings have more.
 const MOST_STROKES: usize = 2000;
-/// How far apart lines may be that are meant to touch.
+/// Distance up to which lines count as touching.
 const NEAR: f32 = 3.0;
 /// Cells that a table has at most.
 const MOST_CELLS: usize = 4000;

@@ -58,7 +58,7 @@ impl Line {
     }
 }
 
-/// What follows the mark of an item of a list; nothing where there is no mark.
+/// Text after the mark of a list item; nothing where there is no mark.
 fn bullet(text: &str) -> Option<&str> {
     const MARKS: [char; 12] = ['•', '◦', '▪', '▫', '‣', '●', '○', '■', '□', '–', '\u{f0b7}', '\u{f0a7}'];
     let rest = text.trim_start().strip_prefix(MARKS)?;
@@ -132,7 +132,7 @@ fn tell_cells(lines: &mut [Line]) {
     }
 }
 
-/// How far lines of a paragraph are from each other.
+/// Usual distance between lines of a paragraph.
 fn usual_distance(lines: &[Line]) -> f32 {
     let distance = |pair: &[Line]| match pair {
         [one, other] if one.base - other.base < 2.2 * one.size.max(other.size) => Some(one.base - other.base),
@@ -144,7 +144,7 @@ fn usual_distance(lines: &[Line]) -> f32 {
     distances.get(distances.len() / 3).copied().unwrap_or(f32::INFINITY)
 }
 
-/// How far lines reach to the right, around this one.
+/// Right edge of the lines around this one.
 fn right_of(lines: &[Line], at: usize) -> f32 {
     const AROUND: usize = 4;
     let near = lines.get(at.saturating_sub(AROUND)..(at + AROUND).min(lines.len())).unwrap_or_default();
@@ -153,7 +153,7 @@ fn right_of(lines: &[Line], at: usize) -> f32 {
     like.map(|line| line.right).fold(f32::NEG_INFINITY, f32::max)
 }
 
-/// How much room the first word of a line takes, or its first letter where there are no spaces.
+/// Width of a line's first word, or of its first letter where there are no spaces.
 fn first_word(line: &Line) -> f32 {
     let letters = line.text.chars().count().max(1) as f32;
     let first = line.text.chars().next().is_none_or(is_wide);
