@@ -20,17 +20,17 @@ use crate::{encoding::Document, text};
 /// Bytes of a version's name.
 const VERSION: usize = 16;
 
-/// What goes away is shown line by line up to so many bytes.
+/// Size up to which removed text is shown line by line, in bytes.
 const MAX_OLD: usize = 1024 * 1024;
 
 /// Lines around a change that stay as they are and are shown.
 const CONTEXT: usize = 3;
 
-/// How much comparing may cost: all lines, times those that have no like. Beyond that, the old ones are shown as one block
-/// and the new ones as another, which is what is left to see of texts that have so little in common.
+/// Limit on the cost of comparing: all lines, times those that have no like. Beyond that, the old ones are shown as one
+/// block and the new ones as another, which is what is left to see of texts that have so little in common.
 const MAX_WORK: usize = 20_000_000;
 
-/// How long comparing may take where lines have changed their places, which nobody can count beforehand. From then on it
+/// Time limit for comparing lines that have changed their places, which cannot be counted beforehand. From then on it
 /// is coarser.
 const MAX_TIME: Duration = Duration::from_secs(2);
 
@@ -144,7 +144,7 @@ fn decoded<'a>(before: &'a [u8], new: &'a [u8]) -> Option<(Cow<'a, str>, Cow<'a,
     Some((text(&before), text(if makes_sense { &alike } else { &after })))
 }
 
-/// What changes between two texts, line by line.
+/// Changes between two texts, line by line.
 fn hunks(before: &str, after: &str) -> String {
     let old: Vec<&str> = before.split_inclusive('\n').collect();
     let new: Vec<&str> = after.split_inclusive('\n').collect();

@@ -11,19 +11,19 @@ use crate::{
     workspace::{backend::Files, path::ToolPath},
 };
 
-/// What a failure says instead of what it may not quote.
+/// Stand-in for text that a failure may not quote.
 pub(crate) const UNQUOTED: &str = "the file may not be read without asking, so nothing of it is shown";
 
-/// What a tool needs while it runs.
+/// Everything a tool needs while it runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
     /// The only way to files.
     pub(crate) files: Files,
-    /// How much it may read, write, visit and return.
+    /// Limits on what it may read, write, visit and return.
     pub(crate) limits: Limits,
     /// When it has to stop looking.
     pub(crate) deadline: Instant,
-    /// What the rules say of files that it comes upon.
+    /// Rules about files that it comes upon.
     pub(crate) reading: ReadRules,
     cancel: CancellationToken,
 }

@@ -88,7 +88,7 @@ pub(crate) fn meant(tool: Builtin, written: &str, schema: &Value, longest: u64) 
     changed.then(|| Meant { arguments: Value::Object(arguments).to_string(), note: note.told() })
 }
 
-/// What the model is told of what became of its arguments.
+/// Note for the model about what became of its arguments.
 #[derive(Default)]
 struct Note {
     ignored: Vec<String>,
@@ -266,7 +266,7 @@ mod tests {
 
     use super::*;
 
-    /// What a call comes to, or nothing where it stays as it is.
+    /// Meaning of a call, or nothing where it stays as it is.
     fn of(tool: Builtin, written: Value) -> Option<(Value, Option<String>)> {
         let spec = tool.spec((120, 600));
         let meant = meant(tool, &written.to_string(), &spec.parameters, 600)?;

@@ -31,7 +31,7 @@ use crate::{
     },
 };
 
-/// How the tools are set up.
+/// Settings of the tools.
 #[derive(Debug, Clone)]
 pub struct ToolboxConfig {
     /// Tells the time zone of the person, asked anew at each call because people travel. The composition root passes
@@ -41,22 +41,22 @@ pub struct ToolboxConfig {
     pub command_timeout: Duration,
     /// The longest limit that a command may name.
     pub command_timeout_max: Duration,
-    /// What commands see of the environment besides the defaults, which it overrides (`PATH`, `LANG`, …), where their
-    /// client sends nothing.
+    /// Environment of commands besides the defaults, which it overrides (`PATH`, `LANG`, …), where their client sends
+    /// nothing.
     pub environment: BTreeMap<String, String>,
-    /// What they see besides, unless their client sends something else by that name.
+    /// Further variables, unless their client sends something else by that name.
     pub standing: BTreeMap<String, String>,
-    /// What commands are locked into; without it they may do whatever the daemon may.
+    /// Sandbox of commands; without it they may do whatever the daemon may.
     pub sandbox: Option<Arc<Sandbox>>,
     /// The skills, whose programs commands find that are about them.
     pub skills: Option<SkillStore>,
-    /// Who reads and searches documents; without it only text is read.
+    /// Reader of documents; without it only text is read.
     pub knowledge: Option<Arc<dyn Knowledge>>,
-    /// Who asks servers; without it nobody does.
+    /// Access to the web; without it there is none.
     pub web: Option<Arc<dyn Web>>,
-    /// How many calls work on files at once, in all sessions together.
+    /// Number of calls that work on files at once, in all sessions together.
     pub parallel_file_calls: usize,
-    /// How much a call may read, write, visit and return.
+    /// Limits on what a call may read, write, visit and return.
     pub limits: Limits,
 }
 
@@ -80,26 +80,26 @@ impl ToolboxConfig {
     }
 }
 
-/// How much a call may read, write, visit and return.
+/// Limits on what a call may read, write, visit and return.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Files up to this many bytes are read whole.
     pub whole_file_bytes: u64,
-    /// How many characters of a larger file come at once; also bounds what `grep` returns, in bytes.
+    /// Characters of a larger file that come at once; also bounds what `grep` returns, in bytes.
     pub page_chars: usize,
     /// The largest file that is written or edited, in bytes.
     pub write_bytes: u64,
-    /// How many entries of folders one call visits.
+    /// Number of folder entries that one call visits.
     pub walk_entries: usize,
-    /// How long a search or a long read may take.
+    /// Time limit of a search or a long read.
     pub search_time: Duration,
-    /// How many entries a listing shows.
+    /// Number of entries that a listing shows.
     pub list_entries: usize,
-    /// How many files `find_files` shows.
+    /// Number of files that `find_files` shows.
     pub found_files: usize,
-    /// How many hits `grep` shows.
+    /// Number of hits that `grep` shows.
     pub grep_hits: usize,
-    /// How many bytes of each stream of a command are kept.
+    /// Bytes of each stream of a command that are stored.
     pub output_bytes: usize,
 }
 
@@ -132,7 +132,7 @@ pub struct BuiltinToolbox {
     workers: Arc<Semaphore>,
 }
 
-/// What a tool does on a thread that may block.
+/// Work of a tool on a thread that may block.
 type Work<A, T> = fn(&Job, A) -> Result<T, Failure>;
 
 impl BuiltinToolbox {

@@ -20,9 +20,9 @@ use crate::{
     workspace::{backend::OpenFile, path::ToolPath},
 };
 
-/// How much of a file tells what it is.
+/// Bytes of a file that tell its kind.
 const HEAD: u64 = 8 * 1024;
-/// How RTF begins: text to every byte, and markup that says little as it stands.
+/// Prefix of RTF: text to every byte, and markup that says little as it stands.
 const RTF: &[u8] = b"{\\rtf";
 /// Documents that could not be searched are named up to this many.
 const MAX_NAMED: usize = 5;
@@ -119,7 +119,7 @@ fn step_line(DocumentProgress { document, parts, total }: &DocumentProgress) -> 
     }
 }
 
-/// What was read, as a model reads it.
+/// Parts of a document, as a model reads them.
 pub(super) fn show(name: &str, first: u32, reading: &Reading) -> Result<ToolOutput, Failure> {
     let Reading { format, title, parts_are, total, parts, broken } = reading;
     let noun = parts_are.noun();
@@ -159,7 +159,7 @@ pub(super) fn show(name: &str, first: u32, reading: &Reading) -> Result<ToolOutp
     Ok(ToolOutput::ok(shown))
 }
 
-/// What was found, as a model reads it.
+/// Finds, as a model reads them.
 pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
     let mut shown = String::new();
     for (number, hit) in finds.hits.iter().enumerate() {

@@ -200,7 +200,7 @@ impl Read for Stoppable<'_> {
     }
 }
 
-/// What was found so far.
+/// Hits so far.
 struct Hits {
     matcher: RegexMatcher,
     shown: String,

@@ -103,7 +103,7 @@ impl Builtin {
         }
     }
 
-    /// What a model is told of it. `command_seconds` are the default and the longest time of a command.
+    /// Specification for models. `command_seconds` are the default and the longest time of a command.
     pub(crate) fn spec(self, command_seconds: (u64, u64)) -> ToolSpec {
         let (description, parameters, effect) = match self {
             Self::ApplyPatch => (apply_patch::DESCRIPTION.to_owned(), apply_patch::parameters(), Effect::Write),

@@ -122,7 +122,7 @@ fn elements(tags: &[Tag], names: &[&str]) -> Vec<Range<usize>> {
     found
 }
 
-/// How much text there is between the tags, in bytes, white space left out.
+/// Amount of text between the tags, in bytes, white space left out.
 fn text_length(page: &str, tags: &[Tag], room: Range<usize>) -> usize {
     let first = tags.partition_point(|tag| tag.place.start < room.start);
     let mut from = room.start;

@@ -55,7 +55,7 @@ pub(crate) struct Args {
     column: Option<u64>,
 }
 
-/// What a file turned out to be.
+/// Kind of an opened file.
 pub(crate) enum Opened {
     /// A text, which was read.
     Text(ToolOutput),
@@ -141,7 +141,7 @@ fn text(job: &Job, args: &Args, path: &ToolPath, mut opened: OpenFile) -> Result
 /// Characters of a long line that are read at once.
 const PART_CHARS: usize = 4000;
 
-/// How much of a large file decides what it is.
+/// Bytes of a large file that decide its kind.
 const SAMPLE: u64 = 64 * 1024;
 
 /// Decoded text in which a lone `\r` is shown as `\n`, where lines end so.
@@ -160,7 +160,7 @@ impl<R: io::Read> io::Read for LineEnds<R> {
     }
 }
 
-/// How far behind a page lines are still counted, so that its header can tell the whole.
+/// Distance after a page within which lines are still counted, so that its header can tell the whole.
 const MAX_COUNTED: u64 = 64 * 1024 * 1024;
 
 fn not_text(path: &ToolPath, size: u64, what: &str) -> Failure {
@@ -190,7 +190,7 @@ struct Page {
     cut_line: Option<u64>,
     /// Where to read on, if there is more.
     next: Option<u64>,
-    /// How many lines the file has, if they were all counted.
+    /// Number of lines of the file, if they were all counted.
     total: Option<u64>,
 }
 
@@ -337,7 +337,7 @@ fn next_line(
     }
 }
 
-/// What stands behind the characters that are still to be skipped. None are, once one was kept.
+/// Rest after the characters that are still to be skipped. None are, once one was kept.
 fn behind<'a>(part: &'a [u8], skipped: &mut Option<u64>) -> &'a [u8] {
     let Some(mut left) = *skipped else { return part };
     for (index, byte) in part.iter().enumerate() {

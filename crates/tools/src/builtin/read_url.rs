@@ -24,13 +24,13 @@ pub(crate) const DESCRIPTION: &str = "Reads a page of the web as Markdown; also 
 
 /// The mark of a text in UTF-8.
 const MARK: &[u8] = b"\xef\xbb\xbf";
-/// How much of the beginning of an answer tells what it is.
+/// Bytes of an answer's beginning that tell its kind.
 const HEAD: usize = 8 * 1024;
-/// How much is shown of what a server says beside an error, in characters.
+/// Characters of a server's words that are shown beside an error.
 const SHOWN_OF_ERROR: usize = 500;
-/// How much longer than twice as long a page may become by the whole addresses in its links, in bytes.
+/// Bytes by which a page may exceed twice its length because of the whole addresses in its links.
 const SPARE_FOR_LINKS: usize = 64 * 1024;
-/// How long a page may take to be taken apart: one that is meant to harm takes forever.
+/// Time limit for parsing a page: one that is meant to harm takes forever.
 const READING: Duration = Duration::from_secs(30);
 
 pub(crate) fn parameters() -> Value {
@@ -141,7 +141,7 @@ fn as_it_is(answer: &WebAnswer, text: &str) -> ToolOutput {
     ToolOutput::ok(shown)
 }
 
-/// What nobody can read is kept, and named.
+/// Stores an answer that is not readable text, and names it.
 fn unread(answer: &WebAnswer) -> ToolOutput {
     if let Some(text) = &answer.text {
         return as_it_is(answer, text);

@@ -59,7 +59,7 @@ pub(crate) struct Args {
     directory: Option<String>,
 }
 
-/// What the configuration says of commands.
+/// Settings of commands.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) timeout: Duration,
@@ -68,7 +68,7 @@ pub(crate) struct Settings {
     pub(crate) environment: BTreeMap<String, String>,
     pub(crate) standing: BTreeMap<String, String>,
     pub(crate) output_bytes: usize,
-    /// What commands are locked into.
+    /// Sandbox of commands.
     pub(crate) sandbox: Option<Arc<Sandbox>>,
     /// The skills whose programs commands find.
     pub(crate) skills: Option<SkillStore>,

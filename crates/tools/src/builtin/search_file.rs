@@ -45,7 +45,7 @@ pub(crate) struct Args {
     max_results: Option<usize>,
 }
 
-/// What a file turned out to be.
+/// Kind of a file to be searched.
 pub(crate) enum Prepared {
     /// A text, which was searched.
     Text(ToolOutput),

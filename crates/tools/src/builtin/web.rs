@@ -38,7 +38,7 @@ pub(super) fn failed(error: &WebError) -> Failure {
     Failure::new(code, told(&format!("{error}{hint}")))
 }
 
-/// Who answered what: `200 OK from https://example.org/ · text/html · 12.3 KB`.
+/// First line of an answer: `200 OK from https://example.org/ · text/html · 12.3 KB`.
 pub(super) fn head(answer: &WebAnswer) -> String {
     let WebAnswer { url, passed, status, reason, media_type, body, .. } = answer;
     let kind = if media_type.is_empty() { "of no kind that it says" } else { media_type };
@@ -54,7 +54,7 @@ pub(super) fn framed(url: &str, words: &str) -> String {
     untrusted::framed(UntrustedSource::Web, url, words)
 }
 
-/// What is no text, kept beside the answer: whoever shows it puts it into a file and names it.
+/// Content that is no text, kept beside the answer: whoever shows it puts it into a file and names it.
 pub(super) fn data(name: &str, answer: &WebAnswer) -> ToolData {
     let path = answer.url.split(['?', '#']).next().unwrap_or_default();
     let named = path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, ending)| ending);

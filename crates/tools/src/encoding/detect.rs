@@ -12,14 +12,14 @@ use super::decode;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Charset {
     pub(crate) encoding: &'static Encoding,
-    /// How many bytes its byte order mark has.
+    /// Length of its byte order mark.
     pub(crate) bom: usize,
     /// Set if text that is not ASCII may be written in it. Otherwise it is a guess, good enough to read by.
     pub(crate) sure: bool,
 }
 
 impl Charset {
-    /// What a new file has.
+    /// Encoding of a new file.
     pub(crate) const UTF_8: Self = Self { encoding: UTF_8, bom: 0, sure: true };
 
     pub(crate) fn is_utf16(self) -> bool {
@@ -155,7 +155,7 @@ fn has_four_bytes(bytes: &[u8]) -> bool {
     found
 }
 
-/// How the name of a file with these bytes ends; empty where nobody knows.
+/// File extension for these bytes; empty where it is unknown.
 pub(crate) fn ending(bytes: &[u8]) -> &'static str {
     magic(bytes).map_or("", |(_, _, ending)| ending)
 }
@@ -164,7 +164,7 @@ fn magic(bytes: &[u8]) -> Option<&'static (&'static [u8], &'static str, &'static
     MAGIC.iter().find(|(magic, _, _)| bytes.starts_with(magic))
 }
 
-/// How well-known formats that are not text begin, what they are, and how the names of such files end.
+/// Prefixes of well-known formats that are not text, their names, and their file extensions.
 const MAGIC: [(&[u8], &str, &str); 13] = [
     (b"%PDF-", "a PDF document", "pdf"),
     (b"\x89PNG", "a PNG image", "png"),

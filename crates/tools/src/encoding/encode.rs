@@ -21,7 +21,7 @@ pub(crate) enum Unwritable {
 }
 
 impl Unwritable {
-    /// What the model is told.
+    /// The failure for the model.
     pub(crate) fn failure(self, path: &ToolPath) -> Failure {
         Failure::tool(match self {
             Self::Missing { character, encoding } => format!(

@@ -13,10 +13,11 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, makedev, open
 
 use crate::workspace::exact;
 
-/// What was changed less than this before it was looked at may be changed again without its time's telling.
+/// Age below which a change is not settled: a file that was changed less than this before it was looked at may be
+/// changed again without its time's telling.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// How much time there is for a look.
+/// Patience of a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
     /// None: only what the system has at hand is told, so that it may be asked where nobody may wait.
@@ -25,11 +26,11 @@ pub(crate) enum Pace {
     Patient,
 }
 
-/// What cannot be told at once, and needs a patient look.
+/// Failure of a quick look: this needs a patient one.
 #[derive(Debug)]
 pub(crate) struct NotAtHand;
 
-/// What changes when a file or a folder does.
+/// Properties that change when a file or a folder does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     /// The same for the same file, whatever its name.

@@ -46,7 +46,7 @@ pub(crate) struct GuideReader {
     config: PathBuf,
     /// The person's home: the folders above a project are looked at up to there.
     home: Option<PathBuf>,
-    /// What was read before.
+    /// Files that were read before.
     known: Arc<Known>,
     /// The skills.
     pub(crate) shelf: SkillStore,

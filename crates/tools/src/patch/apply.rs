@@ -8,12 +8,12 @@ use super::{
     place::{FileLines, Likeness, Place},
 };
 
-/// What hunks make of a text.
+/// Result of applying hunks to a text.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Edits {
     /// Pieces of the text and what comes in their place, in order.
     pub(crate) edits: Vec<(Range<usize>, String)>,
-    /// How many lines are added and removed.
+    /// Number of lines that are added and removed.
     pub(crate) added: usize,
     pub(crate) removed: usize,
     /// Set if white space had to be overlooked.
@@ -100,8 +100,8 @@ fn add_blocks(file: &FileLines<'_>, hunk: &Hunk, place: Place, blocks: &mut Vec<
     at
 }
 
-/// How the file indents what the patch indents otherwise. Without it, a line added to code whose indentation the model
-/// got wrong would be indented wrong as well, which in some languages is another program.
+/// Indentation of the file where the patch indents otherwise. Without it, a line added to code whose indentation the
+/// model got wrong would be indented wrong as well, which in some languages is another program.
 struct Indents<'l> {
     /// The indentation in the patch and in the file, those met last at the end.
     known: Vec<(&'l str, &'l str)>,

@@ -107,7 +107,7 @@ impl Misfit<'_> {
 
     /// Where most of its lines stand, or the first that says something.
     fn nearest(&self, file: &FileLines<'_>, old: &[&str]) -> Option<usize> {
-        /// How many lines of the file and of the hunk are compared.
+        /// Number of lines of the file and of the hunk that are compared.
         const MAX_LINES: usize = 20_000;
         const MAX_OLD: usize = 40;
         let expected = self.expected.unwrap_or(self.from);

@@ -11,7 +11,7 @@ use std::{
 
 use super::Hunk;
 
-/// How alike lines have to be.
+/// Required likeness of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Likeness {
     Exact,
@@ -37,7 +37,7 @@ impl Likeness {
 #[derive(Debug)]
 pub(super) struct FileLines<'t> {
     pub(super) lines: Vec<&'t str>,
-    /// What the lines are compared by, for each likeness that was needed.
+    /// Keys by which lines are compared, for each likeness that was needed.
     keys: [OnceCell<Vec<u64>>; 3],
 }
 

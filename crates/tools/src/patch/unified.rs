@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{failure::Failure, text};
 
-/// What the lines before the hunks of a file say.
+/// Content of the lines before the hunks of a file.
 #[derive(Debug, Default)]
 struct Head {
     /// Set if `diff --git` introduced it.

@@ -7,33 +7,33 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::{encoding, text};
 
-/// What was kept of a stream so far.
+/// Captured part of a stream so far.
 #[derive(Debug)]
 pub(super) struct Capture {
     head: Vec<u8>,
     tail: VecDeque<u8>,
-    /// How many bytes the head holds at most, and the tail too.
+    /// Maximum size of the head, and of the tail.
     half: usize,
     total: u64,
 }
 
-/// What a command wrote to a stream.
+/// Captured output of a command's stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Captured {
     /// The text, with a note where bytes were left out; empty where it is none.
     pub(crate) text: String,
-    /// What it is instead of text.
+    /// Kind of the output, where it is no text.
     pub(crate) binary: Option<Binary>,
-    /// How many bytes were written in all.
+    /// Number of bytes in all.
     pub(crate) total: u64,
 }
 
 /// Output that is no text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Binary {
-    /// What it is, such as `a PNG image`.
+    /// Its format, such as `a PNG image`.
     pub(crate) what: &'static str,
-    /// How the name of a file with it ends; empty where nobody knows.
+    /// Its file extension; empty where it is unknown.
     pub(crate) ending: &'static str,
     /// All of it; none where it is more than is kept.
     pub(crate) content: Option<Vec<u8>>,

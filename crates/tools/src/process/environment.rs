@@ -17,7 +17,7 @@ pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin
 /// from, of which one that calls itself UTF-8 need not be.
 const FORBIDDEN_PREFIXES: [&str; 3] = ["LD_", "DYLD_", "LOCPATH"];
 
-/// What git is told whatever a repository's own configuration says, which may have come with a stranger's folder: not to
+/// Settings of git that override a repository's own configuration, which may have come with a stranger's folder: not to
 /// run the programs that it names when all that is asked is how things stand. Keys for signing are out of reach anyway.
 pub(crate) const GIT_CONFIG: [(&str, &str); 8] = [
     // A folder of plain files that looks like a bare repository would have its configuration obeyed.

@@ -11,10 +11,10 @@ use crate::{
     workspace::AREAS,
 };
 
-/// How much of the end of standard error is looked at, in bytes.
+/// Bytes of the end of standard error that are looked at.
 const LOOKED_AT: usize = 8 * 1024;
 
-/// What programs say of a name that leads nowhere.
+/// Messages of programs about a name that leads nowhere.
 const FAILURES: [&str; 6] =
     ["no such file or directory", "enoent", "permission denied", "eacces", "read-only file system", "erofs"];
 

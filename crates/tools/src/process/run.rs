@@ -29,13 +29,13 @@ use super::{
 };
 use crate::sandbox::Sandbox;
 
-/// How long a command has to tidy up after it was asked to end.
+/// Time for a command to tidy up after it was asked to end.
 const TERM_GRACE: Duration = Duration::from_secs(1);
 
-/// How long pipes are read on after the command has ended, while some child still holds them.
+/// Time for which pipes are read after the command has ended, while some child still holds them.
 const PIPE_GRACE: Duration = Duration::from_millis(200);
 
-/// What is to be run.
+/// Command to be run.
 #[derive(Debug)]
 pub(crate) struct Script {
     /// The program and its arguments. A program without a slash is looked for in the `PATH` of the environment.
@@ -46,7 +46,7 @@ pub(crate) struct Script {
     pub(crate) environment: BTreeMap<OsString, OsString>,
     /// When it is ended.
     pub(crate) timeout: Duration,
-    /// How many bytes of each stream are kept.
+    /// Maximum number of stored bytes of each stream.
     pub(crate) output_cap: usize,
     /// True where it may change nothing. Without a sandbox it does not run then.
     pub(crate) read_only: bool,
@@ -70,7 +70,7 @@ pub(crate) enum RunError {
     Refused(String),
 }
 
-/// How a command came to its end.
+/// The way in which a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// By itself, with this code.
@@ -90,7 +90,7 @@ pub(crate) struct Finished {
     pub(crate) stdout: Captured,
     pub(crate) stderr: Captured,
     pub(crate) duration: Duration,
-    /// How many processes it left running; they were killed.
+    /// Number of processes that it left running; they were killed.
     pub(crate) strays: usize,
 }
 

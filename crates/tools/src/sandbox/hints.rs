@@ -1,6 +1,6 @@
 //! What a model is told when a command failed at something that the sandbox forbids. It is a guess from words.
 
-/// How much of the end of standard error is looked at, in bytes.
+/// Bytes of the end of standard error that are looked at.
 const LOOKED_AT: usize = 8 * 1024;
 
 const NETWORK: &[&str] = &[

@@ -4,10 +4,10 @@ use std::{fmt, path::PathBuf};
 
 use super::policy::SandboxLimits;
 
-/// How commands are locked in.
+/// Settings of the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxConfig {
-    /// What happens where the kernel offers less.
+    /// Behaviour where the kernel offers less.
     pub mode: SandboxMode,
     /// The program that calls [`run_helper`](super::run_helper) when its first argument is
     /// [`HELPER_ARGUMENT`](super::HELPER_ARGUMENT). `/proc/self/exe` is this program even after its file was replaced.
@@ -19,11 +19,11 @@ pub struct SandboxConfig {
     pub read: Vec<PathBuf>,
     /// Folders that commands may change besides the session's own.
     pub write: Vec<PathBuf>,
-    /// What no command may see, even in a folder that it may read.
+    /// Paths that no command may see, even in a folder that it may read.
     pub hidden: Vec<PathBuf>,
     /// The person's home: in its folders of settings, files are hidden that hold what looks like a password.
     pub home: Option<PathBuf>,
-    /// How much each process may take.
+    /// Limits of each process.
     pub limits: SandboxLimits,
     /// Set if namespaces are tried. Without them less is kept from commands, as on systems that forbid them.
     pub namespaces: bool,
@@ -47,7 +47,7 @@ impl SandboxConfig {
     }
 }
 
-/// What happens where the kernel offers less.
+/// Behaviour where the kernel offers less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SandboxMode {
     /// Commands do not run where files or network cannot be kept from them.
@@ -68,10 +68,10 @@ impl fmt::Display for SandboxMode {
     }
 }
 
-/// What holds for commands here.
+/// State of the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxStatus {
-    /// What happens where the kernel offers less.
+    /// Behaviour where the kernel offers less.
     pub mode: SandboxMode,
     /// Set if commands can run.
     pub runs: bool,
@@ -83,7 +83,7 @@ pub struct SandboxStatus {
     pub namespaces: bool,
     /// Set if commands may use the network.
     pub network: bool,
-    /// What is not as strong as it could be, one sentence each.
+    /// Weaknesses, one sentence each.
     pub weaknesses: Vec<String>,
 }
 
@@ -128,7 +128,7 @@ mod linux {
         *,
     };
 
-    /// How long the first helper may take to say what the kernel offers.
+    /// Time limit for the first helper to say what the kernel offers.
     const PROBE_LIMIT: Duration = Duration::from_secs(10);
     /// The folder that the first helpers may read, and start in: not the root, which is exchanged.
     const PROBED: &str = "/usr";
@@ -142,7 +142,7 @@ mod linux {
         offer: OnceCell<Offer>,
     }
 
-    /// What the first helpers found.
+    /// Findings of the first helpers.
     #[derive(Debug, Clone)]
     struct Offer {
         force: Result<InForce, String>,
@@ -176,7 +176,7 @@ mod linux {
             self.network.store(allowed, Ordering::Relaxed);
         }
 
-        /// What holds here. The first call tries it.
+        /// State of the sandbox. The first call tries it.
         pub async fn status(&self) -> SandboxStatus {
             let mode = self.config.mode;
             let mut status = SandboxStatus {
@@ -219,7 +219,7 @@ mod linux {
             }
         }
 
-        /// What the kernel offers, found out once.
+        /// Features of the kernel, found out once.
         async fn offer(&self) -> &Offer {
             self.offer.get_or_init(|| self.probe()).await
         }
@@ -378,7 +378,7 @@ mod linux {
     }
 
     impl KillGuard {
-        /// What became of the command. It may be dropped and asked again.
+        /// Outcome of the command. It may be dropped and asked again.
         pub(crate) async fn report(&mut self) -> io::Result<Report> {
             // A report is one write of one short line, so it comes at once or, where nobody wrote one, as an end.
             let buffer = self.up.fill_buf().await?;
@@ -446,7 +446,7 @@ mod elsewhere {
             Vec::new()
         }
 
-        /// What holds here: nothing.
+        /// State of the sandbox: there is none.
         pub async fn status(&self) -> SandboxStatus {
             SandboxStatus {
                 mode: self.config.mode,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::names::Name;
 
-/// What one command may reach.
+/// Policy for one command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Policy {
     /// The session's own tree and its project. They are opened without following a link, in them or on the way to them:
@@ -16,9 +16,9 @@ pub(crate) struct Policy {
     pub(crate) read: Vec<PathBuf>,
     /// Folders that may be changed too.
     pub(crate) write: Vec<PathBuf>,
-    /// What is mounted, where there are namespaces. The rest of the file system is read-only there.
+    /// Mounts, where there are namespaces. The rest of the file system is read-only there.
     pub(crate) trees: Vec<Tree>,
-    /// What is not seen even where it lies in a folder that may be read. It is checked where there are namespaces;
+    /// Paths that are not seen even where they lie in a folder that may be read. Checked where there are namespaces;
     /// without them, whatever contains one of these may not be read as a whole.
     pub(crate) hidden: Vec<PathBuf>,
     /// Listed places in which files with keys are looked for, to be hidden as well; the session's own are not among them.
@@ -31,7 +31,7 @@ pub(crate) struct Policy {
     pub(crate) names: Vec<Name>,
     /// Set if the network may be used.
     pub(crate) network: bool,
-    /// How much it may take.
+    /// Limits of its resources.
     pub(crate) limits: SandboxLimits,
     /// Set if to try namespaces.
     pub(crate) namespaces: bool,
@@ -55,7 +55,7 @@ pub(crate) struct Tree {
     pub(crate) writable: bool,
 }
 
-/// How much a command may take; absent is unlimited.
+/// Limits of a command's resources; absent is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxLimits {
     /// Seconds of computing.
@@ -84,7 +84,7 @@ impl Default for SandboxLimits {
     }
 }
 
-/// What the helper answers.
+/// Report of the helper.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Report {
@@ -98,12 +98,12 @@ pub(crate) enum Report {
         code: Option<i32>,
         /// The signal that ended it otherwise.
         signal: Option<i32>,
-        /// How many processes it left running; they were killed.
+        /// Number of processes that it left running; they were killed.
         strays: usize,
     },
 }
 
-/// What the kernel gave.
+/// Walls that the kernel gave.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct InForce {
     /// The version of Landlock's interface, 0 without Landlock.
@@ -119,7 +119,7 @@ pub(crate) struct InForce {
 }
 
 impl InForce {
-    /// What is missing of what `enforce` asks for.
+    /// The missing part of what `enforce` asks for.
     pub(crate) fn gap(&self) -> Option<&'static str> {
         if self.landlock == 0 {
             return Some("this kernel has no Landlock, so a command could read and change every file of yours");
@@ -137,7 +137,7 @@ impl InForce {
     }
 }
 
-/// What the daemon sends down the leash to ask the command to end. The end of the stream kills it.
+/// Byte with which the daemon asks the command to end. The end of the stream kills it.
 pub(crate) const PLEASE_END: u8 = b't';
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use agentd_core::{
 
 use super::{Shelf, environment::Environments, link};
 
-/// What stands in a command that runs something of a skill with Python.
+/// Words in a command that runs something of a skill with Python.
 const RUNS: [&str; 3] = ["python", ".py", "pip"];
 
 /// Folders in which a command finds the programs of a skill.
@@ -29,7 +29,7 @@ pub(super) fn may_need(command: &str) -> bool {
 }
 
 impl Shelf {
-    /// What the command needs that is not installed.
+    /// Packages that the command needs and that are not installed.
     pub(super) fn missing(&self, workspace: &Workspace, command: &str) -> Vec<SkillPackages> {
         let wanted = skills_named(command).into_iter().filter_map(|name| wanted(workspace, name));
         wanted.filter(|wanted| self.environments.ready(&wanted.environment).is_none()).collect()

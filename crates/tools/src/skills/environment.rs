@@ -32,7 +32,7 @@ use crate::{
     sandbox::{Sandbox, SandboxConfig, SandboxMode},
 };
 
-/// How long an installation may take.
+/// Time limit of an installation.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Bytes of what an installer says that are kept.
 const SAID: usize = 64 << 10;
@@ -47,7 +47,7 @@ const FRONT: &str = "front";
 const INTERPRETERS: [&str; 3] = ["python", "python3", "pip"];
 /// Where `python` is, for scripts that say so on a system that has only `python3`.
 const PLAIN: &str = "plain";
-/// What is made before the mark.
+/// File that is made before the mark.
 const LIST: &str = "agentd-requirements.txt";
 
 /// The folder for what installers need for a moment. It goes when they are done.

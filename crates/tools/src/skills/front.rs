@@ -16,19 +16,19 @@ pub(crate) const TOLD_DESCRIPTION: usize = 300;
 /// Packages that a skill can need.
 const MAX_DEPENDENCIES: usize = 100;
 
-/// What the front matter says.
+/// Front matter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Front {
     /// The skill's own name for itself; none where the folder's is meant.
     pub(crate) name: Option<String>,
-    /// What it is for, in a line.
+    /// Its purpose, in a line.
     pub(crate) description: String,
     pub(crate) license: Option<String>,
     /// Tools that the skill says it uses. It is told, and allows nothing.
     pub(crate) allowed_tools: Vec<String>,
     /// Python packages that its scripts need, as written.
     pub(crate) dependencies: Vec<String>,
-    /// What is odd and does no harm.
+    /// Oddities that do no harm.
     pub(crate) notes: Vec<Flaw>,
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn front(text: &str) -> Result<Front, Flaw> {
     Ok(front)
 }
 
-/// What stands between the first line and the next of `---`.
+/// Text between the first line and the next of `---`.
 fn between_lines(text: &str) -> Result<&str, Flaw> {
     let missing = || {
         Flaw::new(1, "it does not begin with front matter: a line `---`, then `name:` and `description:`, then `---`")

@@ -22,12 +22,12 @@ use crate::{
 
 /// The folder of a workspace in which skills are.
 const AREA: &str = "skills";
-/// How a note ends that stands beside a copy.
+/// Suffix of the note beside a copy.
 const NOTE: &str = ".skill.json";
 /// Bytes of a note.
 const MAX_NOTE: u64 = 256 << 10;
 
-/// What a copy was made from.
+/// Source of a copy.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Note {

@@ -51,17 +51,17 @@ use crate::{
     sandbox::SandboxConfig,
 };
 
-/// What is set of each skill, by its name.
+/// Settings of skills, by their names.
 pub type SkillSettings = BTreeMap<String, SkillSetting>;
 
-/// What is set of one skill.
+/// Settings of one skill.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SkillSetting {
-    /// Whether models are told of it without its being mentioned; they are where nothing is said.
+    /// Set if models are told of it without a mention; they are where nothing is said.
     pub enabled: Option<bool>,
     /// Endings of files that bring it, without the dot.
     pub file_types: Vec<String>,
-    /// What models are told of it, in place of its own description.
+    /// Description for models, in place of its own.
     pub description: Option<String>,
 }
 

@@ -11,7 +11,7 @@ use cap_std::fs::Dir;
 
 use super::{AREAS, folders, jail, remove};
 
-/// How the names of folders begin that are being removed.
+/// Prefix of folders that are being removed.
 pub(crate) const REMOVED: &str = ".removed-";
 
 /// Cleans a session's folders, and says what each held. Nobody may bring files to them meanwhile.
@@ -68,7 +68,7 @@ pub(crate) fn leftovers(base: &Path, trial: bool) -> io::Result<FilesRemoved> {
     Ok(left)
 }
 
-/// What a folder holds.
+/// Content of a folder.
 struct Content {
     removed: FilesRemoved,
     /// When something in it last changed.

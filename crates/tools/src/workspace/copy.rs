@@ -17,11 +17,11 @@ use nix::fcntl::OFlag;
 
 use super::jail;
 
-/// What is copied of a session at the most.
+/// Limits of copying a session.
 const MOST: FilesCopied = FilesCopied { files: 10_000, bytes: 1 << 30, left_out: 0 };
-/// How deep folders may stand in each other.
+/// Maximum nesting of folders.
 const MAX_DEPTH: usize = 32;
-/// How files begin that are being written by the daemon.
+/// Prefix of files that the daemon is writing.
 const DRAFT: &str = ".agentd-";
 
 /// Copies what tools may have made and what is kept for them to read. `temp/` is nobody's to keep, and skills are linked anew.

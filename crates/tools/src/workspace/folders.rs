@@ -42,11 +42,11 @@ const METADATA: &str = ".metadata.json";
 #[derive(Debug, Clone)]
 pub struct WorkspaceFolders {
     base: PathBuf,
-    /// What no session may see as its project.
+    /// Paths that no session may see as its project.
     private: Vec<PathBuf>,
-    /// What all sessions see as `/memories`.
+    /// Folder that all sessions see as `/memories`.
     memories: Option<PathBuf>,
-    /// What people wrote for models to know.
+    /// Reader of what people wrote for models.
     guides: Option<GuideReader>,
     /// The real paths of the base and of what all sessions share, once they are known.
     real: Arc<OnceLock<Real>>,

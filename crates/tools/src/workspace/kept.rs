@@ -64,7 +64,7 @@ fn replace(folder: &Dir, name: &str, content: &[u8]) -> io::Result<()> {
     written
 }
 
-/// What stands in the file already is never written again, so that it costs the same however long it is.
+/// Appends to a file. Its earlier content is never written again, so that it costs the same however long it is.
 fn append(folder: &Dir, name: &str, from: Option<u64>, content: &[u8]) -> io::Result<u64> {
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(0o600);

@@ -74,7 +74,7 @@ fn link(root: &Dir, path: &Path) -> io::Result<Option<PathBuf>> {
     }
 }
 
-/// What opening a path says that leads out, which has no number of the system's.
+/// Error of opening a path that leads out, which has no number of the system's.
 fn leads_out() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "the path leads out of its folder")
 }

@@ -18,7 +18,7 @@ pub(crate) enum Place {
     Own,
     /// The mounted project.
     Project,
-    /// What all sessions share.
+    /// Folder that all sessions share.
     Memories,
     /// The session's own state, which is in the journal and not on the disk.
     State,
@@ -87,7 +87,7 @@ impl ToolPath {
         }
     }
 
-    /// What a link was found to lead to. None where no call could name it: a name that is no plain text.
+    /// Path that a link leads to. None where no call could name it: a name that is no plain text.
     pub(super) fn found(place: Place, below: &Path) -> Option<Self> {
         let found = Self { place, rest: below.to_str()?.to_owned() };
         Self::parse(&found.written()).is_ok_and(|again| again == found).then_some(found)

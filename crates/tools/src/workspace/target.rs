@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{encoding::Document, failure::Failure, text};
 
-/// What was there when the target was opened.
+/// File that was there when the target was opened.
 #[derive(Debug)]
 pub(crate) struct Existing {
     /// Its content, unless it is larger than was asked for.
@@ -36,7 +36,7 @@ pub(crate) struct Existing {
     pub(crate) size: u64,
     /// When its content was last changed, as far as anybody can tell.
     pub(crate) changed: Option<Timestamp>,
-    /// What tells that two names are of one file, where a file can have two.
+    /// Identity by which two names are known to be of one file, where a file can have two.
     pub(super) identity: Option<(u64, u64)>,
     /// Its permissions, where it has any.
     pub(super) mode: Option<u32>,
@@ -49,7 +49,7 @@ pub(crate) struct Target {
     /// The permissions that it gets, if not those of any new file.
     mode: Option<u32>,
     seat: Box<dyn WriteSlot>,
-    /// What it replaces.
+    /// The file that it replaces.
     pub(crate) existing: Option<Existing>,
 }
 
@@ -163,7 +163,7 @@ struct DiskSlot {
     root: Dir,
     /// Where it is below `root`.
     below: PathBuf,
-    /// What was there.
+    /// Stamp of the file that was there.
     stamp: Option<Stamp>,
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Found {
     pub(crate) depth: usize,
 }
 
-/// How to walk.
+/// Settings of a walk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Walk {
     /// Entries deeper than this are not visited.
@@ -44,7 +44,7 @@ pub(crate) struct Walk {
     pub(crate) include_kept: bool,
 }
 
-/// What a walk could not show.
+/// Entries that a walk could not show.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Left {
     /// It ended early, and why.
@@ -104,7 +104,7 @@ struct Walker<'a> {
     walk: Walk,
     job: &'a Job,
     left: &'a mut Left,
-    /// How many more entries are looked at.
+    /// Number of entries that may still be looked at.
     budget: usize,
 }
 

@@ -236,7 +236,7 @@ fn lending() -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// What reaches processes outside by their numbers, or by numbers that they share.
+/// System calls that reach processes outside by their numbers, or by numbers that they share.
 fn shared() -> Result<Rules, BackendError> {
     let mut rules = always(SHARED);
     rules.extend([(libc::SYS_setpriority, others(1)?), (libc::SYS_ioprio_set, others(1)?)]);

@@ -14,7 +14,8 @@ use super::{
     programs, raw, step, tell,
 };
 
-/// What an administrator may still do to files that Landlock lets it reach: own, read and write those of others.
+/// Capabilities that an administrator keeps over files that Landlock lets it reach: own, read and write those of
+/// others.
 const FILE_CAPABILITIES: [u64; 4] = [0, 1, 3, 4];
 
 /// Locks this process in and becomes the command. Returns to nobody.

@@ -23,10 +23,10 @@ use super::{
     step, tell,
 };
 
-/// How long children that the command left behind have to end by themselves: the ends of pipelines do.
+/// Time for children that the command left behind to end by themselves: the ends of pipelines do.
 const ORPHANS_GRACE: Duration = Duration::from_millis(200);
 
-/// How long dying children are waited for. Only a disk that does not answer takes longer.
+/// Time limit for dying children. Only a disk that does not answer takes longer.
 const DYING: Duration = Duration::from_secs(2);
 /// The same where they are killed one by one, and some may be born meanwhile.
 const DYING_ONE_BY_ONE: Duration = Duration::from_secs(60);
@@ -72,13 +72,13 @@ struct Keeper<'a> {
     child: Pid,
     /// Set if all processes that we can see are ours to kill.
     alone: bool,
-    /// How the command ended: its code, or its signal.
+    /// End of the command: its code, or its signal.
     ended: Option<(Option<i32>, Option<i32>)>,
-    /// Who had to be killed after the command had ended.
+    /// Number of processes that had to be killed after the command had ended.
     killed: usize,
 }
 
-/// What the daemon wants.
+/// Word from the daemon.
 enum Word {
     Nothing,
     End,

@@ -57,7 +57,7 @@ fn step<E: std::fmt::Display>(attempted: &str) -> impl FnOnce(E) -> String + '_ 
     move |error| format!("could not {attempted}: {error}")
 }
 
-/// What the command is started with.
+/// Program with its arguments and environment.
 struct Program {
     /// Its file and its arguments; empty where there is no command.
     line: Vec<CString>,

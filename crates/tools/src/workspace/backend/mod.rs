@@ -139,7 +139,7 @@ pub(crate) struct Entry {
     pub(crate) modified: Option<SystemTime>,
 }
 
-/// What an entry is.
+/// Kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     File,
@@ -162,7 +162,7 @@ impl Files {
         Self { jail: Jail::new(workspace), state: Arc::new(StateBackend::new(state.clone(), now)) }
     }
 
-    /// What was changed of the files in the session's state, in order.
+    /// Changes of the files in the session's state, in order.
     pub(crate) fn state_changes(&self) -> Vec<StateFileChange> {
         self.state.changes()
     }

@@ -45,7 +45,7 @@ impl StateBackend {
         Self { draft: Arc::new(Mutex::new(Draft { files, changes: Vec::new() })), now }
     }
 
-    /// What was changed, in order.
+    /// The changes, in order.
     pub(crate) fn changes(&self) -> Vec<StateFileChange> {
         lock(&self.draft).changes.clone()
     }
@@ -75,7 +75,7 @@ fn missing(path: &ToolPath, files: &StateFiles) -> Failure {
     Failure::path(format!("{path} is not there; {hint}"))
 }
 
-/// What a file of that content is to its readers.
+/// A file of that content, for its readers.
 #[derive(Debug)]
 pub(crate) struct Kept(Arc<StateFile>);
 

@@ -27,7 +27,7 @@ use super::packs::{self, PackDraft, Packs};
 /// The hash of a content.
 pub(super) type Hash = [u8; 32];
 
-/// What a file is called while it is being written.
+/// Prefix of a file while it is being written.
 const DRAFT: &str = "draft-";
 
 /// From this size on, sharing the blocks of the original is cheaper than copying them.
@@ -46,7 +46,7 @@ pub(super) struct Blobs {
     /// Set if the file system can share blocks between this folder and where files come from.
     can_share: AtomicBool,
     packs: Mutex<Packs>,
-    /// What was added and may not have reached the disk.
+    /// Contents that were added and may not have reached the disk.
     unsettled: Mutex<Vec<String>>,
     /// Held by whoever needs contents that nothing on the disk refers to yet.
     gate: RwLock<()>,

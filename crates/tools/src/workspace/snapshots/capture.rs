@@ -19,7 +19,7 @@ use super::{
 /// From so many contents on, two threads read them.
 const WORTH_TWO: usize = 64;
 
-/// How often a file that changes while it is read is read again.
+/// Maximum number of reads of a file that changes while it is read.
 const TRIES: usize = 3;
 
 /// The times of files go by a clock that ticks this seldom at the worst: a change within a tick may leave no trace in
@@ -81,7 +81,7 @@ pub(super) fn capture(
     Ok(Captured { tree: Arc::new(tree), changed })
 }
 
-/// What a single path holds, as an entry of its own where there is nothing.
+/// State of a single path, as an entry of its own where there is nothing.
 pub(super) fn capture_one(root: &Root, path: &[u8], blobs: &Blobs, max_file: u64) -> io::Result<Entry> {
     let taken = match root.look(path)? {
         Some(stamp) if stamp.kind == Kind::Folder => Some(Entry::folder(stamp)),
@@ -133,7 +133,7 @@ impl FileCapture<'_> {
         Ok(taken)
     }
 
-    /// What a path holds; nothing where it is gone by now.
+    /// State of a path; nothing where it is gone by now.
     fn take(&self, path: &[u8], stamp: Stamp, intake: &mut Intake<'_>) -> io::Result<Option<Entry>> {
         let taken = match stamp.kind {
             Kind::Link => self.take_link(path, stamp, intake),

@@ -24,11 +24,11 @@ struct Running {
     root: PathBuf,
     /// Set if it may change anything, and not only what it names.
     anywhere: bool,
-    /// What others have told as theirs meanwhile, in order.
+    /// Changes that others have recorded as theirs meanwhile, in order.
     of_others: Vec<FileChange>,
 }
 
-/// What a call changed.
+/// Changes of a call.
 #[derive(Debug)]
 pub(super) struct Own {
     pub(super) changes: Vec<FileChange>,
@@ -62,7 +62,7 @@ impl Overlaps {
     }
 }
 
-/// What is left of the changes without those of others: where these led to what is there now, nothing.
+/// The changes without those of others: where these led to what is there now, nothing.
 fn without(seen: Vec<FileChange>, of_others: Vec<FileChange>) -> Own {
     let mut by_path: HashMap<String, Vec<FileChange>> = HashMap::new();
     for change in of_others.into_iter().filter(FileChange::is_recorded) {

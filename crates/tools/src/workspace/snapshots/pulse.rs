@@ -22,8 +22,8 @@ use super::{
     tree::Difference,
 };
 
-/// How far apart the signs are. What a call changes between the last one and a crash cannot be told from what is
-/// changed afterwards.
+/// Interval of the signs. What a call changes between the last one and a crash cannot be told from what is changed
+/// afterwards.
 const APART: Duration = Duration::from_millis(50);
 
 /// Where a file system knows only seconds, and some only every second one, times are that much too early at the most.

@@ -25,7 +25,7 @@ use super::{
 
 const MAGIC: &[u8] = b"agentd snapshot 2\n";
 
-/// What a record holds.
+/// Content of a record.
 #[derive(Debug)]
 pub(super) struct Record {
     /// Set if it is of single paths only.

@@ -19,7 +19,7 @@ use super::{
     spot::split,
 };
 
-/// How long a path may be: more than any program takes, and little enough for every list.
+/// Maximum length of a path: more than any program takes, and little enough for every list.
 const MAX_PATH: usize = 4000;
 
 /// The root of one tree, open.
@@ -31,7 +31,7 @@ pub(super) struct Root {
     fd: OwnedFd,
 }
 
-/// What tells whether a path is still as it was.
+/// Properties that tell whether a path is still as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) kind: Kind,
@@ -47,7 +47,7 @@ pub(super) struct Stamp {
     pub(super) changed: (i64, i64),
 }
 
-/// What a path is.
+/// Kind of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     File,
@@ -144,7 +144,7 @@ impl Root {
         Ok(folder)
     }
 
-    /// What is there, if anything is. A path through a link or a file names nothing here.
+    /// Stamp of a path, if anything is there. A path through a link or a file names nothing here.
     pub(super) fn look(&self, below: &[u8]) -> io::Result<Option<Stamp>> {
         if below.len() > MAX_PATH {
             return Err(io::ErrorKind::InvalidFilename.into());

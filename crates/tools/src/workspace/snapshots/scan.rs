@@ -35,14 +35,14 @@ use super::{
 const MAX_DEPTH: usize = 100;
 const MAX_PATH: usize = 3500;
 const MAX_IGNORE_FILE: u64 = 256 * 1024;
-/// How much is hashed at once, in bytes.
+/// Bytes that are hashed at once.
 const WRITTEN: usize = 16 * 1024;
 const IGNORE_FILE: &[u8] = b".gitignore";
 /// Trees that had fewer paths when they were last seen are looked at by one thread alone.
 const SHARED_FROM: usize = 2000;
 const MAX_THREADS: usize = 4;
 
-/// What was seen.
+/// Result of a look.
 #[derive(Debug)]
 pub(super) struct Seen {
     /// Every path but the root, in no order.
@@ -257,7 +257,7 @@ impl Scan<'_> {
         }
     }
 
-    /// What was known below a folder that can no longer be opened is taken to be as it was: it must not look deleted.
+    /// Keeps the known state below a folder that can no longer be opened: it must not look deleted.
     fn hidden(&mut self, path: &[u8]) {
         let below = [path, b"/"].concat();
         let known = self.known;

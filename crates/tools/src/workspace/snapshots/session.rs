@@ -52,10 +52,10 @@ const OF_PROJECT: &str = "project";
 pub(super) const ENDED: &str = "ended";
 pub(super) const ENDED_OF_PROJECT: &str = "ended-project";
 
-/// How many paths a note names.
+/// Number of paths that a note names.
 const NAMED: usize = 3;
 
-/// What is kept of one session.
+/// Stored state of one session.
 pub(super) struct Kept {
     folder: PathBuf,
     config: SnapshotConfig,
@@ -186,7 +186,7 @@ impl Kept {
         Ok(changes)
     }
 
-    /// What has changed since a call began of which nobody saw the end. What may be somebody else's is marked as late.
+    /// Changes since a call began whose end nobody saw. What may be somebody else's is marked as late.
     pub(super) fn unfinished(&mut self, workspace: &Workspace, call: &CallId) -> io::Result<Changes> {
         let mut marker = self.marker(call);
         let mut of_project = OF_PROJECT;
@@ -376,7 +376,7 @@ impl Kept {
         self.trees.iter().find(|tree| tree.place == root.place && tree.path == root.path).cloned()
     }
 
-    /// What is known of the trees at these roots; what was known before where there is nothing newer.
+    /// Known trees at these roots; the earlier ones where there is nothing newer.
     fn trees_for(&self, roots: &[Root], before: &[Arc<Tree>]) -> Vec<Arc<Tree>> {
         let of = |trees: &[Arc<Tree>], root: &Root| {
             trees.iter().find(|tree| tree.place == root.place && tree.path == root.path).cloned()

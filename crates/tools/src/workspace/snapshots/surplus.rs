@@ -4,11 +4,11 @@ use agentd_core::tool::{FileChange, FileChangeKind};
 
 use crate::text;
 
-/// What all changes of one call may take, in bytes: they are one entry of the journal, and one message to clients, which
-/// read no more than 16 MiB.
+/// Maximum size of all changes of one call, in bytes: they are one entry of the journal, and one message to clients,
+/// which read no more than 16 MiB.
 const MAX_BYTES: usize = 8 << 20;
 
-/// What one takes beside its path, in bytes: what it was and is, with their fingerprints.
+/// Size of one beside its path, in bytes: its states, with their fingerprints.
 const BESIDE_PATH: usize = 256;
 
 /// Cuts changes down to this many, and says what is not among them.

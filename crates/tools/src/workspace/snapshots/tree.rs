@@ -12,7 +12,7 @@ use super::{
     spot::SafePath,
 };
 
-/// What one tree held when it was last looked at.
+/// Content of one tree when it was last looked at.
 #[derive(Debug, Clone)]
 pub(super) struct Tree {
     pub(super) place: Place,
@@ -28,7 +28,7 @@ pub(super) struct Tree {
     pub(super) ignores: HashMap<Vec<u8>, (Stamp, Arc<Gitignore>)>,
 }
 
-/// What one path held.
+/// Content of one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) stamp: Stamp,
@@ -38,7 +38,7 @@ pub(super) struct Entry {
     pub(super) fresh: bool,
 }
 
-/// What is kept of one path.
+/// Stored content of one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Content {
     /// A folder has none besides its entries.
@@ -85,7 +85,7 @@ impl Entry {
         Self { stamp, content: Content::Absent, fresh: false }
     }
 
-    /// What it is as a change tells it.
+    /// The state for a record of a change.
     pub(super) fn state(&self) -> Option<FileState> {
         let mode = self.stamp.mode;
         let (hash, size) = match &self.content {
@@ -122,7 +122,7 @@ impl Tree {
         Self { place, path, unseen: None, entries: HashMap::new(), seen: None, ignores: HashMap::new() }
     }
 
-    /// What is different in a later look, sorted by path.
+    /// Differences in a later look, sorted by path.
     pub(super) fn differences(&self, later: &Self) -> Vec<Difference> {
         if self.unseen.is_some() || later.unseen.is_some() {
             return Vec::new();

@@ -25,7 +25,7 @@ use super::{
     shared,
 };
 
-/// What a folder's owner needs to change what is in it.
+/// Permissions that a folder's owner needs to change its content.
 const OWNER: u32 = 0o700;
 
 /// Does the steps that can be done, and writes down those that could not.
