@@ -28,15 +28,15 @@ const SHORT: usize = 10_000;
 const ALL_SHORT: usize = 64 << 10;
 /// Files that are named at the most, the newest.
 const MAX_NAMES: usize = 20;
-/// How long a turn waits for all short texts. No answer waits for a disk that hangs.
+/// Time limit for reading all short texts. No answer waits for a disk that hangs.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How RTF begins: markup that says little as it stands, and that tools refuse with what it is.
+/// Prefix of RTF: markup that says little as it stands, and that tools refuse with what it is.
 const RTF: &str = "{\\rtf";
 
-/// What opens files.
+/// Tool that opens files.
 const READ: &str = "read_file";
-/// What finds places in documents, with what to cite them by.
+/// Tool that finds places in documents, with what to cite them by.
 const SEARCH: &str = "search_file";
 /// Names of what has pages, sheets or slides and is better searched than read.
 const DOCUMENTS: [&str; 6] = [".pdf", ".docx", ".xlsx", ".xls", ".ods", ".pptx"];
@@ -45,7 +45,7 @@ const DOCUMENTS: [&str; 6] = [".pdf", ".docx", ".xlsx", ".xls", ".ods", ".pptx"]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Attachment {
     pub(crate) path: String,
-    /// What is shown of it.
+    /// Picture for models, where it is one.
     pub(crate) picture: Option<Picture>,
     /// The whole of it, where it is a short text.
     pub(crate) text: Option<String>,
@@ -84,7 +84,7 @@ pub(crate) async fn take(
     })
 }
 
-/// What the next turn is to tell, with the words of what is short.
+/// Reads what the next turn is to tell, with the words of short files.
 pub(crate) async fn read(
     workspaces: &dyn Workspaces,
     tree: &SessionTree,
@@ -118,7 +118,7 @@ fn is_document(path: &str) -> bool {
     DOCUMENTS.iter().any(|ending| name.ends_with(ending))
 }
 
-/// What is told in front of the turn's input. `window` is in tokens: a small one has room for less.
+/// Notice in front of the turn's input. `window` is in tokens: a small one has room for less.
 pub(crate) fn notice(handed: &[Attachment], tools: &ToolSet, window: u64) -> Option<ItemBody> {
     if handed.is_empty() {
         return None;
@@ -143,7 +143,7 @@ pub(crate) fn notice(handed: &[Attachment], tools: &ToolSet, window: u64) -> Opt
     Some(ItemBody::Notice { text: told.join("\n"), topic: NoticeTopic::Files, sources, pictures })
 }
 
-/// What is told of one file.
+/// The notice's part about one file.
 fn part(file: &Attachment, text: Option<&str>, tools: &ToolSet) -> String {
     let path = one_line(&file.path);
     if let Some(text) = text {

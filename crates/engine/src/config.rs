@@ -9,16 +9,16 @@ use tokio::sync::watch;
 
 use agentd_policy::{CallContext, Policy};
 
-/// What can be set about sessions and turns.
+/// Settings of sessions and turns.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
     /// The instructions that every session starts with.
     pub system_prompt: String,
     /// The agents besides the main one.
     pub agents: Arc<Agents>,
-    /// What those sessions are told besides that work for another.
+    /// Further instructions of sessions that work for another.
     pub subagent_prompt: String,
-    /// How a model is asked to sum up a history.
+    /// Prompt for summing up a history.
     pub compact_prompt: Arc<str>,
     /// The rules about what may run.
     pub policy: Arc<Policy>,
@@ -26,28 +26,28 @@ pub struct EngineConfig {
     pub session_defaults: SessionSettings,
     /// The messages of history that a model sees at the most, those of the running turn not included; from 10 to 100.
     pub max_message_history: usize,
-    /// How much is read of what people wrote for models.
+    /// Limits on how much is read of what people wrote for models.
     pub guides: GuideLimits,
     /// The steps that a turn may take where its client names no number; the model's default where absent.
     pub max_steps: Option<u32>,
-    /// How long a turn may work, waiting for people not included.
+    /// Time limit of a turn, waiting for people not included.
     pub turn_time_limit: Option<Duration>,
-    /// How many tokens (requests and answers) a turn may take.
+    /// Maximum number of tokens (requests and answers) of a turn.
     pub turn_token_budget: Option<u64>,
-    /// How many read-only calls of one step run at once.
+    /// Number of read-only calls of one step that run at once.
     pub parallel_calls: usize,
     /// Above how many estimated tokens a result is kept in a file and shown in part. A quarter of the model's window is
     /// the most in any case.
     pub large_result_tokens: u64,
     /// Above how many estimated tokens what a command says is reduced to what decides; never where absent.
     pub feedback_tokens: Option<u64>,
-    /// How long a person has to answer an interrupt; for ever where absent.
+    /// Time limit for answering an interrupt; none where absent.
     pub interrupt_deadline: Option<Duration>,
     /// The answer that is taken when the deadline passes.
     pub interrupt_default: Answer,
-    /// How many turns may wait behind the one that runs.
+    /// Maximum number of turns that wait in the queue.
     pub queue_limit: usize,
-    /// How long a session without turn and readers stays in memory.
+    /// Time that a session without turn and readers stays in memory.
     pub idle_unload: Duration,
     /// The size of an input at the most, in bytes.
     pub max_input_bytes: usize,
@@ -84,12 +84,12 @@ impl Default for EngineConfig {
 pub(crate) struct PolicyInForce(pub(crate) watch::Receiver<Arc<EngineConfig>>);
 
 impl PolicyInForce {
-    /// What they say of a call now.
+    /// Their verdict on a call now.
     pub(crate) fn judge(&self, facts: &CallContext<'_>) -> Explanation {
         self.now().judge(facts)
     }
 
-    /// What they say now of showing a file that the call comes upon.
+    /// Their verdict now on showing a file that the call comes upon.
     pub(crate) fn may_show(&self, facts: &CallContext<'_>) -> bool {
         self.now().may_show(facts)
     }

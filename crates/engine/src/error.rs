@@ -29,13 +29,13 @@ impl EngineError {
         self
     }
 
-    /// What kind of failure it was.
+    /// Kind of the failure.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// What to do about it, where something can be done.
+    /// Hint on what to do, where something can be done.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()

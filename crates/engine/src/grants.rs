@@ -55,8 +55,8 @@ impl KeptHandle {
     }
 }
 
-/// What is allowed in one session, as it stands now: unlike the settings of a turn it changes while the turn runs,
-/// so that a rule that is taken back does not hold for the next call.
+/// Grants of one session, live: unlike the settings of a turn they change while the turn runs, so that a rule that is
+/// revoked does not hold for the next call.
 #[derive(Clone)]
 pub(crate) struct LiveGrants {
     pub(crate) of_session: watch::Receiver<Arc<[Grant]>>,

@@ -19,7 +19,7 @@ use agentd_core::{
 };
 use sha2::{Digest as _, Sha256};
 
-/// How the notice begins that stands between what is copied and what is the fork's own. Models write no notices.
+/// Prefix of the notice between what is copied and what is the fork's own. Models write no notices.
 pub(crate) const FORK_NOTICE: &str = "This session is a fork:";
 
 /// Where tools see these files.
@@ -28,13 +28,13 @@ pub(crate) const ROOT: &str = "/state/";
 /// Changes that are read from the journal at once: each may hold a whole file.
 const PAGE: usize = 32;
 
-/// How long the diffs of one way back are computed at the most, all together; from then on they are coarser.
+/// Time limit for the diffs of one revert, all together; from then on they are coarser.
 const DIFF_TIME: Duration = Duration::from_millis(300);
 
 /// Bytes of a diff that are shown: more than two texts of the largest size have.
 const MAX_DIFF: usize = 1024 * 1024;
 
-/// What a call changed there, as changes of files are told.
+/// Changes of a call there, in the form of changes of files.
 pub(crate) fn changes_of(before: &StateFiles, changes: &[StateFileChange]) -> Vec<FileChange> {
     let last: BTreeMap<&str, Option<&str>> =
         changes.iter().map(|change| (change.path.as_str(), change.content.as_deref())).collect();
@@ -52,8 +52,8 @@ pub(crate) fn changes_of(before: &StateFiles, changes: &[StateFileChange]) -> Ve
     told.collect()
 }
 
-/// What a call changed there whose end nobody saw: these changes, with their numbers, in order. What the files held before
-/// is looked for in the journal, as far back as to the last reset.
+/// Changes of a call there whose end nobody saw: these changes, with their numbers, in order. The earlier contents of
+/// the files are looked for in the journal, as far back as to the last reset.
 pub(crate) async fn changes_without_result(
     store: &dyn Store,
     session: SessionId,
@@ -85,22 +85,22 @@ pub(crate) fn apart(changes: Vec<FileChange>) -> (Vec<FileChange>, Vec<FileChang
 pub(crate) enum Shown {
     /// All that change, and conflicts.
     All,
-    /// What is left alone, because it was changed since.
+    /// Files that are left alone, because they were changed since.
     Conflicts,
 }
 
 /// The way back from changes of the state, from where it stands now.
 #[derive(Debug, Default)]
 pub(crate) struct RevertPlan {
-    /// What comes of each file, and the changes that take it back.
+    /// Outcome for each file, and the changes that revert it.
     pub(crate) undone: Undone,
-    /// What has to be stored for that.
+    /// Facts that have to be stored for that.
     pub(crate) facts: Vec<StateFileChange>,
-    /// What is to be compared and shown.
+    /// Texts that are to be compared and shown.
     sides: Vec<Sides>,
 }
 
-/// What one file goes between.
+/// The two states of one file.
 #[derive(Debug)]
 struct Sides {
     path: String,

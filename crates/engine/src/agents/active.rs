@@ -19,7 +19,7 @@ use crate::{
     error::EngineError,
 };
 
-/// Who works in a turn. A reload of the configuration changes later turns only.
+/// The agent of a turn. A reload of the configuration changes later turns only.
 #[derive(Debug, Clone)]
 pub(crate) struct ActiveAgent {
     agents: Arc<Agents>,
@@ -59,7 +59,7 @@ impl ActiveAgent {
         self.parent.is_some()
     }
 
-    /// What is known of it, where it is not the main agent.
+    /// Its card, where it is not the main agent.
     pub(crate) fn card(&self) -> Option<&AgentCard> {
         let id = self.stack.last().or_else(|| self.parent.as_ref()?.agent.as_ref())?;
         self.agents.get(id)
@@ -88,7 +88,7 @@ impl ActiveAgent {
         self.card().and_then(|card| card.slot).unwrap_or(of_turn)
     }
 
-    /// What it may use, where that is not what the main agent may.
+    /// Scope of its tools, where that differs from the main agent's.
     pub(crate) fn reach(&self) -> Option<AgentScope> {
         if let Some(id) = self.missing() {
             return Some(AgentScope { id: id.to_owned(), tools: Some(Default::default()) });
@@ -98,7 +98,7 @@ impl ActiveAgent {
         Some(AgentScope { id: card.id.clone(), tools })
     }
 
-    /// What its system message begins with: the general instructions first, which are the same for all.
+    /// Beginning of its system message: the general instructions first, which are the same for all.
     pub(crate) fn instructions(&self, config: &EngineConfig) -> String {
         let mut text = config.system_prompt.trim_end().to_owned();
         let mut add = |more: &str| {
@@ -126,7 +126,8 @@ impl ActiveAgent {
         Arc::ptr_eq(&self.agents, &other.agents) && self.stack == other.stack && as_whom(self) == as_whom(other)
     }
 
-    /// What it is shown, of what it may use: with the tools by which it hands work on, as the agents are now.
+    /// The tools that it is shown, of those that it may use: with the tools by which it hands work on, as the agents
+    /// are now.
     pub(crate) fn tools(&self, may_use: ToolSet) -> ToolSet {
         let transfers = self.transfers();
         if transfers.is_empty() {

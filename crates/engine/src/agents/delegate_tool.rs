@@ -6,7 +6,7 @@ use serde_json::json;
 /// The tool's name.
 pub(crate) const NAME: &str = "delegate_task";
 
-/// What other systems call it.
+/// Names of the tool in other systems.
 const ALIASES: [&str; 2] = ["call_subagent", "task"];
 
 /// The name of the tool that is meant.
@@ -14,7 +14,7 @@ pub(crate) fn canonical_name(name: &str) -> &str {
     if ALIASES.contains(&name) { NAME } else { name }
 }
 
-/// What models are told of this tool where these agents are offered, and of any other as it is.
+/// Description of this tool where these agents are offered, and of any other as it is.
 pub(crate) fn told_of(tool: &ToolSpec, offered: &[&AgentCard]) -> ToolSpec {
     let mut tool = tool.clone();
     if tool.name == NAME && !offered.is_empty() {

@@ -6,10 +6,10 @@ use agentd_core::{
 };
 use serde_json::json;
 
-/// How the names of these tools begin.
+/// Prefix of these tools.
 pub(crate) const PREFIX: &str = "transfer_to_";
 
-/// What an agent is told that has taken over.
+/// Instructions for an agent that has taken over.
 pub(crate) const TAKEN_OVER: &str = "The conversation was handed to you: go on with it in your own way. Your answer goes to \
                                      the person. When what is left to do is not yours, hand it back with `transfer_to_main` \
                                      and say what came of your part.";

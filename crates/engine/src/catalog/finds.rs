@@ -22,27 +22,27 @@ pub(crate) struct Finds {
     /// As it was when the turn began: what is found is what was there then.
     stock: Arc<ToolCatalog>,
     reach: ToolScope,
-    /// What the turn shows without anything's being found.
+    /// Tools that the turn shows without a find.
     shown: ToolSet,
     now: watch::Sender<Now>,
 }
 
-/// What was found so far.
+/// Finds so far.
 struct Now {
     names: Vec<String>,
     tools: ToolSet,
 }
 
-/// What a search has come to.
+/// Result of a search.
 pub(crate) struct Hits<'a> {
     /// The tools that fit best, the best first.
     pub(crate) best: Vec<&'a CatalogueTool>,
-    /// How many more fit.
+    /// Number of further ones.
     pub(crate) more: usize,
 }
 
 impl Finds {
-    /// What a turn shows, and what turns before it have found.
+    /// The finds of a turn that shows these tools, with those of the turns before it.
     pub(crate) fn new(stock: Arc<ToolCatalog>, reach: ToolScope, shown: ToolSet, history: &[Arc<Item>]) -> Self {
         let mut names: Vec<String> = Vec::new();
         let found = history.iter().flat_map(|item| match &item.body {

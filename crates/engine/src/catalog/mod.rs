@@ -39,11 +39,11 @@ pub(crate) type Mentioned = BTreeSet<String>;
 /// Every tool that there is.
 #[derive(Debug)]
 pub(crate) struct ToolCatalog {
-    /// What it was made from, to know whether it still holds.
+    /// Its source, to know whether it still holds.
     source: Arc<Catalogue>,
     /// Sorted by name. Of those with one name the first is the one that calls mean.
     tools: Vec<CatalogueTool>,
-    /// What a turn shows that mentions nothing and may use everything.
+    /// Tools of a turn that mentions nothing and may use everything.
     plain: ToolSet,
 }
 
@@ -64,7 +64,7 @@ impl ToolCatalog {
         Arc::ptr_eq(&self.source, catalogue)
     }
 
-    /// What a turn may use.
+    /// Tools that a turn may use.
     pub(crate) fn shown(&self, mentioned: &Mentioned, reach: &ToolScope) -> ToolSet {
         if mentioned.is_empty() && *reach == ToolScope::default() {
             return self.plain.clone();
@@ -137,7 +137,7 @@ impl ToolCatalog {
         found.map(|(_, standing)| standing).filter(|standing| !standing.is_shown()).map(|standing| standing.to_string())
     }
 
-    /// What models are told of all tools that calls can mean, sorted by name.
+    /// Specifications of all tools that calls can mean, sorted by name.
     pub(crate) fn specs(&self) -> Vec<ToolSpec> {
         let mut specs: Vec<ToolSpec> = self.tools.iter().map(|tool| tool.spec.clone()).collect();
         specs.dedup_by(|later, first| later.name == first.name);

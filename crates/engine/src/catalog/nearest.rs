@@ -21,7 +21,7 @@ pub(super) fn nearest<'a>(called: &str, names: impl Iterator<Item = &'a str>) ->
     near.into_iter().map(|(_, name)| name).collect()
 }
 
-/// How far a name is from what is wanted: 0 where both have the same words, none where nobody would mean it.
+/// Distance of a name from the wanted one: 0 where both have the same words, none where nobody would mean it.
 fn distance(wanted: &[String], name: &[String]) -> Option<usize> {
     if wanted.concat() == name.concat() {
         return Some(0);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use agentd_core::model::Slot;
 
-/// What a turn may use at the most, whatever is mentioned. The default forbids nothing.
+/// Upper bound on a turn's tools, whatever is mentioned. The default forbids nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ToolScope {
     /// The agent that speaks, where it is not the main one.
@@ -17,7 +17,7 @@ pub(crate) struct ToolScope {
     pub(crate) codes: bool,
 }
 
-/// What an agent may use.
+/// Tools that an agent may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AgentScope {
     /// Its id.

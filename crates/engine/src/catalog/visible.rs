@@ -9,7 +9,7 @@ use crate::{catalog::FIND_TOOL, context::ToolSet};
 
 /// The tools by which a session hands work on: a child session has none of them.
 const DELEGATES: &str = "delegate_task";
-/// How the names of those begin that hand a session to another agent.
+/// Prefix of tools that hand a session to another agent.
 const TRANSFERS: &str = "transfer_to_";
 
 /// Why a turn shows a tool, or does not.

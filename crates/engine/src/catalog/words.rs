@@ -7,9 +7,9 @@ use agentd_core::catalogue::CatalogueTool;
 
 /// Words of a query that count; what is longer is no query.
 const MOST_WORDS: usize = 24;
-/// How much of a description is read, in bytes.
+/// Bytes of a description that are read.
 const MOST_READ: usize = 4096;
-/// How many letters a word has at least that another one may begin with.
+/// Minimum length of a word that another one may begin with, in characters.
 const LEAST_BEGINNING: usize = 3;
 /// Words that say nothing of what a tool does.
 const EMPTY: [&str; 18] = [
@@ -48,7 +48,7 @@ pub(super) fn of_query(query: &str) -> Vec<String> {
     if telling.is_empty() { all.into_iter().collect() } else { telling }
 }
 
-/// How well the tool fits: 0 where it does not.
+/// Score of a tool: 0 where it does not fit.
 pub(super) fn fit(query: &[String], tool: &CatalogueTool) -> u32 {
     let foreign = tool.foreign.as_deref();
     let name = words(foreign.map_or(&tool.spec.name, |foreign| &foreign.tool));

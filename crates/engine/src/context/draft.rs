@@ -15,12 +15,12 @@ use crate::context::{frame::harmless, toolset::ToolSet};
 pub(crate) struct RequestBuilder {
     /// The instructions and the history: they stand at the same place in the next request.
     pub(crate) messages: Vec<Message>,
-    /// What varies: it is said at the very end, and not again in the next request.
+    /// Varying part: it is said at the very end, and not again in the next request.
     reminders: Vec<String>,
     tools: ToolSet,
     may_call: bool,
     known_paths: Vec<String>,
-    /// Who is asked.
+    /// The agent that is asked.
     agent: String,
 }
 

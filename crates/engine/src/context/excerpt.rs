@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::context::tokens::estimate;
 
-/// What is shown of a text, and what is not.
+/// Shown and hidden parts of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Excerpt<'a> {
     pub(crate) head: &'a str,
@@ -65,7 +65,7 @@ fn last_fitting(numbers: Range<usize>, fits: impl Fn(usize) -> bool) -> usize {
     low
 }
 
-/// How many bytes so many tokens can have at the most, so that a long text is not counted whole again and again.
+/// Maximum number of bytes of so many tokens, so that a long text is not counted whole again and again.
 fn reach(text: &str, tokens: u64) -> usize {
     usize::try_from(tokens.saturating_mul(16)).unwrap_or(usize::MAX).min(text.len())
 }
@@ -84,7 +84,7 @@ fn ceil(text: &str, mut at: usize) -> usize {
     at
 }
 
-/// How many lines a text has; one without an end counts.
+/// Number of lines of a text; one without an end counts.
 pub(crate) fn lines(text: &str) -> usize {
     text.lines().count()
 }

@@ -11,7 +11,7 @@ use agentd_core::{
 
 use super::{history, tokens, toolset::ToolSet};
 
-/// What is remembered of one part of a request.
+/// Fingerprint of one part of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
     hash: u64,
@@ -36,7 +36,7 @@ impl Fingerprint {
     }
 }
 
-/// What one message takes of a request.
+/// Fingerprint of one message.
 pub(crate) fn print(message: &Message) -> Fingerprint {
     if let Message::Pictures { text, pictures } = message {
         let words = Fingerprint::of(&["user", text], tokens::estimate("user") + tokens::estimate(text));
@@ -58,13 +58,13 @@ pub(crate) fn print(message: &Message) -> Fingerprint {
     Fingerprint::of(&texts, texts.iter().map(|text| tokens::estimate(text)).sum())
 }
 
-/// What a picture takes. No two have the same path.
+/// Fingerprint of a picture. No two have the same path.
 pub(crate) fn picture(picture: &Picture) -> Fingerprint {
     let tokens = tokens::of_picture(picture.width, picture.height);
     Fingerprint { bytes: picture.bytes, ..Fingerprint::of(&["picture", &picture.path], tokens) }
 }
 
-/// What is remembered of a request.
+/// Fingerprints of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Footprint {
     /// Whom it asked.
@@ -72,7 +72,7 @@ pub(crate) struct Footprint {
     tools: Fingerprint,
     /// The messages without what is said at the end of this request only.
     messages: Vec<(SegmentKind, Fingerprint)>,
-    /// What is said at its end only.
+    /// Part that is said at its end only.
     end: Fingerprint,
 }
 
@@ -97,7 +97,7 @@ impl Footprint {
         Self { tools: Fingerprint::default(), ..self }
     }
 
-    /// What is said at its end only.
+    /// Part that is said at its end only.
     pub(crate) fn end(&self) -> Fingerprint {
         self.end
     }
@@ -121,7 +121,7 @@ impl Footprint {
         of(&self.tools) + of(&self.end) + self.messages.iter().map(|(_, print)| of(print)).sum::<u64>()
     }
 
-    /// How much of this request repeats the one before it.
+    /// Report on how much of this request repeats the one before it.
     pub(crate) fn report(&self, before: Option<&Self>) -> PromptReport {
         let mut report = PromptReport { bytes: self.bytes(), tokens: self.tokens(), ..PromptReport::default() };
         let Some(before) = before else { return report };

@@ -2,7 +2,7 @@
 
 /// The names of what the daemon says in angle brackets, and whatever begins like them.
 const OWN: [&str; 5] = ["memory", "memories", "skills", "system_reminder", "conversation_summary"];
-/// What stands around one file, and around files. Many other names begin so.
+/// Elements around one file, and around files. Many other names begin so.
 const FILES: [&str; 2] = ["file", "files"];
 
 /// The text without what would look like the daemon's own words to a model.

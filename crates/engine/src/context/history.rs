@@ -12,13 +12,13 @@ use agentd_core::{
 
 use crate::context::frame::one_line;
 
-/// How the summary of a compaction begins.
+/// Prefix of a compaction's summary.
 const SUMMARY: &str = "<conversation_summary>";
-/// How a notice about memory begins.
+/// Prefix of a notice about memory.
 const MEMORY: &str = "<memory>";
-/// How the catalogue of skills begins.
+/// Prefix of the catalogue of skills.
 const SKILLS: &str = "<skills>";
-/// How a notice of files that were handed over begins.
+/// Prefix of a notice of files that were handed over.
 const FILES: &str = "<files>";
 
 /// Returns whether an item counts as a message. What belongs to the answer beside it does not.
@@ -34,7 +34,7 @@ pub(crate) fn counts(item: &Item) -> bool {
     }
 }
 
-/// What part of a request a message is.
+/// Segment of a request that a message belongs to.
 pub(crate) fn kind(message: &Message) -> SegmentKind {
     match message {
         Message::System { .. } => SegmentKind::Instructions,

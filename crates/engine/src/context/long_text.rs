@@ -7,7 +7,7 @@ use super::{excerpt, tokens::estimate};
 
 /// The part of a window that one result may take.
 const PART_OF_WINDOW: u64 = 4;
-/// What a result may have in the smallest window.
+/// Limit of a result in the smallest window.
 const LEAST: u64 = 256;
 /// Above this many bytes, texts are looked at where they keep nobody waiting.
 const WHILE_OTHERS_WAIT: usize = 128 * 1024;
@@ -17,12 +17,12 @@ const WHILE_OTHERS_WAIT: usize = 128 * 1024;
 pub(crate) struct ResultLimits {
     /// Any result.
     pub(crate) large: u64,
-    /// What a command says; nothing where it is shown whole up to `large`.
+    /// Limit of a command's output; none where it is shown whole up to `large`.
     pub(crate) feedback: Option<u64>,
 }
 
 impl ResultLimits {
-    /// What is configured, as far as a window of that size has room for it.
+    /// The configured limits, as far as a window of that size has room for them.
     pub(crate) fn of(large: u64, feedback: Option<u64>, window: u64) -> Self {
         let large = (window / PART_OF_WINDOW).max(LEAST).min(large);
         Self { large, feedback: feedback.map(|tokens| tokens.min(large / 2)) }
@@ -58,7 +58,7 @@ pub(crate) async fn aside<T: Send + 'static>(
     }
 }
 
-/// How a line that is too long is read.
+/// Words on how a line that is too long is read.
 pub(crate) const IN_PARTS: &str = "a line of it in parts, with offset for the line and column for the first character";
 
 /// The number of lines that tools may be asked for at once, in words.
@@ -80,7 +80,7 @@ pub(crate) fn from_behind(head: &str, at_once: Option<u64>) -> String {
     from
 }
 
-/// How many of the text's lines have about three quarters of the limit; none where not even one has.
+/// Number of the text's lines that have about three quarters of the limit; none where not even one has.
 pub(crate) fn lines_at_once(text: &str, limit: u64) -> Option<u64> {
     let tokens = estimate(text).max(1);
     let lines = excerpt::lines(text) as u64;

@@ -18,15 +18,15 @@ pub(crate) const MAX_SHOWN_PICTURES: usize = 10;
 /// Models whose last request is remembered: one for each slot.
 const MODELS: usize = 5;
 
-/// What a session remembers of its requests, from call to call and from turn to turn.
+/// Memory of a session's requests, from call to call and from turn to turn.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ContextMeter {
     /// The last request to each model, the newest last: a server keeps what it computed of its own requests, and knows
     /// nothing of another's.
     before: Vec<(String, Footprint)>,
-    /// What was counted last.
+    /// The last count.
     counted: Option<Counted>,
-    /// What came into the history since.
+    /// Tokens that came into the history since.
     since: UncountedTokens,
     /// The level that was told last; none where that is not known.
     level: Option<TokenLevel>,
@@ -53,7 +53,7 @@ pub(crate) struct Next<'a> {
 pub(crate) struct SentRequest {
     footprint: Footprint,
     pub(crate) report: PromptReport,
-    /// What had come into the history by then.
+    /// Tokens that had come into the history by then.
     since: UncountedTokens,
 }
 
@@ -67,19 +67,19 @@ struct UncountedTokens {
 }
 
 impl UncountedTokens {
-    /// What of it stands in the next request to a model.
+    /// The part of it that stands in the next request to a model.
     fn sent_to(self, model: &ModelInfo) -> u64 {
         if model.echo_reasoning { self.said.saturating_add(self.thought) } else { self.said }
     }
 
-    /// What came after that.
+    /// The part that came after that.
     fn after(self, before: Self) -> Self {
         Self { said: self.said.saturating_sub(before.said), thought: self.thought.saturating_sub(before.thought) }
     }
 }
 
 impl SentRequest {
-    /// How many tokens it surely had: as the server counted, or half of the guess.
+    /// Number of tokens that it surely had: as the server counted, or half of the guess.
     pub(crate) fn tokens(&self, usage: Usage) -> u64 {
         if usage.prompt_tokens > 0 { usage.prompt_tokens } else { self.report.tokens / 2 }
     }
@@ -154,7 +154,7 @@ impl ContextMeter {
         self.before.push((id.to_owned(), footprint));
     }
 
-    /// What was said at the end of the last request only.
+    /// Reminders at the end of the last request.
     pub(crate) fn reminders(&self) -> Fingerprint {
         self.before.last().map(|(_, before)| before.end()).unwrap_or_default()
     }
@@ -172,7 +172,7 @@ impl ContextMeter {
     }
 }
 
-/// How many tokens of an answer stand in the next request: what was counted of it, without thoughts that are not sent back.
+/// Number of tokens of an answer that stand in the next request: its count, without thoughts that are not sent back.
 fn sent_again(answer: UncountedTokens, usage: Usage, scales: &TokenCalibration, model: &ModelInfo) -> u64 {
     let about = scales.apply(&model.id, answer.sent_to(model));
     let Usage { completion_tokens, reasoning_tokens, .. } = usage;

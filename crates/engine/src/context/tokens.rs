@@ -27,7 +27,7 @@ pub(crate) fn of_picture(width: u32, height: u32) -> u64 {
     (u64::from(width) * u64::from(height)).div_ceil(750)
 }
 
-/// How far a ratio may be from the guess before it is taken for a mistake of the server.
+/// Distance of a ratio from the guess at which it counts as a mistake of the server.
 const LIMITS: (f64, f64) = (0.2, 5.0);
 
 /// By what the guess has to be multiplied, model by model.

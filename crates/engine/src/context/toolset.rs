@@ -15,16 +15,16 @@ use super::{footprint::Fingerprint, tokens};
 pub(crate) struct ToolSet {
     pub(crate) specs: Arc<[ToolSpec]>,
     pub(crate) print: Fingerprint,
-    /// How many of them are sorted.
+    /// Number of them that are sorted.
     sorted: usize,
-    /// What is known of tools of others, by the names of these.
+    /// Properties of foreign tools, by the names of these.
     others: Arc<BTreeMap<String, OfOther>>,
 }
 
-/// What is known of a tool of somebody else.
+/// Properties of a foreign tool.
 #[derive(Debug, Clone, Default)]
 struct OfOther {
-    /// What its name stands for, if it can come to stand for something else.
+    /// Meaning of its name, if that can change.
     stands_for: Option<Arc<str>>,
     foreign: Option<Arc<Foreign>>,
 }
@@ -61,7 +61,7 @@ impl ToolSet {
         Self { others: Arc::clone(&other.others), ..self }
     }
 
-    /// What a name stands for, if it can come to stand for something else.
+    /// Meaning of a name, if that can change.
     pub(crate) fn stands_for(&self, name: &str) -> Option<&Arc<str>> {
         self.others.get(name)?.stands_for.as_ref()
     }
@@ -92,7 +92,7 @@ fn of_other(tool: &CatalogueTool) -> Option<(String, OfOther)> {
     is_known.then(|| (tool.spec.name.clone(), OfOther { stands_for, foreign }))
 }
 
-/// What one tool takes of a request.
+/// Fingerprint of one tool.
 pub(crate) fn print(tool: &ToolSpec) -> Fingerprint {
     let schema = tool.parameters.to_string();
     let texts = [tool.name.as_str(), &tool.description, &schema];

@@ -10,14 +10,14 @@ use agentd_core::model::ModelInfo;
 /// The least that is believed, in tokens: in less nothing can be done, and whoever says so may not mean well.
 const LEAST: u64 = 1024;
 
-/// What is known of the windows of models, model by model, since the daemon started.
+/// Sizes of the windows of models, model by model, as learned since the daemon started.
 #[derive(Debug, Default)]
 pub(crate) struct ContextWindows(Mutex<HashMap<String, Known>>);
 
-/// What is known of one window, in tokens.
+/// Size of one window, in tokens.
 #[derive(Debug, Default)]
 struct Known {
-    /// What its server said.
+    /// Size that its server named.
     said: Option<u64>,
     /// The largest request that was answered: it did fit, whatever is said of larger ones.
     answered: u64,

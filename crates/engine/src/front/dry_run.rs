@@ -32,7 +32,7 @@ pub struct DryRunSubject {
     unheld: bool,
 }
 
-/// What the files say of a call, as they stand when somebody looks. Nothing from a standpoint without folders.
+/// State of the files that a call is about. Empty from a standpoint without folders.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LookedUp {
     /// The form of the call that names what it would read, where a path in it leads through a link.
@@ -42,7 +42,7 @@ pub struct LookedUp {
 }
 
 impl DryRunSubject {
-    /// What a policy says of a call, with what [`Engine::look_up`] has found of it.
+    /// Verdict of a policy on a call, with what [`Engine::look_up`] has found of it.
     #[must_use]
     pub fn judge(&self, rules: &Policy, tool: &ToolSpec, arguments: &str, looked_up: &LookedUp) -> Explanation {
         let roots = self.workspace.as_deref().map(roots).unwrap_or_default();
@@ -100,7 +100,7 @@ impl Engine {
         Ok(DryRunSubject { settings, workspace, kept, others, unheld })
     }
 
-    /// What the files say now of a call that would be made there.
+    /// Looks up the files of a call that would be made there.
     pub async fn look_up(&self, at: &DryRunSubject, tool: &ToolSpec, arguments: &str) -> LookedUp {
         let Some(workspace) = at.workspace.clone() else { return LookedUp::default() };
         let call = call(tool, arguments);
@@ -119,8 +119,8 @@ impl Engine {
         self.shared.parts.toolbox.meant(&call).map_or(arguments, |meant| meant.arguments)
     }
 
-    /// What a person would be asked who wants a call that waits to run with other arguments: with the risk, and with what it
-    /// would do then. Nothing runs, and nothing is answered.
+    /// The question that a person would be asked who wants a call that waits to run with other arguments: with the
+    /// risk, and with what it would do then. Nothing runs, and nothing is answered.
     ///
     /// # Errors
     /// When nothing of that id waits for an approval, the rules deny these arguments, the call would fail with them, or it

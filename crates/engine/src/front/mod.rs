@@ -45,7 +45,7 @@ use crate::{
     subagent::SessionSubagents,
 };
 
-/// What the engine needs of the world.
+/// Ports of the engine.
 pub struct EngineParts {
     /// The models.
     pub models: Arc<dyn Models>,
@@ -57,13 +57,13 @@ pub struct EngineParts {
     pub workspaces: Arc<dyn Workspaces>,
     /// Makes pictures fit for models. Without it none is shown.
     pub pictures: Option<Arc<dyn Pictures>>,
-    /// What calls change in those files.
+    /// Storage of what calls change in those files.
     pub snapshots: Arc<dyn Snapshots>,
-    /// Who asked for what, what was decided and what came of it.
+    /// The audit log.
     pub audit: Arc<dyn Audit>,
     /// The time.
     pub clock: Arc<dyn Clock>,
-    /// What can be set.
+    /// Settings.
     pub config: EngineConfig,
 }
 
@@ -248,7 +248,7 @@ impl Engine {
         Ok(self.shared.parts.store.search(query, session, limit).await?)
     }
 
-    /// What waits for an answer, in one session or in all.
+    /// Pending interrupts, of one session or of all.
     ///
     /// # Errors
     /// When the journal cannot be read.
@@ -290,7 +290,7 @@ impl Engine {
         Ok(uploaded)
     }
 
-    /// What a folder of a session's files holds, or one file, by the paths that tools use.
+    /// Content of a folder of a session's files, or one file, by the paths that tools use.
     ///
     /// # Errors
     /// When there is no such session or file.
@@ -413,7 +413,7 @@ impl Engine {
         EngineStats { activity: self.shared.gauges.read(), recovered }
     }
 
-    /// How much is going on, for whoever does something when nothing is.
+    /// Activity of the engine, for those who act when there is none.
     #[must_use]
     pub fn activity(&self) -> watch::Receiver<Activity> {
         self.shared.gauges.follow()

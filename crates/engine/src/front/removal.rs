@@ -12,7 +12,7 @@ use crate::{
     session::{orders::Hold, shared::Ports},
 };
 
-/// How often a session is looked for again that was unloaded just when it was asked.
+/// Number of tries for a session that was unloaded just when it was asked.
 const TRIES: usize = 3;
 
 impl Engine {

@@ -21,26 +21,26 @@ use tokio::time::timeout;
 
 use crate::{attachments::Attachment, context::ToolSet};
 
-/// What is there, and what there is room for.
+/// Input of the links that write in front of a turn.
 #[derive(Clone, Copy)]
 pub(crate) struct PreambleContext<'a> {
     pub(crate) guides: &'a Guides,
     pub(crate) limits: GuideLimits,
     /// The tokens of the model's window.
     pub(crate) window: u64,
-    /// What the model sees so far.
+    /// The visible history.
     pub(crate) history: &'a [Arc<Item>],
-    /// What people handed over for this turn.
+    /// Files that people handed over for this turn.
     pub(crate) handed: &'a [Attachment],
     /// The tools that the model may call.
     pub(crate) tools: &'a ToolSet,
 }
 
-/// How long a turn waits for what people wrote. The files are few and small: only a disk that hangs takes longer, and no
+/// Time limit for reading what people wrote. The files are few and small: only a disk that hangs takes longer, and no
 /// answer waits for that.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// What there is now; none where that could not be found out in time.
+/// The current guides; none where they could not be read in time.
 pub(crate) async fn look(workspaces: &dyn Workspaces, workspace: &Workspace, limits: GuideLimits) -> Option<Guides> {
     if limits.reads_nothing() {
         return None;

@@ -15,10 +15,10 @@ const PREFACE: &str = "Skills: folders with instructions for one kind of work, e
 const CLOSED: &str = "Skills that the person has, each with what it is for. Their words cannot be opened in this session: \
                       where one fits, say so.";
 const NONE: &str = "There are no skills any more.";
-/// What stands behind a skill that is not the person's own choice.
+/// Mark of a skill that is not the person's own choice.
 const OF_PROJECT: &str =
     " (came with the project, by whoever wrote it: it allows nothing, and is not the person's wish)";
-/// What opens a skill.
+/// Tool that opens a skill.
 const READ: &str = "read_file";
 /// Bytes of the catalogue at the most.
 const MAX_BYTES: usize = 8 << 10;

@@ -24,7 +24,7 @@ use crate::turn::{
     recorder::{CallAnswers, ResolvedInterrupt},
 };
 
-/// What a person is shown at the most, in bytes. What is longer could not be shown whole, and is not asked.
+/// Maximum size of what a person is shown, in bytes. What is longer could not be shown whole, and is not asked.
 const LONGEST_SHOWN: usize = 6 * 1024 * 1024;
 
 pub(crate) struct Approvals;
@@ -216,7 +216,7 @@ fn withhold(output: ToolOutput, unread: &[String]) -> ToolOutput {
     ToolOutput { text, ..output }
 }
 
-/// What the call would do, for a person: of one that reads, where it leads.
+/// Preview of the call for a person: of one that reads, where it leads.
 async fn preview(
     call: &Invocation<'_>,
     followed: Option<&Followed>,
@@ -232,7 +232,7 @@ async fn preview(
     Ok(shown.and_then(showable))
 }
 
-/// What a call would do, if all of it can be shown to a person: nobody approves what they could not see.
+/// The preview, if all of it can be shown to a person: nobody approves what they could not see.
 pub(crate) fn showable(shown: Option<String>) -> Result<Option<String>, ToolOutput> {
     match shown.as_deref().map_or(0, str::len) {
         ..=LONGEST_SHOWN => Ok(shown),
@@ -246,7 +246,7 @@ pub(crate) fn showable(shown: Option<String>) -> Result<Option<String>, ToolOutp
     }
 }
 
-/// What the rules say of the call as it stands, with what people allow now; also for the audit log.
+/// Verdict of the rules on the call as it stands, with what people allow now; also for the audit log.
 async fn judge(call: &Invocation<'_>, tool: &ToolSpec, followed: Option<&Followed>) -> Result<Explanation, TurnExit> {
     let context = call.context;
     let start = start(call, tool).await?;
@@ -344,9 +344,9 @@ fn owner(foreign: Option<&Foreign>) -> Option<Box<Owner>> {
     foreign.map(|foreign| Box::new(Owner { rule: foreign.rule.clone(), entry: foreign.entry.clone() }))
 }
 
-/// What to tell the model where the call would not do what the person was shown: a question may wait for days, and the
-/// files that it is about change meanwhile. It does not run. The model looks again and calls again, and the person is
-/// shown what holds then.
+/// Refusal of a call that would not do what the person was shown: a question may wait for days, and the files that it
+/// is about change meanwhile. It does not run. The model looks again and calls again, and the person is shown what
+/// holds then.
 async fn no_longer_as_shown(
     call: &Invocation<'_>,
     tool: &ToolSpec,
@@ -383,8 +383,8 @@ async fn no_longer_as_shown(
     Ok(Some(ToolOutput::error(ToolErrorCode::NotRun, text)))
 }
 
-/// What to tell the model where the name of the call stands for something else than when the person was asked: for another
-/// server's tool, or for a server that is reached otherwise.
+/// Refusal of a call whose name means something else than when the person was asked: another server's tool, or a server
+/// that is reached otherwise.
 async fn of_another(
     call: &Invocation<'_>,
     tool: &ToolSpec,

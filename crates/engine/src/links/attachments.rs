@@ -20,7 +20,7 @@ use crate::{
 /// Bytes of one picture. The daemon makes them far smaller; whatever else stands in that file now is none.
 const MAX_BYTES: usize = 16 << 20;
 
-/// What a model reads in place of a picture.
+/// Stand-in for a picture.
 const UNSEEN: &str = "(You cannot see pictures. Where it matters what one shows, say so.)";
 /// The same, where the picture is there and was shown before.
 const NO_LONGER_SHOWN: &str = "(Not all of these pictures are shown any more.)";

@@ -167,7 +167,7 @@ fn granted_by(judgement: &Explanation, by: &DecidedBy) -> Vec<String> {
     }
 }
 
-/// Who let a call through that came to the gate.
+/// Decider of a call that came to the gate.
 fn admitted_by(call: &Invocation<'_>) -> DecidedBy {
     match (call.record.judgement(), call.record.answered()) {
         (_, Some(answered)) => answered.by,
@@ -179,7 +179,7 @@ fn admitted_by(call: &Invocation<'_>) -> DecidedBy {
     }
 }
 
-/// What was decided on a call that did not come to the gate, or for which it did not open.
+/// Decision on a call that did not come to the gate, or for which it did not open.
 fn left(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> (bool, DecidedBy) {
     if call.record.is_shut() {
         return (false, DecidedBy::Daemon);

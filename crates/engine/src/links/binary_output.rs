@@ -99,7 +99,7 @@ async fn keep(call: &Invocation<'_>, data: Vec<ToolData>) -> Result<Vec<String>,
     Ok(lines)
 }
 
-/// What a piece is: `stdout, a PNG image of 1,234 bytes`. A tool may repeat there what somebody else wrote.
+/// Description of a piece: `stdout, a PNG image of 1,234 bytes`. A tool may repeat there what somebody else wrote.
 fn told(data: &ToolData) -> String {
     let short = |words: &str| frame::one_line(&words.chars().take(MAX_WORDS).collect::<String>());
     let kind = if data.kind.trim().is_empty() { "binary data".to_owned() } else { short(&data.kind) };

@@ -110,7 +110,7 @@ async fn delegate(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     }
 }
 
-/// What is to be done; an error where the call makes no sense.
+/// The task of a call; an error where the call makes no sense.
 fn task(call: &Invocation<'_>) -> Result<Task, ToolOutput> {
     if call.context.settings.parent.is_some() {
         let text = "a subagent gives no work to others: do it yourself, or answer what is left to do";

@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// What is told of a tool at the most, in characters, and of its arguments, in bytes.
+/// Maximum length of a tool's description, in characters, and of its arguments, in bytes.
 const LONGEST_LINE: usize = 200;
 const LONGEST_SCHEMA: usize = 2000;
 /// Servers that are named where nothing was found.

@@ -78,7 +78,7 @@ async fn hand_on(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     Ok(ToolOutput { changes_agent: true, ..ToolOutput::ok(text) })
 }
 
-/// Who works from here on, and at what; an error where that cannot be.
+/// The next agent and its task; an error where that cannot be.
 fn wanted(call: &Invocation<'_>) -> Result<(Vec<String>, String), ToolOutput> {
     let (acting, name) = (&call.context.acting, call.call.name.as_str());
     if acting.is_subagent() {

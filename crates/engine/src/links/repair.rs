@@ -11,9 +11,9 @@ use crate::{
     turn::{TurnContext, TurnState, hooks::Link},
 };
 
-/// What stands in for a result that never came.
+/// Stand-in for a result that never came.
 const NO_RESULT: &str = "E_UNKNOWN_OUTCOME: this call has no result: it never ran, or what came of it is lost; look before you run it again";
-/// What stands in for a result without words.
+/// Stand-in for a result without words.
 const NO_OUTPUT: &str = "(no output)";
 /// The longest id of a call that all providers accept.
 const MAX_ID: usize = 40;

@@ -186,7 +186,7 @@ fn list(todos: &[Todo]) -> String {
     text
 }
 
-/// What the model is reminded of: the current entry, the next, and how many more.
+/// Reminder for the model: the current entry, the next, and how many more.
 fn reminder(todos: &[Todo]) -> Option<String> {
     if todos.is_empty() {
         return None;

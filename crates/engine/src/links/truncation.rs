@@ -54,7 +54,7 @@ impl Link for Truncation {
     }
 }
 
-/// What the model is shown of a text that is too long, when that text is kept.
+/// The shown part of a text that is too long, which is stored whole.
 async fn shortened(call: &Invocation<'_>, text: String, limit: u64) -> Result<String, TurnExit> {
     if call.context.tools.toolbox.canonical_name(&call.call.name) == READS_FILES {
         return Ok(aside(text, move |text| shown(text, limit, &SpillFile::Already)).await.1);

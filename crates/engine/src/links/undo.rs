@@ -133,8 +133,8 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
     Ok(output)
 }
 
-/// What was seen to change. What a tool says that it changed is only told of where nobody looked there: elsewhere what
-/// was seen says it better.
+/// Changes that were seen. A tool's own report counts only for paths that were not looked at: elsewhere what was seen
+/// says it better.
 fn seen_and_told(seen: Vec<FileChange>, told: Vec<FileChange>, paths: Option<&[String]>) -> Vec<FileChange> {
     let elsewhere = |file: &FileChange| match paths {
         Some(paths) => !paths.contains(&file.path) && !seen.iter().any(|seen| seen.path == file.path),

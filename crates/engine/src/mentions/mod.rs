@@ -26,11 +26,11 @@ const DELEGATE: &str = "delegate_task";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KnownAgent {
     pub(crate) id: String,
-    /// What it is for, in a line.
+    /// Its purpose, in a line.
     pub(crate) description: String,
 }
 
-/// What a name can stand for.
+/// Names that can be mentioned.
 pub(crate) struct Known<'a> {
     pub(crate) stock: &'a ToolCatalog,
     /// The name of a tool for an alias of it.
@@ -39,7 +39,7 @@ pub(crate) struct Known<'a> {
     pub(crate) agents: &'a [KnownAgent],
 }
 
-/// What a turn's input mentions.
+/// Mentions of a turn's input.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Mentions {
     /// Tools, by the names that calls use.
@@ -49,7 +49,7 @@ pub(crate) struct Mentions {
     pub(crate) agents: Vec<KnownAgent>,
     /// MCP servers. Their tools are among the others.
     pub(crate) servers: Vec<MentionedServer>,
-    /// What a person should know of names that load nothing, a sentence each.
+    /// Problems for the person: names that load nothing, a sentence each.
     pub(crate) problems: Vec<String>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct LoadedSkill {
     pub(crate) files: Vec<String>,
 }
 
-/// What is read of an input: its words as a person typed them, and the files that came with it.
+/// The part of an input that is read for mentions: its words as a person typed them, and the files that came with it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Said<'a> {
     pub(crate) text: &'a str,
@@ -84,7 +84,7 @@ impl Said<'_> {
 }
 
 impl Mentions {
-    /// What an input mentions.
+    /// Finds the mentions of an input.
     pub(crate) fn of(said: Said<'_>, known: &Known<'_>, reach: &ToolScope) -> Self {
         let mut found = Self::default();
         for name in names(said.text) {
@@ -165,7 +165,7 @@ impl Mentions {
         self.servers.push(MentionedServer { name, tools });
     }
 
-    /// What the model is reminded of in each request of the turn.
+    /// Reminders for each request of the turn.
     pub(crate) fn reminders(&self, shows: impl Fn(&str) -> bool) -> Vec<String> {
         let mut told = Vec::new();
         let of_servers = |name: &str| self.servers.iter().any(|server| server.tools.contains(name));
@@ -281,8 +281,8 @@ fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&
     near.filter(|(distance, _)| *distance <= tolerance).min_by_key(|(distance, _)| *distance).map(|(_, known)| known)
 }
 
-/// What the last input of a history says, for a turn that goes on with it: the words that were typed, and the files that
-/// were told with them.
+/// The last input of a history, for a turn that continues with it: the words that were typed, and the files that came
+/// with them.
 pub(crate) fn last_said(history: &[Arc<Item>]) -> (String, Vec<String>) {
     let input = history.iter().rev().find_map(|item| match &item.body {
         ItemBody::UserMessage { text, steered: false, typed_bytes, .. } => Some((item, typed(text, *typed_bytes))),

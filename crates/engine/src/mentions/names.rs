@@ -73,7 +73,7 @@ fn of_line(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What stands between backticks of one line: as many close as open it.
+/// Text between backticks of one line: as many close as open it.
 fn code_spans(line: &str) -> Vec<Range<usize>> {
     let mut spans = Vec::new();
     let mut at = 0;

@@ -31,7 +31,7 @@ use crate::turn::{
 /// Why a turn ends of which an event is damaged.
 const DAMAGED: &str = "a part of this turn is damaged on the disk";
 
-/// What a crash left behind, for the person.
+/// Report on a turn that a crash cut off, for the person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecoveredTurn {
     /// The session.
@@ -48,7 +48,7 @@ pub struct RecoveredTurn {
     pub goes_on: bool,
 }
 
-/// What a stop left of the subagent of one call.
+/// Fate of the subagent of one call after a stop.
 #[derive(Debug)]
 pub(crate) enum SubagentStatus {
     /// It waits for a person, or has the answer and goes on.
@@ -57,7 +57,7 @@ pub(crate) enum SubagentStatus {
     Ended(Box<ToolOutput>),
 }
 
-/// What to do with the turn.
+/// Fate of the turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Disposition {
     /// It waits for a person: leave it open until the answer comes.
@@ -68,7 +68,7 @@ pub(crate) enum Disposition {
     End,
 }
 
-/// What recovery decided.
+/// Decisions of recovery.
 #[derive(Debug)]
 pub(crate) struct Recovery {
     pub(crate) disposition: Disposition,
@@ -77,11 +77,11 @@ pub(crate) struct Recovery {
     pub(crate) report: RecoveredTurn,
     pub(crate) pending: Vec<Interrupt>,
     pub(crate) answered: HashMap<CallId, CallAnswers>,
-    /// What sessions ask that work for its calls, as far as it was told here.
+    /// Questions of sessions that work for its calls, as far as they were told here.
     pub(crate) of_children: Vec<Interrupt>,
     /// All that was told of such questions.
     pub(crate) told: HashSet<InterruptId>,
-    /// What was added to the turn and no model was given, where the turn goes on: it takes them when it does.
+    /// Additions to the turn that no model was given, where the turn continues: it takes them when it does.
     pub(crate) steers: Vec<Item>,
     /// Results under way that it does not end, because another session still works for them: those go on with the turn.
     pub(crate) under_way: Vec<(Item, InFlightCall)>,
@@ -326,7 +326,7 @@ fn settle_questions(
     (pending, of_children)
 }
 
-/// What became of who worked for a result that is under way.
+/// Fate of the subagent that works for a result in flight.
 fn fate_of<'a>(item: &Item, fates: &'a HashMap<CallId, SubagentStatus>) -> Option<&'a SubagentStatus> {
     match &item.body {
         ItemBody::ToolResult(result) => fates.get(&result.call_id),

@@ -13,11 +13,11 @@ use serde_json::json;
 
 use crate::state_changes::ROOT;
 
-/// What is known of a subagent's work for one call.
+/// Result of a subagent's work for one call, as far as it is known.
 #[derive(Debug)]
 pub(crate) struct SubagentResult {
     subagent: Subagent,
-    /// What its turns came to, in order.
+    /// Results of its turns, in order.
     turns: Vec<TurnResult>,
     files: Vec<FileChange>,
     usage: Usage,
@@ -80,7 +80,7 @@ impl SubagentResult {
         self.output()
     }
 
-    /// What its last turn came to.
+    /// Result of its last turn.
     pub(crate) fn last(&self) -> Option<&TurnResult> {
         self.turns.last()
     }
@@ -99,7 +99,7 @@ impl SubagentResult {
             && only.text.trim().chars().nth(short - 1).is_none()
     }
 
-    /// What was refused to it, each under its name.
+    /// Calls that it was denied, each under its name.
     pub(crate) fn denials(&self) -> Vec<Denial> {
         let named = |denial: &Denial| {
             let tool = format!("{} of {}", denial.tool, self.subagent.name);
@@ -108,7 +108,7 @@ impl SubagentResult {
         self.turns.iter().flat_map(|turn| &turn.denials).map(named).collect()
     }
 
-    /// What concerns the turn, where anything does. A run that asks nobody and shall fail then fails with it.
+    /// The part that concerns the turn, where there is one. A run that asks nobody and shall fail then fails with it.
     fn delegated(&self) -> Option<Box<Delegated>> {
         let denials = self.denials();
         let fails = !denials.is_empty() && self.last().is_some_and(|last| last.stop_reason == StopReason::Denied);
@@ -172,7 +172,7 @@ impl SubagentResult {
         }
     }
 
-    /// What is told of one that a stop of the daemon cut off.
+    /// Output for one that a stop of the daemon cut off.
     pub(crate) fn cut_off(self) -> ToolOutput {
         let result = json!({
             "ok": false,

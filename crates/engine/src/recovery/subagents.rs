@@ -59,7 +59,7 @@ fn under_way(events: &[Arc<Event>]) -> HashMap<CallId, Subagent> {
     known
 }
 
-/// What was refused to those whose calls have their results. The journal of the turn does not repeat it.
+/// Denials of subagents whose calls have their results. The journal of the turn does not repeat them.
 pub(crate) async fn denials(store: &dyn Store, events: &[Arc<Event>]) -> Result<Vec<Denial>, EngineError> {
     let at_work = under_way(events);
     let mut denials = Vec::new();
@@ -95,7 +95,7 @@ async fn find_out(
     Ok(SubagentStatus::Ended(Box::new(outcome(subagent, &events, stored.open_turn.is_some()))))
 }
 
-/// What came of one that has ended, as these events tell it.
+/// Output of one that has ended, from its events.
 fn outcome(subagent: Subagent, events: &[Arc<Event>], is_open: bool) -> ToolOutput {
     let mut work = SubagentResult::new(subagent);
     for event in events {
@@ -127,7 +127,7 @@ fn goes_on(session: SessionId, turn: TurnId, events: &[Arc<Event>]) -> bool {
     recover(session, turn, &of_turn, &HashMap::new(), Vec::new()).disposition != Disposition::End
 }
 
-/// What a subagent changed, as it can be taken back with the turn that it worked for.
+/// Changes of a subagent, so that they can be reverted with the turn that it worked for.
 pub(crate) async fn adopted(
     snapshots: &dyn Snapshots,
     subagent: SessionId,

@@ -86,15 +86,15 @@ pub(super) struct OpenTurn {
     pub(super) max_steps: u32,
     /// The way in which interrupts are answered.
     pub(super) answering: Answering,
-    /// Who started it, by the name that it gave; not known after a restart.
+    /// Name of the client that started it; not known after a restart.
     pub(super) client: Option<String>,
     pub(super) environment: Arc<ClientEnvironment>,
     /// Set if it was begun to compact and for nothing else.
     pub(super) compacts: bool,
-    /// What its input mentions; none where that is not known any more, after a restart.
+    /// Mentions of its input; none where they are not known any more, after a restart.
     pub(super) mentions: Option<Arc<Mentions>>,
-    /// What was added to the turn and no model was given yet, each a started item: it is completed where it is taken, so that
-    /// the journal has it in the place in which the model reads it.
+    /// Additions to the turn that no model was given yet, each a started item: it is completed where it is taken, so
+    /// that the journal has it in the place in which the model reads it.
     pub(super) steers: Vec<Arc<Item>>,
     /// Calls that an earlier life of the daemon began, and that a session still works for.
     pub(super) under_way: HashMap<CallId, InFlightCall>,
@@ -124,7 +124,7 @@ pub(super) struct RunningTurn {
     pub(super) cancel: CancellationToken,
     /// Why it was cancelled, where it was.
     pub(super) cancelled_for: Option<StopReason>,
-    /// What was taken out of its line and not acted on yet.
+    /// Messages that were taken and not acted on yet.
     pub(super) taken: Vec<TurnMessage>,
     pub(super) messages: mpsc::Receiver<TurnMessage>,
     pub(super) task: JoinHandle<()>,
@@ -147,7 +147,7 @@ impl Drain {
     }
 }
 
-/// Whether the actor lives on.
+/// The actor's next move.
 pub(super) enum Next {
     Go,
     /// It ends in good order.

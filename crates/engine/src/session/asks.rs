@@ -21,7 +21,7 @@ use tokio::{sync::oneshot, time::Instant};
 use super::actor::{Actor, Fault, Next};
 use crate::{error::EngineError, grants::not_kept, recovery::withdrawn, turn::recorder::ResolvedInterrupt};
 
-/// How long a deadline is waited for before the clock is looked at again.
+/// Time that a deadline is waited for before the clock is looked at again.
 const GLANCE: Duration = Duration::from_secs(30);
 
 impl Actor {

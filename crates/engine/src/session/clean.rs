@@ -65,7 +65,7 @@ impl Actor {
     }
 }
 
-/// What the model and the person are told.
+/// Notice for the model and the person.
 fn notice(found: &[(WorkspaceArea, FilesRemoved)], undo: bool) -> [EventKind; 2] {
     let mut removed: Vec<String> = found
         .iter()

@@ -30,7 +30,7 @@ use crate::{
 };
 
 impl Actor {
-    /// What fills the window of the model that would be asked next.
+    /// Content of the window of the model that would be asked next.
     pub(super) async fn context(&mut self) -> Result<ContextView, Fault> {
         let workspace = self.workspace().await?;
         let config = self.shared.config();
@@ -54,7 +54,7 @@ impl Actor {
         }))
     }
 
-    /// What people wrote for the model to know, where the history does not say it.
+    /// Guides that people wrote for the model, where the history does not have them.
     pub(super) async fn told_first(
         &mut self,
         slot: Slot,

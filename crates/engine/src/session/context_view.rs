@@ -26,14 +26,14 @@ pub(crate) struct ContextViewInput<'a> {
     pub(crate) tools: &'a ToolSet,
     pub(crate) history: &'a [Arc<Item>],
     pub(crate) scales: &'a TokenCalibration,
-    /// What was counted last; none while a turn is open, which counts for itself.
+    /// The last count; none while a turn is open, which counts for itself.
     pub(crate) meter: Option<&'a ContextMeter>,
     pub(crate) max_messages: usize,
     /// The messages that were seen when a compaction was taken back; 0 where none was.
     pub(crate) held: u64,
 }
 
-/// What fills the window.
+/// Content of the window.
 pub(crate) fn view(standing: &ContextViewInput<'_>) -> ContextView {
     let mut parts: Vec<(SegmentKind, Fingerprint, u32)> = Vec::new();
     let mut add = |kind, print, count| match parts.iter_mut().find(|(known, ..)| *known == kind) {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::session::actor::Drain;
 
-/// How long a cancelled turn has to tell its end.
+/// Time for a cancelled turn to tell its end.
 const CANCEL_GRACE: Duration = Duration::from_secs(7);
 
 impl Actor {

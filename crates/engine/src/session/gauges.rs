@@ -4,7 +4,7 @@ use tokio::sync::watch;
 
 use crate::recovery::RecoveredTurn;
 
-/// How much is going on.
+/// Activity of the engine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Activity {
     /// Sessions in memory.
@@ -28,7 +28,7 @@ impl Activity {
 pub struct EngineStats {
     /// Sessions and turns.
     pub activity: Activity,
-    /// What the last stop of the daemon had left behind.
+    /// Turns that the last stop of the daemon had left behind.
     pub recovered: Vec<RecoveredTurn>,
 }
 
@@ -53,12 +53,12 @@ impl Gauges {
         GaugeGuard { activity: self.activity.clone(), open: false, waiting: false }
     }
 
-    /// What is going on now, and whenever that changes.
+    /// Current activity, and every change.
     pub(crate) fn follow(&self) -> watch::Receiver<Activity> {
         self.activity.subscribe()
     }
 
-    /// What is going on now.
+    /// Current activity.
     pub(crate) fn read(&self) -> Activity {
         *self.activity.borrow()
     }

@@ -31,7 +31,7 @@ pub(super) const QUEUE: usize = 64;
 
 pub(super) type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
 
-/// What a session can be asked. What is large is boxed, because a queue has room for many commands whatever is in it.
+/// Commands of a session. What is large is boxed, because a queue has room for many commands whatever is in it.
 pub(super) enum Command {
     Start { start: Box<StartTurn>, reply: Reply<StartedTurn> },
     Steer { turn: Option<TurnId>, text: String, reply: Reply<()> },
@@ -131,9 +131,9 @@ pub struct StartedTurn {
 /// A session, as a person wants to see it.
 #[derive(Debug, Clone)]
 pub struct SessionView {
-    /// What the journal has.
+    /// State in the journal.
     pub session: StoredSession,
-    /// What waits for an answer.
+    /// Pending interrupts.
     pub pending: Vec<Interrupt>,
     /// The turn that runs or waits.
     pub live_turn: Option<TurnId>,
@@ -146,7 +146,7 @@ pub struct SessionHandle {
     pub(super) commands: mpsc::Sender<Command>,
     /// Why the actor is gone, where there was a reason.
     pub(super) fate: Arc<OnceLock<EngineError>>,
-    /// Who has the session, once it is to be removed.
+    /// Hold on the session, once it is to be removed.
     pub(super) held: Arc<OnceLock<HoldMark>>,
 }
 
@@ -235,7 +235,7 @@ impl SessionHandle {
         self.ask(|reply| Command::Uploaded { path, picture, reply }).await
     }
 
-    /// What there is to see.
+    /// View of the session.
     ///
     /// # Errors
     /// When the journal cannot be read.
@@ -323,7 +323,7 @@ impl SessionHandle {
         self.ask(|reply| Command::Undo { request, reply }).await
     }
 
-    /// What fills the window of the model that would be asked next.
+    /// Content of the window of the model that would be asked next.
     ///
     /// # Errors
     /// When the session cannot be loaded.
@@ -348,7 +348,7 @@ impl SessionHandle {
         self.ask(|reply| Command::UndoCompaction { reply }).await
     }
 
-    /// What a crash had left behind when the session was loaded.
+    /// Turn that a crash had left behind when the session was loaded.
     pub(crate) async fn recovered(&self) -> Result<Option<RecoveredTurn>, EngineError> {
         self.ask(|reply| Command::Recovered { reply }).await
     }

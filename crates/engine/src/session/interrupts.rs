@@ -18,7 +18,7 @@ pub(crate) struct Interrupts {
     /// Answers of this turn, by the call that asked: a call that is dispatched again after a restart gets the
     /// answer that was given, and nobody is asked twice.
     answered: HashMap<CallId, CallAnswers>,
-    /// What sessions ask that work for calls of this turn. They wait themselves; here it is only told.
+    /// Questions of sessions that work for calls of this turn. They wait themselves; here they are only told.
     of_children: Vec<Interrupt>,
     /// All that was told of them in this turn.
     told: HashSet<InterruptId>,
@@ -31,7 +31,7 @@ struct Pending {
 }
 
 impl Interrupts {
-    /// What the journal knows of the open turn.
+    /// Restores the questions of the open turn from the journal.
     pub(crate) fn restore(
         pending: Vec<Interrupt>,
         answered: HashMap<CallId, CallAnswers>,

@@ -161,7 +161,7 @@ impl Journal {
         all.map(|(item, status)| EventKind::ItemCompleted { item, status }).collect()
     }
 
-    /// What the model was saying to the person when it was interrupted.
+    /// The model's unfinished words to the person when it was interrupted.
     pub(crate) fn open_words(&self) -> Option<String> {
         self.open.iter().rev().find_map(|item| match &item.body {
             ItemBody::AgentMessage { text } if !text.is_empty() => Some(text.clone()),

@@ -157,7 +157,7 @@ impl Actor {
         Ok(state)
     }
 
-    /// Who works in the session.
+    /// The agent of the session.
     pub(super) fn acting(&self) -> ActiveAgent {
         ActiveAgent::of(&self.state.settings, &self.state.agents, &self.shared.config().agents)
     }

@@ -68,7 +68,7 @@ pub(super) async fn load(
     Ok(actor)
 }
 
-/// What a model sees through a window: the items, each with the number of its completion, and the summary before them.
+/// Content of a window for the model: the items, each with the number of its completion, and the summary before them.
 pub(super) async fn window(
     store: &dyn Store,
     id: SessionId,
@@ -105,8 +105,8 @@ impl Actor {
         Ok(self.shared.parts.store.events(self.id, after, TAIL).await?)
     }
 
-    /// How the last turn since the last reset ended, but for those that only compacted. Few facts stand behind a turn's
-    /// end, so it is found in the journal's tail, or soon before it.
+    /// End of the last turn since the last reset, but for those that only compacted. Few facts follow a turn's end, so
+    /// it is found in the journal's tail, or soon before it.
     async fn last_stop(&self, mut tail: Vec<Arc<Event>>, reset_seq: u64) -> Result<Option<StopReason>, EngineError> {
         loop {
             let since = tail.iter().rev().take_while(|event| event.seq > reset_seq);

@@ -43,7 +43,7 @@ pub(crate) struct Retirement {
     pub(super) held: Arc<OnceLock<HoldMark>>,
 }
 
-/// What is to be removed of a session.
+/// Order to clean a session.
 #[derive(Debug, Clone, Default)]
 pub struct CleanOrder {
     /// The folders of its workspace, each where nothing in it was changed since that moment.
@@ -57,7 +57,7 @@ pub struct CleanOrder {
     pub trial: bool,
 }
 
-/// What was removed of a session, or would be.
+/// Parts of a session that were removed, or would be.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionCleaned {
     /// Of its workspace.

@@ -19,7 +19,7 @@ const QUEUE: usize = 256;
 /// Entries after which those of unloaded sessions are looked for and forgotten.
 const SWEEP_AT: usize = 64;
 
-/// What a registry is made of before it knows what its sessions share.
+/// Channel halves of a registry that is not running yet.
 pub(crate) struct RegistryBuilder {
     sender: mpsc::Sender<Command>,
     commands: mpsc::Receiver<Command>,

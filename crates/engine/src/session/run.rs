@@ -24,7 +24,7 @@ use crate::{
     turn::recorder::TurnMessage,
 };
 
-/// What happened.
+/// Input of the actor.
 enum Input {
     Command(Option<Command>),
     Messages(Vec<TurnMessage>),

@@ -15,20 +15,20 @@ use crate::{
     turn::hooks::{Chain, Subagents},
 };
 
-/// What all sessions share.
+/// State that all sessions share.
 pub(crate) struct Shared {
     pub(crate) parts: Ports,
     /// All tools that there were when somebody last looked.
     pub(crate) stock: watch::Sender<Arc<ToolCatalog>>,
     /// The tools that agents were shown last.
     pub(crate) toolsets: ToolSetCache,
-    /// What was learned of how models count tokens.
+    /// Calibration of token counts, model by model.
     pub(crate) scales: Arc<TokenCalibration>,
-    /// How large the windows of models are, as their servers said.
+    /// Sizes of the windows of models, as their servers said.
     pub(crate) windows: Arc<ContextWindows>,
     pub(crate) chain: Arc<Chain>,
     pub(crate) gauges: Gauges,
-    /// What people allowed for good.
+    /// Permanent grants.
     pub(crate) kept: KeptHandle,
     /// The way of sessions to other sessions.
     pub(crate) siblings: WeakRegistry,

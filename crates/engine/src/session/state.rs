@@ -20,7 +20,7 @@ use crate::context::ContextMeter;
 /// daemon stopped can come near it.
 pub(crate) const MAX_ITEMS: usize = 2000;
 
-/// What a session's actor remembers.
+/// State of a session's actor.
 pub(crate) struct SessionState {
     pub(crate) created_at: Timestamp,
     pub(crate) settings: SessionSettings,
@@ -35,11 +35,11 @@ pub(crate) struct SessionState {
     window: Window,
     /// The summary that stands in front of them.
     compaction: Option<Arc<Item>>,
-    /// What people handed over, as far as a model is still to be told of it.
+    /// Files that people handed over, as far as a model is still to be told of them.
     pub(crate) handed_over: PendingAttachments,
-    /// How the last turn ended that did more than compact, as far as it is known.
+    /// End of the last turn that did more than compact, as far as it is known.
     pub(crate) last_stop: Option<StopReason>,
-    /// What is known of the last request.
+    /// Memory of the last request.
     pub(crate) meter: ContextMeter,
 }
 
@@ -84,7 +84,7 @@ impl SessionState {
         self.meter.start_over();
     }
 
-    /// What a model sees: the summary of what was replaced, and the items behind it.
+    /// The visible history: the summary of what was replaced, and the items after it.
     pub(crate) fn seen(&self) -> Vec<Arc<Item>> {
         self.compaction.iter().chain(self.history.iter().map(|(_, item)| item)).cloned().collect()
     }

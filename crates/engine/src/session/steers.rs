@@ -35,8 +35,8 @@ impl Actor {
         Ok(())
     }
 
-    /// What was added and not looked at. From here on it stands behind all that was stored before, which is where the
-    /// model reads it.
+    /// Additions that no model has seen. From here on they stand after all that was stored before, which is where the
+    /// model reads them.
     pub(super) async fn take_steers(&mut self, turn_id: TurnId) -> Result<Vec<Arc<Item>>, Fault> {
         let steers = self.open.as_mut().map(|open| std::mem::take(&mut open.steers)).unwrap_or_default();
         let whole = |item: &Arc<Item>| EventKind::ItemCompleted { item: (**item).clone(), status: ItemStatus::Done };

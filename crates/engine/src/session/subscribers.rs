@@ -28,7 +28,7 @@ const PAGE: usize = 256;
 /// Bytes that neighbouring deltas are merged up to.
 const MERGED_DELTA: usize = 16 << 10;
 
-/// What the writer and all readers of a session share.
+/// State that the writer and all readers of a session share.
 #[derive(Debug, Default)]
 struct Shared {
     /// The number of the last stored event. Raised before an event is sent, so that a reader with an empty

@@ -36,8 +36,8 @@ use crate::{
     },
 };
 
-/// How long a turn's start waits to be made durable together with the turn's first words. Nothing that a person notices,
-/// and longer than a model on the same machine needs that answers from its cache.
+/// Time that a turn's start waits to be made durable together with the turn's first words. Nothing that a person
+/// notices, and longer than a model on the same machine needs that answers from its cache.
 const FIRST_WORDS: Duration = Duration::from_millis(2);
 
 impl Actor {
@@ -209,7 +209,7 @@ impl Actor {
         Ok(StartedTurn { turn_id, events, joined: false })
     }
 
-    /// What the turn is to tell of files that were handed over.
+    /// Files that were handed over and that the turn is to tell of.
     async fn handed(&mut self) -> Result<Vec<Attachment>, Fault> {
         if self.state.handed_over.is_empty() {
             return Ok(Vec::new());
@@ -218,7 +218,7 @@ impl Actor {
         Ok(attachments::read(&*self.shared.parts.workspaces, &tree, &self.state.handed_over).await)
     }
 
-    /// What pictures mean for the choice of the model.
+    /// Pictures of the turn and the models that see them, for the choice of the model.
     pub(super) fn sight(&self, handed: &[Attachment]) -> VisionSupport {
         let there = handed.iter().any(|file| file.picture.is_some())
             || attachments::pictures(&self.state.seen()).next().is_some();
@@ -226,8 +226,8 @@ impl Actor {
         VisionSupport { pictures: there, base: there && sees(Slot::Base), vision: there && sees(Slot::Vision) }
     }
 
-    /// What the turn has to tell at once, so that it is made durable together with the turn's start: one wait for the disk
-    /// instead of two before the first word is shown. The store has written the start by then.
+    /// The turn's first messages, so that they are made durable together with its start: one wait for the disk instead
+    /// of two before the first word is shown. The store has written the start by then.
     async fn first_words(&mut self) -> Vec<TurnMessage> {
         let mut messages = Vec::new();
         if let Some(running) = self.open.as_mut().and_then(|open| open.running.as_mut()) {

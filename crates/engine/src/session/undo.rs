@@ -24,7 +24,7 @@ use crate::{
 /// Events that are read from the journal at once.
 const PAGE: usize = 1000;
 
-/// How many files a notice names.
+/// Number of files that a notice names.
 const NAMED: usize = 20;
 
 impl Actor {
@@ -77,7 +77,7 @@ impl Actor {
         parts.audit.note(AuditEntry::of_session(parts.clock.now(), self.id, fact)).await;
     }
 
-    /// What the journal tells of files.
+    /// Changes of files in the journal.
     async fn ledger(&self) -> Result<Ledger, Fault> {
         let mut ledger = Ledger::default();
         let mut after = 0;
@@ -118,8 +118,8 @@ impl Actor {
         }
     }
 
-    /// What the call of that result has changed of the session's own state. It is in the journal, a fact a file; calls that
-    /// write run alone, so that such facts of its turn that follow its start are its own.
+    /// Changes that the call of that result made to the session's own state. They are in the journal, a fact a file;
+    /// calls that write run alone, so that such facts of its turn that follow its start are its own.
     async fn changes_of_state(
         &self,
         turn_id: TurnId,
@@ -167,7 +167,7 @@ impl Actor {
     }
 }
 
-/// What the model and the person are told of an undo.
+/// Notice of an undo for the model and the person.
 fn notice(report: &UndoReport) -> [EventKind; 2] {
     let done: Vec<&UndoneFile> = report.files.iter().filter(|file| file.outcome == UndoOutcome::Done).collect();
     let what = if report.redo { "brought back" } else { "took back" };
@@ -205,7 +205,7 @@ fn named<'a>(files: impl Iterator<Item = (&'a str, FileChangeKind)>) -> String {
     if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
 
-/// What the turns of a session did to files, in order.
+/// Changes of files by the turns of a session, in order.
 #[derive(Debug, Default)]
 struct Ledger {
     turns: Vec<Past>,
@@ -215,14 +215,14 @@ struct Ledger {
     copied: Option<(SessionId, usize)>,
 }
 
-/// What one turn did to files.
+/// Changes of files by one turn.
 #[derive(Debug)]
 struct Past {
     turn_id: TurnId,
     /// From 1.
     number: u64,
     changes: Vec<FileChange>,
-    /// What was done to take it back, since it was last brought back.
+    /// Changes that reverted it, since it was last brought back.
     undone: Vec<FileChange>,
     /// Set if some of what it did cannot be read any more.
     is_damaged: bool,

@@ -14,7 +14,7 @@ use crate::{
     turn::route::route,
 };
 
-/// How long a turn waits for the names of skills. No answer waits for a disk that hangs.
+/// Time limit for listing skill names. No answer waits for a disk that hangs.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 impl Actor {
@@ -37,7 +37,7 @@ impl Actor {
         Ok(standings)
     }
 
-    /// What a turn with that model shows.
+    /// Tools that a turn with that model shows.
     pub(super) fn shown(&self, mentioned: &Mentioned, slot: Slot, pictures: bool) -> ToolSet {
         self.finds(mentioned, slot, pictures, &self.state.seen()).tools()
     }
@@ -49,7 +49,7 @@ impl Actor {
         Finds::new(stock, reach, shown, history)
     }
 
-    /// What a turn may use at the most: by who speaks in this session, by how deep it stands, by its model.
+    /// Upper bound on a turn's tools, given its agent, its nesting and its model.
     fn reach(&self, slot: Slot, pictures: bool) -> ToolScope {
         let sees = pictures && self.shared.parts.models.get(slot).info().sees_pictures;
         let acting = self.acting();
@@ -64,7 +64,7 @@ impl Actor {
         acting.agents().iter().map(known).collect()
     }
 
-    /// What the input of a turn that begins mentions; of one without, the input that it goes on with.
+    /// Mentions of the input of a turn that begins; of one without, of the input that it continues with.
     pub(super) async fn mentioned(
         &mut self,
         start: &StartTurn,
@@ -80,7 +80,7 @@ impl Actor {
         self.meant_by(Said { text, files: &files }, slot, pictures).await
     }
 
-    /// What the last input of a history mentions.
+    /// Mentions of the last input of a history.
     pub(super) async fn mentioned_last(
         &mut self,
         history: &[Arc<Item>],

@@ -41,7 +41,7 @@ const TITLE: usize = 80;
 /// Answers that are shorter are asked for detail, once: too often all that such a one says is that something was done.
 const SHORT_ANSWER: usize = 200;
 
-/// How detail is asked for.
+/// Request for more detail.
 const DETAIL: &str = "Your answer is all that whoever gave you this task will see. If it says everything that was asked for, \
                       repeat it as it is. Otherwise give it in full: what you found or did, with paths, names and figures, \
                       and what is left to do. Run no tool unless something is missing.";
@@ -106,7 +106,7 @@ impl Subagents for SessionSubagents {
 }
 
 impl SessionSubagents {
-    /// What a call comes to that cannot have its subagent. Where the daemon stops, what is left to do is for its next life.
+    /// Output of a call that cannot have its subagent. Where the daemon stops, the rest is left to its next life.
     async fn without(&self, call: &Invocation<'_>, why: &EngineError) -> Result<ToolOutput, TurnExit> {
         if self.is_stopping(call.context, why).await {
             return left_to_the_next_life(call).await;

@@ -26,7 +26,7 @@ use crate::{
     turn::{TurnExit, hooks::Invocation, stopwatch::StopwatchGuard},
 };
 
-/// How long a subagent has to tell its end after a cancel. A tool of it has five seconds of that.
+/// Time for a subagent to tell its end after a cancel. A tool of it has five seconds of that.
 const CANCEL_GRACE: Duration = Duration::from_secs(6);
 
 /// The characters of a call's arguments that are told.
@@ -41,7 +41,7 @@ pub(super) struct Monitor<'a> {
     events: Subscription,
     grants: LiveGrants,
     progress: CallProgress,
-    /// What it asks, and whether the time of the turn runs.
+    /// Its open questions; while there are any, the time of the turn stands still.
     asked: HashSet<InterruptId>,
     share: StopwatchGuard<'a>,
     /// Why it was told to end, and until when it may take.
@@ -50,7 +50,7 @@ pub(super) struct Monitor<'a> {
     told_of_leave: bool,
 }
 
-/// What happened.
+/// Event of the monitor.
 enum MonitorEvent {
     Event(Option<Result<Arc<Event>, EngineError>>),
     Stop(StopReason),
@@ -164,7 +164,7 @@ impl<'a> Monitor<'a> {
         Ok(())
     }
 
-    /// How far it is, in one line.
+    /// Tells its progress, in one line.
     fn tell(&self, work: &SubagentResult, call: &ToolCall) {
         let arguments = subagent_result::one_line(&call.arguments, ARGUMENTS);
         self.progress.tell(&format!("{}: {} {arguments}", work.subagent().name, call.name));
@@ -178,7 +178,8 @@ impl<'a> Monitor<'a> {
         let _ = self.session.cancel(Some(self.turn)).await;
     }
 
-    /// What a person keeps for the session holds for those that work for it, and what they take back does not.
+    /// Passes grants on: what a person allows for the session holds for those that work for it, and what they revoke
+    /// does not.
     async fn pass_grants_on(&mut self) {
         let grants = self.grants.of_session();
         if let Err(error) = self.session.take_grants(grants).await {

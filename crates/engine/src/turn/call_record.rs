@@ -185,7 +185,7 @@ impl<'a> CallRecord<'a> {
     }
 }
 
-/// What must be installed before a call does what it says.
+/// Packages that must be installed before a call does what it says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PackageNeed {
     pub(crate) missing: Vec<SkillPackages>,
@@ -212,7 +212,7 @@ impl PackageNeed {
         }
     }
 
-    /// What a person is shown in front of the call itself.
+    /// Text for the person in front of the call itself.
     pub(crate) fn shown(&self) -> String {
         let lines = self.missing.iter().map(|wanted| {
             let SkillPackages { skill, packages, .. } = wanted;

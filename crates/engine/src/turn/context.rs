@@ -46,7 +46,7 @@ use crate::{
     turn::hooks::{Chain, Subagents},
 };
 
-/// What is fixed while a turn runs: a reload of the configuration changes later turns, never this one, but for the rules.
+/// Fixed state of a running turn: a reload of the configuration changes later turns, never this one, but for the rules.
 pub(crate) struct TurnContext {
     pub(crate) ids: TurnIds,
     /// The agent that works.
@@ -72,10 +72,10 @@ pub(crate) struct TurnIds {
     pub(crate) client: Option<String>,
 }
 
-/// What decides whether a call runs.
+/// Parts that decide whether a call runs.
 pub(crate) struct TurnRules {
     pub(crate) policy: PolicyInForce,
-    /// What people allowed, live.
+    /// Grants, live.
     pub(crate) grants: LiveGrants,
     /// The way in which interrupts are answered.
     pub(crate) answering: Answering,
@@ -90,16 +90,16 @@ pub(crate) struct TurnModels {
     /// The slot and the model that write the last answer.
     pub(crate) chat_slot: Slot,
     pub(crate) chat: Arc<dyn Model>,
-    /// How models count tokens, as far as that was learned.
+    /// Calibration of token counts.
     pub(crate) scales: Arc<TokenCalibration>,
-    /// How large the windows of models are, as their servers said.
+    /// Sizes of the windows of models, as their servers said.
     pub(crate) windows: Arc<ContextWindows>,
 }
 
-/// What requests and summaries are made of.
+/// Ingredients of requests and summaries.
 pub(crate) struct PromptSource {
     pub(crate) system: String,
-    /// How a model is asked to sum up a history.
+    /// Prompt for summing up a history.
     pub(crate) compact: Arc<str>,
     pub(crate) max_message_history: usize,
     pub(crate) guide_limits: GuideLimits,
@@ -115,7 +115,7 @@ pub(crate) struct TurnTools {
     pub(crate) visible: ToolSet,
     /// The visible tools as they are now, with what the model has found, and what else it can find.
     pub(crate) finds: Finds,
-    /// What the turn's input mentions.
+    /// Mentions of the turn's input.
     pub(crate) mentions: Arc<Mentions>,
     pub(crate) toolbox: Arc<dyn Toolbox>,
     pub(crate) chain: Arc<Chain>,
@@ -136,14 +136,14 @@ pub(crate) struct TurnFiles {
     pub(crate) state: watch::Receiver<Arc<StateFiles>>,
 }
 
-/// What was recorded before, and the audit log. What happens in the turn goes through its recorder alone.
+/// Earlier records, and the audit log. What happens in the turn goes through its recorder alone.
 pub(crate) struct Records {
     /// The journal, to be searched.
     pub(crate) store: Arc<dyn Store>,
     pub(crate) audit: Arc<dyn Audit>,
 }
 
-/// What stops a turn and tells it the time.
+/// Cancellation and time of a turn.
 pub(crate) struct Control {
     pub(crate) cancel: CancellationToken,
     pub(crate) stopwatch: Arc<Stopwatch>,
@@ -156,11 +156,11 @@ pub(crate) struct Control {
 pub(crate) struct InFlightCall {
     /// The item of its result.
     pub(crate) item: ItemId,
-    /// Who works for it.
+    /// The subagent that works for it.
     pub(crate) subagent: Subagent,
 }
 
-/// What a turn may take.
+/// Limits of a turn.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) max_steps: u32,
@@ -229,9 +229,9 @@ impl TurnContext {
         self.tools.finds.tools().foreign(&tool.name).cloned()
     }
 
-    /// What the rules say, as they stand now, of files that the call comes upon without naming them, or of which it would
-    /// tell where it goes wrong: of reading them, and of the call itself if it named them. Of a call over the network, of
-    /// addresses that it is sent on to.
+    /// Rules, as they are now, about files that the call comes upon without naming them, or of which it would tell
+    /// where it goes wrong: about reading them, and about the call itself if it named them. For a call over the
+    /// network, about addresses that it is redirected to.
     fn read_rules(&self, call: &ToolCall) -> ReadRules {
         let Some(tool) = self
             .tool(&call.name)

@@ -43,7 +43,7 @@ pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Re
 /// A call that is due, in the words of its tool: from here on nothing else is judged, shown, audited and run.
 struct Due {
     call: ToolCall,
-    /// What the model is told of what became of its own words.
+    /// Note for the model about what became of its own words.
     note: Option<String>,
 }
 
@@ -85,8 +85,8 @@ async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[Due]) 
     stopped.map_or(Ok(()), Err)
 }
 
-/// How many calls from the front may run at once: all that are under way, else all leading ones that only look, or that
-/// another session works for; or the first alone.
+/// Number of calls from the front that may run at once: all that are in flight, else all leading ones that only look,
+/// or that a subagent works for; or the first alone.
 fn independent(context: &TurnContext, calls: &[Due]) -> usize {
     let looks = |Due { call, .. }: &&Due| {
         context.is_delegation(&call.name)
@@ -113,7 +113,7 @@ struct Ended<'a> {
     duration_ms: u64,
 }
 
-/// What came of one call, as far as the turn goes on with it.
+/// Outcome of one call, as far as the turn needs it.
 struct Outcome {
     item: Arc<Item>,
     shut_out: bool,

@@ -11,7 +11,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use super::{TurnExit, dispatch::begin, sampler::SamplingBudget};
 use crate::turn::hooks::Invocation;
 
-/// How long a tool has to end its processes after a cancel before it is dropped.
+/// Time for a tool to end its processes after a cancel before it is dropped.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
 /// Runs the tool of a call, for the end of a chain.

@@ -25,7 +25,7 @@ pub(crate) trait Link: Send + Sync {
     /// The link's name, for people who want to see the chain.
     fn name(&self) -> &'static str;
 
-    /// What it does and why it stands where it does, in one line, for the same people.
+    /// Purpose of the link and the reason for its place, in one line, for the same people.
     fn description(&self) -> &'static str;
 
     /// The tools that the link answers itself.
@@ -38,7 +38,7 @@ pub(crate) trait Link: Send + Sync {
         false
     }
 
-    /// What stands in front of a turn's input, from here on: it is stored with the input.
+    /// Notice in front of a turn's input: it is stored with the input.
     fn preamble(&self, _: &PreambleContext<'_>) -> Option<ItemBody> {
         None
     }
@@ -67,8 +67,8 @@ pub(crate) trait Link: Send + Sync {
         std::future::ready(Ok(None)).boxed()
     }
 
-    /// What a call of one of its tools would do, as [`agentd_core::ports::Toolbox::preview`] tells it of others. None
-    /// where the link has no such tool, or nothing to show.
+    /// Preview of a call of one of its tools, as [`agentd_core::ports::Toolbox::preview`] gives for others. None where
+    /// the link has no such tool, or nothing to show.
     fn preview<'a>(&'a self, _: &'a Invocation<'a>) -> Option<BoxFuture<'a, Result<Option<String>, ToolOutput>>> {
         None
     }
@@ -94,11 +94,11 @@ pub(crate) trait Link: Send + Sync {
 pub(crate) struct Invocation<'a> {
     pub(crate) context: &'a TurnContext,
     pub(crate) call: &'a ToolCall,
-    /// What the turn has come to before it, and before those that run beside it.
+    /// State of the turn before it, and before those that run beside it.
     pub(crate) state: &'a TurnState,
     /// The item of the result, once the tool has started.
     pub(crate) started: &'a OnceLock<ItemId>,
-    /// What is known of the decision on it.
+    /// Record of the decision on it.
     pub(crate) record: &'a CallRecord<'a>,
 }
 
@@ -138,7 +138,7 @@ pub(crate) trait Subagents: Send + Sync {
     fn is_alive(&self, id: SessionId) -> BoxFuture<'_, bool>;
 }
 
-/// What a subagent shall do.
+/// Task of a subagent.
 pub(crate) struct Task {
     /// In words, for the subagent.
     pub(crate) text: String,
@@ -174,7 +174,7 @@ impl<'a> Next<'a> {
 /// All links, in order.
 pub(crate) struct Chain {
     links: Vec<Arc<dyn Link>>,
-    /// What the links answer themselves, also what a turn does not offer.
+    /// Tools that links answer themselves, also those that a turn does not offer.
     own: Vec<ToolSpec>,
     tool: ToolRunner,
 }
@@ -206,7 +206,7 @@ impl Chain {
         self.links.iter().map(|link| (link.name(), link.description())).collect()
     }
 
-    /// What stands in front of a turn's input, in order.
+    /// Notices in front of a turn's input, in order.
     pub(crate) fn preamble(&self, opening: &PreambleContext<'_>) -> Vec<ItemBody> {
         self.links.iter().filter_map(|link| link.preamble(opening)).collect()
     }
@@ -248,7 +248,7 @@ impl Chain {
         Ok(None)
     }
 
-    /// What the call would do, for a person who is asked to approve it. An error is what it would return.
+    /// Preview of the call, for a person who is asked to approve it. An error is what it would return.
     pub(crate) async fn preview(&self, call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
         match self.links.iter().find_map(|link| link.preview(call)) {
             Some(preview) => preview.await,

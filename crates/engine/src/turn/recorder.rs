@@ -18,7 +18,7 @@ use super::{TurnExit, TurnOutcome, TurnState};
 /// Facts that wait for the session's writer at the most.
 const QUEUE: usize = 256;
 
-/// What a turn tells its session.
+/// Message of a turn to its session.
 pub(crate) enum TurnMessage {
     /// To be stored, all or none, and then shown.
     Facts(Vec<EventKind>),
@@ -28,13 +28,13 @@ pub(crate) enum TurnMessage {
     Flush(oneshot::Sender<()>),
     /// A person is needed. The answer comes when there is one, perhaps in another life of the daemon.
     Ask { call_id: CallId, ask: Box<Ask>, answer: oneshot::Sender<ResolvedInterrupt> },
-    /// What a session that works for a call asks a person, or what was answered to it: told here, once.
+    /// A question of a session that works for a call, or the answer to it: told here, once.
     Child(Box<EventKind>),
-    /// What the call has asked and nobody has answered is asked no more: the call has ended, or asks otherwise.
+    /// The pending questions of the call are withdrawn: the call has ended, or asks otherwise.
     Withdraw { call_id: CallId },
     /// The end of a compaction that was started: it replaces these items. Answered with the item as it is stored.
     Compact { item_id: ItemId, replaced: Vec<ItemId>, compaction: Box<Compaction>, stored: oneshot::Sender<Arc<Item>> },
-    /// What was added to the turn since it last asked.
+    /// Asks for what was added to the turn since it last asked.
     TakeSteers(oneshot::Sender<Vec<Arc<Item>>>),
     /// Another agent goes on with the turn, in a task of its own, from here.
     HandOn(Box<TurnState>),
@@ -47,7 +47,7 @@ pub(crate) enum TurnMessage {
 pub(crate) struct ResolvedInterrupt {
     pub(crate) answer: Answer,
     pub(crate) by: DecidedBy,
-    /// What was asked, as it was shown; none where nobody was asked, for a rule was kept meanwhile.
+    /// The question, as it was shown; none where nobody was asked, for a rule was kept meanwhile.
     pub(crate) asked: Option<Box<Ask>>,
 }
 
@@ -62,8 +62,8 @@ impl ResolvedInterrupt {
     }
 }
 
-/// What was answered to one call, which may need two answers: whether it may run, and then what it asks itself. The second
-/// does not undo the first, which may have put other arguments in place of the model's.
+/// Answers to one call, which may need two: whether it may run, and then what it asks itself. The second does not undo
+/// the first, which may have put other arguments in place of the model's.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CallAnswers {
     approval: Option<ResolvedInterrupt>,
@@ -79,12 +79,12 @@ impl CallAnswers {
         }
     }
 
-    /// What was said of whether the call may run.
+    /// Answer to whether the call may run.
     pub(crate) fn approval(&self) -> Option<&ResolvedInterrupt> {
         self.approval.as_ref()
     }
 
-    /// What was said to that. A call may ask several questions, and an answer is the answer to one.
+    /// Answer to that question. A call may ask several, and an answer is the answer to one.
     pub(crate) fn to(&self, ask: &Ask) -> Option<&ResolvedInterrupt> {
         match ask {
             Ask::Question { .. } => self.question.as_ref().filter(|answered| answered.asked.as_deref() == Some(ask)),
@@ -205,7 +205,7 @@ impl Recorder {
         self.ask_session(|stored| TurnMessage::Compact { item_id, replaced, compaction, stored }).await
     }
 
-    /// What was added to the turn since this was last asked.
+    /// Additions to the turn since this was last asked.
     pub(crate) async fn take_steers(&self) -> Result<Vec<Arc<Item>>, TurnExit> {
         self.ask_session(TurnMessage::TakeSteers).await
     }

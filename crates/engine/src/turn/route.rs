@@ -2,7 +2,7 @@
 
 use agentd_core::model::Slot;
 
-/// What pictures mean for the choice.
+/// Presence of pictures, and of models that see them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct VisionSupport {
     /// Set if the model has any to see.

@@ -27,10 +27,10 @@ use crate::{context::tokens::estimate, turn::hooks::Invocation};
 /// Bytes that are read of an answer for each token that it may have, where its server holds to no limit.
 const BYTES_A_TOKEN: u64 = 16;
 
-/// How long the requests of a call that is over are waited for. They need no time but to be let go.
+/// Time limit for the requests of a call that is over. They need no time but to be let go.
 const SETTLING: Duration = Duration::from_secs(2);
 
-/// What one call takes of the turn's model.
+/// Budget of one call for asking the turn's model.
 pub(super) struct SamplingBudget<'a> {
     call: &'a Invocation<'a>,
     taken: Arc<watch::Sender<SpentTokens>>,
@@ -105,12 +105,12 @@ struct Line {
     model: Arc<dyn Model>,
     clock: Arc<dyn Clock>,
     audit: Arc<dyn Audit>,
-    /// What the audit log hears of each request, but for what is not known before.
+    /// Audit entry of each request, but for what is not known before.
     entry: AuditEntry,
     /// The tokens that all calls of the turn may take together.
     tokens: Option<u64>,
     time: Option<Duration>,
-    /// What they have taken.
+    /// Tokens that they have spent.
     delegated: Arc<AtomicU64>,
     taken: Arc<watch::Sender<SpentTokens>>,
     stopwatch: Arc<Stopwatch>,
@@ -196,8 +196,9 @@ fn call_is_over() -> ModelError {
     ModelError::new(ErrorKind::Conflict, "the call is over")
 }
 
-/// What one request takes: as its server has counted, or about that much where it did not come to say so. It counts also
-/// where nobody waits for the answer any more. While it runs, as much is set aside as it may take: others run beside it.
+/// Charge of one request: as its server has counted, or about that much where it did not come to say so. It counts also
+/// where nobody waits for the answer any more. While it runs, as much is set aside as it may take: others run beside
+/// it.
 struct SamplingCharge<'a> {
     line: &'a Line,
     size: u64,

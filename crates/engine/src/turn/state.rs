@@ -22,10 +22,10 @@ use crate::context::{ContextMeter, compaction::plan::CompactionRequest};
 /// may have (16 MiB).
 const MAX_TOLD_FILES: usize = 6 << 20;
 
-/// What a file takes beside its name there, in bytes.
+/// Size of a file's entry beside its name there, in bytes.
 const BESIDE_PATH: usize = 32;
 
-/// What a turn has come to so far.
+/// State of a turn so far.
 #[derive(Debug, Default)]
 pub(crate) struct TurnState {
     /// Stage of the turn.
@@ -40,26 +40,26 @@ pub(crate) struct TurnState {
     pub(crate) pending_calls: Vec<ToolCall>,
     /// Model calls so far.
     pub(crate) steps: u32,
-    /// What they took.
+    /// Usage of the model calls.
     pub(crate) usage: Usage,
     /// The tokens among them that were taken for its calls, by sessions that worked for them and by who asked the model, as
     /// far as this life of the daemon knows.
     pub(crate) delegated: u64,
-    /// How often the agent has changed.
+    /// Number of changes of the agent.
     pub(crate) agent_changes: u32,
-    /// How long the turn had worked before its agent changed.
+    /// Time that the turn had worked before its agent changed.
     pub(crate) worked: Duration,
-    /// What was refused.
+    /// Denied calls.
     pub(crate) denials: Vec<Denial>,
     /// The files that were changed, each once.
     pub(crate) files: BTreeMap<String, FileChangeKind>,
     /// Set if any tool ran.
     pub(crate) tool_used: bool,
-    /// What the model last said, if it said it after the last input and the last tool result: the answer.
+    /// The model's last words, if they came after the last input and the last tool result: the answer.
     pub(crate) answer: Option<String>,
     /// The pictures that were read for models that see, by their paths; none where one is gone.
     pub(crate) pictures: HashMap<String, Option<Arc<[u8]>>>,
-    /// How full the window is, and what was sent last.
+    /// Fill level of the window, and the last request.
     pub(crate) meter: ContextMeter,
     /// The compaction that is wanted before the next step.
     pub(crate) compact: Option<CompactionRequest>,
@@ -71,7 +71,7 @@ pub(crate) struct TurnState {
     pub(crate) held: u64,
 }
 
-/// What a turn came to, as its session needs it to write the end.
+/// Outcome of a turn, as its session needs it to write the end.
 #[derive(Debug)]
 pub(crate) struct TurnOutcome {
     pub(crate) reason: StopReason,
@@ -82,7 +82,7 @@ pub(crate) struct TurnOutcome {
     pub(crate) usage: Usage,
     pub(crate) denials: Vec<Denial>,
     pub(crate) files: Vec<FileChange>,
-    /// What the session remembers of its requests.
+    /// Memory of the session's requests.
     pub(crate) meter: ContextMeter,
     /// Set if it did nothing but compact.
     pub(crate) only_compacted: bool,
@@ -218,7 +218,7 @@ impl TurnState {
         }
     }
 
-    /// What the turn came to.
+    /// Outcome of the turn.
     pub(crate) fn outcome(&self, reason: StopReason, error: Option<TurnError>) -> TurnOutcome {
         TurnOutcome {
             reason,

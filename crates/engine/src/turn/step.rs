@@ -6,7 +6,7 @@ use agentd_core::turn::StopReason;
 
 use super::{Limits, TurnState, state::Reply};
 
-/// What a turn does next.
+/// Next step of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Run the calls that have no result.

@@ -10,25 +10,25 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// How long a turn has worked.
+/// Time that a turn has worked.
 #[derive(Debug)]
 pub(crate) struct Stopwatch {
-    /// What was worked before.
+    /// Time worked before.
     before: Duration,
     started: Instant,
     held: watch::Sender<Held>,
 }
 
-/// What holds it up.
+/// Reasons to stand still.
 #[derive(Debug, Default)]
 struct Held {
-    /// How many wait for a person.
+    /// Number of calls that wait for a person.
     waiting: usize,
-    /// How many sessions work for the turn that do not wait.
+    /// Number of subagents that work for the turn and do not wait.
     working: usize,
     /// Since when it stands still.
     since: Option<Instant>,
-    /// How long it stood still before that.
+    /// Time that it stood still before that.
     stood: Duration,
 }
 

@@ -24,23 +24,23 @@ const MAX_LINE: usize = 240;
 /// The tool that reads one file.
 const READ: &str = "read_file";
 
-/// What a history says for certain.
+/// Facts that a history states for certain.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
-    /// What the person asked for, a line each, the oldest first.
+    /// The person's requests, a line each, the oldest first.
     pub(crate) requests: Vec<String>,
-    /// How turns ended: the last words of each.
+    /// Ends of turns: the last words of each.
     pub(crate) answers: Vec<String>,
     /// The input of the turn that runs, word for word, where it is among what is replaced. No item says how much of it
     /// there is room for, so whoever compacts adds it.
     pub(crate) under_way: Option<String>,
-    /// What was done to files: those that were changed first, then those that were read last.
+    /// Changes of files: those that were changed first, then those that were read last.
     pub(crate) files: Vec<String>,
     /// Commands and the first line of what came of them.
     pub(crate) commands: Vec<String>,
     /// Calls that failed and were not repeated since.
     pub(crate) problems: Vec<String>,
-    /// What is left of the todo list.
+    /// Open entries of the todo list.
     pub(crate) next: Vec<String>,
 }
 

@@ -14,12 +14,12 @@ use crate::context::{history, meter};
 pub(crate) const MIN_MESSAGES: usize = 15;
 /// Messages that stay as they are, where the window has room for them.
 const RECENT_MESSAGES: usize = 10;
-/// What stays takes this part of the window, in percent.
+/// Percentage of the window that stays.
 const RECENT_PERCENT: u64 = 15;
-/// What the last [`RECENT_MESSAGES`] may take of the window at the most, in percent.
+/// Maximum percentage of the window for the last [`RECENT_MESSAGES`].
 const RECENT_MAX_PERCENT: u64 = 40;
 
-/// What there is room for.
+/// Room for the history.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Room {
     /// The tokens of the window that the history may have: what tools and instructions take is not among them.

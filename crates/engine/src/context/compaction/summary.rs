@@ -30,9 +30,9 @@ const PARTS: [&str; 7] = [
 const BYTES_A_TOKEN: u64 = 2;
 /// Tokens that a summary in detail has at the most.
 const MAX_TOKENS: u64 = 1440;
-/// What stands before the rules.
+/// Line before the rules.
 const RULES_FOLLOW: &str = "The person said, word for word:";
-/// What stands before the request that is under way.
+/// Heading of the request in progress.
 const UNDER_WAY: &str = "## The request that you are working on, word for word";
 /// Bytes of a history that are worth a summary by a model: where there is no room for so many, it would see nothing.
 const MIN_HISTORY: usize = 1000;
@@ -76,7 +76,7 @@ pub(crate) fn request(
 /// The words that a summary has besides what is known for certain.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Words<'a> {
-    /// What a model wrote now, of all that is replaced.
+    /// Words of a model about all that is replaced.
     Written(&'a str),
     /// The summary that is replaced itself, where no model writes one: what it knew is not lost with it.
     Earlier(&'a str),
@@ -160,13 +160,13 @@ pub(crate) fn under_way(summary: &str) -> Option<&str> {
     part_under_way(summary).map(|(_, request)| request.trim())
 }
 
-/// What stands before and behind the heading of what is under way; no text within a summary begins a line with it.
+/// Text before and after the heading of the request in progress; no text within a summary begins a line with it.
 fn part_under_way(summary: &str) -> Option<(&str, &str)> {
     let (at, heading) = summary.rmatch_indices(UNDER_WAY).find(|(at, _)| summary[..*at].ends_with('\n'))?;
     Some((&summary[..at], &summary[at + heading.len()..]))
 }
 
-/// What a model wrote, part by part.
+/// A model's words, part by part.
 fn written_parts(text: &str, most: usize) -> [String; 7] {
     let mut parts = parts(text, heading).map(|part| transcript::shortened(&part, most));
     // A model that kept to no heading has still said something.
@@ -176,7 +176,8 @@ fn written_parts(text: &str, most: usize) -> [String; 7] {
     parts
 }
 
-/// What is kept of an earlier summary: all but what is said anew each time, the rules, what is under way and what is next.
+/// Parts of an earlier summary that are carried over: all but those that are written anew each time, the rules, the
+/// request in progress and the next steps.
 fn carried_parts(summary: &str, most: usize) -> [String; 7] {
     let summary = part_under_way(summary).map_or(summary, |(before, _)| before);
     // Exactly as they were written then: what an answer or a command said may look like one of them.
@@ -189,7 +190,7 @@ fn carried_parts(summary: &str, most: usize) -> [String; 7] {
     parts.map(|part| transcript::shortened(part.trim(), MAX_CARRIED.min(most)))
 }
 
-/// What stands under each of the seven headings, which `heading` knows.
+/// Text under each of the seven headings, which `heading` knows.
 fn parts(written: &str, heading: impl Fn(&str) -> Option<usize>) -> [String; 7] {
     let mut parts: [String; 7] = Default::default();
     let mut current = None;

@@ -67,7 +67,7 @@ fn write(items: &[Arc<Item>], most: usize, said: usize) -> String {
     text
 }
 
-/// Who or what it is, the words, and whether they are no prose.
+/// Author or kind of an item, its words, and whether they are no prose.
 fn parts(item: &Item) -> Option<(String, &str, bool)> {
     Some(match &item.body {
         ItemBody::UserMessage { text, .. } => ("Person".to_owned(), text, false),
@@ -112,7 +112,7 @@ pub(crate) fn harmless(text: &str) -> String {
     out
 }
 
-/// What ends a line, for any reader.
+/// Returns whether a character ends a line, for any reader.
 fn is_line_end(letter: char) -> bool {
     matches!(letter, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }

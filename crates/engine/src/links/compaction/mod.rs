@@ -39,7 +39,7 @@ struct Arguments {
     strategy: CompactionStrategy,
 }
 
-/// What a model is told of the tool.
+/// Specification of the tool.
 fn spec() -> ToolSpec {
     ToolSpec {
         name: TOOL.to_owned(),

@@ -53,7 +53,7 @@ pub(crate) async fn run(
     Ok(said)
 }
 
-/// What would be replaced, or in a sentence why nothing would be.
+/// The part that would be replaced, or in a sentence why none would be.
 fn planned(history: &[Arc<Item>], cause: CompactionCause, room: plan::Room) -> Result<Plan, String> {
     let Some(plan) = plan::plan(history, cause, room) else {
         return Err("there is nothing to compact: the history is short, or all of it is needed now".to_owned());
@@ -190,7 +190,7 @@ fn last_compaction(items: &[Arc<Item>]) -> Option<&Compaction> {
     })
 }
 
-/// How the summary is written: without a model where there is little to sum up, where nobody waits for one, and with the
+/// Strategy of the summary: without a model where there is little to sum up, where nobody waits for one, and with the
 /// embedded model, which sums up nothing well.
 fn strategy(wanted: CompactionRequest, plan: Plan) -> CompactionStrategy {
     match wanted.strategy {
@@ -271,7 +271,7 @@ fn count(messages: usize) -> u32 {
     u32::try_from(messages).unwrap_or(u32::MAX)
 }
 
-/// What came of it, for the model and for people.
+/// Report in a sentence, for the model and for people.
 fn sentence(report: &CompactionReport) -> String {
     let CompactionReport { messages_before, messages_after, tokens_before, tokens_after, .. } = report;
     let percent = tokens_after.saturating_mul(100).checked_div(*tokens_before).unwrap_or(100);

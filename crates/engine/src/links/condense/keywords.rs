@@ -18,7 +18,7 @@ const EVERYWHERE: [&str; 60] = [
     "what", "when", "where", "which", "with", "work", "would", "write",
 ];
 
-/// What is looked for, or nothing.
+/// Pattern of the keywords, or none.
 pub(super) fn pattern<'a>(texts: impl IntoIterator<Item = &'a str>) -> Option<Regex> {
     let words = of(texts);
     if words.is_empty() {

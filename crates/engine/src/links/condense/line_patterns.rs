@@ -7,7 +7,7 @@ use std::{
 
 use regex::Regex;
 
-/// What says that something went wrong. Words end where letters of ASCII do, which is much faster to look for.
+/// Words for a failure. Words end where letters of ASCII do, which is much faster to look for.
 const WRONG: &str = r"(?x-u)
     (?i: \b (?:
         errors? | err! | fail (?: s | ed | ing | ures? )? | panic (?: s | ked | king )? | fatal | exceptions? | traceback
@@ -17,24 +17,24 @@ const WRONG: &str = r"(?x-u)
   | [a-z0-9] (?: Error | Exception | Panic ) \b
   | ^ E \s{2,}
   | (?u: ✗ | ✘ | ✖ | 错误 | 失败 | 異常 | 异常 | 崩溃 | エラー | 失敗 | 例外 | 오류 | 실패 )";
-/// What may say so.
+/// Words that may mean a failure.
 const DOUBTFUL: &str = r"(?x-u)
     (?i: \b (?:
         warn (?: ings? )? | deprecated | denied | refused | rejected | unresolved | conflicts? | timed\ out | timeout
       | cannot | can't | could\ not | couldn't | unable\ to | not\ found | no\ such | missing | invalid
     ) \b )
   | (?u: 警告 | 超时 | 找不到 | 无法 | 拒绝 | 見つかりません | 경고 )";
-/// What says that nothing of that kind is there, though the words are.
+/// Words that deny a failure though its words are there.
 const NOTHING: &str = r"(?x-u)
     (?i: \b (?: 0 | no | zero | without ) \s+ (?: [a-z]+ \s+ )?
         (?: errors? | fail (?: ed | ing | ures? ) | warnings? | panics? | exceptions? ) \b
       | \b (?: errors? | fail (?: ed | ures? ) | warnings? ) \s* [:=] \s* 0 \b )";
-/// How the lines of tests are marked that passed, whatever their names.
+/// Marks of tests that passed, whatever their names.
 const PASSED: &str = r"(?x-u)
     (?: \.\.\. | \s ) \s* (?: ok | OK | PASSED | PASS ) (?: \s* [\[(] [\x20-\x7e]* [\])] )? \s* $
   | ^ \s* (?: ok \s | PASS \s | ---\ PASS )
   | ^ \s* (?u: ✓ | ✔ | √ )";
-/// How often lines that differ in their numbers only are worth a place.
+/// Number of places for lines that differ in their numbers only.
 const MOST_ALIKE: u32 = 2;
 
 /// Why a line is shown.
@@ -48,7 +48,7 @@ pub(super) enum Mark {
     Doubtful,
 }
 
-/// What is looked for, read once.
+/// Patterns of a search, compiled once.
 pub(super) struct Patterns {
     wrong: Regex,
     doubtful: Regex,

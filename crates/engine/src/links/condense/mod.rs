@@ -96,7 +96,7 @@ async fn feedback(call: &Invocation<'_>, text: String, limit: u64, patterns: Arc
     }
 }
 
-/// What the person asked for in this turn, and the todo that is in progress.
+/// The person's request in this turn, and the todo that is in progress.
 fn at_work<'a>(call: &'a Invocation<'_>) -> impl Iterator<Item = &'a str> {
     let current =
         call.state.todos.iter().filter(|todo| todo.status == TodoStatus::InProgress).map(|todo| todo.content.as_str());

@@ -21,7 +21,7 @@ use crate::context::tokens::estimate;
 
 /// Rules that are kept at the most.
 const MAX_RULES: usize = 200;
-/// What they may take of the window, in percent.
+/// Maximum percentage of the window for rules.
 const MAX_PERCENT: u64 = 15;
 /// Characters of a passage that is kept whole for a rule in it; of a longer one the sentences are kept that are rules.
 const MAX_RULE: usize = 600;
@@ -33,9 +33,9 @@ const MAX_SENTENCE: u64 = 600;
 pub(crate) struct Kept {
     /// The oldest first, each once.
     pub(crate) rules: Vec<String>,
-    /// How many of them each message gave, in the same order.
+    /// Number of rules of each message, in the same order.
     pub(crate) by_message: Vec<u32>,
-    /// How many there were besides, and are kept no longer.
+    /// Number of further rules that were dropped.
     pub(crate) dropped: usize,
 }
 
@@ -80,8 +80,8 @@ fn drop_most_said(messages: &mut [Vec<String>]) -> usize {
     too_many
 }
 
-/// What a rule says, without what stands around it or between its words: the same rule is told once, as it was said first.
-/// Large and small letters count, since names differ by them.
+/// Text of a rule without what stands around it or between its words: the same rule is stored once, as it was said
+/// first. Case counts, since names differ by it.
 fn core(rule: &str) -> String {
     let is_around = |letter: char| letter.is_whitespace() || "-*•·+–".contains(letter);
     let bare = rule
@@ -90,7 +90,7 @@ fn core(rule: &str) -> String {
     bare.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What a model wrote of rules, without the lines that only repeat those which stand there word for word.
+/// A model's words about rules, without the lines that only repeat those which stand there word for word.
 pub(crate) fn without_repeated(written: &str, rules: &[String]) -> String {
     let parts = rules.iter().flat_map(|rule| sentences(rule, MAX_RULE)).map(core);
     let known: HashSet<String> = rules.iter().map(|rule| core(rule)).chain(parts).collect();
@@ -156,7 +156,7 @@ fn may_be_rule(text: &str) -> bool {
     estimate(text) <= MAX_SENTENCE
 }
 
-/// What a list stands below.
+/// Line above a list.
 #[derive(Debug, Clone, Copy)]
 struct Head<'a> {
     /// Entries that are set in at least so far belong to the rule; none where it is no rule.

@@ -5,7 +5,7 @@
 pub(super) struct Passage<'a> {
     /// As it was written, from its first letter to its last.
     pub(super) text: &'a str,
-    /// How far an entry of a list is set in; none for what is no such entry.
+    /// Indentation of a list entry; none for what is no such entry.
     pub(super) entry: Option<usize>,
     /// Set if it stands right behind the one before it, without an empty line.
     pub(super) adjoins: bool,
