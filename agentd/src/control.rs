@@ -52,7 +52,7 @@ impl ConfigSource {
     /// Reads the configuration as it stands now.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// The problem, and where it is.
     pub fn read(&self) -> Result<Config, Failure> {
         Ok(config::resolve(&self.sources()?)?)
     }
@@ -108,7 +108,7 @@ impl DaemonControl {
     /// Reads the configuration again and follows it, or says what is wrong and changes nothing.
     ///
     /// # Errors
-    /// What is wrong with the new configuration.
+    /// The problem of the new configuration.
     pub fn reread(&self) -> Result<Reloaded, Failure> {
         let mut current = self.config.lock().unwrap_or_else(PoisonError::into_inner);
         let new = self.recipe.read()?;

@@ -3,15 +3,12 @@
 use std::path::Path;
 
 use agentd_core::{
-    context::CompactionStrategy,
     error::ErrorKind,
     files::Uploaded,
     ids::SessionId,
-    interrupt::Answer,
     model::{Slot, SlotInfo},
     session::SessionStatus,
     turn::{IfBusy, OnInterrupt, StartTurn},
-    undo::{TurnChoice, UndoOutcome, UndoRequest},
     visible,
 };
 use agentd_proto::client::{SessionView, StartRequest};
@@ -446,7 +443,7 @@ impl ChatBackend for Chat {
         Box::pin(async { self.signals.told_to_end().await.exit() })
     }
 
-    pub(super) fn note(&mut self, text: &str) {
+    fn note(&mut self, text: &str) {
         // Standard error may be closed; what matters is on standard output.
         let _ = self.renderer.note(text);
     }

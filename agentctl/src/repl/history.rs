@@ -6,12 +6,12 @@ use agentd_core::{
     undo::{TurnChoice, UndoOutcome, UndoRequest},
 };
 
-use super::chat::Chat;
+use super::{chat::Chat, conversation::ChatBackend as _};
 use crate::{
     daemon,
     exit::Exit,
     ops::{compact, undo},
-    turn::{self, Asker as _, NonInteractive},
+    turn::{self, NonInteractive},
 };
 
 impl Chat {

@@ -202,7 +202,7 @@ pub trait Toolbox: Send + Sync {
 /// after the other.
 pub trait Snapshots: Send + Sync {
     /// Looks at the files before a call and keeps what they hold: all that the session may change, or only these paths.
-    /// What it saw is durable when this returns.
+    /// Everything it saw is durable when this returns.
     ///
     /// An error says why the changes of the call cannot be recorded; the call itself may run.
     fn before<'a>(

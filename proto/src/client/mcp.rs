@@ -70,7 +70,7 @@ impl Client {
     /// Finds out whether the person's `mcp_servers.yaml` could have this text.
     ///
     /// # Errors
-    /// What makes no sense in it, and when the connection fails.
+    /// When something in it makes no sense, and when the connection fails.
     pub async fn check_mcp_servers(&self, text: &str, path: &str) -> Result<(), ClientError> {
         let request = v1::CheckMcpServersRequest { text: text.to_owned(), path: path.to_owned() };
         self.mcp().check(request).await?;

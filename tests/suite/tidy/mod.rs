@@ -108,6 +108,24 @@ fn modules_open_with_prose() {
     none("a module opens with a map", product().iter().filter(|s| !opens(s)).map(|s| s.path.clone()).collect());
 }
 
+/// A comment names the thing or says what it does: after a question word each sentence is read twice.
+#[test]
+fn doc_comments_open_with_a_noun_or_a_verb() {
+    let words = ["What ", "Whether ", "Who ", "How "];
+    let mut offences = Vec::new();
+    for source in product() {
+        for (number, line) in source.code().lines().enumerate() {
+            let comment = line.trim_start().strip_prefix("/// ");
+            if let Some(comment) = comment
+                && words.iter().any(|word| comment.starts_with(word))
+            {
+                offences.push(format!("{}:{}: {comment}", source.path, number + 1));
+            }
+        }
+    }
+    none("a doc comment opens with a noun or a verb", offences);
+}
+
 /// Which crates of the house a crate may know, and which libraries are its alone.
 const HOUSE: [(&str, &[&str]); 14] = [
     ("crates/core", &[]),

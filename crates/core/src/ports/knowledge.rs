@@ -16,7 +16,7 @@ use crate::{
 /// comes back as an error, and the next document is read as if nothing had been.
 pub trait Knowledge: Debug + Send + Sync {
     /// Returns whether a file is a document that has to be taken apart to be read, by its first bytes and its name.
-    /// What is text as it stands is none.
+    /// Plain text is none.
     fn is_document(&self, name: &str, head: &[u8]) -> bool;
 
     /// The reason why a file that is neither a document nor text cannot be read, by its first bytes; none where nothing is known

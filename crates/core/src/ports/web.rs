@@ -16,7 +16,7 @@ pub trait Web: Debug + Send + Sync {
     /// Returns whether a request could be sent, as far as that is certain without asking anybody.
     ///
     /// # Errors
-    /// What [`Self::fetch`] would say.
+    /// As of [`Self::fetch`].
     fn check(&self, request: &WebRequest) -> Result<(), WebError>;
 
     /// Asks a server, and those that it sends the request on to, as far as `rules` let a model go there without asking.

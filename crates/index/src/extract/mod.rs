@@ -30,7 +30,7 @@ use crate::{failure::Failure, kind::Kind};
 /// Tells of a document of this kind part by part.
 ///
 /// # Errors
-/// What is wrong with it, and whatever the teller's listener refuses. What was told before holds.
+/// The damage, and whatever the teller's listener refuses. What was told before holds.
 pub fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
     match kind {
         Kind::Pdf => pdf::extract(bytes, teller),

@@ -94,7 +94,7 @@ impl Digests {
 }
 
 /// A copy of a file without a name, in `folder`, of at most so many bytes and one more, and the hash of the copy. Blocks.
-/// What is read of it is what was hashed, whoever writes to the file meanwhile: the index is shared, and must not be told
+/// The bytes that are read are those that were hashed, whoever writes to the file meanwhile: the index is shared, and must not be told
 /// lies of others' documents.
 pub(super) fn copy(
     file: &File,

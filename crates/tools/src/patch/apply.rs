@@ -36,7 +36,7 @@ struct Block {
 /// Finds the places of hunks in a text with `\n` at the end of lines.
 ///
 /// # Errors
-/// What to tell of each hunk that does not fit.
+/// The description of each hunk that does not fit.
 pub(crate) fn apply(text: &str, hunks: &[Hunk]) -> Result<Edits, Vec<String>> {
     let file = FileLines::of(text);
     let mut blocks: Vec<Block> = Vec::new();
