@@ -67,9 +67,11 @@ $(SERVERS)/ready: tests/mcp/package.json tests/mcp/package-lock.json tests/mcp/r
 	@touch $@
 
 # The suites that take random steps, with many more of them. A seed that failed is printed; AGENTD_SOAK_SEED repeats it.
-soak: model mcp-servers ## Run the random suites for long: kills at random, commands against bash
+soak: model mcp-servers ## Run for long: kills at random, crowds of clients and questions, commands against bash
 	$(CARGO) build --locked --workspace --bins --examples
 	AGENTD_SOAK_KILLS=$(or $(KILLS),300) $(CARGO) test --locked --workspace --test suite -- --nocapture e2e::random_kills
+	AGENTD_SOAK_CLIENTS=$(or $(CLIENTS),5000) AGENTD_SOAK_QUESTIONS=$(or $(QUESTIONS),1000) \
+		$(CARGO) test --locked --workspace --test suite -- --nocapture e2e::rough
 	AGENTD_LOOKING_COMMANDS=$${AGENTD_LOOKING_COMMANDS:-5000000} AGENTD_LOOKING_SEED=$${AGENTD_LOOKING_SEED:-$$(date +%s)} \
 		$(CARGO) test --locked --workspace --test it -- --nocapture policy::looking
 

@@ -3,7 +3,9 @@
 mod edit;
 mod entry;
 mod import;
+mod inputs;
 mod login;
+mod secrets;
 #[cfg(feature = "mcp-serve")]
 mod serve;
 #[cfg(not(feature = "mcp-serve"))]
@@ -22,7 +24,7 @@ use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCandidates;
 use serde_json::{Value, json};
 
-use self::{entry::Entry, import::Found};
+use self::{entry::Entry, import::Found, secrets::Secrets};
 use crate::{
     complete,
     daemon::{self, Daemon},
@@ -233,20 +235,26 @@ async fn import(global: &Global, file: &Path, dry_run: bool, json: bool) -> anyh
     let text = std::fs::read_to_string(file)
         .map_err(|error| Failure::usage(format!("could not read {}: {error}", file.display())))?;
     let mut found = import::read(&text, file)?;
+    let asks = found.asks();
     if !dry_run {
         let known: Vec<String> = match daemon::connect(global).await?.client.mcp_servers().await {
             Ok(servers) => servers.into_iter().map(|server| server.name).collect(),
             Err(error) => return Err(error.into()),
         };
         found.leave_known(&known);
+        let mut secrets = Secrets::read(&daemon::config_dir()?).map_err(|error| unkept("read", &error))?;
+        if !found.ask(&mut secrets)? {
+            crate::terminal::note("nothing was taken");
+            return Ok(Exit::Cancelled);
+        }
         if !found.taken.is_empty() {
-            write_good(global, &mut found, &text, file).await?;
+            write_good(global, &mut found, &secrets, &text, file).await?;
         }
     }
     let taken: Vec<&str> = found.taken.iter().map(|entry| entry.name.as_str()).collect();
     if json {
         let left: Vec<Value> = found.left.iter().map(|(what, why)| json!({ "what": what, "why": why })).collect();
-        report::json(&json!({ "taken": taken, "left": left, "written": !dry_run && !taken.is_empty() }))?;
+        report::json(&json!({ "taken": taken, "left": left, "asks": asks, "written": !dry_run && !taken.is_empty() }))?;
         return Ok(Exit::Done);
     }
     let verb = if dry_run { "would take" } else { "took" };
@@ -254,6 +262,9 @@ async fn import(global: &Global, file: &Path, dry_run: bool, json: bool) -> anyh
     match taken.as_slice() {
         [] => writeln!(out, "{verb} nothing")?,
         some => writeln!(out, "{verb} {}", clean_line(&some.join(", ")))?,
+    }
+    for id in asks.iter().filter(|_| dry_run) {
+        crate::terminal::note(&clean_line(&format!("would ask for {id}")));
     }
     for (what, why) in &found.left {
         crate::terminal::note(&clean_line(&format!("left {what}: {why}")));
@@ -272,7 +283,13 @@ async fn write(global: &Global, entry: &Entry) -> anyhow::Result<()> {
 
 /// The same of what was found in the file of another program, as far as it makes sense: of what does not it is said where it
 /// stands there.
-async fn write_good(global: &Global, found: &mut Found, theirs: &str, path: &Path) -> anyhow::Result<()> {
+async fn write_good(
+    global: &Global,
+    found: &mut Found,
+    secrets: &Secrets,
+    theirs: &str,
+    path: &Path,
+) -> anyhow::Result<()> {
     let daemon = daemon::connect(global).await?;
     let file = PersonsFile::read()?;
     file.check(&daemon, &file.text).await?;
@@ -294,7 +311,15 @@ async fn write_good(global: &Global, found: &mut Found, theirs: &str, path: &Pat
             Err(error) => return Err(error.into()),
         }
     }
-    if found.taken.is_empty() { Ok(()) } else { file.replace(&daemon, &new).await }
+    if found.taken.is_empty() {
+        return Ok(());
+    }
+    secrets.write(&new).map_err(|error| unkept("write", &error))?;
+    file.replace(&daemon, &new).await
+}
+
+fn unkept(what: &str, error: &std::io::Error) -> Failure {
+    Failure::usage(format!("could not {what} {}: {error}", Secrets::FILE))
 }
 
 /// The person's `mcp_servers.yaml`.

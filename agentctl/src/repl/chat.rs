@@ -27,7 +27,6 @@ use crate::{
     failure::Failure,
     flags::{CommandLine, Global},
     keyboard::{Keyboard, Typed},
-    ops::{compact, undo},
     render::Human,
     report::count,
     session::{Place, Upload},

@@ -139,6 +139,7 @@ impl SocketLine {
     }
 
     /// The same, answering interrupts in this name.
+    #[cfg(feature = "mcp-serve")]
     pub(crate) fn answering_as(self, client: String) -> Self {
         Self { answers_as: client, ..self }
     }

@@ -103,6 +103,7 @@ impl Signals {
     }
 
     /// Nobody tells: what cancels comes another way.
+    #[cfg(feature = "mcp-serve")]
     pub(crate) fn never() -> Self {
         Self::from_heard(mpsc::channel(REMEMBERED).1, AtEnd::Cancel)
     }

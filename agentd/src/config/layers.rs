@@ -31,6 +31,8 @@ pub enum Subject {
     Web,
     /// `mcp_servers.yaml`
     Mcp,
+    /// `mcp_secrets.env`
+    McpSecrets,
     /// `hitl_rules.yaml`
     HitlRules,
     /// `prompts/system.md`
@@ -43,7 +45,7 @@ pub enum Subject {
 
 impl Subject {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Daemon,
         Self::Models,
         Self::Tools,
@@ -51,6 +53,7 @@ impl Subject {
         Self::Skills,
         Self::Web,
         Self::Mcp,
+        Self::McpSecrets,
         Self::HitlRules,
         Self::SystemPrompt,
         Self::SubagentPrompt,
@@ -68,6 +71,7 @@ impl Subject {
             Self::Skills => "skills.yaml",
             Self::Web => "web.yaml",
             Self::Mcp => "mcp_servers.yaml",
+            Self::McpSecrets => "mcp_secrets.env",
             Self::HitlRules => "hitl_rules.yaml",
             Self::SystemPrompt => "prompts/system.md",
             Self::SubagentPrompt => "prompts/subagent.md",
@@ -84,6 +88,7 @@ impl Subject {
             Self::Skills => include_str!("../../../config/skills.yaml"),
             Self::Web => include_str!("../../../config/web.yaml"),
             Self::Mcp => include_str!("../../../config/mcp_servers.yaml"),
+            Self::McpSecrets => include_str!("../../../config/mcp_secrets.env"),
             Self::HitlRules => include_str!("../../../config/hitl_rules.yaml"),
             Self::SystemPrompt => include_str!("../../../config/prompts/system.md"),
             Self::SubagentPrompt => include_str!("../../../config/prompts/subagent.md"),

@@ -1,6 +1,7 @@
 //! `mcp_servers.yaml`: the MCP servers, how they are reached, and what of them models are offered. `file` has its keys.
 
 mod file;
+mod secrets;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -83,8 +84,9 @@ fn read(sources: &Sources, origins: &mut Origins) -> Result<Entries, ConfigError
     let mut offered_tools = OFFERED_TOOLS;
     let mut servers: BTreeMap<String, Server> = BTreeMap::new();
     let mut broken = BTreeMap::new();
+    let known = secrets::variables(sources)?;
     for file in sources.files_about(Subject::Mcp) {
-        let variables = with_marks(&file.text, sources.env.texts());
+        let variables = with_marks(&file.text, known.clone());
         let McpFile { global: over, servers: named, unread } = McpFile::read(file, &variables)?;
         let reader = Reader { file, sources, variables: &variables };
         if let Some(over) = over {

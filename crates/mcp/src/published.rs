@@ -160,7 +160,13 @@ impl Publisher<'_> {
         if known.resources {
             self.deed(at, "list_resources", ToolTarget::ListResources, "Lists what this server has to be read.", &[]);
             let about = "Reads one of the resources of this server.";
-            self.deed(at, "read_resource", ToolTarget::ReadResource, about, &[("uri", "The resource's URI.", true)]);
+            self.deed(
+                at,
+                "read_resource",
+                ToolTarget::ReadResource,
+                about,
+                &[("uri", "The resource's URI, or one that a template becomes.", true)],
+            );
         }
         if known.prompts {
             self.deed(at, "list_prompts", ToolTarget::ListPrompts, "Lists the prompts of this server.", &[]);

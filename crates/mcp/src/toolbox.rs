@@ -9,7 +9,8 @@ use agentd_core::{
 use futures_util::{FutureExt as _, future::BoxFuture};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientRequest, GetPromptRequest, GetPromptRequestParams,
-    ListPromptsRequest, ListResourcesRequest, ReadResourceRequest, ReadResourceRequestParams, ServerResult,
+    ListPromptsRequest, ListResourceTemplatesRequest, ListResourceTemplatesResult, ListResourcesRequest,
+    ListResourcesResult, ReadResourceRequest, ReadResourceRequestParams, ServerResult,
 };
 use serde_json::{Map, Value};
 
@@ -70,6 +71,7 @@ impl McpToolbox {
             ToolTarget::Tool(tool) => format!("{server}/{tool}"),
             _ => server.clone(),
         };
+        let lists_resources = deed == ToolTarget::ListResources;
         let request = match request(deed, arguments) {
             Ok(request) => request,
             Err(output) => return output,
@@ -92,6 +94,15 @@ impl McpToolbox {
         let time = CallTime { silence: config.call_timeout, all: config.call_limit };
         let answered = call::request(&lease.connection, request, context, time).await;
         match answered {
+            Ok(ServerResult::ListResourcesResult(result)) if lists_resources => {
+                let wanted = ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest::default());
+                // One that knows no templates refuses to list them, and has resources all the same.
+                let templates = match call::request(&lease.connection, wanted, context, time).await {
+                    Ok(ServerResult::ListResourceTemplatesResult(templates)) => Some(templates),
+                    _ => None,
+                };
+                resources(&from, &result, templates)
+            }
             Ok(result) => told(&from, result),
             Err(none) => {
                 let words = self.pool.log(&server).and_then(|log| log.last_words());
@@ -174,14 +185,6 @@ fn told(from: &str, result: ServerResult) -> ToolOutput {
         ServerResult::CallToolResult(result) => answer::of_tool(from, result),
         ServerResult::ReadResourceResult(result) => answer::of_resource(from, result),
         ServerResult::GetPromptResult(result) => answer::of_prompt(from, result),
-        ServerResult::ListResourcesResult(result) => {
-            let more = result.next_cursor.is_some();
-            let line = |resource: &rmcp::model::Resource| {
-                let about = resource.description.as_deref().map(|about| format!(": {about}")).unwrap_or_default();
-                format!("- {} ({}){about}", resource.uri, resource.name)
-            };
-            listed(from, result.resources.iter().map(line).collect(), more, "it has no resources")
-        }
         ServerResult::ListPromptsResult(result) => {
             let more = result.next_cursor.is_some();
             let line = |prompt: &rmcp::model::Prompt| {
@@ -193,6 +196,24 @@ fn told(from: &str, result: ServerResult) -> ToolOutput {
         }
         _ => ToolOutput::error(ToolErrorCode::Tool, "the server gave an answer that is none to this"),
     }
+}
+
+/// What can be read: by its address, or by one that a template becomes where something stands in its braces.
+fn resources(from: &str, listed: &ListResourcesResult, templates: Option<ListResourceTemplatesResult>) -> ToolOutput {
+    let line = |what: &str, name: &str, about: Option<&str>| {
+        let about = about.map(|about| format!(": {about}")).unwrap_or_default();
+        format!("- {what} ({name}){about}")
+    };
+    let mut more = listed.next_cursor.is_some();
+    let there = listed.resources.iter();
+    let mut lines: Vec<String> = there.map(|one| line(&one.uri, &one.name, one.description.as_deref())).collect();
+    if let Some(templates) = templates.filter(|templates| !templates.resource_templates.is_empty()) {
+        more |= templates.next_cursor.is_some();
+        lines.push("Any URI can be read, too, that is one of these with values in place of the braces:".to_owned());
+        let there = templates.resource_templates.iter();
+        lines.extend(there.map(|one| line(&one.uri_template, &one.name, one.description.as_deref())));
+    }
+    self::listed(from, lines, more, "it has no resources")
 }
 
 fn listed(from: &str, mut lines: Vec<String>, more: bool, nothing: &str) -> ToolOutput {

@@ -34,6 +34,8 @@ pub(crate) struct Missing {
     after: i64,
     through: i64,
     rows: Vec<Row>,
+    /// The events of it that cannot be read, and are never found.
+    pub(crate) damaged: u64,
 }
 
 struct Row {
@@ -44,6 +46,25 @@ struct Row {
 }
 
 impl Missing {
+    /// Takes an event, if there is something in it to be found, and says how long it is. One that cannot be read is never
+    /// found; all others are, those behind it included.
+    fn take(&mut self, row: &rusqlite::Row<'_>) -> usize {
+        let mut size = 0;
+        let read = text(row, "payload").and_then(|payload| {
+            size = payload.len();
+            let EventKind::ItemCompleted { item, .. } = json_from(payload)? else { return Ok(None) };
+            let Some((kind, mut words)) = searchable(&item) else { return Ok(None) };
+            words.truncate(words.floor_char_boundary(MAX_TEXT));
+            let text = words.replace('\0', " ");
+            Ok(Some(Row { seq: row.get("seq")?, at: row.get("at")?, kind: kind.as_str(), text }))
+        });
+        match read {
+            Ok(row) => self.rows.extend(row),
+            Err(_) => self.damaged += 1,
+        }
+        size
+    }
+
     /// The bytes of its texts.
     pub(crate) fn size(&self) -> usize {
         self.rows.iter().map(|row| row.text.len()).sum()
@@ -105,30 +126,65 @@ pub(crate) fn lacks(connection: &Connection, session: Option<SessionId>) -> Resu
 pub(crate) struct CatchUp {
     /// The session that it is at, and up to which event.
     at: Option<(i64, i64)>,
+    /// The damaged events of that session so far.
+    damaged: u64,
+    /// Sessions for which a damaged page of the index has no room.
+    passed: Vec<i64>,
 }
 
 impl CatchUp {
-    /// Adds the next piece, and says whether there may be another. Sessions that were used last come first.
+    /// Adds the next piece, and says whether there may be another. Sessions that were used last come first. What is damaged
+    /// costs itself: the events on a page that cannot be read, or the session whose part of the index cannot be written.
     pub(crate) fn piece(&mut self, connection: &mut Connection) -> Result<bool, Fault> {
         if self.at.is_none() {
-            self.at = connection
-                .prepare_cached(
-                    "SELECT key, last_seq FROM sessions LEFT JOIN search_progress ON session = key
-                     WHERE last_seq > coalesce(through, 0) ORDER BY updated_at DESC, id DESC LIMIT 1",
-                )?
-                .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
-                .optional()?;
+            self.at = self.next(connection)?;
         }
         let Some((session, until)) = self.at else { return Ok(false) };
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        match missing(&transaction, session, until)? {
-            Some(missing) => {
-                missing.add(&transaction)?;
-                transaction.commit()?;
+        match add_next(connection, session, until) {
+            Ok(Some(damaged)) => self.damaged += damaged,
+            Ok(None) => {
+                tell_damaged(session, std::mem::take(&mut self.damaged));
+                self.at = None;
             }
-            None => self.at = None,
+            Err(fault) if fault.is_corrupt() => {
+                tracing::warn!(?fault, session, "the index of the search is damaged, and lacks the rest of a session");
+                self.passed.push(session);
+                (self.at, self.damaged) = (None, 0);
+            }
+            Err(fault) => return Err(fault),
         }
         Ok(true)
+    }
+
+    fn next(&self, connection: &Connection) -> Result<Option<(i64, i64)>, Fault> {
+        let mut statement = connection.prepare_cached(
+            "SELECT key, last_seq FROM sessions LEFT JOIN search_progress ON session = key
+             WHERE last_seq > coalesce(through, 0) ORDER BY updated_at DESC, id DESC",
+        )?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let session = row.get(0)?;
+            if !self.passed.contains(&session) {
+                return Ok(Some((session, row.get(1)?)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Adds the next page of a session, and says how many of its events are damaged; none where it lacks nothing.
+fn add_next(connection: &mut Connection, session: i64, until: i64) -> Result<Option<u64>, Fault> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let Some(missing) = missing(&transaction, session, until)? else { return Ok(None) };
+    missing.add(&transaction)?;
+    transaction.commit()?;
+    Ok(Some(missing.damaged))
+}
+
+/// Says it once for a session, however many there are.
+pub(crate) fn tell_damaged(session: i64, damaged: u64) {
+    if damaged > 0 {
+        tracing::warn!(session, damaged, "events of a session are damaged and cannot be searched");
     }
 }
 
@@ -143,36 +199,55 @@ pub(crate) fn missing(connection: &Connection, session: i64, until: i64) -> Resu
         .optional()?;
     // It may have been deleted meanwhile.
     let Some(after) = after.filter(|after| *after < until) else { return Ok(None) };
+    match together(connection, session, after, until) {
+        Err(fault) if fault.is_corrupt() => Ok(Some(one_by_one(connection, session, after, until))),
+        found => found.map(Some),
+    }
+}
+
+fn together(connection: &Connection, session: i64, after: i64, until: i64) -> Result<Missing, Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT seq, at, payload FROM events INDEXED BY completed_items
          WHERE session = ?1 AND kind = 'item_completed' AND seq > ?2 AND seq <= ?3 ORDER BY seq LIMIT ?4",
     )?;
     let mut read = statement.query(params![session, after, until, limit(PAGE)])?;
-    let (mut rows, mut count, mut bytes, mut last) = (Vec::new(), 0, 0, after);
+    let mut page = Missing { session, after, through: after, rows: Vec::new(), damaged: 0 };
+    let (mut count, mut bytes) = (0, 0);
     while bytes < MAX_PAGE
         && let Some(row) = read.next()?
     {
-        (count, last) = (count + 1, row.get("seq")?);
-        // One that cannot be read is never found. All others are, those behind it included.
-        let kind = text(row, "payload").and_then(|payload| {
-            bytes += payload.len();
-            json_from(payload)
-        });
-        let item = match kind {
-            Ok(EventKind::ItemCompleted { item, .. }) => item,
-            Ok(_) => continue,
-            Err(fault) => {
-                tracing::warn!(?fault, session, seq = last, "an event is damaged and cannot be searched");
-                continue;
-            }
-        };
-        if let Some((kind, mut words)) = searchable(&item) {
-            words.truncate(words.floor_char_boundary(MAX_TEXT));
-            rows.push(Row { seq: last, at: row.get("at")?, kind: kind.as_str(), text: words.replace('\0', " ") });
+        count += 1;
+        page.through = row.get("seq")?;
+        bytes += page.take(row);
+    }
+    if count < PAGE && bytes < MAX_PAGE {
+        page.through = until;
+    }
+    Ok(page)
+}
+
+/// The same around pages that cannot be read: a few numbers, each looked up by itself.
+fn one_by_one(connection: &Connection, session: i64, after: i64, until: i64) -> Missing {
+    let mut page = Missing { session, after, through: after, rows: Vec::new(), damaged: 0 };
+    let mut bytes = 0;
+    for seq in (after + 1..=until).take(PAGE) {
+        let read: Result<Option<usize>, Fault> = connection
+            .prepare_cached(
+                "SELECT seq, at, payload FROM events INDEXED BY events_by_number
+                 WHERE session = ?1 AND seq = ?2 AND kind = 'item_completed'",
+            )
+            .and_then(|mut statement| statement.query_row([session, seq], |row| Ok(page.take(row))).optional())
+            .map_err(Fault::from);
+        match read {
+            Ok(size) => bytes += size.unwrap_or_default(),
+            Err(_) => page.damaged += 1,
+        }
+        page.through = seq;
+        if bytes >= MAX_PAGE {
+            break;
         }
     }
-    let through = if count < PAGE && bytes < MAX_PAGE { until } else { last };
-    Ok(Some(Missing { session, after, through, rows }))
+    page
 }
 
 /// The best finds first; where only short words are looked for, the newest.

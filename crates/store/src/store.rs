@@ -213,11 +213,14 @@ impl SqliteStore {
     /// Brings the index of the search up to date.
     async fn add_missing(&self, action: &'static str, session: Option<SessionId>) -> Result<(), StoreError> {
         for (key, until) in self.read(action, move |connection| search::behind(connection, session)).await? {
+            let mut damaged = 0;
             while let Some(missing) =
                 self.read(action, move |connection| search::missing(connection, key, until)).await?
             {
+                damaged += missing.damaged;
                 self.writer.write(Change::Index(missing), &self.path).await?;
             }
+            search::tell_damaged(key, damaged);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //!   [`sampling`]: their requests to a model.
 //! - [`offered`]: which of their tools are offered, found and allowed.
 //! - [`trust`]: whose a name, a secret, an answer is. [`http`]: servers behind an address, and [`login`] to them.
-//! - [`commands`]: `agentctl mcp`. [`conformance`]: the suite of the protocol.
+//! - [`commands`]: `agentctl mcp`. [`importing`]: servers of VS Code. [`conformance`]: the suite of the protocol.
 //! - [`variables`]: those that only clients have, and servers whose entry makes no sense.
 //! - [`serve`]: the daemon as such a server.
 
@@ -12,6 +12,7 @@ mod asking;
 mod commands;
 mod conformance;
 mod http;
+mod importing;
 mod life;
 mod login;
 mod offered;

@@ -2,7 +2,7 @@
 //!
 //! - [`run`]: one turn for scripts: its output and its exit codes. [`sessions`]: the listing commands.
 //! - [`life`]: how a daemon comes and goes. [`crash`]: killed at every stored event of a turn. [`random_kills`]: killed at random
-//!   while several clients are at work.
+//!   while several clients are at work. [`rough`]: stopped, crowded, on a disk that takes nothing, and killed while many questions wait.
 //! - [`interrupts`]: approvals and questions that outlive everybody. [`grants`]: rules that people keep. [`readers`]: several
 //!   clients, and slow ones.
 //! - [`bad_input`], [`bad_models`], [`bad_documents`]: a clear message with a hint, and nothing lost. [`documents`]: pages,
@@ -68,6 +68,7 @@ mod random_kills;
 mod readers;
 mod requests;
 mod retention;
+mod rough;
 mod run;
 mod sandbox;
 mod sessions;

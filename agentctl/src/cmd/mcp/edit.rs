@@ -9,6 +9,9 @@ use std::{
 
 use super::entry::Entry;
 
+/// The mode of a file that is its owner's alone.
+const PRIVATE: u32 = 0o600;
+
 /// The text with one more server. What cannot be done without touching what a person wrote is refused.
 pub(super) fn with(text: &str, entry: &Entry) -> Result<String, String> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
@@ -70,16 +73,25 @@ fn starts_a_key(line: &str) -> bool {
 /// Puts the text in the place of the file, whole or not at all. A file that is made is its owner's alone: keys may stand
 /// in it.
 pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let mode = fs::metadata(path).map_or(PRIVATE, |meta| meta.permissions().mode());
+    put(path, text, mode)
+}
+
+/// The same, and the file is its owner's alone, whatever it was before.
+pub(super) fn replace_private(path: &Path, text: &str) -> io::Result<()> {
+    put(path, text, PRIVATE)
+}
+
+fn put(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     // What is linked is written where it is.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    let mode = fs::metadata(path).map_or(0o600, |meta| meta.permissions().mode());
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     let part = Path::new(&part);
-    let mut file = fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(part)?;
+    let mut file = fs::File::options().write(true).create(true).truncate(true).mode(PRIVATE).open(part)?;
     file.write_all(text.as_bytes())?;
     file.set_permissions(fs::Permissions::from_mode(mode))?;
     file.sync_all()?;

@@ -20,6 +20,13 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// All of it in which a variable may stand.
+    pub(super) fn texts(&mut self) -> impl Iterator<Item = &mut String> {
+        let single = self.command.iter_mut().chain(&mut self.cwd).chain(&mut self.url).chain(&mut self.args);
+        let pairs = self.env.iter_mut().chain(&mut self.headers);
+        single.chain(pairs.map(|(_, value)| value))
+    }
+
     /// As it stands below `servers:`, its name indented like this. Texts are quoted, so that each is what it was.
     pub(super) fn yaml(&self, indent: &str) -> String {
         let mut text = format!("{indent}{}:\n", key(&self.name));

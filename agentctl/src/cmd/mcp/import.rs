@@ -1,11 +1,18 @@
 //! Servers that other programs know: `mcpServers` of `.mcp.json` and `claude_desktop_config.json`, `servers` of VS Code's
 //! `mcp.json`. What cannot be taken is said, with the reason.
 
-use std::path::Path;
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use serde_json::{Map, Value};
 
-use super::entry::Entry;
+use super::{
+    entry::Entry,
+    inputs::{self, Input},
+};
 use crate::failure::Failure;
 
 /// Servers found in a file.
@@ -14,6 +21,10 @@ pub(super) struct Found {
     pub(super) taken: Vec<Entry>,
     /// Entries that were skipped, with the reason.
     pub(super) left: Vec<(String, String)>,
+    /// What the file says of values that a person is asked for.
+    pub(super) inputs: BTreeMap<String, Input>,
+    /// What `${workspaceFolder}` stands for.
+    workspace: PathBuf,
 }
 
 /// Reads such a file.
@@ -27,7 +38,7 @@ pub(super) fn read(text: &str, file: &Path) -> Result<Found, Failure> {
     let servers = ["mcpServers", "servers"].iter().find_map(|key| value.get(key)?.as_object());
     let servers = servers.or_else(|| value.get("mcp")?.get("servers")?.as_object());
     let Some(servers) = servers else { return Err(wrong("it has neither `mcpServers` nor `servers`".to_owned())) };
-    let mut found = Found::default();
+    let mut found = Found { inputs: inputs::read(&value), workspace: workspace(file), ..Found::default() };
     for (name, server) in servers {
         match server.as_object() {
             Some(server) => found.take(name, server),
@@ -79,7 +90,7 @@ impl Found {
         if entry.command.is_some() {
             entry.url = None;
         }
-        if let Err(why) = translate(&mut entry) {
+        if let Err(why) = translate(&mut entry, &self.workspace) {
             return self.leave(name, &why);
         }
         for key in server.keys().filter(|key| !KNOWN.contains(&key.as_str())) {
@@ -133,25 +144,36 @@ const KNOWN: [&str; 12] = [
     "description",
 ];
 
-/// Variables as they are written here. What only an editor knows cannot be taken.
-fn translate(entry: &mut Entry) -> Result<(), String> {
-    let texts = entry
-        .command
-        .iter_mut()
-        .chain(entry.cwd.iter_mut())
-        .chain(entry.url.iter_mut())
-        .chain(entry.args.iter_mut())
-        .chain(entry.env.iter_mut().map(|(_, value)| value))
-        .chain(entry.headers.iter_mut().map(|(_, value)| value));
-    for text in texts {
-        *text = text.replace("${env:", "${").replace("${userHome}", "${HOME}");
-        for known_there_only in ["${input:", "${workspaceFolder", "${file", "${config:", "${command:"] {
+/// Variables as they are written here. What is asked for stays as it is until it is known, and what only an editor knows
+/// cannot be taken.
+fn translate(entry: &mut Entry, workspace: &Path) -> Result<(), String> {
+    let workspace = workspace.to_string_lossy();
+    let name = Path::new(&*workspace).file_name().unwrap_or_default().to_string_lossy();
+    for text in entry.texts() {
+        *text = text
+            .replace("${env:", "${")
+            .replace("${userHome}", "${HOME}")
+            .replace("${workspaceFolder}", &workspace)
+            .replace("${workspaceRoot}", &workspace)
+            .replace("${workspaceFolderBasename}", &name)
+            .replace("${pathSeparator}", "/")
+            .replace("${/}", "/");
+        for known_there_only in ["${workspaceFolder", "${file", "${relativeFile", "${config:", "${command:"] {
             if text.contains(known_there_only) {
                 return Err(format!("`{known_there_only}…}}` is known to the editor alone"));
             }
         }
     }
     Ok(())
+}
+
+/// The folder that is open where such a file is read: that with `.vscode` in it, or else where the person is.
+fn workspace(file: &Path) -> PathBuf {
+    let folder = fs::canonicalize(file).ok().and_then(|file| Some(file.parent()?.to_path_buf()));
+    match folder {
+        Some(folder) if folder.ends_with(".vscode") => folder.parent().map(Path::to_path_buf).unwrap_or_default(),
+        _ => std::env::current_dir().unwrap_or_default(),
+    }
 }
 
 fn plain(value: &Value) -> String {
@@ -252,17 +274,38 @@ mod tests {
                 "servers": {
                     "a": {"command": "x // no comment", "env": {"A": "${env:HOME}"}, "dev": {"watch": "*"},},
                     "b": {"command": "x", "env": {"KEY": "${input:key}"}},
+                    "b2": {"command": "x", "env": {"KEY": "${config:key}"}},
                     "c": {"type": "stdio"},
                     "d": 5,
                     "e": {"command": "x", "disabled": true},
                 }
             }"#,
         );
-        assert_eq!(found.taken.len(), 1);
+        assert_eq!(found.taken.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(found.taken[0].command.as_deref(), Some("x // no comment"));
         assert_eq!(found.taken[0].env[0].1, "${HOME}");
         let left: Vec<&str> = found.left.iter().map(|(what, _)| what.as_str()).collect();
-        assert_eq!(left, ["a.dev", "b", "c", "d", "e"]);
+        assert_eq!(left, ["a.dev", "b2", "c", "d", "e"]);
+    }
+
+    #[test]
+    fn the_folder_that_an_editor_has_open_is_where_its_file_lies() {
+        let folder = tempfile::tempdir().unwrap();
+        let project = fs::canonicalize(folder.path()).unwrap().join("a project");
+        let file = project.join(".vscode/mcp.json");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let text = r#"{"servers": {
+            "a": {"command": "${workspaceFolder}/bin/a", "cwd": "${workspaceFolder}", "args": ["${workspaceFolderBasename}${/}x"]},
+            "b": {"command": "b", "args": ["${workspaceFolder:other}"]}}}"#;
+        fs::write(&file, text).unwrap();
+        let found = read(text, &file).unwrap();
+        let [a] = found.taken.as_slice() else { panic!("{found:?}") };
+        let project = project.to_str().unwrap();
+        assert_eq!(a.command.as_deref(), Some(format!("{project}/bin/a").as_str()));
+        assert_eq!((a.cwd.as_deref(), a.args[0].as_str()), (Some(project), "a project/x"));
+        assert_eq!(found.left[0].0, "b");
+        // A file of the person is of no project: what is meant is where they are.
+        assert_eq!(workspace(Path::new("/nowhere/mcp.json")), std::env::current_dir().unwrap());
     }
 
     #[test]

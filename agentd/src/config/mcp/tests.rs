@@ -16,6 +16,38 @@ fn read(texts: &[&str]) -> Result<McpConfig, ConfigError> {
 }
 
 #[test]
+fn variables_may_stand_in_a_file_of_their_own_and_are_secrets() {
+    let read = |secrets: &str| {
+        let mut files = layers::built_in();
+        let own = [
+            (
+                Subject::Mcp,
+                "mcp_servers.yaml",
+                r#"servers: {a: {command: x, args: ["${NOTE}"], env: {T: "${TOKEN}", L: "${LENT}"}}}"#,
+            ),
+            (Subject::McpSecrets, "mcp_secrets.env", secrets),
+        ];
+        files.extend(own.map(|(subject, name, text)| SourceFile {
+            subject,
+            origin: Origin::User(PathBuf::from("/conf").join(name)),
+            text: text.to_owned(),
+        }));
+        let env = [("HOME", "/home/me"), ("TOKEN", "hunter2")].into_iter().collect();
+        resolve(&Sources { files, env, flags: Flags::default() }, &mut Origins::default())
+    };
+    let config = read("# mine\n\nNOTE= \"a=b\" #c\r\nTOKEN=of-the-file\n").unwrap();
+    let Reached::Stdio { args, env, .. } = &config.servers["a"].reached else { panic!() };
+    assert_eq!((args[0].value.as_str(), args[0].shown.as_str()), (" \"a=b\" #c", "${NOTE}"));
+    assert_eq!(env["T"].expose_secret(), "hunter2", "the environment counts more");
+    assert!(variables::has_mark(env["L"].expose_secret()), "clients may have what is nowhere");
+    assert!(config.secrets().any(|secret| secret == " \"a=b\" #c"));
+    for wrong in ["A=1\nsup3rsecret", "A B=sup3rsecret", "=sup3rsecret", "export A=sup3rsecret"] {
+        let error = read(wrong).unwrap_err().to_string();
+        assert!(error.contains("mcp_secrets.env:") && !error.contains("sup3rsecret"), "{error}");
+    }
+}
+
+#[test]
 fn the_usual_form_is_read_as_it_is() {
     let config = read(&[r#"
 global:

@@ -64,7 +64,11 @@ const SECRETS: &[&str] = &[
     ".some-toolrc",
     "certificates/server.key",
     "certificates/server.pem",
+    "certificates/of/a/program/with/many/folders/server.pem",
+    ".config/some-tool/of/a/program/with/many/folders/settings.ini",
     "keys/id_work",
+    "tools/of/a/program/with/many/folders/.netrc",
+    "tools/of/a/program/with/many/folders/.aws/config",
 ];
 
 const PLAIN: &[&str] = &[
@@ -178,5 +182,31 @@ async fn a_key_is_hidden_that_was_written_a_moment_ago_or_lies_behind_a_link() {
         // What is the session's own is not looked through.
         bench.put("/project/.env", "COLOUR=red");
         assert!(bench.allowed("cat \"$PROJECT/.env\"").await.contains("red"));
+    }
+}
+
+#[tokio::test]
+async fn shallow_keys_are_hidden_beside_more_files_than_are_looked_at() {
+    let home = tempfile::tempdir_in("/var/tmp").unwrap();
+    for folder in ["a/deep/er", "b/deep/er"] {
+        fs::create_dir_all(home.path().join(folder)).unwrap();
+    }
+    for number in 0..20_000 {
+        fs::write(home.path().join(format!("a/deep/er/{number}")), "").unwrap();
+    }
+    let (shallow, deep, other) = ("a/x.netrc/.netrc", "a/deep/er/y/.netrc", "b/deep/er/y/.netrc");
+    for path in [shallow, deep, other] {
+        let path = home.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, SECRET).unwrap();
+    }
+    for namespaces in STRENGTHS {
+        let bench = reading(home.path(), namespaces, &["a", "b"], |_| {}).await;
+        let shown = home.path().display();
+        // What the one listed folder has too much takes nothing from the other.
+        for path in [shallow, other] {
+            bench.barred(&format!("cat {shown}/{path} | grep launch")).await;
+        }
+        bench.allowed(&format!("cat {shown}/{deep} | grep launch")).await;
     }
 }

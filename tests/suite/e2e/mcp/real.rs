@@ -59,6 +59,27 @@ async fn everything_answers_with_text_pictures_resources_and_progress() {
 }
 
 #[tokio::test]
+async fn a_resource_that_only_a_template_names_is_read() {
+    let tools = ["list_resources", "read_resource"];
+    let world = world(json!({"everything": showing(node("server-everything", &["stdio"]), &tools)})).await;
+    world.daemon.agentctl(["mcp", "test", "everything"]).await.exits(0);
+    let calls = vec![
+        ("mcp_everything_list_resources", json!({})),
+        ("mcp_everything_read_resource", json!({"uri": "demo://resource/dynamic/text/7"})),
+        ("mcp_everything_read_resource", json!({"uri": "demo://resource/nowhere/7"})),
+    ];
+    let told = told(&world, calls).await;
+    let Some((there, templates)) = told[0].split_once("with values in place of the braces") else {
+        panic!("{told:#?}")
+    };
+    assert!(there.contains("demo://resource/static/"), "{told:#?}");
+    assert!(templates.contains("- demo://resource/dynamic/text/{resourceId} ("), "{told:#?}");
+    assert!(told[1].contains("demo://resource/dynamic/text/7") && told[1].contains("Resource 7"), "{told:#?}");
+    assert!(told[2].contains("E_"), "{told:#?}");
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
 async fn files_git_and_time_work() {
     let home = agentd_testkit::daemon::TempHome::new();
     let folder = home.write("papers/a.txt", "the first paper\n").parent().unwrap().to_owned();

@@ -6,6 +6,7 @@ use std::{
     fs::{self, File},
     io::Read as _,
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use super::super::{
@@ -13,10 +14,13 @@ use super::super::{
     secrets::{self, SecretName},
 };
 
-/// Depth below a listed folder down to which names are looked at.
-const DEPTH: usize = 4;
-/// Entries of one listed folder that are looked at, the shallow ones first: more are packages of some program.
+/// Entries of one listed folder that are looked at, the shallow ones first: more are packages of some program. So many take
+/// about 20 ms where the system has them in its cache.
 const ENTRIES: usize = 20_000;
+/// The time for all that lies deeper than [`DEPTH`] in a listed folder: a command waits for it, and a disk may be slow.
+const TIME: Duration = Duration::from_millis(500);
+/// Depth below a listed folder down to which names are looked at however long that takes.
+const DEPTH: usize = 4;
 /// Settings that people write are not longer, in bytes; nor are keys.
 const LONGEST: u64 = 256 * 1024;
 /// Folders of packages: what is in them came from somewhere else.
@@ -50,31 +54,44 @@ pub(super) fn search(policy: &Policy) -> KeyFiles {
         hidden: policy.hidden.iter().filter_map(real).collect(),
         home,
     };
+    let mut waiting = VecDeque::new();
     for listed in &policy.searched {
         let Ok(listed) = listed.canonicalize() else { continue };
-        if listed.is_dir() {
-            folder(&listed, policy, &known, &mut found);
-        } else {
+        if !listed.is_dir() {
             file(&listed, true, &mut found);
+        } else if secrets::named(&listed, true) == SecretName::Secret {
+            found.hidden.push(listed);
+        } else {
+            waiting.push_back(Folder { path: listed, depth: 1, listed: waiting.len() });
         }
     }
+    folders(waiting, policy, &known, &mut found);
     found
 }
 
-fn folder(listed: &Path, policy: &Policy, known: &RealPaths, found: &mut KeyFiles) {
-    if secrets::named(listed, true) == SecretName::Secret {
-        return found.hidden.push(listed.to_owned());
-    }
-    let mut left = ENTRIES;
-    let mut waiting = VecDeque::from([(listed.to_owned(), 1)]);
-    while let Some((folder, depth)) = waiting.pop_front() {
+/// A folder that is still to be looked at.
+struct Folder {
+    path: PathBuf,
+    depth: usize,
+    /// Which of the listed ones it belongs to.
+    listed: usize,
+}
+
+/// Looks at the shallow folders of all that was listed first, so that none takes the time of another.
+fn folders(mut waiting: VecDeque<Folder>, policy: &Policy, known: &RealPaths, found: &mut KeyFiles) {
+    let began = Instant::now();
+    let mut left = vec![ENTRIES; waiting.len()];
+    while let Some(Folder { path: folder, depth, listed }) = waiting.pop_front() {
+        if depth > DEPTH && began.elapsed() > TIME {
+            return;
+        }
         let is_home = known.home.as_ref() == Some(&folder);
         let is_of_settings = known.settings.as_ref().is_some_and(|settings| folder.starts_with(settings));
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            if left == 0 {
-                return;
+            if left[listed] == 0 {
+                break;
             }
-            left -= 1;
+            left[listed] -= 1;
             let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
             if known.hidden.contains(&path) {
                 continue;
@@ -83,8 +100,8 @@ fn folder(listed: &Path, policy: &Policy, known: &RealPaths, found: &mut KeyFile
                 let is_packages = PACKAGES.iter().any(|name| entry.file_name() == *name);
                 if secrets::named(&path, true) == SecretName::Secret {
                     found.hidden.push(path);
-                } else if depth < DEPTH && !is_packages && !policy.is_exact(&path) {
-                    waiting.push_back((path, depth + 1));
+                } else if !is_packages && !policy.is_exact(&path) {
+                    waiting.push_back(Folder { path, depth: depth + 1, listed });
                 }
             } else {
                 let is_dotted = entry.file_name().as_encoded_bytes().starts_with(b".");
