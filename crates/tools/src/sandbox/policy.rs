@@ -31,6 +31,8 @@ pub(crate) struct Policy {
     pub(crate) names: Vec<Name>,
     /// Whether the network may be used.
     pub(crate) network: bool,
+    /// True where the network is one of its own, in which only the daemon's proxy is. It needs namespaces.
+    pub(crate) gateway: bool,
     /// How much it may take.
     pub(crate) limits: SandboxLimits,
     /// Whether to try namespaces.
@@ -136,6 +138,12 @@ impl InForce {
         None
     }
 }
+
+/// The port of the daemon's proxy in a network that holds nothing else.
+pub(crate) const GATEWAY_PORT: u16 = 3128;
+
+/// What comes up the leash with the way to that proxy. No report begins so.
+pub(crate) const HANDED_UP: u8 = b'g';
 
 /// What the daemon sends down the leash to ask the command to end. The end of the stream kills it.
 pub(crate) const PLEASE_END: u8 = b't';

@@ -4,7 +4,8 @@
 //! An environment is named by what is in it, so that another list of packages is another environment, and skills that need the
 //! same share one. It counts once its mark stands in it, which is written last: what a crash left half made is made anew.
 //! Only wheels are installed: building a package would run its code before anybody has seen it. What installs them is locked
-//! in as commands are, with the network: it sees nothing of the person's files and writes to the environment alone.
+//! in as commands are: it sees nothing of the person's files, writes to the environment alone, and reaches the hosts of the
+//! person's index and no others, by a proxy of the daemon's (`way`).
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -26,10 +27,11 @@ use tokio_util::sync::CancellationToken;
 use super::{
     package_index::{PackageIndex, without_passwords},
     requirements,
+    way::{Network, Way},
 };
 use crate::{
     process::{self, Ended, Finished, RunError, Script},
-    sandbox::{Sandbox, SandboxConfig, SandboxMode},
+    sandbox::{SandboxConfig, SandboxMode},
 };
 
 /// How long an installation may take.
@@ -53,22 +55,7 @@ const LIST: &str = "agentd-requirements.txt";
 /// The folder for what installers need for a moment. It goes when they are done.
 const SCRATCH: &str = "tmp";
 /// Variables of the daemon that installers see, besides the index.
-const PASSED: [&str; 14] = [
-    "PATH",
-    "LANG",
-    "LC_ALL",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "no_proxy",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "REQUESTS_CA_BUNDLE",
-];
+const PASSED: [&str; 6] = ["PATH", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"];
 
 /// Where interpreters are looked for first: those that commands can run in the sandbox.
 const SYSTEM: [&str; 2] = ["/usr/bin/python3", "/usr/local/bin/python3"];
@@ -81,13 +68,20 @@ pub(crate) struct Environments {
     variables: BTreeMap<String, String>,
     /// The sandbox of commands.
     sandbox: Option<SandboxConfig>,
+    /// Hosts that serve files of the person's index, besides those in its addresses.
+    hosts: Vec<String>,
     /// One lock an environment, so that two turns never make the same at once.
     under_way: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 impl Environments {
-    pub(crate) fn new(folder: PathBuf, variables: BTreeMap<String, String>, sandbox: Option<SandboxConfig>) -> Self {
-        Self { folder, variables, sandbox, under_way: Mutex::default() }
+    pub(crate) fn new(
+        folder: PathBuf,
+        variables: BTreeMap<String, String>,
+        sandbox: Option<SandboxConfig>,
+        hosts: Vec<String>,
+    ) -> Self {
+        Self { folder, variables, sandbox, hosts, under_way: Mutex::default() }
     }
 
     /// The name of the environment with these packages.
@@ -212,7 +206,7 @@ impl Environments {
             }
         };
         let command = words.into_iter().chain([list.as_os_str()]).map(OsString::from).collect();
-        let finished = installer.run(skill, command, cancel).await?;
+        let finished = installer.run(skill, command, true, cancel).await?;
         if finished.ended != Ended::Code(0) {
             return Err(refused(skill, "could not install the packages of", &finished));
         }
@@ -244,7 +238,7 @@ impl Environments {
             // `--clear` takes it away.
             let scratch = installer.place.join(SCRATCH);
             let _ = fs::create_dir_all(&scratch);
-            let finished = installer.run(skill, command, cancel).await?;
+            let finished = installer.run(skill, command, false, cancel).await?;
             let _ = fs::create_dir_all(&scratch);
             if finished.ended == Ended::Code(0) {
                 return Ok(());
@@ -295,9 +289,10 @@ impl Environments {
             let programs =
                 self.interpreters().into_iter().chain(uv.map(Path::to_path_buf)).filter_map(|path| home_of(&path));
             let read = index.places().into_iter().chain(certificates.map(PathBuf::from)).chain(programs).collect();
-            Sandbox::new(SandboxConfig { network: true, read, write: vec![place.to_owned()], ..config.clone() })
+            SandboxConfig { network: false, read, write: vec![place.to_owned()], ..config.clone() }
         });
-        Installer { place: place.to_owned(), uv: uv.map(Path::to_path_buf), environment, sandbox }
+        let network = Network { variables: self.variables.clone(), hosts: self.hosts.clone() };
+        Installer { place: place.to_owned(), uv: uv.map(Path::to_path_buf), environment, sandbox, network }
     }
 }
 
@@ -319,30 +314,52 @@ struct Installer {
     uv: Option<PathBuf>,
     /// All that it sees of variables.
     environment: BTreeMap<OsString, OsString>,
-    sandbox: Option<Sandbox>,
+    sandbox: Option<SandboxConfig>,
+    network: Network,
 }
 
 impl Installer {
+    /// Runs a program of it, with the hosts of the index or with no network at all.
     async fn run(
         &self,
         skill: &str,
         command: Vec<OsString>,
+        with_index: bool,
         cancel: &CancellationToken,
     ) -> Result<Finished, WorkspaceError> {
         let failed = |error: String| {
             WorkspaceError::new(ErrorKind::Internal, format!("could not prepare the skill {skill}: {error}"))
         };
         let folder = fs::File::open(&self.place).map_err(|error| failed(error.to_string()))?;
+        let mut environment = self.environment.clone();
+        let way = match with_index {
+            true => Way::open(skill, &self.network, self.sandbox.as_ref(), &mut environment).await?,
+            false => Way::closed(self.sandbox.as_ref()),
+        };
         let script = Script {
             command,
             folder: folder.into(),
-            environment: self.environment.clone(),
+            environment,
             timeout: PATIENCE,
             output_cap: SAID,
             read_only: false,
         };
         let only_here = Workspace { root: self.place.clone(), project: None, memories: None };
-        let finished = process::run(script, &only_here, self.sandbox.as_ref(), cancel).await;
+        let ending = cancel.child_token();
+        let finished = {
+            let running = process::run(script, &only_here, way.sandbox.as_ref(), &ending);
+            tokio::pin!(running);
+            tokio::select! {
+                finished = &mut running => finished,
+                () = way.until_strayed() => {
+                    ending.cancel();
+                    running.await
+                }
+            }
+        };
+        if let Some(strayed) = way.strayed(skill) {
+            return Err(strayed);
+        }
         let finished = finished.map_err(|error| match error {
             RunError::Io(error) => failed(error.to_string()),
             RunError::Refused(why) => failed(why),
@@ -396,7 +413,7 @@ mod tests {
         fs::create_dir_all(&bin).unwrap();
         fs::write(bin.join("python3"), "").unwrap();
         let variables = BTreeMap::from([("PATH".to_owned(), bin.display().to_string())]);
-        let environments = Environments::new(folder.path().join("environments"), variables, None);
+        let environments = Environments::new(folder.path().join("environments"), variables, None, Vec::new());
         for _ in 0..2 {
             let plain = environments.plain().unwrap();
             assert_eq!(fs::read_link(plain.join("python")).unwrap(), environments.interpreters()[0]);
@@ -411,7 +428,7 @@ mod tests {
     #[test]
     fn what_a_package_brings_stands_in_front_of_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let environments = Environments::new(folder.path().to_owned(), BTreeMap::new(), None);
+        let environments = Environments::new(folder.path().to_owned(), BTreeMap::new(), None, Vec::new());
         let place = folder.path().join("skill-1");
         let made = std::process::Command::new(SYSTEM[0]).args(["-m", "venv", "--without-pip"]).arg(&place).status();
         if !made.is_ok_and(|status| status.success()) {
