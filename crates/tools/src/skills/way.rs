@@ -193,7 +193,7 @@ mod tests {
             &["a.example:443", "b.example:443", "c.example:8443"],
         );
         check(&[("UV_DEFAULT_INDEX", "http://127.0.0.1:81/simple")], &[], &["127.0.0.1:81"]);
-        check(&[("PIP_INDEX_URL", "http://a.example")], &[], &["a.example:443", "a.example:80"]);
+        check(&[("PIP_INDEX_URL", "http://a.example")], &[], &["a.example:80", "a.example:443"]);
         let pages = ("PIP_FIND_LINKS", "/wheels https://w.example/x");
         check(&[("PIP_NO_INDEX", "1"), pages], &[], &["w.example:443"]);
         check(&[("PIP_NO_INDEX", "1"), ("PIP_INDEX_URL", "https://a.example")], &["b.example"], &[]);
