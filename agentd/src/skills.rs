@@ -78,6 +78,7 @@ pub async fn shelf(config: &Config, paths: &Paths, env: &Environment, sandbox: S
         home: env.path("HOME"),
         variables: PASSED_TO_INSTALLERS.iter().filter_map(passed).collect(),
         sandbox: Some(sandbox),
+        package_hosts: config.daemon.skills.package_hosts.clone(),
     };
     SkillStore::new(place, config.skills.clone())
 }

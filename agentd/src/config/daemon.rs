@@ -95,6 +95,8 @@ group! {
     SkillSettings, SkillLayer {
         /// Set if models are shown the list.
         enabled: bool,
+        /// Hosts that serve files of the person's index of packages, besides those in its addresses.
+        package_hosts: Vec<String>,
     }
 }
 

@@ -103,7 +103,10 @@ mod linux {
             unix::net::UnixStream as StdStream,
         },
         process::Stdio,
-        sync::atomic::{AtomicBool, Ordering},
+        sync::{
+            Arc,
+            atomic::{AtomicBool, Ordering},
+        },
         time::Duration,
     };
 
@@ -117,10 +120,12 @@ mod linux {
         process::{Child, Command},
         sync::OnceCell,
     };
+    use tokio_util::task::AbortOnDropHandle;
 
     use super::{
         super::{
             HELPER_ARGUMENT,
+            gateway::{self, Gateway},
             names::{Name, PROJECT, names},
             places::{exact, places},
             policy::{InForce, PLEASE_END, Policy, Report, Tree},
@@ -139,6 +144,8 @@ mod linux {
         config: SandboxConfig,
         /// Set if commands may use the network now.
         network: AtomicBool,
+        /// The only way out, where there is one.
+        gateway: Option<Arc<Gateway>>,
         offer: OnceCell<Offer>,
     }
 
@@ -156,7 +163,12 @@ mod linux {
         /// A sandbox, set up so. Nothing is started.
         #[must_use]
         pub fn new(config: SandboxConfig) -> Self {
-            Self { network: AtomicBool::new(config.network), config, offer: OnceCell::new() }
+            Self { network: AtomicBool::new(config.network), config, gateway: None, offer: OnceCell::new() }
+        }
+
+        /// A sandbox out of which only this proxy leads, by a port that is always the same. Without namespaces nothing runs in it.
+        pub(crate) fn behind(config: SandboxConfig, gateway: Arc<Gateway>) -> Self {
+            Self { gateway: Some(gateway), ..Self::new(SandboxConfig { network: true, ..config }) }
         }
 
         /// Returns whether commands are locked in at all.
@@ -169,6 +181,11 @@ mod linux {
         #[must_use]
         pub fn allows_network(&self) -> bool {
             self.network.load(Ordering::Relaxed)
+        }
+
+        /// Its settings.
+        pub(crate) fn into_config(self) -> SandboxConfig {
+            self.config
         }
 
         /// Opens or closes the network for commands that start from now on.
@@ -263,6 +280,7 @@ mod linux {
                 planted: Vec::new(),
                 names: gives_names.then(|| Name::mounted(PROJECT, std::path::Path::new(PROBED))).into_iter().collect(),
                 network: self.allows_network(),
+                gateway: false,
                 limits: self.config.limits,
                 namespaces,
                 enforce: false,
@@ -310,6 +328,7 @@ mod linux {
                 home: config.home.clone(),
                 planted: exact(workspace).into_iter().chain(config.write.iter().cloned()).collect(),
                 network: self.allows_network() && !read_only,
+                gateway: self.gateway.is_some(),
                 limits: config.limits,
                 namespaces: self.offer().await.no_namespaces.is_none(),
                 // What runs unasked is held, or does not run.
@@ -326,8 +345,8 @@ mod linux {
             environment: &BTreeMap<OsString, OsString>,
             folder: &OwnedFd,
         ) -> io::Result<(Child, KillGuard)> {
-            let policy = serde_json::to_vec(policy)?;
-            let length = u32::try_from(policy.len()).map_err(io::Error::other)?;
+            let sent = serde_json::to_vec(policy)?;
+            let length = u32::try_from(sent.len()).map_err(io::Error::other)?;
             let (ours, theirs) = StdStream::pair()?;
             let child = Command::new(&self.config.helper)
                 .arg(HELPER_ARGUMENT)
@@ -341,13 +360,19 @@ mod linux {
                 .current_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))
                 .spawn()?;
             ours.set_nonblocking(true)?;
-            let (up, down) = UnixStream::from_std(ours)?.into_split();
-            let mut leash = KillGuard { up: BufReader::new(up), down };
+            let mut ours = UnixStream::from_std(ours)?;
             // A helper that does not listen has broken, which its missing report says.
-            if leash.down.write_all(&length.to_le_bytes()).await.is_ok() {
-                let _ = leash.down.write_all(&policy).await;
+            if ours.write_all(&length.to_le_bytes()).await.is_ok() {
+                let _ = ours.write_all(&sent).await;
             }
-            Ok((child, leash))
+            let serving = match &self.gateway {
+                Some(gateway) if policy.gateway => {
+                    gateway::receive(&ours).await?.map(|listener| gateway.serve(listener))
+                }
+                _ => None,
+            };
+            let (up, down) = ours.into_split();
+            Ok((child, KillGuard { up: BufReader::new(up), down, _serving: serving }))
         }
     }
 
@@ -375,6 +400,8 @@ mod linux {
     pub(crate) struct KillGuard {
         up: BufReader<OwnedReadHalf>,
         down: OwnedWriteHalf,
+        /// The proxy that the command reaches, as long as it is led.
+        _serving: Option<AbortOnDropHandle<()>>,
     }
 
     impl KillGuard {

@@ -10,6 +10,7 @@
 //!   they are reached. `secrets`: which files hold keys.
 //! - [`host`]: the daemon's side: [`Sandbox`] starts helpers, and finds out once what this kernel offers.
 //! - [`helper`]: the helper's side, [`run_helper`].
+//! - `gateway`: the daemon's proxy to listed hosts, for programs that may reach no others.
 //! - [`hints`]: what a model is told when something was forbidden.
 //!
 //! What holds where the kernel offers everything: a file system of which only listed folders can be read and the
@@ -17,6 +18,7 @@
 //! process table of its own, no sockets (seccomp), no system calls that administer or inspect, limits, no new
 //! privileges. Whatever is missing is told by [`Sandbox::status`].
 
+mod gateway;
 #[cfg(target_os = "linux")]
 mod helper;
 mod hints;
@@ -27,6 +29,7 @@ mod policy;
 #[cfg(target_os = "linux")]
 mod secrets;
 
+pub(crate) use gateway::{Gateway, Target, Upstream, target_of, written};
 #[cfg(target_os = "linux")]
 pub use helper::run_helper;
 pub(crate) use hints::{CommandRights, hint};
@@ -34,8 +37,8 @@ pub(crate) use hints::{CommandRights, hint};
 pub(crate) use host::KillGuard;
 pub use host::{Sandbox, SandboxConfig, SandboxMode, SandboxStatus};
 pub(crate) use names::{MEMORIES, Name, PROJECT};
-pub(crate) use policy::Report;
 pub use policy::SandboxLimits;
+pub(crate) use policy::{GATEWAY_PORT, Report};
 
 /// The first argument by which a program knows that it is to be the helper.
 pub const HELPER_ARGUMENT: &str = "sandbox-exec";

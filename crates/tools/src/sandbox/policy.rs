@@ -31,6 +31,8 @@ pub(crate) struct Policy {
     pub(crate) names: Vec<Name>,
     /// Set if the network may be used.
     pub(crate) network: bool,
+    /// True where the network is one of its own, in which only the daemon's proxy is. It needs namespaces.
+    pub(crate) gateway: bool,
     /// Limits of its resources.
     pub(crate) limits: SandboxLimits,
     /// Set if to try namespaces.
@@ -136,6 +138,12 @@ impl InForce {
         None
     }
 }
+
+/// The port of the daemon's proxy in a network that holds nothing else.
+pub(crate) const GATEWAY_PORT: u16 = 3128;
+
+/// First byte of the message that hands the proxy's socket up. No report begins so.
+pub(crate) const HANDED_UP: u8 = b'g';
 
 /// Byte with which the daemon asks the command to end. The end of the stream kills it.
 pub(crate) const PLEASE_END: u8 = b't';

@@ -4,7 +4,8 @@
 //! An environment is named by what is in it, so that another list of packages is another environment, and skills that need the
 //! same share one. It counts once its mark stands in it, which is written last: what a crash left half made is made anew.
 //! Only wheels are installed: building a package would run its code before anybody has seen it. What installs them is locked
-//! in as commands are, with the network: it sees nothing of the person's files and writes to the environment alone.
+//! in as commands are: it sees nothing of the person's files, writes to the environment alone, and reaches the hosts of the
+//! person's index and no others, by a proxy of the daemon (`route`).
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,31 +14,26 @@ use std::{
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
-    ports::{CallProgress, SkillPackages, Workspace},
+    ports::{CallProgress, SkillPackages},
 };
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    package_index::{PackageIndex, without_passwords},
+    installer::{self, Installer, refused},
+    package_index::PackageIndex,
     requirements,
+    route::Network,
 };
 use crate::{
-    process::{self, Ended, Finished, RunError, Script},
-    sandbox::{Sandbox, SandboxConfig, SandboxMode},
+    process::Ended,
+    sandbox::{SandboxConfig, SandboxMode},
 };
 
-/// Time limit of an installation.
-const PATIENCE: Duration = Duration::from_secs(600);
-/// Bytes of what an installer says that are kept.
-const SAID: usize = 64 << 10;
-/// Lines of them that a person is told.
-const TOLD_LINES: usize = 8;
 /// The mark of an environment that is whole.
 const MARK: &str = ".agentd-ready";
 /// Folder of the interpreter of an environment, and of nothing else of it: programs that a package brings do not stand before those of
@@ -53,22 +49,7 @@ const LIST: &str = "agentd-requirements.txt";
 /// The folder for what installers need for a moment. It goes when they are done.
 const SCRATCH: &str = "tmp";
 /// Variables of the daemon that installers see, besides the index.
-const PASSED: [&str; 14] = [
-    "PATH",
-    "LANG",
-    "LC_ALL",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "no_proxy",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "REQUESTS_CA_BUNDLE",
-];
+const PASSED: [&str; 6] = ["PATH", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"];
 
 /// Where interpreters are looked for first: those that commands can run in the sandbox.
 const SYSTEM: [&str; 2] = ["/usr/bin/python3", "/usr/local/bin/python3"];
@@ -81,13 +62,20 @@ pub(crate) struct Environments {
     variables: BTreeMap<String, String>,
     /// The sandbox of commands.
     sandbox: Option<SandboxConfig>,
+    /// Hosts that serve files of the person's index, besides those in its addresses.
+    hosts: Vec<String>,
     /// One lock an environment, so that two turns never make the same at once.
     under_way: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 impl Environments {
-    pub(crate) fn new(folder: PathBuf, variables: BTreeMap<String, String>, sandbox: Option<SandboxConfig>) -> Self {
-        Self { folder, variables, sandbox, under_way: Mutex::default() }
+    pub(crate) fn new(
+        folder: PathBuf,
+        variables: BTreeMap<String, String>,
+        sandbox: Option<SandboxConfig>,
+        hosts: Vec<String>,
+    ) -> Self {
+        Self { folder, variables, sandbox, hosts, under_way: Mutex::default() }
     }
 
     /// The name of the environment with these packages.
@@ -154,7 +142,7 @@ impl Environments {
         };
         let alone = tokio::select! {
             biased;
-            () = cancel.cancelled() => return Err(cancelled(&wanted.skill)),
+            () = cancel.cancelled() => return Err(installer::cancelled(&wanted.skill)),
             alone = lock.lock() => alone,
         };
         if self.ready(&wanted.environment).is_some() {
@@ -193,8 +181,11 @@ impl Environments {
         let place = prepare(&self.folder, environment).map_err(failed)?;
         progress.tell(&format!("making a Python environment for the skill {skill}"));
         let uv = self.program("uv");
-        let installer = self.installer(&place, uv.as_deref());
+        let mut installer = self.installer(&place, uv.as_deref());
         self.make_empty(skill, &installer, cancel).await?;
+        let mut pythons = vec![place.join("bin/python")];
+        pythons.extend(self.interpreters());
+        installer.name_index(skill, &pythons, cancel).await?;
         let list = place.join(LIST);
         fs::write(&list, packages.join("\n") + "\n").map_err(failed)?;
         progress.tell(&format!("installing {} for the skill {skill}", packages.join(", ")));
@@ -212,7 +203,7 @@ impl Environments {
             }
         };
         let command = words.into_iter().chain([list.as_os_str()]).map(OsString::from).collect();
-        let finished = installer.run(skill, command, cancel).await?;
+        let finished = installer.run(skill, command, true, cancel).await?;
         if finished.ended != Ended::Code(0) {
             return Err(refused(skill, "could not install the packages of", &finished));
         }
@@ -244,7 +235,7 @@ impl Environments {
             // `--clear` takes it away.
             let scratch = installer.place.join(SCRATCH);
             let _ = fs::create_dir_all(&scratch);
-            let finished = installer.run(skill, command, cancel).await?;
+            let finished = installer.run(skill, command, false, cancel).await?;
             let _ = fs::create_dir_all(&scratch);
             if finished.ended == Ended::Code(0) {
                 return Ok(());
@@ -295,9 +286,10 @@ impl Environments {
             let programs =
                 self.interpreters().into_iter().chain(uv.map(Path::to_path_buf)).filter_map(|path| home_of(&path));
             let read = index.places().into_iter().chain(certificates.map(PathBuf::from)).chain(programs).collect();
-            Sandbox::new(SandboxConfig { network: true, read, write: vec![place.to_owned()], ..config.clone() })
+            SandboxConfig { network: false, read, write: vec![place.to_owned()], ..config.clone() }
         });
-        Installer { place: place.to_owned(), uv: uv.map(Path::to_path_buf), environment, sandbox }
+        let network = Network { variables: self.variables.clone(), hosts: self.hosts.clone() };
+        Installer { place: place.to_owned(), uv: uv.map(Path::to_path_buf), environment, sandbox, network }
     }
 }
 
@@ -309,54 +301,6 @@ fn home_of(program: &Path) -> Option<PathBuf> {
     // A person's own `~/.local/bin`, and what lies in nobody's folder, has more beside it than the program needs.
     let is_its_own = home.join("lib").is_dir() && home.components().count() > 2 && !home.ends_with(".local");
     Some(if is_its_own { home.to_owned() } else { real })
-}
-
-/// A program that installs packages into an environment.
-#[derive(Debug)]
-struct Installer {
-    place: PathBuf,
-    /// The one that does it in place of pip.
-    uv: Option<PathBuf>,
-    /// All that it sees of variables.
-    environment: BTreeMap<OsString, OsString>,
-    sandbox: Option<Sandbox>,
-}
-
-impl Installer {
-    async fn run(
-        &self,
-        skill: &str,
-        command: Vec<OsString>,
-        cancel: &CancellationToken,
-    ) -> Result<Finished, WorkspaceError> {
-        let failed = |error: String| {
-            WorkspaceError::new(ErrorKind::Internal, format!("could not prepare the skill {skill}: {error}"))
-        };
-        let folder = fs::File::open(&self.place).map_err(|error| failed(error.to_string()))?;
-        let script = Script {
-            command,
-            folder: folder.into(),
-            environment: self.environment.clone(),
-            timeout: PATIENCE,
-            output_cap: SAID,
-            read_only: false,
-        };
-        let only_here = Workspace { root: self.place.clone(), project: None, memories: None };
-        let finished = process::run(script, &only_here, self.sandbox.as_ref(), cancel).await;
-        let finished = finished.map_err(|error| match error {
-            RunError::Io(error) => failed(error.to_string()),
-            RunError::Refused(why) => failed(why),
-        })?;
-        match finished.ended {
-            Ended::Cancelled => Err(cancelled(skill)),
-            Ended::TimedOut => {
-                let minutes = PATIENCE.as_secs() / 60;
-                let message = format!("the packages of the skill {skill} were not installed within {minutes} minutes");
-                Err(WorkspaceError::new(ErrorKind::Timeout, message).with_hint("look at the network, and try again"))
-            }
-            Ended::Code(_) | Ended::Signal(_) => Ok(finished),
-        }
-    }
 }
 
 /// Makes the folder of an environment anew, and says where it really is.
@@ -372,19 +316,6 @@ fn prepare(folder: &Path, name: &str) -> io::Result<PathBuf> {
     Ok(place)
 }
 
-fn cancelled(skill: &str) -> WorkspaceError {
-    WorkspaceError::new(ErrorKind::Conflict, format!("the packages of the skill {skill} were not installed: cancelled"))
-}
-
-/// The last that the installer said is why.
-fn refused(skill: &str, what: &str, finished: &Finished) -> WorkspaceError {
-    let said = without_passwords(&format!("{}\n{}", finished.stdout.text, finished.stderr.text));
-    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let told = lines[lines.len().saturating_sub(TOLD_LINES)..].join("; ");
-    WorkspaceError::new(ErrorKind::InvalidInput, format!("{what} the skill {skill}: {told}"))
-        .with_hint("only packages that come as wheels are installed; look at the network and at the names and versions")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -396,7 +327,7 @@ mod tests {
         fs::create_dir_all(&bin).unwrap();
         fs::write(bin.join("python3"), "").unwrap();
         let variables = BTreeMap::from([("PATH".to_owned(), bin.display().to_string())]);
-        let environments = Environments::new(folder.path().join("environments"), variables, None);
+        let environments = Environments::new(folder.path().join("environments"), variables, None, Vec::new());
         for _ in 0..2 {
             let plain = environments.plain().unwrap();
             assert_eq!(fs::read_link(plain.join("python")).unwrap(), environments.interpreters()[0]);
@@ -411,7 +342,7 @@ mod tests {
     #[test]
     fn what_a_package_brings_stands_in_front_of_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let environments = Environments::new(folder.path().to_owned(), BTreeMap::new(), None);
+        let environments = Environments::new(folder.path().to_owned(), BTreeMap::new(), None, Vec::new());
         let place = folder.path().join("skill-1");
         let made = std::process::Command::new(SYSTEM[0]).args(["-m", "venv", "--without-pip"]).arg(&place).status();
         if !made.is_ok_and(|status| status.success()) {

@@ -5,7 +5,8 @@
 //!   project.
 //! - `tree`: the files of a skill, looked through and copied. `link`: the copy that a session has below `skills/`, made when it
 //!   is needed and made anew when the skill has changed.
-//! - `environment`: Python environments with those packages. `package_index`: where the packages come from. `commands`: which skills a command is about.
+//! - `environment`: Python environments with those packages. `package_index`: where the packages come from.
+//!   `way`: the way to there, and nowhere else. `commands`: which skills a command is about.
 //! - `check`: all that is known of a folder, for people; and how one is taken into the person's own.
 //!
 //! What came with a project is anybody's: it takes no other skill's name, leads nowhere through links, and says in the
@@ -15,9 +16,11 @@ mod check;
 mod commands;
 mod environment;
 mod front;
+mod installer;
 mod link;
 mod package_index;
 mod requirements;
+mod route;
 mod source;
 mod tree;
 
@@ -78,8 +81,10 @@ pub struct SkillConfig {
     pub home: Option<PathBuf>,
     /// The environment in which programs that install packages are found, and the person's index is named.
     pub variables: BTreeMap<String, String>,
-    /// The sandbox of commands, if there is one: programs that install packages run in it too, with the network.
+    /// The sandbox of commands, if there is one: programs that install packages run in it too, with the hosts of the index.
     pub sandbox: Option<SandboxConfig>,
+    /// Hosts that serve files of the person's index, besides those in its addresses: `HOST` or `HOST:PORT`.
+    pub package_hosts: Vec<String>,
 }
 
 /// All skills. Cloneable; all clones are one.
@@ -102,8 +107,12 @@ impl SkillStore {
     /// Skills that lie there. Nothing is read yet.
     #[must_use]
     pub fn new(config: SkillConfig, settings: SkillSettings) -> Self {
-        let environments =
-            Environments::new(config.environments.clone(), config.variables.clone(), config.sandbox.clone());
+        let environments = Environments::new(
+            config.environments.clone(),
+            config.variables.clone(),
+            config.sandbox.clone(),
+            config.package_hosts.clone(),
+        );
         let settings = RwLock::new(Arc::new(settings));
         Self(Arc::new(Shelf {
             config,

@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs,
     path::{Path, PathBuf},
 };
@@ -94,6 +94,13 @@ impl PackageIndex {
             .filter(|path| path.is_absolute())
             .collect()
     }
+}
+
+/// Returns whether these variables of an installer name its index, or say that there is none.
+pub(super) fn is_named(environment: &BTreeMap<OsString, OsString>) -> bool {
+    ["PIP_INDEX_URL", "UV_DEFAULT_INDEX", "PIP_NO_INDEX", "UV_NO_INDEX"]
+        .iter()
+        .any(|name| environment.contains_key(OsStr::new(name)))
 }
 
 /// The same text without names and passwords in addresses.

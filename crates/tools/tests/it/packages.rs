@@ -3,9 +3,17 @@
 use std::{
     collections::BTreeMap,
     fs,
+    io::{BufRead as _, BufReader, Write as _},
+    net::{TcpListener, TcpStream},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
 };
 
 use agentd_core::{
@@ -88,16 +96,28 @@ impl World {
         sandbox: Option<SandboxConfig>,
         more: &[(&str, String)],
     ) -> Result<PathBuf, WorkspaceError> {
+        self.install_with(packages, sandbox, self.variables(more), &[], CancellationToken::new()).await
+    }
+
+    async fn install_with(
+        &self,
+        packages: &[&str],
+        sandbox: Option<SandboxConfig>,
+        variables: BTreeMap<String, String>,
+        hosts: &[String],
+        cancel: CancellationToken,
+    ) -> Result<PathBuf, WorkspaceError> {
         let config = SkillConfig {
             environments: self.path("environments"),
-            variables: self.variables(more),
+            variables,
             sandbox,
+            package_hosts: hosts.to_vec(),
             ..SkillConfig::default()
         };
         let shelf = SkillStore::new(config, Default::default());
         let packages = packages.iter().map(ToString::to_string).collect();
         let wanted = SkillPackages { skill: "s".to_owned(), packages, environment: "s-1".to_owned() };
-        shelf.install(&wanted, &CallProgress::default(), &CancellationToken::new()).await?;
+        shelf.install(&wanted, &CallProgress::default(), &cancel).await?;
         Ok(self.path("environments/s-1"))
     }
 }
@@ -158,4 +178,224 @@ async fn an_installer_reaches_nothing_but_the_environment() {
         assert!(report.contains(told), "{told} in {report}");
     }
     assert!(!report.contains("PIP_TARGET") && !report.contains("UV_CONFIG_FILE"), "{report}");
+}
+
+/// A server of pages and files on loopback.
+struct Server {
+    url: String,
+    place: String,
+    /// Connections so far.
+    asked: Arc<AtomicUsize>,
+}
+
+impl Server {
+    /// Serves an answer for each path: a head's first lines, and a body. Paths that are not there are held up.
+    fn start(pages: Vec<(String, String, Vec<u8>)>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = listener.local_addr().unwrap().to_string();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        thread::spawn(move || {
+            let mut held = Vec::new();
+            for stream in listener.incoming().flatten() {
+                counted.fetch_add(1, Ordering::SeqCst);
+                let Some(stream) = answer(stream, &pages) else { continue };
+                held.push(stream);
+            }
+        });
+        Self { url: format!("http://{place}"), place, asked }
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+/// Answers one request; what is not answered is given back.
+fn answer(stream: TcpStream, pages: &[(String, String, Vec<u8>)]) -> Option<TcpStream> {
+    let mut lines = BufReader::new(&stream).lines();
+    let first = lines.next()?.ok()?;
+    while !lines.next()?.ok()?.is_empty() {}
+    let path = first.split(' ').nth(1)?;
+    let Some((_, head, body)) = pages.iter().find(|(page, ..)| page == path) else { return Some(stream) };
+    let head = format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+    let _ = (&stream).write_all(&[head.as_bytes(), body].concat());
+    None
+}
+
+const WHEEL: &str = "goodpkg-1.0-py3-none-any.whl";
+const PAGE: &str = "200 OK\r\nContent-Type: text/html";
+
+/// A page that links the wheel there.
+fn page(place: &str) -> (String, String, Vec<u8>) {
+    ("/simple/goodpkg/".to_owned(), PAGE.to_owned(), format!("<a href=\"{place}/{WHEEL}\">{WHEEL}</a>").into_bytes())
+}
+
+impl World {
+    fn wheel(&self) -> (String, String, Vec<u8>) {
+        let wheel = fs::read(self.path("wheels").join(WHEEL)).unwrap();
+        (format!("/{WHEEL}"), "200 OK\r\nContent-Type: application/octet-stream".to_owned(), wheel)
+    }
+
+    /// Variables with this index, and with no proxy or host that is not used.
+    fn with_index(&self, index: &Server) -> BTreeMap<String, String> {
+        let mut variables = self.variables(&[("PIP_INDEX_URL", format!("{}/simple", index.url))]);
+        variables.retain(|name, _| !["PIP_FIND_LINKS", "PIP_NO_INDEX"].contains(&name.as_str()));
+        variables
+    }
+}
+
+#[tokio::test]
+async fn an_index_is_reached_and_so_are_the_hosts_that_are_set() {
+    for sandbox in sandboxes().await {
+        let world = World::new();
+        let files = Server::start(vec![world.wheel()]);
+        let index = Server::start(vec![page(&files.url)]);
+        let variables = world.with_index(&index);
+        let hosts = [files.place.clone()];
+        let made = world.install_with(&["goodpkg"], sandbox.clone(), variables, &hosts, CancellationToken::new()).await;
+        assert!(holds(&made.unwrap(), "goodpkg"));
+        // The person's own proxy is on the way.
+        let world = World::new();
+        let proxy = Server::start(vec![
+            ("http://index.example/simple/goodpkg/".to_owned(), PAGE.to_owned(), page("http://index.example").2),
+            (format!("http://index.example/{WHEEL}"), PAGE.to_owned(), world.wheel().2),
+        ]);
+        let mut variables = world.with_index(&index);
+        variables.insert("PIP_INDEX_URL".to_owned(), "http://index.example/simple".to_owned());
+        variables.insert("PIP_TRUSTED_HOST".to_owned(), "index.example".to_owned());
+        variables.insert("http_proxy".to_owned(), proxy.url.clone());
+        let made = world.install_with(&["goodpkg"], sandbox, variables, &[], CancellationToken::new()).await;
+        assert!(holds(&made.unwrap(), "goodpkg"));
+    }
+}
+
+#[tokio::test]
+async fn where_no_index_is_named_it_is_the_one_that_pip_knows() {
+    let said = "from pip._internal.models.index import PyPI; print(PyPI.netloc, end='')";
+    let said = Command::new("/usr/bin/python3").args(["-I", "-c", said]).output().unwrap();
+    let known = String::from_utf8(said.stdout).unwrap();
+    for sandbox in sandboxes().await {
+        let world = World::new();
+        let proxy = Server::start(vec![(format!("{known}:443"), "403 Forbidden".to_owned(), Vec::new())]);
+        let mut variables = world.with_index(&proxy);
+        variables.remove("PIP_INDEX_URL");
+        variables.insert("https_proxy".to_owned(), proxy.url.clone());
+        let made = world.install_with(&["goodpkg"], sandbox, variables, &[], CancellationToken::new()).await;
+        assert!(!known.is_empty() && proxy.asked() > 0, "{made:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_index_that_leads_elsewhere_is_refused() {
+    for sandbox in sandboxes().await {
+        let world = World::new();
+        let other = Server::start(vec![world.wheel(), page("")]);
+        let moved = format!("302 Found\r\nLocation: {}/simple/goodpkg/", other.url);
+        for answer in [page(&other.url), ("/simple/goodpkg/".to_owned(), moved, Vec::new())] {
+            let index = Server::start(vec![answer]);
+            let variables = world.with_index(&index);
+            let refused =
+                world.install_with(&["goodpkg"], sandbox.clone(), variables, &[], CancellationToken::new()).await;
+            let refused = refused.unwrap_err();
+            let told = refused.to_string();
+            assert!(told.contains(&format!("led the installer to {}", other.place)), "{told}");
+            assert!(refused.hint().is_some_and(|hint| hint.contains("skills.package_hosts")), "{refused:?}");
+            assert!(index.asked() > 0 && !world.path("environments/s-1").exists());
+        }
+        assert_eq!(other.asked(), 0);
+    }
+}
+
+/// An installer that does not care for the proxy it was told of.
+const STRAY: &str = r#"#!/bin/sh
+if [ "$1" = venv ]; then
+    for place; do :; done
+    mkdir -p "$place/bin" && ln -sf /usr/bin/python3 "$place/bin/python"
+fi
+/usr/bin/python3 -c '
+import os, socket
+def tried(what, run):
+    try:
+        run(); print(what, "reached", flush=True)
+    except OSError as error:
+        print(what, "failed", flush=True)
+def send(family, address):
+    made = socket.socket(family, socket.SOCK_DGRAM)
+    made.settimeout(5); made.sendto(b"x", address); made.recv(1)
+tried("tcp", lambda: socket.create_connection(("127.0.0.1", PORT), 5))
+tried("outside", lambda: socket.create_connection(("192.0.2.1", 443), 5))
+tried("udp", lambda: send(socket.AF_INET, ("127.0.0.1", UDP)))
+tried("name", lambda: socket.getaddrinfo("index.example", 443))
+tried("unix", lambda: socket.socket(socket.AF_UNIX).connect("\0x"))
+tried("proxy", lambda: socket.create_connection(("127.0.0.1", int(os.environ["http_proxy"].rsplit(":", 1)[1])), 5))
+' >> "$HOME/report" 2>&1
+exit 0
+"#;
+
+#[tokio::test]
+async fn an_installer_connects_to_nothing_but_the_proxy() {
+    let Some(Some(sandbox)) = sandboxes().await.pop() else { return };
+    let world = World::new();
+    let index = Server::start(Vec::new());
+    let echo = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let udp = echo.local_addr().unwrap().port().to_string();
+    thread::spawn(move || {
+        while let Ok((_, from)) = echo.recv_from(&mut [0]) {
+            let _ = echo.send_to(b"x", from);
+        }
+    });
+    let stray = STRAY.replace("PORT", index.place.rsplit(':').next().unwrap()).replace("UDP", &udp);
+    fs::write(world.path("bin/uv"), stray).unwrap();
+    fs::set_permissions(world.path("bin/uv"), fs::Permissions::from_mode(0o755)).unwrap();
+    let variables = world.with_index(&index);
+    let made = world.install_with(&["goodpkg"], Some(sandbox), variables, &[], CancellationToken::new()).await.unwrap();
+    let report = fs::read_to_string(made.join("report")).unwrap();
+    let last: Vec<&str> = report.lines().rev().take(6).collect();
+    assert_eq!(
+        last,
+        ["proxy reached", "unix failed", "name failed", "udp failed", "outside failed", "tcp failed"],
+        "{report}"
+    );
+    assert_eq!(index.asked(), 0, "{report}");
+}
+
+#[tokio::test]
+async fn nothing_is_installed_where_nothing_holds_an_installer_to_its_index() {
+    let without = SandboxConfig { namespaces: false, ..SandboxConfig::new(helper()) };
+    if !Sandbox::new(without.clone()).status().await.runs {
+        return;
+    }
+    let world = World::new();
+    let index = Server::start(vec![page("")]);
+    let variables = world.with_index(&index);
+    let refused =
+        world.install_with(&["goodpkg"], Some(without.clone()), variables, &[], CancellationToken::new()).await;
+    let refused = refused.unwrap_err();
+    assert!(refused.to_string().contains("no namespaces") && index.asked() == 0, "{refused}");
+    // What needs no network is installed all the same.
+    assert!(holds(&world.install(&["goodpkg"], Some(without), &[]).await.unwrap(), "goodpkg"));
+}
+
+#[tokio::test]
+async fn a_cancel_ends_the_connections_of_an_installer() {
+    for sandbox in sandboxes().await {
+        let world = World::new();
+        // It never answers, and sees the end of what was opened to it.
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let place = listener.local_addr().unwrap().to_string();
+        let index = Server { url: format!("http://{place}"), place, asked: Arc::default() };
+        let cancel = CancellationToken::new();
+        let variables = world.with_index(&index);
+        let installing = world.install_with(&["goodpkg"], sandbox, variables, &[], cancel.clone());
+        let cancelling = async {
+            let (mut open, _) = listener.accept().await.unwrap();
+            cancel.cancel();
+            let mut said = Vec::new();
+            let reading = tokio::io::AsyncReadExt::read_to_end(&mut open, &mut said);
+            let _ = tokio::time::timeout(Duration::from_secs(60), reading).await.expect("the connection ends");
+        };
+        let (installed, ()) = tokio::join!(installing, cancelling);
+        assert!(installed.unwrap_err().to_string().contains("cancelled"));
+    }
 }

@@ -11,11 +11,13 @@
 //! - [`mod@command`]: limits, privileges, files, system calls, and then the program. In this order, because each step
 //!   needs what the next one takes away.
 //! - `search`: files that hold keys, which are hidden. `stage`: what is put in the place of files.
+//! - `gateway`: a network with nothing in it but the daemon's proxy.
 //! - `files`: Landlock. `calls`: seccomp. `programs`: where the command finds programs.
 
 mod calls;
 mod command;
 mod files;
+mod gateway;
 mod keeper;
 mod namespaces;
 mod programs;
@@ -121,6 +123,12 @@ fn outer(leash: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString,
     nix::unistd::setsid().map_err(step("leave the daemon's session"))?;
     let folder = Folder::current()?;
     let namespaces = if policy.namespaces { Some(namespaces::enter(&policy, &found.reduced)?) } else { None };
+    if policy.gateway {
+        if namespaces.is_none() {
+            return Err("there are no namespaces, so nothing would keep it to the proxy".to_owned());
+        }
+        gateway::open(leash)?;
+    }
     if namespaces.is_none() {
         nix::sys::prctl::set_child_subreaper(true).map_err(step("adopt orphans"))?;
         harden();

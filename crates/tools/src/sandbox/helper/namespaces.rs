@@ -56,7 +56,8 @@ enum What {
 
 /// Makes the namespaces and everything in them but `/proc`, which the first process in them has to mount.
 pub(super) fn enter(policy: &Policy, reduced: &[(PathBuf, String)]) -> Step<Namespaces> {
-    let own = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC;
+    let mut own = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC;
+    own.set(CloneFlags::CLONE_NEWNET, policy.gateway);
     let (user, group) = (geteuid(), getegid());
     // The system's administrator needs no user namespace, and without one files of all users keep their owners.
     let own_user = !(user.is_root() && unshare(own).is_ok());
