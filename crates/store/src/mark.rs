@@ -5,6 +5,10 @@
 //! that something is stored, and set back before the log is emptied: so it is never too high, whenever the process ends. It need
 //! not follow each commit; the log's length when it has doubled is close enough.
 //!
+//! Another program that opens the journal after a crash, such as the shell of SQLite, moves the log into the database and
+//! removes it. Nothing is lost then. So the mark also has the key of the newest event in the log and of the newest before
+//! it: a database that holds the one has been given the log.
+//!
 //! What was found to be lost is kept in a file of its own, until a person removes that.
 
 use std::{
@@ -16,6 +20,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use rusqlite::Connection;
 
 use crate::error::Fault;
 
@@ -47,20 +52,27 @@ pub(crate) struct Mark {
     log: PathBuf,
     /// None where it could not be made.
     file: Option<File>,
-    /// The number in it.
+    /// The length in it.
     noted: u64,
+    /// Key of the newest event when the log was empty last, or at the start.
+    base: i64,
+    /// Set once the mark has the key of an event that came after that one.
+    has_newer: bool,
     /// Set once it was logged that it cannot be written.
     is_told: bool,
 }
 
 impl Mark {
-    /// Marks a journal that was opened just now. It is opened all the same where that fails.
-    pub(crate) fn set(journal: &Path) -> Self {
+    /// Marks a journal that was opened just now and whose newest event has this key. If that fails, the journal is open
+    /// without a mark.
+    pub(crate) fn set(journal: &Path, newest: i64) -> Self {
         let mut mark = Self {
             path: beside(journal, "-open"),
             log: log_of(journal),
             file: None,
             noted: log_length(journal).unwrap_or_default().min(LOG_LIMIT),
+            base: newest,
+            has_newer: false,
             is_told: false,
         };
         match mark.make() {
@@ -72,7 +84,7 @@ impl Mark {
 
     fn make(&self) -> io::Result<File> {
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&self.path)?;
-        write(&file, self.noted)?;
+        write(&file, self.noted, self.base, self.base)?;
         file.sync_all()?;
         // The name, too, where the file system can. Where it cannot, a power cut may take the mark, and nothing is told.
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -80,28 +92,36 @@ impl Mark {
         Ok(file)
     }
 
-    /// Notes how long the log is, if that is worth it. To be called after each commit, before anybody hears of it.
-    pub(crate) fn note(&mut self) {
+    /// Notes how long the log is, if that is worth it, and the key of the newest event. To be called after each commit,
+    /// before it is acknowledged.
+    pub(crate) fn note(&mut self, newest: impl FnOnce() -> i64) {
         let Some(file) = &self.file else { return };
         let length = fs::metadata(&self.log).map_or(0, |log| log.len()).min(LOG_LIMIT);
-        if length == 0 || (self.noted > 0 && length < self.noted.saturating_mul(2)) {
+        let is_near = self.noted > 0 && length < self.noted.saturating_mul(2);
+        if length == 0 || (is_near && self.has_newer) {
+            return;
+        }
+        let newest = newest();
+        if is_near && newest <= self.base {
             return;
         }
         // A number that is too low is only less sharp; none at all would say that nothing can be lost.
         let must_last = self.noted == 0;
-        match write(file, length).and_then(|()| if must_last { file.sync_data() } else { Ok(()) }) {
-            Ok(()) => self.noted = length,
+        match write(file, length, newest, self.base).and_then(|()| if must_last { file.sync_data() } else { Ok(()) }) {
+            Ok(()) => (self.noted, self.has_newer) = (length, newest > self.base),
             Err(error) => self.tell(&error),
         }
     }
 
-    /// Says that the log holds nothing that is not in the database. To be called before it is emptied.
-    pub(crate) fn clear(&mut self) -> Result<(), Fault> {
+    /// Says that the log holds nothing that is not in the database, whose newest event has this key. To be called before
+    /// the log is emptied.
+    pub(crate) fn clear(&mut self, newest: i64) -> Result<(), Fault> {
         if let Some(file) = self.file.as_ref().filter(|_| self.noted > 0) {
-            write(file, 0)?;
+            write(file, 0, newest, newest)?;
             file.sync_data()?;
             self.noted = 0;
         }
+        (self.base, self.has_newer) = (newest, false);
         Ok(())
     }
 
@@ -125,8 +145,39 @@ impl Mark {
 }
 
 /// Always of the same length, so that no end of an older number stays.
-fn write(file: &File, length: u64) -> io::Result<()> {
-    file.write_all_at(format!("{length:020}\n").as_bytes(), 0)
+fn write(file: &File, length: u64, newest: i64, base: i64) -> io::Result<()> {
+    file.write_all_at(format!("{length:020} {newest:020} {base:020}\n").as_bytes(), 0)
+}
+
+/// Key of the newest event of a journal; 0 if it has none.
+pub(crate) fn newest(connection: &Connection) -> i64 {
+    connection.query_row("SELECT coalesce(max(key), 0) FROM events", [], |row| row.get(0)).unwrap_or_default()
+}
+
+/// Log that is shorter than the mark says. To be looked for before the journal is opened, which may change its log.
+#[derive(Debug)]
+pub(crate) struct ShortLog {
+    told: String,
+    newest: i64,
+    base: i64,
+}
+
+impl ShortLog {
+    /// Compares the log of a journal that is closed with its mark.
+    pub(crate) fn look_for(journal: &Path) -> Option<Self> {
+        let text = fs::read_to_string(beside(journal, "-open")).ok()?;
+        let mut numbers = text.split_whitespace();
+        let noted = numbers.next()?.parse().ok()?;
+        let told = compare(noted, log_length(journal))?;
+        // A mark of an older version has no keys.
+        let mut key = || numbers.next().and_then(|key| key.parse().ok()).unwrap_or_default();
+        Some(Self { told, newest: key(), base: key() })
+    }
+
+    /// Returns whether a database with this newest event was given the log before it went.
+    fn is_in(&self, newest: i64) -> bool {
+        self.newest > self.base && newest >= self.newest
+    }
 }
 
 /// Loss of a journal, reported until a person has seen it.
@@ -137,14 +188,14 @@ pub(crate) struct Loss {
 }
 
 impl Loss {
-    /// Looks whether a journal that is about to be opened has lost the end of its log, and writes it down.
-    pub(crate) fn look_for(journal: &Path) -> Self {
+    /// Notes the loss of a journal that is open now and was opened with such a log, or the one that was noted before.
+    pub(crate) fn of(journal: &Path, short: Option<ShortLog>, newest: i64) -> Self {
         let mut loss = Self { path: beside(journal, "-lost"), unwritten: None };
-        let noted = fs::read_to_string(beside(journal, "-open")).ok().and_then(|text| text.trim().parse().ok());
-        let Some(told) = compare(noted.unwrap_or_default(), log_length(journal)) else { return loss };
+        let Some(short) = short.filter(|short| !short.is_in(newest)) else { return loss };
         let log = log_of(journal);
         let log = log.file_name().unwrap_or_default().to_string_lossy();
-        let told = format!("at the start of {}, {log} was {told}, after a stop that was not clean", Timestamp::now());
+        let told =
+            format!("at the start of {}, {log} was {}, after a stop that was not clean", Timestamp::now(), short.told);
         if let Err(error) = loss.write(&told) {
             tracing::warn!(%error, "{} cannot be written: what was lost is told until the next start", loss.path.display());
             loss.unwritten = Some(told);
@@ -194,7 +245,11 @@ mod tests {
     use super::*;
 
     fn lost(journal: &Path) -> Option<String> {
-        Loss::look_for(journal).told()
+        lost_with(journal, 0)
+    }
+
+    fn lost_with(journal: &Path, newest: i64) -> Option<String> {
+        Loss::of(journal, ShortLog::look_for(journal), newest).told()
     }
 
     fn set_log(journal: &Path, bytes: u64) {
@@ -207,29 +262,46 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let journal = folder.path().join("journal.db");
         let mark_file = folder.path().join("journal.db-open");
-        let number = || fs::read_to_string(&mark_file).unwrap().trim().parse::<u64>().unwrap();
-        let mut mark = Mark::set(&journal);
-        mark.note();
+        let number = || fs::read_to_string(&mark_file).unwrap()[..20].parse::<u64>().unwrap();
+        let mut mark = Mark::set(&journal, 0);
+        mark.note(|| 0);
         assert_eq!((number(), lost(&journal)), (0, None), "nothing was stored");
         for (bytes, noted) in [(5_000, 5_000), (9_000, 5_000), (10_000, 10_000), (LOG_LIMIT * 2, LOG_LIMIT)] {
             set_log(&journal, bytes);
-            mark.note();
+            mark.note(|| 0);
             assert_eq!((number(), lost(&journal)), (noted, None));
         }
-        mark.clear().unwrap();
+        mark.clear(0).unwrap();
         assert_eq!(number(), 0);
         set_log(&journal, 0);
         assert_eq!(lost(&journal), None, "all of it is in the database");
         set_log(&journal, 4_000);
-        mark.note();
-        assert_eq!(Mark::set(&journal).noted, 4_000, "the next life goes on from there");
+        mark.note(|| 0);
+        assert_eq!(Mark::set(&journal, 0).noted, 4_000, "the next life goes on from there");
         set_log(&journal, 3_999);
         assert!(lost(&journal).unwrap().contains("journal.db-wal was shorter"));
-        Mark::set(&journal).remove();
+        Mark::set(&journal, 0).remove();
         assert!(!mark_file.exists());
         assert!(lost(&journal).is_some(), "until somebody has seen it");
         fs::remove_file(folder.path().join("journal.db-lost")).unwrap();
         assert_eq!(lost(&journal), None);
+    }
+
+    #[test]
+    fn a_log_that_another_program_moved_into_the_database_is_not_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = folder.path().join("journal.db");
+        let mut mark = Mark::set(&journal, 7);
+        set_log(&journal, 5_000);
+        mark.note(|| 7);
+        set_log(&journal, 0);
+        assert!(lost_with(&journal, 7).is_some(), "no event tells them apart");
+        fs::remove_file(folder.path().join("journal.db-lost")).unwrap();
+        set_log(&journal, 10_000);
+        mark.note(|| 9);
+        fs::remove_file(log_of(&journal)).unwrap();
+        assert_eq!(lost_with(&journal, 9), None);
+        assert!(lost_with(&journal, 8).unwrap().contains("gone"));
     }
 
     #[test]
@@ -238,9 +310,9 @@ mod tests {
         let journal = folder.path().join("journal.db");
         fs::create_dir_all(folder.path().join("journal.db-open/x")).unwrap();
         set_log(&journal, 4_000);
-        let mut mark = Mark::set(&journal);
-        mark.note();
-        mark.clear().unwrap();
+        let mut mark = Mark::set(&journal, 0);
+        mark.note(|| 0);
+        mark.clear(0).unwrap();
         mark.remove();
         fs::create_dir_all(folder.path().join("journal.db-lost/x")).unwrap();
         assert_eq!(lost(&journal), None);

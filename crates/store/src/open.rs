@@ -14,7 +14,7 @@ use rusqlite_migration::{M, Migrations};
 use crate::{
     StoreConfig,
     error::Fault,
-    mark::{self, LOG_LIMIT, Loss, Mark},
+    mark::{self, LOG_LIMIT, Loss, Mark, ShortLog},
     upkeep,
 };
 
@@ -64,7 +64,7 @@ pub(crate) fn open(config: &StoreConfig) -> Result<Connections, Fault> {
         refuse_without_database(&config.path)?;
     }
     make_file(&config.path)?;
-    let loss = Loss::look_for(&config.path);
+    let short = ShortLog::look_for(&config.path);
     let mut writer = connect(config, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let is_new = identify(&writer)?;
     if is_new {
@@ -72,10 +72,12 @@ pub(crate) fn open(config: &StoreConfig) -> Result<Connections, Fault> {
         upkeep::allow_shrinking(&writer)?;
     }
     set_up_writing(&writer, config)?;
-    if unclean {
+    if unclean || short.is_some() {
         check(&writer, config)?;
     }
     migrate(&mut writer)?;
+    let newest = mark::newest(&writer);
+    let loss = Loss::of(&config.path, short, newest);
     let pages = upkeep::pages(&writer)?;
     if !upkeep::can_shrink(&writer)? && pages.count.saturating_mul(pages.size) <= upkeep::SMALL {
         // It goes on as it was where there is no room for that.
@@ -84,7 +86,7 @@ pub(crate) fn open(config: &StoreConfig) -> Result<Connections, Fault> {
     let readers = (0..config.readers.max(1))
         .map(|_| connect(config, OpenFlags::SQLITE_OPEN_READ_ONLY))
         .collect::<Result<_, _>>()?;
-    let mark = Mark::set(&config.path);
+    let mark = Mark::set(&config.path, newest);
     Ok(Connections { writer, readers, is_new, mark, loss })
 }
 

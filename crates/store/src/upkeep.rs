@@ -5,7 +5,11 @@ use std::time::Duration;
 
 use rusqlite::{Connection, Row};
 
-use crate::{error::Fault, mark::Mark, removal::Remains};
+use crate::{
+    error::Fault,
+    mark::{self, Mark},
+    removal::Remains,
+};
 
 /// Empty pages that stay in the file for what is written next, 1 MB.
 const SPARE_PAGES: i64 = 256;
@@ -82,7 +86,7 @@ pub(crate) fn empty_log(connection: &Connection, mark: &mut Mark) -> Result<bool
     if busy != 0 || logged != moved {
         return Ok(false);
     }
-    mark.clear()?;
+    mark.clear(mark::newest(connection))?;
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
     Ok(true)
 }

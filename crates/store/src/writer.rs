@@ -31,7 +31,7 @@ use crate::{
     batch::{Batch, Command},
     change::Change,
     error::Fault,
-    mark::Mark,
+    mark::{self, Mark},
     removal::Remains,
     reserve::Reserve,
     rows::Rows,
@@ -398,7 +398,7 @@ impl Thread {
         transaction.commit()?;
         // Before anybody hears that it is stored.
         self.anchor.check()?;
-        self.mark.note();
+        self.mark.note(|| mark::newest(&self.connection));
         self.unsearched += self.counters.add(&batch.changes, &outcomes);
         if self.unsearched >= MAX_UNSEARCHED {
             self.unsearched = 0;

@@ -105,6 +105,31 @@ async fn a_torn_tail_of_the_log_loses_only_what_was_not_acknowledged() {
 }
 
 #[tokio::test]
+async fn a_log_that_another_program_moved_into_the_database_is_not_reported_as_lost() {
+    for is_moved in [true, false] {
+        let (folder, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let store = open(folder.path());
+        let mut script = new_session(&store).await;
+        store.append(vec![script.turn_started(), script.input("kept")]).await.unwrap();
+        copy_files(folder.path(), copy.path());
+        let other = rusqlite::Connection::open(copy.path().join("journal.db")).unwrap();
+        let tables: i64 = other.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
+        assert!(tables > 0);
+        other.close().unwrap();
+        assert!(!log_of(copy.path()).exists(), "the last one to close it moves the log");
+        if !is_moved {
+            // As a database is that was never given its log, but for the tables.
+            let other = rusqlite::Connection::open(copy.path().join("journal.db")).unwrap();
+            other.execute_batch("PRAGMA foreign_keys = off; DELETE FROM events").unwrap();
+        }
+
+        let copied = open(copy.path());
+        assert_eq!(copied.loss().is_none(), is_moved, "{:?}", copied.loss());
+        copied.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_clean_close_leaves_one_file_that_stands_alone() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
