@@ -47,6 +47,9 @@ impl Health {
     pub async fn examine(&self) -> Vec<Finding> {
         let mut findings = self.problems().await;
         findings.extend(self.lost().await);
+        if findings.iter().all(|finding| !finding.is_failure) {
+            findings.extend(self.store.try_write().await.err().map(|error| of_store("journal", &error)));
+        }
         match self.store.damaged().await {
             Ok(damaged) => findings.extend(damaged.iter().map(of_session)),
             Err(error) => findings.push(of_store("journal", &error)),

@@ -198,7 +198,7 @@ fn told(from: &str, result: ServerResult) -> ToolOutput {
     }
 }
 
-/// What can be read: by its address, or by one that a template becomes where something stands in its braces.
+/// Resources, each by its URI or by a template with braces to fill in.
 fn resources(from: &str, listed: &ListResourcesResult, templates: Option<ListResourceTemplatesResult>) -> ToolOutput {
     let line = |what: &str, name: &str, about: Option<&str>| {
         let about = about.map(|about| format!(": {about}")).unwrap_or_default();

@@ -26,6 +26,8 @@ pub(crate) enum Change {
     Index(Missing),
     /// Stores the head of the audit log, as it is on the disk.
     NoteAudit(AuditHead),
+    /// Writes the version again, as a trial.
+    Trial,
 }
 
 impl Change {
@@ -41,6 +43,7 @@ impl Change {
             Self::Revoke(_) => "take the rule back",
             Self::Index(_) => "bring the index up to date",
             Self::NoteAudit(_) => "note the end of the audit log",
+            Self::Trial => "store anything",
         }
     }
 
@@ -62,6 +65,10 @@ impl Change {
             Self::Revoke(rule) => grants::revoke(connection, rule),
             Self::Index(missing) => missing.add(connection),
             Self::NoteAudit(head) => audit_head::note(connection, head),
+            Self::Trial => {
+                let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+                Ok(connection.pragma_update(None, "user_version", version)?)
+            }
         }
     }
 
@@ -75,7 +82,8 @@ impl Change {
             | Self::FilesGone(_)
             | Self::Keep(_)
             | Self::Revoke(_)
-            | Self::NoteAudit(_) => 0,
+            | Self::NoteAudit(_)
+            | Self::Trial => 0,
         }
     }
 

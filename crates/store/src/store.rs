@@ -142,6 +142,14 @@ impl SqliteStore {
         self.anchor.check().map_err(|fault| fault.while_doing("store anything", &self.path))
     }
 
+    /// Commits a change that changes nothing, to show that the journal can be written.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub async fn try_write(&self) -> Result<(), StoreError> {
+        self.writer.write(Change::Trial, &self.path).await
+    }
+
     /// Those of these sessions that the journal does not know.
     ///
     /// # Errors

@@ -93,6 +93,8 @@ async fn what_cannot_be_stored_is_not_acknowledged_and_the_daemon_goes_on_when_i
         let failed = world.daemon.agentctl(["run", "second"]).await.exits(1);
         failed.says(&["agentd.db", "hint:"]);
     }
+    let doctor = world.daemon.agentctl(["doctor"]).await.exits(2).stdout;
+    assert!(doctor.contains("agentd.db") && doctor.contains("store anything"), "{doctor}");
     // What is there can be read.
     assert_eq!(answers(&world.client().await).await, 1);
     drop(locked);

@@ -21,9 +21,9 @@ pub(super) struct Found {
     pub(super) taken: Vec<Entry>,
     /// Entries that were skipped, with the reason.
     pub(super) left: Vec<(String, String)>,
-    /// What the file says of values that a person is asked for.
+    /// Values that the file leaves to be asked for.
     pub(super) inputs: BTreeMap<String, Input>,
-    /// What `${workspaceFolder}` stands for.
+    /// Folder for `${workspaceFolder}`.
     workspace: PathBuf,
 }
 

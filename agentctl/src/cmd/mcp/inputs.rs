@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{entry::Entry, import::Found, secrets::Secrets};
 use crate::terminal::sanitize::clean_line;
 
-/// What stands before the id, where a server wants a value.
+/// Prefix of an input's id in the value of a server's setting.
 const MARK: &str = "${input:";
 
 /// One value, as the file describes it.
@@ -22,7 +22,7 @@ pub(super) struct Input {
     description: String,
     default: Option<String>,
     is_password: bool,
-    /// What may be picked: the words, and the value.
+    /// Choices: label and value.
     options: Vec<(String, String)>,
 }
 
@@ -105,7 +105,7 @@ impl Found {
     }
 }
 
-/// What a server asks for.
+/// Inputs that one server refers to.
 fn wanted(entry: &Entry) -> BTreeSet<String> {
     let mut entry = entry.clone();
     let ids = |text: &mut String| -> Vec<String> {
@@ -120,7 +120,7 @@ fn variable(id: &str) -> String {
     format!("INPUT_{}", id.chars().map(fit).collect::<String>())
 }
 
-/// What a person said.
+/// Answer of a person.
 enum Answer {
     Given(String),
     Nothing,

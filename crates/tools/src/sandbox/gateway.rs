@@ -27,7 +27,7 @@ use url::Url;
 const MAX_CONNECTIONS: usize = 64;
 /// Bytes of a request's head, or of an answer's of the person's proxy.
 const MAX_HEAD: u64 = 32 << 10;
-/// How long a head may take, and a connection to be made.
+/// Time limit for a request's head, and for a connection.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The name beside the random word.
 const USER: &str = "agentd";
