@@ -93,13 +93,13 @@ fn resolve(modules: &BTreeMap<Module, Parsed>, path: &[String], hops: usize) -> 
     let Some(name) = path.get(depth) else {
         return Some((parsed.file.clone(), path.last()?.clone()));
     };
-    if hops > 0 {
-        if let Some(alias) = parsed.aliases.get(name) {
-            let mut target = alias.clone();
-            target.extend_from_slice(&path[depth + 1..]);
-            if let Some(found) = resolve(modules, &target, hops - 1) {
-                return Some(found);
-            }
+    if hops > 0
+        && let Some(alias) = parsed.aliases.get(name)
+    {
+        let mut target = alias.clone();
+        target.extend_from_slice(&path[depth + 1..]);
+        if let Some(found) = resolve(modules, &target, hops - 1) {
+            return Some(found);
         }
     }
     Some((parsed.file.clone(), name.clone()))
