@@ -1,11 +1,10 @@
-//! What people wrote for models to know, as it is told to them: notices in the history, so that the prompt only grows at
-//! its end and says the same after a restart. All but [`look`] is pure.
+//! Instructions of the person for models: notices in the history, so that the prompt only grows at its end and is the
+//! same after a restart. All but [`look`] is pure.
 //!
-//! - [`memory`]: `AGENTS.md` files and the names of memories. [`skills`]: the catalogue of skills. [`frame`]: what keeps
-//!   other people's words from looking like the daemon's.
+//! - [`memory`]: `AGENTS.md` files and the names of memories. [`skills`]: the catalogue of skills.
 //!
-//! Each makes a notice where there is something to tell that the history does not say yet, or no longer: none was told,
-//! it is not as it was, or a compaction has replaced the one that told it.
+//! Each makes a notice if the history lacks it: none was made yet, its source has changed, or a compaction has replaced
+//! the last one.
 
 pub(crate) mod memory;
 pub(crate) mod skills;

@@ -1,7 +1,7 @@
 //! How a session leaves memory: unloaded when nobody needs it, or retired, so that it can be removed for good.
 //!
 //! The actor decides whether it is retired, so that no turn can begin meanwhile: what came before keeps the session, what
-//! comes later is refused. Whoever removes the session has a [`Hold`] on it until that is done. As long as the hold is there,
+//! comes later is refused. Whoever removes the session has a [`HoldMark`] on it until that is done. As long as the hold is there,
 //! everybody else is told that the session is being deleted; once it is dropped, whatever came of the removal, the session is
 //! found anew, or not any more.
 
