@@ -60,7 +60,7 @@ impl Exit {
         (Self::PutOff, "later: rate-limited, another turn of the session is open, or the daemon stopped"),
         (Self::HungUp, "ended with its terminal or connection (SIGHUP)"),
         (Self::Cancelled, "cancelled"),
-        (Self::Terminated, "told to end (SIGTERM); the turn is cancelled"),
+        (Self::Terminated, "received SIGTERM; the turn is cancelled"),
     ];
 
     /// The code as a number.

@@ -58,8 +58,8 @@ pub(crate) fn piped(dash: bool) -> Result<Option<String>, Failure> {
         Err(_) => {
             let _ = writeln!(
                 io::stderr(),
-                "reading the rest of the prompt from standard input; it goes on at its end (give </dev/null if \
-                 there is none)"
+                "reading the rest of the prompt from standard input; the turn starts at its end (use \
+                 </dev/null if there is none)"
             );
             reading.recv().unwrap_or_else(|_| Err(Failure::usage("cannot read standard input")))
         }

@@ -43,7 +43,7 @@ impl MountArg {
         })?;
         if !path.is_dir() {
             return Err(Failure::usage(format!("{shown} is not a folder"))
-                .hint("-C wants a folder; give a single file with --file"));
+                .hint("-C takes a folder; pass a single file with --file"));
         }
         if path.to_str().is_none() {
             return Err(Failure::usage(format!("the path of the folder {shown} is not UTF-8"))

@@ -173,7 +173,7 @@ pub(crate) async fn named_or_last(daemon: &Daemon, name: Option<&str>) -> Result
 pub(crate) async fn last_used(daemon: &Daemon) -> Result<SessionId, Failure> {
     let last = daemon.client.sessions(1).await?.into_iter().next();
     last.map(|session| session.id).ok_or_else(|| {
-        Failure::new(ErrorKind::NotFound, "there is no session to go on with").hint("leave --continue out to begin one")
+        Failure::new(ErrorKind::NotFound, "there is no session to resume").hint("leave --continue out to begin one")
     })
 }
 

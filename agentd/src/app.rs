@@ -152,10 +152,10 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
         drain = until_stop(&mut signals, &mut stop_asked, &control) => drain.unwrap_or_else(|| control.drain_deadline()),
         () = rest::follow(engine.activity()) => return Err(Failure::broken("the engine ended")),
         () = retention::follow(retention, engine.activity()) => {
-            return Err(Failure::broken("what nobody uses is not looked for any more"));
+            return Err(Failure::broken("the search for unused files has ended"));
         }
         () = audit::keep_noted(&audit, &store) => return Err(Failure::broken("the audit log is not followed any more")),
-        () = presence.keep() => return Err(Failure::broken("nobody looks after the socket any more")),
+        () = presence.keep() => return Err(Failure::broken("the socket is no longer watched")),
         () = feed_watchdog(&supervisor, &engine) => return Err(Failure::broken("the watchdog ended")),
         ended = &mut server => return Err(server_ended(ended)),
     };
@@ -290,18 +290,20 @@ impl Running<'_> {
             self.server.abort();
         }
         if timeout(CLOSING_SERVERS, self.mcp.close()).await.is_err() {
-            tracing::warn!("MCP servers took too long to end; their guards end them");
+            tracing::warn!("MCP servers took too long to end and are killed");
         }
         if timeout(CLOSING_INDEX, self.library.close()).await.is_err() {
-            tracing::warn!("the index of documents took too long to close; what it lacks is indexed again when needed");
+            tracing::warn!(
+                "the index of documents took too long to close; missing parts are indexed again when needed"
+            );
         }
         if timeout(CLOSING_AUDIT, audit::close(&self.audit, &self.store, &*self.clock)).await.is_err() {
-            tracing::error!("the audit log took too long to close; the next start will look after it");
+            tracing::error!("the audit log took too long to close; the next start repairs it");
         }
         match timeout(CLOSING_JOURNAL, self.store.close()).await {
             Ok(Ok(())) => tracing::info!("stopped"),
             Ok(Err(error)) => tracing::error!("the journal was not closed well: {}", with_causes(&error)),
-            Err(_) => tracing::error!("the journal took too long to close; the next start will look after it"),
+            Err(_) => tracing::error!("the journal took too long to close; the next start repairs it"),
         }
         self.presence.remove();
     }

@@ -88,7 +88,7 @@ async fn note(store: &SqliteStore, known: &mut Option<AuditHead>, head: Option<A
     let Some(head) = head.filter(|head| known.as_ref() != Some(head)) else { return };
     match store.note_audit_head(head.clone()).await {
         Ok(()) => *known = Some(head),
-        Err(error) => tracing::debug!("the journal was not told how far the audit log is: {error}"),
+        Err(error) => tracing::debug!("could not store the head of the audit log: {error}"),
     }
 }
 

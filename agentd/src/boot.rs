@@ -160,7 +160,7 @@ async fn open_store(path: PathBuf) -> Result<SqliteStore, Failure> {
 pub fn engine_config(config: &Config) -> EngineConfig {
     let settings = &config.daemon;
     let interrupt_default = match settings.interrupts.on_deadline {
-        OnDeadline::Reject => Answer::Reject { reason: Some("nobody answered in time".to_owned()) },
+        OnDeadline::Reject => Answer::Reject { reason: Some("no answer in time".to_owned()) },
         OnDeadline::Approve => Answer::Approve,
     };
     // The numbers were checked to fit when they were read.

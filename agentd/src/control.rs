@@ -167,7 +167,7 @@ impl Control for DaemonControl {
             self.follow(Told::Always).await.map_err(|failure| Refusal {
                 kind: ErrorKind::Configuration,
                 message: failure.message_with_causes(),
-                hint: Some(failure.hint().unwrap_or("the configuration that was running goes on").to_owned()),
+                hint: Some(failure.hint().unwrap_or("the running configuration stays in force").to_owned()),
             })
         }
         .boxed()

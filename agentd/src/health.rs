@@ -105,7 +105,7 @@ fn of_store(subject: &str, error: &StoreError) -> Finding {
 }
 
 fn of_session(damaged: &DamagedSession) -> Finding {
-    let hint = "what is left of it can be read and goes on; `agentctl sessions delete` removes it";
+    let hint = "the rest of it can be read and resumed; `agentctl sessions delete` removes it";
     match damaged.id {
         None => failure(
             "session",
@@ -129,7 +129,7 @@ fn of_unknown(unknown: &[SessionId]) -> Finding {
     warning(
         "journal",
         format!("workspace/ has files of sessions that the journal does not know: {}{more}", named.join(", ")),
-        "if agentd.db was removed or replaced, bring it back from a copy; otherwise these folders can be removed",
+        "if agentd.db was removed or replaced, bring it back from a copy; if not, these folders can be removed",
     )
 }
 
@@ -138,7 +138,9 @@ fn of_stuck(sessions: u64) -> Finding {
         if sessions == 1 { "1 deleted session is".to_owned() } else { format!("{sessions} deleted sessions are") };
     failure(
         "journal",
-        format!("{what} still in agentd.db, which is damaged there and cannot be overwritten; nobody finds them"),
+        format!(
+            "{what} still in agentd.db, which is damaged there and cannot be overwritten; they are not shown anywhere"
+        ),
         "the next start tries again; docs/operations.md says how to make a journal of what can be read",
     )
 }

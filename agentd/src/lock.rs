@@ -155,7 +155,7 @@ fn make(path: &Path, socket: Option<&Path>) -> io::Result<Lock> {
 /// Makes the kernel name us to whoever asks. Without it clients find the socket as they did before there were lock files.
 fn name_holder(lock: &Lock) {
     if let Err(error) = lock_file::hold(&lock.file) {
-        tracing::warn!("clients cannot be told who holds the data folder: {error}");
+        tracing::warn!("could not write the daemon's pid into the lock file: {error}");
     }
 }
 

@@ -103,7 +103,7 @@ impl<'a> Presence<'a> {
     fn look_at_lock(&mut self) {
         match self.lock.look() {
             Ok(LockState::There) => (self.told.lock, self.told.folder) = (false, false),
-            Ok(LockState::Renewed) => tracing::warn!("the lock file was gone and was made again"),
+            Ok(LockState::Renewed) => tracing::warn!("the lock file was missing and was created again"),
             Ok(LockState::FolderGone) => {
                 if !std::mem::replace(&mut self.told.folder, true) {
                     tracing::error!("the data folder is not at its place any more; move it back, or stop the daemon");
@@ -130,7 +130,7 @@ impl<'a> Presence<'a> {
 
     fn tell_socket(&mut self) {
         if let Err(error) = self.lock.tell_socket(self.listener.path()) {
-            tracing::warn!("clients cannot be told where the daemon listens: {error}");
+            tracing::warn!("could not write the daemon's socket into the lock file: {error}");
         }
     }
 }

@@ -167,7 +167,7 @@ pub fn notes(settings: &ToolSettings, configurable: &[ToolSpec], all: &[ToolSpec
             let guess = nearest(name, names).map(|meant| format!(", did you mean `{meant}`?")).unwrap_or_default();
             notes.push(format!("tools.yaml: there is no tool `{name}`{guess}"));
         } else if !has(configurable, name) && setting.hides_or_describes() {
-            notes.push(format!("tools.yaml: `{name}` belongs to every session and stays as it is"));
+            notes.push(format!("tools.yaml: `{name}` belongs to every session and cannot be changed"));
         }
     }
     notes

@@ -90,7 +90,7 @@ pub(crate) async fn handle(global: &Global, args: AnswerArgs) -> anyhow::Result<
             crate::terminal::note(&asking::kept(scope, rules));
         }
         let session = interrupt.session_id;
-        crate::terminal::note(&format!("answered; the turn goes on (follow it with `agentctl attach {session}`)"));
+        crate::terminal::note(&format!("answered; the turn continues (follow it with `agentctl attach {session}`)"));
     }
     Ok(Exit::Done)
 }
@@ -121,12 +121,12 @@ pub(crate) fn resolve<'a>(
     match (fitting.next(), fitting.next()) {
         (Some(one), None) if !wanted.is_empty() => Ok((one.id, Some(one))),
         (Some(_), Some(_)) => {
-            Err(Failure::usage(format!("more than one interrupt waits whose id starts with {text:?}"))
+            Err(Failure::usage(format!("more than one pending interrupt has an id that starts with {text:?}"))
                 .hint("write more of the id; `agentctl interrupts` shows all"))
         }
         _ => Err(Failure::new(
             agentd_core::error::ErrorKind::NotFound,
-            format!("no interrupt waits whose id starts with {text:?}"),
+            format!("no pending interrupt has an id that starts with {text:?}"),
         )
         .hint("`agentctl interrupts` shows what waits")),
     }

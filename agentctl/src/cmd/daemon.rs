@@ -120,7 +120,7 @@ pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit
         }
     };
     if daemon::wait_gone(pid, drain.unwrap_or(DEFAULT_DRAIN) + STOP_MARGIN).await.is_err() {
-        return Err(Failure::unreachable(format!("the daemon was told to stop and is still there (pid {pid})"))
+        return Err(Failure::unreachable(format!("the daemon was asked to stop and is still running (pid {pid})"))
             .hint(format!("it may wait for a tool; end it with `kill {pid}`, or `kill -9 {pid}`: the journal survives"))
             .into());
     }
@@ -136,7 +136,7 @@ fn signal_stop(holder: &LockHolder) -> Option<u32> {
     kill(target, Signal::SIGTERM).ok()?;
     // One that was stopped (Ctrl-Z, a debugger) hears of it when it goes on.
     let _ = kill(target, Signal::SIGCONT);
-    crate::terminal::note(&format!("the daemon does not answer; it was told to stop by a signal (pid {pid})"));
+    crate::terminal::note(&format!("the daemon does not answer; it was sent a signal to stop (pid {pid})"));
     Some(pid)
 }
 

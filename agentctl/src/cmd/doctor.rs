@@ -182,7 +182,7 @@ fn log_folder() -> Check {
 fn folder_check(name: &'static str, folder: &Path) -> Check {
     let shown = folder.display();
     let Ok(meta) = folder.metadata() else {
-        return Check::ok(name, format!("{shown} is not there yet; it is made when it is needed"));
+        return Check::ok(name, format!("{shown} does not exist yet; it is created when needed"));
     };
     if !meta.is_dir() {
         return Check::fail(name, format!("{shown} is not a folder"), "move it away, or set AGENTD_DATA_DIR");

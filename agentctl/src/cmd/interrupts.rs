@@ -96,8 +96,8 @@ fn in_full(interrupt: &Interrupt, now: Timestamp) -> String {
             if let Some(default) = default {
                 line("default", &visible::line(default));
             }
-            line("answers", "TEXT    what the model is told");
-            line("", "reject  the model is told that there is no answer");
+            line("answers", "TEXT    answer for the model");
+            line("", "reject  the model learns that there is no answer");
             line("answer", &format!("agentctl answer {id} TEXT|reject"));
         }
         Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider, for_good, .. } => {
@@ -109,7 +109,7 @@ fn in_full(interrupt: &Interrupt, now: Timestamp) -> String {
                 line(if at == 0 { "would do" } else { "" }, shown);
             }
             line("answers", "approve            runs it, once");
-            line("", "reject             does not run it; --reason TEXT tells the model why");
+            line("", "reject             does not run it; --reason TEXT gives the model the reason");
             line("", "edit               runs it with --args JSON, unless the rules deny that");
             if grants.is_empty() {
                 line("", "always             is no answer here: no rule could name exactly this");
@@ -242,7 +242,7 @@ mod tests {
                     "path": "a.txt"
                   }
         answers   approve            runs it, once
-                  reject             does not run it; --reason TEXT tells the model why
+                  reject             does not run it; --reason TEXT gives the model the reason
                   edit               runs it with --args JSON, unless the rules deny that
                   always             runs it and keeps these rules for the session
                   always --for-good  runs it and keeps them for every session
@@ -254,10 +254,10 @@ mod tests {
         asked by  the main agent in "Tidy up"
         asked     just now
         question  Which one?
-        answers   TEXT    what the model is told
-                  reject  the model is told that there is no answer
+        answers   TEXT    answer for the model
+                  reject  the model learns that there is no answer
         answer    agentctl answer 0193a5b2-7c1d-7000-8000-000000000001 TEXT|reject
-        deadline  unless somebody answers in 0 s, it is rejected
+        deadline  unless answered within 0 s, it is rejected
         "#);
     }
 }

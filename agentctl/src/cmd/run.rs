@@ -142,7 +142,7 @@ impl AtInterrupt {
     fn choose(asked: Option<Self>, has_terminal: bool, detach: bool) -> Result<Self, Failure> {
         match asked {
             None if detach => Ok(Self::Wait),
-            Some(Self::Ask) if detach => Err(Failure::usage("--on-interrupt ask asks nobody with --detach")
+            Some(Self::Ask) if detach => Err(Failure::usage("--on-interrupt ask cannot be used with --detach")
                 .hint("leave it out: the turn waits, and `agentctl attach` or `agentctl interrupts` asks")),
             None if has_terminal => Ok(Self::Ask),
             None => Ok(Self::Deny),
@@ -259,7 +259,7 @@ fn detached(output: Output, session_id: SessionId, turn_id: Option<TurnId>) -> a
     match output {
         Output::Text => {
             writeln!(io::stdout(), "{session_id}")?;
-            crate::terminal::note(&format!("the turn goes on; follow it with: agentctl attach {session_id}"));
+            crate::terminal::note(&format!("the turn continues; follow it with: agentctl attach {session_id}"));
         }
         Output::Json | Output::StreamJson => {
             report::json_line(&json!({"type": "started", "session_id": session_id, "turn_id": turn_id}))?;

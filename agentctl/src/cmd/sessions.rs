@@ -292,8 +292,8 @@ async fn delete(daemon: &Daemon, session: &str, yes: bool, json: bool) -> anyhow
 
 fn confirmed(id: &str, title: &str) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() {
-        return Err(Failure::usage("nobody can be asked whether to delete the session")
-            .hint("add --yes, if that is what you want")
+        return Err(Failure::usage("cannot ask whether to delete the session: no terminal")
+            .hint("add --yes to confirm")
             .into());
     }
     let title = visible::line(title);

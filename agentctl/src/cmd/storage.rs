@@ -81,7 +81,7 @@ fn what(part: StoragePart, view: &StorageView) -> String {
         }
         StoragePart::JournalLog => "what is still to be moved into it".to_owned(),
         StoragePart::Audit => "what was asked, decided and done".to_owned(),
-        StoragePart::Index => "the index of documents; made anew when it is needed".to_owned(),
+        StoragePart::Index => "the document index; rebuilt when it is needed".to_owned(),
         StoragePart::Workspaces => "the files of sessions".to_owned(),
         StoragePart::Undo => "what files held before turns changed them".to_owned(),
         StoragePart::Memories => "what is remembered in all sessions".to_owned(),

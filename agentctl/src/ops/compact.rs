@@ -152,7 +152,7 @@ fn lines(report: &CompactionReport, color: bool) -> Vec<String> {
     if let Some(problem) = &report.problem {
         lines.push(paint(color, WARN, &format!("! {}", clean_line(problem))));
     }
-    lines.push(paint(color, QUIET, "take it back with: agentctl compact --undo"));
+    lines.push(paint(color, QUIET, "undo with: agentctl compact --undo"));
     lines
 }
 
@@ -230,7 +230,7 @@ mod tests {
         in full    /conversation_history/x.md
         kept       Never push to main.
         ! no model summed it up: it broke
-        take it back with: agentctl compact --undo
+        undo with: agentctl compact --undo
         ");
     }
 }

@@ -64,7 +64,7 @@ pub(crate) fn unanswered(interrupt: &Interrupt, now: Timestamp) -> Option<String
         Some(Answer::Text { text }) => format!("the answer is \"{}\"", visible::line(text)),
         _ => "it is rejected".to_owned(),
     };
-    Some(format!("unless somebody answers in {left}, {then}"))
+    Some(format!("unless answered within {left}, {then}"))
 }
 
 /// A rule, and what it covers where that is more than its words say.

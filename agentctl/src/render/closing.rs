@@ -29,9 +29,9 @@ fn why(reason: StopReason) -> Option<&'static str> {
     match reason {
         StopReason::Completed => None,
         StopReason::Cancelled => Some("cancelled"),
-        StopReason::MaxSteps => Some("stopped: it took as many steps as it might"),
-        StopReason::TimeLimit => Some("stopped: it took as long as it might"),
-        StopReason::Budget => Some("stopped: it took as many tokens as it might"),
+        StopReason::MaxSteps => Some("stopped: step limit reached"),
+        StopReason::TimeLimit => Some("stopped: time limit reached"),
+        StopReason::Budget => Some("stopped: token limit reached"),
         StopReason::Denied => Some("stopped: an approval was needed"),
         StopReason::Failed => Some("failed"),
         StopReason::Interrupted => Some("interrupted: the daemon died; the turn can be continued"),

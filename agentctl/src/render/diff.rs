@@ -42,8 +42,8 @@ pub(crate) fn preview(text: &str, room: Room, color: bool) -> Vec<String> {
             let room = left.saturating_sub(1).max(1).saturating_mul(room.columns);
             shown.push(painted(&clip(&line, room), is_diff, color));
             match left_out {
-                0 => "… this line goes on".to_owned(),
-                _ => format!("… this line goes on, and {}", more_lines(left_out)),
+                0 => "… this line continues".to_owned(),
+                _ => format!("… this line continues, and {}", more_lines(left_out)),
             }
         } else {
             format!("… {}", more_lines(left_out + 1))
@@ -132,8 +132,8 @@ mod tests {
         assert_eq!(preview(&text, rows(6), false).len(), 4);
         assert_eq!(
             preview(&text, rows(3), false),
-            [format!("{}…", "a".repeat(39)), "… this line goes on, and 3 more lines".to_owned()]
+            [format!("{}…", "a".repeat(39)), "… this line continues, and 3 more lines".to_owned()]
         );
-        assert_eq!(preview(&"a".repeat(99), rows(3), false)[1], "… this line goes on");
+        assert_eq!(preview(&"a".repeat(99), rows(3), false)[1], "… this line continues");
     }
 }

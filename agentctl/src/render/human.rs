@@ -305,7 +305,7 @@ impl<O: Write, E: Write> Human<O, E> {
         let line = match by {
             AnsweredBy::Client(client) if self.shows_interrupts => format!("answered by {}", clean_line(client)),
             AnsweredBy::Client(_) => return Ok(()),
-            AnsweredBy::Deadline => "nobody answered in time".to_owned(),
+            AnsweredBy::Deadline => "no answer in time".to_owned(),
             AnsweredBy::Daemon => "the question lapsed".to_owned(),
         };
         self.status(QUIET, &line)

@@ -107,7 +107,7 @@ impl Chat {
     /// Says how to come back, where there is something to come back to.
     pub(crate) fn farewell(&mut self) {
         if let (true, Some(id)) = (self.present, self.place.id()) {
-            self.note(&format!("go on with: agentctl chat --session {id}"));
+            self.note(&format!("resume with: agentctl chat --session {id}"));
         }
     }
 
@@ -152,7 +152,7 @@ impl Chat {
             }
             _ if !view.pending.is_empty() => self.answer_pending(id).await?,
             _ if view.session.summary.status == SessionStatus::Interrupted => {
-                self.note("the last turn was interrupted; /continue goes on with it");
+                self.note("the last turn was interrupted; /continue resumes it");
             }
             _ => {}
         }
@@ -241,7 +241,7 @@ impl Chat {
             let global = Global { socket: Some(self.daemon.socket.clone()) };
             let Ok(daemon) = daemon::connect(&global).await else { return failure };
             self.daemon = daemon;
-            return failure.hint("the daemon runs again; what you wrote stands in the prompt, and Enter sends it");
+            return failure.hint("the daemon is back; your text is in the prompt; press Enter to send it");
         }
         let (true, ErrorKind::Busy, Some(session)) = (self.present, failure.kind, self.place.id()) else {
             return failure;
@@ -250,7 +250,7 @@ impl Chat {
         if pending.is_empty() {
             return failure;
         }
-        failure.hint("/interrupts asks it again; what you wrote stands in the prompt")
+        failure.hint("/interrupts asks it again; your text is in the prompt")
     }
 
     /// Keeps a message that was not sent, so that it stands in the prompt again.

@@ -49,7 +49,7 @@ const fn entry(name: &'static str, argument: &'static str, does: &'static str) -
 /// All commands, in the order in which they are listed.
 pub(crate) const TABLE: [Entry; 21] = [
     entry("help", "", "list the commands"),
-    entry("continue", "", "go on with a turn that was stopped"),
+    entry("continue", "", "resume a turn that was stopped"),
     entry("undo", "[N]", "take back what the last turn, or turn N, did to files"),
     entry("context", "", "show what fills the model's window"),
     entry("compact", "[HOW]", "replace the older part by a summary (auto, compact, summarize); undo takes it back"),
@@ -65,7 +65,7 @@ pub(crate) const TABLE: [Entry; 21] = [
     entry("rename", "TITLE", "name this session"),
     entry("reset", "", "set the history of this session aside"),
     entry("status", "", "show how the daemon is doing"),
-    entry("clean", "", "remove what nobody has used for long; agentctl clean --dry-run says what"),
+    entry("clean", "", "remove what has been unused for long; agentctl clean --dry-run lists it"),
     entry("clear", "", "clear the screen"),
     entry("quit", "", "leave (also Ctrl-D)"),
     entry("exit", "", "leave"),
@@ -111,7 +111,7 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
         "compact" if argument == "undo" => return Ok(Slash::UndoCompaction),
         "compact" => {
             let strategy = Strategy::from_str(argument, true);
-            let refusal = |_| "/compact takes auto, compact, summarize or undo behind it".to_owned();
+            let refusal = |_| "/compact takes auto, compact, summarize or undo".to_owned();
             return strategy.map(|strategy| Slash::Compact(strategy.for_daemon())).map_err(refusal);
         }
         "status" => Slash::Status,
@@ -120,7 +120,7 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
         "quit" | "exit" => Slash::Quit,
         unknown => return Err(unknown_command(unknown)),
     };
-    if argument.is_empty() { Ok(command) } else { Err(format!("/{name} takes nothing behind it")) }
+    if argument.is_empty() { Ok(command) } else { Err(format!("/{name} takes no argument")) }
 }
 
 fn unknown_command(name: &str) -> Refusal {
@@ -158,10 +158,10 @@ mod tests {
         check("/compact", Some(Ok(Slash::Compact(CompactionStrategy::Auto))));
         check("/compact summarize", Some(Ok(Slash::Compact(CompactionStrategy::Summarize))));
         check("/compact undo", Some(Ok(Slash::UndoCompaction)));
-        check("/compact truncate", Some(Err("/compact takes auto, compact, summarize or undo behind it")));
+        check("/compact truncate", Some(Err("/compact takes auto, compact, summarize or undo")));
         check("/exit", Some(Ok(Slash::Quit)));
         check("/load", Some(Err("/load needs the id of a session; /sessions lists them")));
-        check("/quit now", Some(Err("/quit takes nothing behind it")));
+        check("/quit now", Some(Err("/quit takes no argument")));
         check("/sesions", Some(Err("there is no command /sesions; did you mean /sessions?")));
         check("/stat", Some(Err("there is no command /stat; did you mean /status?")));
         check("/frobnicate", Some(Err("there is no command /frobnicate; /help lists them")));

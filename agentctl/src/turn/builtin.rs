@@ -14,7 +14,7 @@ use crate::keyboard::Typed;
 /// Notice about the built-in model, shown once.
 pub(crate) const BUILTIN: &str = "This is the small built-in model: it runs without a network and makes mistakes.
 For a better one set MODEL_BASIC_BASE_URL (and MODEL_BASIC_API_KEY) or name one
-in models.yaml, and start the daemon anew with it: agentctl stop.";
+in models.yaml, and restart the daemon: agentctl stop.";
 
 /// Says it before the first turn that the built-in model answers.
 #[derive(Debug)]

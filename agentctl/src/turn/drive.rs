@@ -163,7 +163,7 @@ impl Driver<'_> {
             return Err(Failure {
                 exit: signal.exit(),
                 kind: ErrorKind::Conflict,
-                message: "left; the turn goes on".to_owned(),
+                message: "detached; the turn continues".to_owned(),
                 hint: Some(format!("follow it with `{}`", self.line.attach_command())),
             }
             .into());
@@ -173,7 +173,7 @@ impl Driver<'_> {
             EndSignal::Interrupt => "cancelling the turn; Ctrl-C again leaves at once",
             EndSignal::Terminate | EndSignal::HangUp => {
                 self.due = Some(Instant::now() + END_PATIENCE);
-                "told to end: cancelling the turn"
+                "ending: cancelling the turn"
             }
         })?;
         // A line that is broken right now is taken up again by `next`, and cancels then.

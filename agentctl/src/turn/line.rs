@@ -203,7 +203,7 @@ impl SocketLine {
                 }
                 Ok(None) if self.turn.is_some() => {
                     self.source = Source::Over;
-                    return Err(self.lost("the daemon told no end of the turn"));
+                    return Err(self.lost("the daemon reported no end of the turn"));
                 }
                 Ok(None) => self.source = Source::Over,
                 Err(error) if is_break(&error) => {
@@ -247,7 +247,7 @@ impl SocketLine {
 
     fn lost(&self, what: &str) -> Failure {
         Failure::unreachable(format!("{what}; the turn belongs to session {}", self.session)).hint(format!(
-            "nothing that was told is lost: see how it went on with `{}`, or continue it with `agentctl run --session {}`",
+            "nothing reported so far is lost: follow it with `{}`, or continue it with `agentctl run --session {}`",
             self.attach_command(),
             self.session
         ))

@@ -130,7 +130,7 @@ fn check_id(file: &SourceFile, id: &str) -> Result<(), ConfigError> {
         return refuse("a name begins with a small letter and has at most 40 characters");
     }
     if !id.chars().all(plain) {
-        return refuse("a name is made of small letters, digits and underscores");
+        return refuse("a name has lower-case letters, digits and underscores");
     }
     if AgentCard::RESERVED.contains(&id) {
         return refuse("this name has a meaning already");

@@ -304,7 +304,7 @@ impl Server {
             (Some(_), Some(_), None) => {
                 return Err(wrong(
                     "has a `client_secret` and no `issuer`",
-                    "say `issuer: https://…` in `oauth`, who registered agentd: nobody else is shown the secret",
+                    "say `issuer: https://…` in `oauth`, who registered agentd: the secret is sent to no other issuer",
                 ));
             }
             (Some(id), secret, issuer) => Some(OAuthClient { id, secret: secret.clone(), issuer: issuer.clone() }),
@@ -315,14 +315,11 @@ impl Server {
             }
         };
         if client.is_some() && mode == Mode::Stdio {
-            return Err(wrong(
-                "is a program of this machine, which nobody logs in to",
-                "`oauth` belongs to one with a `url:`",
-            ));
+            return Err(wrong("is a local program, which needs no login", "`oauth` belongs to one with a `url:`"));
         }
         if client.is_some() && mode == Mode::Sse {
             return Err(wrong(
-                "has `oauth` and `connection_mode: sse`, the older way, in which nobody logs in",
+                "has `oauth` and `connection_mode: sse`, the older transport, which has no login",
                 "leave out `connection_mode` where it speaks streamable HTTP, or say a key in `headers`",
             ));
         }
@@ -384,7 +381,7 @@ fn check_url(text: &str) -> Result<(), &'static str> {
     match url::Url::parse(text) {
         Ok(url) if !matches!(url.scheme(), "http" | "https") => Err("it begins with http:// or https://"),
         Ok(url) if !url.username().is_empty() || url.password().is_some() => {
-            Err("it holds a name or a password before the @; a key stands in `headers`")
+            Err("it holds a name or a password before the @; put a key into `headers`")
         }
         Ok(_) => Ok(()),
         Err(_) => Err("it is not an address such as https://example.org/mcp"),

@@ -180,7 +180,7 @@ impl Search {
         let base_url = match (self.base_url.as_str(), dialect.usual_base_url()) {
             ("", Some(usual)) => usual,
             ("", None) => {
-                let why = format!("{dialect} can be anywhere, and nothing says where it is");
+                let why = format!("{dialect} has no default address");
                 return Err(wrong("base_url", why).with_hint("set it in web.yaml, such as http://localhost:8888"));
             }
             (named, _) => named,
@@ -190,10 +190,10 @@ impl Search {
         // Whoever writes the key itself here does not want to see it in a message.
         if self.api_key_env.len() > 64 || !self.api_key_env.chars().all(is_letter) {
             let error = wrong("api_key_env", "it is no name of an environment variable".to_owned());
-            return Err(error.with_hint("the key itself stands in the daemon's environment, and in no file"));
+            return Err(error.with_hint("the key itself belongs into the daemon's environment, not into a file"));
         }
         if self.api_key_env.is_empty() && dialect.needs_key() {
-            let error = wrong("api_key_env", format!("{dialect} answers nobody without a key"));
+            let error = wrong("api_key_env", format!("{dialect} needs a key"));
             return Err(error.with_hint("name the environment variable of the daemon that holds it"));
         }
         let api_key = sources.env.text(&self.api_key_env).map(|key| SecretString::from(key.trim()));
@@ -207,7 +207,7 @@ fn check_url(text: &str) -> Result<url::Url, &'static str> {
     match url::Url::parse(text) {
         Ok(url) if !matches!(url.scheme(), "http" | "https") => Err("it begins with http:// or https://"),
         Ok(url) if !url.username().is_empty() || url.password().is_some() => {
-            Err("it holds a name or a password before the @; a key stands in the variable that api_key_env names")
+            Err("it holds a name or a password before the @; put a key into the variable that api_key_env names")
         }
         Ok(url) => Ok(url),
         Err(_) => Err("it is not an address such as http://localhost:8888"),

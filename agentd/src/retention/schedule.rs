@@ -24,8 +24,10 @@ pub async fn follow(retention: Arc<Retention>, activity: watch::Receiver<Activit
         let is_quiet = activity.borrow().is_quiet();
         if next.has_come(retention.clock.now(), every, is_quiet) {
             match retention.clean(SCHEDULE, false).await {
-                Ok(report) => tracing::debug!(parts = ?report.parts, "looked for what nobody has used for long"),
-                Err(error) => tracing::warn!("what nobody has used for long could not be looked for: {error}"),
+                Ok(report) => {
+                    tracing::debug!(parts = ?report.parts, "searched for files that have been unused for long")
+                }
+                Err(error) => tracing::warn!("the search for unused files failed: {error}"),
             }
         }
     }

@@ -106,7 +106,7 @@ fn no_login(name: &str, why: &str) -> Refusal {
     Refusal {
         kind: ErrorKind::Conflict,
         message: format!("could not log in to the MCP server {name}: {why}"),
-        hint: Some("a server that takes a key instead wants it in `headers` of mcp_servers.yaml".to_owned()),
+        hint: Some("put the key of a server that uses one into `headers` of mcp_servers.yaml".to_owned()),
     }
 }
 

@@ -25,7 +25,7 @@ impl Refusal {
     /// The daemon is about to end.
     pub(super) fn stopping() -> Self {
         Self { kind: ErrorKind::ShuttingDown, message: "the daemon is stopping".to_owned(), hint: None }
-            .with_hint("start it again with `agentctl start`; turns can go on where they were")
+            .with_hint("start it again with `agentctl start`; interrupted turns can be resumed")
     }
 
     /// Adds what to do about it.

@@ -142,7 +142,7 @@ impl Context {
             (false, _) => self.session(&id).await?,
             (true, _) if start.text.as_ref().is_none_or(|text| text.trim().is_empty()) => {
                 return Err(Refusal::invalid("a new session begins with an input, and this start has none")
-                    .with_hint("say what you want, or name the session that shall go on"));
+                    .with_hint("give a prompt, or name the session to resume"));
             }
             (true, None) => {
                 let settings = settings_over(self.engine.session_defaults(), settings.unwrap_or_default())?;
@@ -184,7 +184,7 @@ impl CommandReader {
             // A client that only reads has ended its half of the stream, and is there all the same.
             gone.cancelled().await;
             if let Err(error) = self.session.client_left(self.turn_id).await {
-                tracing::debug!(turn = %self.turn_id, "the turn was not told that its client is gone: {error}");
+                tracing::debug!(turn = %self.turn_id, "could not tell the turn that its client is gone: {error}");
             }
         }
     }
@@ -204,7 +204,7 @@ impl CommandReader {
             };
             let broken = matches!(remark, ClientNotice::Broken(_));
             if self.remarks.try_send(remark).is_err() {
-                tracing::debug!(turn = %self.turn_id, "a refused command could not be told to its client");
+                tracing::debug!(turn = %self.turn_id, "could not report a refused command to its client");
             }
             if broken {
                 return;

@@ -85,7 +85,7 @@ impl AuditLog {
         let refuse = |error| while_doing("open", &folder, error);
         let (place, own) = Place::open(&folder, None, noted.as_ref(), clock.now()).map_err(refuse)?;
         let head = place.head().clone();
-        tracing::info!(line = head.n, hash = head.hash, "the audit log goes on from here");
+        tracing::info!(line = head.n, hash = head.hash, "the audit log continues here");
         for fact in &own {
             if let AuditFact::LogDamaged { found, .. } = fact {
                 tracing::warn!("the audit log is not as it was left: {found}; see `agentctl audit verify`");

@@ -196,7 +196,7 @@ impl Walk {
             None => (1, NO_HASH.to_owned()),
         };
         if n < wanted {
-            let message = format!("line {n} stands where line {wanted} belongs: it was moved here or put in");
+            let message = format!("line {n} is where line {wanted} belongs: it was moved or inserted");
             self.find(AuditProblem::OutOfOrder, message);
             return false;
         }
@@ -223,7 +223,7 @@ impl Walk {
             self.find(AuditProblem::NoWitness, message);
         }
         if let Some(noted) = self.noted.take() {
-            let message = format!("no line has the hash {noted}: the log was written anew or cut before it");
+            let message = format!("no line has the hash {noted}: the log was rewritten or truncated before it");
             self.find(AuditProblem::NotedHashMissing, message);
         }
         self.report
@@ -235,7 +235,7 @@ impl Walk {
         let first = before.n + 1;
         let (problem, message) = if self.trimmed.contains(&before) {
             let message = format!(
-                "the log begins with line {first}: the log tells that it removed those before it for their age or size"
+                "the log begins with line {first}: the log records that it removed the earlier ones by age or size"
             );
             (AuditProblem::Recorded, message)
         } else {

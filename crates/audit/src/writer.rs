@@ -97,7 +97,7 @@ impl Thread {
         if let Some(place) = &self.place
             && let Err(error) = place.sync_witness()
         {
-            tracing::warn!("what names the last line of the audit log may be behind: {error}");
+            tracing::warn!("audit.head may lag behind the audit log: {error}");
         }
     }
 
@@ -204,10 +204,10 @@ impl Thread {
     fn write(&mut self, entries: &[String], durable: bool) -> std::io::Result<()> {
         let now = self.clock.now();
         if self.place.as_ref().is_some_and(|place| !place.is_as_it_was_left()) {
-            tracing::error!("the audit log is not as it was left: somebody else has changed it");
+            tracing::error!("the audit log was changed by another program");
             self.place = None;
             self.own.push(AuditFact::LogDamaged {
-                found: "somebody else has changed or moved the file while the daemon ran".to_owned(),
+                found: "another program changed or moved the file while the daemon ran".to_owned(),
                 bytes: 0,
                 sha256: None,
                 kept_as: None,
@@ -226,7 +226,7 @@ impl Thread {
                 line = place.head().n,
                 hash = place.head().hash,
                 previous,
-                "the audit log goes on in a new file"
+                "the audit log continues in a new file"
             );
             self.own.insert(0, AuditFact::LogContinued { previous });
         }

@@ -71,7 +71,7 @@ impl Default for EngineConfig {
             large_result_tokens: 20_000,
             feedback_tokens: Some(4_000),
             interrupt_deadline: None,
-            interrupt_default: Answer::Reject { reason: Some("nobody answered in time".to_owned()) },
+            interrupt_default: Answer::Reject { reason: Some("no answer in time".to_owned()) },
             queue_limit: 16,
             idle_unload: Duration::from_secs(300),
             max_input_bytes: 8 << 20,

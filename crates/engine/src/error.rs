@@ -51,8 +51,7 @@ impl EngineError {
     }
 
     pub(crate) fn stopping() -> Self {
-        Self::new(ErrorKind::ShuttingDown, "the daemon is stopping")
-            .with_hint("start it again and go on where you were")
+        Self::new(ErrorKind::ShuttingDown, "the daemon is stopping").with_hint("start it again and resume")
     }
 }
 

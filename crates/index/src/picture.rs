@@ -84,7 +84,7 @@ impl PictureReader {
 /// Reads the worker's answer, which is believed only where it can be.
 async fn hear(out: &mut ChildStdout) -> Result<PreparedPicture, String> {
     let ended = |_| "its reader ended without a word: it may be made to do harm".to_owned();
-    let nonsense = || "its reader told nonsense".to_owned();
+    let nonsense = || "its reader returned invalid data".to_owned();
     let length = usize::try_from(out.read_u32_le().await.map_err(ended)?).map_err(|_| nonsense())?;
     if length > MAX_HEAD {
         return Err(nonsense());

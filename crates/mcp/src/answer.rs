@@ -125,7 +125,7 @@ impl Answer {
                 let name = format!("{name}_{}", self.data.len() + 1);
                 self.data.push(ToolData { name, kind: media_type, ending, content });
             }
-            Err(_) => self.text(&format!("[an {name} that is no Base64, so nobody can read it]")),
+            Err(_) => self.text(&format!("[an {name} that is not Base64, so it cannot be read]")),
         }
     }
 

@@ -23,7 +23,7 @@ const MOST_FIELDS: usize = 32;
 /// Asks the person whose call it is.
 pub(crate) async fn ask(server: &str, calls: &Calls, log: &Log, request: ElicitRequestParams) -> ElicitResult {
     let Some((call, may_be_others)) = calls.latest() else {
-        log.note("it asked a person outside of any call, which nobody sees");
+        log.note("it asked a person outside of any call, which cannot be shown");
         return declined();
     };
     let Some(_taken) = call.takes_question() else {
@@ -62,7 +62,7 @@ async fn ask_in(
         ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
             let url = untrusted::plain(&url).replace('\n', "");
             let context = format!(
-                "It wants you to open this address in a browser: {}\nLook at whose it is before you do. Answer with \
+                "It wants you to open this address in a browser: {}\nCheck the address before you do. Answer with \
                  anything when you are done, or reject.{note}",
                 url.chars().take(LONGEST).collect::<String>()
             );

@@ -101,7 +101,7 @@ pub fn publish<C: Borrow<Catalogue>>(
         let is_offered = |name: &String| published.foreign.get(name).is_some_and(|foreign| foreign.server == server);
         if !published.offered.iter().any(is_offered) {
             let note = format!(
-                "its {tools} tools are not offered in every turn, for want of room: @{server} brings them, and models find \
+                "its {tools} tools are not offered in every turn, to save context: @{server} brings them, and models find \
                  them with find_tool; `always_available: true` offers them all the same"
             );
             published.notes.push((server, note));

@@ -48,7 +48,7 @@ pub(crate) async fn ask(
     request: CreateMessageRequestParams,
 ) -> Result<CreateMessageResult, ErrorData> {
     let outcome = match calls.latest() {
-        None => Err(invalid("agentd lets a server ask its models during a call alone: nobody else would see it")),
+        None => Err(invalid("agentd lets a server use its models only during a call, where the user sees it")),
         Some((call, may_be_others)) => match call.takes_question() {
             None => Err(invalid("too many requests of this call wait; ask for one after the other")),
             // Whoever answers a call that is over answers nobody.
@@ -94,7 +94,7 @@ async fn ask_in(
         Reply::Words(_) | Reply::No => {
             return Err((REJECTED, "the person did not allow it: User rejected sampling request".to_owned()));
         }
-        Reply::Nobody => return Err((REJECTED, "nobody is there who could allow it".to_owned())),
+        Reply::Nobody => return Err((REJECTED, "there is nobody to allow it".to_owned())),
     }
     // The server can say nothing meanwhile that counts: it waits for us.
     let _waiting = call.wait_for_us();

@@ -46,7 +46,7 @@ impl McpToolbox {
         let route = route.ok_or_else(|| unknown("no MCP server has this tool any more"))?;
         match &context.stands_for {
             Some(offered) if **offered != *route.word() => {
-                Err(unknown("this name stands for another tool by now than the one that was offered; it did not run"))
+                Err(unknown("this name now belongs to another tool than the one that was offered; it did not run"))
             }
             _ => Ok(route),
         }

@@ -123,7 +123,7 @@ impl Failure {
                     .hint(&format!("the server redirects to {}; set base_url to it", excerpt(target, location)))
             }
             401 | 403 => refused(ErrorKind::Auth).hint("check the api_key of this model"),
-            402 => refused(ErrorKind::Rejected).hint("the provider wants to be paid: check the account's balance"),
+            402 => refused(ErrorKind::Rejected).hint("the provider asks for payment: check the account's balance"),
             429 => {
                 let mut failure =
                     Self::new(ErrorKind::RateLimited, format!("the model at {target} is rate limited: {said}"));

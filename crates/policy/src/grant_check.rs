@@ -56,7 +56,7 @@ pub fn check_grant(policy: &Policy, rule: &str, tools: &[ToolSpec]) -> Checked {
         Effect::Execute if name == SHELL_TOOL => match by_command {
             Some(command) => Check { policy, tool, foreign: None, rule }.command(command),
             None => unfit(
-                format!("{SHELL_TOOL} runs anything, and nobody can allow anything"),
+                format!("{SHELL_TOOL} runs anything, and a rule cannot allow anything"),
                 format!(
                     "name a command: `{SHELL_TOOL}: cargo test`, or the words it begins with: `{SHELL_TOOL}: cargo test *`"
                 ),
@@ -238,7 +238,7 @@ impl Check<'_> {
                 "change hitl_rules.yaml first",
             ),
             Verdict::Ask { risk: Risk::Critical, reason } => unfit(
-                format!("it is of critical risk, and nobody can allow that beforehand: {reason}"),
+                format!("it is of critical risk, which cannot be allowed beforehand: {reason}"),
                 "answer when it is asked",
             ),
             _ => Ok(()),

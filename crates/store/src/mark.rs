@@ -139,7 +139,7 @@ impl Mark {
     fn tell(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.is_told, true) {
             let path = self.path.display();
-            tracing::warn!(%error, "{path} cannot be written: if agentd.db-wal gets lost after a crash, nobody will be told");
+            tracing::warn!(%error, "{path} cannot be written: if agentd.db-wal gets lost after a crash, that will not be reported");
         }
     }
 }
@@ -197,7 +197,7 @@ impl Loss {
         let told =
             format!("at the start of {}, {log} was {}, after a stop that was not clean", Timestamp::now(), short.told);
         if let Err(error) = loss.write(&told) {
-            tracing::warn!(%error, "{} cannot be written: what was lost is told until the next start", loss.path.display());
+            tracing::warn!(%error, "{} cannot be written: the loss is reported until the next start only", loss.path.display());
             loss.unwritten = Some(told);
         }
         loss

@@ -82,7 +82,7 @@ impl SessionRow {
                 interrupted: row.get("interrupted")?,
                 // A count is no reason to lose a session.
                 usage: text(row, "usage").and_then(json_from).unwrap_or_else(|fault| {
-                    tracing::warn!(?fault, "what a session took is damaged, and counted anew");
+                    tracing::warn!(?fault, "the usage of a session is damaged, and is counted again");
                     Usage::default()
                 }),
             },

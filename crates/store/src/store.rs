@@ -198,7 +198,7 @@ impl SqliteStore {
         if self.read("look at the file", upkeep::can_shrink).await? {
             return Ok(false);
         }
-        self.writer.rewrite().await.map_err(|fault| fault.while_doing("write the journal anew", &self.path))?;
+        self.writer.rewrite().await.map_err(|fault| fault.while_doing("rewrite the journal", &self.path))?;
         Ok(true)
     }
 

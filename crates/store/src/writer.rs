@@ -273,7 +273,7 @@ impl Thread {
         if let Some(work) = upkeep {
             let piece = catch_unwind(AssertUnwindSafe(|| work.piece(connection, mark, remains, *busy_timeout)));
             let goes_on = piece.unwrap_or(Err(Fault::Lost)).unwrap_or_else(|fault| {
-                tracing::warn!(?fault, "what was deleted is not all overwritten; the next start goes on with it");
+                tracing::warn!(?fault, "deleted data is not yet overwritten; the next start continues");
                 false
             });
             if !goes_on {
@@ -284,7 +284,7 @@ impl Thread {
         } else if let Some(work) = catch_up {
             let piece = catch_unwind(AssertUnwindSafe(|| work.piece(connection)));
             let goes_on = piece.unwrap_or(Err(Fault::Lost)).unwrap_or_else(|fault| {
-                tracing::warn!(?fault, "the index of the search is not up to date; the next search goes on with it");
+                tracing::warn!(?fault, "the search index is not up to date; the next search continues");
                 false
             });
             if !goes_on {

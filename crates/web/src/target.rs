@@ -51,7 +51,7 @@ fn check_writing(text: &str) -> Result<(), &'static str> {
     }
     let (_, behind) = text.split_once(':').unwrap_or_default();
     let Some(behind) = behind.strip_prefix("//").filter(|behind| !behind.starts_with('/')) else {
-        return Err("exactly two slashes belong behind http: or https:");
+        return Err("http: and https: are followed by exactly two slashes");
     };
     let host = behind.split(['/', '?', '#']).next().unwrap_or_default();
     if host.contains('%') {

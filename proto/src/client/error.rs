@@ -71,7 +71,7 @@ impl From<Status> for ClientError {
         }
         if is_of_the_transport(&status) {
             return Self::new(ClientErrorKind::Lost, "the connection to the daemon was lost")
-                .with_hint("turns go on without it: see `agentctl status`, then `agentctl attach SESSION`");
+                .with_hint("turns continue without it: see `agentctl status`, then `agentctl attach SESSION`");
         }
         Self::new(ClientErrorKind::Answered(status::kind(status.code())), status.message().to_owned())
     }

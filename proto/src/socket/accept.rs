@@ -48,7 +48,7 @@ async fn next_of_owner(listener: &Listener) -> Io {
             Ok(Some(io)) if io.peer().uid == owner => return io,
             Ok(Some(io)) => tracing::warn!(peer = ?io.peer(), "dropped a connection of another user"),
             Ok(None) => tracing::warn!("dropped a connection of an unknown user"),
-            Err(error) => tracing::warn!(%error, "dropped a connection whose user could not be found out"),
+            Err(error) => tracing::warn!(%error, "dropped a connection of unknown user"),
         }
     }
 }

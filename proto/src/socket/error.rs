@@ -99,7 +99,7 @@ impl SocketError {
             Self::NotAbsolute { .. } => "set AGENTD_SOCKET to a path that begins with /",
             Self::TooLong { .. } => "set AGENTD_SOCKET to a shorter path, such as one below /tmp",
             Self::UnsafeFolder { .. } => {
-                "set AGENTD_SOCKET to a path in a folder of your own that nobody else can write to (chmod 700)"
+                "set AGENTD_SOCKET to a path in a folder of your own that no other user can write to (chmod 700)"
             }
             Self::Live { .. } => "use the daemon that runs, or stop it with `agentctl stop`",
             Self::NotASocket { .. } => "move it away, or set AGENTD_SOCKET to another path",

@@ -1,4 +1,4 @@
-//! Patches of real turns: both forms, all or nothing, and what the model is told of one that does not fit.
+//! Patches of real turns: both forms, all or nothing, and answer for the model of one that does not fit.
 
 use std::{collections::BTreeMap, fs};
 

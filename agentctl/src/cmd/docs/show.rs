@@ -114,11 +114,11 @@ fn left_out(finds: &DocumentFinds) -> Vec<String> {
     if finds.not_searched > 0 {
         let left = report::count(finds.not_searched as u64, "document");
         lines.push(format!(
-            "{left} not searched: it took too long; search again, as what was read is kept, or name a folder with --in"
+            "{left} not searched: time limit; search again (what was read is cached), or name a folder with --in"
         ));
     }
     if finds.late {
-        lines.push("the search is not complete: it took too long; name a document with --in".to_owned());
+        lines.push("the search is incomplete: time limit; name a document with --in".to_owned());
     }
     lines
 }

@@ -34,7 +34,7 @@ pub(super) fn with(text: &str, entry: &Entry) -> Result<String, String> {
             new.push('\n');
         }
         "{}" | "null" | "~" => new.push_str("servers:\n"),
-        _ => return Err("the servers stand in one line, which cannot be changed without reading it anew".to_owned()),
+        _ => return Err("the servers are on one line, which cannot be edited in place".to_owned()),
     }
     let body = &lines[at + 1..];
     let children = || body.iter().take_while(|line| !starts_a_key(line)).filter(|line| is_content(line));

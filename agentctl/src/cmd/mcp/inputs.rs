@@ -60,11 +60,11 @@ impl Found {
         let mut answers = BTreeMap::new();
         for id in self.asks() {
             let answer = match self.inputs.get(&id) {
-                None => Err(format!("it wants `{MARK}{id}}}`, of which the `inputs` of the file say nothing")),
+                None => Err(format!("it wants `{MARK}{id}}}`, which is not among the `inputs` of the file")),
                 Some(input) => match input.objection(&id) {
                     Some(why) => Err(why),
                     None if !present => Err(format!(
-                        "it wants `{id}`, and nobody can be asked for it here; import it at a terminal, or write it into \
+                        "it wants `{id}`, and there is nobody here to ask; import it at a terminal, or write it into \
                          mcp_servers.yaml with a variable such as `${{{}}}` in that place",
                         variable(&id)
                     )),
@@ -74,7 +74,7 @@ impl Found {
                         }
                         // What is written there stands for itself.
                         Answer::Given(value) => Ok(value.replace("${", "$${")),
-                        Answer::Nothing => Err(format!("it wants `{id}`, for which nothing was said")),
+                        Answer::Nothing => Err(format!("it wants `{id}`, which was left empty")),
                         Answer::Gone => return Ok(false),
                     },
                 },
@@ -134,7 +134,7 @@ impl Input {
         match self.kind.as_str() {
             "promptString" => None,
             "pickString" if !self.options.is_empty() => None,
-            "command" => Some(format!("it wants `{id}`, which a command of the editor finds out")),
+            "command" => Some(format!("it wants `{id}`, which only a command of the editor knows")),
             _ => Some(format!("it wants `{id}`, an input that cannot be asked for")),
         }
     }

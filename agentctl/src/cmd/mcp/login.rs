@@ -37,7 +37,7 @@ pub(super) async fn handle(daemon: &Daemon, name: &str, port: Option<u16>, json:
     }
     let path = timeout(PATIENCE, came_back(&listener, state_of(&address)))
         .await
-        .map_err(|_| Failure::usage("nobody logged in within ten minutes; the same command begins anew"))??;
+        .map_err(|_| Failure::usage("no login within ten minutes; run the command again"))??;
     let came_back = format!("{home}{path}");
     daemon.client.finish_mcp_login(name, &came_back).await?;
     if json {

@@ -19,7 +19,7 @@ pub(super) fn named(tool: &str, arguments: Option<&str>) -> Result<PolicyCall, F
 }
 
 fn hint(tool: &str) -> String {
-    format!("for example: agentctl policy explain {tool} '{{\"path\": \"notes.txt\"}}'; a command stands behind `--`")
+    format!("for example: agentctl policy explain {tool} '{{\"path\": \"notes.txt\"}}'; a command goes after `--`")
 }
 
 /// A command line. A single word is taken as it is, because it may be a whole script; several are words that the

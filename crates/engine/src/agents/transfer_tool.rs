@@ -10,9 +10,9 @@ use serde_json::json;
 pub(crate) const PREFIX: &str = "transfer_to_";
 
 /// Instructions for an agent that has taken over.
-pub(crate) const TAKEN_OVER: &str = "The conversation was handed to you: go on with it in your own way. Your answer goes to \
-                                     the person. When what is left to do is not yours, hand it back with `transfer_to_main` \
-                                     and say what came of your part.";
+pub(crate) const TAKEN_OVER: &str = "The conversation was handed to you: continue it in your own way. Your answer goes to \
+                                     the person. When the rest is not your task, hand it back with `transfer_to_main` and \
+                                     report your result.";
 
 /// The tools of this kind that the last of these agents is shown.
 pub(crate) fn specs(stack: &[String], offered: &[&AgentCard]) -> Vec<ToolSpec> {
@@ -24,7 +24,7 @@ pub(crate) fn specs(stack: &[String], offered: &[&AgentCard]) -> Vec<ToolSpec> {
             "Hands the conversation to the agent `{}`, which answers in your place and knows all that was said. {}",
             card.id, card.description
         ),
-        parameters: parameters("What it shall do, in a sentence or two."),
+        parameters: parameters("The task, in a sentence or two."),
         effect: Effect::State,
     });
     let back = (!stack.is_empty()).then(|| ToolSpec {

@@ -160,7 +160,7 @@ impl Engine {
         let shown = shown.map(|shown| shown.or_else(|| looked_up.followed.map(|followed| followed.to_string())));
         let preview = shown.and_then(showable).map_err(|output| {
             EngineError::new(ErrorKind::InvalidInput, format!("with these arguments it would fail: {}", output.text))
-                .with_hint("the question still waits: edit it otherwise, approve it as it is, or reject it")
+                .with_hint("the question is still pending: edit it differently, approve it unchanged, or reject it")
         })?;
         let (risk, Explanation { layer, rule, .. }) = (judged.verdict.risk(), judged);
         let (layer, rule) = (Some(layer), Some(rule));
@@ -206,7 +206,7 @@ impl Engine {
     pub fn tool(&self, name: &str) -> Result<ToolSpec, EngineError> {
         self.tools().into_iter().find(|tool| tool.name == name).ok_or_else(|| {
             EngineError::new(ErrorKind::NotFound, format!("there is no tool {name:?}"))
-                .with_hint("`agentctl tools` lists them; a command line stands behind `--`")
+                .with_hint("`agentctl tools` lists them; a command line goes after `--`")
         })
     }
 }

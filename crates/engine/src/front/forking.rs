@@ -109,7 +109,7 @@ fn cut(turns: &[TurnSpan], head: u64, at_turn: Option<u64>) -> Result<Cut, Engin
     match turns.iter().filter(|turn| turn.began <= through).count() as u64 {
         0 => Err(EngineError::new(
             ErrorKind::Conflict,
-            "no turn of this session has ended: there is nothing to go on from",
+            "no turn of this session has ended: there is nothing to fork from",
         )
         .with_hint("wait for the end of its first turn, or begin a new session")),
         turn => Ok(Cut { through, turn }),

@@ -116,7 +116,7 @@ impl Engine {
             match self.session(id).await?.recovered().await {
                 Ok(report) => recovered.extend(report),
                 Err(error) => {
-                    tracing::error!(session = %id, "what the last stop left behind could not be settled: {error}")
+                    tracing::error!(session = %id, "recovery after the last stop failed: {error}")
                 }
             }
         }
@@ -285,7 +285,7 @@ impl Engine {
         let uploaded = attachments::take(&**workspaces, pictures.as_deref(), files_of, name, content).await?;
         // It is there, whether the session can be told or not.
         if let Err(error) = handle.uploaded(uploaded.path.clone(), uploaded.picture.clone()).await {
-            tracing::warn!(session = %session, "the next turn is not told of {}: {error}", uploaded.path);
+            tracing::warn!(session = %session, "the next turn will not see a notice of {}: {error}", uploaded.path);
         }
         Ok(uploaded)
     }

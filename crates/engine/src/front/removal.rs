@@ -49,8 +49,7 @@ impl Engine {
         parts.store.delete_session(id).await?;
         remove_files(parts, family).await.map_err(|error| {
             let message = format!("session {id} is deleted, but its files are not all removed: {error}");
-            EngineError::new(error.kind(), message)
-                .with_hint("`agentctl clean` goes on with it, as does the next start")
+            EngineError::new(error.kind(), message).with_hint("`agentctl clean` or the next start continues it")
         })?;
         Ok(true)
     }
@@ -113,7 +112,7 @@ async fn remove_files(parts: &Ports, sessions: Vec<SessionId>) -> Result<(), Eng
         && let Err(error) = parts.store.note_files_gone(gone).await
     {
         // They are looked for once more, and not found.
-        tracing::warn!("the journal was not told that files of deleted sessions are gone: {error}");
+        tracing::warn!("could not record that files of deleted sessions are gone: {error}");
     }
     failed.map_or(Ok(()), |error| Err(error.into()))
 }

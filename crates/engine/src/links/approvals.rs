@@ -68,7 +68,7 @@ impl Link for Approvals {
                     call.record.answer(answered);
                     obey(call, next, tool, followed, answered.clone()).await
                 }
-                (Decision::Refuse(reason), _) => Ok(refuse(&format!("this run asks nobody, and {reason}"))),
+                (Decision::Refuse(reason), _) => Ok(refuse(&format!("this run cannot ask, and {reason}"))),
                 (Decision::EndTurn(reason), _) => Err(TurnExit::Denied(Denial {
                     call_id: call.call.call_id.clone(),
                     tool: tool.name.clone(),
@@ -210,7 +210,7 @@ fn withhold(output: ToolOutput, unread: &[String]) -> ToolOutput {
         return output;
     }
     let text = format!(
-        "it failed; {} may not be read without asking, so nothing of why is shown; ask the person how to go on",
+        "it failed; {} may not be read without asking, so the reason is not shown; ask the person how to proceed",
         unread.join(", ")
     );
     ToolOutput { text, ..output }
@@ -373,8 +373,8 @@ async fn no_longer_as_shown(
         tool.name
     );
     context.recorder.fact(EventKind::Warning { code: "changed_since_asked".to_owned(), message }).await?;
-    let mut text = "it did not run: what it would do has changed since the person was asked, and they have not seen \
-                    that. Look again at what it is about; call it again if it is still wanted, and they are asked anew"
+    let mut text = "it did not run: its effect has changed since the person was asked, and they have not seen that. \
+                    Look again at the files; if it is still needed, call it again, and the person is asked again"
         .to_owned();
     text.push_str(&wanted(answered));
     if let Err(output) = would {
@@ -392,13 +392,13 @@ async fn of_another(
 ) -> Result<ToolOutput, TurnExit> {
     call.record.shut();
     let message = format!(
-        "{} did not run: the MCP server behind it was set up otherwise when you were asked, or that is not known",
+        "{} did not run: its MCP server was configured differently when you were asked, or that is not known",
         tool.name
     );
     call.context.recorder.fact(EventKind::Warning { code: "changed_since_asked".to_owned(), message }).await?;
     let text = format!(
-        "it did not run: the MCP server behind this name was set up otherwise when the person was asked. Call it again if it \
-         is still wanted, and they are asked anew{}",
+        "it did not run: the MCP server of this name was configured differently when the person was asked. Call it again if \
+         it is still needed, and the person is asked again{}",
         wanted(answered)
     );
     Ok(ToolOutput::error(ToolErrorCode::NotRun, text))
@@ -420,9 +420,9 @@ async fn run_approved<'a>(
     followed: Option<Followed>,
 ) -> Result<ToolOutput, TurnExit> {
     if let Verdict::Deny { reason } = judge(call, tool, followed.as_ref()).await?.verdict {
-        let message = format!("{} was approved, but the rules deny it by now: {reason}; it did not run", tool.name);
+        let message = format!("{} was approved, but the rules now deny it: {reason}; it did not run", tool.name);
         call.context.recorder.fact(EventKind::Warning { code: "approval_denied".to_owned(), message }).await?;
-        return Ok(refuse(&format!("the person approved it, but the rules deny it by now: {reason}")));
+        return Ok(refuse(&format!("the person approved it, but the rules now deny it: {reason}")));
     }
     run(call, next, followed).await
 }

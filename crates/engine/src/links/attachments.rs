@@ -21,7 +21,7 @@ use crate::{
 const MAX_BYTES: usize = 16 << 20;
 
 /// Stand-in for a picture.
-const UNSEEN: &str = "(You cannot see pictures. Where it matters what one shows, say so.)";
+const UNSEEN: &str = "(You cannot see pictures. If it matters what one shows, say so.)";
 /// The same, where the picture is there and was shown before.
 const NO_LONGER_SHOWN: &str = "(Not all of these pictures are shown any more.)";
 
@@ -52,7 +52,7 @@ impl Link for Files {
             return std::future::ready(Ok(())).boxed();
         }
         let message = format!(
-            "the model {} is not shown the pictures: it cannot see any. Name one that can in the slot `vision` of \
+            "the model {} gets no pictures: it has no vision. Name one that has in the slot `vision` of \
              models.yaml or in MODEL_MULTIMODAL_*, or set `sees_pictures: true` where it can",
             context.models.model.info().id
         );

@@ -88,7 +88,7 @@ async fn keep(call: &Invocation<'_>, data: Vec<ToolData>) -> Result<Vec<String>,
         let name = file_name(call.call.call_id.as_str(), &data, number, &mut taken);
         let kept = call.context.files.session.keep(ArtifactDir::LargeToolResults, name, data.content).await;
         if let Err(error) = &kept {
-            let message = format!("{told} of {} is lost: it could not be kept, {}", call.call.name, reason(error));
+            let message = format!("{told} of {} is lost: it could not be stored, {}", call.call.name, reason(error));
             call.context.recorder.fact(EventKind::Warning { code: "result_lost".to_owned(), message }).await?;
         }
         lines.push(line(&told, kept));
@@ -109,7 +109,7 @@ fn told(data: &ToolData) -> String {
 fn line(told: &str, kept: Result<String, WorkspaceError>) -> String {
     match kept {
         Ok(path) => format!("[{told} is not shown: it is in /{path}, where commands can read it]"),
-        Err(error) => format!("[{told} is lost, because it could not be kept: {}]", reason(&error)),
+        Err(error) => format!("[{told} is lost, because it could not be stored: {}]", reason(&error)),
     }
 }
 

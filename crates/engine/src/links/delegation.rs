@@ -53,8 +53,8 @@ impl Link for Delegation {
     fn tools(&self) -> Vec<ToolSpec> {
         vec![ToolSpec {
             name: NAME.to_owned(),
-            description: "Gives a part of the work to a subagent: an agent with a history of its own, the same files and the \
-                          same tools. It sees nothing of this conversation, so the task must say all that it needs: what is \
+            description: "Delegates part of the work to a subagent: an agent with a history of its own, the same files and \
+                          the same tools. It sees nothing of this conversation, so the task must contain everything that it needs: what is \
                           wanted, which paths, in which form. Use it for work of many steps whose details you do not need, \
                           and call it several times at once for parts that do not depend on each other. Its answer comes \
                           back as `result`."
@@ -69,7 +69,7 @@ impl Link for Delegation {
                     },
                     "context_id": {
                         "type": "string",
-                        "description": "The context_id of an earlier result: that subagent goes on, and knows what it did."
+                        "description": "The context_id of an earlier result, to continue that subagent with its history."
                     }
                 },
                 "required": ["task"],

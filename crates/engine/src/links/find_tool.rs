@@ -49,7 +49,7 @@ impl Link for FindTool {
             parameters: json!({
                 "type": "object",
                 "properties": {
-                    "query": {"type": "string", "description": "A few words: what you want to do, or the server's name."}
+                    "query": {"type": "string", "description": "A few words: the task, or the server's name."}
                 },
                 "required": ["query"],
                 "additionalProperties": false
@@ -89,7 +89,7 @@ fn found(finds: &Finds, arguments: &str) -> ToolOutput {
     let (shown, left): (Vec<_>, Vec<_>) = hits.best.into_iter().partition(|tool| !is_left(tool));
     let mut lines: Vec<String> = shown.iter().map(|tool| told(tool)).collect();
     if hits.more > 0 {
-        lines.push(format!("{} more fit: say more exactly what you want, where none of these is it", hits.more));
+        lines.push(format!("{} more match: be more specific if none of these fits", hits.more));
     }
     if !left.is_empty() {
         lines.push(

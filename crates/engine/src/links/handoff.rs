@@ -40,7 +40,7 @@ impl Link for Handoff {
     }
 
     fn description(&self) -> &'static str {
-        "lets another agent go on in the session, and refuses rings of them"
+        "hands the session to another agent, and refuses circles of them"
     }
 
     fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<BoxFuture<'a, Result<Option<String>, ToolOutput>>> {
@@ -90,7 +90,7 @@ fn wanted(call: &Invocation<'_>) -> Result<(Vec<String>, String), ToolOutput> {
         ToolOutput::error(ToolErrorCode::InvalidArgs, text)
     })?;
     if call.state.phase == Phase::HandingOff {
-        let text = "another agent goes on already behind this step; it will decide who is next";
+        let text = "this step already hands over to another agent, which decides who is next";
         return Err(ToolOutput::error(ToolErrorCode::Tool, text));
     }
     let to = name.strip_prefix(PREFIX).unwrap_or(name);
@@ -104,7 +104,7 @@ fn next_stack(stack: &[String], to: &str, changes: u32) -> Result<Vec<String>, S
     let way = || [MAIN].into_iter().chain(stack.iter().map(String::as_str)).collect::<Vec<_>>().join(" → ");
     if to == MAIN {
         return if stack.is_empty() {
-            Err("you are the main agent: go on yourself".to_owned())
+            Err("you are the main agent: continue yourself".to_owned())
         } else {
             Ok(Vec::new())
         };
@@ -118,7 +118,7 @@ fn next_stack(stack: &[String], to: &str, changes: u32) -> Result<Vec<String>, S
     }
     if stack.len() >= DEPTH {
         return Err(format!(
-            "{DEPTH} agents stand behind each other ({}), and no more may. Answer with what you have, or hand back with \
+            "{DEPTH} agents are already stacked ({}), which is the maximum. Answer with what you have, or hand back with \
              {PREFIX}{MAIN}",
             way()
         ));

@@ -46,9 +46,8 @@ impl Link for Questions {
     fn tools(&self) -> Vec<ToolSpec> {
         vec![ToolSpec {
             name: NAME.to_owned(),
-            description: "Asks the person a question and waits for the answer. Use it when you cannot go on \
-                          without knowing something that only the person knows; never to ask for permission to \
-                          use a tool, which is asked by itself."
+            description: "Asks the person a question and waits for the answer. Use it when you need \
+                          something that only the person knows; never to ask for permission to use a tool: that is asked automatically."
                 .to_owned(),
             parameters: json!({
                 "type": "object",
@@ -89,7 +88,7 @@ async fn answer(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
             Some(default) => ToolOutput::ok(default),
             None => ToolOutput::error(
                 ToolErrorCode::Denied,
-                "nobody is there to answer in this run; go on with what you know and say what you assumed",
+                "this run cannot ask anybody; continue with what you know and state your assumptions",
             ),
         }),
         OnInterrupt::Fail => Err(TurnExit::Denied(Denial {
@@ -117,7 +116,7 @@ async fn ask(call: &Invocation<'_>, arguments: Arguments) -> Result<ToolOutput, 
         Answer::Text { text } => ToolOutput::ok(text),
         Answer::Reject { reason } => ToolOutput::error(
             ToolErrorCode::Denied,
-            format!("the person does not want to answer: {}", reason.as_deref().unwrap_or("no reason given")),
+            format!("the person declined to answer: {}", reason.as_deref().unwrap_or("no reason given")),
         ),
         // The session refuses an answer that does not fit.
         Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } | Answer::Edit { .. } => {

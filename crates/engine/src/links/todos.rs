@@ -80,7 +80,7 @@ fn write_spec() -> ToolSpec {
         name: WRITE.to_owned(),
         description: "Replaces the todo list of this session. Use it for work of three steps or more: write the \
                       whole list first, keep exactly one entry in_progress while you work on it, and mark each \
-                      completed as soon as it is."
+                      completed as soon as it is done."
             .to_owned(),
         parameters: json!({
             "type": "object",

@@ -63,7 +63,7 @@ async fn shortened(call: &Invocation<'_>, text: String, limit: u64) -> Result<St
         Ok(path) => SpillFile::At(path),
         Err(error) => {
             let why = reason(&error);
-            let message = format!("a part of the result of {} is lost: it could not be kept, {why}", call.call.name);
+            let message = format!("a part of the result of {} is lost: it could not be stored, {why}", call.call.name);
             call.context.recorder.fact(EventKind::Warning { code: "result_lost".to_owned(), message }).await?;
             SpillFile::Nowhere(why)
         }
@@ -111,7 +111,9 @@ fn shown(text: &str, limit: u64, kept: &SpillFile) -> String {
             format!("Read less of the file at once: {less}, or find the place with grep")
         }
         SpillFile::Nowhere(why) => {
-            format!("The rest is lost, because it could not be kept: {why}. If you need it, ask again for less at once")
+            format!(
+                "The rest is lost, because it could not be stored: {why}. If you need it, ask again for less at once"
+            )
         }
     };
     format!(
@@ -173,7 +175,7 @@ mod tests {
     #[test]
     fn what_is_lost_is_said() {
         let shown = shown(&"x".repeat(10_000), 1_000, &SpillFile::Nowhere("the disk is full".to_owned()));
-        assert!(shown.contains("The rest is lost, because it could not be kept: the disk is full."), "{shown}");
+        assert!(shown.contains("The rest is lost, because it could not be stored: the disk is full."), "{shown}");
         assert!(!shown.contains("/large_tool_results"), "{shown}");
     }
 

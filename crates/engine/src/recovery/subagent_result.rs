@@ -148,7 +148,7 @@ impl SubagentResult {
 
     fn error(&self, reason: Option<StopReason>) -> Option<(ToolErrorCode, String)> {
         use ToolErrorCode::{Cancelled, Tool, UnknownOutcome};
-        let go_on = "call delegate_task with this context_id to let it go on";
+        let go_on = "call delegate_task with this context_id to continue it";
         if let (Some(why), None) = (&self.lost, self.stopped) {
             return Some((Tool, format!("the subagent's end is not known: {why}")));
         }
@@ -164,7 +164,7 @@ impl SubagentResult {
             StopReason::TimeLimit => Some((Tool, told("the time of the turn was over before the subagent ended"))),
             StopReason::Budget => Some((Tool, told("the tokens of the turn were spent before the subagent ended"))),
             StopReason::Interrupted => Some((UnknownOutcome, interrupted(go_on))),
-            StopReason::Denied => Some((Tool, format!("the subagent needed an answer that nobody gave; {go_on}"))),
+            StopReason::Denied => Some((Tool, format!("the subagent needed an answer and got none; {go_on}"))),
             StopReason::Failed => {
                 let why = self.last().and_then(|last| last.error.as_ref()).map_or("", |error| &error.message);
                 Some((Tool, format!("the subagent failed: {why}; {go_on}, or do it another way")))
@@ -179,7 +179,7 @@ impl SubagentResult {
             "result": "",
             "context_id": self.subagent.session_id,
             "loops": self.steps,
-            "error": interrupted("call delegate_task with this context_id to let it go on"),
+            "error": interrupted("call delegate_task with this context_id to continue it"),
         });
         let (delegated, files) = (self.delegated(), folded(&self.files));
         ToolOutput { delegated, files, ..ToolOutput::error(ToolErrorCode::UnknownOutcome, result.to_string()) }

@@ -237,7 +237,7 @@ impl Actor {
                 match fault {
                     Fault::Fatal(error) => return Err(error),
                     Fault::Request(error) => {
-                        tracing::error!(session = %self.id, "a parked turn could not go on: {error}")
+                        tracing::error!(session = %self.id, "a parked turn could not be resumed: {error}")
                     }
                 }
             }
@@ -256,7 +256,7 @@ impl Actor {
         if asked.is_empty() {
             return Ok(());
         }
-        let facts = asked.into_iter().map(|interrupt| withdrawn(interrupt, "nobody waits for the answer any more"));
+        let facts = asked.into_iter().map(|interrupt| withdrawn(interrupt, "the question is no longer pending"));
         self.commit(Some(turn_id), facts.collect()).await
     }
 
@@ -291,7 +291,7 @@ impl Actor {
 /// The rules deny what a person wrote in the place of a call.
 pub(crate) fn denied_edit(reason: &str) -> EngineError {
     EngineError::new(ErrorKind::InvalidInput, format!("the edited arguments are denied: {reason}"))
-        .with_hint("the question still waits: edit it otherwise, approve it as it is, or reject it")
+        .with_hint("the question is still pending: edit it differently, approve it unchanged, or reject it")
 }
 
 /// The rules that an answer keeps.
@@ -308,6 +308,6 @@ fn fitting(ask: &Ask, default: Answer) -> Answer {
     };
     match answer.misfit(ask) {
         None => answer,
-        Some(_) => Answer::Reject { reason: Some("nobody answered in time".to_owned()) },
+        Some(_) => Answer::Reject { reason: Some("no answer in time".to_owned()) },
     }
 }

@@ -78,7 +78,7 @@ fn notice(found: &[(WorkspaceArea, FilesRemoved)], undo: bool) -> [EventKind; 2]
         removed.push("what is needed to undo earlier changes of files".to_owned());
     }
     let text = format!(
-        "Nobody had used this session for long, and files of it were removed to save room: {}. The history is whole. Ask \
+        "This session had been unused for long, and files of it were removed to save space: {}. The history is whole. Ask \
          for a file again if you need it.",
         removed.join(", ")
     );

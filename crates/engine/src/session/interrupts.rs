@@ -146,7 +146,7 @@ impl Interrupts {
             .iter()
             .filter(|pending| pending.interrupt.deadline.is_some_and(|deadline| deadline <= now))
             .map(|pending| {
-                let default = Answer::Reject { reason: Some("nobody answered in time".to_owned()) };
+                let default = Answer::Reject { reason: Some("no answer in time".to_owned()) };
                 (pending.interrupt.id, pending.interrupt.on_deadline.clone().unwrap_or(default))
             })
             .collect()

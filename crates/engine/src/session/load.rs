@@ -62,7 +62,7 @@ pub(super) async fn load(
                 return Err(error);
             }
             // It can be looked at until the journal can be written.
-            tracing::error!(session = %id, "what the last stop left behind could not be settled: {error}");
+            tracing::error!(session = %id, "recovery after the last stop failed: {error}");
         }
     }
     Ok(actor)

@@ -70,7 +70,7 @@ impl Actor {
             .with_hint("put it into a file and name the file: agentctl run --file PATH")),
             Some(_) if start.compact.is_some() => {
                 Err(EngineError::new(ErrorKind::InvalidInput, "a turn that compacts the history has no input")
-                    .with_hint("compact first, then say what you want"))
+                    .with_hint("compact first, then give a prompt"))
             }
             Some(text) if text.trim().is_empty() => {
                 Err(EngineError::new(ErrorKind::InvalidInput, "the input is empty").with_hint("say what you want"))

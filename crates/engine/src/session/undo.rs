@@ -178,7 +178,7 @@ fn notice(report: &UndoReport) -> [EventKind; 2] {
     );
     let left = report.files.len() - report.files.iter().filter(|file| is_settled(file)).count();
     if left > 0 {
-        text.push_str(&format!(" {left} more were left as they are, because something else has changed them since."));
+        text.push_str(&format!(" {left} more were left unchanged, because something else has changed them since."));
     }
     text.push_str(" Read a file again before you change it.");
     let item = Item { id: ItemId::generate(), turn_id: report.turn_id, body: ItemBody::notice(text) };

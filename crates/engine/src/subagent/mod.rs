@@ -42,8 +42,8 @@ const TITLE: usize = 80;
 const SHORT_ANSWER: usize = 200;
 
 /// Request for more detail.
-const DETAIL: &str = "Your answer is all that whoever gave you this task will see. If it says everything that was asked for, \
-                      repeat it as it is. Otherwise give it in full: what you found or did, with paths, names and figures, \
+const DETAIL: &str = "Your answer is all that the agent who gave you this task will see. If it is complete, repeat it \
+                      unchanged. Otherwise give it in full: what you found or did, with paths, names and figures, \
                       and what is left to do. Run no tool unless something is missing.";
 
 /// A subagent at work.

@@ -109,7 +109,7 @@ impl<'a> Monitor<'a> {
                     let _ = self.session.client_left(self.turn).await;
                 }
                 MonitorEvent::GaveUp => {
-                    work.end_lost("it did not end in time when it was told to".to_owned());
+                    work.end_lost("it did not end in time after it was cancelled".to_owned());
                     return Ok(());
                 }
             }

@@ -87,7 +87,7 @@ pub(crate) async fn ask(
     if may_call {
         Box::pin(record_calls(context, state, calls)).await?;
     } else if let Some((name, _)) = calls.first() {
-        let message = format!("the model called {name} where it was to give its last answer; that was not run");
+        let message = format!("the model called {name} when only its final answer was expected; the call did not run");
         context.recorder.fact(EventKind::Warning { code: "call_not_run".to_owned(), message }).await?;
     }
     context.models.windows.answered(model.info(), sent.tokens(usage));

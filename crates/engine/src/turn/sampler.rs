@@ -197,7 +197,7 @@ fn call_is_over() -> ModelError {
 }
 
 /// Charge of one request: as its server has counted, or about that much where it did not come to say so. It counts also
-/// where nobody waits for the answer any more. While it runs, as much is set aside as it may take: others run beside
+/// where the question is no longer pending. While it runs, as much is set aside as it may take: others run beside
 /// it.
 struct SamplingCharge<'a> {
     line: &'a Line,

@@ -303,7 +303,7 @@ async fn bytes_are_told_by_type_size_and_path() {
     let disk = Arc::new(FullDisk(MemoryWorkspaces::default()));
     let (_, shown) = call_in(disk, EngineConfig::default(), "look", json!({"data": "x"})).await;
     assert!(
-        shown.text.contains("is lost, because it could not be kept: the disk is full (make room)"),
+        shown.text.contains("is lost, because it could not be stored: the disk is full (make room)"),
         "{}",
         shown.text
     );

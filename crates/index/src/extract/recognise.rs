@@ -98,7 +98,7 @@ fn zipped(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
         Err(error) => {
             let named = named.filter(|kind| matches!(kind, Kind::Docx | Kind::Xlsx | Kind::Pptx | Kind::Ods));
             return Err(match named {
-                Some(kind) => broken(kind, &format!("its parts cannot be told apart: {error}")),
+                Some(kind) => broken(kind, &format!("its parts cannot be separated: {error}")),
                 None => foreign(None, "it is a damaged ZIP archive"),
             });
         }

@@ -11,7 +11,7 @@ pub enum IndexError {
     #[error("could not write the search index: the disk is full ({0})")]
     Full(String),
     /// It was deleted or damaged. A new one, with nothing in it, takes its place.
-    #[error("could not use the search index: its files were deleted or damaged ({0}), and it was begun anew")]
+    #[error("could not use the search index: its files were deleted or damaged ({0}), and it was rebuilt")]
     Lost(String),
     /// Another process has it.
     #[error("could not open the search index: another process writes to it")]
@@ -52,10 +52,10 @@ impl IndexError {
             Self::Full(_) => "make room on the disk and ask again",
             Self::Lost(_) => "ask again: the documents are indexed once more when they are needed",
             Self::Busy => "end the other process, or give this one a folder of its own",
-            Self::Files(_) => "look at the rights of the folder of the index; it can be deleted, it is made anew",
+            Self::Files(_) => "check the permissions of the index folder; it can be deleted, and is then rebuilt",
             Self::Cancelled => "ask again",
             Self::Closed => "start the daemon",
-            Self::Internal(_) => "ask again; if it stays so, delete the folder of the index, it is made anew",
+            Self::Internal(_) => "try again; if that does not help, delete the index folder, which is then rebuilt",
         }
     }
 

@@ -133,7 +133,7 @@ impl Writer {
             Err(error) => return Err(error),
         };
         if let Some(why) = damage {
-            tracing::warn!(%why, "the search index was damaged and is begun anew; documents are indexed again when needed");
+            tracing::warn!(%why, "the search index was damaged and is rebuilt; documents are indexed again when needed");
         }
         let entries = Arc::new(found.entries);
         let uses = Uses::default();
@@ -305,7 +305,7 @@ impl Writer {
             .map(|entry| Arc::new(entry.clone()))
             .collect();
         if !leaving.is_empty() {
-            tracing::info!(documents = leaving.len(), "took documents out of the search index that nobody used");
+            tracing::info!(documents = leaving.len(), "removed unused documents from the search index");
             self.take_out(&leaving)?;
         }
         Ok(leaving.len())
@@ -396,7 +396,7 @@ impl Writer {
         self.folder.gate.clear();
         if error.is_loss() || !self.folder.is_there() {
             if let Err(error) = self.renew(&error.to_string()) {
-                tracing::warn!(%error, "could not begin the search index anew");
+                tracing::warn!(%error, "could not rebuild the search index");
             }
         } else if let Err(error) = self.read_anew() {
             tracing::warn!(%error, "could not look through the search index");
@@ -415,7 +415,7 @@ impl Writer {
 
     /// Throws the index away and begins a new one.
     fn renew(&mut self, why: &str) -> Result<(), IndexError> {
-        tracing::warn!(%why, "the search index is begun anew; documents are indexed again when needed");
+        tracing::warn!(%why, "the search index is rebuilt; documents are indexed again when needed");
         self.waiting_since = None;
         self.batch.fail(&IndexError::Lost(why.to_owned()));
         self.orphans.clear();

@@ -139,7 +139,7 @@ impl Ingester<'_> {
         let head = match extraction.next().await {
             Some(Ok(Piece::Head(head))) => head,
             Some(Err(failure)) => return Ok(Err(failure)),
-            Some(Ok(_)) | None => return Ok(Err(Failure::Worker("its reader told nothing".to_owned()))),
+            Some(Ok(_)) | None => return Ok(Err(Failure::Worker("its reader returned nothing".to_owned()))),
         };
         let mut about = About { kind: Some(head.kind), ..About::default() };
         let tell = |parts| progress(DocumentProgress { document: name.clone(), parts, total: head.parts });

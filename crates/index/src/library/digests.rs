@@ -136,7 +136,7 @@ struct AwaitedReader<'a, R> {
 impl<R: io::Read> io::Read for AwaitedReader<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.cancel.is_cancelled() {
-            return Err(io::Error::other("nobody waits for it any more"));
+            return Err(io::Error::other("nothing waits for it"));
         }
         self.inner.read(buffer)
     }

@@ -148,7 +148,7 @@ impl Library {
             Some(finds) => Ok(finds),
             None => match self.find(&told, query, progress, cancel).await {
                 Err(IndexError::Lost(why)) => {
-                    tracing::warn!(%why, "searching again, as the index was begun anew");
+                    tracing::warn!(%why, "searching again, because the index was rebuilt");
                     self.find(&told, query, progress, cancel).await
                 }
                 found => found,

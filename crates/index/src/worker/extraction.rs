@@ -254,7 +254,7 @@ impl Drop for Worker {
 
 /// One frame; none where there are no more.
 async fn read_frame(out: &mut BufReader<ChildStdout>) -> Result<Option<Frame>, String> {
-    let nonsense = |why: String| format!("its reader told nonsense: {why}");
+    let nonsense = |why: String| format!("its reader returned invalid data: {why}");
     let mut length = [0; 4];
     match out.read_exact(&mut length).await {
         Ok(_) => {}
@@ -298,7 +298,7 @@ impl Checks {
     }
 
     fn check(&mut self, piece: Piece) -> Result<Piece, Failure> {
-        let nonsense = |why: &str| Err(Failure::Worker(format!("its reader told nonsense: {why}")));
+        let nonsense = |why: &str| Err(Failure::Worker(format!("its reader returned invalid data: {why}")));
         match piece {
             Piece::Head(head) => {
                 if self.kind.replace(head.kind).is_some() {

@@ -64,7 +64,7 @@ impl TokenFile {
             return Ok(Found::Unfit("it is not known who gave the token"));
         };
         Ok(if given_by != self.giver {
-            Found::Unfit("people log in elsewhere now than where the token was given")
+            Found::Unfit("the login server has changed since the token was issued")
         } else if self.client.as_ref().is_some_and(|id| *id != credentials.client_id) {
             Found::Unfit("the token was given to another client than that of mcp_servers.yaml")
         } else {

@@ -157,7 +157,7 @@ impl Logins {
                 Found::Nothing => return Ok(None),
                 Found::Unfit(why) => {
                     log.note(&format!(
-                        "no token is sent, for {why}; `agentctl mcp login {}` logs in anew",
+                        "no token is sent, for {why}; `agentctl mcp login {}` logs in again",
                         site.server
                     ));
                     return Ok(None);
@@ -183,7 +183,7 @@ impl Logins {
         // Such as a secret that was changed; it may also pass.
         if let Some(why) = &refusal.not_renewed {
             return Reason::of_server(
-                format!("the login could not be renewed; if that stays so, {command} logs in anew"),
+                format!("the login could not be renewed; if that stays so, {command} logs in again"),
                 why,
                 clean,
             );
@@ -195,8 +195,8 @@ impl Logins {
             (false, _) => Reason::ours(format!("it answers only whom it knows; {command} logs in")),
             (true, Remedy::Login(scopes)) => Reason::of_server(
                 format!(
-                    "it does not allow this to whoever asks as we do: log in{} with {command}, which asks for the scope that \
-                     it wants",
+                    "it does not allow this without a login: log in{} with {command}, which requests the scope that \
+                     it requires",
                     if is_known { " again" } else { "" }
                 ),
                 &scopes.join(" "),
@@ -206,8 +206,8 @@ impl Logins {
                 Reason::ours("it does not allow this, and does not say what it would allow it to")
             }
             (true, Remedy::None(scopes)) => Reason::of_server(
-                "it does not allow this to whoever logged in, and to log in again would not help: that asked already for the \
-                 scope that it wants",
+                "it does not allow this to the user that is logged in, and another login would not help: the scope that it \
+                 requires was requested already",
                 &scopes.join(" "),
                 clean,
             ),
@@ -264,7 +264,7 @@ impl Logins {
         if wanted != before
             && let Err(error) = wanted.write(path)
         {
-            tracing::warn!("what an MCP server wants of a login is not remembered: {error}");
+            tracing::warn!("could not store the scope that an MCP server requires: {error}");
         }
     }
 
@@ -296,7 +296,7 @@ fn in_query(address: &str, wanted: &str) -> Option<String> {
 fn told(error: &AuthError) -> String {
     let hint = match error {
         AuthError::RegistrationFailed(_) => {
-            "; a client that was registered by hand stands in `oauth` of mcp_servers.yaml"
+            "; put a client that was registered by hand into `oauth` of mcp_servers.yaml"
         }
         _ => "",
     };

@@ -16,7 +16,7 @@ impl McpPool {
     pub async fn begin_login(&self, server: &str, redirect: &str) -> Result<String, String> {
         let (url, client) = match self.filled(server)?.reached {
             Reached::Http { url, client, .. } => (url.value, client),
-            Reached::Stdio { .. } => return Err(format!("{server} is a program of this machine, which knows nobody")),
+            Reached::Stdio { .. } => return Err(format!("{server} is a local program, which has no login")),
         };
         // Only what it answers to a message says where people log in, and for what. Whatever it answers is remembered there.
         let _ = self.start(server).await;
@@ -49,7 +49,7 @@ impl McpPool {
                 let site = ServerUrl { server, url: &url.value, client: client.as_ref() };
                 self.supplies.logins.refused(site, refusal, &self.supplies.clean)
             }
-            Reached::Stdio { .. } => Reason::ours("it does not answer whoever asks"),
+            Reached::Stdio { .. } => Reason::ours("it does not answer"),
         }
     }
 }

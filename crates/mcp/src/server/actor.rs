@@ -230,9 +230,9 @@ impl Actor {
                 Event::Idle => {
                     let only_listed = matches!(&state, State::Running(running) if running.only_listed);
                     let why = if only_listed {
-                        "it was stopped, for it was started only to say what it offers"
+                        "it was stopped: it was started only to list its tools"
                     } else {
-                        "it was stopped, for nobody had called it for a while"
+                        "it was stopped because it was idle"
                     };
                     self.stop(state, why).await;
                     State::Stopped

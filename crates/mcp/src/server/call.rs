@@ -84,7 +84,7 @@ pub(crate) async fn request(
     }
 }
 
-/// Tells the server that nobody waits for the answer any more.
+/// Tells the server that the question is no longer pending.
 async fn tell(handle: RequestHandle<RoleClient>, why: &str) {
     let _ = tokio::time::timeout(TELLING, handle.cancel(Some(why.to_owned()))).await;
 }
@@ -121,24 +121,24 @@ impl NoAnswer {
             Self::Expired(Expired::Silence) => (
                 ToolErrorCode::Timeout,
                 format!(
-                    "the MCP server {server} gave no word for {} and was told to give up; nobody knows how much it has \
-                     done. Ask it for less, or go another way",
+                    "the MCP server {server} was silent for {} and the call was cancelled; it may have done part of \
+                     the work. Ask it for less, or try another way",
                     span(time.silence)
                 ),
             ),
             Self::Expired(Expired::InAll) => (
                 ToolErrorCode::Timeout,
                 format!(
-                    "the MCP server {server} took longer than {} and was told to give up; nobody knows how much it has \
-                     done. Ask it for less, or go another way",
+                    "the MCP server {server} took longer than {} and the call was cancelled; it may have done part of \
+                     the work. Ask it for less, or try another way",
                     span(time.all)
                 ),
             ),
             Self::Expired(Expired::Questions) => (
                 ToolErrorCode::Tool,
                 format!(
-                    "the MCP server {server} asked a person more than {MOST_QUESTIONS} times during this call and was told to \
-                     give up; nobody knows how much it has done"
+                    "the MCP server {server} asked a person more than {MOST_QUESTIONS} times during this call, and the call \
+                     was cancelled; it may have done part of the work"
                 ),
             ),
             Self::Gone => {
@@ -149,8 +149,8 @@ impl NoAnswer {
                 (
                     ToolErrorCode::UnknownOutcome,
                     format!(
-                        "the MCP server {server} ended while this ran. Nobody knows how much it has done: look before \
-                         you call it again, which starts it anew{}",
+                        "the MCP server {server} ended during this call. It may have done part of the work: check \
+                         before you call it again, which restarts it{}",
                         said.unwrap_or_default()
                     ),
                 )

@@ -130,7 +130,7 @@ impl Opening {
         (handler, changed)
     }
 
-    /// Asks what it offers. `refused` says what can be done where it does not answer whoever asks.
+    /// Asks what it offers. `refused` says what can be done where it does not answer.
     async fn greeted(
         &self,
         service: RunningService<RoleClient, Handler>,

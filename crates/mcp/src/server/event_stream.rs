@@ -45,7 +45,7 @@ impl EventStream {
                     let post = base.join(data.trim()).map_err(|_| "it named an address that is none".to_owned())?;
                     // Keys go with every message: they stay with whom they were meant for.
                     if post.origin() != base.origin() {
-                        return Err("it wants messages to be sent to somebody else".to_owned());
+                        return Err("it wants messages to be sent to another host".to_owned());
                     }
                     return Ok(Self { client, post, events: Some(events) });
                 }

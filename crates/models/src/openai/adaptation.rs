@@ -53,7 +53,7 @@ impl Adaptation {
         }
         let learnt = |change: &str| Some(Adapted::Learnt(change.to_owned()));
         if names_a_field(&["max_completion_tokens"]) && learn(&self.max_completion_tokens) {
-            return learnt("the server wants max_completion_tokens instead of max_tokens");
+            return learnt("the server expects max_completion_tokens instead of max_tokens");
         }
         if names_a_field(&["temperature"]) && learn(&self.without_temperature) {
             return learnt("the server refuses the temperature, asking without it");

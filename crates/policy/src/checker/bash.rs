@@ -171,7 +171,7 @@ fn redirected(redirect: &Redirect, roots: &[&Path]) -> Option<LayerVerdict> {
         return None;
     }
     if !target.is_plain() {
-        return Some(LayerVerdict::unknown("it writes to a file whose name is put together while it runs"));
+        return Some(LayerVerdict::unknown("it writes to a file whose name is only known at run time"));
     }
     written(target, roots).or_else(|| files::path(text))
 }

@@ -130,14 +130,14 @@ pub(super) fn check(part: &Part) -> Vec<LayerVerdict> {
         "find" => unknown("find runs a command for what it finds".to_owned()),
         "watch" | "script" | "flock" | "ssh" => unknown(format!("what {program} does reaches beyond this command")),
         "sudo" | "doas" | "su" | "runuser" => {
-            found.push(LayerVerdict::asks(Risk::Critical, format!("{program} runs commands as somebody else")));
+            found.push(LayerVerdict::asks(Risk::Critical, format!("{program} runs commands as another user")));
         }
         "eval" => script(&joined(arguments), &mut unknown),
         "trap" => arguments.iter().take(1).for_each(|word| script(&word.text, &mut unknown)),
         _ if shell(program).is_some() => found.extend(of_shell(part)),
-        _ if part.open_ended && arguments.is_empty() => unknown("what it runs stands in what is read".to_owned()),
+        _ if part.open_ended && arguments.is_empty() => unknown("what it runs is in a file that it reads".to_owned()),
         "xargs" if arguments.iter().any(|word| holds(WRAPPERS, &word.text) || shell(&word.text).is_some()) => {
-            unknown("what it runs stands in what is read".to_owned());
+            unknown("what it runs is in a file that it reads".to_owned());
         }
         _ if options && !looks_up => unknown(format!("{program} is given options, and may run something else")),
         _ => {}
@@ -170,7 +170,7 @@ fn of_shell(part: &Part) -> Vec<LayerVerdict> {
             [code, more @ ..] => {
                 script(&code.text, &mut |why| found.push(LayerVerdict::unknown(why)));
                 if !more.is_empty() && code.text.contains('$') {
-                    found.push(LayerVerdict::unknown("a script runs words that stand behind it"));
+                    found.push(LayerVerdict::unknown("a script runs the words after it"));
                 }
             }
         }

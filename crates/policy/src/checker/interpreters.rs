@@ -28,7 +28,7 @@ pub(super) fn check(part: &Part) -> Option<LayerVerdict> {
         let text = word.text.as_str();
         if !text.starts_with('-') || text.len() == 1 {
             if matches!(text, "eval" | "repl") || !word.is_static() || word.globs {
-                return Some(LayerVerdict::unknown(format!("{program} runs code that stands in the command")));
+                return Some(LayerVerdict::unknown(format!("{program} runs code that is part of the command")));
             }
             if is_device(text) {
                 return Some(LayerVerdict::unknown(format!("{program} runs what it reads from an open file")));
@@ -46,7 +46,7 @@ pub(super) fn check(part: &Part) -> Option<LayerVerdict> {
         // `python -m` names a module, and its letters are no options.
         let module = is_python && text.starts_with("-m");
         if long_inline || cluster && !module {
-            return Some(LayerVerdict::asks(Risk::High, format!("{program} runs code that stands in the command")));
+            return Some(LayerVerdict::asks(Risk::High, format!("{program} runs code that is part of the command")));
         }
         if module {
             return module_of(&program, text, arguments.get(index + 1));

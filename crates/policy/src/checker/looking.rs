@@ -43,12 +43,10 @@ pub(crate) fn why_not(part: &Part) -> &'static str {
     match part {
         _ if carriers::carries(part) => "it runs another command",
         _ if words().any(|word| word.varies) => "it holds a variable",
-        _ if words().any(|word| word.globs || word.braces) => {
-            "it holds a pattern, and the folder decides what it stands for"
-        }
+        _ if words().any(|word| word.globs || word.braces) => "it has a glob pattern, which depends on the folder",
         _ if !part.assigns.is_empty() => "it sets a variable",
         _ if !part.redirects.iter().all(Redirect::is_silent) => "it reads or writes a file by a redirection",
-        _ if part.behind => "it goes on in the background",
+        _ if part.behind => "it continues in the background",
         _ => "it is not on the list of commands that only look",
     }
 }

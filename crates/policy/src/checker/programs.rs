@@ -79,7 +79,7 @@ pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
         "dd" | "shred" | "srm" => asks(Risk::High, format!("{program} overwrites what it is given")),
         "chmod" => opens_up(arguments)
             .then(|| LayerVerdict::asks(Risk::High, "it gives rights to everybody, or to a whole tree")),
-        "chown" | "chgrp" => asks(Risk::High, "it gives files to somebody else".to_owned()),
+        "chown" | "chgrp" => asks(Risk::High, "it changes the owner of files".to_owned()),
         "kill" => {
             let others = |word: &Word| !word.text.starts_with(['-', '%']) || matches!(word.text.as_str(), "-1");
             arguments
@@ -111,7 +111,7 @@ pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
         "less" | "more" | "most" => arguments
             .iter()
             .any(|word| word.text.starts_with('+'))
-            .then(|| LayerVerdict::asks(Risk::High, format!("{program} runs the command behind `+`"))),
+            .then(|| LayerVerdict::asks(Risk::High, format!("{program} runs the command after `+`"))),
         "rsync" => arguments
             .iter()
             .any(|word| word.text.contains(':'))
@@ -247,7 +247,7 @@ fn remove(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     if unguarded || deep && (part.open_ended || targets.clone().any(whole)) {
         return Some(LayerVerdict::asks(
             Risk::Critical,
-            "it deletes a whole tree, or one that nobody can know beforehand",
+            "it deletes a whole tree, or one that is only known at run time",
         ));
     }
     if deep {

@@ -10,9 +10,9 @@ pub(crate) fn sends(arguments: &Map<String, Value>) -> Option<String> {
         None | Some(Value::Null) => WebMethod::Get,
         Some(Value::String(name)) => match WebMethod::of(name) {
             Some(method) => method,
-            None => return Some("it sends a request that nobody knows".to_owned()),
+            None => return Some("it sends a request that is not known beforehand".to_owned()),
         },
-        Some(_) => return Some("it sends a request that nobody knows".to_owned()),
+        Some(_) => return Some("it sends a request that is not known beforehand".to_owned()),
     };
     if !method.is_fetch() {
         return Some(format!("it sends a request of {}", method.as_str()));
@@ -50,8 +50,8 @@ mod tests {
         check(r#"{"method":"POST"}"#, Some("it sends a request of POST"));
         check(r#"{"method":"delete"}"#, Some("it sends a request of DELETE"));
         check(r#"{"method":"OPTIONS"}"#, Some("it sends a request of OPTIONS"));
-        check(r#"{"method":"BREW"}"#, Some("it sends a request that nobody knows"));
-        check(r#"{"method":["GET"]}"#, Some("it sends a request that nobody knows"));
+        check(r#"{"method":"BREW"}"#, Some("it sends a request that is not known beforehand"));
+        check(r#"{"method":["GET"]}"#, Some("it sends a request that is not known beforehand"));
         check(r#"{"body":"x"}"#, Some("it sends a body"));
         check(r#"{"headers":{"X-HTTP-Method-Override":"DELETE"}}"#, Some("it sends headers of its own"));
         check(r#"{"headers":{"Authorization":"Bearer x"}}"#, Some("it sends headers of its own"));

@@ -29,7 +29,7 @@ pub(super) fn read(rest: &str, in_quotes: bool) -> Dollar {
         Some('(') if chars.next() == Some('(') => Dollar::Unclear("arithmetic can run commands"),
         Some('(') => Dollar::Command,
         Some('[') => Dollar::Unclear("arithmetic can run commands"),
-        Some('\\') if chars.next() == Some('\n') => Dollar::Unclear("it ends a line behind a `$`"),
+        Some('\\') if chars.next() == Some('\n') => Dollar::Unclear("it has a line end after a `$`"),
         Some('$') if chars.next() == Some('{') => Dollar::Unclear("it holds `$${`"),
         Some('{') => parameter(&rest[1..]),
         Some(c) if c.is_ascii_alphabetic() || c == '_' => {

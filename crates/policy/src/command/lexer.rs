@@ -39,7 +39,7 @@ pub(super) struct Lexed {
 const SUBSTITUTES: Doubt = Doubt::Compound("it puts the output of a command into another one");
 const OPEN_QUOTE: Doubt = Doubt::Unclear("its quotes do not match");
 const ARITHMETIC: Doubt = Doubt::Unclear("arithmetic can run commands");
-const DOCUMENT: Doubt = Doubt::Unclear("the text behind `<<` can be read in more than one way");
+const DOCUMENT: Doubt = Doubt::Unclear("the text after `<<` is ambiguous");
 
 /// Reads a line as bash does.
 pub(super) fn lex(text: &str) -> Lexed {
@@ -258,7 +258,7 @@ impl<'t> Lexer<'t> {
         if touches && let Some(Token::Word(word)) = self.out.tokens.last() {
             let number = word.raw.bytes().all(|byte| byte.is_ascii_digit()) && !name.starts_with('&');
             if number && word.raw.len() > 3 {
-                self.doubt(Doubt::Unclear("it redirects a descriptor that nobody has"));
+                self.doubt(Doubt::Unclear("it redirects a descriptor that is not open"));
             } else if number {
                 descriptor = word.raw.parse().ok();
                 self.out.tokens.pop();

@@ -228,7 +228,7 @@ impl Call<'_> {
         let entry = pieces
             .find_map(|(name, rest)| section.deny.iter().find(|entry| entry.means(name, rest.iter().copied())))?;
         let text = entry.text();
-        let reason = format!("{text} is on the list of commands that are never run, and stands among the words");
+        let reason = format!("{text} is on the list of commands that are never run, and is one of the words");
         let rule = format!("tools.{}.deny: {text}", self.facts.tool.name);
         Some(LayerVerdict {
             verdict: Verdict::Ask { risk: Risk::High, reason },

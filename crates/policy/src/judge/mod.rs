@@ -181,9 +181,8 @@ impl Policy {
             Some(reason) => denial(facts, reason),
             None => Call::read(self, facts).judge(),
         };
-        catch_unwind(AssertUnwindSafe(judge)).unwrap_or_else(|_| {
-            denial(facts, "a check failed on it, so that nobody can tell what it would do".to_owned())
-        })
+        catch_unwind(AssertUnwindSafe(judge))
+            .unwrap_or_else(|_| denial(facts, "a check failed on it, so its effect is unknown".to_owned()))
     }
 }
 

@@ -22,9 +22,9 @@ use crate::{
     },
 };
 
-pub(crate) const DESCRIPTION: &str = "Changes, adds, moves and deletes several text files at once: all of the patch \
-    is applied, or nothing. It takes a unified diff (--- a/PATH, +++ b/PATH, @@ hunks; /dev/null for files that are \
-    made or deleted) or the form *** Begin Patch, *** Update File: PATH (or Add File, Delete File; *** Move to: PATH), \
+pub(crate) const DESCRIPTION: &str = "Changes, adds, moves and deletes several text files at once: the whole patch \
+    is applied, or nothing. It accepts a unified diff (--- a/PATH, +++ b/PATH, @@ hunks; /dev/null for files that are \
+    created or deleted) or the form *** Begin Patch, *** Update File: PATH (or Add File, Delete File; *** Move to: PATH), \
     @@ LINE ABOVE, lines with a space, - or + in front, *** End Patch. Give about three unchanged lines around each \
     change, exactly as they are in the file; line numbers may be off. Read the files first.";
 
@@ -198,7 +198,7 @@ impl Plan<'_> {
         let Some(changed) = self.changed(&path, &target, hunks)? else { return Ok(()) };
         if Some(&*changed.bytes) == target.existing.as_ref().and_then(|existing| existing.content.as_deref()) {
             return Err(Failure::tool(format!(
-                "the patch changes nothing in {path} but white space that stays as it is (line ends are the file's); \
+                "the patch changes only white space in {path} that is kept (line ends are the file's); \
                  nothing was changed"
             )));
         }

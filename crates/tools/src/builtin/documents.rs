@@ -127,7 +127,7 @@ pub(super) fn show(name: &str, first: u32, reading: &Reading) -> Result<ToolOutp
         return Err(match broken {
             Some(why) => Failure::tool(format!("{name} could not be read: {why}")),
             None if *total > 0 && first > *total => Failure::arguments(format!(
-                "{name} has {}; offset {first} is behind the last one",
+                "{name} has {}; offset {first} is past the end",
                 text::count(*total as usize, noun)
             )),
             None => return Ok(ToolOutput::ok(format!("[{name}: {format}, without any text]"))),
@@ -196,7 +196,7 @@ pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
         shown.push_str(&format!("[{more} could not be searched to the end; search_file says why of one]\n"));
     }
     if finds.late {
-        shown.push_str("[the search is not complete: it took too long; search one file]\n");
+        shown.push_str("[the search is incomplete: time limit; search one file]\n");
     }
     shown.truncate(shown.trim_end().len());
     shown

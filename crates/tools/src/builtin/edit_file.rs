@@ -18,8 +18,8 @@ use crate::{
     },
 };
 
-pub(crate) const DESCRIPTION: &str = "Replaces old_string by new_string in a file. old_string must be exactly what the \
-    file has, with its indentation, and must occur once; add lines around it until it does, or set replace_all. Read \
+pub(crate) const DESCRIPTION: &str = "Replaces old_string with new_string in a file. old_string must match the file \
+    exactly, with its indentation, and must occur once; add surrounding lines until it does, or set replace_all. Read \
     the file first.";
 
 pub(crate) fn parameters() -> Value {

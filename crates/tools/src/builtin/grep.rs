@@ -25,7 +25,7 @@ use crate::{
 };
 
 pub(crate) const DESCRIPTION: &str = "Searches the content of text files with a regular expression, line by line, and \
-    shows hits as path:line: text. Look-around and back-references are not supported. Hidden files, binary files and \
+    shows hits as path:line: text. Look-around and back-references are unsupported. Hidden files, binary files and \
     what .gitignore excludes are left out. To find files by name use find_files.";
 
 /// A line longer than this is no text that anyone wrote; its file is passed over from there on.
@@ -40,11 +40,11 @@ pub(crate) fn parameters() -> Value {
             "pattern": {"type": "string", "description": "The regular expression, such as fn \\w+_test or error|warning."},
             "path": {"type": "string", "description": "The folder or file to search. Leave it out for the whole workspace."},
             "include": {"type": "string", "description": "Search only files that match this glob, such as *.{rs,toml}."},
-            "ignore_case": {"type": "boolean", "description": "Make no difference between A and a."},
-            "literal": {"type": "boolean", "description": "Take the pattern as plain text."},
+            "ignore_case": {"type": "boolean", "description": "Ignore case."},
+            "literal": {"type": "boolean", "description": "Treat the pattern as plain text."},
             "context": {
                 "type": "integer", "minimum": 0, "maximum": 10,
-                "description": "How many lines to show before and after each hit."
+                "description": "Lines of context before and after each hit."
             },
             "include_ignored": {"type": "boolean", "description": "Also search what .gitignore excludes."}
         }),

@@ -29,7 +29,7 @@ pub(crate) fn parameters() -> Value {
             "path": {"type": "string", "description": "The folder to list. Leave it out for the whole workspace."},
             "depth": {
                 "type": "integer", "minimum": 1, "maximum": 20,
-                "description": "How many levels of folders to show. The default is 3."
+                "description": "Levels of folders to show. Default 3."
             }
         }),
         &[],

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::{failure::Failure, text};
 
-pub(crate) const DESCRIPTION: &str = "Tells the current date, weekday and time in the user's time zone. Use it whenever \
-    an answer depends on what day or time it is.";
+pub(crate) const DESCRIPTION: &str = "Returns the current date, weekday and time in the user's time zone. Use it \
+    whenever an answer depends on the date or the time.";
 
 pub(crate) fn parameters() -> Value {
     super::object(

@@ -28,7 +28,7 @@ use crate::{
 };
 
 pub(crate) const DESCRIPTION: &str = "Reads a text file or a document (PDF, Word, Excel, PowerPoint and the like). Text \
-    under 100 KB comes whole; of larger ones, and of documents, the first part comes, with the offset to read on from. \
+    under 100 KB is returned whole; larger files and documents in parts, with the offset of the next. \
     Find the place in a large file first: grep for text, search_file for documents. Images are refused.";
 
 pub(crate) fn parameters() -> Value {
@@ -262,9 +262,7 @@ impl Page {
         if self.last == 0 {
             return match self.total {
                 Some(0) => Ok(format!("[{path} is empty]")),
-                _ => {
-                    Err(Failure::arguments(format!("{path} has {total} lines; offset {offset} is behind the last one")))
-                }
+                _ => Err(Failure::arguments(format!("{path} has {total} lines; offset {offset} is past the end"))),
             };
         }
         if let Some(column) = wanted.column

@@ -32,9 +32,9 @@ pub(crate) fn description((default_seconds, longest): (u64, u64)) -> String {
         "Runs a bash command and returns its exit code, standard output and standard error. It starts in the user's \
          project folder /project where one is mounted, else in the workspace; give directory to start elsewhere. \
          Folders have the names that the other tools use, with the slash: /project, /uploads, /outputs, /temp, /skills, \
-         and /memories, which commands can only read; not /state. It has no standard input and no terminal, is ended \
-         after timeout_s seconds (default {default_seconds}, at most {longest}), and everything it left running is ended \
-         with it. To read, write or search files use the other tools."
+         and /memories, which commands can only read; not /state. It has no standard input and no terminal, is \
+         killed after timeout_s seconds (default {default_seconds}, at most {longest}), and everything it left running is \
+         killed with it. To read, write or search files use the other tools."
     )
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn parameters((_, longest): (u64, u64)) -> Value {
             "command": {"type": "string", "description": "The command, as for `bash -c`."},
             "timeout_s": {
                 "type": "integer", "minimum": 1,
-                "description": format!("After how many seconds it is ended, at most {longest}.")
+                "description": format!("Timeout in seconds, at most {longest}.")
             },
             "directory": {"type": "string", "description": "The folder to start in, such as /project/app or /outputs."}
         }),
@@ -241,7 +241,7 @@ pub(crate) async fn run(
 fn refused(error: RunError) -> Failure {
     match error {
         RunError::Io(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Failure::tool("bash is not installed where the daemon looks for programs")
+            Failure::tool("bash is not installed in the daemon's PATH")
         }
         RunError::Io(_) => Failure::tool(error.to_string()),
         RunError::Refused(_) => Failure::tool(format!(

@@ -27,10 +27,9 @@ use crate::{
     },
 };
 
-pub(crate) const DESCRIPTION: &str = "Finds what the documents of this session say about something (PDF, Word, Excel, \
-    PowerPoint and the like, in the workspace and the project) and tells file and place of each find, to be cited. Ask \
-    with a few words in the language of the documents; put a phrase into double quotes. Text files and code are \
-    searched by grep.";
+pub(crate) const DESCRIPTION: &str = "Searches the documents of this session (PDF, Word, Excel, \
+    PowerPoint and the like, in the workspace and the project) and returns file and place of each hit, to be cited. \
+    Query with a few words in the language of the documents; put a phrase into double quotes. Use grep for text files and code.";
 
 /// Finds where no number is given.
 const USUAL: usize = 10;
@@ -40,9 +39,9 @@ pub(crate) fn parameters() -> Value {
         json!({
             "query": {"type": "string", "description": "Words, or a \"phrase in quotes\"."},
             "path": {"type": "string", "description": "A folder to look in. Leave it out for all documents."},
-            "regex": {"type": "boolean", "description": "Take the query as a regular expression."},
-            "offset": {"type": "integer", "minimum": 0, "description": "How many documents to pass over, where you are told that not all were searched."},
-            "max_results": {"type": "integer", "minimum": 1, "maximum": MOST, "description": "How many finds to show."}
+            "regex": {"type": "boolean", "description": "Treat the query as a regular expression."},
+            "offset": {"type": "integer", "minimum": 0, "description": "Number of documents to skip, if a result says that not all were searched."},
+            "max_results": {"type": "integer", "minimum": 1, "maximum": MOST, "description": "Maximum number of hits."}
         }),
         &["query"],
     )
@@ -147,7 +146,7 @@ pub(crate) async fn search(
     if beyond > 0 {
         let beyond = text::count(beyond, "document");
         shown.push_str(&format!(
-            "\n[{beyond} not searched, for there are too many; go on with offset={next}, or name a smaller folder with path]"
+            "\n[{beyond} not searched, because there are too many; continue with offset={next}, or name a smaller folder with path]"
         ));
     }
     if let Some(cut) = cut {

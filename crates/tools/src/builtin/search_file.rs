@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 use super::{documents, grep};
 use crate::{failure::Failure, job::Job, workspace::backend::Backend as _};
 
-pub(crate) const DESCRIPTION: &str = "Finds what a file says about something and tells the place to cite: the page of a \
-    PDF, the slide, the sheet and its cells, the line of a text. Ask with a few words in the language of the file; put a \
-    phrase into double quotes. Use it before read_file on long documents.";
+pub(crate) const DESCRIPTION: &str = "Searches one file and returns the places to cite: the page of a \
+    PDF, the slide, the sheet and its cells, the line of a text. Query with a few words in the language of the file; put \
+    a phrase into double quotes. Use it before read_file on long documents.";
 
 /// Finds where no number is given.
 const USUAL: usize = 8;
@@ -29,8 +29,8 @@ pub(crate) fn parameters() -> Value {
         json!({
             "path": {"type": "string", "description": "The file, such as uploads/report.pdf."},
             "query": {"type": "string", "description": "Words, or a \"phrase in quotes\"."},
-            "regex": {"type": "boolean", "description": "Take the query as a regular expression."},
-            "max_results": {"type": "integer", "minimum": 1, "maximum": MOST, "description": "How many finds to show."}
+            "regex": {"type": "boolean", "description": "Treat the query as a regular expression."},
+            "max_results": {"type": "integer", "minimum": 1, "maximum": MOST, "description": "Maximum number of hits."}
         }),
         &["path", "query"],
     )

@@ -23,10 +23,10 @@ use crate::{
     },
 };
 
-pub(crate) const DESCRIPTION: &str = "Writes a whole text file, making it and its folders where they are missing and \
-    replacing what is there. Only uploads/, outputs/, temp/, /memories, /state and a writable /project can be \
+pub(crate) const DESCRIPTION: &str = "Writes a whole text file. Creates it and its folders if they are missing, and \
+    replaces existing content. Only uploads/, outputs/, temp/, /memories, /state and a writable /project can be \
     written; a path without one of these names in front means the project, where one is mounted. Results for the user belong in outputs/, notes for yourself in /state, what later sessions should know in \
-    /memories. To change a part of a file use edit_file.";
+    /memories. To change part of a file use edit_file.";
 
 pub(crate) fn parameters() -> Value {
     super::object(
@@ -144,7 +144,7 @@ fn as_before(path: &ToolPath, target: &Target, written: &str) -> Result<(Vec<u8>
     let text = if mark.is_empty() { &*text } else { text.strip_prefix('\u{feff}').unwrap_or(&text) };
     let encoded = encoding::encode(text, charset).map_err(|unwritable| {
         let Failure { code, text } = unwritable.failure(path);
-        Failure::new(code, format!("{text}; or remove the file before you write it anew, in UTF-8"))
+        Failure::new(code, format!("{text}; or remove the file before you write it in UTF-8"))
     })?;
     Ok(([mark, &encoded].concat(), kept))
 }

@@ -68,7 +68,7 @@ impl Stamp {
             return Err(io::Error::other("it is no plain file"));
         }
         if self.owner != geteuid().as_raw() {
-            return Err(io::Error::other("it belongs to somebody else"));
+            return Err(io::Error::other("it belongs to another user"));
         }
         Ok(())
     }

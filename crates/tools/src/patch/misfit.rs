@@ -31,7 +31,7 @@ impl Misfit<'_> {
         match &self.why {
             NoPlace::Missing => format!("{name} {}", self.missing(file)),
             NoPlace::Above { at } => format!(
-                "{name} stands at line {}, above the hunk before it; put the hunks in the order of the file",
+                "{name} stands at line {}, above the previous hunk; put the hunks in the order of the file",
                 at + 1
             ),
             NoPlace::Several { at } => {
@@ -78,9 +78,9 @@ impl Misfit<'_> {
         });
         let first = match differs {
             Some((number, wanted, Some(line))) => {
-                format!("it wants {} at line {}, where {} stands", text::quoted(wanted), number + 1, text::quoted(line))
+                format!("it expects {} at line {}, but found {}", text::quoted(wanted), number + 1, text::quoted(line))
             }
-            Some((_, wanted, None)) => format!("it wants {} behind the last line", text::quoted(wanted)),
+            Some((_, wanted, None)) => format!("it expects {} after the last line", text::quoted(wanted)),
             None => "a line of it differs".to_owned(),
         };
         // The line that differs is shown, however long the hunk.

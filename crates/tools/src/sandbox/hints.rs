@@ -53,8 +53,8 @@ pub(crate) fn hint(stderr: &str, CommandRights { network, read_only }: CommandRi
     let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
     if read_only && (says(NETWORK) || says(FILES)) {
         return Some(
-            "[nobody was asked about this command, because it only looks: so it can change nothing but a /tmp of its own, \
-             has no network, and can read only the session's files and the system]",
+            "[this command ran without approval because it only reads: it can change nothing but a private /tmp, has no \
+             network, and can read only the session's files and the system]",
         );
     }
     if !network && (says(NETWORK) || (said.contains("socket") && says(FILES))) {

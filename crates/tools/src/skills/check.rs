@@ -143,7 +143,7 @@ impl Shelf {
             }
             None => {
                 let message = "neither `name` nor the folder can be the name of a skill; use letters, digits, `-`, `_` and \
-                               `.`, 64 at the most";
+                               `.`, at most 64";
                 report.problems.push(fatal(SKILL_FILE, line, message.to_owned()));
             }
         }

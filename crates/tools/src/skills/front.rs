@@ -107,10 +107,7 @@ pub(crate) fn front(text: &str) -> Result<Front, Flaw> {
         front.notes.push(Flaw::new(line("description"), message));
     }
     if front.dependencies.len() > MAX_DEPENDENCIES {
-        return Err(Flaw::new(
-            line("dependencies"),
-            format!("a skill can need {MAX_DEPENDENCIES} packages at the most"),
-        ));
+        return Err(Flaw::new(line("dependencies"), format!("a skill can need {MAX_DEPENDENCIES} packages at most")));
     }
     Ok(front)
 }

@@ -58,7 +58,7 @@ pub(crate) fn of_list(listed: &[String]) -> Result<Vec<String>, Flaw> {
 
 fn add(found: &mut Vec<String>, package: String) -> Result<(), String> {
     if found.len() >= MAX_PACKAGES {
-        return Err(format!("a skill can need {MAX_PACKAGES} packages at the most"));
+        return Err(format!("a skill can need {MAX_PACKAGES} packages at most"));
     }
     if !found.contains(&package) {
         found.push(package);
@@ -90,7 +90,7 @@ fn package(written: &str) -> Result<String, String> {
     let hashes = words.split_off(words.iter().position(|word| word.starts_with('-')).unwrap_or(words.len()));
     if let Some(option) = hashes.iter().find(|word| !is_hash(word)) {
         let option: String = option.chars().take(80).collect();
-        return Err(format!("`{option}` is an option of pip; behind a package only --hash=sha256:… is taken"));
+        return Err(format!("`{option}` is an option of pip; after a package only --hash=sha256:… is accepted"));
     }
     let requirement = words.join(" ");
     let mut reader = Reader(&requirement);

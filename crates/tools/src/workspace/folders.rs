@@ -337,7 +337,7 @@ impl Workspaces for WorkspaceFolders {
             return std::future::ready(guides).boxed();
         }
         let workspace = workspace.clone();
-        let looked = self.work("look for what people wrote", move |_| Ok(reader.look(&workspace, limits)));
+        let looked = self.work("look for notes of people", move |_| Ok(reader.look(&workspace, limits)));
         async move { looked.await.unwrap_or_default() }.boxed()
     }
 
@@ -351,7 +351,7 @@ impl Workspaces for WorkspaceFolders {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>> {
         let (session_root, workspace) = (workspace.root.clone(), Arc::new(workspace.clone()));
-        // The walk ends when nobody waits for it any more.
+        // The walk ends when nothing waits for it.
         let cancel = CancellationToken::new();
         let abandoned = cancel.clone().drop_guard();
         let listed = self.work("list the workspace", move |_| {

@@ -72,7 +72,7 @@ fn append(folder: &Dir, name: &str, from: Option<u64>, content: &[u8]) -> io::Re
     let mut file = folder.open_with(name, &options)?.into_std();
     let metadata = file.metadata()?;
     if !metadata.is_file() || metadata.nlink() > 1 {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "something else stands there under that name"));
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "something else has that name"));
     }
     // One that is shorter has lost what nobody can bring back.
     if let Some(from) = from.filter(|from| *from < metadata.len()) {

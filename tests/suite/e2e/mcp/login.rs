@@ -140,7 +140,7 @@ async fn nobody_is_sent_to_log_in_without_end() {
 async fn a_client_that_was_registered_by_hand_is_known() {
     let (server, mut world) = behind("by_hand,brief", json!({})).await;
     let failed = world.daemon.agentctl(["mcp", "login", "fake"]).await.exits(1);
-    failed.says(&["could not log in", "a client that was registered by hand stands in `oauth` of mcp_servers.yaml"]);
+    failed.says(&["could not log in", "put a client that was registered by hand into `oauth` of mcp_servers.yaml"]);
     let is_registered_by = async |world: &World, issuer: String| {
         let registered = json!({"client_id": "me", "client_secret": "registered-secret", "issuer": issuer});
         let servers = json!({"servers": {"fake": entry(&server, json!({"oauth": registered}))}});
@@ -195,7 +195,7 @@ async fn a_login_that_cannot_be_renewed_is_made_anew() {
     let (server, world) = behind("rotates,brief", json!({})).await;
     log_in(&world).await;
     let told = world.act("").await;
-    assert!(told.contains("could not be renewed; if that stays so, `agentctl mcp login fake` logs in anew"), "{told}");
+    assert!(told.contains("could not be renewed; if that stays so, `agentctl mcp login fake` logs in again"), "{told}");
     assert!(told.contains("invalid_client"), "{told}");
     assert_eq!(server.read("acted"), "");
     log_in(&world).await;

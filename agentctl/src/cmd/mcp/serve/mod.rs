@@ -68,7 +68,7 @@ pub(super) async fn handle(global: &Global, args: ServeArgs) -> anyhow::Result<E
     let project = args.project.as_ref().map(MountArg::resolve).transpose()?;
     if std::io::stdin().is_terminal() {
         crate::terminal::note(
-            "waiting for an MCP client on standard input; Ctrl-C ends it (a person wants `agentctl chat`)",
+            "waiting for an MCP client on standard input; Ctrl-C ends it (for a chat use `agentctl chat`)",
         );
     }
     let over = CancellationToken::new();

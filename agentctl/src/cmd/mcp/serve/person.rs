@@ -131,7 +131,7 @@ fn form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
                 "reason": {
                     "type": "string",
                     "title": "Reason",
-                    "description": "What the model is told of a rejection",
+                    "description": "Reason for a rejection, shown to the model",
                 },
             },
             "required": ["decision"],

@@ -89,8 +89,8 @@ impl Reach {
                 .into()),
             _ => Err(Failure::new(ErrorKind::NotFound, "no session of this caller has this session_id")
                 .hint(
-                    "list_sessions shows those that were begun through this server since it was started; whoever set it up \
-                     can give it all sessions with `agentctl mcp serve --sessions all`",
+                    "list_sessions shows the sessions started through this server; the user can give it all sessions \
+                     with `agentctl mcp serve --sessions all`",
                 )
                 .into()),
         }

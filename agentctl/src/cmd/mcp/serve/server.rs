@@ -138,7 +138,7 @@ impl ServerHandler for AgentServer {
 
 /// Result of a call that no caller waits for.
 pub(super) fn gone() -> Failure {
-    Failure::new(ErrorKind::Conflict, "nobody waits for this call any more")
+    Failure::new(ErrorKind::Conflict, "the caller no longer waits for this call")
 }
 
 /// The caller's name for the daemon: it stands in the audit log and in questions.

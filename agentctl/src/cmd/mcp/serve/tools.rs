@@ -28,7 +28,7 @@ fn ask() -> Tool {
             },
             "session_id": {
                 "type": "string",
-                "description": "The session to go on with, or the unique start of its id. Leave it out to begin a new one.",
+                "description": "Session to resume, by id or unique prefix. Omit it to start a new one.",
             },
             "model": {
                 "type": "string",
@@ -43,12 +43,12 @@ fn ask() -> Tool {
             "on_interrupt": {
                 "type": "string",
                 "enum": ["wait", "deny", "fail"],
-                "description": "Where a person is needed: wait for them (default), deny it and go on without, or end the turn.",
+                "description": "If a person is needed: wait for them (default), deny it and continue, or end the turn.",
             },
             "if_busy": {
                 "type": "string",
                 "enum": ["refuse", "queue"],
-                "description": "Where a turn of the session is under way: refuse (default), or queue behind it.",
+                "description": "If a turn of the session is running: refuse (default), or queue behind it.",
             },
         },
         "additionalProperties": false,
@@ -72,16 +72,16 @@ fn answer() -> Tool {
             "decision": {
                 "type": "string",
                 "enum": ["approve", "reject", "edit", "text", "wait"],
-                "description": "approve, reject or edit (run it with other args) an approval; answer a question with text, or reject it; or wait until somebody else has answered. Approving is for a person: they are asked, or told how.",
+                "description": "approve, reject or edit (run it with other args) an approval; answer a question with text, or reject it; or wait until another client has answered. Approving is for a person: they are asked, or told how.",
             },
             "text": { "type": "string", "description": "The answer to a question." },
-            "reason": { "type": "string", "description": "What the agent is told of a rejection." },
+            "reason": { "type": "string", "description": "Reason for a rejection, shown to the agent." },
             "args": { "type": "object", "description": "All arguments that an edit lets the tool run with." },
             "wait_seconds": {
                 "type": "integer",
                 "minimum": 0,
                 "maximum": 600,
-                "description": "With wait: for how long; 30 where it is left out.",
+                "description": "With wait: seconds to wait; default 30.",
             },
         },
         "required": ["interrupt_id", "decision"],
@@ -101,7 +101,7 @@ fn search_documents() -> Tool {
     let input = json!({
         "type": "object",
         "properties": {
-            "session_id": { "type": "string", "description": "The session whose documents are searched, or the unique start of its id." },
+            "session_id": { "type": "string", "description": "Session to search, by id or unique prefix." },
             "query": { "type": "string", "description": "Words, \"words in quotes\" together, or a regular expression." },
             "paths": {
                 "type": "array",
@@ -109,7 +109,7 @@ fn search_documents() -> Tool {
                 "description": "Files or folders of the session, such as uploads/report.pdf. Leave it out for all.",
             },
             "regex": { "type": "boolean", "description": "Whether the query is a regular expression." },
-            "limit": { "type": "integer", "minimum": 1, "maximum": 50, "description": "Finds at the most; 10 where it is left out." },
+            "limit": { "type": "integer", "minimum": 1, "maximum": 50, "description": "Maximum number of results; default 10." },
         },
         "required": ["session_id", "query"],
         "additionalProperties": false,
@@ -161,7 +161,7 @@ fn list_sessions() -> Tool {
     let input = json!({
         "type": "object",
         "properties": {
-            "limit": { "type": "integer", "minimum": 1, "maximum": 100, "description": "Sessions at the most; 20 where it is left out." },
+            "limit": { "type": "integer", "minimum": 1, "maximum": 100, "description": "Maximum number of sessions; default 20." },
         },
         "additionalProperties": false,
     });
@@ -188,7 +188,7 @@ fn list_sessions() -> Tool {
         },
         "required": ["sessions"],
     });
-    Tool::new("list_sessions", "Lists the sessions that you can go on with, and what each waits for.", object(input))
+    Tool::new("list_sessions", "Lists the sessions that you can resume, and what each waits for.", object(input))
         .with_title("List sessions")
         .with_raw_output_schema(object(output))
         .with_annotations(ToolAnnotations::new().read_only(true).open_world(false))

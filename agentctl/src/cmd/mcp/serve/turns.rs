@@ -38,7 +38,7 @@ const LONGEST_WAIT: u64 = 600;
 const CANCEL: Duration = Duration::from_secs(2);
 
 const NEEDS_ANSWER: &str = "the turn waits: see its interrupts, and use the tool answer";
-const STILL_WAITS: &str = "nobody has answered yet; the turn waits, today or after a restart";
+const STILL_WAITS: &str = "no answer yet; the turn waits, also across a restart";
 
 /// Where a turn has come to rest.
 enum Rest {
@@ -66,7 +66,7 @@ impl AgentServer {
         let folder = self.house.folder(args.folder.as_deref())?;
         if args.prompt.as_ref().map_or(args.session_id.is_none(), |prompt| prompt.trim().is_empty()) {
             return Err(Failure::usage("there is no prompt")
-                .hint("say what the agent shall do, or name the session_id of a turn that was interrupted")
+                .hint("give a task, or the session_id of a turn that was interrupted")
                 .into());
         }
         let daemon = self.daemon().await?;
@@ -293,7 +293,7 @@ impl House {
         let Some(named) = named else { return Ok(None) };
         let Some(base) = &self.project else {
             return Err(Failure::usage("this server was started without a folder, so that none can be named")
-                .hint("whoever set it up can start it with `agentctl mcp serve -C DIR`"));
+                .hint("the user can start it with `agentctl mcp serve -C DIR`"));
         };
         let path = fs::canonicalize(base.path.join(named)).ok();
         let path = path.filter(|path| path.starts_with(&base.path) && path.is_dir() && path.to_str().is_some());
@@ -328,7 +328,7 @@ async fn until_it_rests(
         // Somebody answered since it was asked: it goes on, or has ended.
         let view = daemon.client.session(&session).await?;
         if view.live_turn.is_none() && view.session.summary.last_seq <= progress.seen {
-            return Err(Failure::new(ErrorKind::NotFound, "how the turn ended was not told")
+            return Err(Failure::new(ErrorKind::NotFound, "the end of the turn was not reported")
                 .hint(format!("ask again with the session_id {session}"))
                 .into());
         }
@@ -338,16 +338,16 @@ async fn until_it_rests(
 
 fn unknown(id: &str) -> Failure {
     Failure::new(ErrorKind::NotFound, format!("nothing waits for an answer to {id}"))
-        .hint("list_sessions shows what waits; ask with the session_id to go on")
+        .hint("list_sessions shows what waits; call ask with the session_id to resume one")
 }
 
 /// The refusal of a yes that is not the caller's to give.
 fn for_a_person(id: &str) -> Failure {
-    Failure::new(ErrorKind::Rejected, "this is for a person to give, not for the agent that wants it")
+    Failure::new(ErrorKind::Rejected, "only a person can give this, not the agent that asks")
         .hint(format!(
             "show the person what is asked; they approve it with `agentctl answer {id} approve`, or give the words that an MCP \
              server asks for in place of `approve`; then call answer with the \
-             decision wait to hear how the turn goes on. You may reject it."
+             decision wait to see how the turn continues. You may reject it."
         ))
 }
 

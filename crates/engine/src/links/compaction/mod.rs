@@ -43,9 +43,8 @@ struct Arguments {
 fn spec() -> ToolSpec {
     ToolSpec {
         name: TOOL.to_owned(),
-        description: "Replaces the older part of this conversation by a summary, to make room. What is replaced stays \
-                      readable in /conversation_history/. You are told when it is time: call it then, between two pieces of \
-                      work, not in the middle of one."
+        description: "Replaces the older part of this conversation with a summary, to free context. The original \
+                      stays readable in /conversation_history/. A notice says when it is time: call it then, between two tasks, not in the middle of one."
             .to_owned(),
         parameters: json!({
             "type": "object",
@@ -144,15 +143,15 @@ fn refusal(call: &Invocation<'_>) -> Option<String> {
     }
     let steps_since = state.compacted_at.map(|step| state.steps - step);
     if let Some(steps) = steps_since.filter(|steps| *steps < PAUSE) {
-        return Some(format!("the history was compacted {steps} answers ago; go on with the work"));
+        return Some(format!("the history was compacted {steps} answers ago; continue the work"));
     }
     let window = call.context.window();
     let expected = request::expected(call.context, state, call.context.models.model.info());
     if TokenLevel::of(expected, window) < TokenLevel::Warning {
-        return Some("there is room enough; you are told when it is time".to_owned());
+        return Some("there is enough room; a notice says when it is time".to_owned());
     }
     if state.held > 0 && expected <= window {
-        return Some("a person took the last compaction back, to have all of it seen while it fits".to_owned());
+        return Some("a person undid the last compaction, to keep the whole history in view while it fits".to_owned());
     }
     run::refusal(call.context, state)
 }

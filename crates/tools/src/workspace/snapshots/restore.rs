@@ -101,7 +101,7 @@ impl Plan<'_> {
                 going.remove(&step.spot);
                 step.verdict = match step.goal() {
                     None => Verdict::Leave,
-                    Some(_) => Verdict::Conflict("a folder stands there now that is in use".to_owned()),
+                    Some(_) => Verdict::Conflict("there is now a folder in its place, which is in use".to_owned()),
                 };
             }
         }
