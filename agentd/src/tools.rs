@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(
             notes,
             [
-                "tools.yaml: `ask_human` belongs to every session and stays as it is",
+                "tools.yaml: `ask_human` belongs to every session and cannot be changed",
                 "tools.yaml: there is no tool `gerp`, did you mean `grep`?",
             ]
         );

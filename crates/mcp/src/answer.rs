@@ -180,7 +180,7 @@ mod tests {
             {"type": "resource", "resource": {"uri": "x:b", "text": "two"}},
         ]}));
         assert!(output.text.starts_with("<mcp_content from=\"x/say\">\none[2J &lt;/mcp_content>\n"), "{}", output.text);
-        assert!(output.text.contains("no Base64") && output.text.contains("file:///a (a)"), "{}", output.text);
+        assert!(output.text.contains("not Base64") && output.text.contains("file:///a (a)"), "{}", output.text);
         assert!(output.text.contains("[x:b]\ntwo\n</mcp_content>"), "{}", output.text);
         assert_eq!(output.error, None);
         let [data] = output.data.as_slice() else { panic!("{:?}", output.data) };

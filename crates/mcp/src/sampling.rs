@@ -319,7 +319,7 @@ mod tests {
     #[tokio::test]
     async fn nothing_but_yes_is_consent() {
         for (says, part) in [
-            (None, "nobody is there"),
+            (None, "there is nobody"),
             (Some(""), "did not allow it"),
             (Some("yes, but"), "did not allow it"),
             (Some("y"), "did not allow it"),

@@ -376,7 +376,7 @@ async fn chains_and_changes_have_an_end() {
     // Each hands on to the next, until there are too many of them.
     world.model.respond_with(move |request| match index(request) {
         None => transfer("a"),
-        Some(_) if tool_texts(request).contains("5 agents stand behind each other") => Reply::text("Five."),
+        Some(_) if tool_texts(request).contains("5 agents are already stacked") => Reply::text("Five."),
         Some(index) => transfer(CHAIN[index + 1]),
     });
     let lines = world.daemon.agentctl(["run", "Go", "--output", "stream-json"]).await.exits(0).json_lines();

@@ -142,7 +142,7 @@ async fn what_the_checks_cannot_read_runs_only_when_somebody_says_so() {
     let (told, output) = world.call_all(calls, &["-C", &project, "--on-interrupt", "deny"]).await;
     output.exits(5);
     for (told, words) in told.iter().zip(&expected) {
-        assert!(told.starts_with("E_DENIED: refused: this run asks nobody") && told.contains(words), "{words}: {told}");
+        assert!(told.starts_with("E_DENIED: refused: this run cannot ask") && told.contains(words), "{words}: {told}");
     }
     assert!(!world.daemon.path().join("project/ran").exists());
     let audited = calls_in_audit(&world).await;

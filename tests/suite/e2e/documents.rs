@@ -129,7 +129,7 @@ async fn documents_are_read_page_by_page_and_all_of_them_are_searched_at_once() 
     output.exits(0);
     assert!(told[0].contains("PDF, \"Annual report\"; page 2 of 3") && told[0].contains("QUARTZ-2"), "{}", told[0]);
     assert!(!told[0].contains("QUARTZ-1") && told[0].contains("offset=3"), "{}", told[0]);
-    assert!(told[1].contains("3 pages") && told[1].contains("behind the last"), "{}", told[1]);
+    assert!(told[1].contains("3 pages") && told[1].contains("past the end"), "{}", told[1]);
     assert!(told[2].contains("password") && told[2].contains("save a copy without one"), "{}", told[2]);
     for cited in ["uploads/latin.pdf p. 1", "uploads/deck.pptx slide 1", "password.pdf could not be searched"] {
         assert!(told[3].contains(cited), "{cited}: {}", told[3]);

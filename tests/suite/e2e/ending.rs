@@ -172,7 +172,7 @@ async fn a_terminal_is_left_as_it_was_found() {
     terminal.says("Hang!");
     world.model.wait_until(|counts| counts.requests == 1).await;
     signal(Signal::SIGTERM);
-    terminal.sees("the turn goes on");
+    terminal.sees("the turn continues");
     terminal.sees("code 143");
     terminal.ends();
     assert_eq!(world.daemon.read("before"), world.daemon.read("after"));

@@ -181,7 +181,7 @@ async fn stop_ends_a_daemon_that_has_lost_its_socket_at_once() {
     let person = Person::new().await;
     let pid = person.start().await;
     fs::remove_dir_all(person.runtime()).unwrap();
-    person.desk(&["stop"]).await.exits(0).says(&["by a signal", &pid.to_string(), "the daemon has stopped"]);
+    person.desk(&["stop"]).await.exits(0).says(&["it was sent a signal", &pid.to_string(), "the daemon has stopped"]);
     person.make_runtime();
     person.desk(&["status"]).await.exits(3);
 }
@@ -219,7 +219,7 @@ async fn a_daemon_that_does_not_answer_is_named_and_can_be_stopped() {
     }
     let doctor = person.desk(&["doctor"]).await.exits(3);
     assert!(doctor.stdout.contains(&pid_word) && doctor.stdout.contains("agentctl stop"), "{}", doctor.stdout);
-    person.desk(&["stop"]).await.exits(0).says(&["by a signal", "the daemon has stopped"]);
+    person.desk(&["stop"]).await.exits(0).says(&["it was sent a signal", "the daemon has stopped"]);
     person.desk(&["run", "Hi"]).await.exits(0);
 }
 

@@ -117,7 +117,7 @@ async fn where_the_disk_is_full_the_turn_goes_on_and_the_model_is_told() {
     let home = home(&model, "");
     let Some(command) = on_small_disk(&home, "data/workspace", "512k") else { return };
     let world = World { daemon: TempDaemon::start_with(home, command).await, model };
-    world.model.respond_with(|request| match tool_texts(request).contains("could not be kept") {
+    world.model.respond_with(|request| match tool_texts(request).contains("could not be stored") {
         true => Reply::text("So be it."),
         false => Reply::tool_call("run_bash_command", json!({"command": COMMAND})),
     });

@@ -112,7 +112,7 @@ async fn a_server_that_misbehaves_costs_a_call_and_nothing_else() {
     for (how, expected) in [
         ("garbage", &["after the garbage"][..]),
         ("flood", &["after the flood"]),
-        ("dies", &["E_UNKNOWN_OUTCOME", "ended while this ran", "something broke"]),
+        ("dies", &["E_UNKNOWN_OUTCOME", "ended during this call", "something broke"]),
         ("huge", &["E_TOOL", "the answer has 52428", "ask for less"]),
         ("injects", &["&lt;/mcp_content>", "&lt;system_reminder>obey"]),
         ("sampling", &["does not let this server ask its models"]),
@@ -123,7 +123,7 @@ async fn a_server_that_misbehaves_costs_a_call_and_nothing_else() {
         ("refuses", &["it refused to begin:\n<mcp_content", "&lt;system_reminder>obey", "The call did not run"]),
         ("refuses_list", &["which tools it has:\n<mcp_content", "&lt;system_reminder>obey", "The call did not run"]),
         ("odd", &["The call did not run"]),
-        ("pesters", &["E_UNKNOWN_OUTCOME", "ended while this ran"]),
+        ("pesters", &["E_UNKNOWN_OUTCOME", "ended during this call"]),
         ("wavers", &["E_TIMEOUT", "gave no word for 6 s"]),
         ("signals", &["SigBlk:\t0000000000000000"]),
         ("progress", &["done at last"]),

@@ -39,7 +39,7 @@ async fn rules_about_them_are_obeyed_and_audited() {
     let result = output.json();
     assert!(told[0].contains("E_DENIED") && told[0].contains("tools.todo_write"), "{told:#?}");
     assert!(told[1].contains("empty"), "{told:#?}");
-    assert!(told[2].contains("E_DENIED") && told[2].contains("this run asks nobody"), "{told:#?}");
+    assert!(told[2].contains("E_DENIED") && told[2].contains("this run cannot ask"), "{told:#?}");
     assert_eq!(told[3], "two");
     assert!(told[4].contains("E_DENIED"), "{told:#?}");
     let denied: Vec<&str> =

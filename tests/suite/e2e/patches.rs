@@ -82,8 +82,8 @@ async fn a_hunk_that_does_not_fit_is_named_with_what_stands_there_and_nothing_is
                 "{fits}{code}@@ -1,2 +1,2 @@\n-fn a() {{\n+fn z() {{\n     let x = 1;\n@@ -7,3 +7,3 @@\n fn b() {{\n-    4\n+    5\n }}\n"
             )),
             vec![
-                "/project/src/code.rs: hunk 2 of 2 (@@ -7,3 +7,3 @@) does not fit: it wants \"    4\" at line 8, where \
-                 \"    3\" stands. From line 7 on the file has:\nfn b() {\n    3\n}",
+                "/project/src/code.rs: hunk 2 of 2 (@@ -7,3 +7,3 @@) does not fit: it expects \"    4\" at line 8, but found \
+                 \"    3\". From line 7 on the file has:\nfn b() {\n    3\n}",
             ],
         ),
         (
@@ -91,8 +91,8 @@ async fn a_hunk_that_does_not_fit_is_named_with_what_stands_there_and_nothing_is
                 "{made}*** Update File: /project/src/code.rs\n@@ fn a() {{\n     let x = 1;\n-    let y = 5;\n+    let y = 6;\n"
             )),
             vec![
-                "/project/src/code.rs: hunk 1 of 1 (@@ fn a() {) does not fit: it wants \"    let y = 5;\" at line 3, where \
-                 \"    let y = 2;\" stands.",
+                "/project/src/code.rs: hunk 1 of 1 (@@ fn a() {) does not fit: it expects \"    let y = 5;\" at line 3, but found \
+                 \"    let y = 2;\".",
                 "From line 2 on the file has:\n    let x = 1;\n    let y = 2;",
             ],
         ),

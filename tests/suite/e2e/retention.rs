@@ -76,7 +76,7 @@ async fn what_nobody_uses_goes_and_the_session_goes_on() {
 
     // The history tells people and the model, and is whole.
     let shown = world.daemon.agentctl(["sessions", "show", &id]).await.exits(0).stdout;
-    assert!(shown.contains("files of it were removed to save room: outputs/ (1 file)"), "{shown}");
+    assert!(shown.contains("files of it were removed to save space: outputs/ (1 file)"), "{shown}");
     assert!(shown.contains("Write a report") && shown.contains("So be it."), "{shown}");
     world.daemon.agentctl(["run", "--session", &id, "Go on"]).await.exits(0);
     let told = world.model.requests().last().unwrap().body.to_string();
@@ -162,7 +162,7 @@ async fn a_crash_in_the_middle_harms_nothing() {
         })
         .await;
         let shown = world.daemon.agentctl(["sessions", "show", &id]).await.exits(0).stdout;
-        assert!(shown.contains("were removed to save room"), "{shown}");
+        assert!(shown.contains("were removed to save space"), "{shown}");
         world.daemon.agentctl(["audit", "verify"]).await.exits(0);
         world.daemon.agentctl(["run", "--session", &id, "Go on"]).await.exits(0);
     }

@@ -244,7 +244,7 @@ async fn a_message_that_could_not_be_sent_stands_in_the_prompt() {
     terminal.prompt();
     world.daemon.kill9().await;
     terminal.says("Who am I?");
-    terminal.sees("the daemon runs again");
+    terminal.sees("the daemon is back");
     terminal.prompt();
     terminal.sees("Who am I?");
     world.model.reply(says("You are Ada."));

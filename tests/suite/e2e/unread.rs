@@ -124,7 +124,7 @@ async fn an_edit_that_cannot_be_taken_back_tells_nothing_of_such_a_file_either()
     // Once before anybody would be asked, once where it runs.
     for on_interrupt in ["wait", "approve"] {
         let told = undo(on_interrupt).await;
-        tells(&told, &["/project/diary.md may not be read without asking, so nothing of why is shown"]);
+        tells(&told, &["/project/diary.md may not be read without asking, so the reason is not shown"]);
     }
 }
 
@@ -133,7 +133,7 @@ async fn a_file_that_a_search_names_is_judged_as_read() {
     let world = with_secrets().await;
     let paths = ["/project/private.txt", "/project/diary.md", "/project/.env"];
     let (told, result) = world.is_told("deny", &paths.map(grep)).await;
-    tells(&told, &["it matches tools.read_file", "this run asks nobody"]);
+    tells(&told, &["it matches tools.read_file", "this run cannot ask"]);
     assert_eq!(result["denials"].as_array().unwrap().len(), 3, "{result:#}");
     let (told, result) = world.is_told("deny", &[grep("/project/plain.md"), grep("/project")]).await;
     tells(&told, &["/project/plain.md:2: plain words"]);

@@ -86,7 +86,7 @@ async fn where_no_model_sees_the_person_and_the_model_are_told() {
     world.model.reply(Reply::text("I cannot tell."));
     let red = world.daemon.write("red.png", RED);
     let output = world.daemon.agentctl(["run", "Which colour?", "--file", red.to_str().unwrap()]).await.exits(0);
-    assert!(output.stderr.contains("is not shown the pictures"), "{}", output.stderr);
+    assert!(output.stderr.contains("gets no pictures"), "{}", output.stderr);
     let request = &world.model.requests()[0];
     assert!(shown(request).is_empty() && body(request).contains("You cannot see pictures"), "{}", body(request));
 }

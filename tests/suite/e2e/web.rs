@@ -127,7 +127,7 @@ async fn pages_and_documents_are_read_and_marked_as_what_they_are() {
     holds(4, &["404 Not Found", "no such page"]);
     holds(5, &["200 OK", "<h1>On whales</h1>", "<web_content from="]);
     holds(6, &["body, image/png of 12 bytes", "large_tool_results/"]);
-    holds(7, &["offset 9 is behind the last one"]);
+    holds(7, &["offset 9 is past the end"]);
     holds(9, &["200 OK"]);
     assert!(!told[9].contains("whales"), "{}", told[9]);
     assert!(

@@ -215,7 +215,7 @@ mod tests {
         };
         check(DocumentFinds::default(), true, "");
         check(DocumentFinds { not_searched: 4, ..DocumentFinds::default() }, false, "4 documents not searched");
-        check(DocumentFinds { late: true, ..DocumentFinds::default() }, false, "is not complete");
+        check(DocumentFinds { late: true, ..DocumentFinds::default() }, false, "is incomplete");
         let broken = vec![("a.pdf".to_owned(), "2 of its 3 pages are pictures".to_owned())];
         check(
             DocumentFinds { broken, ..DocumentFinds::default() },

@@ -124,7 +124,7 @@ mod tests {
             let why = with(text, &entry("new")).unwrap_err();
             assert!(why.contains(part), "{text}: {why}");
         };
-        check("servers: {a: {command: y}}\n", "in one line");
+        check("servers: {a: {command: y}}\n", "on one line");
         check("servers:\n  new:\n    command: y\n", "already");
         check("servers:\n  'new': {command: y}\n", "already");
         assert!(with("servers:\n  a:\n    env:\n      new: y\n", &entry("new")).is_ok());

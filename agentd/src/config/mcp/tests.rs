@@ -232,9 +232,9 @@ fn one_bad_server_leaves_the_others() {
         ("{url: 'https://x/', oauth: {client_id: me, client_secret: hunter2}}", ["2:6", "no `issuer`"]),
         ("{url: 'https://x/', oauth: {issuer: 'https://i/'}}", ["2:6", "no `client_id`"]),
         ("{url: 'https://x/', oauth: {client_id: me, issuer: i}}", ["2:57", "not an address"]),
-        ("{url: 'https://x/', connection_mode: sse, oauth: {client_id: me}}", ["2:6", "in which nobody logs in"]),
+        ("{url: 'https://x/', connection_mode: sse, oauth: {client_id: me}}", ["2:6", "which has no login"]),
         ("{url: 'https://x/', oauth: {client_id: ' '}}", ["2:45", "registered as"]),
-        ("{command: x, oauth: {client_id: x}}", ["2:6", "nobody logs in to"]),
+        ("{command: x, oauth: {client_id: x}}", ["2:6", "needs no login"]),
         ("{command: x, env: {K: \"${TOKEN\"}}", ["2:28", "not closed"]),
     ] {
         let config = read(&[&format!("servers:\n  a: {entry}\n  b: {{command: x}}\n")]).unwrap();

@@ -509,7 +509,7 @@ async fn what_was_taken_back_is_not_done_again_while_all_of_it_fits() {
     assert!(asked.contains("Piece of work 0 ") && asked.contains("% of the context window is taken"), "{asked}");
     assert!(!asked.contains("Call compact_context"), "{asked}");
     let said = told(&world, &session);
-    assert!(said[0].starts_with("nothing is compacted: a person took the last compaction back"), "{said:?}");
+    assert!(said[0].starts_with("nothing is compacted: a person undid the last compaction"), "{said:?}");
 
     // Where it would not fit at all it is done again, and the person is told.
     world.model.then(says(SUMMARY));

@@ -257,7 +257,7 @@ async fn where_there_is_no_room_the_rest_is_lost_and_that_is_said() {
         let disk = Arc::new(FullDisk(MemoryWorkspaces::default()));
         let (_, shown) = call_in(disk, EngineConfig::default(), tool, json!({"answer": lines(4000)})).await;
         for words in
-            ["this is line 000001\n", "\nthis is line 004000\n", "could not be kept: the disk is full (make room)"]
+            ["this is line 000001\n", "\nthis is line 004000\n", "could not be stored: the disk is full (make room)"]
         {
             assert!(shown.text.contains(words), "{words:?} is missing in {}", shown.text);
         }

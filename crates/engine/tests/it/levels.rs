@@ -74,7 +74,7 @@ async fn where_there_is_room_enough_the_tool_does_nothing_and_says_so() {
     world.model.then(says("Then not."));
     assert_eq!(run(&session, "Tidy up").await.text, "Then not.");
     let log = world.log(&session);
-    assert!(log.contains("nothing is compacted: there is room enough") && !log.contains("= compaction"), "{log}");
+    assert!(log.contains("nothing is compacted: there is enough room") && !log.contains("= compaction"), "{log}");
 }
 
 #[tokio::test]

@@ -34,8 +34,8 @@ async fn where_nobody_is_there_the_default_counts_and_else_the_model_goes_on_wit
     for (on_interrupt, more, expected) in [
         (OnInterrupt::Approve, json!({"default": "tea"}), "tea"),
         (OnInterrupt::Deny, json!({"default": "tea"}), "tea"),
-        (OnInterrupt::Approve, json!({}), "E_DENIED: nobody is there to answer in this run"),
-        (OnInterrupt::Deny, json!({}), "E_DENIED: nobody is there to answer in this run"),
+        (OnInterrupt::Approve, json!({}), "E_DENIED: this run cannot ask anybody"),
+        (OnInterrupt::Deny, json!({}), "E_DENIED: this run cannot ask anybody"),
     ] {
         let world = World::new([asks(more), says("So be it.")]);
         let session = world.session().await;

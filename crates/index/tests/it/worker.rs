@@ -57,12 +57,12 @@ async fn a_worker_is_not_believed() {
         assert_eq!(failure.code(), code, "{kind:?}: {failure}");
         assert!(failure.to_string().contains(words), "{kind:?}: {failure}");
     };
-    check(Kind::Docx, "worker", "nonsense").await;
+    check(Kind::Docx, "worker", "invalid data").await;
     check(Kind::Xlsx, "worker", "without a word").await;
     check(Kind::Xls, "broken", "SIGSEGV").await;
     check(Kind::Ods, "out_of_memory", "MiB").await;
     check(Kind::Pptx, "worker", "before the beginning").await;
-    check(Kind::Csv, "worker", "nonsense").await;
+    check(Kind::Csv, "worker", "invalid data").await;
     check(Kind::Html, "worker", "cannot be").await;
     check(Kind::Plain, "too_large", "its text is more than 10000 bytes").await;
     let (document, failure) = liar(Kind::Markdown, Limits::default()).await;

@@ -106,7 +106,7 @@ fn what_a_refusal_wants_is_remembered_until_it_was_asked_for() {
         wanted.logged_in(asked);
     });
     let told = refused(true, r#"Bearer error="insufficient_scope", scope="write""#);
-    assert!(told.contains("to log in again would not help") && !told.contains("agentctl"), "{told}");
+    assert!(told.contains("another login would not help") && !told.contains("agentctl"), "{told}");
     assert_eq!(wanted().asks_for(&words(&["read"]), &[]), ["read"], "nothing more is wanted");
     let told = refused(true, "Bearer");
     assert!(told.contains("does not say what it would allow it to"), "{told}");

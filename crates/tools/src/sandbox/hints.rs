@@ -98,7 +98,7 @@ mod tests {
         check("error[E0308]: mismatched types", false, None);
         let unasked =
             hint("touch: cannot touch 'x': Read-only file system", CommandRights { network: false, read_only: true });
-        assert!(unasked.unwrap().contains("nobody was asked"), "{unasked:?}");
+        assert!(unasked.unwrap().contains("ran without approval"), "{unasked:?}");
         check(&format!("ä{}", "x".repeat(LOOKED_AT - 1)), false, None);
     }
 }

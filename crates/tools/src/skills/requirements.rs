@@ -271,7 +271,7 @@ mod tests {
         refused("a$(touch x)", 1, "no package name");
         refused("a; import os; os.system('x') & rm", 1, "no package name");
         refused("a b c", 1, "no package name");
-        refused("evilpkg==1.0 --no-binary=evilpkg", 1, "behind a package only --hash");
+        refused("evilpkg==1.0 --no-binary=evilpkg", 1, "after a package only --hash");
         refused(&(0..200).map(|n| format!("p{n}\n")).collect::<String>(), 101, "at the most");
     }
 

@@ -226,14 +226,14 @@ async fn what_does_not_fit_is_told_with_what_stands_there() {
     for (hunks, expected) in [
         (
             "@@ -1,4 +1,4 @@\n fn a() {\n     let x = 1;\n-    let y = 5;\n+    let y = 6;\n     x + y\n",
-            "outputs/f: hunk 1 of 1 (@@ -1,4 +1,4 @@) does not fit: it wants \"    let y = 5;\" at line 3, where \
-             \"    let y = 2;\" stands. From line 1 on the file has:\nfn a() {\n    let x = 1;\n    let y = 2;\n    x + y",
+            "outputs/f: hunk 1 of 1 (@@ -1,4 +1,4 @@) does not fit: it expects \"    let y = 5;\" at line 3, but found \
+             \"    let y = 2;\". From line 1 on the file has:\nfn a() {\n    let x = 1;\n    let y = 2;\n    x + y",
         ),
         (
             "@@ -1,2 +1,2 @@\n fn a() {\n-    let x = 1;\n+    let x = 7;\n@@ -7,2 +7,2 @@\n fn b() {\n-    4\n+    5\n",
-            "outputs/f: hunk 2 of 2 (@@ -7,2 +7,2 @@) does not fit: it wants \"    4\" at line 8, where \"    3\" stands.",
+            "outputs/f: hunk 2 of 2 (@@ -7,2 +7,2 @@) does not fit: it expects \"    4\" at line 8, but found \"    3\".",
         ),
-        ("@@ -9,2 +9,2 @@\n }\n-more\n+less\n", "it wants \"more\" "),
+        ("@@ -9,2 +9,2 @@\n }\n-more\n+less\n", "it expects \"more\" "),
         ("@@\n-nothing of the kind\n+x\n", "neither \"nothing of the kind\" nor anything like it is in the file"),
         ("@@\n-    let x = 0;\n+    let x = 1;\n", "its new lines are there already"),
         ("@@\n-}\n+};\n", "hunk 1 of 1 (@@) fits 2 times (lines 5, 9); add lines around"),
@@ -304,7 +304,7 @@ async fn patches_that_cannot_be_meant_are_refused() {
         (inside("*** Delete File: outputs\n"), Path, "is a folder"),
         (inside("*** Update File: outputs/bin\n-x\n+y\n"), Tool, "is binary data, not text"),
         ("--- a/outputs/a\n+++ /dev/null\n@@ -1 +0,0 @@\n-one\n".into(), Tool, "names 1 of its 2 lines"),
-        ("--- a/outputs/a\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-one\n-three\n".into(), Tool, "it wants \"three\" at line 2"),
+        ("--- a/outputs/a\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-one\n-three\n".into(), Tool, "it expects \"three\" at line 2"),
         (
             "diff --git a/outputs/a b/outputs/a\ndeleted file mode 100644\n".into(),
             Tool,

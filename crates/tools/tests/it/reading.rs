@@ -58,7 +58,7 @@ async fn pages_tell_where_they_are() {
         assert_eq!(bench.ok("read_file", arguments).await, expected);
     }
     let behind = bench.fails("read_file", json!({"path": "uploads/ten.txt", "offset": 11}), ToolErrorCode::InvalidArgs);
-    assert_eq!(behind.await, "uploads/ten.txt has 10 lines; offset 11 is behind the last one");
+    assert_eq!(behind.await, "uploads/ten.txt has 10 lines; offset 11 is past the end");
 }
 
 #[tokio::test]

@@ -106,7 +106,7 @@ async fn a_call_that_was_approved_runs_on_no_other_server_of_that_name() {
     let log = attached.stdout;
     assert!(log.contains("changed_since_asked"), "{log}");
     let told = tool_texts(world.model.requests().last().unwrap());
-    assert!(told.contains("was set up otherwise when the person was asked"), "{told}");
+    assert!(told.contains("was configured differently when the person was asked"), "{told}");
     assert!(!world.daemon.path().join("acted").exists(), "it ran");
     world.still_serves().await;
     world.all_are_gone().await;

@@ -131,7 +131,7 @@ async fn where_nobody_can_be_asked_the_other_servers_are_taken() {
     assert_eq!(imported["taken"], json!(["root"]), "{imported:#}");
     let left = left(&imported);
     assert_eq!(left.iter().map(|(what, _)| *what).collect::<Vec<_>>(), ["forgets", "github", "picks", "remote"]);
-    assert!(left[0].1.contains("say nothing") && left[2].1.contains("a command of the editor"), "{left:#?}");
+    assert!(left[0].1.contains("not among the `inputs`") && left[2].1.contains("a command of the editor"), "{left:#?}");
     assert!(left[1].1.contains("import it at a terminal") && left[1].1.contains("${INPUT_"), "{left:#?}");
     assert!(!world.daemon.config().join("mcp_secrets.env").exists());
     world.all_are_gone().await;

@@ -156,7 +156,7 @@ async fn a_server_that_was_started_only_to_say_what_it_offers_does_not_stay() {
     until("the other is stopped", || async { (known("fake").await.1 == "stopped").then_some(()) }).await;
     assert_eq!(known("called").await.1, "running");
     let logs = world.daemon.agentctl(["mcp", "logs", "fake"]).await.exits(0).stdout;
-    assert!(logs.contains("started only to say what it offers"), "{logs}");
+    assert!(logs.contains("started only to list its tools"), "{logs}");
     // Nor is it asked again.
     world.still_serves().await;
     assert_eq!(known("fake").await, (true, "stopped".to_owned()));

@@ -130,7 +130,7 @@ async fn nobody_is_sent_to_log_in_without_end() {
     assert!(world.act("").await.contains("log in again with `agentctl mcp login fake`"));
     log_in(&world).await;
     let told = world.act("").await;
-    assert!(told.contains("to log in again would not help") && !told.contains("agentctl mcp login"), "{told}");
+    assert!(told.contains("another login would not help") && !told.contains("agentctl mcp login"), "{told}");
     assert_eq!(server.read("refused"), "read\nread write\n");
     world.still_serves().await;
     world.all_are_gone().await;
@@ -175,7 +175,7 @@ async fn a_token_is_shown_to_nobody_who_did_not_give_it() {
     assert!(told.contains("it answers only whom it knows; `agentctl mcp login fake` logs in"), "{told}");
     assert_eq!((server.read("shown"), server.read("renewed")), (String::new(), String::new()));
     let logged = world.daemon.agentctl(["mcp", "logs", "fake"]).await.exits(0).stdout;
-    assert!(logged.contains("no token is sent, for people log in elsewhere now"), "{logged}");
+    assert!(logged.contains("no token is sent, for the login server has changed"), "{logged}");
     is_kept_well(&world);
     world.all_are_gone().await;
 }

@@ -34,7 +34,7 @@ fn careful(request: &Recorded) -> Reply {
     let go_on = told.rsplit("\"context_id\":\"").next().and_then(|rest| rest.split('"').next());
     match go_on {
         _ if told.contains("The report of the log") => Reply::text("All is done."),
-        Some(id) if told.contains("let it go on") => {
+        Some(id) if told.contains("to continue it") => {
             Reply::tool_call("delegate_task", json!({"task": "Go on", "context_id": id}))
         }
         _ => Reply::tool_call("delegate_task", json!({"task": "Write a line"})),

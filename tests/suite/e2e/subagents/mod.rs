@@ -259,7 +259,7 @@ async fn after_a_crash_a_finished_subagent_is_not_run_again_and_the_other_goes_o
         (None, told) if told.contains("The report of Be slow") => Reply::text("All parts are done."),
         (None, told) => {
             // It does what it was told: the one that was cut off goes on.
-            let cut_off = told.split('{').find(|result| result.contains("let it go on")).unwrap();
+            let cut_off = told.split('{').find(|result| result.contains("to continue it")).unwrap();
             let id = cut_off.split("\"context_id\":\"").nth(1).unwrap().split('"').next().unwrap();
             Reply::tool_call("delegate_task", json!({"task": "Go on", "context_id": id}))
         }
@@ -330,7 +330,7 @@ async fn a_question_of_a_subagent_outlives_a_crash_and_a_stop_and_the_parent_goe
 async fn short_answers_are_asked_once_for_detail_and_limits_and_failures_are_told() {
     let world = World::start().await;
     delegates(&world, &["Be short", "Never end", "Fail", " ", "Delegate"], |task, request| match task {
-        "Be short" if request.last_user().contains("repeat it as it is") => {
+        "Be short" if request.last_user().contains("repeat it unchanged") => {
             Reply::text("Yes, and that is all there is.")
         }
         "Be short" => Reply::text("Yes."),

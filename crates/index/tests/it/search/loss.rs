@@ -20,7 +20,7 @@ async fn a_deleted_index_is_begun_anew() {
     let request = Request::new(vec![document.clone()], Query::Words("text".to_owned()));
     let error = shelf.index.search(request, CancellationToken::new()).await.unwrap_err();
     assert_eq!(error.code(), "index_lost");
-    assert!(error.to_string().contains("begun anew") && error.hint().contains("ask again"), "{error}");
+    assert!(error.to_string().contains("rebuilt") && error.hint().contains("try again"), "{error}");
 
     assert_eq!(shelf.index.missing(std::slice::from_ref(&document.id)).await.unwrap(), [document.id]);
     let document = shelf.add("a.pdf", &["text"]).await;

@@ -43,7 +43,7 @@ async fn an_approval_is_given_by_a_person_and_the_caller_hears_the_rest() {
         let mut arguments = decision;
         arguments["interrupt_id"] = json!(id);
         let refused = caller.fails("answer", arguments).await;
-        assert!(refused.contains("for a person to give") && refused.contains("agentctl answer"), "{refused}");
+        assert!(refused.contains("only a person can give this") && refused.contains("agentctl answer"), "{refused}");
     }
     let waits = json!({"interrupt_id": id, "decision": "wait", "wait_seconds": 0});
     assert_eq!(caller.gives("answer", waits).await["interrupts"][0]["id"], id);
@@ -113,7 +113,7 @@ async fn what_an_mcp_server_asks_is_for_a_person_to_answer() {
         } else {
             for answer in [text, json!({"interrupt_id": id, "decision": "approve"})] {
                 let refused = caller.fails("answer", answer).await;
-                assert!(refused.contains("for a person to give"), "{approvals}: {refused}");
+                assert!(refused.contains("only a person can give this"), "{approvals}: {refused}");
             }
             world.daemon.agentctl(["answer", id, words]).await.exits(0);
             caller.gives("answer", json!({"interrupt_id": id, "decision": "wait", "wait_seconds": 600})).await
@@ -131,7 +131,7 @@ async fn forms_are_not_shown_where_approvals_are_for_agentctl() {
     let waiting = caller.gives("ask", json!({"prompt": "Write it"})).await;
     let id = &waiting["interrupts"][0]["id"];
     let refused = caller.fails("answer", json!({"interrupt_id": id, "decision": "approve"})).await;
-    assert!(refused.contains("for a person to give"), "{refused}");
+    assert!(refused.contains("only a person can give this"), "{refused}");
     assert_eq!(caller.heard.questions.lock().unwrap().len(), 0);
     let rejected = caller.gives("answer", json!({"interrupt_id": id, "decision": "reject", "reason": "not now"})).await;
     assert_eq!((&rejected["status"], &rejected["text"]), (&json!("ended"), &json!("Done.")), "{rejected:#}");

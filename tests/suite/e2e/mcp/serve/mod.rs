@@ -228,7 +228,7 @@ async fn callers_that_make_no_sense_are_told_and_cost_nothing() {
         ("ask", json!({"prompt": "x", "session_id": " "}), "the session_id is empty"),
         ("ask", json!({"prompt": "x", "folder": "/"}), "started without a folder"),
         ("ask", json!({"prompt": "x".repeat(9 << 20)}), "at most 8 MiB"),
-        ("answer", json!({"interrupt_id": "ffff", "decision": "approve"}), "no interrupt waits"),
+        ("answer", json!({"interrupt_id": "ffff", "decision": "approve"}), "no pending interrupt"),
         ("answer", json!({"interrupt_id": world_id(), "decision": "wait"}), "nothing waits"),
         ("search_documents", json!({"session_id": "ffff", "query": "x"}), "no session of this caller"),
         ("list_sessions", json!({"limit": "many"}), "invalid type"),
