@@ -252,7 +252,8 @@ async fn keep_in_project(workspace: &Workspace, how: HardLinks, cancel: &Cancell
     let looked = tokio::task::spawn_blocking(move || hard_links::keep_in(&project, how));
     tokio::select! {
         looked = looked => {
-            looked.unwrap_or_else(|_| Err(Failure::tool("the command never ran: the look for hard links in the project broke")))
+            let broke = "the command never ran: the look for hard links in the project broke";
+            looked.unwrap_or_else(|_| Err(Failure::tool(broke)))
         }
         () = cancel.cancelled() => Err(Failure::cancelled()),
     }

@@ -175,53 +175,53 @@ async fn the_setting_refuses_or_allows() {
     }
 }
 
+/// Places of names; the last two are outside of the project.
+const PLACES: [&str; 8] = ["", "a", "a/b", ".git/objects", "node_modules/.pnpm", "c", "../store", "../store/a"];
+/// Files that are linked. Of the last two, no name lies outside but those that are drawn.
+const FILES: usize = 6;
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
-    /// Whatever is linked with whatever, afterwards no file of the project has a name outside, none outside has changed, and
-    /// the names in the project that were one file are one still.
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// Afterwards no file of the project has a name outside, names in the project that were one file are one still, and
+    /// what lay in the project alone stays the file that it was.
     #[test]
-    fn no_file_of_the_project_has_a_name_outside(links in prop::collection::vec((0..6_usize, 0..8_usize), 0..40)) {
+    fn no_file_of_the_project_has_a_name_outside(
+        links in prop::collection::vec((0..FILES, 0..PLACES.len()), 0..40),
+    ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let bench = Bench::with_project(Project::Writable).await;
-            let store = bench.outside.path().join("store");
-            fs::create_dir(&store).unwrap();
-            let mut inside = Vec::new();
-            for file in 0..6 {
-                fs::write(store.join(file.to_string()), format!("{file}")).unwrap();
-            }
-            for (index, (file, place)) in links.into_iter().enumerate() {
-                let folder = bench.real("/project").join(["", "a", "a/b", ".git/objects", "node_modules/.pnpm", "c"][place % 6]);
-                // The last two places are outside.
-                let folder = if place < 6 { folder } else { store.clone() };
-                fs::create_dir_all(&folder).unwrap();
-                let name = folder.join(format!("name{index}"));
-                fs::hard_link(store.join(file.to_string()), &name).unwrap();
-                if place < 6 {
-                    inside.push((file, name));
-                }
-            }
-            // Of these, all names lie in the project.
-            for file in 4..6 {
-                if !fs::read_dir(&store).unwrap().any(|entry| {
-                    let entry = entry.unwrap();
-                    entry.file_name() != file.to_string().as_str() && inode(&entry.path()) == inode(&store.join(file.to_string()))
-                }) {
-                    fs::remove_file(store.join(file.to_string())).unwrap();
-                }
-            }
-            let stays: Vec<_> = inside.iter().map(|(file, name)| {
-                let within = inside.iter().filter(|(other, _)| other == file).count() as u64;
-                (names(name) == within).then(|| inode(name))
-            }).collect();
-            run(&bench, "true").await;
-            for ((file, name), stays) in inside.iter().zip(stays) {
-                let same: Vec<_> = inside.iter().filter(|(other, _)| other == file).collect();
-                assert_eq!(names(name), same.len() as u64, "{}", name.display());
-                assert!(same.iter().all(|(_, other)| inode(other) == inode(name)));
-                assert!(stays.is_none_or(|stays| stays == inode(name)));
-                assert_eq!(fs::read(name).unwrap(), file.to_string().as_bytes());
-            }
-        });
+        runtime.block_on(after_any_links(&links));
+    }
+}
+
+async fn after_any_links(links: &[(usize, usize)]) {
+    let bench = Bench::with_project(Project::Writable).await;
+    let project = bench.real("/project");
+    let first = |file: usize| bench.outside.path().join(format!("first{file}"));
+    for file in 0..FILES {
+        fs::write(first(file), file.to_string()).unwrap();
+    }
+    let mut inside = Vec::new();
+    for (index, (file, place)) in links.iter().enumerate() {
+        let folder = project.join(PLACES[*place]);
+        fs::create_dir_all(&folder).unwrap();
+        let name = folder.join(format!("name{index}"));
+        fs::hard_link(first(*file), &name).unwrap();
+        if *place < PLACES.len() - 2 {
+            inside.push((*file, name));
+        }
+    }
+    for file in FILES - 2..FILES {
+        fs::remove_file(first(file)).unwrap();
+    }
+    let names_inside = |file: usize| inside.iter().filter(|(other, _)| *other == file).count() as u64;
+    let before: Vec<(u64, bool)> =
+        inside.iter().map(|(file, name)| (inode(name), names(name) == names_inside(*file))).collect();
+    run(&bench, "true").await;
+    for ((file, name), (was, lay_inside)) in inside.iter().zip(before) {
+        assert_eq!(names(name), names_inside(*file), "{}", name.display());
+        assert!(inside.iter().all(|(other, second)| other != file || inode(second) == inode(name)));
+        assert_eq!(inode(name) == was, lay_inside, "{}", name.display());
+        assert_eq!(fs::read(name).unwrap(), file.to_string().as_bytes());
     }
 }
