@@ -49,7 +49,7 @@ pub struct ToolboxConfig {
     pub standing: BTreeMap<String, String>,
     /// Sandbox of commands; without it they may do whatever the daemon may.
     pub sandbox: Option<Arc<Sandbox>>,
-    /// What happens to files of a writable project that have other names outside of it, before a command that may write.
+    /// Treatment of files of a writable project that have other names outside of it, before a command that may write.
     pub hard_links: HardLinks,
     /// The skills, whose programs commands find that are about them.
     pub skills: Option<SkillStore>,

@@ -72,7 +72,7 @@ pub(crate) struct Settings {
     pub(crate) output_bytes: usize,
     /// Sandbox of commands.
     pub(crate) sandbox: Option<Arc<Sandbox>>,
-    /// What happens to files of the project that have other names outside of it.
+    /// Treatment of files of the project that have other names outside of it.
     pub(crate) hard_links: HardLinks,
     /// The skills whose programs commands find.
     pub(crate) skills: Option<SkillStore>,

@@ -40,7 +40,7 @@ const TRIES: usize = 3;
 /// Room for the names of extended attributes, and for the value of one: the most that Linux has of each.
 const XATTR_BYTES: usize = 64 * 1024;
 
-/// What happens to files of a writable project that have other names outside of it, before a command that may write.
+/// Treatment of files of a writable project that have other names outside of it, before a command that may write.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum HardLinks {
     /// They are replaced by copies. Where they are too many or too large, the command is refused.
