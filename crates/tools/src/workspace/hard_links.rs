@@ -23,7 +23,7 @@ use std::{
 
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps, XattrFlags, fchmod, fgetxattr, flistxattr,
-    fsetxattr, fstat, futimens, linkat, openat, renameat, statat, unlinkat,
+    flistxattr_query, fsetxattr, fstat, futimens, linkat, openat, renameat, statat, unlinkat,
 };
 
 use super::exact;
@@ -285,9 +285,9 @@ fn share(_: BorrowedFd<'_>, _: BorrowedFd<'_>) -> bool {
 
 /// Copies those that the user may set; others belong to the system.
 fn copy_attributes(from: BorrowedFd<'_>, to: BorrowedFd<'_>) {
-    match flistxattr(from, &mut [0_u8; 0][..]) {
-        Ok(0) | Err(_) => return,
-        Ok(_) => {}
+    // Few files have any.
+    if !flistxattr_query(from).is_ok_and(|length| length > 0) {
+        return;
     }
     let mut names = vec![0; XATTR_BYTES];
     let mut value = vec![0; XATTR_BYTES];

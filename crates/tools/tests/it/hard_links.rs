@@ -69,12 +69,17 @@ async fn a_copy_keeps_mode_time_and_the_names_in_the_project() {
     fs::hard_link(&inside, &second).unwrap();
     let time = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123);
     fs::File::open(&outside).unwrap().set_modified(time).unwrap();
+    // Where the file system has attributes.
+    let attributes = rustix::fs::setxattr(&outside, "user.kept", b"yes", rustix::fs::XattrFlags::empty()).is_ok();
     fs::set_permissions(&outside, fs::Permissions::from_mode(0o555)).unwrap();
     run(&bench, "true").await;
     assert_eq!(names(&outside), 1);
     assert_eq!((names(&inside), inode(&inside)), (2, inode(&second)), "they are one file still");
     let metadata = fs::metadata(&inside).unwrap();
     assert_eq!((metadata.mode() & 0o7777, metadata.modified().unwrap()), (0o555, time));
+    let mut value = [0; 3];
+    let kept = rustix::fs::getxattr(&inside, "user.kept", &mut value[..]);
+    assert!(!attributes || (kept == Ok(3) && &value == b"yes"), "{kept:?}");
     assert_eq!(fs::read_dir(inside.parent().unwrap()).unwrap().count(), 1, "no draft stays");
 }
 
