@@ -33,4 +33,4 @@ pub mod workspace;
 pub use sandbox::{Sandbox, SandboxConfig};
 pub use skills::{SkillConfig, SkillSetting, SkillSettings, SkillStore};
 pub use toolbox::{BuiltinToolbox, Limits, ToolboxConfig};
-pub use workspace::{FileSnapshots, SnapshotConfig, WorkspaceFolders};
+pub use workspace::{FileSnapshots, HardLinks, SnapshotConfig, WorkspaceFolders};

@@ -26,6 +26,7 @@ use crate::{
     skills::SkillStore,
     text,
     workspace::{
+        HardLinks,
         jail::Jail,
         path::{Place, ToolPath},
     },
@@ -48,6 +49,8 @@ pub struct ToolboxConfig {
     pub standing: BTreeMap<String, String>,
     /// Sandbox of commands; without it they may do whatever the daemon may.
     pub sandbox: Option<Arc<Sandbox>>,
+    /// Treatment of files of a writable project that have other names outside of it, before a command that may write.
+    pub hard_links: HardLinks,
     /// The skills, whose programs commands find that are about them.
     pub skills: Option<SkillStore>,
     /// Reader of documents; without it only text is read.
@@ -71,6 +74,7 @@ impl ToolboxConfig {
             environment: BTreeMap::new(),
             standing: BTreeMap::new(),
             sandbox: None,
+            hard_links: HardLinks::default(),
             skills: None,
             knowledge: None,
             web: None,
@@ -150,6 +154,7 @@ impl BuiltinToolbox {
                 standing: config.standing,
                 output_bytes: config.limits.output_bytes,
                 sandbox: config.sandbox,
+                hard_links: config.hard_links,
                 skills: config.skills,
             },
             limits: config.limits,

@@ -19,7 +19,9 @@ use crate::{
     skills::{Programs, SkillStore},
     text,
     workspace::{
+        HardLinks,
         backend::Backend as _,
+        hard_links,
         path::{Place, ToolPath},
     },
 };
@@ -70,6 +72,8 @@ pub(crate) struct Settings {
     pub(crate) output_bytes: usize,
     /// Sandbox of commands.
     pub(crate) sandbox: Option<Arc<Sandbox>>,
+    /// Treatment of files of the project that have other names outside of it.
+    pub(crate) hard_links: HardLinks,
     /// The skills whose programs commands find.
     pub(crate) skills: Option<SkillStore>,
 }
@@ -221,6 +225,9 @@ pub(crate) async fn run(
         output_cap: settings.output_bytes,
         read_only,
     };
+    if !read_only {
+        keep_in_project(&context.workspace, settings.hard_links, cancel).await?;
+    }
     let finished = process::run(script, &context.workspace, sandbox, cancel).await.map_err(refused)?;
     let failed = matches!(finished.ended, Ended::Code(1..));
     // The code is that of the last command only: what went wrong before it is told where that is certain.
@@ -236,6 +243,20 @@ pub(crate) async fn run(
         output.text.push_str(&note);
     }
     Ok(output)
+}
+
+/// Makes sure that what a command writes in the project changes nothing outside of it.
+async fn keep_in_project(workspace: &Workspace, how: HardLinks, cancel: &CancellationToken) -> Result<(), Failure> {
+    let Some(mount) = workspace.project.as_ref().filter(|mount| mount.writable) else { return Ok(()) };
+    let project = mount.path.clone();
+    let looked = tokio::task::spawn_blocking(move || hard_links::keep_in(&project, how));
+    tokio::select! {
+        looked = looked => {
+            let broke = "the command never ran: the look for hard links in the project broke";
+            looked.unwrap_or_else(|_| Err(Failure::tool(broke)))
+        }
+        () = cancel.cancelled() => Err(Failure::cancelled()),
+    }
 }
 
 fn refused(error: RunError) -> Failure {

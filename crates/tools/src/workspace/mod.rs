@@ -9,6 +9,7 @@
 //! - `links`: where a path leads that goes through links.
 //! - `jail`: opens what a path names. Every check is made at open time by the kernel (`openat2` beneath a folder)
 //!   or on the opened file, never on a name beforehand.
+//! - `hard_links`: keeps commands from what is outside of a project and has another name in it.
 //! - `target`: a file about to be written: replaced whole or not at all.
 //! - `walk`: visits files below a folder, through the jail, within bounds.
 //! - `kept`: what the daemon keeps in a session's tree for tools to read.
@@ -23,6 +24,7 @@ mod copy;
 pub(crate) mod documents;
 pub(crate) mod exact;
 pub mod folders;
+pub(crate) mod hard_links;
 pub(crate) mod jail;
 mod kept;
 mod links;
@@ -37,6 +39,7 @@ pub(crate) mod walk;
 use agentd_core::ports::ArtifactDir;
 
 pub use folders::WorkspaceFolders;
+pub use hard_links::HardLinks;
 pub use snapshots::{FileSnapshots, SnapshotConfig};
 
 /// The folders of a workspace, in the order in which they are shown.

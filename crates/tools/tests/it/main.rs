@@ -11,6 +11,7 @@ mod folders;
 #[cfg(target_os = "linux")]
 mod git;
 mod guides;
+mod hard_links;
 mod hostile;
 mod kept;
 #[cfg(target_os = "linux")]

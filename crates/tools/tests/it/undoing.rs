@@ -733,6 +733,26 @@ async fn what_is_another_file_by_now_is_never_said_to_be_back_under_all_names() 
 }
 
 #[tokio::test]
+async fn what_a_command_wrote_through_a_hard_link_comes_back_and_was_never_changed_outside() {
+    let camera = Camera::new(Project::Writable).await;
+    let first = camera.bench.put("/project/a", "old");
+    let outside = camera.bench.outside.path().join("cache");
+    fs::hard_link(&first, &outside).unwrap();
+    for (command, changed) in [("true", 0), ("printf new > a; mv a b; cp b a; rm b", 1)] {
+        let call = camera.call();
+        camera.snapshots.before(&call, None).await.unwrap();
+        let output = camera.bench.call("run_bash_command", json!({ "command": command })).await;
+        assert_eq!(output.exit_code, Some(0), "{}", output.text);
+        let changes = camera.snapshots.after(&call).await.unwrap();
+        assert_eq!(changes.files.len(), changed, "{command}");
+        assert_eq!(fs::read(&outside).unwrap(), b"old");
+        let undone = camera.undo(&changes.files).await;
+        assert!(undone.files.iter().all(|file| file.outcome == UndoOutcome::Done && file.reason.is_none()));
+        assert_eq!((camera.bench.content("/project/a"), fs::read(&outside).unwrap()), (b"old".into(), b"old".into()));
+    }
+}
+
+#[tokio::test]
 async fn a_link_that_a_command_made_leads_no_undo_into_another_file() {
     let camera = Camera::new(Project::Writable).await;
     camera.bench.put("/project/a", "mine");

@@ -1,0 +1,232 @@
+//! Commands in a writable project whose files have other names outside: what is outside stays as it is.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, SystemTime},
+};
+
+use agentd_core::tool::ToolErrorCode;
+use agentd_tools::HardLinks;
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::bench::{Bench, Project};
+
+/// A file outside with another name in the project.
+fn linked(bench: &Bench, name: &str, content: &str) -> (PathBuf, PathBuf) {
+    let outside = bench.outside.path().join("store").join(name);
+    fs::create_dir_all(outside.parent().unwrap()).unwrap();
+    fs::write(&outside, content).unwrap();
+    let inside = bench.real("/project").join(name);
+    fs::create_dir_all(inside.parent().unwrap()).unwrap();
+    fs::hard_link(&outside, &inside).unwrap();
+    (outside, inside)
+}
+
+async fn run(bench: &Bench, command: &str) -> String {
+    let text = bench.call("run_bash_command", json!({ "command": command })).await.text;
+    assert!(text.starts_with("exit code 0"), "{command}: {text}");
+    text
+}
+
+fn inode(path: &Path) -> u64 {
+    fs::symlink_metadata(path).unwrap().ino()
+}
+
+fn names(path: &Path) -> u64 {
+    fs::symlink_metadata(path).unwrap().nlink()
+}
+
+#[tokio::test]
+async fn a_command_changes_no_file_outside_through_a_hard_link() {
+    let bench = Bench::with_project(Project::Writable).await;
+    bench.put("/project/.gitignore", "node_modules/\n");
+    for name in ["linked", "node_modules/.pnpm/a/index.js", ".git/objects/ab/cd"] {
+        let (outside, inside) = linked(&bench, name, "old\n");
+        run(&bench, &format!("echo x >> {name}; chmod 600 {name}")).await;
+        assert_eq!((fs::read(&outside).unwrap(), fs::read(&inside).unwrap()), (b"old\n".into(), b"old\nx\n".into()));
+        assert_eq!(fs::metadata(&outside).unwrap().permissions().mode() & 0o777, 0o644, "{name}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn so_it_is_in_the_sandbox() {
+    let bench = crate::sandbox::locked(Project::Writable, |_| {}).await;
+    let (outside, inside) = linked(&bench, "linked", "old\n");
+    run(&bench, "echo x >> linked").await;
+    assert_eq!((fs::read(&outside).unwrap(), fs::read(&inside).unwrap()), (b"old\n".into(), b"old\nx\n".into()));
+}
+
+#[tokio::test]
+async fn a_copy_keeps_mode_time_and_the_names_in_the_project() {
+    let bench = Bench::with_project(Project::Writable).await;
+    let (outside, inside) = linked(&bench, "bin/tool", "#!/bin/sh\n");
+    let second = bench.put("/project/lib/x", "").with_file_name("tool");
+    fs::hard_link(&inside, &second).unwrap();
+    let time = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123);
+    fs::File::open(&outside).unwrap().set_modified(time).unwrap();
+    // Where the file system has attributes.
+    let attributes = rustix::fs::setxattr(&outside, "user.kept", b"yes", rustix::fs::XattrFlags::empty()).is_ok();
+    fs::set_permissions(&outside, fs::Permissions::from_mode(0o555)).unwrap();
+    run(&bench, "true").await;
+    assert_eq!(names(&outside), 1);
+    assert_eq!((names(&inside), inode(&inside)), (2, inode(&second)), "they are one file still");
+    let metadata = fs::metadata(&inside).unwrap();
+    assert_eq!((metadata.mode() & 0o7777, metadata.modified().unwrap()), (0o555, time));
+    let mut value = [0; 3];
+    let kept = rustix::fs::getxattr(&inside, "user.kept", &mut value[..]);
+    assert!(!attributes || (kept == Ok(3) && &value == b"yes"), "{kept:?}");
+    assert_eq!(fs::read_dir(inside.parent().unwrap()).unwrap().count(), 1, "no draft stays");
+}
+
+#[tokio::test]
+async fn files_whose_names_all_lie_in_the_project_stay_as_they_are() {
+    let bench = Bench::with_project(Project::Writable).await;
+    let first = bench.put("/project/target/debug/deps/app", "app");
+    let second = bench.real("/project/target/debug").join("app");
+    fs::hard_link(&first, &second).unwrap();
+    let before = inode(&first);
+    run(&bench, "true").await;
+    assert_eq!((inode(&first), inode(&second)), (before, before));
+}
+
+#[tokio::test]
+async fn links_are_not_followed_and_commands_that_only_look_change_nothing() {
+    let mut bench = Bench::with_project(Project::Writable).await;
+    let store = bench.outside.path().join("elsewhere");
+    fs::create_dir(&store).unwrap();
+    fs::write(store.join("a"), "a").unwrap();
+    fs::hard_link(store.join("a"), store.join("b")).unwrap();
+    std::os::unix::fs::symlink(&store, bench.real("/project").join("way")).unwrap();
+    run(&bench, "true").await;
+    assert_eq!(inode(&store.join("a")), inode(&store.join("b")));
+    let (outside, inside) = linked(&bench, "linked", "old");
+    bench.context.read_only = true;
+    bench.call("run_bash_command", json!({ "command": "true" })).await;
+    assert_eq!(inode(&outside), inode(&inside));
+}
+
+#[tokio::test]
+async fn a_project_that_may_only_be_read_is_left_alone() {
+    let bench = Bench::with_project(Project::ReadOnly).await;
+    let (outside, inside) = linked(&bench, "linked", "old");
+    run(&bench, "true").await;
+    assert_eq!(inode(&outside), inode(&inside));
+}
+
+#[tokio::test]
+async fn a_clone_with_hard_links_works_and_its_origin_stays_whole() {
+    if !Path::new("/usr/bin/git").exists() {
+        return;
+    }
+    let bench = Bench::with_project(Project::Writable).await;
+    let origin = bench.outside.path().join("origin");
+    fs::create_dir(&origin).unwrap();
+    let git = |folder: &Path, arguments: &[&str]| {
+        let mut command = Command::new("/usr/bin/git");
+        command.args(["-c", "user.name=a", "-c", "user.email=a@b.example"]).args(arguments).current_dir(folder);
+        assert!(command.env("HOME", folder).status().unwrap().success(), "{arguments:?}");
+    };
+    git(&origin, &["init", "-q"]);
+    fs::write(origin.join("a"), "a").unwrap();
+    git(&origin, &["add", "a"]);
+    git(&origin, &["commit", "-qm", "first"]);
+    let project = bench.real("/project");
+    git(&origin, &["clone", "-q", "--local", ".", project.to_str().unwrap()]);
+    let overwrite = "for f in $(find .git/objects -type f | head -n 1); do cp $f /dev/null; chmod u+w $f; done";
+    run(&bench, &format!("git fsck --full && git log && git status && {overwrite}")).await;
+    git(&origin, &["fsck", "--full", "--strict"]);
+    let writable = |path: &Path| fs::metadata(path).unwrap().mode() & 0o200 != 0;
+    for folder in fs::read_dir(origin.join(".git/objects")).unwrap() {
+        for file in fs::read_dir(folder.unwrap().path()).unwrap() {
+            assert!(!writable(&file.unwrap().path()), "the origin's modes stay");
+        }
+    }
+}
+
+#[tokio::test]
+async fn too_many_links_that_lead_out_refuse_the_command() {
+    let bench = Bench::with_project(Project::Writable).await;
+    let (outside, inside) = linked(&bench, "node_modules/.pnpm/large", "");
+    fs::File::options().write(true).open(&outside).unwrap().set_len(300 << 20).unwrap();
+    let output = bench.call("run_bash_command", json!({ "command": "touch ran" })).await;
+    if names(&outside) == 1 {
+        // This file system shares what copies hold, so nothing was too large.
+        return;
+    }
+    assert_eq!(output.error, Some(ToolErrorCode::Tool));
+    for part in ["1 file", "300.0 MB", "node_modules/.pnpm", "sandbox.hard_links", "never ran"] {
+        assert!(output.text.contains(part), "{part}: {}", output.text);
+    }
+    assert_eq!((inode(&outside), bench.real("/project").join("ran").exists()), (inode(&inside), false));
+}
+
+#[tokio::test]
+async fn the_setting_refuses_or_allows() {
+    for how in [HardLinks::Refuse, HardLinks::Allow] {
+        let bench = Bench::with(Project::Writable, |config| config.hard_links = how).await;
+        let (outside, inside) = linked(&bench, "a/linked", "old");
+        let output = bench.call("run_bash_command", json!({ "command": "touch ran" })).await;
+        assert_eq!(inode(&outside), inode(&inside));
+        let ran = bench.real("/project").join("ran").exists();
+        assert_eq!((ran, output.error), (how == HardLinks::Allow, (!ran).then_some(ToolErrorCode::Tool)));
+        assert!(ran || output.text.contains("/project/a (1)"), "{}", output.text);
+        fs::remove_file(&outside).unwrap();
+        run(&bench, "true").await;
+    }
+}
+
+/// Places of names; the last two are outside of the project.
+const PLACES: [&str; 8] = ["", "a", "a/b", ".git/objects", "node_modules/.pnpm", "c", "../store", "../store/a"];
+/// Files that are linked. Of the last two, no name lies outside but those that are drawn.
+const FILES: usize = 6;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// Afterwards no file of the project has a name outside, names in the project that were one file are one still, and
+    /// what lay in the project alone stays the file that it was.
+    #[test]
+    fn no_file_of_the_project_has_a_name_outside(
+        links in prop::collection::vec((0..FILES, 0..PLACES.len()), 0..40),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(after_any_links(&links));
+    }
+}
+
+async fn after_any_links(links: &[(usize, usize)]) {
+    let bench = Bench::with_project(Project::Writable).await;
+    let project = bench.real("/project");
+    let first = |file: usize| bench.outside.path().join(format!("first{file}"));
+    for file in 0..FILES {
+        fs::write(first(file), file.to_string()).unwrap();
+    }
+    let mut inside = Vec::new();
+    for (index, (file, place)) in links.iter().enumerate() {
+        let folder = project.join(PLACES[*place]);
+        fs::create_dir_all(&folder).unwrap();
+        let name = folder.join(format!("name{index}"));
+        fs::hard_link(first(*file), &name).unwrap();
+        if *place < PLACES.len() - 2 {
+            inside.push((*file, name));
+        }
+    }
+    for file in FILES - 2..FILES {
+        fs::remove_file(first(file)).unwrap();
+    }
+    let names_inside = |file: usize| inside.iter().filter(|(other, _)| *other == file).count() as u64;
+    let before: Vec<(u64, bool)> =
+        inside.iter().map(|(file, name)| (inode(name), names(name) == names_inside(*file))).collect();
+    run(&bench, "true").await;
+    for ((file, name), (was, lay_inside)) in inside.iter().zip(before) {
+        assert_eq!(names(name), names_inside(*file), "{}", name.display());
+        assert!(inside.iter().all(|(other, second)| other != file || inode(second) == inode(name)));
+        assert_eq!(inode(name) == was, lay_inside, "{}", name.display());
+        assert_eq!(fs::read(name).unwrap(), file.to_string().as_bytes());
+    }
+}
