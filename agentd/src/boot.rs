@@ -20,14 +20,14 @@ use agentd_mcp::McpPool;
 use agentd_models::ModelRouter;
 use agentd_store::{SqliteStore, StoreConfig};
 use agentd_tools::{
-    BuiltinToolbox, FileSnapshots, Sandbox, SkillStore, SnapshotConfig, ToolboxConfig, WorkspaceFolders,
+    BuiltinToolbox, FileSnapshots, HardLinks, Sandbox, SkillStore, SnapshotConfig, ToolboxConfig, WorkspaceFolders,
 };
 use agentd_web::Fetcher;
 use jiff::tz::TimeZone;
 
 use crate::{
     audit,
-    config::{Config, ModelPlace, OnDeadline, agents},
+    config::{Config, HardLinkRule, ModelPlace, OnDeadline, agents},
     control::ConfigSource,
     documents::{self, Library},
     embedded::{self, EmbeddedConfig},
@@ -210,6 +210,11 @@ fn toolbox_config(
     toolbox.environment = PASSED_TO_COMMANDS.iter().filter_map(passed).collect();
     toolbox.standing = sandbox::variables(config, env);
     toolbox.sandbox = Some(confined);
+    toolbox.hard_links = match config.daemon.sandbox.hard_links {
+        HardLinkRule::Split => HardLinks::Split,
+        HardLinkRule::Refuse => HardLinks::Refuse,
+        HardLinkRule::Allow => HardLinks::Allow,
+    };
     toolbox.knowledge = Some(knowledge);
     toolbox.web = Some(Arc::new(Fetcher::new(config.web.clone())));
     toolbox

@@ -168,8 +168,7 @@ impl Launched {
             format!("{what}; its last words:\n  {}", lines.join("\n  "))
         });
         let log = self.log.display();
-        let mut failure =
-            failure.hint(format!("the whole log is in {log}; `agentctl doctor` may find the cause"));
+        let mut failure = failure.hint(format!("the whole log is in {log}; `agentctl doctor` may find the cause"));
         if ended.and_then(|status| status.code()) == Some(2) {
             // The daemon says so of wrong usage and wrong configuration, and so do we.
             failure.exit = crate::exit::Exit::Usage;

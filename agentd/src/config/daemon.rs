@@ -143,6 +143,8 @@ group! {
         open_files: Limit<u64>,
         /// Processes and threads of one command.
         processes: Limit<u64>,
+        /// Treatment of files of a writable project that have other names outside of it.
+        hard_links: HardLinkRule,
     }
 }
 
@@ -234,6 +236,18 @@ pub enum Confinement {
     Off,
 }
 
+/// Treatment of files of a writable project that have other names outside of it, before a command that may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HardLinkRule {
+    /// They are replaced by copies.
+    Split,
+    /// The command is refused.
+    Refuse,
+    /// The command may change what is outside.
+    Allow,
+}
+
 /// Answer to an approval whose deadline has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -315,6 +329,7 @@ struct SandboxFile {
     file_mib: Option<Limit<u64>>,
     open_files: Option<Limit<u64>>,
     processes: Option<Limit<u64>>,
+    hard_links: Option<HardLinkRule>,
 }
 
 pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<DaemonSettings, ConfigError> {
@@ -410,6 +425,7 @@ fn sandbox_layer(file: &SourceFile, layer: SandboxFile, sources: &Sources) -> Re
         file_mib: layer.file_mib,
         open_files: layer.open_files,
         processes: layer.processes,
+        hard_links: layer.hard_links,
     })
 }
 

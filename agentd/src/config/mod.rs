@@ -36,6 +36,7 @@ use agentd_tools::SkillSettings;
 use agentd_web::WebConfig;
 use secrecy::{ExposeSecret, SecretString};
 
+pub use self::daemon::HardLinkRule;
 pub use self::mcp::over as try_mcp;
 pub use self::{
     daemon::{Confinement, DaemonSettings, OnDeadline, RetentionSettings, SandboxSettings},

@@ -252,10 +252,10 @@ fn the_web_is_configured_and_what_makes_no_sense_is_named() {
         ("fetch: {contact: 'a b'}", ["web.yaml:1:18", "without spaces"]),
         ("fetch: {max_bytes: 1}", ["web.yaml:1:20", "from 1024"]),
         ("search: {provider: google}", ["web.yaml:1:20", "google"]),
-        ("search: {provider: searxng}", ["search.base_url", "nothing says where it is"]),
+        ("search: {provider: searxng}", ["search.base_url", "has no default address"]),
         ("search: {provider: json, base_url: 'ftp://a:hunter2@b'}", ["search.base_url", "begins with http"]),
         ("search: {provider: json, base_url: 'http://a:hunter2@b'}", ["search.base_url", "before the @"]),
-        ("search: {provider: brave}", ["search.api_key_env", "without a key"]),
+        ("search: {provider: brave}", ["search.api_key_env", "needs a key"]),
         ("search: {provider: tavily, api_key_env: tvly-hunter2}", ["search.api_key_env", "no name of an environment"]),
     ] {
         let error = web(text).unwrap_err().to_string();

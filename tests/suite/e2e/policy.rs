@@ -159,14 +159,14 @@ async fn each_switch_of_the_file_does_what_it_says() {
     let command = "touch made; test -e made && echo it is there";
     check("global: {default_action: allow}\n", command, "allow", "default", "it is there").await;
     check("global: {default_action: deny}\n", command, "deny", "default", "no rule allows it").await;
-    check("global: {default_action: prompt}\n", command, "ask", "default", "nobody").await;
+    check("global: {default_action: prompt}\n", command, "ask", "default", "this run cannot ask").await;
     check("global: {enable_approval: false}\n", command, "allow", "global", "it is there").await;
     // What is denied is denied, whether anybody is asked or not.
     check(&format!("{ZAP}  enable_approval: false\n"), "echo zap", "deny", "global", "it zaps").await;
     check(ZAP, "echo zapped", "allow", "default", "zapped").await;
     // A section that does not count leaves the other layers in force.
     check(OFF, "true && echo it ran", "allow", "default", "it ran").await;
-    check(OFF, "touch ~/.bashrc", "ask", "checker", "nobody").await;
+    check(OFF, "touch ~/.bashrc", "ask", "checker", "this run cannot ask").await;
 }
 
 #[tokio::test]

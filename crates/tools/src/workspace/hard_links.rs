@@ -31,8 +31,8 @@ use crate::{failure::Failure, text};
 
 /// Number of files that are copied for one command at most, and their bytes where the file system cannot share them
 /// between copies.
-const MAX_FILES: usize = 20_000;
-const MAX_BYTES: u64 = 256 << 20;
+const MAX_FILES: usize = 100_000;
+const MAX_BYTES: u64 = 1 << 30;
 /// Number of folders that a refusal names.
 const NAMED: usize = 3;
 /// Number of times that a file is copied which others change meanwhile.

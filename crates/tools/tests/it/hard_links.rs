@@ -152,7 +152,7 @@ async fn a_clone_with_hard_links_works_and_its_origin_stays_whole() {
 async fn too_many_links_that_lead_out_refuse_the_command() {
     let bench = Bench::with_project(Project::Writable).await;
     let (outside, inside) = linked(&bench, "node_modules/.pnpm/large", "");
-    fs::File::options().write(true).open(&outside).unwrap().set_len(300 << 20).unwrap();
+    fs::File::options().write(true).open(&outside).unwrap().set_len(1100 << 20).unwrap();
     let output = bench.call("run_bash_command", json!({ "command": "touch ran" })).await;
     if names(&outside) == 1 {
         // This file system shares what copies hold, so nothing was too large.
