@@ -1,8 +1,8 @@
 //! What a person is shown before a file changes: a unified diff, and the whole of it.
 //!
-//! No line of what would be written is left out or cut, however long it is: what is not seen is not approved. Whoever asks
-//! decides what is too large to be asked. Only of what goes away the name of its version may stand for the text, where it
-//! is large or is none.
+//! No line of what would be written is left out or cut, however long it is: what is not seen is not approved. Whoever
+//! asks decides what is too large to be asked. Only of what goes away the name of its version may stand for the text,
+//! where it is large or is none.
 
 use std::{
     borrow::Cow,
@@ -20,18 +20,17 @@ use crate::{encoding::Document, text};
 /// Bytes of a version's name.
 const VERSION: usize = 16;
 
-/// What goes away is shown line by line up to so many bytes.
+/// Maximum size of removed text shown line by line, in bytes.
 const MAX_OLD: usize = 1024 * 1024;
 
 /// Lines around a change that stay as they are and are shown.
 const CONTEXT: usize = 3;
 
-/// How much comparing may cost: all lines, times those that have no like. Beyond that, the old ones are shown as one block
-/// and the new ones as another, which is what is left to see of texts that have so little in common.
+/// Limit on the cost of comparing: all lines, times those without a match. Beyond that, the old ones are shown as one
+/// block and the new ones as another, which is what is left to see of texts that have so little in common.
 const MAX_WORK: usize = 20_000_000;
 
-/// How long comparing may take where lines have changed their places, which nobody can count beforehand. From then on it
-/// is coarser.
+/// Time limit for comparing moved lines, whose cost cannot be computed beforehand. From then on it is coarser.
 const MAX_TIME: Duration = Duration::from_secs(2);
 
 /// The change of a file from `old`, or from nothing, to `new`. Both are shown as text, whatever encoding they have.
@@ -47,8 +46,8 @@ pub(crate) fn unified(path: &str, old: Option<&[u8]>, new: &[u8]) -> String {
     of_texts(path, old.is_some().then_some(&*before), &after)
 }
 
-/// The change of a file to a text that somebody wrote. It is shown as they wrote it, whatever it looks like to those who
-/// guess encodings: that is what is written.
+/// The change of a file to a text that somebody wrote. It is shown as they wrote it, whatever it looks like to those
+/// who guess encodings: that is what is written.
 pub(crate) fn written(path: &str, old: Option<&[u8]>, new: &str) -> String {
     match old.map(|old| (old, readable(old))) {
         None => of_texts(path, None, new),
@@ -93,8 +92,8 @@ pub(crate) fn version(content: &[u8]) -> String {
     Sha256::digest(content).iter().take(VERSION).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Where what a file holds is not shown whole, which version of it this is about: what is shown of another version must
-/// be another text, so that nobody approves the one and changes the other.
+/// Names the version of a file whose content is not shown whole. Another version must give another text, so that an
+/// approval of one cannot change the other.
 fn of_version(before: &[u8]) -> String {
     if before.is_empty() { String::new() } else { format!("; version {} is replaced", version(before)) }
 }
@@ -144,7 +143,7 @@ fn decoded<'a>(before: &'a [u8], new: &'a [u8]) -> Option<(Cow<'a, str>, Cow<'a,
     Some((text(&before), text(if makes_sense { &alike } else { &after })))
 }
 
-/// What changes between two texts, line by line.
+/// Line-by-line diff of two texts.
 fn hunks(before: &str, after: &str) -> String {
     let old: Vec<&str> = before.split_inclusive('\n').collect();
     let new: Vec<&str> = after.split_inclusive('\n').collect();
@@ -174,8 +173,8 @@ fn hunks(before: &str, after: &str) -> String {
     shown
 }
 
-/// Whether two texts can be compared line by line in a moment. It depends on them alone: what is shown to a person is
-/// made once more when they have answered, and must be the same.
+/// Returns whether two texts can be compared line by line quickly. It depends on them alone: what a person is shown is
+/// computed again after they have answered, and must be the same.
 fn is_cheap(gone: &[&str], come: &[&str]) -> bool {
     let mut lines: HashMap<&str, i64> = HashMap::with_capacity(gone.len());
     for line in gone {

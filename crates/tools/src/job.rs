@@ -11,19 +11,19 @@ use crate::{
     workspace::{backend::Files, path::ToolPath},
 };
 
-/// What a failure says instead of what it may not quote.
+/// Text of a failure that must not quote the file.
 pub(crate) const UNQUOTED: &str = "the file may not be read without asking, so nothing of it is shown";
 
-/// What a tool needs while it runs.
+/// Context of a running tool.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
     /// The only way to files.
     pub(crate) files: Files,
-    /// How much it may read, write, visit and return.
+    /// Limits on what it may read, write, visit and return.
     pub(crate) limits: Limits,
     /// When it has to stop looking.
     pub(crate) deadline: Instant,
-    /// What the rules say of files that it comes upon.
+    /// Read rules for files that it comes upon.
     pub(crate) reading: ReadRules,
     cancel: CancellationToken,
 }
@@ -44,8 +44,8 @@ impl Job {
         if self.cancel.is_cancelled() { Err(Failure::cancelled()) } else { Ok(()) }
     }
 
-    /// Whether a failure may quote the file, or say where in it something stands. A file that the rules do not let be read
-    /// without asking is not told of by a call that goes wrong either: nobody was asked about that.
+    /// Returns whether a failure may quote the file, or say where in it something is. A failed call must not disclose a
+    /// file that the rules do not let be read without asking: no approval was given for that.
     pub(crate) fn may_quote(&self, path: &ToolPath) -> bool {
         self.reading.allow(&path.to_string())
     }

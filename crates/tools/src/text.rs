@@ -49,7 +49,7 @@ pub(crate) fn first_chars(text: &str, max: usize) -> (&str, bool) {
     }
 }
 
-/// What a model wrote, short enough to be quoted back to it.
+/// Quotes the model's text, truncated.
 pub(crate) fn quoted(text: &str) -> String {
     let (start, more) = first_chars(text, 120);
     format!("{start:?}{}", if more { "…" } else { "" })

@@ -31,7 +31,7 @@ use crate::{
     },
 };
 
-/// How the tools are set up.
+/// Configuration of the tools.
 #[derive(Debug, Clone)]
 pub struct ToolboxConfig {
     /// Tells the time zone of the person, asked anew at each call because people travel. The composition root passes
@@ -41,22 +41,22 @@ pub struct ToolboxConfig {
     pub command_timeout: Duration,
     /// The longest limit that a command may name.
     pub command_timeout_max: Duration,
-    /// What commands see of the environment besides the defaults, which it overrides (`PATH`, `LANG`, …), where their
-    /// client sends nothing.
+    /// Environment of commands besides the defaults, which it overrides (`PATH`, `LANG`, …), if their client sends
+    /// nothing.
     pub environment: BTreeMap<String, String>,
-    /// What they see besides, unless their client sends something else by that name.
+    /// Additional variables, unless their client sends others of that name.
     pub standing: BTreeMap<String, String>,
-    /// What commands are locked into; without it they may do whatever the daemon may.
+    /// Sandbox for commands; without it they may do whatever the daemon may.
     pub sandbox: Option<Arc<Sandbox>>,
     /// The skills, whose programs commands find that are about them.
     pub skills: Option<SkillStore>,
-    /// Who reads and searches documents; without it only text is read.
+    /// Reader and index of documents; without it only text is read.
     pub knowledge: Option<Arc<dyn Knowledge>>,
-    /// Who asks servers; without it nobody does.
+    /// Web client; without it the web is not used.
     pub web: Option<Arc<dyn Web>>,
-    /// How many calls work on files at once, in all sessions together.
+    /// Maximum number of concurrent calls that work on files, in all sessions together.
     pub parallel_file_calls: usize,
-    /// How much a call may read, write, visit and return.
+    /// Limits on what a call may read, write, visit and return.
     pub limits: Limits,
 }
 
@@ -80,26 +80,26 @@ impl ToolboxConfig {
     }
 }
 
-/// How much a call may read, write, visit and return.
+/// Limits on what a call may read, write, visit and return.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Files up to this many bytes are read whole.
     pub whole_file_bytes: u64,
-    /// How many characters of a larger file come at once; also bounds what `grep` returns, in bytes.
+    /// Page size of a larger file in characters; also bounds what `grep` returns, in bytes.
     pub page_chars: usize,
     /// The largest file that is written or edited, in bytes.
     pub write_bytes: u64,
-    /// How many entries of folders one call visits.
+    /// Maximum number of folder entries visited by one call.
     pub walk_entries: usize,
-    /// How long a search or a long read may take.
+    /// Time limit for a search or a long read.
     pub search_time: Duration,
-    /// How many entries a listing shows.
+    /// Maximum number of entries in a listing.
     pub list_entries: usize,
-    /// How many files `find_files` shows.
+    /// Maximum number of files shown by `find_files`.
     pub found_files: usize,
-    /// How many hits `grep` shows.
+    /// Maximum number of hits shown by `grep`.
     pub grep_hits: usize,
-    /// How many bytes of each stream of a command are kept.
+    /// Maximum number of bytes stored of each stream of a command.
     pub output_bytes: usize,
 }
 
@@ -132,7 +132,7 @@ pub struct BuiltinToolbox {
     workers: Arc<Semaphore>,
 }
 
-/// What a tool does on a thread that may block.
+/// Work of a tool on a thread that may block.
 type Work<A, T> = fn(&Job, A) -> Result<T, Failure>;
 
 impl BuiltinToolbox {
@@ -263,7 +263,7 @@ impl BuiltinToolbox {
         Ok((path, named, real))
     }
 
-    /// Where the command of a call starts, if it runs one.
+    /// Returns the start folder of the call's command, if it runs one.
     async fn started(&self, context: &ToolContext, call: &ToolCall) -> Result<Option<StartFolder>, Failure> {
         let tool = self.find(call)?;
         if !matches!(tool, Builtin::RunBashCommand) {
@@ -313,8 +313,8 @@ impl BuiltinToolbox {
         self.work_with(context, move |job| work(job, args)).await
     }
 
-    /// Runs work that may also change the files of the session's state. Whoever stores those changes knows what they come to,
-    /// so they are not told of among files.
+    /// Runs work that may also change the files of the session's state. Whoever stores those changes knows what they
+    /// come to, so they are not told of among files.
     async fn write<A: Send + 'static>(
         &self,
         context: &ToolContext,
@@ -385,7 +385,8 @@ impl Toolbox for BuiltinToolbox {
             }
             _ => return None,
         };
-        // Arguments that cannot be read change nothing: the call fails. What is not on the disk is nothing to look at there.
+        // Arguments that cannot be read change nothing: the call fails. What is not on the disk is nothing to look at
+        // there.
         let on_disk = |paths: Vec<ToolPath>| {
             paths.iter().filter(|path| path.place() != Place::State).map(ToString::to_string).collect()
         };

@@ -37,15 +37,15 @@ pub(crate) struct Args {
     patch: String,
 }
 
-/// What happens to one file.
+/// Planned change to one file.
 struct Step {
     path: ToolPath,
     target: Target,
     /// Its new content; none if it goes.
     content: Option<Vec<u8>>,
-    /// What a person is shown.
+    /// Text shown to a person.
     shown: String,
-    /// What the model is told.
+    /// Text returned to the model.
     told: String,
 }
 
@@ -107,7 +107,7 @@ fn plan(job: &Job, args: &Args) -> Result<Vec<Step>, Failure> {
 struct Plan<'j> {
     job: &'j Job,
     steps: Vec<Step>,
-    /// What is told of hunks that do not fit.
+    /// Messages about hunks that do not fit.
     misfits: Vec<String>,
 }
 
@@ -238,7 +238,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// What hunks make of a file, or nothing if they do not fit, which is kept to be told.
+    /// Applies hunks to a file. Returns nothing if they do not fit; the misfits are recorded.
     fn changed(&mut self, path: &ToolPath, target: &Target, hunks: &[Hunk]) -> Result<Option<Changed>, Failure> {
         let document = target.document(self.job.limits.write_bytes)?;
         let edits = match patch::apply(document.text(), hunks) {
@@ -304,7 +304,7 @@ impl Plan<'_> {
     }
 }
 
-/// What hunks make of a file.
+/// Result of applying hunks to a file.
 struct Changed {
     before: String,
     after: String,

@@ -20,9 +20,9 @@ use crate::{
     workspace::{backend::OpenFile, path::ToolPath},
 };
 
-/// How much of a file tells what it is.
+/// Leading bytes of a file used to detect its format.
 const HEAD: u64 = 8 * 1024;
-/// How RTF begins: text to every byte, and markup that says little as it stands.
+/// RTF signature: such a file is all text, but unreadable as markup.
 const RTF: &[u8] = b"{\\rtf";
 /// Documents that could not be searched are named up to this many.
 const MAX_NAMED: usize = 5;
@@ -66,9 +66,9 @@ fn of_markup(knowledge: &dyn Knowledge, name: &str, head: &[u8]) -> Option<Strin
     if head.starts_with(RTF) { knowledge.refusal(name, head) } else { None }
 }
 
-/// Says if a file that is no document can be searched line by line; if it is none of the documents that are known and not
-/// text either, it is refused with what it is, for "nothing found" would say that it does not say so. What only the whole of
-/// it tells comes back as a document, to be refused by whoever reads it.
+/// Says if a file that is no document can be searched line by line; if it is none of the documents that are known and
+/// not text either, it is refused with what it is, for "nothing found" would say that it does not say so. What only the
+/// whole of it tells comes back as a document, to be refused by whoever reads it.
 pub(super) fn searchable(
     knowledge: &dyn Knowledge,
     path: &ToolPath,
@@ -95,8 +95,8 @@ pub(super) fn searchable(
     Err(Failure::tool(format!("{name} cannot be searched: {why}")))
 }
 
-/// Tells at once that a document is read, and then how far it is: after a second at the earliest, and the more seldom the
-/// longer it takes.
+/// Tells at once that a document is read, and then how far it is: after a second at the earliest, and the more seldom
+/// the longer it takes.
 pub(super) fn telling(progress: &CallProgress) -> OnProgress {
     const AT_LEAST: Duration = Duration::from_secs(1);
     let (progress, begun) = (progress.clone(), Instant::now());
@@ -119,7 +119,7 @@ fn step_line(DocumentProgress { document, parts, total }: &DocumentProgress) -> 
     }
 }
 
-/// What was read, as a model reads it.
+/// Formats what was read for the model.
 pub(super) fn show(name: &str, first: u32, reading: &Reading) -> Result<ToolOutput, Failure> {
     let Reading { format, title, parts_are, total, parts, broken } = reading;
     let noun = parts_are.noun();
@@ -159,7 +159,7 @@ pub(super) fn show(name: &str, first: u32, reading: &Reading) -> Result<ToolOutp
     Ok(ToolOutput::ok(shown))
 }
 
-/// What was found, as a model reads it.
+/// Formats search hits for the model.
 pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
     let mut shown = String::new();
     for (number, hit) in finds.hits.iter().enumerate() {

@@ -66,7 +66,7 @@ impl PathGlob {
         Ok(Self { matcher: glob.compile_matcher(), names_only: !pattern.contains('/') })
     }
 
-    /// Whether it matches the name, or the path as seen from the workspace, from its place or from `start`.
+    /// Returns whether it matches the name, or the path relative to the workspace, to its place or to `start`.
     pub(crate) fn matches(&self, path: &ToolPath, start: &ToolPath) -> bool {
         if self.names_only {
             return self.matcher.is_match(path.name());

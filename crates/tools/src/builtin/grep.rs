@@ -200,7 +200,7 @@ impl Read for Stoppable<'_> {
     }
 }
 
-/// What was found so far.
+/// Matches found so far.
 struct Hits {
     matcher: RegexMatcher,
     shown: String,
@@ -213,13 +213,13 @@ struct Hits {
     withheld: usize,
     max_hits: usize,
     max_chars: usize,
-    /// Whether the call named the file, so that it is said what of it was not searched.
+    /// Set if the call named the file, so that unsearched parts are reported.
     is_named: bool,
     /// The first byte that is of no text: nothing is searched from there on.
     binary_from: Option<u64>,
-    /// Whether groups of lines are set apart.
+    /// Set if groups of lines are separated.
     grouped: bool,
-    /// Whether the next line begins a group.
+    /// Set if the next line begins a group.
     apart: bool,
     full: bool,
     late: bool,

@@ -103,7 +103,7 @@ impl Builtin {
         }
     }
 
-    /// What a model is told of it. `command_seconds` are the default and the longest time of a command.
+    /// Tool specification for the model. `command_seconds` are the default and the longest time of a command.
     pub(crate) fn spec(self, command_seconds: (u64, u64)) -> ToolSpec {
         let (description, parameters, effect) = match self {
             Self::ApplyPatch => (apply_patch::DESCRIPTION.to_owned(), apply_patch::parameters(), Effect::Write),
@@ -144,8 +144,8 @@ impl Builtin {
     }
 }
 
-/// The specs of all tools; of those that search documents only where somebody reads documents, of those that ask servers
-/// only where somebody does.
+/// The specs of all tools; of those that search documents only where somebody reads documents, of those that ask
+/// servers only where somebody does.
 pub(crate) fn specs(command_seconds: (u64, u64), documents: bool, web: bool) -> Arc<[ToolSpec]> {
     let there = |tool: &Builtin| match tool {
         Builtin::SearchDocuments | Builtin::SearchFile => documents,

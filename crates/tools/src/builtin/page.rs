@@ -1,5 +1,5 @@
-//! The part of a page that one came to read, without what every page of its site says. Pure, and in time that grows with the
-//! page only; the page itself is taken apart elsewhere.
+//! The part of a page that one came to read, without what every page of its site says. Pure, and in time that grows
+//! with the page only; the page itself is taken apart elsewhere.
 
 use std::ops::Range;
 
@@ -76,7 +76,7 @@ fn tags(page: &str) -> Vec<Tag> {
     tags
 }
 
-/// Where a tag ends: behind the first `>` that is not in quotes.
+/// Returns the end of a tag: after the first `>` that is not in quotes.
 fn end_of_tag(page: &str, from: usize) -> usize {
     let mut quote = None;
     for (at, byte) in page.bytes().enumerate().skip(from) {
@@ -90,7 +90,7 @@ fn end_of_tag(page: &str, from: usize) -> usize {
     page.len()
 }
 
-/// Where the content of such an element ends: before its closing tag.
+/// Returns the end of such an element's content: before its closing tag.
 fn end_of_raw(page: &str, from: usize, name: &str) -> usize {
     let mut at = from;
     while let Some(found) = page[at..].find("</").map(|found| at + found) {
@@ -122,7 +122,7 @@ fn elements(tags: &[Tag], names: &[&str]) -> Vec<Range<usize>> {
     found
 }
 
-/// How much text there is between the tags, in bytes, white space left out.
+/// Returns the length of the text between the tags in bytes, without white space.
 fn text_length(page: &str, tags: &[Tag], room: Range<usize>) -> usize {
     let first = tags.partition_point(|tag| tag.place.start < room.start);
     let mut from = room.start;

@@ -55,7 +55,7 @@ pub(crate) struct Args {
     column: Option<u64>,
 }
 
-/// What a file turned out to be.
+/// Kind of file that was opened.
 pub(crate) enum Opened {
     /// A text, which was read.
     Text(ToolOutput),
@@ -141,7 +141,7 @@ fn text(job: &Job, args: &Args, path: &ToolPath, mut opened: OpenFile) -> Result
 /// Characters of a long line that are read at once.
 const PART_CHARS: usize = 4000;
 
-/// How much of a large file decides what it is.
+/// Leading bytes of a large file used to detect its kind.
 const SAMPLE: u64 = 64 * 1024;
 
 /// Decoded text in which a lone `\r` is shown as `\n`, where lines end so.
@@ -160,7 +160,7 @@ impl<R: io::Read> io::Read for LineEnds<R> {
     }
 }
 
-/// How far behind a page lines are still counted, so that its header can tell the whole.
+/// Limit on counting lines past a page, so that its header can give the total.
 const MAX_COUNTED: u64 = 64 * 1024 * 1024;
 
 fn not_text(path: &ToolPath, size: u64, what: &str) -> Failure {
@@ -188,9 +188,9 @@ struct Page {
     last: u64,
     /// At which of its characters the last line was cut, if it was longer than a page.
     cut_line: Option<u64>,
-    /// Where to read on, if there is more.
+    /// Offset to continue reading at, if there is more.
     next: Option<u64>,
-    /// How many lines the file has, if they were all counted.
+    /// Number of lines in the file, if they were all counted.
     total: Option<u64>,
 }
 
@@ -305,8 +305,8 @@ impl Page {
     }
 }
 
-/// Reads a line, keeping at most `cap` of its bytes behind so many characters that are skipped, and returns the length of
-/// what is not skipped, or nothing at the end of the file. Fails when `stop` says so.
+/// Reads a line, keeping at most `cap` of its bytes behind so many characters that are skipped, and returns the length
+/// of what is not skipped, or nothing at the end of the file. Fails when `stop` says so.
 fn next_line(
     lines: &mut impl BufRead,
     line: &mut Vec<u8>,
@@ -337,7 +337,7 @@ fn next_line(
     }
 }
 
-/// What stands behind the characters that are still to be skipped. None are, once one was kept.
+/// Returns the part after the characters still to be skipped. Nothing is skipped once a character was emitted.
 fn behind<'a>(part: &'a [u8], skipped: &mut Option<u64>) -> &'a [u8] {
     let Some(mut left) = *skipped else { return part };
     for (index, byte) in part.iter().enumerate() {

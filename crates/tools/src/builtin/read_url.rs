@@ -1,7 +1,7 @@
 //! `read_url`: what a page or a document of the web says, as Markdown.
 //!
-//! A page is taken apart where every document is: by a process that can do nothing else. So no page can hurt the daemon,
-//! however it is nested.
+//! A page is taken apart where every document is: by a process that can do nothing else. So no page can hurt the
+//! daemon, however it is nested.
 
 use std::{fs::File, io::Write as _, time::Duration};
 
@@ -24,13 +24,13 @@ pub(crate) const DESCRIPTION: &str = "Reads a page of the web as Markdown; also 
 
 /// The mark of a text in UTF-8.
 const MARK: &[u8] = b"\xef\xbb\xbf";
-/// How much of the beginning of an answer tells what it is.
+/// Leading bytes of an answer used to detect its kind.
 const HEAD: usize = 8 * 1024;
-/// How much is shown of what a server says beside an error, in characters.
+/// Maximum length of the server's text shown with an error, in characters.
 const SHOWN_OF_ERROR: usize = 500;
-/// How much longer than twice as long a page may become by the whole addresses in its links, in bytes.
+/// Bytes by which absolute link addresses may grow a page beyond twice its length.
 const SPARE_FOR_LINKS: usize = 64 * 1024;
-/// How long a page may take to be taken apart: one that is meant to harm takes forever.
+/// Time limit for parsing a page: a malicious one takes forever.
 const READING: Duration = Duration::from_secs(30);
 
 pub(crate) fn parameters() -> Value {
@@ -106,7 +106,7 @@ fn held(content: &[u8]) -> Result<File, Failure> {
     Ok(file)
 }
 
-/// Whether a text is a page, or what a browser would take for one.
+/// Returns whether a text is a page, or would be treated as one by a browser.
 fn is_page(media_type: &str, text: &str) -> bool {
     let begins = |word: &str| text.trim_start().get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
     match media_type {
@@ -141,7 +141,7 @@ fn as_it_is(answer: &WebAnswer, text: &str) -> ToolOutput {
     ToolOutput::ok(shown)
 }
 
-/// What nobody can read is kept, and named.
+/// Attaches an unreadable body under a name.
 fn unread(answer: &WebAnswer) -> ToolOutput {
     if let Some(text) = &answer.text {
         return as_it_is(answer, text);

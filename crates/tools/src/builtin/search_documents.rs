@@ -63,7 +63,7 @@ pub(crate) struct Args {
 pub(crate) struct Prepared {
     documents: Vec<OpenDocument>,
     query: DocumentQuery,
-    /// Why there may be more.
+    /// Reason why there may be more.
     cut: Option<&'static str>,
     /// Those behind the ones that are open.
     beyond: usize,

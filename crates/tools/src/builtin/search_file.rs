@@ -45,7 +45,7 @@ pub(crate) struct Args {
     max_results: Option<usize>,
 }
 
-/// What a file turned out to be.
+/// Kind of file that was prepared.
 pub(crate) enum Prepared {
     /// A text, which was searched.
     Text(ToolOutput),

@@ -15,7 +15,8 @@ pub(super) use agentd_core::untrusted::told;
 
 use crate::{failure::Failure, text};
 
-/// Waits for an answer, and no longer than the turn does. What is under way is dropped then, and its connections with it.
+/// Waits for an answer, and no longer than the turn does. What is under way is dropped then, and its connections with
+/// it.
 pub(super) async fn asked<T>(
     context: &ToolContext,
     asking: impl Future<Output = Result<T, WebError>>,
@@ -38,7 +39,7 @@ pub(super) fn failed(error: &WebError) -> Failure {
     Failure::new(code, told(&format!("{error}{hint}")))
 }
 
-/// Who answered what: `200 OK from https://example.org/ · text/html · 12.3 KB`.
+/// Status line of an answer: `200 OK from https://example.org/ · text/html · 12.3 KB`.
 pub(super) fn head(answer: &WebAnswer) -> String {
     let WebAnswer { url, passed, status, reason, media_type, body, .. } = answer;
     let kind = if media_type.is_empty() { "of no kind that it says" } else { media_type };
@@ -54,7 +55,7 @@ pub(super) fn framed(url: &str, words: &str) -> String {
     untrusted::framed(UntrustedSource::Web, url, words)
 }
 
-/// What is no text, kept beside the answer: whoever shows it puts it into a file and names it.
+/// Wraps a non-text body as an attachment, which is stored in a file and named when shown.
 pub(super) fn data(name: &str, answer: &WebAnswer) -> ToolData {
     let path = answer.url.split(['?', '#']).next().unwrap_or_default();
     let named = path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, ending)| ending);

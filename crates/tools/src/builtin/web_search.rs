@@ -18,7 +18,7 @@ pub(crate) const DESCRIPTION: &str = "Searches the web and returns pages with ti
 const USUAL: usize = 8;
 /// The longest question, in bytes.
 const LONGEST: usize = 2000;
-/// How much of what is said of a find is shown, in characters.
+/// Maximum length of a result's description, in characters.
 const SHOWN: usize = 500;
 
 pub(crate) fn parameters() -> Value {

@@ -44,12 +44,12 @@ pub(crate) struct Args {
     content: String,
 }
 
-/// What will be written unless the file changes first.
+/// Write to perform unless the file changes first.
 struct Planned {
     path: ToolPath,
     target: Target,
     content: Vec<u8>,
-    /// What is kept of the file that is replaced and not what a new file would have.
+    /// Properties retained from the replaced file that a new file would not have.
     kept: Vec<&'static str>,
 }
 

@@ -12,14 +12,14 @@ use super::decode;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Charset {
     pub(crate) encoding: &'static Encoding,
-    /// How many bytes its byte order mark has.
+    /// Length of the byte order mark, in bytes.
     pub(crate) bom: usize,
-    /// Whether text that is not ASCII may be written in it. Otherwise it is a guess, good enough to read by.
+    /// Set if non-ASCII text may be written in it. Otherwise it is a guess, good enough to read by.
     pub(crate) sure: bool,
 }
 
 impl Charset {
-    /// What a new file has.
+    /// Charset of a new file.
     pub(crate) const UTF_8: Self = Self { encoding: UTF_8, bom: 0, sure: true };
 
     pub(crate) fn is_utf16(self) -> bool {
@@ -31,7 +31,7 @@ impl Charset {
         (self.encoding != UTF_8).then(|| self.encoding.name())
     }
 
-    /// Whether a lone `\r` ends a line in this file, as it does where there is no `\n`.
+    /// Returns whether a lone `\r` ends a line in this file, as it does if there is no `\n`.
     pub(crate) fn ends_lines_with_cr(self, bytes: &[u8]) -> bool {
         let body = &bytes[self.bom..];
         let has = |wanted: u8| {
@@ -147,7 +147,7 @@ fn by_statistics(bytes: &[u8], whole: bool) -> Charset {
     Charset { encoding, bom: 0, sure }
 }
 
-/// Whether GBK text uses what only GB18030 has, so that new text may use it too.
+/// Returns whether GBK text uses characters only GB18030 has, so that new text may use them too.
 fn has_four_bytes(bytes: &[u8]) -> bool {
     let charset = Charset { encoding: GB18030, bom: 0, sure: false };
     let mut found = false;
@@ -155,7 +155,7 @@ fn has_four_bytes(bytes: &[u8]) -> bool {
     found
 }
 
-/// How the name of a file with these bytes ends; empty where nobody knows.
+/// File name extension for these bytes; empty if unknown.
 pub(crate) fn ending(bytes: &[u8]) -> &'static str {
     magic(bytes).map_or("", |(_, _, ending)| ending)
 }
@@ -164,7 +164,7 @@ fn magic(bytes: &[u8]) -> Option<&'static (&'static [u8], &'static str, &'static
     MAGIC.iter().find(|(magic, _, _)| bytes.starts_with(magic))
 }
 
-/// How well-known formats that are not text begin, what they are, and how the names of such files end.
+/// Signatures of well-known binary formats, with their names and file extensions.
 const MAGIC: [(&[u8], &str, &str); 13] = [
     (b"%PDF-", "a PDF document", "pdf"),
     (b"\x89PNG", "a PNG image", "png"),

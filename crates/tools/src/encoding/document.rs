@@ -13,9 +13,9 @@ pub(crate) struct Document {
     bytes: Vec<u8>,
     charset: Charset,
     text: String,
-    /// Where pieces of one kind begin, in order.
+    /// Starts of runs of one kind, in order.
     runs: Vec<Run>,
-    /// Whether a lone `\r` ends a line.
+    /// Set if a lone `\r` ends a line.
     cr_ends: bool,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Edit<'n> {
     pub(crate) new: &'n str,
 }
 
-/// What edits make of a document.
+/// Result of applying edits to a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Revised {
     pub(crate) bytes: Vec<u8>,
@@ -77,7 +77,7 @@ impl Document {
         if self.cr_ends { text.replace('\r', "\n") } else { text }
     }
 
-    /// How all lines end, if all end alike and there are any.
+    /// Returns the line end, if there are any and all are the same.
     pub(crate) fn line_end(&self) -> Option<&'static str> {
         let mut ends = self.text.match_indices('\n').map(|(at, _)| self.line_end_at(at));
         let first = ends.next()?;
@@ -108,7 +108,7 @@ impl Document {
         Ok(Revised { bytes: again.bytes, text })
     }
 
-    /// What really changes, or nothing: what old and new text begin and end with alike keeps its bytes.
+    /// Returns the real change, if any: the common prefix and suffix of old and new text keep their bytes.
     fn place<'n>(&self, edit: &Edit<'n>) -> Option<Place<'n>> {
         let Range { mut start, mut end } = edit.range;
         let (old, mut new) = (&self.text[start..end], edit.new);
@@ -160,7 +160,7 @@ impl Document {
     /// The new text with the line ends of the place: the first that it replaces for its first, and so on; then the last
     /// that it replaces; where it replaces none, the next one, or the one before.
     fn with_line_ends(&self, range: &Range<usize>, new: &str) -> String {
-        /// How far a line end may be to be near, in bytes of text.
+        /// Maximum distance of a nearby line end, in bytes of text.
         const NEAR: usize = 64 * 1024;
         if !new.contains('\n') {
             return new.to_owned();
@@ -200,7 +200,7 @@ impl Document {
         }
     }
 
-    /// Where a place of the text is in the bytes, unless it is amid bytes that make two characters together.
+    /// Maps a text offset to a byte offset, unless it is amid bytes that make two characters together.
     fn byte_at(&self, at: usize) -> Option<usize> {
         let Some(run) = self.runs.partition_point(|run| run.text <= at).checked_sub(1).map(|index| self.runs[index])
         else {
@@ -211,7 +211,7 @@ impl Document {
     }
 }
 
-/// Where an edit is made.
+/// Place of an edit.
 struct Place<'n> {
     range: Range<usize>,
     new: &'n str,

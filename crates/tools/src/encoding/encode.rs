@@ -5,7 +5,7 @@ use encoding_rs::{EncoderResult, UTF_8, UTF_16BE, UTF_16LE};
 use super::Charset;
 use crate::{failure::Failure, workspace::path::ToolPath};
 
-/// Why new text cannot be written into a file.
+/// Reason why new text cannot be written into a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unwritable {
     /// The encoding lacks a character.
@@ -21,7 +21,7 @@ pub(crate) enum Unwritable {
 }
 
 impl Unwritable {
-    /// What the model is told.
+    /// Error message for the model.
     pub(crate) fn failure(self, path: &ToolPath) -> Failure {
         Failure::tool(match self {
             Self::Missing { character, encoding } => format!(

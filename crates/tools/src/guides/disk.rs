@@ -13,10 +13,10 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, makedev, open
 
 use crate::workspace::exact;
 
-/// What was changed less than this before it was looked at may be changed again without its time's telling.
+/// Age below which a change may be followed by another one with the same timestamp.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// How much time there is for a look.
+/// Time budget of a lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
     /// None: only what the system has at hand is told, so that it may be asked where nobody may wait.
@@ -25,11 +25,11 @@ pub(crate) enum Pace {
     Patient,
 }
 
-/// What cannot be told at once, and needs a patient look.
+/// Error for a lookup that cannot be answered at once and needs patience.
 #[derive(Debug)]
 pub(crate) struct NotAtHand;
 
-/// What changes when a file or a folder does.
+/// Metadata that changes when a file or a folder does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     /// The same for the same file, whatever its name.
@@ -40,7 +40,7 @@ pub(crate) struct Stamp {
     changed: (i64, u32),
     kind: FileType,
     owner: u32,
-    /// Whether what was read at that time is what is there as long as the stamp is the same.
+    /// Set if content read at that time is current as long as the stamp is the same.
     pub(crate) settled: bool,
 }
 
@@ -61,7 +61,7 @@ impl Stamp {
         })
     }
 
-    /// Whether it is a plain file of this user.
+    /// Checks that it is a plain file of this user.
     fn check_file(&self) -> io::Result<()> {
         if self.kind != FileType::RegularFile {
             return Err(io::Error::other("it is no plain file"));

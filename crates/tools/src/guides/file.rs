@@ -14,7 +14,7 @@ use crate::{
     skills::{Flaw, Front},
 };
 
-/// What was read of a file.
+/// Content read from a file.
 #[derive(Debug)]
 pub(crate) struct Read {
     pub(crate) text: String,
@@ -23,7 +23,7 @@ pub(crate) struct Read {
     pub(crate) digest: String,
     /// The same for the same file, whatever its name.
     pub(crate) identity: (u64, u64),
-    /// What its front matter says, or why it says nothing, once somebody has asked.
+    /// Its front matter, or why there is none, once requested.
     pub(crate) front: OnceLock<Result<Front, Flaw>>,
 }
 

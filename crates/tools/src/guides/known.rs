@@ -17,8 +17,7 @@ const MAX_KNOWN: usize = 512;
 /// Entries of a folder that are looked at, at the most.
 const MAX_ENTRIES: usize = 1000;
 
-/// What was read before, by path. Nobody waits for somebody else's disk: what is known is locked only while it is looked
-/// at.
+/// Cache of what was read, by path. No lookup waits for another's disk: locks are held only while the cache is read.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     files: Mutex<ByPath<File>>,
@@ -30,7 +29,7 @@ type ByPath<T> = HashMap<PathBuf, T>;
 #[derive(Debug)]
 struct File {
     stamp: Stamp,
-    /// How many bytes of it were wanted.
+    /// Number of bytes requested of it.
     most: usize,
     read: Arc<Read>,
 }
@@ -41,7 +40,7 @@ struct Folder {
     entries: Arc<[Entry]>,
 }
 
-/// What lies in a folder.
+/// Entry of a folder.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Entry {
     pub(crate) name: String,
@@ -89,7 +88,7 @@ impl Known {
         }
     }
 
-    /// What lies in a folder, sorted by name, without what is hidden. Nothing where there is no such folder.
+    /// Lists a folder, sorted by name, without hidden entries. Empty if there is no such folder.
     pub(crate) fn entries(&self, folder: &Path, pace: Pace) -> Result<Arc<[Entry]>, NotAtHand> {
         let Some(stamp) = disk::stamp(folder, true, pace).or_else(|wait| match pace {
             Pace::AtOnce => Err(wait),

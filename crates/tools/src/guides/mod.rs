@@ -10,8 +10,8 @@
 //! wait for a disk. So the first look is at what the system has at hand, and only where that does not tell is there a
 //! patient one.
 //!
-//! A project may be anybody's, and so may the folders around it: what is not a plain file of this user, or lies behind a
-//! link, is left out.
+//! A project may be anybody's, and so may the folders around it: what is not a plain file of this user, or lies behind
+//! a link, is left out.
 
 pub(crate) mod disk;
 mod file;
@@ -46,7 +46,7 @@ pub(crate) struct GuideReader {
     config: PathBuf,
     /// The person's home: the folders above a project are looked at up to there.
     home: Option<PathBuf>,
-    /// What was read before.
+    /// Cache of what was read before.
     known: Arc<Known>,
     /// The skills.
     pub(crate) shelf: SkillStore,

@@ -9,14 +9,14 @@ use super::NAME;
 /// Folders above a project that are looked at, at the most.
 const MAX_ABOVE: usize = 10;
 
-/// Where one may be.
+/// Possible place of a guide.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) path: PathBuf,
     /// As people are shown it.
     pub(crate) name: String,
     pub(crate) origin: GuideOrigin,
-    /// Whether links on the way are followed: what is in the person's own configuration, they put there.
+    /// Set if links on the way are followed: those in the user's own configuration are the user's.
     pub(crate) follow: bool,
 }
 

@@ -8,20 +8,20 @@ use super::{
     place::{FileLines, Likeness, Place},
 };
 
-/// What hunks make of a text.
+/// Result of applying hunks to a text.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Edits {
     /// Pieces of the text and what comes in their place, in order.
     pub(crate) edits: Vec<(Range<usize>, String)>,
-    /// How many lines are added and removed.
+    /// Number of added and removed lines.
     pub(crate) added: usize,
     pub(crate) removed: usize,
-    /// Whether white space had to be overlooked.
+    /// Set if white space had to be ignored.
     pub(crate) inexact: bool,
 }
 
 impl Edits {
-    /// Whether nothing is left of the text, and nothing comes in its place.
+    /// Returns whether all of the text is removed, and nothing is added.
     pub(crate) fn is_all_of(&self, text: &str) -> bool {
         self.removed >= text.lines().count() && self.added == 0
     }
@@ -36,7 +36,7 @@ struct Block {
 /// Finds the places of hunks in a text with `\n` at the end of lines.
 ///
 /// # Errors
-/// What to tell of each hunk that does not fit.
+/// A message for each hunk that does not fit.
 pub(crate) fn apply(text: &str, hunks: &[Hunk]) -> Result<Edits, Vec<String>> {
     let file = FileLines::of(text);
     let mut blocks: Vec<Block> = Vec::new();
@@ -100,8 +100,8 @@ fn add_blocks(file: &FileLines<'_>, hunk: &Hunk, place: Place, blocks: &mut Vec<
     at
 }
 
-/// How the file indents what the patch indents otherwise. Without it, a line added to code whose indentation the model
-/// got wrong would be indented wrong as well, which in some languages is another program.
+/// Mapping from the patch's indentation to the file's. Without it, a line added to code whose indentation the model got
+/// wrong would be indented wrong as well, which in some languages is another program.
 struct Indents<'l> {
     /// The indentation in the patch and in the file, those met last at the end.
     known: Vec<(&'l str, &'l str)>,

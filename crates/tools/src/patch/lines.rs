@@ -83,12 +83,12 @@ pub(super) fn drop_blank_tail(hunk: &mut Hunk, mut lost: usize) {
     }
 }
 
-/// What a hunk header says: `@@ -12,3 +12,4 @@ section`, or only `@@` and some line of the file.
+/// Parsed hunk header: `@@ -12,3 +12,4 @@ section`, or only `@@` and some line of the file.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Header {
     /// The first line, from 1, and how many lines, before and after.
     pub(super) ranges: Option<(Range, Range)>,
-    /// What follows, where there are no numbers.
+    /// Text after `@@`, if there are no numbers.
     pub(super) anchor: Option<String>,
 }
 

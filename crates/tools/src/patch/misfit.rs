@@ -8,13 +8,13 @@ use crate::text;
 
 /// A hunk that does not fit.
 pub(super) struct Misfit<'h> {
-    /// Which one it is of how many, counted from 1.
+    /// Its number among all hunks, counted from 1.
     pub(super) number: usize,
     pub(super) of: usize,
     pub(super) hunk: &'h Hunk,
     /// The first line, counted from 0, that the hunks before it left.
     pub(super) from: usize,
-    /// Where it should be.
+    /// Expected position.
     pub(super) expected: Option<usize>,
     pub(super) why: NoPlace,
 }
@@ -93,7 +93,7 @@ impl Misfit<'_> {
         format!("does not fit: {first}. From line {} on the file has:{shown}", at + skip + 1)
     }
 
-    /// Whether what it makes is there already.
+    /// Returns whether its result is already present.
     fn is_applied(&self, file: &FileLines<'_>) -> bool {
         let new: Vec<&str> = self.hunk.new_lines().map(|line| Likeness::Tail.of(line)).collect();
         let worth = new.iter().any(|line| !line.is_empty()) && new.len() <= 200;
@@ -105,9 +105,9 @@ impl Misfit<'_> {
                 .any(|lines| lines.iter().zip(&new).all(|(line, new)| Likeness::Tail.of(line) == *new))
     }
 
-    /// Where most of its lines stand, or the first that says something.
+    /// Returns the line where most of its lines are found, or the first meaningful one.
     fn nearest(&self, file: &FileLines<'_>, old: &[&str]) -> Option<usize> {
-        /// How many lines of the file and of the hunk are compared.
+        /// Limits on the compared lines of the file and of the hunk.
         const MAX_LINES: usize = 20_000;
         const MAX_OLD: usize = 40;
         let expected = self.expected.unwrap_or(self.from);

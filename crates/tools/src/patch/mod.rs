@@ -20,7 +20,7 @@ mod unified;
 pub(crate) use apply::apply;
 pub(crate) use parse::parse;
 
-/// What is done to one file.
+/// Patch of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FilePatch {
     /// The file as the patch names it.
@@ -28,7 +28,7 @@ pub(crate) struct FilePatch {
     pub(crate) change: Change,
 }
 
-/// What is done.
+/// Kind of change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Change {
     /// The file is made, with this content.
@@ -42,16 +42,16 @@ pub(crate) enum Change {
 /// Lines that stand together, and what becomes of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Hunk {
-    /// How the patch introduces it, to name it by.
+    /// Header of the file in the patch, to name it by.
     pub(crate) header: String,
     /// The line, counted from 0, at which it says to begin.
     pub(crate) start: Option<usize>,
     /// Lines that stand somewhere above it, the outer ones first.
     pub(crate) anchors: Vec<String>,
     pub(crate) lines: Vec<Line>,
-    /// Whether it says that it ends at the end of the file.
+    /// Set if it is marked as ending at the end of the file.
     pub(crate) at_end: bool,
-    /// Whether it says that the last line lacks its line end, before and after.
+    /// Set if the last line is marked as lacking its line end, before and after.
     pub(crate) open_end: (bool, bool),
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Line {
     pub(crate) text: String,
 }
 
-/// What becomes of a line.
+/// Kind of a line in a hunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LineKind {
     Context,
@@ -81,7 +81,7 @@ impl Hunk {
         self.lines.iter().filter(|line| line.kind != LineKind::Removed).map(|line| line.text.as_str())
     }
 
-    /// Whether it changes anything.
+    /// Returns whether it changes anything.
     pub(crate) fn changes(&self) -> bool {
         self.lines.iter().any(|line| line.kind != LineKind::Context) || self.open_end.0 != self.open_end.1
     }

@@ -11,7 +11,7 @@ use std::{
 
 use super::Hunk;
 
-/// How alike lines have to be.
+/// Required similarity of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Likeness {
     Exact,
@@ -37,11 +37,11 @@ impl Likeness {
 #[derive(Debug)]
 pub(super) struct FileLines<'t> {
     pub(super) lines: Vec<&'t str>,
-    /// What the lines are compared by, for each likeness that was needed.
+    /// Comparison keys of the lines, for each likeness that was needed.
     keys: [OnceCell<Vec<u64>>; 3],
 }
 
-/// Where a hunk stands.
+/// Position of a hunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     /// The first of its lines, counted from 0.
@@ -49,7 +49,7 @@ pub(super) struct Place {
     pub(super) likeness: Likeness,
 }
 
-/// Why a hunk has no place.
+/// Reason why a hunk has no place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NoPlace {
     /// Its lines are nowhere.

@@ -7,10 +7,10 @@ use super::{
 };
 use crate::{failure::Failure, text};
 
-/// What the lines before the hunks of a file say.
+/// Parsed lines before the hunks of a file.
 #[derive(Debug, Default)]
 struct Head {
-    /// Whether `diff --git` introduced it.
+    /// Set if `diff --git` introduced it.
     is_git: bool,
     /// The names after `---` and `+++`.
     old: Option<String>,
@@ -49,12 +49,12 @@ pub(super) fn parse(mut lines: Lines<'_>) -> Result<Vec<FilePatch>, Failure> {
     }
 }
 
-/// Whether a file's head begins at the next line.
+/// Returns whether a file's head begins at the next line.
 fn is_head(lines: &Lines<'_>) -> bool {
     lines.peek().is_some_and(|line| line.starts_with("diff --git ")) || is_names(lines)
 }
 
-/// Whether the next two lines name a file before and after.
+/// Returns whether the next two lines name a file before and after.
 fn is_names(lines: &Lines<'_>) -> bool {
     let begins = |by: usize, with: &str| lines.ahead(by).is_some_and(|line| line.starts_with(with));
     begins(0, "--- ") && begins(1, "+++ ")

@@ -7,33 +7,33 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::{encoding, text};
 
-/// What was kept of a stream so far.
+/// Bytes captured from a stream so far.
 #[derive(Debug)]
 pub(super) struct Capture {
     head: Vec<u8>,
     tail: VecDeque<u8>,
-    /// How many bytes the head holds at most, and the tail too.
+    /// Maximum size of the head in bytes, and of the tail too.
     half: usize,
     total: u64,
 }
 
-/// What a command wrote to a stream.
+/// Output of a command on one stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Captured {
     /// The text, with a note where bytes were left out; empty where it is none.
     pub(crate) text: String,
-    /// What it is instead of text.
+    /// Format of binary output, instead of text.
     pub(crate) binary: Option<Binary>,
-    /// How many bytes were written in all.
+    /// Total number of bytes written.
     pub(crate) total: u64,
 }
 
 /// Output that is no text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Binary {
-    /// What it is, such as `a PNG image`.
+    /// Description of the format, such as `a PNG image`.
     pub(crate) what: &'static str,
-    /// How the name of a file with it ends; empty where nobody knows.
+    /// File name extension; empty if unknown.
     pub(crate) ending: &'static str,
     /// All of it; none where it is more than is kept.
     pub(crate) content: Option<Vec<u8>>,
@@ -88,8 +88,8 @@ impl Capture {
     }
 }
 
-/// The encoding of what a command wrote, or what it is instead of text. Programs write UTF-8, and now and then a byte that is
-/// none: only where there are many is it asked what else it could be.
+/// The encoding of what a command wrote, or what it is instead of text. Programs write UTF-8, and now and then a byte
+/// that is none: only where there are many is it asked what else it could be.
 fn charset(bytes: &[u8], whole: bool) -> Result<&'static Encoding, &'static str> {
     /// So many odd bytes may stand in any text, and in a long one a part of all.
     const FEW: usize = 16;

@@ -11,15 +11,15 @@ use crate::{
     workspace::AREAS,
 };
 
-/// How much of the end of standard error is looked at, in bytes.
+/// Length of the examined end of standard error, in bytes.
 const LOOKED_AT: usize = 8 * 1024;
 
-/// What programs say of a name that leads nowhere.
+/// Messages of programs about a path that does not exist.
 const FAILURES: [&str; 6] =
     ["no such file or directory", "enoent", "permission denied", "eacces", "read-only file system", "erofs"];
 
-/// One sentence for the model, where a line of standard error says that something is not there by a name that it has for
-/// file tools. `given` are the names that the command's folders have.
+/// One sentence for the model, where a line of standard error says that something is not there by a name that it has
+/// for file tools. `given` are the names that the command's folders have.
 pub(crate) fn misnamed(stderr: &str, workspace: &Workspace, given: &[Name]) -> Option<&'static str> {
     let mut start = stderr.len().saturating_sub(LOOKED_AT);
     while !stderr.is_char_boundary(start) {
@@ -54,7 +54,7 @@ pub(crate) fn misnamed(stderr: &str, workspace: &Workspace, given: &[Name]) -> O
     })
 }
 
-/// Whether the line names this folder or what is in it, and not one whose path only ends like it.
+/// Returns whether the line names this folder or something in it, and not one whose path only ends like it.
 fn names(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();

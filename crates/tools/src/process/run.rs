@@ -29,24 +29,24 @@ use super::{
 };
 use crate::sandbox::Sandbox;
 
-/// How long a command has to tidy up after it was asked to end.
+/// Grace period for cleanup after a command was asked to end.
 const TERM_GRACE: Duration = Duration::from_secs(1);
 
-/// How long pipes are read on after the command has ended, while some child still holds them.
+/// Time limit for reading pipes after the command has ended, while some child still holds them.
 const PIPE_GRACE: Duration = Duration::from_millis(200);
 
-/// What is to be run.
+/// Command to run.
 #[derive(Debug)]
 pub(crate) struct Script {
     /// The program and its arguments. A program without a slash is looked for in the `PATH` of the environment.
     pub(crate) command: Vec<OsString>,
-    /// Where it starts: a folder that is open, so that no rename can change what is meant.
+    /// Working folder, held open so that no rename can change it.
     pub(crate) folder: OwnedFd,
     /// All that it sees of the environment.
     pub(crate) environment: BTreeMap<OsString, OsString>,
     /// When it is ended.
     pub(crate) timeout: Duration,
-    /// How many bytes of each stream are kept.
+    /// Maximum number of bytes stored of each stream.
     pub(crate) output_cap: usize,
     /// True where it may change nothing. Without a sandbox it does not run then.
     pub(crate) read_only: bool,
@@ -59,7 +59,7 @@ pub(crate) fn bash(text: String) -> Vec<OsString> {
     command
 }
 
-/// Why a command did not run.
+/// Reason why a command did not run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
     /// It could not be started.
@@ -70,7 +70,7 @@ pub(crate) enum RunError {
     Refused(String),
 }
 
-/// How a command came to its end.
+/// Outcome of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// By itself, with this code.
@@ -90,11 +90,11 @@ pub(crate) struct Finished {
     pub(crate) stdout: Captured,
     pub(crate) stderr: Captured,
     pub(crate) duration: Duration,
-    /// How many processes it left running; they were killed.
+    /// Number of processes left running; they were killed.
     pub(crate) strays: usize,
 }
 
-/// Why it is waited for no longer.
+/// Reason to stop waiting.
 enum Wait<T> {
     Over(T),
     TimedOut,

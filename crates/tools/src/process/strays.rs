@@ -13,7 +13,7 @@ pub(super) fn kill(mark: &str) -> usize {
     };
     /// A process can fork while we look, but each round kills all that the last one saw.
     const ROUNDS: usize = 20;
-    /// How often we look again at processes that show no environment. Most of them just never had one.
+    /// Number of rechecks of processes that show no environment. Most of them just never had one.
     const PATIENCE: usize = 3;
     let mark = format!("{}={mark}", super::environment::MARK);
     let mut seen = std::collections::BTreeSet::new();
@@ -39,7 +39,7 @@ pub(super) fn kill(_mark: &str) -> usize {
     0
 }
 
-/// What one look at all processes tells.
+/// Result of one scan of all processes.
 #[cfg(target_os = "linux")]
 #[derive(Default)]
 struct Look {

@@ -1,6 +1,6 @@
 //! What a model is told when a command failed at something that the sandbox forbids. It is a guess from words.
 
-/// How much of the end of standard error is looked at, in bytes.
+/// Length of the examined end of standard error, in bytes.
 const LOOKED_AT: usize = 8 * 1024;
 
 const NETWORK: &[&str] = &[

@@ -4,28 +4,28 @@ use std::{fmt, path::PathBuf};
 
 use super::policy::SandboxLimits;
 
-/// How commands are locked in.
+/// Sandbox configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxConfig {
-    /// What happens where the kernel offers less.
+    /// Behaviour if the kernel offers less.
     pub mode: SandboxMode,
     /// The program that calls [`run_helper`](super::run_helper) when its first argument is
     /// [`HELPER_ARGUMENT`](super::HELPER_ARGUMENT). `/proc/self/exe` is this program even after its file was replaced.
     pub helper: PathBuf,
-    /// Whether commands may use the network.
+    /// Set if commands may use the network.
     pub network: bool,
     /// Files and folders that commands may read besides the system and the session's own. Those that are not there
     /// are left out.
     pub read: Vec<PathBuf>,
     /// Folders that commands may change besides the session's own.
     pub write: Vec<PathBuf>,
-    /// What no command may see, even in a folder that it may read.
+    /// Paths hidden from commands, even in a folder that they may read.
     pub hidden: Vec<PathBuf>,
     /// The person's home: in its folders of settings, files are hidden that hold what looks like a password.
     pub home: Option<PathBuf>,
-    /// How much each process may take.
+    /// Resource limits of each process.
     pub limits: SandboxLimits,
-    /// Whether namespaces are tried. Without them less is kept from commands, as on systems that forbid them.
+    /// Set if namespaces are tried. Without them commands are restricted less, as on systems that forbid them.
     pub namespaces: bool,
 }
 
@@ -47,7 +47,7 @@ impl SandboxConfig {
     }
 }
 
-/// What happens where the kernel offers less.
+/// Behaviour if the kernel offers less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SandboxMode {
     /// Commands do not run where files or network cannot be kept from them.
@@ -68,22 +68,22 @@ impl fmt::Display for SandboxMode {
     }
 }
 
-/// What holds for commands here.
+/// Sandbox in effect for commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxStatus {
-    /// What happens where the kernel offers less.
+    /// Behaviour if the kernel offers less.
     pub mode: SandboxMode,
-    /// Whether commands can run.
+    /// Set if commands can run.
     pub runs: bool,
     /// The version of Landlock's interface, 0 without Landlock.
     pub landlock: u8,
-    /// Whether system calls are filtered.
+    /// Set if system calls are filtered.
     pub seccomp: bool,
-    /// Whether a command has a process table, a `/tmp` and a read-only file system of its own.
+    /// Set if a command has a process table, a `/tmp` and a read-only file system of its own.
     pub namespaces: bool,
-    /// Whether commands may use the network.
+    /// Set if commands may use the network.
     pub network: bool,
-    /// What is not as strong as it could be, one sentence each.
+    /// Weaknesses of the sandbox, one sentence each.
     pub weaknesses: Vec<String>,
 }
 
@@ -128,7 +128,7 @@ mod linux {
         *,
     };
 
-    /// How long the first helper may take to say what the kernel offers.
+    /// Time limit for the first helper to report the kernel's features.
     const PROBE_LIMIT: Duration = Duration::from_secs(10);
     /// The folder that the first helpers may read, and start in: not the root, which is exchanged.
     const PROBED: &str = "/usr";
@@ -137,16 +137,16 @@ mod linux {
     #[derive(Debug)]
     pub struct Sandbox {
         config: SandboxConfig,
-        /// Whether commands may use the network now.
+        /// Set if commands may use the network now.
         network: AtomicBool,
         offer: OnceCell<Offer>,
     }
 
-    /// What the first helpers found.
+    /// Kernel features found by the first helpers.
     #[derive(Debug, Clone)]
     struct Offer {
         force: Result<InForce, String>,
-        /// Why there are no namespaces.
+        /// Reason why there are no namespaces.
         no_namespaces: Option<String>,
         /// True if the session's folders can be given their names.
         gives_names: bool,
@@ -159,13 +159,13 @@ mod linux {
             Self { network: AtomicBool::new(config.network), config, offer: OnceCell::new() }
         }
 
-        /// Whether commands are locked in at all.
+        /// Returns whether commands are sandboxed at all.
         #[must_use]
         pub fn is_on(&self) -> bool {
             self.config.mode != SandboxMode::Off
         }
 
-        /// Whether commands may use the network.
+        /// Returns whether commands may use the network.
         #[must_use]
         pub fn allows_network(&self) -> bool {
             self.network.load(Ordering::Relaxed)
@@ -176,7 +176,7 @@ mod linux {
             self.network.store(allowed, Ordering::Relaxed);
         }
 
-        /// What holds here. The first call tries it.
+        /// Returns the sandbox in effect. The first call probes it.
         pub async fn status(&self) -> SandboxStatus {
             let mode = self.config.mode;
             let mut status = SandboxStatus {
@@ -209,8 +209,8 @@ mod linux {
             status
         }
 
-        /// True where it holds a command that may change nothing to that: where files and network can be kept from commands, and
-        /// where none runs otherwise.
+        /// True where it holds a command that may change nothing to that: where files and network can be kept from
+        /// commands, and where none runs otherwise.
         pub async fn holds(&self) -> bool {
             match self.config.mode {
                 SandboxMode::Enforce => true,
@@ -219,7 +219,7 @@ mod linux {
             }
         }
 
-        /// What the kernel offers, found out once.
+        /// Kernel features, probed once.
         async fn offer(&self) -> &Offer {
             self.offer.get_or_init(|| self.probe()).await
         }
@@ -378,7 +378,7 @@ mod linux {
     }
 
     impl KillGuard {
-        /// What became of the command. It may be dropped and asked again.
+        /// Waits for the outcome of the command. Cancel safe.
         pub(crate) async fn report(&mut self) -> io::Result<Report> {
             // A report is one write of one short line, so it comes at once or, where nobody wrote one, as an end.
             let buffer = self.up.fill_buf().await?;
@@ -421,13 +421,13 @@ mod elsewhere {
             Self { config }
         }
 
-        /// Whether commands are to be locked in.
+        /// Returns whether commands are to be sandboxed.
         #[must_use]
         pub fn is_on(&self) -> bool {
             self.config.mode == SandboxMode::Enforce
         }
 
-        /// Whether commands may use the network. Nothing keeps it from them.
+        /// Returns whether commands may use the network. Nothing restricts it.
         #[must_use]
         pub fn allows_network(&self) -> bool {
             true
@@ -446,7 +446,7 @@ mod elsewhere {
             Vec::new()
         }
 
-        /// What holds here: nothing.
+        /// Returns the sandbox in effect: none.
         pub async fn status(&self) -> SandboxStatus {
             SandboxStatus {
                 mode: self.config.mode,

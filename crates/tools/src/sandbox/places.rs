@@ -6,7 +6,7 @@ use agentd_core::ports::Workspace;
 
 use super::policy::Tree;
 
-/// What every program needs of the system.
+/// System paths needed by every program.
 const SYSTEM: &[&str] = &[
     "/usr",
     "/bin",
@@ -25,7 +25,7 @@ const SYSTEM: &[&str] = &[
     "/var/lib/dpkg",
 ];
 
-/// What programs need of `/etc`: how to load, resolve, spell and encrypt. The rest may hold passwords.
+/// Entries of `/etc` that programs need to load, resolve, spell and encrypt. The rest may hold passwords.
 const SYSTEM_SETTINGS: &[&str] = &[
     "alternatives",
     "bash.bashrc",
@@ -72,7 +72,7 @@ pub(super) const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/d
 /// Folders that are fresh for each command, where there are namespaces.
 pub(super) const FRESH: &[&str] = &["/tmp", "/dev/shm"];
 
-/// What a command may reach of the file system.
+/// File system paths available to a command.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Places {
     pub(super) read: Vec<PathBuf>,
@@ -90,13 +90,13 @@ impl Places {
     }
 }
 
-/// What must be where it was when it was made or given.
+/// Paths that must be where they were when made or given.
 pub(super) fn exact(workspace: &Workspace) -> Vec<PathBuf> {
     let project = workspace.project.as_ref().map(|project| &project.path);
     [&workspace.root].into_iter().chain(project).chain(&workspace.memories).cloned().collect()
 }
 
-/// What a command of this workspace may reach, with what the configuration adds.
+/// Returns the paths available to a command of this workspace, with those that the configuration adds.
 pub(super) fn places(workspace: &Workspace, read: &[PathBuf], write: &[PathBuf], hidden: &[PathBuf]) -> Places {
     let mut places = Places::default();
     places.read.extend(SYSTEM.iter().map(PathBuf::from));

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::names::Name;
 
-/// What one command may reach.
+/// Policy of one command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Policy {
     /// The session's own tree and its project. They are opened without following a link, in them or on the way to them:
@@ -16,33 +16,35 @@ pub(crate) struct Policy {
     pub(crate) read: Vec<PathBuf>,
     /// Folders that may be changed too.
     pub(crate) write: Vec<PathBuf>,
-    /// What is mounted, where there are namespaces. The rest of the file system is read-only there.
+    /// Mounts, if there are namespaces. The rest of the file system is read-only there.
     pub(crate) trees: Vec<Tree>,
-    /// What is not seen even where it lies in a folder that may be read. It is checked where there are namespaces;
-    /// without them, whatever contains one of these may not be read as a whole.
+    /// Paths hidden even in a folder that may be read. It is checked where there are namespaces; without them, no
+    /// folder that contains one of these may be read as a whole.
     pub(crate) hidden: Vec<PathBuf>,
-    /// Listed places in which files with keys are looked for, to be hidden as well; the session's own are not among them.
+    /// Listed places in which files with keys are looked for, to be hidden as well; the session's own are not among
+    /// them.
     pub(crate) searched: Vec<PathBuf>,
     /// The person's home.
     pub(crate) home: Option<PathBuf>,
-    /// Folders in which commands, or whoever gave the project, may have put programs: none is found there by its name alone.
+    /// Folders in which commands, or whoever gave the project, may have put programs: none is found there by its name
+    /// alone.
     pub(crate) planted: Vec<PathBuf>,
     /// The names by which the session's folders are reached, where there are namespaces.
     pub(crate) names: Vec<Name>,
-    /// Whether the network may be used.
+    /// Set if the network may be used.
     pub(crate) network: bool,
-    /// How much it may take.
+    /// Resource limits.
     pub(crate) limits: SandboxLimits,
-    /// Whether to try namespaces.
+    /// Set to try namespaces.
     pub(crate) namespaces: bool,
-    /// Whether to refuse where files or network cannot be kept from the command.
+    /// Set to refuse if files or network cannot be restricted.
     pub(crate) enforce: bool,
     /// True where nothing may be changed but what is the command's own.
     pub(crate) read_only: bool,
 }
 
 impl Policy {
-    /// Whether no link may lead to this path.
+    /// Returns whether no link may lead to this path.
     pub(crate) fn is_exact(&self, path: &Path) -> bool {
         self.exact.iter().any(|exact| path.starts_with(exact))
     }
@@ -55,7 +57,7 @@ pub(crate) struct Tree {
     pub(crate) writable: bool,
 }
 
-/// How much a command may take; absent is unlimited.
+/// Resource limits of a command; absent is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxLimits {
     /// Seconds of computing.
@@ -84,7 +86,7 @@ impl Default for SandboxLimits {
     }
 }
 
-/// What the helper answers.
+/// Answer of the helper.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Report {
@@ -98,28 +100,28 @@ pub(crate) enum Report {
         code: Option<i32>,
         /// The signal that ended it otherwise.
         signal: Option<i32>,
-        /// How many processes it left running; they were killed.
+        /// Number of processes left running; they were killed.
         strays: usize,
     },
 }
 
-/// What the kernel gave.
+/// Restrictions granted by the kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct InForce {
     /// The version of Landlock's interface, 0 without Landlock.
     pub(crate) landlock: u8,
-    /// Whether system calls are filtered.
+    /// Set if system calls are filtered.
     pub(crate) seccomp: bool,
-    /// Whether the command has a process table, a `/tmp` and a read-only file system of its own.
+    /// Set if the command has a process table, a `/tmp` and a read-only file system of its own.
     pub(crate) namespaces: bool,
-    /// Whether its `/proc` shows only itself.
+    /// Set if its `/proc` shows only itself.
     pub(crate) own_proc: bool,
-    /// Whether the number of its processes is limited, where that was wanted.
+    /// Set if the number of its processes is limited, if requested.
     pub(crate) counted: bool,
 }
 
 impl InForce {
-    /// What is missing of what `enforce` asks for.
+    /// Returns what is missing for `enforce`.
     pub(crate) fn gap(&self) -> Option<&'static str> {
         if self.landlock == 0 {
             return Some("this kernel has no Landlock, so a command could read and change every file of yours");
@@ -137,7 +139,7 @@ impl InForce {
     }
 }
 
-/// What the daemon sends down the leash to ask the command to end. The end of the stream kills it.
+/// Byte sent down the leash to ask the command to end. The end of the stream kills it.
 pub(crate) const PLEASE_END: u8 = b't';
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ impl Shelf {
         self.report(&Candidate { source, folder: folder.to_path_buf(), entry })
     }
 
-    /// What a folder is, and what is wrong with it.
+    /// Reports what a folder is, and its problems.
     fn report(&self, candidate: &Candidate) -> SkillReport {
         let home = self.config.home.as_deref();
         let mut report = SkillReport {

@@ -9,7 +9,7 @@ use agentd_core::{
 
 use super::{Shelf, environment::Environments, link};
 
-/// What stands in a command that runs something of a skill with Python.
+/// Markers of a command that runs something of a skill with Python.
 const RUNS: [&str; 3] = ["python", ".py", "pip"];
 
 /// Folders in which a command finds the programs of a skill.
@@ -23,24 +23,25 @@ pub(crate) struct Programs {
     pub(crate) last: PathBuf,
 }
 
-/// Whether a command could need packages of a skill at all.
+/// Returns whether a command could need packages of a skill at all.
 pub(super) fn may_need(command: &str) -> bool {
     command.contains("skills") && RUNS.iter().any(|word| command.contains(word))
 }
 
 impl Shelf {
-    /// What the command needs that is not installed.
+    /// Packages needed by the command that are not installed.
     pub(super) fn missing(&self, workspace: &Workspace, command: &str) -> Vec<SkillPackages> {
         let wanted = skills_named(command).into_iter().filter_map(|name| wanted(workspace, name));
         wanted.filter(|wanted| self.environments.ready(&wanted.environment).is_none()).collect()
     }
 
-    /// Where it finds `python` where nothing else has that name: a command that runs something of a skill.
+    /// Fallback folder with `python`, for a command that runs something of a skill.
     pub(super) fn plain_python(&self, command: &str) -> Option<PathBuf> {
         (may_need(command) && !skills_named(command).is_empty()).then(|| self.environments.plain())?
     }
 
-    /// The environments that it runs in. A command that names no skill has the packages of the session's only one that needs any.
+    /// The environments that it runs in. A command that names no skill has the packages of the session's only one that
+    /// needs any.
     pub(super) fn programs(&self, workspace: &Workspace, command: &str) -> Vec<Programs> {
         let mut about: Vec<SkillPackages> =
             skills_named(command).into_iter().filter_map(|name| wanted(workspace, name)).collect();

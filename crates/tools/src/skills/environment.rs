@@ -1,10 +1,11 @@
-//! Python environments of skills, each with the packages that a skill declares: made once, with a person's consent, and used
-//! by every session.
+//! Python environments of skills, each with the packages that a skill declares: made once, with a person's consent, and
+//! used by every session.
 //!
-//! An environment is named by what is in it, so that another list of packages is another environment, and skills that need the
-//! same share one. It counts once its mark stands in it, which is written last: what a crash left half made is made anew.
-//! Only wheels are installed: building a package would run its code before anybody has seen it. What installs them is locked
-//! in as commands are, with the network: it sees nothing of the person's files and writes to the environment alone.
+//! An environment is named by what is in it, so that another list of packages is another environment, and skills that
+//! need the same share one. It counts once its mark stands in it, which is written last: what a crash left half made is
+//! made anew. Only wheels are installed: building a package would run its code before anybody has seen it. What
+//! installs them is locked in as commands are, with the network: it sees nothing of the person's files and writes to
+//! the environment alone.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -32,7 +33,7 @@ use crate::{
     sandbox::{Sandbox, SandboxConfig, SandboxMode},
 };
 
-/// How long an installation may take.
+/// Time limit for an installation.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Bytes of what an installer says that are kept.
 const SAID: usize = 64 << 10;
@@ -40,14 +41,14 @@ const SAID: usize = 64 << 10;
 const TOLD_LINES: usize = 8;
 /// The mark of an environment that is whole.
 const MARK: &str = ".agentd-ready";
-/// Folder of the interpreter of an environment, and of nothing else of it: programs that a package brings do not stand before those of
-/// the system.
+/// Folder of the interpreter of an environment, and of nothing else of it: programs that a package brings do not stand
+/// before those of the system.
 const FRONT: &str = "front";
 /// Programs that stand there.
 const INTERPRETERS: [&str; 3] = ["python", "python3", "pip"];
-/// Where `python` is, for scripts that say so on a system that has only `python3`.
+/// Folder with `python`, for scripts that need that name on a system with only `python3`.
 const PLAIN: &str = "plain";
-/// What is made before the mark.
+/// File written before the mark.
 const LIST: &str = "agentd-requirements.txt";
 
 /// The folder for what installers need for a moment. It goes when they are done.
@@ -70,7 +71,7 @@ const PASSED: [&str; 14] = [
     "REQUESTS_CA_BUNDLE",
 ];
 
-/// Where interpreters are looked for first: those that commands can run in the sandbox.
+/// Preferred interpreters: those that commands can run in the sandbox.
 const SYSTEM: [&str; 2] = ["/usr/bin/python3", "/usr/local/bin/python3"];
 
 /// All environments.
@@ -106,8 +107,8 @@ impl Environments {
         is_whole.then_some(place)
     }
 
-    /// The folder in which the interpreters of an environment are, and they alone. An environment that has none yet, because it was
-    /// made by an older daemon, is given one.
+    /// The folder in which the interpreters of an environment are, and they alone. An environment that has none yet,
+    /// because it was made by an older daemon, is given one.
     pub(crate) fn front(&self, place: &Path) -> Option<PathBuf> {
         let front = place.join(FRONT);
         for name in INTERPRETERS {
@@ -122,8 +123,8 @@ impl Environments {
         front.join(INTERPRETERS[0]).exists().then_some(front)
     }
 
-    /// A folder in which `python` is an interpreter of the system, to be looked in last: scripts of skills are run as `python`,
-    /// and many systems know it as `python3` only. None where there is no interpreter.
+    /// A folder in which `python` is an interpreter of the system, to be looked in last: scripts of skills are run as
+    /// `python`, and many systems know it as `python3` only. None where there is no interpreter.
     pub(crate) fn plain(&self) -> Option<PathBuf> {
         let bin = self.folder.join(PLAIN).join("bin");
         let link = bin.join("python");

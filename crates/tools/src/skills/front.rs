@@ -1,7 +1,7 @@
 //! The front matter of a `SKILL.md`: what is known of a skill without reading on.
 //!
-//! Folders come from many systems, so what is not known is passed over, and what is written carelessly is understood where it
-//! can mean one thing only. Each problem says the line on which it stands.
+//! Folders come from many systems, so what is not known is passed over, and what is written carelessly is understood
+//! where it can mean one thing only. Each problem says the line on which it stands.
 
 use serde_json::{Map, Value};
 
@@ -16,19 +16,19 @@ pub(crate) const TOLD_DESCRIPTION: usize = 300;
 /// Packages that a skill can need.
 const MAX_DEPENDENCIES: usize = 100;
 
-/// What the front matter says.
+/// Parsed front matter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Front {
     /// The skill's own name for itself; none where the folder's is meant.
     pub(crate) name: Option<String>,
-    /// What it is for, in a line.
+    /// Purpose, in one line.
     pub(crate) description: String,
     pub(crate) license: Option<String>,
     /// Tools that the skill says it uses. It is told, and allows nothing.
     pub(crate) allowed_tools: Vec<String>,
     /// Python packages that its scripts need, as written.
     pub(crate) dependencies: Vec<String>,
-    /// What is odd and does no harm.
+    /// Harmless oddities.
     pub(crate) notes: Vec<Flaw>,
 }
 
@@ -49,7 +49,7 @@ impl Flaw {
 /// Reads it from the beginning of a `SKILL.md`.
 ///
 /// # Errors
-/// Why no skill can be made of it.
+/// The reason why it is no valid skill.
 pub(crate) fn front(text: &str) -> Result<Front, Flaw> {
     let yaml = between_lines(text)?;
     let mut front = Front::default();
@@ -115,7 +115,7 @@ pub(crate) fn front(text: &str) -> Result<Front, Flaw> {
     Ok(front)
 }
 
-/// What stands between the first line and the next of `---`.
+/// Returns the text between the first line and the next `---`.
 fn between_lines(text: &str) -> Result<&str, Flaw> {
     let missing = || {
         Flaw::new(1, "it does not begin with front matter: a line `---`, then `name:` and `description:`, then `---`")

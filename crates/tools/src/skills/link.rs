@@ -1,7 +1,8 @@
-//! The copy of a skill that a session has below `skills/`, where its tools and commands read it and nothing may change it.
+//! The copy of a skill that a session has below `skills/`, where its tools and commands read it and nothing may change
+//! it.
 //!
-//! It is a copy because a session goes on for weeks: what its model has read stays as it was read until somebody asks for the
-//! skill again, and no link leads from a session to anywhere else. A note beside it says what it was made from.
+//! It is a copy because a session goes on for weeks: what its model has read stays as it was read until somebody asks
+//! for the skill again, and no link leads from a session to anywhere else. A note beside it says what it was made from.
 
 use std::io::{self, Write as _};
 
@@ -22,12 +23,12 @@ use crate::{
 
 /// The folder of a workspace in which skills are.
 const AREA: &str = "skills";
-/// How a note ends that stands beside a copy.
+/// Suffix of the note beside a copy.
 const NOTE: &str = ".skill.json";
 /// Bytes of a note.
 const MAX_NOTE: u64 = 256 << 10;
 
-/// What a copy was made from.
+/// Origin of a copy.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Note {
@@ -77,7 +78,7 @@ pub(super) fn open(candidate: &Candidate) -> io::Result<Dir> {
     }
 }
 
-/// Why a skill cannot be used, by its files.
+/// Reason why a skill cannot be used, from its files.
 pub(super) fn unusable(name: &str, tree: &Tree) -> Option<WorkspaceError> {
     if tree.problems.is_empty() {
         return None;

@@ -1,11 +1,11 @@
 //! Skills: folders with a `SKILL.md`, as many agents know them.
 //!
 //! - `front`: what the front matter says. `requirements`: the packages that a skill declares.
-//! - `source`: where skills are, and which of them a session has: the person's own, those that came with agentd, those of the
-//!   project.
-//! - `tree`: the files of a skill, looked through and copied. `link`: the copy that a session has below `skills/`, made when it
-//!   is needed and made anew when the skill has changed.
-//! - `environment`: Python environments with those packages. `package_index`: where the packages come from. `commands`: which skills a command is about.
+//! - `source`: places of skills, and which of them a session has: the person's own, bundled ones, those of the project.
+//! - `tree`: the files of a skill, scanned and copied. `link`: the copy that a session has below `skills/`, made on
+//!   demand and again when the skill has changed.
+//! - `environment`: Python environments with those packages. `package_index`: the source of the packages. `commands`:
+//!   skills that a command refers to.
 //! - `check`: all that is known of a folder, for people; and how one is taken into the person's own.
 //!
 //! What came with a project is anybody's: it takes no other skill's name, leads nowhere through links, and says in the
@@ -51,21 +51,21 @@ use crate::{
     sandbox::SandboxConfig,
 };
 
-/// What is set of each skill, by its name.
+/// Settings of each skill, by its name.
 pub type SkillSettings = BTreeMap<String, SkillSetting>;
 
-/// What is set of one skill.
+/// Settings of one skill.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SkillSetting {
-    /// Whether models are told of it without its being mentioned; they are where nothing is said.
+    /// Set if models are told of it without a mention; the default.
     pub enabled: Option<bool>,
     /// Endings of files that bring it, without the dot.
     pub file_types: Vec<String>,
-    /// What models are told of it, in place of its own description.
+    /// Description for models, in place of its own.
     pub description: Option<String>,
 }
 
-/// Where skills are, and where their environments are made.
+/// Folders of skills, and of their environments.
 #[derive(Debug, Clone, Default)]
 pub struct SkillConfig {
     /// The person's own.
@@ -184,8 +184,8 @@ impl Shelf {
         Ok(source::chosen(found))
     }
 
-    /// The skills of one source. Those that came with agentd lie in a folder that is named by what it holds, so one look at
-    /// it is enough: they are most of what there is to be looked at before a turn.
+    /// The skills of one source. Those that came with agentd lie in a folder that is named by what it holds, so one
+    /// look at it is enough: they are most of what there is to be looked at before a turn.
     fn of_source(&self, source: &Source, settings: &Arc<SkillSettings>, pace: Pace) -> Result<Vec<Found>, NotAtHand> {
         let look = || source::skills(source, settings, self.config.home.as_deref(), &self.known, pace);
         if source.origin != SkillOrigin::Bundled {

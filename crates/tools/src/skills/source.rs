@@ -24,7 +24,7 @@ pub(crate) const SKILL_FILE: &str = "SKILL.md";
 pub(crate) const PACKAGES_FILE: &str = "requirements.txt";
 /// Skills at the most.
 const MAX_SKILLS: usize = 200;
-/// Where a project may keep them.
+/// Skill folders of a project.
 const OF_PROJECTS: [&str; 2] = [".agentd/skills", ".claude/skills"];
 
 /// A folder of skills.
@@ -35,7 +35,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Whether links on the way are followed: what came with a project leads nowhere.
+    /// Returns whether links on the way are followed: links of a project are not.
     pub(crate) fn follows(&self) -> bool {
         self.origin != SkillOrigin::Project
     }
@@ -50,8 +50,8 @@ pub(crate) struct Candidate {
     pub(crate) entry: String,
 }
 
-/// Where a session's skills are. Where two have one name, the earlier is the one that it has: what came with a project never
-/// takes the place of what the person has.
+/// Skill sources of a session. Of two skills with one name, the earlier wins: a project's skill never replaces one of
+/// the person.
 pub(crate) fn sources(person: &Path, bundled: Option<&Path>, project: Option<&Path>) -> Vec<Source> {
     let own = Source { folder: person.to_path_buf(), origin: SkillOrigin::Person };
     let bundled = bundled.map(|folder| Source { folder: folder.to_path_buf(), origin: SkillOrigin::Bundled });
@@ -92,8 +92,8 @@ pub(crate) fn skills(
     Ok(skills)
 }
 
-/// The skills that a session has, of those that its sources have, in their order: sorted by name, without those whose name
-/// an earlier one has.
+/// The skills that a session has, of those that its sources have, in their order: sorted by name, without those whose
+/// name an earlier one has.
 pub(crate) fn chosen(found: impl IntoIterator<Item = Found>) -> Vec<Found> {
     let mut skills: Vec<Found> = Vec::new();
     for (skill, candidate) in found {
@@ -147,8 +147,8 @@ fn skill(
     }))
 }
 
-/// Whether models are told of a skill without its being mentioned, where nobody says. Those that came with agentd come when
-/// they are called, or when a file of their kind is handed over.
+/// Returns whether models are told of a skill without a mention by default. Bundled skills are loaded when they are
+/// called, or when a file of their kind is handed over.
 pub(crate) fn is_told(origin: SkillOrigin) -> bool {
     origin != SkillOrigin::Bundled
 }

@@ -1,8 +1,8 @@
 //! The files of a skill: looked through as a whole before any of them is taken, and copied into a session.
 //!
-//! A skill may be anybody's work. It is small, made of files and folders, and none of its links leads out of it; what is
-//! otherwise is refused with the name of the file. Its copy holds plain files only, so nothing of it changes under a session's
-//! eyes, and nothing that a session sees leads back to where it came from.
+//! A skill may be anybody's work. It is small, made of files and folders, and none of its links leads out of it; what
+//! is otherwise is refused with the name of the file. Its copy holds plain files only, so nothing of it changes under a
+//! session's eyes, and nothing that a session sees leads back to where it came from.
 
 use std::{
     io::{self, Read as _},
@@ -19,7 +19,7 @@ use crate::text;
 pub(crate) const MAX_BYTES: u64 = 10 << 20;
 /// Files and folders of a skill at the most.
 const MAX_ENTRIES: usize = 2000;
-/// How deep its folders may stand in each other.
+/// Maximum depth of its folders.
 const MAX_DEPTH: usize = 16;
 /// Problems that are told at the most.
 const MAX_TOLD: usize = 20;
@@ -27,7 +27,7 @@ const MAX_TOLD: usize = 20;
 /// Names that are no part of a skill, wherever they stand: what tools leave behind.
 const PASSED_OVER: [&str; 6] = [".git", ".DS_Store", "__pycache__", ".venv", "node_modules", ".pytest_cache"];
 
-/// What a skill is made of.
+/// Files of a skill.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     /// Sorted by path.
@@ -35,7 +35,7 @@ pub(crate) struct Tree {
     /// Each before those in it.
     folders: Vec<PathBuf>,
     pub(crate) bytes: u64,
-    /// What keeps it from being used: a file, or none where the whole is meant, and a sentence.
+    /// Problems that prevent its use: a file, or none for the whole skill, and a sentence.
     pub(crate) problems: Vec<(String, String)>,
 }
 
@@ -65,7 +65,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// How many files it has.
+    /// Number of files.
     pub(crate) fn count(&self) -> usize {
         self.files.len()
     }

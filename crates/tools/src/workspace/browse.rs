@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{encoding::Document, failure::Failure};
 
-/// How many entries of one folder are listed.
+/// Maximum number of listed entries of one folder.
 const MAX_ENTRIES: usize = 10_000;
 
 pub(super) fn open(tree: &SessionTree, now: Timestamp) -> Files {
@@ -32,7 +32,7 @@ pub(super) fn located(files: &Files, path: &str) -> Result<ToolPath, Failure> {
     files.follow(&files.locate(path)?)
 }
 
-/// What a folder holds, or the file itself.
+/// Lists a folder, or the file itself.
 pub(super) fn list(tree: &SessionTree, path: &str) -> Result<FileListing, WorkspaceError> {
     let files = open(tree, Timestamp::UNIX_EPOCH);
     listing(&files, path).map_err(refused)
@@ -122,7 +122,7 @@ pub(super) fn write(
     Ok(FileWritten { path: path.to_string(), state: files.state_changes().pop() })
 }
 
-/// What stands behind the first semicolon of a failure says how to do it right.
+/// Converts a failure; the text after its first semicolon becomes the hint.
 pub(super) fn refused(failure: Failure) -> WorkspaceError {
     let kind = match failure.code {
         ToolErrorCode::Path if failure.text.contains("is not there") => ErrorKind::NotFound,

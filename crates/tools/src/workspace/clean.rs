@@ -11,7 +11,7 @@ use cap_std::fs::Dir;
 
 use super::{AREAS, folders, jail, remove};
 
-/// How the names of folders begin that are being removed.
+/// Name prefix of folders that are being removed.
 pub(crate) const REMOVED: &str = ".removed-";
 
 /// Cleans a session's folders, and says what each held. Nobody may bring files to them meanwhile.
@@ -68,7 +68,7 @@ pub(crate) fn leftovers(base: &Path, trial: bool) -> io::Result<FilesRemoved> {
     Ok(left)
 }
 
-/// What a folder holds.
+/// Content of a folder.
 struct Content {
     removed: FilesRemoved,
     /// When something in it last changed.
@@ -104,7 +104,7 @@ impl Content {
     }
 }
 
-/// Whether none of the folders of a workspace holds anything.
+/// Returns whether all folders of a workspace are empty.
 fn is_empty(root: &Dir) -> io::Result<bool> {
     for area in AREAS {
         match jail::open_real_folder(root, area) {

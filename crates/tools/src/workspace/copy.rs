@@ -1,8 +1,8 @@
 //! Copies a session's own files for another session.
 //!
-//! Commands of the session may run meanwhile and change what is there, so nothing is trusted: every folder and file is opened
-//! as itself, through no link, and looked at once it is open. What has several names is left out, as the jail would not open it
-//! either. The data is copied by the kernel, which shares it where the file system can.
+//! Commands of the session may run meanwhile and change what is there, so nothing is trusted: every folder and file is
+//! opened as itself, through no link, and looked at once it is open. What has several names is left out, as the jail
+//! would not open it either. The data is copied by the kernel, which shares it where the file system can.
 
 use std::{
     ffi::OsStr,
@@ -17,14 +17,15 @@ use nix::fcntl::OFlag;
 
 use super::jail;
 
-/// What is copied of a session at the most.
+/// Limits on what is copied of a session.
 const MOST: FilesCopied = FilesCopied { files: 10_000, bytes: 1 << 30, left_out: 0 };
-/// How deep folders may stand in each other.
+/// Maximum depth of folders.
 const MAX_DEPTH: usize = 32;
-/// How files begin that are being written by the daemon.
+/// Name prefix of files that the daemon is writing.
 const DRAFT: &str = ".agentd-";
 
-/// Copies what tools may have made and what is kept for them to read. `temp/` is nobody's to keep, and skills are linked anew.
+/// Copies what tools may have made and what is kept for them to read. `temp/` is nobody's to keep, and skills are
+/// linked anew.
 pub(super) fn copy(from: &Dir, to: &Dir, history: Option<&HistoryFile>) -> io::Result<FilesCopied> {
     let mut copying = Copying { done: FilesCopied::default(), folders: 0 };
     // What the history leads to comes first, so that nothing else takes its room.

@@ -22,7 +22,7 @@ use crate::{failure::Failure, job::Job, toolbox::Limits};
 /// Documents that are open at once at the most.
 pub(crate) const MAX_OPEN: usize = 300;
 
-/// Whether a name is worth a look into the file: a project may have a hundred thousand others.
+/// Returns whether a name justifies opening the file: a project may have a hundred thousand others.
 pub(crate) fn has_document_name(name: &str) -> bool {
     const ENDINGS: [&str; 12] =
         ["pdf", "docx", "docm", "dotx", "xlsx", "xlsm", "xltx", "xls", "ods", "pptx", "pptm", "ppsx"];
@@ -30,7 +30,7 @@ pub(crate) fn has_document_name(name: &str) -> bool {
     ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()))
 }
 
-/// Which of the documents of a folder are wanted.
+/// Selected documents of a folder.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Range {
     /// So many at the beginning are left out.

@@ -106,7 +106,7 @@ fn at_once(_: BorrowedFd<'_>, _: &Path, _: OFlags, _: bool) -> Result<OwnedFd, E
     Err(Errno::NOSYS)
 }
 
-/// Where the kernel cannot do it at once.
+/// Fallback if the kernel cannot do it at once.
 fn step_by_step(start: OwnedFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let mut folder = start;
     let mut names = names(path).peekable();

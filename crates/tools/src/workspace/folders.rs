@@ -42,11 +42,11 @@ const METADATA: &str = ".metadata.json";
 #[derive(Debug, Clone)]
 pub struct WorkspaceFolders {
     base: PathBuf,
-    /// What no session may see as its project.
+    /// Folders that no session may use as its project.
     private: Vec<PathBuf>,
-    /// What all sessions see as `/memories`.
+    /// Folder shared by all sessions as `/memories`.
     memories: Option<PathBuf>,
-    /// What people wrote for models to know.
+    /// Reader of guides, written by people for models.
     guides: Option<GuideReader>,
     /// The real paths of the base and of what all sessions share, once they are known.
     real: Arc<OnceLock<Real>>,
@@ -81,15 +81,16 @@ impl WorkspaceFolders {
         self
     }
 
-    /// The same, with what people wrote for models to know: in their configuration folder, and from a project's folder up
-    /// to their home.
+    /// The same, with what people wrote for models to know: in their configuration folder, and from a project's folder
+    /// up to their home.
     #[must_use]
     pub fn guided_by(mut self, config: &Path, home: Option<&Path>) -> Self {
         self.guides = Some(GuideReader::new(config, home));
         self
     }
 
-    /// The same, with these skills in place of those in the configuration folder. What people wrote must be told of before.
+    /// The same, with these skills in place of those in the configuration folder. What people wrote must be told of
+    /// before.
     #[must_use]
     pub fn with_skills(mut self, shelf: SkillStore) -> Self {
         if let Some(guides) = &mut self.guides {
@@ -410,8 +411,8 @@ fn make(base: &Path, session: SessionId) -> io::Result<PathBuf> {
     Ok(root)
 }
 
-/// Makes a folder of all sessions, and returns its real path, because commands print it and the jail knows it again. What it
-/// lies in is not made: where that is gone, somebody has moved it, and what is put in its place would be lost.
+/// Creates a folder of all sessions, and returns its real path, because commands print it and the jail recognises it.
+/// Its parent is not created: if that is gone, it was moved, and anything put in its place would be lost.
 fn make_shared(path: &Path) -> io::Result<PathBuf> {
     match fs::DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),

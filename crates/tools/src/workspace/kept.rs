@@ -64,7 +64,7 @@ fn replace(folder: &Dir, name: &str, content: &[u8]) -> io::Result<()> {
     written
 }
 
-/// What stands in the file already is never written again, so that it costs the same however long it is.
+/// Appends to a file. Existing content is never rewritten, so that the cost does not depend on its length.
 fn append(folder: &Dir, name: &str, from: Option<u64>, content: &[u8]) -> io::Result<u64> {
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(0o600);

@@ -62,7 +62,7 @@ fn put_before(left: &mut Vec<Part>, path: &Path) {
     left.extend(path.components().rev().filter_map(part));
 }
 
-/// Where the link leads, if it is one.
+/// Returns the target of the link, if it is one.
 fn link(root: &Dir, path: &Path) -> io::Result<Option<PathBuf>> {
     use rustix::io::Errno;
     match root.read_link_contents(path) {
@@ -74,7 +74,7 @@ fn link(root: &Dir, path: &Path) -> io::Result<Option<PathBuf>> {
     }
 }
 
-/// What opening a path says that leads out, which has no number of the system's.
+/// Error for a path that leads out, which has no system error number.
 fn leads_out() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "the path leads out of its folder")
 }

@@ -1,8 +1,9 @@
 //! What a model wrote as a path, taken apart without touching the disk.
 //!
-//! Models see one tree: `uploads/`, `outputs/`, `temp/`, `skills/`, what the daemon keeps, `/memories`, `/state` and, where
-//! a folder is mounted, `/project`. A leading slash is optional, since that tree has its own root: `/uploads/a.txt` is `uploads/a.txt`. Everything else
-//! that is absolute is refused, as is whatever has two meanings: `..`, `~`, backslashes, control characters.
+//! Models see one tree: `uploads/`, `outputs/`, `temp/`, `skills/`, what the daemon keeps, `/memories`, `/state` and,
+//! where a folder is mounted, `/project`. A leading slash is optional, since that tree has its own root:
+//! `/uploads/a.txt` is `uploads/a.txt`. Everything else that is absolute is refused, as is whatever has two meanings:
+//! `..`, `~`, backslashes, control characters.
 
 use std::path::Path;
 
@@ -11,14 +12,14 @@ use crate::{failure::Failure, text};
 const MAX_PATH: usize = 4096;
 const MAX_NAME: usize = 255;
 
-/// Which of the real folders a path is in.
+/// Real folder that a path is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Place {
     /// The session's own tree.
     Own,
     /// The mounted project.
     Project,
-    /// What all sessions share.
+    /// Memories shared by all sessions.
     Memories,
     /// The session's own state, which is in the journal and not on the disk.
     State,
@@ -35,8 +36,8 @@ impl Place {
         }
     }
 
-    /// The place, other than the session's own tree, that a first part names. Many a project has a folder `state`, and who
-    /// leaves out where that is must not write here instead, unasked: so this one needs its slash.
+    /// The place, other than the session's own tree, that a first part names. Many a project has a folder `state`, and
+    /// who leaves out where that is must not write here instead, unasked: so this one needs its slash.
     fn of(first: &str, absolute: bool) -> Option<Self> {
         let named = [Self::Project, Self::Memories, Self::State].into_iter().find(|place| place.name() == Some(first));
         named.filter(|place| absolute || *place != Self::State)
@@ -87,7 +88,7 @@ impl ToolPath {
         }
     }
 
-    /// What a link was found to lead to. None where no call could name it: a name that is no plain text.
+    /// Path that a link leads to. None if no call could name it: a name that is no plain text.
     pub(super) fn found(place: Place, below: &Path) -> Option<Self> {
         let found = Self { place, rest: below.to_str()?.to_owned() };
         Self::parse(&found.written()).is_ok_and(|again| again == found).then_some(found)
@@ -132,7 +133,7 @@ impl ToolPath {
         self.rest.is_empty()
     }
 
-    /// Whether it is a folder in which the daemon keeps what it writes itself.
+    /// Returns whether the daemon stores its own files in this folder.
     pub(crate) fn is_kept_area(&self) -> bool {
         self.place == Place::Own && super::KEPT.contains(&self.rest.as_str())
     }

@@ -62,7 +62,7 @@ fn own(parent: &Dir, name: &OsStr) -> io::Result<()> {
     parent.set_permissions(name, Permissions::from_mode(0o700))
 }
 
-/// What something else removed meanwhile is gone too.
+/// Treats a concurrent removal as success.
 fn gone(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -1,8 +1,8 @@
-//! A file about to be written: replaced whole or not at all. How that is done is for its backend: a [`WriteSlot`] is the place
-//! of a file as one holds it.
+//! A file about to be written: replaced whole or not at all. How that is done is for its backend: a [`WriteSlot`] is
+//! the place of a file as one holds it.
 //!
-//! On the disk the new content goes to a hidden file in the same folder, to the disk, and takes the name in one step. The mode is
-//! kept; owner, access lists and extended attributes are those of a new file.
+//! On the disk the new content goes to a hidden file in the same folder, to the disk, and takes the name in one step.
+//! The mode is kept; owner, access lists and extended attributes are those of a new file.
 //!
 //! Nothing is written through a link, at the end of the path or on the way: the rules have judged the name that was
 //! given, and a link would make that another file. That is seen where the file and its folder are opened, so that a
@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{encoding::Document, failure::Failure, text};
 
-/// What was there when the target was opened.
+/// File present when the target was opened.
 #[derive(Debug)]
 pub(crate) struct Existing {
     /// Its content, unless it is larger than was asked for.
@@ -36,7 +36,7 @@ pub(crate) struct Existing {
     pub(crate) size: u64,
     /// When its content was last changed, as far as anybody can tell.
     pub(crate) changed: Option<Timestamp>,
-    /// What tells that two names are of one file, where a file can have two.
+    /// Identity that two names of one file share, where a file can have two.
     pub(super) identity: Option<(u64, u64)>,
     /// Its permissions, where it has any.
     pub(super) mode: Option<u32>,
@@ -49,7 +49,7 @@ pub(crate) struct Target {
     /// The permissions that it gets, if not those of any new file.
     mode: Option<u32>,
     seat: Box<dyn WriteSlot>,
-    /// What it replaces.
+    /// File that it replaces.
     pub(crate) existing: Option<Existing>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) trait WriteSlot: std::fmt::Debug + Send {
     /// When something else was put there since it was opened, or it cannot be removed.
     fn remove(&self) -> Result<(), Failure>;
 
-    /// Why there is nothing to read where nothing was there.
+    /// Error for reading a missing file.
     fn missing(&self) -> Failure;
 
     /// The folders above the file that are not there yet, the outer ones first, where folders are something to make.
@@ -101,7 +101,7 @@ impl Target {
         })
     }
 
-    /// Whether both are one file, under one name or two.
+    /// Returns whether both are one file, under one name or two.
     pub(crate) fn is_file_of(&self, other: &Self) -> bool {
         let identity = |target: &Self| target.existing.as_ref().and_then(|existing| existing.identity);
         match (identity(self), identity(other)) {
@@ -161,9 +161,9 @@ struct DiskSlot {
     jail: Jail,
     path: ToolPath,
     root: Dir,
-    /// Where it is below `root`.
+    /// Path below `root`.
     below: PathBuf,
-    /// What was there.
+    /// Stamp of the previous entry.
     stamp: Option<Stamp>,
 }
 

@@ -33,18 +33,18 @@ pub(crate) struct Found {
     pub(crate) depth: usize,
 }
 
-/// How to walk.
+/// Options of a walk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Walk {
     /// Entries deeper than this are not visited.
     pub(crate) max_depth: usize,
-    /// Whether entries that ignore files exclude are visited.
+    /// Set if entries that ignore files exclude are visited.
     pub(crate) include_ignored: bool,
-    /// Whether a walk from the workspace root visits what the daemon keeps there.
+    /// Set if a walk from the workspace root visits the daemon's own files.
     pub(crate) include_kept: bool,
 }
 
-/// What a walk could not show.
+/// Entries that a walk could not show.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Left {
     /// It ended early, and why.
@@ -104,7 +104,7 @@ struct Walker<'a> {
     walk: Walk,
     job: &'a Job,
     left: &'a mut Left,
-    /// How many more entries are looked at.
+    /// Number of entries that may still be visited.
     budget: usize,
 }
 

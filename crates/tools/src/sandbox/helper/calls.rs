@@ -84,8 +84,8 @@ const SHARED: &[i64] = &[
     libc::SYS_shmget,
 ];
 
-/// Refused as if the kernel did not know them, so that programs do without: what they do cannot be seen from here, or, of those
-/// that watch files, they tell the names in folders that may not be listed.
+/// Refused as if the kernel did not know them, so that programs do without: what they do cannot be seen from here, or,
+/// of those that watch files, they tell the names in folders that may not be listed.
 const UNKNOWN: &[i64] = &[
     libc::SYS_clone3,
     libc::SYS_inotify_init1,
@@ -101,9 +101,9 @@ const UNKNOWN_HERE: &[i64] = &[libc::SYS_inotify_init];
 #[cfg(not(target_arch = "x86_64"))]
 const UNKNOWN_HERE: &[i64] = &[];
 
-/// Refused as if no file had any: attributes of files by their paths, which Landlock lets be read of every file that can be
-/// named, and changed. Those of an open file are for whoever could open it. The last are newer than their names: `setxattrat`,
-/// `getxattrat`, `listxattrat`, `removexattrat`.
+/// Refused as if no file had any: attributes of files by their paths, which Landlock lets be read of every file that
+/// can be named, and changed. Those of an open file are for whoever could open it. The last are newer than their names:
+/// `setxattrat`, `getxattrat`, `listxattrat`, `removexattrat`.
 const ATTRIBUTES: &[i64] = &[
     libc::SYS_getxattr,
     libc::SYS_lgetxattr,
@@ -119,8 +119,8 @@ const ATTRIBUTES: &[i64] = &[
     466,
 ];
 
-/// Owners, modes, times and attributes, which Landlock does not know: refused to what may change nothing, where no file system
-/// is read-only.
+/// Owners, modes, times and attributes, which Landlock does not know: refused to what may change nothing, where no file
+/// system is read-only.
 const CHANGES: &[i64] = &[
     libc::SYS_fchmod,
     libc::SYS_fchmodat,
@@ -203,8 +203,8 @@ fn forbidden(network: bool) -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// Programs that run as the person, or with a group of theirs, whoever starts them: another user of the machine might be
-/// waiting for one. Each of the two bits is enough.
+/// Programs that run as the person, or with a group of theirs, whoever starts them: another user of the machine might
+/// be waiting for one. Each of the two bits is enough.
 fn lending() -> Result<Rules, BackendError> {
     const SETTING: [i32; 2] = [0o4000, 0o2000];
     const NAMELESS: i32 = 0o20_000_000; // of O_TMPFILE, which is more bits than this one
@@ -236,7 +236,7 @@ fn lending() -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// What reaches processes outside by their numbers, or by numbers that they share.
+/// Rules for calls that reach outside processes by their numbers, or by numbers that they share.
 fn shared() -> Result<Rules, BackendError> {
     let mut rules = always(SHARED);
     rules.extend([(libc::SYS_setpriority, others(1)?), (libc::SYS_ioprio_set, others(1)?)]);

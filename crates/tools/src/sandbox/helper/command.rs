@@ -14,7 +14,7 @@ use super::{
     programs, raw, step, tell,
 };
 
-/// What an administrator may still do to files that Landlock lets it reach: own, read and write those of others.
+/// Capabilities retained by an administrator for files that Landlock allows: own, read and write those of others.
 const FILE_CAPABILITIES: [u64; 4] = [0, 1, 3, 4];
 
 /// Locks this process in and becomes the command. Returns to nobody.

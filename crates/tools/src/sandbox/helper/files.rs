@@ -78,7 +78,7 @@ fn allow(
     allow_around(rules, path, access, &hidden, policy)
 }
 
-/// What the policy hides below a path. What is itself allowed, being the session's own, is not hidden.
+/// Returns the paths hidden by the policy below a path. What is itself allowed, being the session's own, is not hidden.
 fn hidden_below(path: &Path, hidden: &[PathBuf]) -> Vec<PathBuf> {
     if hidden.is_empty() {
         return Vec::new();

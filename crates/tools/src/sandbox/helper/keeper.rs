@@ -23,10 +23,10 @@ use super::{
     step, tell,
 };
 
-/// How long children that the command left behind have to end by themselves: the ends of pipelines do.
+/// Grace period for children that the command left to end by themselves: the ends of pipelines do.
 const ORPHANS_GRACE: Duration = Duration::from_millis(200);
 
-/// How long dying children are waited for. Only a disk that does not answer takes longer.
+/// Time limit for waiting for dying children. Only a disk that does not answer takes longer.
 const DYING: Duration = Duration::from_secs(2);
 /// The same where they are killed one by one, and some may be born meanwhile.
 const DYING_ONE_BY_ONE: Duration = Duration::from_secs(60);
@@ -70,15 +70,15 @@ struct Keeper<'a> {
     leash: &'a UnixStream,
     signals: SignalFd,
     child: Pid,
-    /// Whether all processes that we can see are ours to kill.
+    /// Set if all visible processes are ours to kill.
     alone: bool,
-    /// How the command ended: its code, or its signal.
+    /// Exit code or signal of the command.
     ended: Option<(Option<i32>, Option<i32>)>,
-    /// Who had to be killed after the command had ended.
+    /// Number of processes killed after the command had ended.
     killed: usize,
 }
 
-/// What the daemon wants.
+/// Request from the daemon.
 enum Word {
     Nothing,
     End,

@@ -49,7 +49,7 @@ use super::{
 /// The longest policy that is read, in bytes.
 const MAX_POLICY: u64 = 1024 * 1024;
 
-/// Why a step failed: a sentence for whoever reads the log.
+/// Result of a step; the error is a sentence for the log.
 type Step<T> = Result<T, String>;
 
 /// Adds what was attempted.
@@ -57,15 +57,15 @@ fn step<E: std::fmt::Display>(attempted: &str) -> impl FnOnce(E) -> String + '_ 
     move |error| format!("could not {attempted}: {error}")
 }
 
-/// What the command is started with.
+/// Program and environment of the command.
 struct Program {
     /// Its file and its arguments; empty where there is no command.
     line: Vec<CString>,
     environment: Vec<(OsString, OsString)>,
 }
 
-/// Becomes `command` in this environment, locked in by the policy that comes over standard input; without a command, only
-/// tries. Called first thing in `main`, before any thread, logging or configuration.
+/// Becomes `command` in this environment, locked in by the policy that comes over standard input; without a command,
+/// only tries. Called first thing in `main`, before any thread, logging or configuration.
 #[must_use]
 pub fn run_helper(command: Vec<OsString>, environment: impl IntoIterator<Item = (OsString, OsString)>) -> ExitCode {
     let Ok(leash) = take_leash() else { return ExitCode::FAILURE };

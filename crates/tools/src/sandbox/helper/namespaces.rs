@@ -22,7 +22,7 @@ use super::{
 };
 use crate::workspace::exact;
 
-/// How much a fresh folder holds. It is memory.
+/// Size of a fresh folder. It is memory.
 const FRESH_OPTIONS: &str = "mode=1777,size=512m,nr_inodes=100k";
 
 /// A folder in which nothing is to be seen holds at most the places of what is put back into it.
@@ -31,11 +31,11 @@ const HIDDEN_OPTIONS: &str = "mode=0755,size=64k";
 /// We are in namespaces.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Namespaces {
-    /// Whether `/proc` was mounted anew. Where the system hides parts of its own, it cannot be.
+    /// Set if `/proc` was mounted anew. Where the system hides parts of its own, it cannot be.
     pub(super) own_proc: bool,
-    /// Whether processes of the same user elsewhere count apart from ours.
+    /// Set if processes of the same user elsewhere are counted separately.
     pub(super) own_user: bool,
-    /// Whether the process table takes no more than was wanted.
+    /// Set if the process table is limited to the requested size.
     pub(super) own_limit: bool,
 }
 
@@ -48,7 +48,7 @@ struct Layer {
 enum What {
     /// A folder in memory.
     Fresh,
-    /// What was mounted there before.
+    /// Tree mounted there before.
     Tree { tree: OwnedFd, writable: bool },
     /// Nothing to be seen.
     Hidden { folder: bool },
@@ -87,7 +87,7 @@ pub(super) fn enter(policy: &Policy, reduced: &[(PathBuf, String)]) -> Step<Name
     Ok(Namespaces { own_proc: false, own_user, own_limit: false })
 }
 
-/// What is mounted, parents first.
+/// Lists the mounts, parents first.
 fn layers(policy: &Policy) -> Step<Vec<Layer>> {
     let mut layers: Vec<Layer> = FRESH
         .iter()

@@ -65,7 +65,7 @@ pub(super) fn attach(tree: &OwnedFd, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What becomes of mounts below the one that is meant.
+/// Handling of mounts below the given one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Below {
     Too,

@@ -5,8 +5,8 @@
 //! - `disk`: real folders, through the jail. `state`: the files that live in the journal.
 //! - [`Files`]: the one tree that models see, put together of both by the first part of a path.
 //!
-//! Paths are taken apart before they come here ([`ToolPath`]), so no backend meets `..` or another absolute path; what a
-//! path leads to on a real disk is for the disk's backend alone to hold.
+//! Paths are taken apart before they come here ([`ToolPath`]), so no backend meets `..` or another absolute path; what
+//! a path leads to on a real disk is for the disk's backend alone to hold.
 
 mod disk;
 mod state;
@@ -37,7 +37,7 @@ use crate::failure::Failure;
 
 /// A place that keeps files.
 pub(crate) trait Backend: Send + Sync + Debug {
-    /// Whether a folder is there.
+    /// Returns whether a folder exists.
     ///
     /// # Errors
     /// `E_PATH` where nothing is, or what is there is neither file nor folder.
@@ -139,7 +139,7 @@ pub(crate) struct Entry {
     pub(crate) modified: Option<SystemTime>,
 }
 
-/// What an entry is.
+/// Kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     File,
@@ -162,7 +162,7 @@ impl Files {
         Self { jail: Jail::new(workspace), state: Arc::new(StateBackend::new(state.clone(), now)) }
     }
 
-    /// What was changed of the files in the session's state, in order.
+    /// Changes to the files in the session's state, in order.
     pub(crate) fn state_changes(&self) -> Vec<StateFileChange> {
         self.state.changes()
     }
@@ -187,12 +187,12 @@ impl Files {
         self.jail.meant(written, Aim::Write)
     }
 
-    /// Where a search from `start` looks.
+    /// Places searched from `start`.
     pub(crate) fn places(&self, start: &ToolPath) -> Vec<ToolPath> {
         self.jail.places(start)
     }
 
-    /// Where a path leads, if links are on the way.
+    /// Resolves links on the way of a path.
     pub(crate) fn follow(&self, path: &ToolPath) -> Result<ToolPath, Failure> {
         match path.place() {
             Place::State => Ok(path.clone()),

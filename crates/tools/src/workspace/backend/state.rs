@@ -1,8 +1,8 @@
 //! The files that live in the journal.
 //!
-//! A call sees them as they were when it began, with what it has changed itself. Its changes are facts only when the call
-//! has ended well: then they go up with its outcome, and the session's one writer stores them. So a call that fails half
-//! way has changed nothing here.
+//! A call sees them as they were when it began, with what it has changed itself. Its changes are facts only when the
+//! call has ended well: then they go up with its outcome, and the session's one writer stores them. So a call that
+//! fails half way has changed nothing here.
 
 use std::{
     collections::BTreeMap,
@@ -45,7 +45,7 @@ impl StateBackend {
         Self { draft: Arc::new(Mutex::new(Draft { files, changes: Vec::new() })), now }
     }
 
-    /// What was changed, in order.
+    /// Changes, in order.
     pub(crate) fn changes(&self) -> Vec<StateFileChange> {
         lock(&self.draft).changes.clone()
     }
@@ -75,7 +75,7 @@ fn missing(path: &ToolPath, files: &StateFiles) -> Failure {
     Failure::path(format!("{path} is not there; {hint}"))
 }
 
-/// What a file of that content is to its readers.
+/// File in the state, as its readers see it.
 #[derive(Debug)]
 pub(crate) struct Kept(Arc<StateFile>);
 

@@ -27,7 +27,7 @@ use super::packs::{self, PackDraft, Packs};
 /// The hash of a content.
 pub(super) type Hash = [u8; 32];
 
-/// What a file is called while it is being written.
+/// Name prefix of a file while it is being written.
 const DRAFT: &str = "draft-";
 
 /// From this size on, sharing the blocks of the original is cheaper than copying them.
@@ -43,10 +43,10 @@ pub(super) struct Blobs {
     /// The bytes that may be kept.
     limit: u64,
     kept: AtomicU64,
-    /// Whether the file system can share blocks between this folder and where files come from.
+    /// Set if the file system can share blocks between this folder and the source of files.
     can_share: AtomicBool,
     packs: Mutex<Packs>,
-    /// What was added and may not have reached the disk.
+    /// Added blobs that may not have reached the disk.
     unsettled: Mutex<Vec<String>>,
     /// Held by whoever needs contents that nothing on the disk refers to yet.
     gate: RwLock<()>,
@@ -218,8 +218,8 @@ impl Blobs {
         packed.or_else(|| fs::symlink_metadata(self.folder.join(text(hash))).ok().map(|metadata| metadata.len()))
     }
 
-    /// Takes over the contents of a folder in which an earlier version kept those of one session, once it is noted who needs
-    /// them.
+    /// Takes over the contents of a folder in which an earlier version kept those of one session, once it is noted who
+    /// needs them.
     pub(super) fn take_over(
         &self,
         folder: &Path,

@@ -19,7 +19,7 @@ use super::{
 /// From so many contents on, two threads read them.
 const WORTH_TWO: usize = 64;
 
-/// How often a file that changes while it is read is read again.
+/// Maximum number of reads of a file that changes meanwhile.
 const TRIES: usize = 3;
 
 /// The times of files go by a clock that ticks this seldom at the worst: a change within a tick may leave no trace in
@@ -31,7 +31,7 @@ const COARSE_TICK_NANOS: i128 = 2_000_000_000;
 /// A tree as it is now.
 pub(super) struct Captured {
     pub(super) tree: Arc<Tree>,
-    /// Whether anything is other than it was known.
+    /// Set if anything differs from what was known.
     pub(super) changed: bool,
 }
 
@@ -81,7 +81,7 @@ pub(super) fn capture(
     Ok(Captured { tree: Arc::new(tree), changed })
 }
 
-/// What a single path holds, as an entry of its own where there is nothing.
+/// Captures a single path, as an entry of its own if there is nothing.
 pub(super) fn capture_one(root: &Root, path: &[u8], blobs: &Blobs, max_file: u64) -> io::Result<Entry> {
     let taken = match root.look(path)? {
         Some(stamp) if stamp.kind == Kind::Folder => Some(Entry::folder(stamp)),
@@ -93,7 +93,7 @@ pub(super) fn capture_one(root: &Root, path: &[u8], blobs: &Blobs, max_file: u64
     Ok(taken.unwrap_or_else(Entry::absent))
 }
 
-/// Whether a look at the content may tell more than the stamp, which is as it was.
+/// Returns whether the content may tell more than the unchanged stamp.
 fn needs_a_look(entry: &Entry) -> bool {
     entry.fresh || matches!(entry.content, Content::Unkept(Why::Full | Why::Busy))
 }
@@ -133,7 +133,7 @@ impl FileCapture<'_> {
         Ok(taken)
     }
 
-    /// What a path holds; nothing where it is gone by now.
+    /// Captures a path; nothing if it is gone by now.
     fn take(&self, path: &[u8], stamp: Stamp, intake: &mut Intake<'_>) -> io::Result<Option<Entry>> {
         let taken = match stamp.kind {
             Kind::Link => self.take_link(path, stamp, intake),
@@ -178,7 +178,7 @@ impl FileCapture<'_> {
     }
 }
 
-/// Why a path could not be taken.
+/// Reason why a path could not be captured.
 enum Miss {
     Gone,
     Unkept(Why),
@@ -192,7 +192,7 @@ impl Miss {
     }
 }
 
-/// Whether something may have changed after a look that began at that time, without another time to show for it.
+/// Returns whether something may have changed after a scan that began at that time, without a new timestamp.
 fn is_fresh(stamp: &Stamp, began: SystemTime) -> bool {
     let began = began.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos().cast_signed());
     let latest = stamp.modified.max(stamp.changed);

@@ -55,7 +55,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 
 use self::{overlap::Overlaps, session::Kept, store::Store};
 
-/// How many sessions' trees are kept in memory. Of others the last look is read from the disk again.
+/// Number of sessions whose trees are cached. For others the last scan is read from the disk again.
 const IN_MEMORY: usize = 16;
 
 /// The bounds of what is kept.
@@ -67,7 +67,7 @@ pub struct SnapshotConfig {
     pub max_total_bytes: u64,
     /// A tree with more files is not recorded.
     pub max_files: usize,
-    /// How many changes of one call are recorded. They are one entry of the journal.
+    /// Maximum number of recorded changes of one call. They are one entry of the journal.
     pub max_changes: usize,
 }
 
@@ -86,7 +86,7 @@ pub struct FileSnapshots {
     store: Arc<Mutex<Option<Arc<Store>>>>,
     /// True while somebody is about to remove what nobody needs.
     collecting: Arc<AtomicBool>,
-    /// What is in memory, last used last.
+    /// Cached sessions, least recently used first.
     sessions: Arc<Mutex<Vec<(SessionId, Shared)>>>,
     /// The calls that are under way, of all sessions.
     overlaps: Arc<Mutex<Overlaps>>,

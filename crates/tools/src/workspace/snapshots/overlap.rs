@@ -1,7 +1,7 @@
 //! Calls of several sessions that change the same files at once, as a session and its subagents do.
 //!
-//! Who looks at a whole tree sees what all of them change. What one has told as its own when it ended is no other's; and
-//! what one tells while another is still under way may be that one's, so it is marked and not taken back alone.
+//! Who looks at a whole tree sees what all of them change. What one has told as its own when it ended is no other's;
+//! and what one tells while another is still under way may be that one's, so it is marked and not taken back alone.
 
 use std::{collections::HashMap, path::PathBuf};
 
@@ -22,13 +22,13 @@ struct Running {
     call: CallId,
     /// The tree that it works on.
     root: PathBuf,
-    /// Whether it may change anything, and not only what it names.
+    /// Set if it may change anything, and not only what it names.
     anywhere: bool,
-    /// What others have told as theirs meanwhile, in order.
+    /// Changes reported by others meanwhile, in order.
     of_others: Vec<FileChange>,
 }
 
-/// What a call changed.
+/// Changes of one call.
 #[derive(Debug)]
 pub(super) struct Own {
     pub(super) changes: Vec<FileChange>,
@@ -62,7 +62,7 @@ impl Overlaps {
     }
 }
 
-/// What is left of the changes without those of others: where these led to what is there now, nothing.
+/// Removes the changes of others: if they led to the current state, nothing is left.
 fn without(seen: Vec<FileChange>, of_others: Vec<FileChange>) -> Own {
     let mut by_path: HashMap<String, Vec<FileChange>> = HashMap::new();
     for change in of_others.into_iter().filter(FileChange::is_recorded) {

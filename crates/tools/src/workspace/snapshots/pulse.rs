@@ -2,8 +2,8 @@
 //!
 //! Processes of calls end with the daemon. So what was changed after its last sign is nobody's but somebody else's: a
 //! person's, most likely, who had work to do before the daemon came back. The sign is the time of a file, and is
-//! compared with times of files: both are given by the kernel, by one clock, which no program can set for a single file.
-//! It is not written to the disk at once: where the machine itself broke, an older sign only makes more doubtful.
+//! compared with times of files: both are given by the kernel, by one clock, which no program can set for a single
+//! file. It is not written to the disk at once: where the machine itself broke, an older sign only makes more doubtful.
 
 use std::{
     fs::{self, File},
@@ -22,11 +22,10 @@ use super::{
     tree::Difference,
 };
 
-/// How far apart the signs are. What a call changes between the last one and a crash cannot be told from what is
-/// changed afterwards.
+/// Interval of the signs. Changes of a call between the last one and a crash cannot be told from later ones.
 const APART: Duration = Duration::from_millis(50);
 
-/// Where a file system knows only seconds, and some only every second one, times are that much too early at the most.
+/// Maximum error in seconds of times on file systems that know only seconds, or every second one.
 const COARSE: i64 = 2;
 
 /// Gives signs of life until it is dropped.
@@ -71,8 +70,8 @@ impl LastSign {
         Self(fs::metadata(path).ok().map(|metadata| (metadata.ctime(), metadata.ctime_nsec())))
     }
 
-    /// Whether a path may have come to be what it is after the last sign. Not asked of what is gone: bringing it back
-    /// destroys nobody's work.
+    /// Returns whether a path may have got its current state after the last sign. Not asked of what is gone: bringing
+    /// it back destroys no work.
     pub(super) fn is_before(&self, root: &Root, difference: &Difference) -> bool {
         let Some(now) = &difference.now else { return false };
         let own = if now.kind == Kind::Folder { None } else { Some(now.changed) };
@@ -90,7 +89,7 @@ impl LastSign {
         folders.any(|folder| !root.changed(folder).is_ok_and(|changed| self.is_after(changed)))
     }
 
-    /// Whether the last sign was certainly given after this time.
+    /// Returns whether the last sign was certainly given after this time.
     fn is_after(&self, (seconds, nanos): (i64, i64)) -> bool {
         let latest = if nanos == 0 { (seconds.saturating_add(COARSE), 0) } else { (seconds, nanos) };
         self.0.is_some_and(|sign| latest < sign)

@@ -25,10 +25,10 @@ use super::{
 
 const MAGIC: &[u8] = b"agentd snapshot 2\n";
 
-/// What a record holds.
+/// Content of a record.
 #[derive(Debug)]
 pub(super) struct Record {
-    /// Whether it is of single paths only.
+    /// Set if it is of single paths only.
     pub(super) scoped: bool,
     pub(super) trees: Vec<Tree>,
 }

@@ -39,7 +39,7 @@ pub(super) fn undo(
     plan.told(preview)
 }
 
-/// What was found out about one change.
+/// Verdict on one change.
 pub(super) enum Verdict {
     /// It can be done, or was.
     Do,
@@ -109,12 +109,12 @@ impl Plan<'_> {
 }
 
 impl Step<'_> {
-    /// What is to be there.
+    /// State to restore.
     fn goal(&self) -> Option<&FileState> {
         self.change.before.as_ref()
     }
 
-    /// What must be there now.
+    /// State that must be present.
     fn expected(&self) -> Option<&FileState> {
         self.change.after.as_ref()
     }

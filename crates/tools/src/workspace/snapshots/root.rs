@@ -19,19 +19,19 @@ use super::{
     spot::split,
 };
 
-/// How long a path may be: more than any program takes, and little enough for every list.
+/// Maximum length of a path: more than any program takes, and little enough for every list.
 const MAX_PATH: usize = 4000;
 
 /// The root of one tree, open.
 #[derive(Debug)]
 pub(super) struct Root {
     pub(super) place: Place,
-    /// Where it is, to tell one project from another.
+    /// Path of the root, to tell one project from another.
     pub(super) path: PathBuf,
     fd: OwnedFd,
 }
 
-/// What tells whether a path is still as it was.
+/// Metadata that tells whether a path is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) kind: Kind,
@@ -47,7 +47,7 @@ pub(super) struct Stamp {
     pub(super) changed: (i64, i64),
 }
 
-/// What a path is.
+/// Kind of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     File,
@@ -100,8 +100,8 @@ impl Stamp {
 }
 
 impl Root {
-    /// The trees of a workspace that a session may change: its own, a project that it may write to, and what all sessions
-    /// share.
+    /// The trees of a workspace that a session may change: its own, a project that it may write to, and what all
+    /// sessions share.
     pub(super) fn all(workspace: &Workspace) -> io::Result<Vec<Self>> {
         let mut roots = vec![Self::open(Place::Own, &workspace.root)?];
         if let Some(mount) = workspace.project.as_ref().filter(|mount| mount.writable) {
@@ -144,7 +144,7 @@ impl Root {
         Ok(folder)
     }
 
-    /// What is there, if anything is. A path through a link or a file names nothing here.
+    /// Examines a path, if it exists. A path through a link or a file names nothing here.
     pub(super) fn look(&self, below: &[u8]) -> io::Result<Option<Stamp>> {
         if below.len() > MAX_PATH {
             return Err(io::ErrorKind::InvalidFilename.into());
@@ -169,7 +169,7 @@ impl Root {
         file_in(&self.folder(folder)?, name)
     }
 
-    /// Where a link leads.
+    /// Target of a link.
     pub(super) fn link(&self, below: &[u8]) -> io::Result<Vec<u8>> {
         let (folder, name) = split(below);
         link_in(&self.folder(folder)?, name)
@@ -197,7 +197,7 @@ pub(super) fn file_in(folder: &OwnedFd, name: &[u8]) -> io::Result<(File, Stamp)
     if stamp.kind == Kind::File { Ok((file.into(), stamp)) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
-/// Where a link of a folder leads.
+/// Target of a link in a folder.
 pub(super) fn link_in(folder: &OwnedFd, name: &[u8]) -> io::Result<Vec<u8>> {
     Ok(readlinkat(folder, std::ffi::OsStr::from_bytes(name), Vec::new())?.into_bytes())
 }
@@ -220,7 +220,7 @@ pub(super) fn entries(folder: &OwnedFd) -> io::Result<Dir> {
     Ok(Dir::read_from(folder.as_fd())?)
 }
 
-/// Whether there is nothing at that path, because it, or the way to it, is not there.
+/// Returns whether the error means that the path, or the way to it, is missing.
 pub(super) fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
         || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())

@@ -2,8 +2,8 @@
 //!
 //! Of a project, what git ignores as a whole folder (`target/`, `node_modules/`) and `.git` itself are left out: they
 //! can be made again, and are larger than all else together. A file that is ignored by itself, such as `.env`, is not
-//! left out: nothing else could bring it back. Of a session's own tree, what the daemon keeps there is left out: no call
-//! changes it.
+//! left out: nothing else could bring it back. Of a session's own tree, what the daemon keeps there is left out: no
+//! call changes it.
 
 use std::{
     io,
@@ -35,14 +35,14 @@ use super::{
 const MAX_DEPTH: usize = 100;
 const MAX_PATH: usize = 3500;
 const MAX_IGNORE_FILE: u64 = 256 * 1024;
-/// How much is hashed at once, in bytes.
+/// Size of one chunk for hashing, in bytes.
 const WRITTEN: usize = 16 * 1024;
 const IGNORE_FILE: &[u8] = b".gitignore";
 /// Trees that had fewer paths when they were last seen are looked at by one thread alone.
 const SHARED_FROM: usize = 2000;
 const MAX_THREADS: usize = 4;
 
-/// What was seen.
+/// Result of a scan.
 #[derive(Debug)]
 pub(super) struct Seen {
     /// Every path but the root, in no order.
@@ -257,7 +257,7 @@ impl Scan<'_> {
         }
     }
 
-    /// What was known below a folder that can no longer be opened is taken to be as it was: it must not look deleted.
+    /// Repeats the known entries below a folder that can no longer be opened: they must not look deleted.
     fn hidden(&mut self, path: &[u8]) {
         let below = [path, b"/"].concat();
         let known = self.known;

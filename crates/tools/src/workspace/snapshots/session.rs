@@ -52,10 +52,10 @@ const OF_PROJECT: &str = "project";
 pub(super) const ENDED: &str = "ended";
 pub(super) const ENDED_OF_PROJECT: &str = "ended-project";
 
-/// How many paths a note names.
+/// Maximum number of paths in a note.
 const NAMED: usize = 3;
 
-/// What is kept of one session.
+/// State of one session.
 pub(super) struct Kept {
     folder: PathBuf,
     config: SnapshotConfig,
@@ -186,7 +186,7 @@ impl Kept {
         Ok(changes)
     }
 
-    /// What has changed since a call began of which nobody saw the end. What may be somebody else's is marked as late.
+    /// Changes since the start of a call whose end was not seen. Those that may be foreign are marked as late.
     pub(super) fn unfinished(&mut self, workspace: &Workspace, call: &CallId) -> io::Result<Changes> {
         let mut marker = self.marker(call);
         let mut of_project = OF_PROJECT;
@@ -289,8 +289,8 @@ impl Kept {
         Ok(restore::undo(workspace, &roots, &self.store.blobs, changes, preview))
     }
 
-    /// Looks at all there is. Where there is no room for something new, room is made, and it is looked at again. Nothing is
-    /// removed while what comes back is held.
+    /// Looks at all there is. Where there is no room for something new, room is made, and it is looked at again.
+    /// Nothing is removed while what comes back is held.
     fn look_with_room<'s>(
         &mut self,
         store: &'s Store,
@@ -376,7 +376,7 @@ impl Kept {
         self.trees.iter().find(|tree| tree.place == root.place && tree.path == root.path).cloned()
     }
 
-    /// What is known of the trees at these roots; what was known before where there is nothing newer.
+    /// Returns the known trees at these roots; those known before take precedence.
     fn trees_for(&self, roots: &[Root], before: &[Arc<Tree>]) -> Vec<Arc<Tree>> {
         let of = |trees: &[Arc<Tree>], root: &Root| {
             trees.iter().find(|tree| tree.place == root.place && tree.path == root.path).cloned()

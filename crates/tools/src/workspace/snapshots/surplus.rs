@@ -4,19 +4,19 @@ use agentd_core::tool::{FileChange, FileChangeKind};
 
 use crate::text;
 
-/// What all changes of one call may take, in bytes: they are one entry of the journal, and one message to clients, which
-/// read no more than 16 MiB.
+/// Size limit of all changes of one call, in bytes: they are one entry of the journal, and one message to clients,
+/// which read no more than 16 MiB.
 const MAX_BYTES: usize = 8 << 20;
 
-/// What one takes beside its path, in bytes: what it was and is, with their fingerprints.
+/// Size of a change besides its path, in bytes: its state before and after, with their fingerprints.
 const BESIDE_PATH: usize = 256;
 
 /// Cuts changes down to this many, and says what is not among them.
 ///
 /// Undoing a part of what a call did must not lose what the whole would have kept: a folder that was moved is one that
 /// was made and one that was removed. So what took something away comes first, and what was made is recorded only where
-/// there is room behind that. One of those that are left out stays as a change that is only told of, so that an undo says
-/// that it is not whole.
+/// there is room behind that. One of those that are left out stays as a change that is only told of, so that an undo
+/// says that it is not whole.
 pub(super) fn cut(changes: &mut Vec<FileChange>, limit: usize) -> Option<String> {
     let bytes: usize = changes.iter().map(|change| change.path.len() + BESIDE_PATH).sum();
     let limit = if bytes > MAX_BYTES { limit.min(changes.len().saturating_mul(MAX_BYTES) / bytes) } else { limit };

@@ -12,13 +12,13 @@ use super::{
     spot::SafePath,
 };
 
-/// What one tree held when it was last looked at.
+/// Content of one tree at its last scan.
 #[derive(Debug, Clone)]
 pub(super) struct Tree {
     pub(super) place: Place,
-    /// Where its root is.
+    /// Path of its root.
     pub(super) path: PathBuf,
-    /// Why nothing of it is recorded, where that is so.
+    /// Reason why nothing of it is recorded, if so.
     pub(super) unseen: Option<String>,
     /// By path below the root.
     pub(super) entries: HashMap<Vec<u8>, Entry>,
@@ -28,7 +28,7 @@ pub(super) struct Tree {
     pub(super) ignores: HashMap<Vec<u8>, (Stamp, Arc<Gitignore>)>,
 }
 
-/// What one path held.
+/// State of one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) stamp: Stamp,
@@ -38,12 +38,12 @@ pub(super) struct Entry {
     pub(super) fresh: bool,
 }
 
-/// What is kept of one path.
+/// Stored content of one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Content {
     /// A folder has none besides its entries.
     Folder,
-    /// That many bytes of a file, or of where a link leads, under this hash.
+    /// Hash and size of a stored file, or of a link's target.
     Kept(Hash, u64),
     /// Nothing.
     Unkept(Why),
@@ -51,7 +51,7 @@ pub(super) enum Content {
     Absent,
 }
 
-/// Why nothing is kept of a file.
+/// Reason why nothing is stored of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Why {
     /// It is larger than is kept of one file.
@@ -69,7 +69,7 @@ impl Entry {
         Self { stamp, content: Content::Folder, fresh: false }
     }
 
-    /// Where there is nothing.
+    /// Entry of a missing path.
     pub(super) fn absent() -> Self {
         let none = (0, 0);
         let stamp = Stamp {
@@ -85,7 +85,7 @@ impl Entry {
         Self { stamp, content: Content::Absent, fresh: false }
     }
 
-    /// What it is as a change tells it.
+    /// State of the entry, as reported in a change.
     pub(super) fn state(&self) -> Option<FileState> {
         let mode = self.stamp.mode;
         let (hash, size) = match &self.content {
@@ -122,7 +122,7 @@ impl Tree {
         Self { place, path, unseen: None, entries: HashMap::new(), seen: None, ignores: HashMap::new() }
     }
 
-    /// What is different in a later look, sorted by path.
+    /// Returns the differences to a later scan, sorted by path.
     pub(super) fn differences(&self, later: &Self) -> Vec<Difference> {
         if self.unseen.is_some() || later.unseen.is_some() {
             return Vec::new();
@@ -182,7 +182,7 @@ impl Tree {
     }
 }
 
-/// Which file it is, where it is the same one as before and has other names.
+/// Identifies the file, if it is the same one as before and has other names.
 fn shared(was: &Stamp, now: &Stamp) -> Option<SharedFile> {
     let is_same = (was.kind, was.device, was.inode) == (now.kind, now.device, now.inode);
     let is_shared = is_same && now.kind == Kind::File && now.links > 1;

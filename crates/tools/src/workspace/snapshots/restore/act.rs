@@ -25,7 +25,7 @@ use super::{
     shared,
 };
 
-/// What a folder's owner needs to change what is in it.
+/// Permissions that an owner needs to change a folder's content.
 const OWNER: u32 = 0o700;
 
 /// Does the steps that can be done, and writes down those that could not.
@@ -44,8 +44,8 @@ pub(super) fn carry_out(steps: &mut [Step<'_>], blobs: &Blobs) {
     for index in steps_of(steps, |step| step.goal().is_some()) {
         attempt(&mut steps[index], |root, step| bring_back(root, step, blobs));
     }
-    // Each folder is made durable once, and not for each of its files: there may be thousands. Some can be opened only until they
-    // have their own permissions.
+    // Each folder is made durable once, and not for each of its files: there may be thousands. Some can be opened only
+    // until they have their own permissions.
     let mut durable = HashSet::new();
     for index in steps_of(steps, |_| true) {
         attempt(&mut steps[index], |root, step| settle(root, step, &mut durable));
@@ -94,7 +94,7 @@ fn is_folder(state: Option<&FileState>) -> bool {
     state.is_some_and(|state| state.kind == FileKind::Folder)
 }
 
-/// Whether what is there has to go before anything else can come.
+/// Returns whether the present entry must be removed first.
 fn goes_away(step: &Step<'_>) -> bool {
     step.expected().is_some() && (step.goal().is_none() || is_folder(step.goal()) != is_folder(step.expected()))
 }
@@ -235,7 +235,7 @@ fn write_draft(parent: &OwnedFd, draft: &str, goal: &FileState, content: &[u8]) 
     file.sync_all()
 }
 
-/// Whether a path is still as it was when it was looked at.
+/// Returns whether a path is unchanged since it was examined.
 fn is_unchanged(root: &Root, parent: &OwnedFd, name: &[u8], step: &Step<'_>) -> io::Result<bool> {
     let now = match root::look_in(parent, name) {
         Ok(stamp) => stamp,

@@ -21,7 +21,7 @@ use crate::{diff, text};
 /// Contents above this size are not shown as a diff.
 const MAX_SHOWN: u64 = 2 * 1024 * 1024;
 
-/// How much the diffs of one undo may show in all, in bytes.
+/// Size limit of all diffs of one undo, in bytes.
 const MAX_DIFFS: usize = 1024 * 1024;
 
 /// The steps of an undo, sorted by path.
@@ -30,17 +30,17 @@ pub(super) struct Plan<'a> {
     workspace: &'a Workspace,
     roots: &'a [Root],
     blobs: &'a Blobs,
-    /// How much diffs may still show.
+    /// Remaining size for diffs.
     room: usize,
 }
 
-/// What is to be done to one path.
+/// Action on one path.
 pub(super) struct Step<'a> {
     pub(super) change: FileChange,
     pub(super) spot: SafePath,
     /// The tree that it is in; none where it cannot be reached.
     pub(super) root: Option<&'a Root>,
-    /// What stood there when it was looked at.
+    /// Stamp found when it was examined.
     pub(super) stamp: Option<Stamp>,
     pub(super) verdict: Verdict,
     pub(super) diff: Option<String>,
@@ -171,7 +171,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// What a path holds now. A file is read only as far as its hash needs.
+/// Returns the current state of a path. A file is read only as far as its hash needs.
 pub(super) fn current(root: &Root, spot: &SafePath) -> io::Result<(Option<FileState>, Option<Stamp>)> {
     let Some(stamp) = root.look(&spot.below)? else { return Ok((None, None)) };
     let state = match stamp.kind {
