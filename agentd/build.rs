@@ -13,7 +13,7 @@ const PACKS_RELOCATIONS: (u32, u32) = (2, 36);
 /// The skills that come with the daemon, seen from this crate.
 const SKILLS: &str = "../skills";
 
-/// What tools leave behind in a checkout.
+/// Leftovers of tools in a checkout.
 const PASSED_OVER: [&str; 4] = ["__pycache__", ".pytest_cache", ".venv", ".DS_Store"];
 
 fn main() {
@@ -71,7 +71,7 @@ fn visit(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the program is built for the machine that builds it, whose C library can be asked.
+/// Returns whether the program is built for the building machine, whose C library can be queried.
 fn is_native() -> bool {
     let is_gnu = std::env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|env| env == "gnu");
     is_gnu && std::env::var_os("HOST") == std::env::var_os("TARGET")

@@ -36,30 +36,30 @@ use crate::{
 /// After the turns have ended, how long connections may take to read their ends.
 const CLOSING_GRACE: Duration = Duration::from_secs(2);
 
-/// How long the index of documents may take to close. It can be made anew from the documents.
+/// Time limit for closing the index of documents. It can be rebuilt from the documents.
 const CLOSING_INDEX: Duration = Duration::from_secs(3);
 
-/// How long MCP servers may take to end. Their guards end them also without us.
+/// Time limit for MCP servers to end. Their guards end them also without us.
 const CLOSING_SERVERS: Duration = Duration::from_secs(5);
 
-/// How long the audit log may take to close. What somebody waited for is on the disk already.
+/// Time limit for closing the audit log. Acknowledged records are on the disk already.
 const CLOSING_AUDIT: Duration = Duration::from_secs(5);
 
-/// How long the journal may take to close. What it was given is durable already.
+/// Time limit for closing the journal. Its entries are durable already.
 const CLOSING_JOURNAL: Duration = Duration::from_secs(5);
 
 /// Signals that come so soon behind a reload share the next one.
 const RELOAD_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a daemon begins with.
+/// Options for starting a daemon.
 pub struct StartOptions {
     /// When the process began.
     pub started: Instant,
     /// The configuration that was read.
     pub config: Config,
-    /// How to read it again.
+    /// Source to reload it from.
     pub recipe: ConfigSource,
-    /// Where to listen, unless the supervisor passes a socket.
+    /// Socket paths to listen on, unless the supervisor passes a socket.
     pub sockets: SocketPlaces,
     /// Whoever started us.
     pub supervisor: Supervisor,
@@ -67,7 +67,7 @@ pub struct StartOptions {
     pub log: LogHandle,
 }
 
-/// What has to be ended in order.
+/// Parts to be shut down in order.
 struct Running<'a> {
     engine: Engine,
     store: Arc<SqliteStore>,
@@ -210,8 +210,8 @@ async fn recover(engine: &Engine) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns when a stop is asked for, with the time for it where the client named one. Follows reloads meanwhile, however
-/// many signals ask for them: one at once, and one more for all that come within a second.
+/// Returns when a stop is asked for, with the time for it where the client named one. Follows reloads meanwhile,
+/// however many signals ask for them: one at once, and one more for all that come within a second.
 async fn until_stop(
     signals: &mut Signals,
     stop_asked: &mut mpsc::Receiver<Option<Duration>>,
@@ -280,8 +280,9 @@ async fn feed_watchdog(supervisor: &Supervisor, engine: &Engine) {
 }
 
 impl Running<'_> {
-    /// The order matters. Turns end first, so that every stream shows its turn's end; then the streams; then MCP servers, the index, the
-    /// audit log and the journal, which nobody writes any more; the name goes last, so that who finds it gone finds nothing half alive.
+    /// The order matters. Turns end first, so that every stream shows its turn's end; then the streams; then MCP
+    /// servers, the index, the audit log and the journal, which nobody writes any more; the name goes last, so that who
+    /// finds it gone finds nothing half alive.
     async fn finish(mut self, drain: Duration) {
         self.engine.drain(drain).await;
         self.closing.cancel();

@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     pub log_file: Option<PathBuf>,
 
-    /// What to log: error, warn, info, debug, trace, or a list such as info,agentd_models=debug
+    /// Log filter: error, warn, info, debug, trace, or a list such as info,agentd_models=debug
     #[arg(long, value_name = "FILTER")]
     pub log_level: Option<String>,
 }

@@ -16,8 +16,8 @@ use crate::{
     redact::Redactor,
 };
 
-/// How often the journal is told how far the log is. Lines of that time can be cut off without a trace, by who also removes
-/// the file that names the last one.
+/// Interval of recording the log's position in the journal. Lines of that time can be cut off without a trace by an
+/// attacker who also removes the file that names the last one.
 const TELLING: Duration = Duration::from_secs(10);
 
 /// Opens the log, which must hold as much as was noted of it. One that was left damaged goes on, and says so in itself:
@@ -66,7 +66,7 @@ pub fn rules_refused(problem: String) -> AuditFact {
     AuditFact::RulesRead { sources: Vec::new(), sha256: None, problem: Some(problem) }
 }
 
-/// How far the log was, by the journal's word. Where that cannot be read, nothing is known.
+/// Position of the log, as recorded in the journal. None if it cannot be read.
 pub async fn noted(store: &SqliteStore) -> Option<AuditHead> {
     store.audit_head().await.unwrap_or_else(|error| {
         tracing::warn!("the journal does not say how far the audit log was: {error}");
@@ -74,8 +74,8 @@ pub async fn noted(store: &SqliteStore) -> Option<AuditHead> {
     })
 }
 
-/// Tells the journal from time to time how far the log is, as far as it is on the disk: so the journal knows less than the
-/// log, or as much, and never more. Never returns.
+/// Tells the journal from time to time how far the log is, as far as it is on the disk: so the journal knows less than
+/// the log, or as much, and never more. Never returns.
 pub async fn keep_noted(log: &AuditLog, store: &SqliteStore) {
     let mut known = None;
     loop {

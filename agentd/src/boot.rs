@@ -44,8 +44,8 @@ use crate::{
 /// The built-in model's weights, below `models/` in the data folder.
 const BUILT_IN_WEIGHTS: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 
-/// What commands of tools may see of the daemon's environment: where programs are, and how to speak. Everything else
-/// may be a secret, or belong to the terminal that the daemon was started from.
+/// Environment variables passed to commands of tools: search path and locale. Everything else may be a secret, or
+/// belong to the terminal that the daemon was started from.
 const PASSED_TO_COMMANDS: [&str; 5] = ["PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ"];
 
 /// Everything that runs, plugged together.
@@ -60,7 +60,7 @@ pub struct Parts {
     pub audit: Arc<AuditLog>,
     /// The time.
     pub clock: Arc<dyn Clock>,
-    /// What commands are locked into.
+    /// Sandbox for commands.
     pub sandbox: Arc<Sandbox>,
     /// Exchanged at a reload.
     pub models: Arc<ReloadableModels>,
@@ -72,7 +72,7 @@ pub struct Parts {
     pub toolbox: Arc<ConfiguredToolbox>,
     /// The MCP servers. Closed when no turn runs any more.
     pub mcp: Arc<McpPool>,
-    /// What the configuration says to no effect.
+    /// Notes on settings without effect.
     pub notes: Vec<String>,
 }
 
@@ -137,8 +137,8 @@ fn idle(config: &Config) -> &'static [&'static str] {
     if config.web.search.is_some() { &[] } else { &["web_search"] }
 }
 
-/// Documents are read by this program, started once more as a worker, and MCP servers are guarded by it; its own file may
-/// be replaced meanwhile.
+/// Documents are read by this program, started once more as a worker, and MCP servers are guarded by it; its own file
+/// may be replaced meanwhile.
 pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// Opening may take a while after an unclean stop, and blocks.
@@ -155,7 +155,7 @@ async fn open_store(path: PathBuf) -> Result<SqliteStore, Failure> {
     })
 }
 
-/// What the engine is told of the configuration.
+/// Builds the engine's settings from the configuration.
 #[must_use]
 pub fn engine_config(config: &Config) -> EngineConfig {
     let settings = &config.daemon;

@@ -37,10 +37,10 @@ use crate::{
     tools::ConfiguredToolbox,
 };
 
-/// How the configuration is found, at the start and at each reload.
+/// Source of the configuration, read at the start and at each reload.
 #[derive(Debug, Clone)]
 pub struct ConfigSource {
-    /// Where its files are.
+    /// Paths of its files.
     pub paths: Paths,
     /// The environment that the daemon was started with.
     pub env: Environment,
@@ -52,7 +52,7 @@ impl ConfigSource {
     /// Reads the configuration as it stands now.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// The error in it, and its place.
     pub fn read(&self) -> Result<Config, Failure> {
         Ok(config::resolve(&self.sources()?)?)
     }
@@ -68,13 +68,13 @@ impl ConfigSource {
 pub enum Told {
     /// Each time: a person has asked for it.
     Always,
-    /// Where the rules are others than before, or cannot be used.
+    /// If the rules have changed, or cannot be used.
     OnChange,
 }
 
-/// What a reload works on.
+/// State that a reload works on.
 pub struct DaemonControl {
-    /// How the configuration is found.
+    /// Source of the configuration.
     pub recipe: ConfigSource,
     /// The configuration that holds. Also lets one reload in at a time.
     pub config: Mutex<Config>,
@@ -108,7 +108,7 @@ impl DaemonControl {
     /// Reads the configuration again and follows it, or says what is wrong and changes nothing.
     ///
     /// # Errors
-    /// What is wrong with the new configuration.
+    /// The error in the new configuration.
     pub fn reread(&self) -> Result<Reloaded, Failure> {
         let mut current = self.config.lock().unwrap_or_else(PoisonError::into_inner);
         let new = self.recipe.read()?;
@@ -149,7 +149,7 @@ impl DaemonControl {
         self.config.lock().unwrap_or_else(PoisonError::into_inner).rules.sha256.clone()
     }
 
-    /// How long a stop waits for running turns.
+    /// Time limit of a stop for running turns.
     #[must_use]
     pub fn drain_deadline(&self) -> Duration {
         self.config.lock().unwrap_or_else(PoisonError::into_inner).daemon.drain_deadline()
@@ -253,7 +253,7 @@ fn sources(config: &Config) -> Vec<String> {
     std::iter::once("built-in".to_owned()).chain(files).collect()
 }
 
-/// What changed in the files and does not change in the daemon before its next start.
+/// Notes on changes in the files that take effect only at the next start.
 fn held_back(old: &Config, new: &Config) -> Vec<String> {
     let mut notes: Vec<String> = new.mcp.broken.values().map(|why| why.replace('\n', "; ")).collect();
     if old.daemon.tools.command_timeout != new.daemon.tools.command_timeout {

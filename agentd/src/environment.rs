@@ -12,7 +12,7 @@ use std::{
 pub struct Environment(BTreeMap<OsString, OsString>);
 
 impl Environment {
-    /// What this process has. Called once, by `main`.
+    /// Captures the environment of this process. Called once, by `main`.
     #[must_use]
     pub fn capture() -> Self {
         Self(std::env::vars_os().collect())

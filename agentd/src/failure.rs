@@ -42,7 +42,7 @@ impl Failure {
         self
     }
 
-    /// What to do about it.
+    /// Suggested remedy.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
@@ -54,7 +54,7 @@ impl Failure {
         with_causes(self)
     }
 
-    /// What the process ends with.
+    /// Exit code of the process.
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)

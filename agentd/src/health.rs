@@ -13,7 +13,7 @@ use agentd_proto::client::Finding;
 use agentd_store::{DamagedSession, SqliteStore};
 use tokio::task::spawn_blocking;
 
-/// What is written to see whether the disk takes it, in bytes: about what a small turn needs.
+/// Size of the trial write to the disk, in bytes: about the need of a small turn.
 const TRIAL_BYTES: usize = 64 << 10;
 
 /// Sessions and events that are named.
@@ -23,7 +23,7 @@ const NAMED: usize = 20;
 pub struct Health {
     data: PathBuf,
     store: Arc<SqliteStore>,
-    /// Whether there was an audit log before there was a journal.
+    /// Set if there was an audit log before there was a journal.
     journal_was_lost: bool,
 }
 
@@ -35,7 +35,7 @@ impl Health {
         Self { data, store, journal_was_lost }
     }
 
-    /// What can be seen at once.
+    /// Problems that can be seen at once.
     pub async fn problems(&self) -> Vec<Finding> {
         let data = self.data.clone();
         let disk = spawn_blocking(move || disk(&data)).await.unwrap_or_default();
@@ -59,7 +59,7 @@ impl Health {
         findings
     }
 
-    /// What the journal lost with its log, until a person has seen it.
+    /// Loss of the journal's newest part with its log, until a person has seen it.
     #[must_use]
     pub fn cut_off(&self) -> Option<Finding> {
         let told = self.store.loss()?;
@@ -71,7 +71,7 @@ impl Health {
         Some(failure("journal", format!("the journal lost its newest part: {told}"), hint))
     }
 
-    /// What an earlier daemon knew and the journal does not.
+    /// Data known to an earlier daemon and missing from the journal.
     pub async fn lost(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         if self.journal_was_lost {

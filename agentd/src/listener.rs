@@ -19,14 +19,14 @@ use crate::{
 /// Connections that were accepted and wait for the server: it takes them at once.
 const WAITING: usize = 16;
 
-/// Where the daemon may listen.
+/// Socket paths that the daemon may listen on.
 #[derive(Debug, Clone)]
 pub struct SocketPlaces {
     /// The place that clients know without asking.
     pub first: PathBuf,
     /// Places for when the first cannot be had.
     pub others: Vec<PathBuf>,
-    /// Whether a person has named the first.
+    /// Set if the first was named by a person.
     pub is_named: bool,
 }
 
@@ -42,7 +42,7 @@ pub struct Listener {
     places: SocketPlaces,
     /// None where it has no name, or lost it.
     name: Option<SocketName>,
-    /// Whether it was passed without one.
+    /// Set if it was passed without one.
     is_nameless: bool,
     connections: mpsc::Sender<Io>,
     accepting: JoinHandle<()>,
@@ -51,15 +51,15 @@ pub struct Listener {
 /// The name of a socket.
 struct SocketName {
     file: SocketFile,
-    /// Whether it is ours to take away: a supervisor's is not.
+    /// Set if it is ours to remove: a supervisor's is not.
     is_ours: bool,
     /// Held until the name is gone.
     _lock: Option<Lock>,
 }
 
 impl Listener {
-    /// Takes over the socket that was passed, or binds the first of the places. Where another daemon has that one and no
-    /// person has named it, the next is taken: clients find it by the lock file.
+    /// Takes over the socket that was passed, or binds the first of the places. Where another daemon has that one and
+    /// no person has named it, the next is taken: clients find it by the lock file.
     ///
     /// # Errors
     /// The path cannot be a socket, or somebody else has it.
@@ -93,16 +93,16 @@ impl Listener {
         self.name.as_ref().map_or(&self.places.first, |name| name.file.path())
     }
 
-    /// Whether its name still leads to it. One that never had a name has none to lose.
+    /// Returns whether its name still leads to it. One that never had a name has none to lose.
     #[must_use]
     pub fn is_found(&self) -> bool {
         self.name.as_ref().map_or(self.is_nameless, |name| name.file.is_there())
     }
 
-    /// Binds anew, at the first place that can be had. Connections stay as they are.
+    /// Binds again, at the first place available. Connections stay as they are.
     ///
     /// # Errors
-    /// Why the last of the places could not be had. Then the daemon has no name until the next try.
+    /// The reason why the last of the places could not be bound. Then the daemon has no name until the next try.
     pub async fn renew(&mut self) -> Result<(), Failure> {
         let before = self.path().to_owned();
         let mut last = None;

@@ -15,7 +15,7 @@ use agentd_proto::lock_file::{self, LOCK_FILE, LockRecord};
 
 use crate::failure::Failure;
 
-/// What to do where a lock cannot be taken for want of a disk.
+/// Remedy if the disk prevents a lock from being taken.
 const HINT: &str = "the folder must be writable and its disk not full; AGENTD_DATA_DIR names another one";
 
 /// Held as long as the daemon lives. The kernel lets go of it when the process ends, however it ends, so a lock file
@@ -55,7 +55,7 @@ impl Lock {
         self.file.set_len(record.len() as u64)
     }
 
-    /// Whether this name still leads to the file that is held.
+    /// Returns whether this path still leads to the locked file.
     fn is_at(&self, path: &Path) -> bool {
         match (self.file.metadata(), fs::symlink_metadata(path)) {
             (Ok(ours), Ok(found)) => is_same(&ours, &found),
@@ -74,7 +74,7 @@ pub struct FolderLock {
     socket: Option<PathBuf>,
 }
 
-/// What was found of the lock file.
+/// State of the lock file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LockState {
     /// It is where it belongs.
@@ -152,7 +152,8 @@ fn make(path: &Path, socket: Option<&Path>) -> io::Result<Lock> {
     Ok(lock)
 }
 
-/// Makes the kernel name us to whoever asks. Without it clients find the socket as they did before there were lock files.
+/// Makes the kernel name us to whoever asks. Without it clients find the socket as they did before there were lock
+/// files.
 fn name_holder(lock: &Lock) {
     if let Err(error) = lock_file::hold(&lock.file) {
         tracing::warn!("clients cannot be told who holds the data folder: {error}");

@@ -28,7 +28,7 @@ use crate::{failure::Failure, redact::Redactor};
 /// A log file that grew beyond this is set aside, and the one set aside before it is dropped.
 const LARGEST_FILE: u64 = 10 << 20;
 
-/// Where the log goes.
+/// Destination of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
     /// Standard error, for people.
@@ -111,7 +111,7 @@ pub fn parse_filter(text: &str) -> Option<Targets> {
     Some(if text.contains(QUIET) { filter } else { filter.with_target(QUIET, LevelFilter::OFF) })
 }
 
-/// What logs whole messages of MCP servers, of any size and with any words in them. What matters of them stands in
+/// Crate that logs whole messages of MCP servers, of any size and with any words in them. The relevant part is shown by
 /// `agentctl mcp logs`.
 const QUIET: &str = "rmcp";
 

@@ -19,8 +19,8 @@ use futures_util::future::BoxFuture;
 
 use crate::{environment::Environment, redact::Redactor};
 
-/// What servers see of the daemon's environment. They are programs of the person, and work in the person's home; what may
-/// be a secret is not among it.
+/// Environment variables passed to servers. They are programs of the person, and work in the person's home; possible
+/// secrets are excluded.
 const PASSED: [&str; 14] = [
     "HOME",
     "LANG",
@@ -38,7 +38,7 @@ const PASSED: [&str; 14] = [
     "XDG_DATA_HOME",
 ];
 
-/// Where programs are looked for where nothing says otherwise.
+/// Default search path for programs.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// The pool of the configuration. Nothing is started; what servers offered when they were last reached is read, which
@@ -117,9 +117,9 @@ impl AllTools {
     }
 }
 
-/// A tool of a server, as models are offered it: always where the configuration says so or says nothing and there is room,
-/// otherwise where it is mentioned or was found. Agents that name their tools have only what they name, unless the
-/// configuration itself says always.
+/// A tool of a server, as models are offered it: always where the configuration says so or says nothing and there is
+/// room, otherwise where it is mentioned or was found. Agents that name their tools have only what they name, unless
+/// the configuration itself says always.
 fn offered(spec: &ToolSpec, published: &Published) -> Option<CatalogueTool> {
     let route = published.routes.get(&spec.name)?;
     let server = route.server.clone();

@@ -7,7 +7,7 @@ use agentd_core::{
     ports::{Model, Models},
 };
 
-/// What the engine holds, while what it stands for may change at a reload.
+/// Models of the engine, replaceable at a reload.
 pub struct ReloadableModels(RwLock<Arc<dyn Models>>);
 
 impl ReloadableModels {

@@ -16,7 +16,7 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// Where things are for these arguments and this environment.
+    /// Resolves the paths for these arguments and this environment.
     ///
     /// # Errors
     /// Neither a variable nor HOME says where.

@@ -1,5 +1,5 @@
-//! Keeps the daemon where clients find it: what it can be found by, the socket's name and the lock file, can be taken away
-//! under it. A runtime folder goes with the last logout, and what lies in `/tmp` is cleaned.
+//! Keeps the daemon where clients find it: what it can be found by, the socket's name and the lock file, can be taken
+//! away under it. A runtime folder goes with the last logout, and what lies in `/tmp` is cleaned.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -15,16 +15,16 @@ use crate::{
     lock::{FolderLock, LockState},
 };
 
-/// How often it is looked. Clients wait a little longer for a daemon that lives and cannot be found.
+/// Interval of checks. Clients wait a little longer for a daemon that lives and cannot be found.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// What the daemon is found by.
+/// Files by which the daemon is found.
 pub(crate) struct Presence<'a> {
     listener: Listener,
     lock: &'a mut FolderLock,
     store: Arc<SqliteStore>,
     socket: watch::Sender<PathBuf>,
-    /// What was complained of last, so that it is said once.
+    /// Last complaint, so that it is logged once.
     told: Told,
 }
 
@@ -47,7 +47,7 @@ impl<'a> Presence<'a> {
         presence
     }
 
-    /// Where the daemon listens, whenever it is asked.
+    /// Current socket path of the daemon.
     #[must_use]
     pub(crate) fn socket(&self) -> watch::Receiver<PathBuf> {
         self.socket.subscribe()

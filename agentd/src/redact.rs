@@ -7,7 +7,7 @@ const SHORTEST: usize = 6;
 
 const MASK: &str = "[redacted]";
 
-/// What stands before a credential in headers and addresses, whoever wrote it.
+/// Text before a credential in headers and addresses from any source.
 const MARKS: [&str; 4] = ["Bearer ", "bearer ", "api_key=", "api-key: "];
 
 /// Replaces known secrets, and what looks like a credential, in text. Cheap to clone; all clones know the same secrets.

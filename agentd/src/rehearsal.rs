@@ -27,7 +27,7 @@ pub struct PolicyDryRun<'a> {
     kinds: HashMap<Kind, AuditChange>,
 }
 
-/// What changes of one kind have in common: the tool, the verdicts, and the rule that would decide.
+/// Common part of changes of one kind: the tool, the verdicts, and the deciding rule.
 #[derive(PartialEq, Eq, Hash, Clone)]
 struct Kind {
     tool: String,
@@ -43,8 +43,8 @@ impl<'a> PolicyDryRun<'a> {
         Self { now, then, tools, calls: 0, skipped: 0, kinds: HashMap::new() }
     }
 
-    /// Judges a decision again. It is judged by the arguments that the model had written and by where their path led then,
-    /// where the session stands now. Of links in lines of earlier versions nobody knows any more where they led.
+    /// Judges a decision again. It is judged by the arguments that the model had written and by where their path led
+    /// then, where the session stands now. Of links in lines of earlier versions nobody knows any more where they led.
     pub fn judge(&mut self, decision: &Decision, standpoint: &DryRunSubject) {
         let arguments = match &decision.args {
             Value::String(text) => text.clone(),

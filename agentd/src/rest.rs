@@ -10,9 +10,9 @@ use tokio::{
 
 use crate::footprint;
 
-/// How long nothing must have changed until the daemon counts as resting. Between two turns of a script it is at work.
+/// Time without changes after which the daemon counts as resting. Between two turns of a script it is at work.
 const PAUSE: Duration = Duration::from_secs(5);
-/// How often it is looked whether it does, after work has begun.
+/// Interval of checks for rest, after work has begun.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Gives memory back now, after the start, and each time when the daemon has come to rest after work. Returns when the
@@ -25,8 +25,8 @@ pub(crate) async fn follow(activity: watch::Receiver<Activity>) {
     .await;
 }
 
-/// Does something at once, and each time when nothing has changed for [`PAUSE`] and no turn is at work. Work that goes on
-/// puts it off, and a rest that lasts brings it once. Ends with the engine.
+/// Does something at once, and each time when nothing has changed for [`PAUSE`] and no turn is at work. Work that goes
+/// on puts it off, and a rest that lasts brings it once. Ends with the engine.
 async fn each_rest<Done: Future<Output = ()>>(mut activity: watch::Receiver<Activity>, action: impl Fn() -> Done) {
     loop {
         action().await;
@@ -83,7 +83,7 @@ mod tests {
             world
         }
 
-        /// How often the daemon came to rest until then, on the paused clock.
+        /// Returns the number of rests until then, on the paused clock.
         async fn after(&self, time: Duration) -> usize {
             sleep(time).await;
             self.rests.load(Ordering::Relaxed)

@@ -20,7 +20,7 @@ use crate::{
 /// This program, even after its file was replaced by an upgrade: the kernel keeps what runs.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// What holds keys, passwords and memories below a person's home.
+/// Paths with keys, passwords and memories below a person's home.
 const SECRETS: &[&str] = &[
     ".ssh",
     ".gnupg",
@@ -109,7 +109,7 @@ const SECRETS: &[&str] = &[
     "snap",
 ];
 
-/// Where the machine keeps keys in folders that are otherwise for everybody. Only an administrator could read them.
+/// Key folders of the machine inside folders that are otherwise for everybody. Only an administrator could read them.
 const MACHINE_SECRETS: &[&str] = &["/etc/pki/CA/private", "/etc/pki/tls/private", "/etc/ssl/private"];
 
 /// Variables that lead programs to what a person has below the home, which commands do not have as their own.
@@ -119,13 +119,13 @@ const HOME_VARIABLES: &[(&str, &str)] =
 /// The same where there is no network: what was downloaded before is used, and nothing can be added to it.
 const HOME_VARIABLES_OFFLINE: &[(&str, &str, &str)] = &[("CARGO_HOME", ".cargo", ".cargo/registry")];
 
-/// Whether commands may use the network: the rules say so, or else the settings.
+/// Returns whether commands may use the network, according to the rules, or else the settings.
 #[must_use]
 pub fn network(config: &Config) -> bool {
     config.rules.policy.rules().network(SHELL_TOOL).unwrap_or(config.daemon.sandbox.network)
 }
 
-/// What commands see of the environment besides what their client sends, which overrides it.
+/// Environment of commands besides the variables sent by their client, which override it.
 #[must_use]
 pub fn variables(config: &Config, env: &Environment) -> BTreeMap<String, String> {
     let settings = &config.daemon.sandbox;
@@ -138,7 +138,7 @@ pub fn variables(config: &Config, env: &Environment) -> BTreeMap<String, String>
     wanted.filter_map(|(name, path, _)| Some((name.to_owned(), home.join(path).to_str()?.to_owned()))).collect()
 }
 
-/// What the tools are told.
+/// Sandbox settings for the tools.
 #[must_use]
 pub fn settings(config: &Config, paths: &Paths, sockets: &SocketPlaces, env: &Environment) -> SandboxConfig {
     let settings = &config.daemon.sandbox;
@@ -178,7 +178,7 @@ fn hidden(paths: &Paths, sockets: &SocketPlaces, home: Option<PathBuf>) -> Vec<P
     own.chain(secrets).chain(MACHINE_SECRETS.iter().map(PathBuf::from)).collect()
 }
 
-/// What clients are told.
+/// Sandbox state for clients.
 #[must_use]
 pub fn state(status: SandboxStatus) -> SandboxState {
     SandboxState {

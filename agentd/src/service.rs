@@ -27,9 +27,9 @@ pub const VARIABLES: [&str; 6] =
 pub struct Supervisor {
     /// The socket that it listens on for us.
     listener: Option<OwnedFd>,
-    /// Where it wants to hear from us.
+    /// Socket for notifications to it.
     notify: Option<UnixDatagram>,
-    /// How often, at least.
+    /// Maximum interval.
     watchdog: Option<Duration>,
 }
 
@@ -56,7 +56,7 @@ impl Supervisor {
         self.listener.take()
     }
 
-    /// How often [`Supervisor::alive`] must be said, at least, if at all.
+    /// Maximum interval of [`Supervisor::alive`], if it is required.
     #[must_use]
     pub fn watchdog(&self) -> Option<Duration> {
         self.watchdog

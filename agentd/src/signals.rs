@@ -11,7 +11,7 @@ pub struct Signals {
     hang_up: Signal,
 }
 
-/// What a signal asks for.
+/// Request made by a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     /// SIGTERM or SIGINT: stop.

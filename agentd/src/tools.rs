@@ -1,5 +1,5 @@
-//! The tools as `tools.yaml` wants them: some shown only where they are mentioned, some never, some described otherwise. What
-//! has nothing to work with is never shown, whatever it says.
+//! The tools as `tools.yaml` wants them: some shown only where they are mentioned, some never, some described
+//! otherwise. What has nothing to work with is never shown, whatever it says.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -55,7 +55,7 @@ impl ConfiguredToolbox {
         }
     }
 
-    /// What there is now: made anew where the tools below have changed.
+    /// Reads the current catalogue: rebuilt if the tools below have changed.
     fn now<T>(&self, look: impl FnOnce(&Made) -> T) -> T {
         let from = self.inner.catalogue();
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,7 +66,7 @@ impl ConfiguredToolbox {
         look(&made)
     }
 
-    /// Why the call cannot be made, if it cannot. That a model was shown the tool is for the engine to know.
+    /// Returns the reason if the call cannot be made. The engine checks that a model was shown the tool.
     fn refusal(&self, call: &ToolCall) -> Option<ToolOutput> {
         let name = self.inner.canonical_name(&call.name);
         let known = self.now(|made| made.specs.iter().any(|spec| spec.name == name));
@@ -155,7 +155,8 @@ fn as_set(tool: &CatalogueTool, settings: &ToolSettings) -> CatalogueTool {
     CatalogueTool { spec, label: setting.label(&tool.label), ..tool.clone() }
 }
 
-/// What `tools.yaml` says to no effect. `configurable` are the tools that can be left out, `all` are all that there are.
+/// Notes on settings in `tools.yaml` without effect. `configurable` are the tools that can be left out, `all` are all
+/// that there are.
 #[must_use]
 pub fn notes(settings: &ToolSettings, configurable: &[ToolSpec], all: &[ToolSpec]) -> Vec<String> {
     let has = |specs: &[ToolSpec], name: &str| specs.iter().any(|spec| spec.name == name);

@@ -29,7 +29,7 @@ struct AgentsFile {
     agents: Option<BTreeMap<String, Card>>,
 }
 
-/// What one layer says of one agent.
+/// Settings of one agent in one layer.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Card {
@@ -154,7 +154,7 @@ fn check_whole(card: &AgentCard) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// What the cards say to no effect: an agent whose tool is not there works without it.
+/// Notes on settings without effect: an agent whose tool is missing works without it.
 #[must_use]
 pub fn notes<'a>(agents: &Agents, tools: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
     let mut notes = Vec::new();

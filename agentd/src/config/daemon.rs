@@ -81,7 +81,7 @@ group! {
 group! {
     /// `AGENTS.md` files.
     MemorySettings, MemoryLayer {
-        /// Whether models are told what they say.
+        /// Set if their content is passed to models.
         enabled: bool,
         /// Bytes of one file.
         max_file_bytes: Within<256, 1_048_576>,
@@ -93,7 +93,7 @@ group! {
 group! {
     /// Skills.
     SkillSettings, SkillLayer {
-        /// Whether models are told which there are.
+        /// Set if models get the list of them.
         enabled: bool,
     }
 }
@@ -101,17 +101,17 @@ group! {
 group! {
     /// Questions that nobody answers.
     InterruptSettings, InterruptLayer {
-        /// How long they wait.
+        /// Time limit for an answer.
         deadline: Limit<Span>,
-        /// What counts as the answer then.
+        /// Answer assumed afterwards.
         on_deadline: OnDeadline,
     }
 }
 
 group! {
-    /// What holds for tools.
+    /// Settings of tools.
     ToolLimits, ToolLayer {
-        /// How long a command may run.
+        /// Time limit for a command.
         command_timeout: Span,
         /// Above how many estimated tokens a result is kept in a file.
         large_result_tokens: Within<500, 1_000_000>,
@@ -121,17 +121,17 @@ group! {
 }
 
 group! {
-    /// What commands are kept from.
+    /// Restrictions on commands.
     SandboxSettings, SandboxLayer {
-        /// What happens where the kernel offers less.
+        /// Behaviour if the kernel offers less.
         mode: Confinement,
-        /// Whether commands may use the network.
+        /// Set if commands may use the network.
         network: bool,
-        /// What commands may read besides the system and the session's own.
+        /// Paths that commands may read besides the system and the session's own.
         read: Vec<PathBuf>,
-        /// What commands may change besides the session's own.
+        /// Paths that commands may change besides the session's own.
         write: Vec<PathBuf>,
-        /// How long each process may compute.
+        /// CPU time limit of each process.
         cpu_time: Limit<Span>,
         /// The memory of each process, in MiB.
         memory_mib: Limit<u64>,
@@ -145,7 +145,7 @@ group! {
 }
 
 group! {
-    /// What tools see of a client's environment.
+    /// Variables of a client's environment passed to tools.
     EnvironmentSettings, EnvironmentLayer {
         /// Names besides those that always pass.
         pass: Vec<String>,
@@ -153,7 +153,7 @@ group! {
 }
 
 group! {
-    /// What is kept to undo changes of files.
+    /// Data stored to undo changes of files.
     UndoSettings, UndoLayer {
         /// The largest file, in bytes.
         max_file_bytes: Within<1024, 1_073_741_824>,
@@ -167,7 +167,7 @@ group! {
 }
 
 group! {
-    /// What is kept of who asked for what.
+    /// Audit records of requests.
     AuditSettings, AuditLayer {
         /// The size at which the log goes on in a new file, in bytes.
         max_file_bytes: Within<4096, 1_099_511_627_776>,
@@ -175,9 +175,9 @@ group! {
 }
 
 group! {
-    /// How long what nobody uses is kept.
+    /// Retention of unused data.
     RetentionSettings, RetentionLayer {
-        /// How often it is looked for what is too old.
+        /// Interval of checks for expired data.
         every: Limit<Span>,
         /// `uploads/`, `temp/` and `skills/` of a session.
         workspaces: Limit<Span>,
@@ -185,7 +185,7 @@ group! {
         outputs: Limit<Span>,
         /// Its `large_tool_results/`.
         results: Limit<Span>,
-        /// What is needed to undo its changes of files.
+        /// Retention of the data needed to undo its changes of files.
         undo: Limit<Span>,
         /// All of it.
         sessions: Limit<Span>,
@@ -213,14 +213,14 @@ group! {
 group! {
     /// The process.
     ServiceSettings, ServiceLayer {
-        /// How long a stop waits for running turns.
+        /// Time limit of a stop for running turns.
         drain_deadline: Span,
-        /// What is logged.
+        /// Log level.
         log_level: String,
     }
 }
 
-/// What happens where the kernel cannot keep a command from everything.
+/// Behaviour if the kernel cannot restrict a command in every respect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confinement {
@@ -232,7 +232,7 @@ pub enum Confinement {
     Off,
 }
 
-/// What counts as the answer to an approval when its deadline has passed.
+/// Answer assumed when the deadline of an approval has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDeadline {
@@ -255,17 +255,17 @@ pub struct DaemonSettings {
     pub skills: SkillSettings,
     /// Questions that nobody answers.
     pub interrupts: InterruptSettings,
-    /// What holds for tools.
+    /// Settings of tools.
     pub tools: ToolLimits,
-    /// What commands are kept from.
+    /// Restrictions on commands.
     pub sandbox: SandboxSettings,
-    /// What tools see of a client's environment.
+    /// Variables of a client's environment passed to tools.
     pub environment: EnvironmentSettings,
-    /// What is kept to undo changes of files.
+    /// Data stored to undo changes of files.
     pub undo: UndoSettings,
     /// The audit log.
     pub audit: AuditSettings,
-    /// How long what nobody uses is kept.
+    /// Retention of unused data.
     pub retention: RetentionSettings,
     /// The model in the daemon's own process.
     pub embedded: EmbeddedSettings,
@@ -443,7 +443,7 @@ impl DaemonSettings {
         (weights.as_os_str() != "auto").then(|| weights.clone())
     }
 
-    /// How long a stop waits for running turns.
+    /// Time limit of a stop for running turns.
     #[must_use]
     pub fn drain_deadline(&self) -> Duration {
         self.service.drain_deadline.0

@@ -11,7 +11,7 @@ pub struct ConfigError {
     hint: Option<String>,
 }
 
-/// Where it stands.
+/// Place of an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// In a file; line and column count from 1, and are absent where the whole file is meant.
@@ -25,7 +25,7 @@ pub enum Place {
 }
 
 impl ConfigError {
-    /// That is wrong there.
+    /// Creates an error at a place.
     #[must_use]
     pub fn new(place: Place, message: impl Into<String>) -> Self {
         Self { place, message: message.into(), hint: None }
@@ -38,7 +38,7 @@ impl ConfigError {
         self
     }
 
-    /// What to write instead, where that can be said.
+    /// Suggested correction, if there is one.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use agentd_mcp::config::Written;
 
-/// What is shorter would be found in common words. It is no secret that anybody could keep, either.
+/// Minimum length of a secret. Anything shorter would be found in common words, and could not be kept secret anyway.
 const SHORTEST: usize = 6;
-/// What stands for a secret that was written out.
+/// Replacement of a secret that was written out.
 const HIDDEN: &str = "[…]";
 /// Variables that hold none.
 const HARMLESS: [&str; 12] =
@@ -72,7 +72,8 @@ impl<'a> InText<'a> {
     }
 }
 
-/// The secret that an argument holds as it was written, by what stands before it: `--api-key=…`, `--token …`, `Bearer …`.
+/// The secret that an argument holds as it was written, by what stands before it: `--api-key=…`, `--token …`, `Bearer
+/// …`.
 fn written_out<'a>(arg: &'a str, before: &str) -> Option<&'a str> {
     let found = match (arg.split_once("Bearer "), arg.split_once('=')) {
         (Some((_, token)), _) => Some(token),
@@ -85,7 +86,7 @@ fn written_out<'a>(arg: &'a str, before: &str) -> Option<&'a str> {
     found.map(str::trim).filter(|secret| secret.len() >= SHORTEST && !secret.starts_with(['/', '~', '.']))
 }
 
-/// Whether what has this name is one.
+/// Returns whether a variable of this name is a secret.
 fn is_secret(name: &str) -> bool {
     name.split(|letter: char| !letter.is_ascii_alphanumeric())
         .any(|word| MARKS.contains(&word.to_ascii_uppercase().as_str()))

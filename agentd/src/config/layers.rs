@@ -14,7 +14,7 @@ use crate::ownership;
 /// No configuration that people write is longer; a device or a log named by mistake is not read to its end.
 const LONGEST_FILE: u64 = 1 << 20;
 
-/// What a file is about.
+/// Subject of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
     /// `agentd.yaml`
@@ -95,11 +95,11 @@ impl Subject {
 /// One file of one layer.
 #[derive(Debug, Clone)]
 pub struct SourceFile {
-    /// What it is about.
+    /// Subject of the file.
     pub subject: Subject,
     /// The layer.
     pub origin: Origin,
-    /// What it says.
+    /// Text of the file.
     pub text: String,
 }
 

@@ -29,7 +29,7 @@ use super::{
 /// The longest name of a server: it stands in the names of its tools.
 const LONGEST_NAME: usize = 40;
 
-/// What the layers add up to for one server.
+/// Merged layers of one server.
 #[derive(Debug, Default)]
 struct Server {
     enabled: Option<bool>,
@@ -50,7 +50,7 @@ struct Server {
     defaults: ToolDefaults,
     grants: Option<ToolGrants>,
     tools: BTreeMap<String, ToolSetting>,
-    /// Where it was named last.
+    /// Place that named it last.
     place: Option<Place>,
 }
 
@@ -249,7 +249,7 @@ impl Reader<'_> {
         yaml::text(self.file, value, self.variables)
     }
 
-    /// What a server knows us by: it is sent as it is.
+    /// Credential that a server knows us by: it is sent verbatim.
     fn credential(&self, value: &Spanned<String>) -> Result<String, ConfigError> {
         let text = self.text(value)?;
         let fits = !text.trim().is_empty() && !text.contains(char::is_control);
@@ -373,7 +373,7 @@ impl Server {
     }
 }
 
-/// What is wrong is said without the address: it may hold a password.
+/// Checks an address. Errors omit it: it may hold a password.
 fn check_url(text: &str) -> Result<(), &'static str> {
     if variables::has_mark(text) {
         // It is an address or none when its client has lent the rest of it.

@@ -21,13 +21,13 @@ use super::{
     yaml,
 };
 
-/// Where a key without an address leads: most programs that read such variables take this for granted.
+/// Default address for a key without one: most programs that read such variables assume it.
 const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 
-/// What stands in each slot; a slot that is not here is empty.
+/// Model of each slot; a missing slot is empty.
 pub type ModelSettings = Vec<(Slot, ModelPlace)>;
 
-/// Where a model is.
+/// Location of a model.
 #[derive(Debug, Clone)]
 pub enum ModelPlace {
     /// Behind an address.
@@ -77,7 +77,7 @@ struct TimeoutsFile {
     idle: Option<Span>,
 }
 
-/// What one layer says of a slot, checked; and what the layers so far add up to.
+/// Settings of a slot in one layer, checked; also the merged layers so far.
 #[derive(Debug, Clone, Default)]
 struct SlotLayer {
     base_url: Option<String>,
@@ -134,7 +134,7 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelS
 }
 
 impl SlotLayer {
-    /// Whether it says which model, if not where it is.
+    /// Returns whether it names a model or its location.
     fn names_a_model(&self) -> bool {
         self.has_address() || self.id.is_some() || self.gguf.is_some()
     }

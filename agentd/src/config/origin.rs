@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
-/// Where a value came from. A later one stands above an earlier one.
+/// Origin of a value. A later one overrides an earlier one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// It came with agentd.
@@ -40,7 +40,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Where each value came from, by its key, such as `turns.max_steps` or `models.base.id`.
+/// Origin of each value, by its key, such as `turns.max_steps` or `models.base.id`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origins(BTreeMap<String, Origin>);
 
@@ -55,13 +55,13 @@ impl Origins {
         self.0.remove(key);
     }
 
-    /// Where the value of a key came from.
+    /// Origin of the value of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Origin> {
         self.0.get(key)
     }
 
-    /// Whether any key that starts so has a value.
+    /// Returns whether any key with this prefix has a value.
     pub(super) fn any_below(&self, prefix: &str) -> bool {
         self.0.range(prefix.to_owned()..).next().is_some_and(|(key, _)| key.starts_with(prefix))
     }

@@ -12,24 +12,24 @@ use super::{
     yaml,
 };
 
-/// What is set of each tool, by its name.
+/// Settings of each tool, by its name.
 pub type ToolSettings = BTreeMap<String, ToolSetting>;
 
-/// What is set of one tool.
+/// Settings of one tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolSetting {
     /// When models are offered it.
     pub enabled: Option<Enabled>,
-    /// Whether every agent is offered it, without being asked.
+    /// Set if every agent is offered it by default.
     pub always_available: Option<bool>,
-    /// What it is for, in lists.
+    /// Category in lists.
     pub category: Option<String>,
     /// Words to find it by.
     pub tags: Option<Vec<String>>,
-    /// What models are told of it, in place of its own description.
+    /// Description for models, in place of its own.
     pub description: Option<String>,
-    /// Whether it stands under `core`.
+    /// Set if it is listed under `core`.
     #[serde(skip)]
     pub is_core: bool,
 }
@@ -86,7 +86,7 @@ impl ToolSetting {
         }
     }
 
-    /// Whether it changes when models are offered the tool, or what they are told of it.
+    /// Returns whether it changes when models are offered the tool, or its description.
     #[must_use]
     pub fn hides_or_describes(&self) -> bool {
         self.description.is_some() || matches!(self.enabled, Some(Enabled::WhenMentioned | Enabled::Never))

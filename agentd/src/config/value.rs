@@ -31,7 +31,7 @@ impl Span {
     }
 }
 
-/// How one scalar is read, so that the types above share one visitor.
+/// Parsing of one scalar, so that the types above share one visitor.
 trait Scalar: Sized {
     const EXPECTED: &'static str;
     fn read(text: &str) -> Option<Self>;

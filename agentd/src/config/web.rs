@@ -18,7 +18,7 @@ use super::{
     yaml,
 };
 
-/// Who is asked to search.
+/// Search provider.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Provider {
@@ -60,7 +60,7 @@ struct SearchFile {
     key_header: Option<Spanned<String>>,
 }
 
-/// What the layers add up to.
+/// Merged layers.
 #[derive(Debug, Clone, Default)]
 struct Search {
     provider: Provider,
@@ -202,7 +202,7 @@ impl Search {
     }
 }
 
-/// What is wrong is said without the address: it may hold a password.
+/// Checks an address. Errors omit it: it may hold a password.
 fn check_url(text: &str) -> Result<url::Url, &'static str> {
     match url::Url::parse(text) {
         Ok(url) if !matches!(url.scheme(), "http" | "https") => Err("it begins with http:// or https://"),

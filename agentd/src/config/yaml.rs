@@ -49,7 +49,7 @@ pub(super) fn text(
     expand(&value.value, variables).map_err(|message| ConfigError::new(place(file, value.defined), message))
 }
 
-/// Where a value stands.
+/// Place of a value.
 pub(super) fn place(file: &SourceFile, location: Location) -> Place {
     let known = location.line() > 0;
     Place::File(file.origin.path(), known.then(|| (location.line(), location.column())))

@@ -42,8 +42,8 @@ impl Due {
         ago(self.now, limit)
     }
 
-    /// The folders of a session that may be cleaned: neither it nor one that works for it, and so on its files, was used
-    /// since, and neither may they have been.
+    /// The folders of a session that may be cleaned: neither it nor one that works for it, and so on its files, was
+    /// used since, and neither may they have been.
     pub(super) fn areas(
         &self,
         session: &SessionSummary,
@@ -56,12 +56,13 @@ impl Due {
         self.areas.iter().filter(is_due).copied().collect()
     }
 
-    /// Whether what is needed to undo its changes is too old.
+    /// Returns whether the data needed to undo its changes is too old.
     pub(super) fn undo(&self, session: &SessionSummary) -> bool {
         rests(session) && self.undo.is_some_and(|since| session.updated_at < since)
     }
 
-    /// The sessions that may go, those that were not used for longest first. `used` is how much of the journal is in use.
+    /// The sessions that may go, those that were not used for longest first. `used` is how much of the journal is in
+    /// use.
     pub(super) fn sessions(&self, sessions: &[SessionSummary], used: u64) -> Vec<Candidate> {
         let events: u64 = sessions.iter().map(|session| session.last_seq).sum();
         let share = |events_of: u64| {
@@ -92,13 +93,13 @@ pub(super) struct Candidate {
     pub(super) id: SessionId,
     /// When it, or one that works for it, was used last.
     pub(super) last_used: Timestamp,
-    /// What it takes of the journal, as far as can be guessed from its share of the events.
+    /// Share of the journal, estimated from its share of the events.
     pub(super) bytes: u64,
     /// It goes for its age, whatever the size of the journal.
     pub(super) is_old: bool,
 }
 
-/// Whether nothing of it runs or waits. Whether somebody has it open, the session itself says.
+/// Returns whether nothing of it runs or waits. Open clients are known to the session itself.
 fn rests(session: &SessionSummary) -> bool {
     matches!(session.status, SessionStatus::Idle | SessionStatus::Interrupted)
 }

@@ -37,7 +37,7 @@ use self::due::{Candidate, Due};
 pub use self::schedule::follow;
 use crate::config::RetentionSettings;
 
-/// Who asks where nobody does.
+/// Requester recorded for scheduled work.
 pub const SCHEDULE: &str = "schedule";
 
 /// Keeps the data folder from growing for ever.
@@ -71,7 +71,7 @@ impl Retention {
         self.settings.send_replace(settings);
     }
 
-    /// What takes how much room.
+    /// Reports the disk usage.
     ///
     /// # Errors
     /// When the journal or the data folder cannot be read.

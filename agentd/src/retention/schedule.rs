@@ -8,11 +8,11 @@ use tokio::{sync::watch, time::sleep};
 
 use super::{Retention, SCHEDULE};
 
-/// How long after the start the first cleaning is: nobody shall wait for it who has just begun.
+/// Delay of the first cleaning after the start, so that new clients do not wait for it.
 const FIRST: Duration = Duration::from_secs(5 * 60);
-/// How often it is looked whether the time has come. The clock decides, not the waiting: a machine may have slept.
+/// Interval of checks whether it is due. The clock decides, not the waiting: a machine may have slept.
 const LOOK: Duration = Duration::from_secs(60);
-/// How long a cleaning that is due waits for the daemon to come to rest.
+/// Time limit for a due cleaning to wait until the daemon rests.
 const PATIENCE: Duration = Duration::from_secs(60 * 60);
 
 /// Cleans from time to time, while no turn works where that can be had. Never returns.
@@ -39,7 +39,7 @@ impl Next {
         Self(now.saturating_add(FIRST).unwrap_or(now))
     }
 
-    /// Whether it is to be done now; then the next one is a while away.
+    /// Returns whether it is due; if so, schedules the next one.
     fn has_come(&mut self, now: Timestamp, every: Option<Duration>, is_quiet: bool) -> bool {
         let Some(every) = every else { return false };
         let then = now.saturating_add(every).unwrap_or(now);

@@ -140,7 +140,7 @@ impl World {
         self.path(&format!("workspace/{id}/{file}")).exists()
     }
 
-    /// What the history tells of removed files.
+    /// Notices of removed files in the history.
     async fn notices(&self, id: SessionId) -> Vec<String> {
         let items = self.engine.items(id, 0, 100).await.unwrap();
         let notice = |item: agentd_core::item::Item| match item.body {

@@ -15,11 +15,11 @@ use agentd_engine::EngineError;
 /// A block, as the system counts them.
 const BLOCK: u64 = 512;
 
-/// What a folder or a file holds.
+/// Content of a folder or a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Content {
     pub(super) files: u64,
-    /// What they take on the disk.
+    /// Size on the disk.
     pub(super) bytes: u64,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn of(data: &Path) -> io::Result<Vec<PartSize>> {
     Ok(parts)
 }
 
-/// What a folder holds; none where it is not there.
+/// Content of a folder; none if it does not exist.
 pub(super) async fn content(folder: PathBuf) -> Option<Content> {
     let measured = tokio::task::spawn_blocking(move || folder.is_dir().then(|| measure(folder))).await;
     measured.ok().flatten()
@@ -80,7 +80,7 @@ fn measure(path: PathBuf) -> Content {
     content
 }
 
-/// What is free on the disk of a folder, for us; 0 where the system does not tell.
+/// Free space on the disk of a folder, for us; 0 if unknown.
 pub(super) fn free_bytes(folder: &Path) -> u64 {
     nix::sys::statvfs::statvfs(folder).map_or(0, |disk| {
         let free: u64 = disk.blocks_available();

@@ -35,7 +35,7 @@ pub(super) enum Until {
     Current,
 }
 
-/// What the reader of a client's commands has to say in the client's own stream. Each turn has room for many, and few ever
+/// Notice from the reader of a client's commands in the client's own stream. Each turn has room for many, and few ever
 /// come: so that room is small.
 #[derive(Debug)]
 pub(super) enum ClientNotice {

@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 
 use super::{Context, Refusal};
 
-/// What a list may have, in bytes. One interrupt alone may have more.
+/// Maximum size of a list, in bytes. One interrupt alone may be larger.
 const MOST_LISTED: usize = MAX_MESSAGE_BYTES / 2;
 
 #[tonic::async_trait]
@@ -79,8 +79,8 @@ fn page(pending: &[Interrupt]) -> v1::ListInterruptsResponse {
     page
 }
 
-/// What waits in one session, for a view of all that it is: what does not fit into a message beside the rest is shown
-/// without its preview, which is in the list.
+/// Pending interrupts of one session for its view: those that do not fit into a message beside the rest are shown
+/// without their preview, which is in the list.
 pub(super) fn in_view(mut pending: Vec<Interrupt>) -> Vec<Interrupt> {
     let mut bytes = 0;
     for interrupt in &mut pending {
@@ -130,7 +130,7 @@ mod tests {
         }
     }
 
-    /// What one session asks keeps nobody from the questions of another.
+    /// Large requests of one session do not block those of another.
     #[test]
     fn a_list_always_fits_into_a_message_and_comes_to_its_end() {
         let pending: Vec<Interrupt> = (0..9).map(|_| interrupt(6 << 20)).chain([interrupt(1)]).collect();

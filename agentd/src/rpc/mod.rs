@@ -1,8 +1,9 @@
 //! The services that clients speak to: decode, hand to the engine, encode. Nothing is decided here.
 //!
 //! - `turns`: starting and driving turns, watching sessions; `feed`: the stream of events behind both.
-//! - `sessions`, `upload`: sessions and their files; `documents`: what those say that are documents. `interrupts`: what waits for an answer. `grants`: rules that are
-//!   kept. `skills`: which skills there are. `policy`: what the rules say, and what others would. `mcp`: MCP servers. `audit`: the audit log. `storage`: what is kept on the disk. `daemon`: the daemon itself.
+//! - `sessions`, `upload`: sessions and their files; `documents`: content of documents among them. `interrupts`:
+//!   pending requests. `grants`: stored rules. `skills`: the list of skills. `policy`: verdicts of the rules, and of
+//!   proposed ones. `mcp`: MCP servers. `audit`: the audit log. `storage`: disk usage. `daemon`: the daemon itself.
 //! - `refusal`: how the engine's errors become statuses.
 //!
 //! [`router`] puts the services together, with health and reflection beside them; [`serve`] lets clients in until the
@@ -64,10 +65,10 @@ pub use refusal::Refusal;
 
 use crate::{health::Health, retention::Retention};
 
-/// How much of an upload may be under way on a connection, in bytes.
+/// Maximum size of an upload in flight on a connection, in bytes.
 const RECEIVE_WINDOW: u32 = 1024 * 1024;
 
-/// What the daemon knows of itself when it begins to serve.
+/// Facts about the daemon, known when it begins to serve.
 #[derive(Clone)]
 pub struct DaemonInfo {
     /// When it started.
@@ -76,13 +77,13 @@ pub struct DaemonInfo {
     pub socket: watch::Receiver<PathBuf>,
     /// The folder that holds the journal and the workspaces.
     pub data_dir: PathBuf,
-    /// What commands are locked into.
+    /// Sandbox for commands.
     pub sandbox: Option<Arc<Sandbox>>,
     /// Looks after what is kept.
     pub health: Option<Arc<Health>>,
 }
 
-/// What a client can make the daemon do.
+/// Daemon operations available to clients.
 pub trait Control: Send + Sync + 'static {
     /// Begins to stop, and returns at once. Running turns may take `drain`, or the configured time, to end.
     fn stop(&self, drain: Option<Duration>);
@@ -119,7 +120,7 @@ pub trait Control: Send + Sync + 'static {
     /// The configuration that holds, weakest first: `built-in` and the paths of files.
     fn config_sources(&self) -> Vec<String>;
 
-    /// Where each value of it came from, by key.
+    /// Origin of each of its values, by key.
     fn config_origins(&self) -> Vec<(String, String)>;
 
     /// The skills, where there are any.
@@ -127,7 +128,7 @@ pub trait Control: Send + Sync + 'static {
         None
     }
 
-    /// What keeps the data folder from growing, where there is one.
+    /// Retention that keeps the data folder from growing, if there is one.
     fn retention(&self) -> Option<Arc<Retention>> {
         None
     }
@@ -136,7 +137,7 @@ pub trait Control: Send + Sync + 'static {
     fn passed_variables(&self) -> Vec<String>;
 }
 
-/// What all services share.
+/// State shared by all services.
 #[derive(Clone)]
 pub(crate) struct Context {
     engine: Engine,

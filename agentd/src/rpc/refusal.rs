@@ -10,9 +10,9 @@ use tonic::Status;
 pub struct Refusal {
     /// The kind.
     pub kind: ErrorKind,
-    /// What was attempted and what came of it.
+    /// Attempted action and its outcome.
     pub message: String,
-    /// What to do about it.
+    /// Suggested remedy.
     pub hint: Option<String>,
 }
 

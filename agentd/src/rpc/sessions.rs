@@ -12,22 +12,22 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{Context, Refusal};
 
-/// How many sessions are listed where the client names no number.
+/// Default number of listed sessions.
 const DEFAULT_SESSIONS: usize = 100;
 
-/// How many items are read where the client names no number.
+/// Default number of items read.
 const DEFAULT_ITEMS: usize = 1000;
 
-/// How many finds are told where the client names no number.
+/// Default number of search results.
 const DEFAULT_FINDS: usize = 20;
 
-/// How many finds are told at the most.
+/// Maximum number of search results.
 const MAX_FINDS: usize = 200;
 
-/// How many items are read at the most.
+/// Maximum number of items read.
 const MAX_ITEMS: usize = 10_000;
 
-/// How large an answer with items may grow, in bytes of text: below what readers take in one message.
+/// Maximum size of an answer with items, in bytes of text: below what readers take in one message.
 const MAX_ITEMS_BYTES: usize = 12 * 1024 * 1024;
 
 #[tonic::async_trait]

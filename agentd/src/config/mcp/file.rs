@@ -20,7 +20,7 @@ use crate::config::{
     yaml,
 };
 
-/// What one file says.
+/// Content of one file.
 #[derive(Debug, Default)]
 pub(super) struct McpFile {
     pub(super) global: Option<GlobalFile>,
@@ -29,7 +29,7 @@ pub(super) struct McpFile {
     pub(super) unread: BTreeMap<String, ConfigError>,
 }
 
-/// What is said of one server.
+/// Entry of one server.
 type Entry = Spanned<Option<ServerFile>>;
 
 /// The file where each entry says what it can.
@@ -49,8 +49,8 @@ struct Frame {
 }
 
 impl McpFile {
-    /// Reads a file. An entry that makes no sense stands in nobody's way; what is no YAML is refused, and so is what says
-    /// something else of all servers than can be said.
+    /// Reads a file. An entry that makes no sense stands in nobody's way; what is no YAML is refused, and so is what
+    /// says something else of all servers than can be said.
     pub(super) fn read(file: &SourceFile, variables: &HashMap<String, String>) -> Result<Self, ConfigError> {
         match yaml::parse(file, variables) {
             Ok(Whole { global, servers }) => {
@@ -158,7 +158,7 @@ pub(super) struct ToolFile {
     pub(super) effect: Option<Does>,
 }
 
-/// What agentd is registered as where people log in to a server, by hand.
+/// Credentials under which agentd is registered for logins to a server, set by hand.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct OAuthFile {
@@ -167,7 +167,7 @@ pub(super) struct OAuthFile {
     pub(super) issuer: Option<Spanned<String>>,
 }
 
-/// How a server is spoken to.
+/// Transport of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Mode {
@@ -177,7 +177,7 @@ pub(super) enum Mode {
     Http,
 }
 
-/// Whether a server may ask a model.
+/// Permission of a server to ask a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum MayAsk {
@@ -185,7 +185,7 @@ pub(super) enum MayAsk {
     Ask,
 }
 
-/// What a person says that calls of a tool can do.
+/// Capabilities of a tool's calls, as declared by a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Does {
