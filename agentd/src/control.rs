@@ -1,4 +1,4 @@
-//! What clients and signals can make the running daemon do: stop, and read its configuration again.
+//! Operations on the running daemon for clients and signals: stop, and read its configuration again.
 
 use std::{
     collections::HashMap,

@@ -1,4 +1,4 @@
-//! What the program keeps in memory, while nothing happens and after much did.
+//! Memory footprint of the program, while idle and after much work.
 
 use std::{fs, io, path::Path};
 

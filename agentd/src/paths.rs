@@ -1,4 +1,4 @@
-//! Where configuration and data are: a pure function of environment and command line.
+//! Paths of configuration and data: a pure function of environment and command line.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! What other rules would have said of the calls in the audit log. Pure: calls in, counted changes out.
+//! Verdicts of other rules on the calls in the audit log. Pure: calls in, counted changes out.
 
 use std::collections::HashMap;
 

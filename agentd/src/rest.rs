@@ -1,4 +1,4 @@
-//! What the daemon does whenever it comes to rest: it gives back the memory that only the work before needed.
+//! Work done whenever the daemon comes to rest: it gives back the memory that only the work before needed.
 
 use std::time::Duration;
 

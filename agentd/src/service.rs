@@ -1,4 +1,4 @@
-//! What a supervisor such as systemd hands over at the start, and what it wants to hear.
+//! Interface to a supervisor such as systemd: values passed at the start, and notifications.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, where, and what to write instead.
+//! Errors of a configuration: place, message, and suggested correction.
 
 use std::{fmt, path::PathBuf};
 

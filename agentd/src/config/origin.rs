@@ -1,4 +1,4 @@
-//! Where each value of the configuration came from.
+//! Origin of each value of the configuration.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 

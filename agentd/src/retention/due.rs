@@ -1,4 +1,4 @@
-//! What is too old, or too much. Pure.
+//! Selection of data that is too old, or too much. Pure.
 
 use agentd_core::{
     Timestamp,

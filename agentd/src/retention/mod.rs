@@ -3,8 +3,8 @@
 //! - [`Retention`]: the front, for the schedule and for clients; one cleaning at a time.
 //! - `due`: what is too old, pure. `usage`: what takes how much room. `schedule`: when it is looked for by itself.
 //!
-//! What is in use, waits or is pinned is seen to by the engine, which asks the session itself. Each kind is cleaned for
-//! itself: where one cannot be, the others are, and it is told.
+//! The engine spares sessions that are in use, waiting or pinned; it asks the session itself. Each kind is cleaned
+//! separately: if one cannot be, the others are, and it is reported.
 
 mod due;
 mod schedule;

@@ -1,4 +1,4 @@
-//! What a model wrote as arguments, checked against the tool's own schema.
+//! Arguments from a model, checked against the tool's own schema.
 //!
 //! Weak models write numbers as text, `null` for what they leave out, and the parameter names of other systems.
 //! Where the meaning is beyond doubt it is taken; everything else is refused in words that name the field.

@@ -1,4 +1,4 @@
-//! What a person is shown before a file changes: a unified diff, and the whole of it.
+//! Previews of file changes for people: a complete unified diff.
 //!
 //! No line of what would be written is left out or cut, however long it is: what is not seen is not approved. Whoever
 //! asks decides what is too large to be asked. Only of what goes away the name of its version may stand for the text,

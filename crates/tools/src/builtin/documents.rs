@@ -1,4 +1,4 @@
-//! What the tools that read and search documents share: which file is one, and how a model is shown what was found.
+//! Common code of the tools that read and search documents: detecting them, and formatting results for the model.
 
 use std::{
     io::{Read as _, Seek as _},

@@ -1,5 +1,5 @@
-//! What the tools that ask servers share: how a model is shown what came, and where it ends. All of it is the word of
-//! strangers, and may pretend to be somebody else's.
+//! Common code of the tools that use the web: formatting answers for the model, with marks around them. All content is
+//! untrusted, and may pretend to come from others.
 
 use std::future::Future;
 

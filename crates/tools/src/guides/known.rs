@@ -1,4 +1,4 @@
-//! What was read before and is as it was, so that it is not read again.
+//! Cache of unchanged content, so that it is not read again.
 
 use std::{
     collections::HashMap,

@@ -1,4 +1,4 @@
-//! What people wrote for models to know: `AGENTS.md` files and skills, looked at before each turn.
+//! Guides that people wrote for models: `AGENTS.md` files and skills, checked before each turn.
 //!
 //! - `place`: where `AGENTS.md` files may be: the person's own, the folders above a project, the project.
 //! - `disk`: files and folders as they are now, opened safely, and without waiting where nobody may wait.

@@ -1,4 +1,4 @@
-//! Where `AGENTS.md` files may be. Pure.
+//! Possible places of `AGENTS.md` files. Pure.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! What the model is told of a hunk that does not fit: which one, why, and what stands there instead.
+//! Messages to the model about a hunk that does not fit: which one, why, and the lines found instead.
 
 use super::{
     Hunk,

@@ -1,4 +1,4 @@
-//! What a patch says, and where its hunks stand in a file.
+//! Parsing of patches, and placing of their hunks in a file.
 //!
 //! - `parse`: both forms of patches, told apart by their first line: `unified` for what `diff` and `git diff` write,
 //!   `envelope` for `*** Begin Patch`.

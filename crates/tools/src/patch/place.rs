@@ -1,4 +1,4 @@
-//! Where a hunk stands in a file.
+//! Placing of a hunk in a file.
 //!
 //! All of its old lines have to be there, one after the other: to the letter; else but for white space at the end of
 //! lines; else but for indentation too. Of several places the one that is nearest to the line number is meant. Where no

@@ -1,4 +1,4 @@
-//! What a command sees of the world. The daemon's own environment holds keys, so none of it is passed on.
+//! Environment of a command. The daemon's own environment holds keys, so none of it is passed on.
 
 use std::{
     collections::BTreeMap,

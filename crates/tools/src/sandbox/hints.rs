@@ -1,4 +1,4 @@
-//! What a model is told when a command failed at something that the sandbox forbids. It is a guess from words.
+//! Hints for the model after a command failed at something that the sandbox forbids. They are guessed from words.
 
 /// Length of the examined end of standard error, in bytes.
 const LOOKED_AT: usize = 8 * 1024;

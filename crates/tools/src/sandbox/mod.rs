@@ -12,10 +12,10 @@
 //! - [`helper`]: the helper's side, [`run_helper`].
 //! - [`hints`]: what a model is told when something was forbidden.
 //!
-//! What holds where the kernel offers everything: a file system of which only listed folders can be read and the
-//! session's own be written (Landlock, and a mount namespace that is read-only elsewhere), a `/tmp` of its own, a
-//! process table of its own, no sockets (seccomp), no system calls that administer or inspect, limits, no new
-//! privileges. Whatever is missing is told by [`Sandbox::status`].
+//! If the kernel offers everything: a file system of which only listed folders can be read and the session's own be
+//! written (Landlock, and a mount namespace that is read-only elsewhere), a `/tmp` of its own, a process table of its
+//! own, no sockets (seccomp), no system calls that administer or inspect, limits, no new privileges. Anything missing
+//! is reported by [`Sandbox::status`].
 
 #[cfg(target_os = "linux")]
 mod helper;

@@ -1,4 +1,4 @@
-//! What a command may reach, as the helper is told, and what the helper answers. One line of JSON each way.
+//! Policy of a command, as sent to the helper, and the helper's answer. One line of JSON each way.
 
 use std::path::{Path, PathBuf};
 

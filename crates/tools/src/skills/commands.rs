@@ -1,4 +1,4 @@
-//! Which skills a command is about: those whose folders it names.
+//! Skills that a command refers to: those whose folders it names.
 
 use std::path::PathBuf;
 

@@ -8,8 +8,8 @@
 //!   skills that a command refers to.
 //! - `check`: all that is known of a folder, for people; and how one is taken into the person's own.
 //!
-//! What came with a project is anybody's: it takes no other skill's name, leads nowhere through links, and says in the
-//! catalogue whose it is.
+//! A project's skills are untrusted: they take no other skill's name, follow no links out, and are marked as the
+//! project's in the catalogue.
 
 mod check;
 mod commands;

@@ -1,8 +1,8 @@
-//! Where packages of skills come from: the person's own index, as their environment and their configuration of pip name it.
+//! Package index for skills: the person's own, as named by their environment and their configuration of pip.
 //!
-//! Installers are shown these few values and nothing else of either: other settings could let them build packages, or take
-//! them from elsewhere. Values may hold passwords, so they are passed as variables, which nobody else on the machine sees,
-//! and no error and no log has them.
+//! Installers are shown these few values and nothing else of either: other settings could let them build packages, or
+//! take them from elsewhere. Values may hold passwords, so they are passed as variables, which nobody else on the
+//! machine sees, and no error and no log has them.
 
 use std::{
     collections::BTreeMap,

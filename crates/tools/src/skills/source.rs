@@ -1,4 +1,4 @@
-//! Where skills are, and which of them a session has.
+//! Places of skills, and the skills of a session.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! What nobody has used for long is removed from a workspace: folder by folder, and only where all in it is old.
+//! Removal of unused files from a workspace: folder by folder, and only if all in it is old.
 
 use std::{
     fs, io,

@@ -1,4 +1,4 @@
-//! Which files of a session are documents, and those open.
+//! Documents among the files of a session, and those open.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,4 @@
-//! What the daemon keeps in a session's tree for tools to read: results too large for the window, and history.
+//! Files that the daemon stores in a session's tree for tools to read: results too large for the window, and history.
 //!
 //! Tools cannot write there and the sandbox lets no command do it. Without the sandbox a command could: so nothing that
 //! stands there is trusted. No link is followed, and no file that has another name is added to.

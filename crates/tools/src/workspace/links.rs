@@ -1,4 +1,4 @@
-//! Where a path leads that goes through links.
+//! Resolution of paths that go through links.
 //!
 //! The links are read and put together here; nothing is opened through them. What is then opened is opened by the name
 //! that came out, and not through a link, so that a link which is swapped meanwhile leads nowhere.

@@ -1,4 +1,4 @@
-//! What a model wrote as a path, taken apart without touching the disk.
+//! Paths from a model, parsed without touching the disk.
 //!
 //! Models see one tree: `uploads/`, `outputs/`, `temp/`, `skills/`, what the daemon keeps, `/memories`, `/state` and,
 //! where a folder is mounted, `/project`. A leading slash is optional, since that tree has its own root:

@@ -1,4 +1,4 @@
-//! What calls change is recorded and taken back, byte for byte.
+//! Changes of calls are recorded and reverted, byte for byte.
 
 use std::{
     collections::BTreeMap,

@@ -1,5 +1,5 @@
-//! Where the command finds programs: not in folders that are closed to it. A shell takes the first program of a name,
-//! and where that may not be run it says so and looks no further, though one that may be run is in the next folder.
+//! Search path of the command, without folders that are closed to it. A shell takes the first program of a name; if
+//! that may not be run it reports so and looks no further, though one that may be run is in the next folder.
 
 use std::{
     env,

@@ -1,4 +1,4 @@
-//! Where files are kept, and what the tools need of any such place.
+//! Storage of files, and the interface that the tools need of it.
 //!
 //! - [`Backend`]: look, open, list, and open a place to write. Every file tool is made of these: a search is a walk of
 //!   lists and opens, an edit is a [`Target`] that is read and replaced, an upload one that is replaced.

@@ -1,4 +1,4 @@
-//! What calls change in the files of a session, recorded so that it can be undone.
+//! Snapshots of the changes that calls make to the files of a session, so that they can be undone.
 //!
 //! Around a call the trees that a session may change are looked at, path by path, without opening anything that is as
 //! it was; what is new is kept by content. So it makes no difference what changed a file: a tool, a command, or a
@@ -13,10 +13,10 @@
 //! - `overlap`: whose a change is where several sessions change the same files at once.
 //! - `restore`: takes changes back. `pulse`: tells after a crash what was changed later.
 //!
-//! What is promised, and what not: contents of files, links, permissions and folders come back byte for byte. Owners,
-//! times, access lists and extended attributes do not; nor what pipes, sockets and devices were. A change that somebody
-//! else makes while a call runs cannot be told from the call's own. Files above a size, trees above a number of files,
-//! and of a project the folders that git ignores are not recorded; the first two are said with each call.
+//! Guarantees and limits: contents of files, links, permissions and folders come back byte for byte. Owners, times,
+//! access lists and extended attributes do not; nor what pipes, sockets and devices were. A change that somebody else
+//! makes while a call runs cannot be told from the call's own. Files above a size, trees above a number of files, and
+//! of a project the folders that git ignores are not recorded; the first two are said with each call.
 
 mod blobs;
 mod capture;

@@ -1,5 +1,5 @@
-//! What is kept of one session: the last look at its trees, and what they were before the call that runs. Contents, and
-//! the last look at each project, are kept for all sessions together.
+//! State of one session: the last scan of its trees, and their state before the running call. Contents, and the last
+//! scan of each project, are stored for all sessions together.
 //!
 //! ```text
 //! {session}/look                   the last look before a call; of a project only which one it was

@@ -1,10 +1,10 @@
-//! What is kept for all sessions: contents, and the last look at each project. Which contents are needed, and by whom; what
-//! nobody needs is removed.
+//! Storage for all sessions: contents, and the last scan of each project. Tracks which contents are needed, and by
+//! whom; unneeded ones are removed.
 //!
 //! Needed are, in this order: what calls hold that are under way, what sessions' changes go between, and what the last
-//! looks saw, which would have to be read again. Nothing is counted: whoever needs something has a file that says so, and
-//! all of these files are read before anything is removed. So what a crash leaves behind is what nobody needs, and goes
-//! with the next time.
+//! looks saw, which would have to be read again. Nothing is counted: whoever needs something has a file that says so,
+//! and all of these files are read before anything is removed. So what a crash leaves behind is what nobody needs, and
+//! goes with the next time.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -70,8 +70,8 @@ impl Store {
         self.blobs.sift(|hash| wanted.contains(hash), WORTH_IT)
     }
 
-    /// Makes room: of what nobody needs at this moment, what was recorded last stays until nine tenths of all room are full.
-    /// Old turns can then no longer be undone whole, but new ones can. `needed` is what the caller holds.
+    /// Makes room: of what nobody needs at this moment, what was recorded last stays until nine tenths of all room are
+    /// full. Old turns can then no longer be undone whole, but new ones can. `needed` is what the caller holds.
     pub(super) fn make_room(&self, needed: HashSet<Hash>) -> io::Result<()> {
         let _alone = self.blobs.alone();
         let needs = Needs::read(&self.base, &self.projects)?;

@@ -1,4 +1,4 @@
-//! What is recorded of a call that changed more than can be recorded.
+//! Record of a call that changed more than can be recorded.
 
 use agentd_core::tool::{FileChange, FileChangeKind};
 

@@ -1,4 +1,4 @@
-//! What one tree held when it was last looked at, and what two looks differ in.
+//! Content of one tree at its last scan, and the differences of two scans.
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
