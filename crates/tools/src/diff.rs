@@ -299,7 +299,7 @@ mod tests {
         check(None, "a\0b", "@@ -0,0 +1 @@\n+a\0b\n\\ No newline at end of file\n");
     }
 
-    /// Whoever was asked about the one version has not seen the other.
+    /// An approval of one version does not cover the other.
     #[test]
     fn two_versions_never_look_the_same() {
         let check = |head: &[u8], new: &[u8]| {

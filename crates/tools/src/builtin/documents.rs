@@ -202,7 +202,7 @@ pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
     shown
 }
 
-/// A failure, as a model is told of it.
+/// A failure, as returned to the model.
 pub(super) fn failed(doing: &str, error: &KnowledgeError) -> Failure {
     let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
     match error.kind() {

@@ -14,7 +14,7 @@ const ENOUGH: usize = 200;
 /// And it is at least this part of all that the page says.
 const PART: usize = 5;
 
-/// The page without what is around its heart; the whole page where nobody can tell.
+/// Main content of the page; the whole page if it cannot be determined.
 pub(super) fn readable(page: &str) -> String {
     let tags = tags(page);
     let all = text_length(page, &tags, 0..page.len());

@@ -65,7 +65,7 @@ pub(crate) struct Prepared {
     query: DocumentQuery,
     /// Reason why there may be more.
     cut: Option<&'static str>,
-    /// Those behind the ones that are open.
+    /// Those after the ones that are open.
     beyond: usize,
     /// The number of documents before those.
     next: usize,

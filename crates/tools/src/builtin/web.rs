@@ -28,7 +28,7 @@ pub(super) async fn asked<T>(
     }
 }
 
-/// A failure, as a model is told of it.
+/// A failure, as returned to the model.
 pub(super) fn failed(error: &WebError) -> Failure {
     let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
     let code = match error.kind() {
@@ -50,7 +50,7 @@ pub(super) fn head(answer: &WebAnswer) -> String {
     told(&head)
 }
 
-/// A page's words between marks, so that nobody takes them for the person's or for ours.
+/// A page's words between marks, so that they are not taken for the person's or for ours.
 pub(super) fn framed(url: &str, words: &str) -> String {
     untrusted::framed(UntrustedSource::Web, url, words)
 }

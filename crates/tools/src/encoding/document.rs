@@ -189,7 +189,7 @@ impl Document {
         written
     }
 
-    /// The line end that stands for the `\n` at this place of the text.
+    /// The line end in the file for the `\n` at this place of the text.
     fn line_end_at(&self, at: usize) -> &'static str {
         let (Some(from), Some(to)) = (self.byte_at(at), self.byte_at(at + 1)) else { return "\n" };
         let unit = if self.charset.is_utf16() { 2 } else { 1 };

@@ -14,7 +14,7 @@ pub(crate) enum Unwritable {
     Unsure { encoding: &'static str },
     /// The encoding switches between alphabets, so that what a byte means depends on all before it.
     Switching { encoding: &'static str },
-    /// Bytes that are no text stand amid what is replaced, and the new text has their replacement character.
+    /// The replaced part contains bytes that are no text, and the new text has their replacement character.
     Damaged,
     /// The first bytes of the new text would make one character with bytes before it that are no text.
     Joined,

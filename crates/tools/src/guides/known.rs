@@ -12,9 +12,9 @@ use super::{
     file::{Read, read},
 };
 
-/// Files that are remembered at the most, and as many folders.
+/// Maximum number of cached files, and of cached folders.
 const MAX_KNOWN: usize = 512;
-/// Entries of a folder that are looked at, at the most.
+/// Maximum number of entries read of a folder.
 const MAX_ENTRIES: usize = 1000;
 
 /// Cache of what was read, by path. No lookup waits for another's disk: locks are held only while the cache is read.

@@ -36,7 +36,7 @@ use crate::skills::{SkillConfig, SkillStore};
 
 /// The name of the files.
 const NAME: &str = "AGENTS.md";
-/// Names of memories that are told at the most.
+/// Maximum number of memory names passed to models.
 const MAX_MEMORIES: usize = 40;
 
 /// Finds and reads them.

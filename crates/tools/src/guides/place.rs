@@ -6,7 +6,7 @@ use agentd_core::guide::GuideOrigin;
 
 use super::NAME;
 
-/// Folders above a project that are looked at, at the most.
+/// Maximum number of folders searched above a project.
 const MAX_ABOVE: usize = 10;
 
 /// Possible place of a guide.

@@ -20,7 +20,7 @@ pub(super) struct Misfit<'h> {
 }
 
 impl Misfit<'_> {
-    /// A sentence and, where it helps, the lines that stand there.
+    /// A sentence and, where it helps, the lines found there.
     pub(super) fn told(&self, file: &FileLines<'_>) -> String {
         let header = if self.hunk.header.is_empty() {
             String::new()

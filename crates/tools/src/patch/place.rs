@@ -118,7 +118,7 @@ impl<'t> FileLines<'t> {
         }
     }
 
-    /// The lines at which the innermost anchor may stand, or nothing if there is no anchor.
+    /// The lines at which the innermost anchor may be, or nothing if there is no anchor.
     fn anchored(&self, anchors: &[String], from: usize) -> Result<Option<Vec<usize>>, NoPlace> {
         let mut places: Option<Vec<usize>> = None;
         for anchor in anchors {

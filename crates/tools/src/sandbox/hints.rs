@@ -39,7 +39,7 @@ const LIMITS: &[&str] = &[
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CommandRights {
     pub(crate) network: bool,
-    /// It could change nothing, because nobody was asked about it.
+    /// It could change nothing, because no approval was given for it.
     pub(crate) read_only: bool,
 }
 

@@ -392,7 +392,7 @@ mod linux {
             Ok(report?)
         }
 
-        /// Asks the command to end. If nobody listens it has ended.
+        /// Asks the command to end. If the pipe is closed, it has ended.
         pub(crate) async fn please_end(&mut self) {
             let _ = self.down.write_all(&[PLEASE_END]).await;
         }

@@ -40,7 +40,7 @@ pub use policy::SandboxLimits;
 /// The first argument by which a program knows that it is to be the helper.
 pub const HELPER_ARGUMENT: &str = "sandbox-exec";
 
-/// Other systems have no sandbox, so nobody starts a helper there.
+/// Other systems have no sandbox, so no helper is started there.
 #[cfg(not(target_os = "linux"))]
 #[must_use]
 pub fn run_helper(

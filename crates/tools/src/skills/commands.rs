@@ -17,9 +17,9 @@ const RUNS: [&str; 3] = ["python", ".py", "pip"];
 pub(crate) struct Programs {
     /// The Python environment.
     pub(crate) environment: PathBuf,
-    /// The folder of its interpreters, which stands before all others.
+    /// The folder of its interpreters, which precedes all others.
     pub(crate) first: PathBuf,
-    /// The folder of what its packages bring, which stands behind all others: a package must not decide what `ls` is.
+    /// The folder of its packages' programs, which follows all others: a package must not decide what `ls` is.
     pub(crate) last: PathBuf,
 }
 

@@ -37,14 +37,14 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Bytes of what an installer says that are kept.
 const SAID: usize = 64 << 10;
-/// Lines of them that a person is told.
+/// Maximum number of their lines shown to a person.
 const TOLD_LINES: usize = 8;
 /// The mark of an environment that is whole.
 const MARK: &str = ".agentd-ready";
 /// Folder of the interpreter of an environment, and of nothing else of it: programs that a package brings do not stand
 /// before those of the system.
 const FRONT: &str = "front";
-/// Programs that stand there.
+/// Programs in it.
 const INTERPRETERS: [&str; 3] = ["python", "python3", "pip"];
 /// Folder with `python`, for scripts that need that name on a system with only `python3`.
 const PLAIN: &str = "plain";

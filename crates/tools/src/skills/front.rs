@@ -11,7 +11,7 @@ use crate::text::first_chars;
 pub(crate) const MAX_FRONT: usize = 16 << 10;
 /// Characters of a description, of which models are told the first.
 const MAX_DESCRIPTION: usize = 1024;
-/// Characters of a description that models are told.
+/// Maximum length of a description passed to models, in characters.
 pub(crate) const TOLD_DESCRIPTION: usize = 300;
 /// Packages that a skill can need.
 const MAX_DEPENDENCIES: usize = 100;
@@ -24,7 +24,7 @@ pub(crate) struct Front {
     /// Purpose, in one line.
     pub(crate) description: String,
     pub(crate) license: Option<String>,
-    /// Tools that the skill says it uses. It is told, and allows nothing.
+    /// Tools that the skill says it uses. It is informational, and allows nothing.
     pub(crate) allowed_tools: Vec<String>,
     /// Python packages that its scripts need, as written.
     pub(crate) dependencies: Vec<String>,
@@ -172,7 +172,7 @@ fn quoted(yaml: &str) -> String {
     out
 }
 
-/// The line of the file on which a key stands.
+/// Line number of a key in the file.
 fn line_of(yaml: &str, key: &str) -> usize {
     let begins = |line: &str| line.trim_matches(['"', '\'']).starts_with(key) && line.contains(':');
     yaml.lines().position(begins).map_or(1, |index| index + 2)

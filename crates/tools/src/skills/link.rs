@@ -96,7 +96,7 @@ fn area(workspace: &Workspace) -> io::Result<Dir> {
     jail::open_real_folder(&jail::session_root(&workspace.root)?, AREA)
 }
 
-/// Whoever reads the name finds the old copy or the new one, whole.
+/// Atomic for readers: they find the old copy or the new one, whole.
 pub(super) fn replace(area: &Dir, name: &str, from: &Dir, tree: &Tree) -> io::Result<()> {
     let mark = uuid::Uuid::new_v4().simple().to_string();
     let (draft, old) = (format!(".draft-{mark}"), format!(".old-{mark}"));

@@ -91,7 +91,7 @@ struct Shelf {
     config: SkillConfig,
     settings: RwLock<Arc<SkillSettings>>,
     known: Known,
-    /// The skills that came with agentd, under the settings that they were told by.
+    /// The skills that came with agentd, under the settings that were passed for them.
     bundled: Mutex<Option<(Arc<SkillSettings>, Vec<Found>)>>,
     environments: Environments,
     /// One skill is copied at a time: two calls of one step may ask for the same.

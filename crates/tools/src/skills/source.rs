@@ -22,7 +22,7 @@ use crate::{
 pub(crate) const SKILL_FILE: &str = "SKILL.md";
 /// The file that lists packages.
 pub(crate) const PACKAGES_FILE: &str = "requirements.txt";
-/// Skills at the most.
+/// Maximum number of skills.
 const MAX_SKILLS: usize = 200;
 /// Skill folders of a project.
 const OF_PROJECTS: [&str; 2] = [".agentd/skills", ".claude/skills"];

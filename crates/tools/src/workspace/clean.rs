@@ -14,7 +14,7 @@ use super::{AREAS, folders, jail, remove};
 /// Name prefix of folders that are being removed.
 pub(crate) const REMOVED: &str = ".removed-";
 
-/// Cleans a session's folders, and says what each held. Nobody may bring files to them meanwhile.
+/// Cleans a session's folders, and reports what each held. No files may be added meanwhile.
 pub(crate) fn clean(
     base: &Path,
     session: SessionId,

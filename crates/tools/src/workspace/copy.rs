@@ -44,7 +44,7 @@ pub(super) fn copy(from: &Dir, to: &Dir, history: Option<&HistoryFile>) -> io::R
     Ok(copying.done)
 }
 
-/// A folder here and there, unless something else stands in its place.
+/// A folder here and there, unless something else is in its place.
 fn both(from: &Dir, to: &Dir, name: impl AsRef<std::path::Path>) -> io::Result<Option<(Dir, Dir)>> {
     let Ok(from) = jail::open_real_folder(from, &name) else { return Ok(None) };
     Ok(Some((from, jail::open_real_folder(to, &name)?)))

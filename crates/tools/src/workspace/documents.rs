@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{failure::Failure, job::Job, toolbox::Limits};
 
-/// Documents that are open at once at the most.
+/// Maximum number of documents open at once.
 pub(crate) const MAX_OPEN: usize = 300;
 
 /// Returns whether a name justifies opening the file: a project may have a hundred thousand others.

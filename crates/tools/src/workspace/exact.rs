@@ -72,7 +72,7 @@ pub(crate) fn make_folders(folder: impl AsFd, path: &Path) -> io::Result<OwnedFd
 /// Gives a folder of the daemon's own back its mode, unless its owner can use it. No link is followed.
 ///
 /// # Errors
-/// When it is no folder, or belongs to somebody else.
+/// If it is no folder, or belongs to another user.
 #[cfg(target_os = "linux")]
 pub(crate) fn let_in(folder: &Path) -> io::Result<()> {
     use std::{

@@ -148,7 +148,7 @@ impl Jail {
         Ok((file, metadata))
     }
 
-    /// A file that tells how to go on and may well not be there, such as an ignore file; it may be a link in the tree.
+    /// Opens a file with settings that may well be missing, such as an ignore file; it may be a link in the tree.
     pub(super) fn open_linked(&self, path: &ToolPath) -> Option<fs::File> {
         let root = self.root(path.place()).ok()?;
         let file = match open_exact(&root, path.below_place()) {

@@ -243,7 +243,7 @@ fn shared() -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// Whoever this argument names, unless it is 0, which is the caller.
+/// Condition that this argument is not 0, which is the caller.
 fn others(argument: u8) -> Result<Vec<SeccompRule>, BackendError> {
     Ok(vec![SeccompRule::new(vec![is(argument, Is::Ne, 0)?])?])
 }

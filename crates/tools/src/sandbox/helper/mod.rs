@@ -95,7 +95,7 @@ fn let_go_of_output() -> Step<()> {
     dup2_stdout(&nothing).and_then(|()| dup2_stderr(&nothing)).map_err(step("let go of the output"))
 }
 
-/// Writes one line. Whoever does not read it any more needs it no more.
+/// Writes one line. A closed pipe is ignored.
 fn tell(mut leash: &UnixStream, report: &Report) {
     if let Ok(mut line) = serde_json::to_vec(report) {
         line.push(b'\n');

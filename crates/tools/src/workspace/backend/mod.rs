@@ -62,7 +62,7 @@ pub(crate) trait Backend: Send + Sync + Debug {
     /// `E_PATH` where it may not be written.
     fn target(&self, path: &ToolPath, max_content: u64) -> Result<Target, Failure>;
 
-    /// A file that tells how to go on and may well not be there, such as an ignore file.
+    /// Opens a file with settings that may well be missing, such as an ignore file.
     fn open_if_there(&self, path: &ToolPath) -> Option<Content> {
         self.open_file(path).ok().map(|opened| opened.content)
     }

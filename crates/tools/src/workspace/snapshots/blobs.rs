@@ -48,7 +48,7 @@ pub(super) struct Blobs {
     packs: Mutex<Packs>,
     /// Added blobs that may not have reached the disk.
     unsettled: Mutex<Vec<String>>,
-    /// Held by whoever needs contents that nothing on the disk refers to yet.
+    /// Held while contents are needed that nothing on the disk refers to yet.
     gate: RwLock<()>,
     /// Counts removals: what was known of contents before may not be so.
     removals: AtomicU64,
@@ -89,7 +89,7 @@ impl Blobs {
         self.gate.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until nobody needs what nothing refers to.
+    /// Waits until unreferenced contents are no longer needed.
     pub(super) fn alone(&self) -> RwLockWriteGuard<'_, ()> {
         self.gate.write().unwrap_or_else(PoisonError::into_inner)
     }

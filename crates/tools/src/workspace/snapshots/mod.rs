@@ -84,7 +84,7 @@ pub struct FileSnapshots {
     config: SnapshotConfig,
     /// Opened when it is first needed.
     store: Arc<Mutex<Option<Arc<Store>>>>,
-    /// True while somebody is about to remove what nobody needs.
+    /// True while a removal of unneeded contents is pending.
     collecting: Arc<AtomicBool>,
     /// Cached sessions, least recently used first.
     sessions: Arc<Mutex<Vec<(SessionId, Shared)>>>,
@@ -146,7 +146,7 @@ impl FileSnapshots {
         Ok(opened)
     }
 
-    /// Removes what nobody needs, soon: once for all who ask meanwhile.
+    /// Schedules a removal of unneeded contents: once for all requests meanwhile.
     fn collect_soon(&self) {
         if !self.base.is_dir() || self.collecting.swap(true, Ordering::AcqRel) {
             return;

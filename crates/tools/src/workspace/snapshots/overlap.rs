@@ -32,7 +32,7 @@ struct Running {
 #[derive(Debug)]
 pub(super) struct Own {
     pub(super) changes: Vec<FileChange>,
-    /// Those of others from which they go on.
+    /// Changes of others that they continue from.
     pub(super) going_on_from: Vec<FileChange>,
 }
 

@@ -22,7 +22,7 @@ use super::{
 /// So many projects' looks are kept in memory. Of others they are read again.
 const IN_MEMORY: usize = 4;
 
-/// A look that nobody went on from for so long is dropped, and with it what only it needs.
+/// Time without use after which a scan is dropped, and with it the contents that only it needs.
 const UNUSED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The last looks at projects.
@@ -102,8 +102,8 @@ impl Projects {
         }
     }
 
-    /// The looks that are on the disk: each file, and whether it is still of use. `is_known` tells whether a session is left
-    /// that has to do with the project.
+    /// The looks that are on the disk: each file, and whether it is still of use. `is_known` tells whether a session is
+    /// left that has to do with the project.
     pub(super) fn files(&self, is_known: impl Fn(&Path) -> bool) -> io::Result<Vec<(PathBuf, bool)>> {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.folder)? {

@@ -41,7 +41,7 @@ pub(super) fn cut(changes: &mut Vec<FileChange>, limit: usize) -> Option<String>
 mod tests {
     use super::*;
 
-    /// Changes by their first letters: `d`eleted, `m`odified, `c`reated; in capitals where they are only told of.
+    /// Changes by their first letters: `d`eleted, `m`odified, `c`reated; in capitals if they are only reported.
     #[track_caller]
     fn check(before: &str, limit: usize, after: &str) {
         let kinds = [('d', FileChangeKind::Deleted), ('m', FileChangeKind::Modified), ('c', FileChangeKind::Created)];

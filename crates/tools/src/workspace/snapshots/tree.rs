@@ -109,7 +109,7 @@ impl Entry {
 #[derive(Debug)]
 pub(super) struct Difference {
     pub(super) change: FileChange,
-    /// Its path below the root, and what stood and stands there.
+    /// Its path below the root, and its state before and now.
     pub(super) below: Vec<u8>,
     pub(super) was: Option<Stamp>,
     pub(super) now: Option<Stamp>,
