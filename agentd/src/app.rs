@@ -48,7 +48,7 @@ const CLOSING_AUDIT: Duration = Duration::from_secs(5);
 /// Time limit for closing the journal. Its entries are durable already.
 const CLOSING_JOURNAL: Duration = Duration::from_secs(5);
 
-/// Signals that come so soon behind a reload share the next one.
+/// Signals that come so soon after a reload share the next one.
 const RELOAD_PAUSE: Duration = Duration::from_secs(1);
 
 /// Options for starting a daemon.
@@ -61,7 +61,7 @@ pub struct StartOptions {
     pub recipe: ConfigSource,
     /// Socket paths to listen on, unless the supervisor passes a socket.
     pub sockets: SocketPlaces,
-    /// Whoever started us.
+    /// Supervisor that started us.
     pub supervisor: Supervisor,
     /// The log.
     pub log: LogHandle,
@@ -184,14 +184,14 @@ async fn look_for_lost(health: Arc<Health>) {
     }
 }
 
-/// Removes the files of deleted sessions that an earlier end left. Nobody waits for it: there may be many.
+/// Removes the files of deleted sessions that an earlier end left. It runs in the background: there may be many.
 async fn finish_removals(engine: Engine) {
     if let Err(error) = engine.finish_removals().await {
         tracing::warn!(hint = error.hint(), "files of deleted sessions are still there: {error}");
     }
 }
 
-/// Settles what an earlier end left behind.
+/// Settles what an earlier run left unfinished.
 async fn recover(engine: &Engine) -> Result<(), Failure> {
     let recovered = engine.recover().await.map_err(|error| {
         let hint = error.hint().unwrap_or("is the disk full, or the data folder read-only?").to_owned();

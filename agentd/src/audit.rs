@@ -60,7 +60,7 @@ pub fn rules_read(rules: &RuleSettings) -> AuditFact {
     AuditFact::RulesRead { sources: rules.sources.clone(), sha256: Some(rules.sha256.clone()), problem: None }
 }
 
-/// The fact that there are new rules that cannot be used: the old ones go on.
+/// Record of new rules that cannot be used: the old ones stay in force.
 #[must_use]
 pub fn rules_refused(problem: String) -> AuditFact {
     AuditFact::RulesRead { sources: Vec::new(), sha256: None, problem: Some(problem) }

@@ -66,7 +66,7 @@ pub struct Parts {
     pub models: Arc<ReloadableModels>,
     /// Makes them.
     pub makers: ModelMaker,
-    /// All skills; told of new settings at a reload.
+    /// All skills; their settings are updated at a reload.
     pub skills: SkillStore,
     /// Told of new settings at a reload.
     pub toolbox: Arc<ConfiguredToolbox>,

@@ -49,7 +49,7 @@ pub struct ConfigSource {
 }
 
 impl ConfigSource {
-    /// Reads the configuration as it stands now.
+    /// Reads the current configuration.
     ///
     /// # Errors
     /// The error in it, and its place.
@@ -63,7 +63,7 @@ impl ConfigSource {
     }
 }
 
-/// When the audit log is told of a reload.
+/// Condition for recording a reload in the audit log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
     /// Each time: a person has asked for it.
@@ -84,7 +84,7 @@ pub struct DaemonControl {
     pub sandbox: Arc<Sandbox>,
     /// Told when each tool is offered.
     pub toolbox: Arc<ConfiguredToolbox>,
-    /// Told which skills are told.
+    /// Skills, which follow their settings.
     pub skills: SkillStore,
     /// Exchanged.
     pub models: Arc<ReloadableModels>,
@@ -127,7 +127,7 @@ impl DaemonControl {
         Ok(Reloaded { config_sources: sources(&current), notes })
     }
 
-    /// Follows the configuration as it stands now, and tells the operator and the audit log what came of it.
+    /// Applies the current configuration, and reports the outcome to the operator and the audit log.
     ///
     /// # Errors
     /// As of [`Self::reread`].

@@ -62,7 +62,7 @@ impl Listener {
     /// no person has named it, the next is taken: clients find it by the lock file.
     ///
     /// # Errors
-    /// The path cannot be a socket, or somebody else has it.
+    /// The path cannot be a socket, or it is taken.
     pub async fn open(
         places: SocketPlaces,
         inherited: Option<OwnedFd>,

@@ -190,7 +190,7 @@ impl Write for &Redacting {
     }
 }
 
-/// A file that nobody else may read, of bounded size.
+/// A private file of bounded size.
 struct LogFile {
     path: PathBuf,
     file: File,

@@ -94,7 +94,7 @@ impl AllTools {
         Self { ours, theirs: McpToolbox::new(Arc::clone(&pool)), pool, together: Mutex::default() }
     }
 
-    /// All tools that there are now. A server that nobody has asked yet is asked in the background.
+    /// All tools that there are now. A server not queried yet is queried in the background.
     fn now(&self) -> (Arc<Catalogue>, Arc<[ToolSpec]>) {
         self.pool.look_around();
         let published = self.pool.published();

@@ -12,7 +12,7 @@ use agentd_policy::Policy;
 use agentd_proto::client::{AuditChange, AuditComparison, Comparison, PolicyCall};
 use serde_json::Value;
 
-/// Kinds of changes that are told apart. What comes after goes to the most similar one.
+/// Maximum number of distinct kinds of changes. Further ones are added to the most similar one.
 const MOST_KINDS: usize = 200;
 /// By this the log says that a text is not kept whole.
 const CUT: &str = "[cut: ";

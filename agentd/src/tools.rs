@@ -12,7 +12,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 
 use crate::config::{ToolSettings, nearest};
 
-/// A toolbox in which `tools.yaml` says when each tool is offered, and what models are told of it.
+/// A toolbox in which `tools.yaml` decides when each tool is offered, and its description.
 pub struct ConfiguredToolbox {
     inner: Arc<dyn Toolbox>,
     /// The names of tools that have nothing to work with.

@@ -25,7 +25,7 @@ pub struct RuleSettings {
     pub policy: Arc<Policy>,
     /// Sources of the rules, weakest first: `built-in` and the paths of files.
     pub sources: Vec<String>,
-    /// The SHA-256 of all those texts, one behind the other.
+    /// The SHA-256 of all those texts, concatenated.
     pub sha256: String,
 }
 

@@ -47,7 +47,7 @@ impl<'a> InText<'a> {
         written
     }
 
-    /// In an address: what stands behind its question mark is never shown.
+    /// In an address: the part after its question mark is never shown.
     pub(super) fn of_url(&self, url: String) -> Written {
         let mut text = self.of_text(&url);
         let query = url.split_once('?').map(|(_, query)| query).unwrap_or_default();
@@ -86,7 +86,7 @@ fn written_out<'a>(arg: &'a str, before: &str) -> Option<&'a str> {
     found.map(str::trim).filter(|secret| secret.len() >= SHORTEST && !secret.starts_with(['/', '~', '.']))
 }
 
-/// Returns whether a variable of this name is a secret.
+/// Returns whether a value of this name is a secret.
 fn is_secret(name: &str) -> bool {
     name.split(|letter: char| !letter.is_ascii_alphanumeric())
         .any(|word| MARKS.contains(&word.to_ascii_uppercase().as_str()))

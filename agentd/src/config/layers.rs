@@ -146,7 +146,7 @@ fn add_folder(files: &mut Vec<SourceFile>, folder: &Path, layer: fn(PathBuf) -> 
     Ok(())
 }
 
-/// Rules and servers of somebody else would be obeyed as the person's own.
+/// Foreign rules and servers would be obeyed as the person's own.
 fn check_owner(path: &Path, found: &fs::Metadata) -> Result<(), ConfigError> {
     let Some(objection) = ownership::objection(found) else { return Ok(()) };
     let shown = path.display();

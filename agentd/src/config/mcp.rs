@@ -26,7 +26,7 @@ use super::{
     yaml,
 };
 
-/// The longest name of a server: it stands in the names of its tools.
+/// The longest name of a server: it is part of the names of its tools.
 const LONGEST_NAME: usize = 40;
 
 /// Merged layers of one server.

@@ -119,7 +119,7 @@ fn unknown(place: Place, what: &str, word: &str, expected: &[&'static str]) -> C
     .with_hint(listed)
 }
 
-/// The parser says line and column at the end of its messages; ours stand in front.
+/// The parser says line and column at the end of its messages; ours come first.
 fn without_location(message: &str) -> String {
     let first = message.lines().next().unwrap_or_default();
     first.split(" at line ").next().unwrap_or(first).trim_end_matches([',', ' ']).to_owned()

@@ -147,7 +147,7 @@ pub(crate) struct Context {
     control: Arc<dyn Control>,
     /// Cancelled when streams shall end.
     shutdown: CancellationToken,
-    /// Time for which one search goes on to further documents.
+    /// Time limit for one search to start on further documents.
     search_patience: Duration,
 }
 
