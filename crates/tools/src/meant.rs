@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 
 use crate::{arguments, builtin::Builtin};
 
-/// Names of arguments in other systems, besides those that the tools take themselves. Each stands for the second where
-/// the tool has that one and not the first.
+/// Names of arguments in other systems, besides those that the tools take themselves. Each maps to the second if the
+/// tool has that one and not the first.
 const NAMES: [(&str, &str); 31] = [
     ("absolute_path", "path"),
     ("dir_path", "path"),
@@ -47,7 +47,7 @@ const NAMES: [(&str, &str); 31] = [
 ];
 /// Words about a call that change nothing of it.
 const REMARKS: [&str; 6] = ["description", "explanation", "justification", "purpose", "reason", "thought"];
-/// Shells whose script, behind the option for it, is what the tool runs anyway.
+/// Shells whose script, after the option for it, is what the tool runs anyway.
 const SHELLS: [&str; 5] = ["bash", "sh", "/bin/bash", "/bin/sh", "/usr/bin/bash"];
 /// The options in front of a script.
 const SCRIPT_OPTIONS: [&str; 2] = ["-c", "-lc"];

@@ -1,4 +1,4 @@
-//! The core tools behind the port that the engine calls.
+//! The core tools, implementing the engine's port.
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -313,8 +313,8 @@ impl BuiltinToolbox {
         self.work_with(context, move |job| work(job, args)).await
     }
 
-    /// Runs work that may also change the files of the session's state. Whoever stores those changes knows what they
-    /// come to, so they are not told of among files.
+    /// Runs work that may also change the files of the session's state. Those changes are stored with their result, so
+    /// they are not reported among files.
     async fn write<A: Send + 'static>(
         &self,
         context: &ToolContext,
@@ -331,7 +331,7 @@ impl BuiltinToolbox {
         .await
     }
 
-    /// Runs work on a thread that may block, once there is a free one. Work that nobody waits for any more is told.
+    /// Runs work on a thread that may block, once there is a free one. Abandoned work is cancelled.
     async fn work_with<T: Send + 'static>(
         &self,
         context: &ToolContext,

@@ -66,9 +66,9 @@ fn of_markup(knowledge: &dyn Knowledge, name: &str, head: &[u8]) -> Option<Strin
     if head.starts_with(RTF) { knowledge.refusal(name, head) } else { None }
 }
 
-/// Says if a file that is no document can be searched line by line; if it is none of the documents that are known and
-/// not text either, it is refused with what it is, for "nothing found" would say that it does not say so. What only the
-/// whole of it tells comes back as a document, to be refused by whoever reads it.
+/// Reports whether a file that is no document can be searched line by line. If it is neither text nor a known document,
+/// it is refused with its kind, for "nothing found" would be misleading. A file that only its whole content identifies
+/// is returned as a document, to be refused by the reader.
 pub(super) fn searchable(
     knowledge: &dyn Knowledge,
     path: &ToolPath,

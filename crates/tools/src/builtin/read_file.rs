@@ -305,8 +305,8 @@ impl Page {
     }
 }
 
-/// Reads a line, keeping at most `cap` of its bytes behind so many characters that are skipped, and returns the length
-/// of what is not skipped, or nothing at the end of the file. Fails when `stop` says so.
+/// Reads a line, storing at most `cap` of its bytes after so many skipped characters, and returns the length of what is
+/// not skipped, or nothing at the end of the file. Fails when `stop` says so.
 fn next_line(
     lines: &mut impl BufRead,
     line: &mut Vec<u8>,

@@ -10,8 +10,8 @@
 //! wait for a disk. So the first look is at what the system has at hand, and only where that does not tell is there a
 //! patient one.
 //!
-//! A project may be anybody's, and so may the folders around it: what is not a plain file of this user, or lies behind
-//! a link, is left out.
+//! A project may be untrusted, and so may the folders around it: anything but a plain file of this user, or reached
+//! through a link, is left out.
 
 pub(crate) mod disk;
 mod file;
@@ -66,8 +66,7 @@ impl GuideReader {
         self.look_at(workspace, limits, Pace::Patient).unwrap_or_default()
     }
 
-    /// The same where nothing has changed since the last look, as far as can be told without waiting. None where that
-    /// cannot be told.
+    /// The same if nothing has changed since the last scan, as far as is known without waiting. None if unknown.
     pub(crate) fn glance(&self, workspace: &Workspace, limits: GuideLimits) -> Option<Guides> {
         self.look_at(workspace, limits, Pace::AtOnce).ok()
     }

@@ -34,8 +34,8 @@ pub(crate) const GIT_CONFIG: [(&str, &str); 8] = [
 /// The name of the mark by which children of a command are found.
 pub(super) const MARK: &str = "AGENTD_COMMAND";
 
-/// The environment of a command in this workspace, whose folders have these names for it. What the client sent
-/// overrides what stands and the defaults; where it sent nothing, what was configured does.
+/// The environment of a command in this workspace, whose folders have these names for it. The client's variables
+/// override the standing ones and the defaults; if it sent none, the configured ones do.
 pub(crate) fn clean(
     workspace: &Workspace,
     names: &[Name],

@@ -1,7 +1,7 @@
-//! Starts a command, reads what it writes, waits for it, and ends what it leaves behind.
+//! Starts a command, reads its output, waits for it, and ends its leftover processes.
 //!
-//! A command in the sandbox is ended by its keeper, who is told so over the leash. One without is a process group,
-//! whose strays are looked for.
+//! A command in the sandbox is ended by its keeper, on a request over the leash. One without is a process group, whose
+//! strays are searched for.
 
 use std::{
     collections::BTreeMap,

@@ -26,7 +26,7 @@ pub(crate) struct Policy {
     pub(crate) searched: Vec<PathBuf>,
     /// The person's home.
     pub(crate) home: Option<PathBuf>,
-    /// Folders in which commands, or whoever gave the project, may have put programs: none is found there by its name
+    /// Folders in which commands, or the author of the project, may have put programs: none is found there by its name
     /// alone.
     pub(crate) planted: Vec<PathBuf>,
     /// The names by which the session's folders are reached, where there are namespaces.

@@ -1,4 +1,4 @@
-//! Files that hold keys and passwords: known by their names, or by what stands in them. Pure.
+//! Files that hold keys and passwords: known by their names, or by their content. Pure.
 
 use std::path::Path;
 

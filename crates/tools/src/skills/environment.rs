@@ -41,8 +41,8 @@ const SAID: usize = 64 << 10;
 const TOLD_LINES: usize = 8;
 /// The mark of an environment that is whole.
 const MARK: &str = ".agentd-ready";
-/// Folder of the interpreter of an environment, and of nothing else of it: programs that a package brings do not stand
-/// before those of the system.
+/// Folder of the interpreter of an environment, and of nothing else of it: programs of a package must not precede those
+/// of the system.
 const FRONT: &str = "front";
 /// Programs in it.
 const INTERPRETERS: [&str; 3] = ["python", "python3", "pip"];

@@ -9,7 +9,7 @@ use crate::text::first_chars;
 
 /// Bytes in which the front matter is looked for.
 pub(crate) const MAX_FRONT: usize = 16 << 10;
-/// Characters of a description, of which models are told the first.
+/// Maximum length of a description, in characters; models get the beginning.
 const MAX_DESCRIPTION: usize = 1024;
 /// Maximum length of a description passed to models, in characters.
 pub(crate) const TOLD_DESCRIPTION: usize = 300;
@@ -154,7 +154,7 @@ fn fields(yaml: &str, notes: &mut Vec<Flaw>) -> Result<Map<String, Value>, Flaw>
     }
 }
 
-/// The same with the texts of name and description in quotes, where they stand on one line and in none.
+/// The same with the texts of name and description quoted, if they are unquoted and on one line.
 fn quoted(yaml: &str) -> String {
     let mut out = String::with_capacity(yaml.len() + 8);
     for line in yaml.split_inclusive('\n') {

@@ -24,8 +24,8 @@ const MAX_DEPTH: usize = 32;
 /// Name prefix of files that the daemon is writing.
 const DRAFT: &str = ".agentd-";
 
-/// Copies what tools may have made and what is kept for them to read. `temp/` is nobody's to keep, and skills are
-/// linked anew.
+/// Copies files that tools may have made and those stored for them to read. `temp/` is dropped, and skills are linked
+/// anew.
 pub(super) fn copy(from: &Dir, to: &Dir, history: Option<&HistoryFile>) -> io::Result<FilesCopied> {
     let mut copying = Copying { done: FilesCopied::default(), folders: 0 };
     // What the history leads to comes first, so that nothing else takes its room.

@@ -1,6 +1,5 @@
-//! Locks on the files of sessions: any number bring or read some, or one removes. So whoever removes what is old can
-//! look at it and remove it, and nothing comes in between. They are held while a blocking thread works, and never
-//! longer.
+//! Locks on the files of sessions: any number add or read some, or one removes. So old files can be examined and
+//! removed without interference. They are held while a blocking thread works, and never longer.
 
 use std::{
     collections::HashMap,

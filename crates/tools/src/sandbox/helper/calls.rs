@@ -203,8 +203,8 @@ fn forbidden(network: bool) -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// Programs that run as the person, or with a group of theirs, whoever starts them: another user of the machine might
-/// be waiting for one. Each of the two bits is enough.
+/// Programs that run as the person, or with a group of theirs, for any user: another user of the machine might be
+/// waiting for one. Each of the two bits is enough.
 fn lending() -> Result<Rules, BackendError> {
     const SETTING: [i32; 2] = [0o4000, 0o2000];
     const NAMELESS: i32 = 0o20_000_000; // of O_TMPFILE, which is more bits than this one

@@ -278,8 +278,8 @@ pub(super) struct Intake<'a> {
 }
 
 impl Intake<'_> {
-    /// Keeps the content of an open file of that size, or of a little more than that where it grows: whoever calls sees
-    /// by the size that comes back that it did.
+    /// Stores the content of an open file of that size, or of a little more if it grows: the returned size shows that
+    /// it did.
     pub(super) fn keep_file(&mut self, source: &mut File, size: u64) -> io::Result<Result<(Hash, u64), Full>> {
         let blobs = self.blobs;
         if size >= WORTH_SHARING && blobs.can_share.load(Ordering::Relaxed) {

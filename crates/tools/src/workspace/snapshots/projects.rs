@@ -1,4 +1,5 @@
-//! The last look at each project, which all sessions go on from: what one has seen and kept, none after it reads again.
+//! The last scan of each project, which all sessions continue from: what one has seen and stored, none after it reads
+//! again.
 //!
 //! ```text
 //! projects/{hash of the path}.look
@@ -73,8 +74,8 @@ impl Projects {
         Ok(Some(tree))
     }
 
-    /// Makes this the last look at its project, and a file of it another name: whoever has that is not concerned by
-    /// looks to come. The caller holds the gate.
+    /// Makes this the last scan of its project, and a file of it another name: its holder is not affected by later
+    /// scans. The caller holds the gate.
     pub(super) fn keep(&self, tree: &Arc<Tree>, blobs: &Blobs, name: &Path) -> io::Result<()> {
         let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
         let known = looks.iter().position(|look| look.tree.path == tree.path).map(|index| looks.remove(index));

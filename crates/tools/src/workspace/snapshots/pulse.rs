@@ -1,4 +1,4 @@
-//! A sign of life that is given while a call runs, so that after a crash it can be told what was changed later.
+//! A sign of life that is given while a call runs, so that after a crash later changes can be recognised.
 //!
 //! Processes of calls end with the daemon. So what was changed after its last sign is nobody's but somebody else's: a
 //! person's, most likely, who had work to do before the daemon came back. The sign is the time of a file, and is

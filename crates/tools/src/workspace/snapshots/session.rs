@@ -445,8 +445,8 @@ fn spots_of(tree: &Tree) -> impl Iterator<Item = SafePath> {
     tree.entries.keys().map(|below| SafePath { place: tree.place, below: below.clone() })
 }
 
-/// The spots that these paths mean. None where one is a link, or stands below one, or cannot be read: then what is
-/// changed may be elsewhere, and all is looked at.
+/// The spots that these paths mean. None if one is a link, or below one, or cannot be read: then the changes may be
+/// elsewhere, and everything is scanned.
 fn scope(roots: &[Root], paths: &[String]) -> Option<Vec<SafePath>> {
     let spots: Vec<SafePath> = paths.iter().map(|path| SafePath::read(path)).collect::<Option<_>>()?;
     let is_link = |spot: &SafePath| {
