@@ -1,4 +1,4 @@
-//! The running daemon: it serves until it is told to stop, and then ends everything in order.
+//! The running daemon: it serves until it is stopped, and then shuts everything down in order.
 
 use std::{
     sync::Arc,
@@ -281,8 +281,8 @@ async fn feed_watchdog(supervisor: &Supervisor, engine: &Engine) {
 
 impl Running<'_> {
     /// The order matters. Turns end first, so that every stream shows its turn's end; then the streams; then MCP
-    /// servers, the index, the audit log and the journal, which nobody writes any more; the name goes last, so that who
-    /// finds it gone finds nothing half alive.
+    /// servers, the index, the audit log and the journal, which has no writers any more; the name goes last, so that
+    /// once it is gone nothing is half alive.
     async fn finish(mut self, drain: Duration) {
         self.engine.drain(drain).await;
         self.closing.cancel();

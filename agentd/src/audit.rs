@@ -20,7 +20,7 @@ use crate::{
 /// attacker who also removes the file that names the last one.
 const TELLING: Duration = Duration::from_secs(10);
 
-/// Opens the log, which must hold as much as was noted of it. One that was left damaged goes on, and says so in itself:
+/// Opens the log, which must hold as much as was noted of it. A damaged one is continued, and records that itself:
 /// `agentctl audit verify` shows what was found.
 ///
 /// # Errors

@@ -36,8 +36,8 @@ fn is_traced(status: &str) -> bool {
     tracer.is_none_or(|tracer| tracer.trim() != "0")
 }
 
-/// The heaps that threads share at the most. The C library makes up to eight for each core and gives little of them
-/// back: indexing documents, whose pieces go from thread to thread, left three times as much behind as it needed.
+/// Maximum number of heaps that threads share. The C library makes up to eight for each core and gives little of them
+/// back: indexing documents, whose pieces go from thread to thread, left three times as much as it needed.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const HEAPS: libc::c_int = 2;
 

@@ -18,9 +18,8 @@ use crate::failure::Failure;
 /// Remedy if the disk prevents a lock from being taken.
 const HINT: &str = "the folder must be writable and its disk not full; AGENTD_DATA_DIR names another one";
 
-/// Held as long as the daemon lives. The kernel lets go of it when the process ends, however it ends, so a lock file
-/// that was left behind means nothing. The file itself stays: removing it would let two daemons lock two files of one
-/// name.
+/// Held as long as the daemon lives. The kernel releases it when the process ends, however it ends, so a stale lock
+/// file means nothing. The file itself stays: removing it would let two daemons lock two files of one name.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
@@ -47,7 +46,7 @@ impl Lock {
         }
     }
 
-    /// Writes who holds it. The new words go over the old ones before the rest is cut off: whoever reads meanwhile sees
+    /// Writes the holder. The new words overwrite the old ones before the rest is truncated: concurrent readers see
     /// whole lines, and a full disk has had room for them before.
     fn write(&self, socket: Option<&Path>) -> io::Result<()> {
         let record = LockRecord { pid: std::process::id(), socket: socket.map(Path::to_owned) }.to_bytes();
@@ -152,8 +151,7 @@ fn make(path: &Path, socket: Option<&Path>) -> io::Result<Lock> {
     Ok(lock)
 }
 
-/// Makes the kernel name us to whoever asks. Without it clients find the socket as they did before there were lock
-/// files.
+/// Makes the kernel name us to clients. Without it they find the socket as they did before there were lock files.
 fn name_holder(lock: &Lock) {
     if let Err(error) = lock_file::hold(&lock.file) {
         tracing::warn!("clients cannot be told who holds the data folder: {error}");

@@ -1,4 +1,4 @@
-//! Secrets that stand in a text of `mcp_servers.yaml` among other words: in an argument, in an address.
+//! Secrets inside a longer text of `mcp_servers.yaml`: in an argument, in an address.
 
 use std::collections::HashMap;
 
@@ -72,8 +72,7 @@ impl<'a> InText<'a> {
     }
 }
 
-/// The secret that an argument holds as it was written, by what stands before it: `--api-key=…`, `--token …`, `Bearer
-/// …`.
+/// The secret written out in an argument, found by the text before it: `--api-key=…`, `--token …`, `Bearer …`.
 fn written_out<'a>(arg: &'a str, before: &str) -> Option<&'a str> {
     let found = match (arg.split_once("Bearer "), arg.split_once('=')) {
         (Some((_, token)), _) => Some(token),

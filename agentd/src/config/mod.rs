@@ -8,8 +8,8 @@
 //! - `yaml`: text to values, with line, column and the nearest valid key in every error; [`value`]: times and limits.
 //! - [`origin`]: the origin of each value, for people who wonder.
 //!
-//! The defaults have no second home in code: the shipped files are the lowest layer, and [`resolve`] fails where a key
-//! is set by nobody.
+//! The defaults have no second home in code: the shipped files are the lowest layer, and [`resolve`] fails if a key is
+//! not set.
 
 pub mod agents;
 mod daemon;

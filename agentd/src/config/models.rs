@@ -158,8 +158,8 @@ impl SlotLayer {
         take!(sees_pictures, prices, connect, first_byte, idle, retries, headers, body, chat_template);
     }
 
-    /// A key belongs to the address that it was written with: another layer's address must never get it. And a slot is
-    /// either behind an address or a file.
+    /// A key belongs to the address that it was written with: another layer's address must never get it. And a slot has
+    /// either an address or a file.
     fn make_way_for(&mut self, over: &Self, slot: Slot, origins: &mut Origins) {
         let moved = over.base_url.is_some() && over.base_url != self.base_url;
         let mut clear = |key: &str| origins.clear(&format!("models.{slot}.{key}"));

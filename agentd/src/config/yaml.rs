@@ -36,8 +36,8 @@ pub(super) fn parse_seed<'a, S: DeserializeSeed<'a>>(
     .map_err(|error| describe(file, &error))
 }
 
-/// The text of a value, with the variables expanded that stand between quotes: the parser expands plain text only, but
-/// nobody expects `"${KEY}"` to mean something else than `${KEY}`.
+/// The text of a value, with variables between quotes expanded: the parser expands plain text only, but `"${KEY}"` is
+/// expected to mean the same as `${KEY}`.
 pub(super) fn text(
     file: &SourceFile,
     value: &Spanned<String>,

@@ -1,4 +1,4 @@
-//! Nothing grows for ever: what nobody has used for long is removed, as the configuration says.
+//! Retention: unused data is removed, as the configuration says, so that nothing grows for ever.
 //!
 //! - [`Retention`]: the front, for the schedule and for clients; one cleaning at a time.
 //! - `due`: what is too old, pure. `usage`: what takes how much room. `schedule`: when it is looked for by itself.
