@@ -177,7 +177,7 @@ async fn look_at_sandbox(sandbox: Arc<Sandbox>) {
     }
 }
 
-/// Tells the operator of sessions that the journal has lost.
+/// Reports sessions that the journal has lost to the operator.
 async fn look_for_lost(health: Arc<Health>) {
     for finding in health.cut_off().into_iter().chain(health.lost().await) {
         tracing::warn!(hint = finding.hint, "{}", finding.message);
@@ -264,7 +264,7 @@ impl Reloads {
     }
 }
 
-/// Says that the daemon is alive as long as the journal answers. Never returns.
+/// Reports the daemon as alive as long as the journal answers. Never returns.
 async fn feed_watchdog(supervisor: &Supervisor, engine: &Engine) {
     let Some(period) = supervisor.watchdog().map(|limit| limit / 2) else { return std::future::pending().await };
     let mut ticks = tokio::time::interval(period);

@@ -80,13 +80,13 @@ pub struct DaemonControl {
     pub config: Mutex<Config>,
     /// Told of the new limits.
     pub engine: Engine,
-    /// Told whether commands may use the network.
+    /// Sandbox, whose network access follows the settings.
     pub sandbox: Arc<Sandbox>,
-    /// Told when each tool is offered.
+    /// Tools, which follow their settings.
     pub toolbox: Arc<ConfiguredToolbox>,
     /// Skills, which follow their settings.
     pub skills: SkillStore,
-    /// Exchanged.
+    /// Models, replaced at a reload.
     pub models: Arc<ReloadableModels>,
     /// Makes the new ones.
     pub makers: ModelMaker,
@@ -230,7 +230,7 @@ impl Control for DaemonControl {
     }
 }
 
-/// Tells the operator what came of a reload.
+/// Reports the outcome of a reload to the operator.
 fn log_outcome(outcome: &Result<Reloaded, Failure>) {
     match outcome {
         Ok(reloaded) => {

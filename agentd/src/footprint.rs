@@ -41,7 +41,7 @@ fn is_traced(status: &str) -> bool {
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const HEAPS: libc::c_int = 2;
 
-/// Has all threads share few heaps. To be called before there are any.
+/// Makes all threads share few heaps. To be called before there are any.
 #[allow(unsafe_code, reason = "there is no wrapper")]
 pub(crate) fn share_heaps() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]

@@ -105,7 +105,7 @@ impl FolderLock {
         Ok(Self { path: data.to_owned(), folder, lock, socket: None })
     }
 
-    /// Tells clients where the daemon listens.
+    /// Publishes the daemon's socket path to clients.
     ///
     /// # Errors
     /// When the file cannot be written.

@@ -38,7 +38,7 @@ struct Told {
 }
 
 impl<'a> Presence<'a> {
-    /// Tells clients where the daemon listens.
+    /// Publishes the daemon's socket path to clients.
     #[must_use]
     pub(crate) fn new(listener: Listener, lock: &'a mut FolderLock, store: Arc<SqliteStore>) -> Self {
         let socket = watch::Sender::new(listener.path().to_owned());

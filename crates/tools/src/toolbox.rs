@@ -34,7 +34,7 @@ use crate::{
 /// Configuration of the tools.
 #[derive(Debug, Clone)]
 pub struct ToolboxConfig {
-    /// Tells the time zone of the person, asked anew at each call because people travel. The composition root passes
+    /// Returns the time zone of the person, asked anew at each call because people travel. The composition root passes
     /// `TimeZone::system`; nothing below it reads the environment.
     pub time_zone: fn() -> TimeZone,
     /// After how long a command is ended that names no limit.

@@ -95,7 +95,7 @@ pub(super) fn searchable(
     Err(Failure::tool(format!("{name} cannot be searched: {why}")))
 }
 
-/// Tells at once that a document is read, and then how far it is: after a second at the earliest, and the more seldom
+/// Reports at once that a document is read, and then its progress: after a second at the earliest, and the more seldom
 /// the longer it takes.
 pub(super) fn telling(progress: &CallProgress) -> OnProgress {
     const AT_LEAST: Duration = Duration::from_secs(1);

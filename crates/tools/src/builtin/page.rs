@@ -9,7 +9,7 @@ const AROUND: [&str; 5] = ["nav", "footer", "aside", "dialog", "menu"];
 const RAW: [&str; 4] = ["script", "style", "template", "textarea"];
 /// Elements that hold what one came to read, the surest first.
 const HEART: [&str; 2] = ["main", "article"];
-/// So much text, in characters, is worth to be read alone.
+/// Minimum length of text worth reading alone, in characters.
 const ENOUGH: usize = 200;
 /// And it is at least this part of all that the page says.
 const PART: usize = 5;

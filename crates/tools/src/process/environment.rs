@@ -90,7 +90,7 @@ pub(crate) fn clean(
     environment
 }
 
-/// Has programs be found in these folders before all others.
+/// Prepends these folders to the search path.
 pub(crate) fn find_first(environment: &mut BTreeMap<OsString, OsString>, folders: &[&Path]) {
     let mut path = OsString::new();
     for folder in folders {
@@ -101,7 +101,7 @@ pub(crate) fn find_first(environment: &mut BTreeMap<OsString, OsString>, folders
     environment.insert("PATH".into(), path);
 }
 
-/// Has programs be found in this folder after all others.
+/// Appends this folder to the search path.
 pub(crate) fn find_last(environment: &mut BTreeMap<OsString, OsString>, folder: &Path) {
     let path = environment.entry("PATH".into()).or_default();
     path.push(":");

@@ -397,7 +397,7 @@ mod linux {
             let _ = self.down.write_all(&[PLEASE_END]).await;
         }
 
-        /// Has everything killed, and can still be asked what became of it.
+        /// Kills everything; the outcome can still be requested.
         pub(crate) async fn let_go(&mut self) {
             let _ = self.down.shutdown().await;
         }

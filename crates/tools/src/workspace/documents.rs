@@ -33,7 +33,7 @@ pub(crate) fn has_document_name(name: &str) -> bool {
 /// Selected documents of a folder.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Range {
-    /// So many at the beginning are left out.
+    /// Number skipped at the beginning.
     pub(super) skip: usize,
     /// No more than that are opened.
     pub(super) most: usize,

@@ -3,7 +3,7 @@
 //! Each call opens the workspace root afresh, but for who opens hundreds of files one after the other and opens it once
 //! ([`Root`]), and resolves the whole path beneath it in one step of the kernel, and through no link: what is opened is
 //! what was named, since the rules have judged the name, and neither a link nor a rename under way can lead outside.
-//! Where a path leads through links, [`Jail::follow`] says beforehand, and what it says is named then. What was opened
+//! [`Jail::follow`] resolves links beforehand, and the resolved path is named then. What was opened
 //! is looked at, not its name: only regular files and folders pass.
 //!
 //! Hard links cannot be told from the file they share. In the session's own tree nothing needs them, so they are

@@ -94,12 +94,12 @@ impl ToolPath {
         Self::parse(&found.written()).is_ok_and(|again| again == found).then_some(found)
     }
 
-    /// Tells whether a first part is a name of the tree, also without a slash.
+    /// Returns whether a first part is a name of the tree, also without a slash.
     pub(super) fn is_name(first: &str) -> bool {
         super::AREAS.contains(&first) || Place::of(first, false).is_some()
     }
 
-    /// Tells whether a path begins with such a name and no slash.
+    /// Returns whether a path begins with such a name and no slash.
     pub(crate) fn begins_with_name(written: &str) -> bool {
         let first = written.split('/').find(|part| !part.is_empty() && *part != ".");
         !written.starts_with('/') && first.is_some_and(Self::is_name)

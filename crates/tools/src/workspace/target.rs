@@ -137,7 +137,7 @@ impl Target {
     }
 }
 
-/// Tells whether a file is still the one that was read.
+/// Returns whether a file is still the one that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     file: (u64, u64),

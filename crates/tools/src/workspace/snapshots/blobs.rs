@@ -158,7 +158,7 @@ impl Blobs {
         self.folder.join(format!("{DRAFT}{}", uuid::Uuid::new_v4().simple()))
     }
 
-    /// Tells whether a content of that size is kept.
+    /// Returns whether a content of that size is stored.
     pub(super) fn has(&self, hash: &Hash, size: u64) -> bool {
         self.packs().piece(hash).is_some_and(|piece| piece.size == size)
             || fs::symlink_metadata(self.folder.join(text(hash))).is_ok_and(|metadata| metadata.len() == size)

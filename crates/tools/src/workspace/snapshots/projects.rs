@@ -20,7 +20,7 @@ use super::{
     tree::{Content, Tree},
 };
 
-/// So many projects' looks are kept in memory. Of others they are read again.
+/// Number of projects whose scans are cached. Those of others are read again.
 const IN_MEMORY: usize = 4;
 
 /// Time without use after which a scan is dropped, and with it the contents that only it needs.

@@ -29,7 +29,7 @@ use super::{
 /// The mode that its owner needs to write to a file.
 const OWNER: u32 = 0o600;
 
-/// Tells whether this was seen of that file.
+/// Returns whether this was seen of that file.
 pub(super) fn is_of(stamp: Stamp, shared: SharedFile) -> bool {
     (stamp.device, stamp.inode) == (shared.device, shared.inode)
 }
