@@ -7,7 +7,7 @@
 //!   out. That is why nothing ready-made is used: the libraries for patches want every byte and line number right, or
 //!   drop context until something fits.
 //! - `apply`: hunks made into edits of a text, so that lines which stay keep their bytes.
-//! - `misfit`: what the model is told of a hunk that does not fit.
+//! - `misfit`: messages to the model about a hunk that does not fit.
 
 mod apply;
 mod envelope;

@@ -1,4 +1,4 @@
-//! The daemon's side of the sandbox: it starts helpers, holds their leashes, and knows what the kernel offers.
+//! The daemon's side of the sandbox: it starts helpers, holds their leashes, and knows the kernel's features.
 
 use std::{fmt, path::PathBuf};
 

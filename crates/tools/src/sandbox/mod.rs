@@ -5,12 +5,12 @@
 //! helper's *leash*: the policy comes down on it and the outcome goes up; when it breaks, for whatever reason the
 //! daemon is gone, everything that the command started is killed.
 //!
-//! - [`policy`]: what a command may reach, as the helper is told.
+//! - [`policy`]: the policy of a command, as sent to the helper.
 //! - [`places`](mod@places): which folders that is for a session, a pure function. [`names`](mod@names): by which names
-//!   they are reached. `secrets`: which files hold keys.
-//! - [`host`]: the daemon's side: [`Sandbox`] starts helpers, and finds out once what this kernel offers.
+//!   they are reached. `secrets`: files that hold keys.
+//! - [`host`]: the daemon's side: [`Sandbox`] starts helpers, and probes this kernel once.
 //! - [`helper`]: the helper's side, [`run_helper`].
-//! - [`hints`]: what a model is told when something was forbidden.
+//! - [`hints`]: hints for the model when something was forbidden.
 //!
 //! If the kernel offers everything: a file system of which only listed folders can be read and the session's own be
 //! written (Landlock, and a mount namespace that is read-only elsewhere), a `/tmp` of its own, a process table of its

@@ -1,6 +1,6 @@
 //! Skills: folders with a `SKILL.md`, as many agents know them.
 //!
-//! - `front`: what the front matter says. `requirements`: the packages that a skill declares.
+//! - `front`: parsing of the front matter. `requirements`: the packages that a skill declares.
 //! - `source`: places of skills, and which of them a session has: the person's own, bundled ones, those of the project.
 //! - `tree`: the files of a skill, scanned and copied. `link`: the copy that a session has below `skills/`, made on
 //!   demand and again when the skill has changed.

@@ -10,8 +10,8 @@
 //! - [`mod@keeper`]: waits and kills.
 //! - [`mod@command`]: limits, privileges, files, system calls, and then the program. In this order, because each step
 //!   needs what the next one takes away.
-//! - `search`: files that hold keys, which are hidden. `stage`: what is put in the place of files.
-//! - `files`: Landlock. `calls`: seccomp. `programs`: where the command finds programs.
+//! - `search`: files that hold keys, which are hidden. `stage`: replacements of files.
+//! - `files`: Landlock. `calls`: seccomp. `programs`: the search path of the command.
 
 mod calls;
 mod command;

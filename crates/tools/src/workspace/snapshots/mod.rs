@@ -4,14 +4,14 @@
 //! it was; what is new is kept by content. So it makes no difference what changed a file: a tool, a command, or a
 //! program that a command started.
 //!
-//! - [`FileSnapshots`] is the port that the engine calls; `session` is what is kept of one session, `store` what is kept
+//! - [`FileSnapshots`] is the port that the engine calls; `session` is the state of one session, `store` what is stored
 //!   for all of them.
-//! - `root`, `spot`: the way into a tree, following no link; and how a path is written down.
+//! - `root`, `spot`: the way into a tree, following no link; and the encoding of paths.
 //! - `scan`, `capture`: what is there, and what it holds. `tree`: the outcome, and what two of them differ in.
 //! - `blobs`, `packs`, `record`: contents and trees on the disk. `projects`: the last look at each project. `manifest`: which
 //!   contents a session's changes need.
-//! - `overlap`: whose a change is where several sessions change the same files at once.
-//! - `restore`: takes changes back. `pulse`: tells after a crash what was changed later.
+//! - `overlap`: owners of changes if several sessions change the same files at once.
+//! - `restore`: reverts changes. `pulse`: recognises later changes after a crash.
 //!
 //! Guarantees and limits: contents of files, links, permissions and folders come back byte for byte. Owners, times,
 //! access lists and extended attributes do not; nor what pipes, sockets and devices were. A change that somebody else

@@ -1,4 +1,4 @@
-//! Looks at every path of a tree: what is there, not what it holds.
+//! Scans every path of a tree: metadata, not content.
 //!
 //! Of a project, what git ignores as a whole folder (`target/`, `node_modules/`) and `.git` itself are left out: they
 //! can be made again, and are larger than all else together. A file that is ignored by itself, such as `.env`, is not

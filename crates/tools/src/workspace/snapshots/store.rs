@@ -2,8 +2,8 @@
 //! whom; unneeded ones are removed.
 //!
 //! Needed are, in this order: what calls hold that are under way, what sessions' changes go between, and what the last
-//! looks saw, which would have to be read again. Nothing is counted: whoever needs something has a file that says so,
-//! and all of these files are read before anything is removed. So what a crash leaves behind is what nobody needs, and
+//! looks saw, which would have to be read again. Nothing is counted: each user of contents has a file that lists them,
+//! and all of these files are read before anything is removed. So leftovers of a crash are unneeded, and
 //! goes with the next time.
 
 use std::{

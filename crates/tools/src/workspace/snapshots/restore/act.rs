@@ -1,4 +1,4 @@
-//! Does what an undo has found possible.
+//! Carries out the planned steps of an undo.
 
 use std::{
     collections::HashSet,
