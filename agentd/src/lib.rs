@@ -6,7 +6,7 @@
 //!   nothing below this crate reads it. [`service`]: what a supervisor such as systemd hands over and wants to hear.
 //! - [`start`](mod@start): from there to a running daemon. [`paths`]: where configuration and data are. [`config`]: the
 //!   layers of files, variables and flags. [`lock`]: one daemon for a data folder.
-//! - [`boot`]: the only file that names every adapter. [`models`], [`tools`], [`mcp`]: what stands between them and the engine.
+//! - [`boot`]: the only file that names every adapter. [`models`], [`tools`], [`mcp`]: the layer between them and the engine.
 //!   [`documents`] and [`embedded`]: what a build may leave out. [`sandbox`]: what commands are kept from. [`skills`]: those that came with agentd, and where all others are.
 //! - [`app`]: serving, and the order in which everything ends. [`listener`]: the socket. `presence`: keeps it and
 //!   the lock file where clients find them. [`signals`] and [`control`]:

@@ -1,7 +1,7 @@
 //! Retention: unused data is removed, as the configuration says, so that nothing grows for ever.
 //!
 //! - [`Retention`]: the front, for the schedule and for clients; one cleaning at a time.
-//! - `due`: what is too old, pure. `usage`: what takes how much room. `schedule`: when it is looked for by itself.
+//! - `due`: selection of expired data, pure. `usage`: disk usage. `schedule`: automatic cleanings.
 //!
 //! The engine spares sessions that are in use, waiting or pinned; it asks the session itself. Each kind is cleaned
 //! separately: if one cannot be, the others are, and it is reported.
