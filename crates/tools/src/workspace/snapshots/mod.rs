@@ -7,9 +7,9 @@
 //! - [`FileSnapshots`] is the port that the engine calls; `session` is the state of one session, `store` what is stored
 //!   for all of them.
 //! - `root`, `spot`: the way into a tree, following no link; and the encoding of paths.
-//! - `scan`, `capture`: what is there, and what it holds. `tree`: the outcome, and what two of them differ in.
-//! - `blobs`, `packs`, `record`: contents and trees on the disk. `projects`: the last look at each project. `manifest`: which
-//!   contents a session's changes need.
+//! - `scan`, `capture`: metadata and contents. `tree`: the outcome, and the differences of two of them.
+//! - `blobs`, `packs`, `record`: contents and trees on the disk. `projects`: the last scan of each project. `manifest`:
+//!   contents that a session's changes need.
 //! - `overlap`: owners of changes if several sessions change the same files at once.
 //! - `restore`: reverts changes. `pulse`: recognises later changes after a crash.
 //!
