@@ -1,8 +1,8 @@
 //! One daemon for a data folder: two would both believe that the journal is theirs.
 //!
 //! - [`Lock`]: a file that one process holds and that names it.
-//! - [`FolderLock`]: the data folder's. The folder itself is locked too, so that a lock file which somebody removed lets
-//!   nobody else in; and it is made anew, because clients find the daemon by it.
+//! - [`FolderLock`]: the data folder's. The folder itself is locked too, so that a removed lock file admits
+//!   no second daemon; and it is made anew, because clients find the daemon by it.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
