@@ -121,8 +121,8 @@ pub fn built_in() -> Vec<SourceFile> {
 /// All files of all layers, lowest first: what came with agentd, the machine's folders, the person's folder.
 ///
 /// # Errors
-/// An existing file that cannot be read, or is too long, or is no UTF-8; one that another user can write, or in a folder
-/// that another user can write.
+/// An existing file that cannot be read, or is too long, or is no UTF-8; one that another user can write, or in a
+/// folder that another user can write.
 pub fn gather(system: &[PathBuf], user: &Path) -> Result<Vec<SourceFile>, ConfigError> {
     let mut files = built_in();
     for folder in system {
