@@ -1,4 +1,4 @@
-//! How the daemon is linked, and which skills come with it.
+//! Linking of the daemon, and bundling of its skills.
 
 use std::{
     fmt::Write as _,

@@ -1,4 +1,4 @@
-//! The running daemon: it serves until it is told to stop, and then ends everything in order.
+//! The running daemon: it serves until it is stopped, and then shuts everything down in order.
 
 use std::{
     sync::Arc,
@@ -48,7 +48,7 @@ const CLOSING_AUDIT: Duration = Duration::from_secs(5);
 /// Time limit for closing the journal. What it was given is durable already.
 const CLOSING_JOURNAL: Duration = Duration::from_secs(5);
 
-/// Signals that come so soon behind a reload share the next one.
+/// Signals that come so soon after a reload share the next one.
 const RELOAD_PAUSE: Duration = Duration::from_secs(1);
 
 /// Ingredients of a daemon.
@@ -59,9 +59,9 @@ pub struct StartOptions {
     pub config: Config,
     /// Source of the configuration, to read it again.
     pub recipe: ConfigSource,
-    /// Where to listen, unless the supervisor passes a socket.
+    /// Socket paths to listen on, unless the supervisor passes a socket.
     pub sockets: SocketPlaces,
-    /// Whoever started us.
+    /// Supervisor that started us.
     pub supervisor: Supervisor,
     /// The log.
     pub log: LogHandle,
@@ -177,21 +177,21 @@ async fn look_at_sandbox(sandbox: Arc<Sandbox>) {
     }
 }
 
-/// Tells the operator of sessions that the journal has lost.
+/// Reports sessions that the journal has lost to the operator.
 async fn look_for_lost(health: Arc<Health>) {
     for finding in health.cut_off().into_iter().chain(health.lost().await) {
         tracing::warn!(hint = finding.hint, "{}", finding.message);
     }
 }
 
-/// Removes the files of deleted sessions that an earlier end left. Nobody waits for it: there may be many.
+/// Removes the files of deleted sessions that an earlier end left. It runs in the background: there may be many.
 async fn finish_removals(engine: Engine) {
     if let Err(error) = engine.finish_removals().await {
         tracing::warn!(hint = error.hint(), "files of deleted sessions are still there: {error}");
     }
 }
 
-/// Settles what an earlier end left behind.
+/// Settles what an earlier run left unfinished.
 async fn recover(engine: &Engine) -> Result<(), Failure> {
     let recovered = engine.recover().await.map_err(|error| {
         let hint = error.hint().unwrap_or("is the disk full, or the data folder read-only?").to_owned();
@@ -210,8 +210,8 @@ async fn recover(engine: &Engine) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns when a stop is asked for, with the time for it where the client named one. Follows reloads meanwhile, however
-/// many signals ask for them: one at once, and one more for all that come within a second.
+/// Returns when a stop is asked for, with the time for it where the client named one. Follows reloads meanwhile,
+/// however many signals ask for them: one at once, and one more for all that come within a second.
 async fn until_stop(
     signals: &mut Signals,
     stop_asked: &mut mpsc::Receiver<Option<Duration>>,
@@ -264,7 +264,7 @@ impl Reloads {
     }
 }
 
-/// Says that the daemon is alive as long as the journal answers. Never returns.
+/// Reports the daemon as alive as long as the journal answers. Never returns.
 async fn feed_watchdog(supervisor: &Supervisor, engine: &Engine) {
     let Some(period) = supervisor.watchdog().map(|limit| limit / 2) else { return std::future::pending().await };
     let mut ticks = tokio::time::interval(period);
@@ -280,8 +280,9 @@ async fn feed_watchdog(supervisor: &Supervisor, engine: &Engine) {
 }
 
 impl Running<'_> {
-    /// The order matters. Turns end first, so that every stream shows its turn's end; then the streams; then MCP servers, the index, the
-    /// audit log and the journal, which nobody writes any more; the name goes last, so that who finds it gone finds nothing half alive.
+    /// The order matters. Turns end first, so that every stream shows its turn's end; then the streams; then MCP
+    /// servers, the index, the audit log and the journal, which has no writers any more; the name goes last, so that
+    /// once it is gone nothing is half alive.
     async fn finish(mut self, drain: Duration) {
         self.engine.drain(drain).await;
         self.closing.cancel();

@@ -20,7 +20,7 @@ use crate::{
 /// attacker who also removes the file that names the last one.
 const TELLING: Duration = Duration::from_secs(10);
 
-/// Opens the log, which must hold as much as was noted of it. One that was left damaged goes on, and says so in itself:
+/// Opens the log, which must hold as much as was noted of it. A damaged one is continued, and records that itself:
 /// `agentctl audit verify` shows what was found.
 ///
 /// # Errors
@@ -46,7 +46,7 @@ pub async fn open(
     Ok(Arc::new(log))
 }
 
-/// Tells that the daemon has begun, and with which rules.
+/// Records the start of the daemon, with its rules.
 pub async fn tell_start(log: &AuditLog, clock: &dyn Clock, rules: &RuleSettings) {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let started = AuditFact::DaemonStarted { version, pid: std::process::id() };
@@ -60,7 +60,7 @@ pub fn rules_read(rules: &RuleSettings) -> AuditFact {
     AuditFact::RulesRead { sources: rules.sources.clone(), sha256: Some(rules.sha256.clone()), problem: None }
 }
 
-/// The fact that there are new rules that cannot be used: the old ones go on.
+/// Record of new rules that cannot be used: the old ones stay in force.
 #[must_use]
 pub fn rules_refused(problem: String) -> AuditFact {
     AuditFact::RulesRead { sources: Vec::new(), sha256: None, problem: Some(problem) }
@@ -74,8 +74,8 @@ pub async fn noted(store: &SqliteStore) -> Option<AuditHead> {
     })
 }
 
-/// Tells the journal from time to time how far the log is, as far as it is on the disk: so the journal knows less than the
-/// log, or as much, and never more. Never returns.
+/// Records the log's durable position in the journal from time to time: so the journal knows less than
+/// the log, or as much, and never more. Never returns.
 pub async fn keep_noted(log: &AuditLog, store: &SqliteStore) {
     let mut known = None;
     loop {
@@ -92,7 +92,7 @@ async fn note(store: &SqliteStore, known: &mut Option<AuditHead>, head: Option<A
     }
 }
 
-/// Tells that the daemon ends in good order, closes the log, and tells the journal where it ends.
+/// Records the orderly end of the daemon, closes the log, and records its end in the journal.
 pub async fn close(log: &AuditLog, store: &SqliteStore, clock: &dyn Clock) {
     let stopped = AuditFact::DaemonStopped { pid: std::process::id() };
     log.note(AuditEntry::general(clock.now(), stopped)).await;

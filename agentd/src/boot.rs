@@ -66,7 +66,7 @@ pub struct Parts {
     pub models: Arc<ReloadableModels>,
     /// Makes them.
     pub makers: ModelMaker,
-    /// All skills; told of new settings at a reload.
+    /// All skills; their settings are updated at a reload.
     pub skills: SkillStore,
     /// Told of new settings at a reload.
     pub toolbox: Arc<ConfiguredToolbox>,
@@ -137,8 +137,8 @@ fn idle(config: &Config) -> &'static [&'static str] {
     if config.web.search.is_some() { &[] } else { &["web_search"] }
 }
 
-/// Documents are read by this program, started once more as a worker, and MCP servers are guarded by it; its own file may
-/// be replaced meanwhile.
+/// Documents are read by this program, started once more as a worker, and MCP servers are guarded by it; its own file
+/// may be replaced meanwhile.
 pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// Opening may take a while after an unclean stop, and blocks.

@@ -1,4 +1,4 @@
-//! What clients and signals can make the running daemon do: stop, and read its configuration again.
+//! Operations on the running daemon for clients and signals: stop, and read its configuration again.
 
 use std::{
     collections::HashMap,
@@ -40,7 +40,7 @@ use crate::{
 /// Source of the configuration, at the start and at each reload.
 #[derive(Debug, Clone)]
 pub struct ConfigSource {
-    /// Where its files are.
+    /// Paths of its files.
     pub paths: Paths,
     /// The environment that the daemon was started with.
     pub env: Environment,
@@ -49,7 +49,7 @@ pub struct ConfigSource {
 }
 
 impl ConfigSource {
-    /// Reads the configuration as it stands now.
+    /// Reads the current configuration.
     ///
     /// # Errors
     /// The problem, and where it is.
@@ -63,12 +63,12 @@ impl ConfigSource {
     }
 }
 
-/// When the audit log is told of a reload.
+/// Condition for recording a reload in the audit log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
     /// Each time: a person has asked for it.
     Always,
-    /// Where the rules are others than before, or cannot be used.
+    /// If the rules have changed, or cannot be used.
     OnChange,
 }
 
@@ -80,13 +80,13 @@ pub struct DaemonControl {
     pub config: Mutex<Config>,
     /// Told of the new limits.
     pub engine: Engine,
-    /// Told whether commands may use the network.
+    /// Sandbox, whose network access follows the settings.
     pub sandbox: Arc<Sandbox>,
-    /// Told when each tool is offered.
+    /// Tools, which follow their settings.
     pub toolbox: Arc<ConfiguredToolbox>,
-    /// Told which skills are told.
+    /// Skills, which follow their settings.
     pub skills: SkillStore,
-    /// Exchanged.
+    /// Models, replaced at a reload.
     pub models: Arc<ReloadableModels>,
     /// Makes the new ones.
     pub makers: ModelMaker,
@@ -127,7 +127,7 @@ impl DaemonControl {
         Ok(Reloaded { config_sources: sources(&current), notes })
     }
 
-    /// Follows the configuration as it stands now, and tells the operator and the audit log what came of it.
+    /// Applies the current configuration, and reports the outcome to the operator and the audit log.
     ///
     /// # Errors
     /// As of [`Self::reread`].
@@ -230,7 +230,7 @@ impl Control for DaemonControl {
     }
 }
 
-/// Tells the operator what came of a reload.
+/// Reports the outcome of a reload to the operator.
 fn log_outcome(outcome: &Result<Reloaded, Failure>) {
     match outcome {
         Ok(reloaded) => {

@@ -1,4 +1,4 @@
-//! Why a start failed: one sentence for the person, what to do about it, and the exit code.
+//! Failures of a start: one sentence for the person, a remedy, and the exit code.
 
 use std::{error::Error, fmt::Write, process::ExitCode};
 

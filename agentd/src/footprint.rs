@@ -1,4 +1,4 @@
-//! What the program keeps in memory, while nothing happens and after much did.
+//! Memory footprint of the program, while idle and after much work.
 
 use std::{fs, io, path::Path};
 
@@ -12,12 +12,12 @@ pub(crate) fn give_back() {
     }
 }
 
-/// Lets go of the pages of the program's code: most of those that are mapped by now only the work before needed, and the kernel
-/// maps sixteen around each that is touched. What is needed again is mapped again from the page cache, at about a
-/// microsecond for sixteen pages.
+/// Lets go of the pages of the program's code: most of those that are mapped by now only the work before needed, and
+/// the kernel maps sixteen around each that is touched. What is needed again is mapped again from the page cache, at
+/// about a microsecond for sixteen pages.
 ///
 /// # Errors
-/// Where the kernel does not tell what is mapped, or refuses. Nothing is lost then but memory.
+/// If the kernel does not report the mappings, or refuses. Then only memory is lost.
 fn forget_code() -> io::Result<()> {
     // Whoever looks on has put its marks into these pages.
     if is_traced(&fs::read_to_string("/proc/self/status")?) {
@@ -36,23 +36,24 @@ fn is_traced(status: &str) -> bool {
     tracer.is_none_or(|tracer| tracer.trim() != "0")
 }
 
-/// The heaps that threads share at the most. The C library makes up to eight for each core and gives little of them back: indexing
-/// documents, whose pieces go from thread to thread, left three times as much behind as it needed.
+/// Maximum number of heaps that threads share. The C library makes up to eight for each core and gives little of them
+/// back: indexing documents, whose pieces go from thread to thread, left three times as much as it needed.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const HEAPS: libc::c_int = 2;
 
-/// Has all threads share few heaps. To be called before there are any.
+/// Makes all threads share few heaps. To be called before there are any.
 #[allow(unsafe_code, reason = "there is no wrapper")]
 pub(crate) fn share_heaps() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: it takes two numbers and sets one of the allocator's own, under the allocator's own lock. One that it does not
-    // know it refuses, and then everything stays as it is.
+    // SAFETY: it takes two numbers and sets one of the allocator's own, under the allocator's own lock. One that it
+    // does not know it refuses, and then everything stays as it is.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, HEAPS);
     }
 }
 
-/// The mappings of a program's code, as address and length in bytes: readable, executable, private, and never written to.
+/// The mappings of a program's code, as address and length in bytes: readable, executable, private, and never written
+/// to.
 fn code<'a>(maps: &'a str, program: &'a Path) -> impl Iterator<Item = (usize, usize)> + 'a {
     maps.lines().filter_map(move |line| {
         let mut words = line.split_ascii_whitespace();
@@ -69,10 +70,10 @@ fn code<'a>(maps: &'a str, program: &'a Path) -> impl Iterator<Item = (usize, us
 
 #[allow(unsafe_code, reason = "an address is a number, and only we can say what lies there")]
 fn forget(start: usize, length: usize) -> io::Result<()> {
-    // SAFETY: the range is a private mapping of a file without the right to write, and code has no relocations, so no page of
-    // it differs from the file, but where a debugger has put its marks, which is looked at before. The kernel reads what is
-    // touched later from the file again, with the same bytes; other threads may run in it meanwhile. A range that is not
-    // mapped any more is refused by the kernel.
+    // SAFETY: the range is a private mapping of a file without the right to write, and code has no relocations, so no
+    // page of it differs from the file, but where a debugger has put its marks, which is looked at before. The kernel
+    // reads what is touched later from the file again, with the same bytes; other threads may run in it meanwhile. A
+    // range that is not mapped any more is refused by the kernel.
     let outcome = unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_DONTNEED) };
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -1,4 +1,4 @@
-//! What is wrong with what is kept: a full disk, a journal that is gone or damaged, sessions that it no longer knows.
+//! Health of the stored data: a full disk, a journal that is gone or damaged, sessions that it no longer knows.
 
 use std::{
     fs::{self, OpenOptions},

@@ -2,20 +2,20 @@
 //!
 //! In the order of a daemon's life:
 //!
-//! - [`args`] and [`environment`]: what the process was given. The environment is read once and handed on as a value;
-//!   nothing below this crate reads it. [`service`]: what a supervisor such as systemd hands over and wants to hear.
-//! - [`start`](mod@start): from there to a running daemon. [`paths`]: where configuration and data are. [`config`]: the
+//! - [`args`] and [`environment`]: the inputs of the process. The environment is read once and handed on as a value;
+//!   nothing below this crate reads it. [`service`]: the interface to a supervisor such as systemd.
+//! - [`start`](mod@start): from there to a running daemon. [`paths`]: paths of configuration and data. [`config`]: the
 //!   layers of files, variables and flags. [`lock`]: one daemon for a data folder.
-//! - [`boot`]: the only file that names every adapter. [`models`], [`tools`], [`mcp`]: what stands between them and the engine.
-//!   [`documents`] and [`embedded`]: what a build may leave out. [`sandbox`]: what commands are kept from. [`skills`]: those that came with agentd, and where all others are.
+//! - [`boot`]: the only file that names every adapter. [`models`], [`tools`], [`mcp`]: the layer between them and the
+//!   engine. [`documents`] and [`embedded`]: optional parts of a build. [`sandbox`]: restrictions on commands.
+//!   [`skills`]: the bundled ones, and the places of all others.
 //! - [`app`]: serving, and the order in which everything ends. [`listener`]: the socket. `presence`: keeps it and
-//!   the lock file where clients find them. [`signals`] and [`control`]:
-//!   how it is told to stop or to read its configuration again.
-//! - [`rpc`]: the services that clients speak to. [`rehearsal`]: what other rules would have said of the audit log's calls.
+//!   the lock file where clients find them. [`signals`] and [`control`]: requests to stop or to reload.
+//! - [`rpc`]: the services that clients speak to. [`rehearsal`]: verdicts of other rules on the audit log's calls.
 //!   [`audit`]: the daemon's own facts for that log.
-//! - `rest`: what happens whenever no work is left; `footprint`: the memory that is given back then.
-//!   [`retention`]: what nobody has used for long is removed.
-//! - [`health`]: what is wrong with what is kept.
+//! - `rest`: work done whenever the daemon comes to rest; `footprint`: the memory that is given back then.
+//!   [`retention`]: removal of unused data.
+//! - [`health`]: problems of the stored data.
 //! - [`logging`] and [`redact`]: what the operator sees, without secrets. [`failure`]: why a start failed, and the
 //!   exit code for it.
 

@@ -19,7 +19,7 @@ use crate::{
 /// Connections that were accepted and wait for the server: it takes them at once.
 const WAITING: usize = 16;
 
-/// Where the daemon may listen.
+/// Socket paths that the daemon may listen on.
 #[derive(Debug, Clone)]
 pub struct SocketPlaces {
     /// The place that clients know without asking.
@@ -58,11 +58,11 @@ struct SocketName {
 }
 
 impl Listener {
-    /// Takes over the socket that was passed, or binds the first of the places. Where another daemon has that one and no
-    /// person has named it, the next is taken: clients find it by the lock file.
+    /// Takes over the socket that was passed, or binds the first of the places. Where another daemon has that one and
+    /// no person has named it, the next is taken: clients find it by the lock file.
     ///
     /// # Errors
-    /// The path cannot be a socket, or somebody else has it.
+    /// The path cannot be a socket, or it is taken.
     pub async fn open(
         places: SocketPlaces,
         inherited: Option<OwnedFd>,
@@ -99,10 +99,10 @@ impl Listener {
         self.name.as_ref().map_or(self.is_nameless, |name| name.file.is_there())
     }
 
-    /// Binds anew, at the first place that can be had. Connections stay as they are.
+    /// Binds again, at the first place available. Connections stay as they are.
     ///
     /// # Errors
-    /// Why the last of the places could not be had. Then the daemon has no name until the next try.
+    /// The reason why the last of the places could not be bound. Then the daemon has no name until the next try.
     pub async fn renew(&mut self) -> Result<(), Failure> {
         let before = self.path().to_owned();
         let mut last = None;

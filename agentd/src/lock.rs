@@ -1,8 +1,8 @@
 //! One daemon for a data folder: two would both believe that the journal is theirs.
 //!
 //! - [`Lock`]: a file that one process holds and that names it.
-//! - [`FolderLock`]: the data folder's. The folder itself is locked too, so that a lock file which somebody removed lets
-//!   nobody else in; and it is made anew, because clients find the daemon by it.
+//! - [`FolderLock`]: the data folder's. The folder itself is locked too, so that a removed lock file admits
+//!   no second daemon; and it is made anew, because clients find the daemon by it.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -18,9 +18,8 @@ use crate::failure::Failure;
 /// Hint for a lock that cannot be taken for want of a disk.
 const HINT: &str = "the folder must be writable and its disk not full; AGENTD_DATA_DIR names another one";
 
-/// Held as long as the daemon lives. The kernel lets go of it when the process ends, however it ends, so a lock file
-/// that was left behind means nothing. The file itself stays: removing it would let two daemons lock two files of one
-/// name.
+/// Held as long as the daemon lives. The kernel releases it when the process ends, however it ends, so a stale lock
+/// file means nothing. The file itself stays: removing it would let two daemons lock two files of one name.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
@@ -47,7 +46,7 @@ impl Lock {
         }
     }
 
-    /// Writes who holds it. The new words go over the old ones before the rest is cut off: whoever reads meanwhile sees
+    /// Writes the holder. The new words overwrite the old ones before the rest is truncated: concurrent readers see
     /// whole lines, and a full disk has had room for them before.
     fn write(&self, socket: Option<&Path>) -> io::Result<()> {
         let record = LockRecord { pid: std::process::id(), socket: socket.map(Path::to_owned) }.to_bytes();
@@ -106,7 +105,7 @@ impl FolderLock {
         Ok(Self { path: data.to_owned(), folder, lock, socket: None })
     }
 
-    /// Tells clients where the daemon listens.
+    /// Publishes the daemon's socket path to clients.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -152,7 +151,7 @@ fn make(path: &Path, socket: Option<&Path>) -> io::Result<Lock> {
     Ok(lock)
 }
 
-/// Makes the kernel name us to whoever asks. Without it clients find the socket as they did before there were lock files.
+/// Makes the kernel name us to clients. Without it they find the socket as they did before there were lock files.
 fn name_holder(lock: &Lock) {
     if let Err(error) = lock_file::hold(&lock.file) {
         tracing::warn!("could not write the daemon's pid into the lock file: {error}");

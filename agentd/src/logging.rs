@@ -28,7 +28,7 @@ use crate::{failure::Failure, redact::Redactor};
 /// A log file that grew beyond this is set aside, and the one set aside before it is dropped.
 const LARGEST_FILE: u64 = 10 << 20;
 
-/// Where the log goes.
+/// Destination of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
     /// Standard error, for people.
@@ -190,7 +190,7 @@ impl Write for &Redacting {
     }
 }
 
-/// A file that nobody else may read, of bounded size.
+/// A private file of bounded size.
 struct LogFile {
     path: PathBuf,
     file: File,

@@ -38,7 +38,7 @@ const PASSED: [&str; 14] = [
     "XDG_DATA_HOME",
 ];
 
-/// Where programs are looked for where nothing says otherwise.
+/// Default search path for programs.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// The pool of the configuration. Nothing is started; what servers offered when they were last reached is read, which
@@ -94,7 +94,7 @@ impl AllTools {
         Self { ours, theirs: McpToolbox::new(Arc::clone(&pool)), pool, together: Mutex::default() }
     }
 
-    /// All tools that there are now. A server that nobody has asked yet is asked in the background.
+    /// All tools that there are now. A server not queried yet is queried in the background.
     fn now(&self) -> (Arc<Catalogue>, Arc<[ToolSpec]>) {
         self.pool.look_around();
         let published = self.pool.published();
@@ -117,9 +117,9 @@ impl AllTools {
     }
 }
 
-/// A tool of a server, as models are offered it: always where the configuration says so or says nothing and there is room,
-/// otherwise where it is mentioned or was found. Agents that name their tools have only what they name, unless the
-/// configuration itself says always.
+/// A tool of a server, as models are offered it: always where the configuration says so or says nothing and there is
+/// room, otherwise where it is mentioned or was found. Agents that name their tools have only what they name, unless
+/// the configuration itself says always.
 fn offered(spec: &ToolSpec, published: &Published) -> Option<CatalogueTool> {
     let route = published.routes.get(&spec.name)?;
     let server = route.server.clone();

@@ -17,7 +17,7 @@ impl ReloadableModels {
         Self(RwLock::new(models))
     }
 
-    /// Stands for those from now on. Calls that run go on with the old ones.
+    /// Replaces the models. Running calls continue with the old ones.
     pub fn replace(&self, models: Arc<dyn Models>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = models;
     }

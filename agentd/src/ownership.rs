@@ -2,7 +2,7 @@
 
 use std::{fs::Metadata, os::unix::fs::MetadataExt as _};
 
-/// Nobody else may write here.
+/// Write permission for others, which must not be set here.
 const OTHERS: u32 = 0o002;
 const GROUP: u32 = 0o020;
 
@@ -20,8 +20,8 @@ pub(crate) fn objection(found: &Metadata) -> Option<String> {
     judged(we, found.uid(), found.gid(), found.mode())
 }
 
-/// The machine's administrator could write it anyway. A group that is our own is mostly ours alone, and what it may write is how
-/// many systems make files.
+/// The machine's administrator could write it anyway. A group that is our own is mostly ours alone, and what it may
+/// write is how many systems make files.
 fn judged(we: Identity, user: u32, group: u32, mode: u32) -> Option<String> {
     if user != we.user && user != 0 {
         return Some(format!("it belongs to the user {user}, and agentd runs as the user {}", we.user));

@@ -1,4 +1,4 @@
-//! Where configuration and data are: a pure function of environment and command line.
+//! Paths of configuration and data: a pure function of environment and command line.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// Where things are for these arguments and this environment.
+    /// Resolves the paths for these arguments and this environment.
     ///
     /// # Errors
     /// Neither a variable nor HOME says where.

@@ -1,5 +1,5 @@
-//! Keeps the daemon where clients find it: what it can be found by, the socket's name and the lock file, can be taken away
-//! under it. A runtime folder goes with the last logout, and what lies in `/tmp` is cleaned.
+//! Keeps the daemon where clients find it: what it can be found by, the socket's name and the lock file, can be taken
+//! away under it. A runtime folder goes with the last logout, and what lies in `/tmp` is cleaned.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -38,7 +38,7 @@ struct Told {
 }
 
 impl<'a> Presence<'a> {
-    /// Tells clients where the daemon listens.
+    /// Publishes the daemon's socket path to clients.
     #[must_use]
     pub(crate) fn new(listener: Listener, lock: &'a mut FolderLock, store: Arc<SqliteStore>) -> Self {
         let socket = watch::Sender::new(listener.path().to_owned());
@@ -47,7 +47,7 @@ impl<'a> Presence<'a> {
         presence
     }
 
-    /// Where the daemon listens, whenever it is asked.
+    /// Current socket path of the daemon.
     #[must_use]
     pub(crate) fn socket(&self) -> watch::Receiver<PathBuf> {
         self.socket.subscribe()

@@ -1,4 +1,4 @@
-//! What other rules would have said of the calls in the audit log. Pure: calls in, counted changes out.
+//! Verdicts of other rules on the calls in the audit log. Pure: calls in, counted changes out.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use agentd_policy::Policy;
 use agentd_proto::client::{AuditChange, AuditComparison, Comparison, PolicyCall};
 use serde_json::Value;
 
-/// Kinds of changes that are told apart. What comes after goes to the most similar one.
+/// Maximum number of distinct kinds of changes. Further ones are added to the most similar one.
 const MOST_KINDS: usize = 200;
 /// By this the log says that a text is not kept whole.
 const CUT: &str = "[cut: ";
@@ -43,8 +43,8 @@ impl<'a> PolicyDryRun<'a> {
         Self { now, then, tools, calls: 0, skipped: 0, kinds: HashMap::new() }
     }
 
-    /// Judges a decision again. It is judged by the arguments that the model had written and by where their path led then,
-    /// where the session stands now. Of links in lines of earlier versions nobody knows any more where they led.
+    /// Judges a decision again. It is judged by the arguments that the model had written and by where their path led
+    /// then, where the session stands now. Of links in lines of earlier versions nobody knows any more where they led.
     pub fn judge(&mut self, decision: &Decision, standpoint: &DryRunSubject) {
         let arguments = match &decision.args {
             Value::String(text) => text.clone(),

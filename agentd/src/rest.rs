@@ -1,4 +1,4 @@
-//! What the daemon does whenever it comes to rest: it gives back the memory that only the work before needed.
+//! Work done whenever the daemon comes to rest: it gives back the memory that only the work before needed.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ pub(crate) async fn follow(activity: watch::Receiver<Activity>) {
     .await;
 }
 
-/// Does something at once, and each time when nothing has changed for [`PAUSE`] and no turn is at work. Work that goes on
-/// puts it off, and a rest that lasts brings it once. Ends with the engine.
+/// Does something at once, and each time when nothing has changed for [`PAUSE`] and no turn is running. Further work
+/// delays it, and a lasting rest triggers it once. Ends with the engine.
 async fn each_rest<Done: Future<Output = ()>>(mut activity: watch::Receiver<Activity>, action: impl Fn() -> Done) {
     loop {
         action().await;

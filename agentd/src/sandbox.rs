@@ -109,7 +109,7 @@ const SECRETS: &[&str] = &[
     "snap",
 ];
 
-/// Where the machine keeps keys in folders that are otherwise for everybody. Only an administrator could read them.
+/// Key folders of the machine inside folders that are otherwise for everybody. Only an administrator could read them.
 const MACHINE_SECRETS: &[&str] = &["/etc/pki/CA/private", "/etc/pki/tls/private", "/etc/ssl/private"];
 
 /// Variables that lead programs to what a person has below the home, which commands do not have as their own.

@@ -1,4 +1,4 @@
-//! What a supervisor such as systemd hands over at the start, and what it wants to hear.
+//! Interface to a supervisor such as systemd: values passed at the start, and notifications.
 
 use std::{
     io,
@@ -27,7 +27,7 @@ pub const VARIABLES: [&str; 6] =
 pub struct Supervisor {
     /// The socket that it listens on for us.
     listener: Option<OwnedFd>,
-    /// Where it wants to hear from us.
+    /// Socket for notifications to it.
     notify: Option<UnixDatagram>,
     /// Maximum interval.
     watchdog: Option<Duration>,

@@ -1,7 +1,7 @@
 //! The skills that came with agentd, and where all others are.
 //!
-//! The bundled ones are in the binary, so that they are there wherever it is. They are unpacked into the data folder, once for
-//! each edition of them, because commands run their scripts.
+//! The bundled ones are in the binary, so that they are there wherever it is. They are unpacked into the data folder,
+//! once for each edition of them, because commands run their scripts.
 
 use std::{
     fs, io,
@@ -52,14 +52,14 @@ const PASSED_TO_INSTALLERS: [&str; 26] = [
     "UV_DEFAULT_INDEX",
 ];
 
-/// Where the Python environments of skills are.
+/// Folder of the skills' Python environments.
 #[must_use]
 pub fn environments(paths: &Paths) -> PathBuf {
     paths.data.join("skill_environments")
 }
 
-/// All skills. The bundled ones are unpacked where that has not been done; where it cannot be, they are missing and nothing
-/// else is.
+/// All skills. The bundled ones are unpacked where that has not been done; where it cannot be, they are missing and
+/// nothing else is.
 pub async fn shelf(config: &Config, paths: &Paths, env: &Environment, sandbox: SandboxConfig) -> SkillStore {
     let data = paths.data.clone();
     let unpacked = tokio::task::spawn_blocking(move || unpack(&data.join("skills"))).await;

@@ -40,7 +40,7 @@ const OPEN_FILES: u64 = 16_384;
 /// Runs the daemon to its end.
 ///
 /// # Errors
-/// Why it could not start, or did not end as asked.
+/// The reason why it could not start, or did not end as asked.
 pub fn start(args: &Args, env: Environment, supervisor: Supervisor) -> Result<(), Failure> {
     let started = Instant::now();
     let current = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
@@ -121,9 +121,9 @@ fn allow_many_files() {
     }
 }
 
-/// Few workers: the daemon waits most of the time, and the cores belong to tools and models. What takes long has threads of
-/// its own (the journal, documents, the built-in model, files), and a worker that finds work wakes another one to look for
-/// more: on two cores, that is time which the first word of an answer would wait for.
+/// Few workers: the daemon waits most of the time, and the cores belong to tools and models. What takes long has
+/// threads of its own (the journal, documents, the built-in model, files), and a worker that finds work wakes another
+/// one to look for more: on two cores, that is time which the first word of an answer would wait for.
 fn runtime() -> Result<Runtime, Failure> {
     let cores = std::thread::available_parallelism().map_or(2, NonZero::get);
     Builder::new_multi_thread()

@@ -1,5 +1,5 @@
-//! The tools as `tools.yaml` wants them: some shown only where they are mentioned, some never, some described otherwise. What
-//! has nothing to work with is never shown, whatever it says.
+//! The tools as `tools.yaml` wants them: some shown only where they are mentioned, some never, some described
+//! otherwise. What has nothing to work with is never shown, whatever it says.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,7 +12,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 
 use crate::config::{ToolSettings, nearest};
 
-/// A toolbox in which `tools.yaml` says when each tool is offered, and what models are told of it.
+/// A toolbox in which `tools.yaml` decides when each tool is offered, and its description.
 pub struct ConfiguredToolbox {
     inner: Arc<dyn Toolbox>,
     /// The names of tools that have nothing to work with.
@@ -66,7 +66,7 @@ impl ConfiguredToolbox {
         look(&made)
     }
 
-    /// Why the call cannot be made, if it cannot. That a model was shown the tool is for the engine to know.
+    /// Returns the reason if the call cannot be made. The engine checks that a model was shown the tool.
     fn refusal(&self, call: &ToolCall) -> Option<ToolOutput> {
         let name = self.inner.canonical_name(&call.name);
         let known = self.now(|made| made.specs.iter().any(|spec| spec.name == name));

@@ -17,10 +17,10 @@ use super::{
     yaml,
 };
 
-/// The bytes of a prompt at the most: it is sent with each request.
+/// Maximum size of a prompt, in bytes: it is sent with each request.
 const LONGEST_PROMPT: usize = 32 << 10;
 
-/// The characters of a description at the most: it is sent with each request of other agents.
+/// Maximum length of a description, in characters: it is sent with each request of other agents.
 const LONGEST_DESCRIPTION: usize = 500;
 
 #[derive(Debug, Default, Deserialize)]
@@ -118,7 +118,7 @@ fn prompt_in(path: &Path) -> Result<String, String> {
     Ok(text.trim().to_owned())
 }
 
-/// An id becomes a part of a tool's name, and is typed behind an `@`.
+/// An id becomes a part of a tool's name, and is typed after an `@`.
 fn check_id(file: &SourceFile, id: &str) -> Result<(), ConfigError> {
     let refuse = |why: &str| {
         Err(ConfigError::new(Place::File(file.origin.path(), None), format!("the agent {id:?}: {why}"))

@@ -47,13 +47,13 @@ macro_rules! group {
 }
 
 group! {
-    /// New sessions, and sessions that nobody uses.
+    /// New sessions, and unused ones.
     SessionSettings, SessionLayer {
         /// Ask before a tool changes a file.
         confirm_write: bool,
         /// Ask before a tool runs a command.
         confirm_exec: bool,
-        /// After how long a session that nobody uses leaves memory.
+        /// Idle time after which a session leaves memory.
         idle_unload: Span,
     }
 }
@@ -101,7 +101,7 @@ group! {
 }
 
 group! {
-    /// Questions that nobody answers.
+    /// Unanswered questions.
     InterruptSettings, InterruptLayer {
         /// Time that they wait.
         deadline: Limit<Span>,
@@ -173,7 +173,7 @@ group! {
 group! {
     /// The audit log.
     AuditSettings, AuditLayer {
-        /// The size at which the log goes on in a new file, in bytes.
+        /// The size at which the log is rotated, in bytes.
         max_file_bytes: Within<4096, 1_099_511_627_776>,
     }
 }
@@ -261,7 +261,7 @@ pub enum OnDeadline {
 /// `agentd.yaml`, all layers together.
 #[derive(Debug, Clone)]
 pub struct DaemonSettings {
-    /// New sessions, and sessions that nobody uses.
+    /// New sessions, and unused ones.
     pub sessions: SessionSettings,
     /// The limits of one turn.
     pub turns: TurnSettings,
@@ -269,7 +269,7 @@ pub struct DaemonSettings {
     pub memory: MemorySettings,
     /// Skills.
     pub skills: SkillSettings,
-    /// Questions that nobody answers.
+    /// Unanswered questions.
     pub interrupts: InterruptSettings,
     /// Limits of tools.
     pub tools: ToolLimits,
@@ -454,7 +454,7 @@ fn missing(group: &str, field: &str) -> ConfigError {
 }
 
 impl DaemonSettings {
-    /// The weights of the embedded model: a file that somebody named, or nothing for those that came with agentd.
+    /// The weights of the embedded model: a named file, or nothing for those that came with agentd.
     #[must_use]
     pub fn named_weights(&self) -> Option<PathBuf> {
         let weights = &self.embedded.weights;

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, where, and what to write instead.
+//! Errors of a configuration: place, message, and suggested correction.
 
 use std::{fmt, path::PathBuf};
 
@@ -11,7 +11,7 @@ pub struct ConfigError {
     hint: Option<String>,
 }
 
-/// Where it stands.
+/// Place of an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// In a file; line and column count from 1, and are absent where the whole file is meant.
@@ -25,7 +25,7 @@ pub enum Place {
 }
 
 impl ConfigError {
-    /// That is wrong there.
+    /// Creates an error at a place.
     #[must_use]
     pub fn new(place: Place, message: impl Into<String>) -> Self {
         Self { place, message: message.into(), hint: None }

@@ -13,7 +13,7 @@ use super::{
     yaml,
 };
 
-/// Where the keys of this file stand among all keys.
+/// Prefix of this file's keys among all keys.
 const PREFIX: &str = "hitl_rules";
 
 /// The rules of all layers.
@@ -23,9 +23,9 @@ pub struct RuleSettings {
     pub file: RuleFile,
     /// The same, ready for use.
     pub policy: Arc<Policy>,
-    /// Where they are from, weakest first: `built-in` and the paths of files.
+    /// Sources of the rules, weakest first: `built-in` and the paths of files.
     pub sources: Vec<String>,
-    /// The SHA-256 of all those texts, one behind the other.
+    /// The SHA-256 of all those texts, concatenated.
     pub sha256: String,
 }
 
@@ -59,7 +59,7 @@ fn lay(file: &SourceFile, sources: &Sources, rules: &mut RuleFile, origins: &mut
     Ok(())
 }
 
-/// Where the value stands: in the highest layer that set it, in the first line that holds it.
+/// Locates the value: in the highest layer that set it, in the first line that holds it.
 fn describe(sources: &Sources, origins: &Origins, error: &RuleError) -> ConfigError {
     let message = format!("{}: {}", error.key, error.message);
     let hint = if error.key.ends_with(".deny") {

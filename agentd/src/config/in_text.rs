@@ -1,4 +1,4 @@
-//! Secrets that stand in a text of `mcp_servers.yaml` among other words: in an argument, in an address.
+//! Secrets inside a longer text of `mcp_servers.yaml`: in an argument, in an address.
 
 use std::collections::HashMap;
 
@@ -47,7 +47,7 @@ impl<'a> InText<'a> {
         written
     }
 
-    /// In an address: what stands behind its question mark is never shown.
+    /// In an address: the part after its question mark is never shown.
     pub(super) fn of_url(&self, url: String) -> Written {
         let mut text = self.of_text(&url);
         let query = url.split_once('?').map(|(_, query)| query).unwrap_or_default();
@@ -72,7 +72,7 @@ impl<'a> InText<'a> {
     }
 }
 
-/// The secret that an argument holds as it was written, by what stands before it: `--api-key=…`, `--token …`, `Bearer …`.
+/// The secret written out in an argument, found by the text before it: `--api-key=…`, `--token …`, `Bearer …`.
 fn written_out<'a>(arg: &'a str, before: &str) -> Option<&'a str> {
     let found = match (arg.split_once("Bearer "), arg.split_once('=')) {
         (Some((_, token)), _) => Some(token),

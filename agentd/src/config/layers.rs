@@ -126,8 +126,8 @@ pub fn built_in() -> Vec<SourceFile> {
 /// All files of all layers, lowest first: what came with agentd, the machine's folders, the person's folder.
 ///
 /// # Errors
-/// A file that is there and cannot be read, or is too long, or is no UTF-8; one that another user can write, or in a folder that
-/// another user can write.
+/// An existing file that cannot be read, or is too long, or is no UTF-8; one that another user can write, or in a
+/// folder that another user can write.
 pub fn gather(system: &[PathBuf], user: &Path) -> Result<Vec<SourceFile>, ConfigError> {
     let mut files = built_in();
     for folder in system {
@@ -151,7 +151,7 @@ fn add_folder(files: &mut Vec<SourceFile>, folder: &Path, layer: fn(PathBuf) -> 
     Ok(())
 }
 
-/// Rules and servers of somebody else would be obeyed as the person's own.
+/// Foreign rules and servers would be obeyed as the person's own.
 fn check_owner(path: &Path, found: &fs::Metadata) -> Result<(), ConfigError> {
     let Some(objection) = ownership::objection(found) else { return Ok(()) };
     let shown = path.display();

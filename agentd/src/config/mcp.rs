@@ -27,7 +27,7 @@ use super::{
     yaml,
 };
 
-/// The longest name of a server: it stands in the names of its tools.
+/// The longest name of a server: it is part of the names of its tools.
 const LONGEST_NAME: usize = 40;
 
 /// Sum of the layers for one server.
@@ -51,7 +51,7 @@ struct Server {
     defaults: ToolDefaults,
     grants: Option<ToolGrants>,
     tools: BTreeMap<String, ToolSetting>,
-    /// Where it was named last.
+    /// Place that named it last.
     place: Option<Place>,
 }
 

@@ -2,13 +2,14 @@
 //! line. Each layer sets only what it names.
 //!
 //! - [`layers`]: the files. Reading them is all the I/O there is, but for keys that a file keeps elsewhere.
-//! - `daemon` (`agentd.yaml`), `models` (`models.yaml`, `MODEL_*`), `tools` (`tools.yaml`), [`agents`] (`agents.yaml`), `web` (`web.yaml`),
-//!   `mcp` (`mcp_servers.yaml`), [`hitl_rules`] (`hitl_rules.yaml`): what they may say, and how the layers add up.
+//! - `daemon` (`agentd.yaml`), `models` (`models.yaml`, `MODEL_*`), `tools` (`tools.yaml`), [`agents`] (`agents.yaml`),
+//!   `web` (`web.yaml`), `mcp` (`mcp_servers.yaml`), [`hitl_rules`] (`hitl_rules.yaml`): their schema, and how the
+//!   layers are merged.
 //! - `yaml`: text to values, with line, column and the nearest valid key in every error; [`value`]: times and limits.
-//! - [`origin`]: where each value came from, for people who wonder.
+//! - [`origin`]: the origin of each value, for people who wonder.
 //!
-//! The defaults have no second home in code: the shipped files are the lowest layer, and [`resolve`] fails where a key
-//! is set by nobody.
+//! The defaults have no second home in code: the shipped files are the lowest layer, and [`resolve`] fails if a key is
+//! not set.
 
 pub mod agents;
 mod daemon;
@@ -92,7 +93,7 @@ pub struct Config {
     pub subagent_prompt: String,
     /// `prompts/compact.md`
     pub compact_prompt: String,
-    /// Where each value came from.
+    /// Origin of each value.
     pub origins: Origins,
     /// The files that were read, lowest layer first.
     pub files: Vec<PathBuf>,

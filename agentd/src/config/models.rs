@@ -21,13 +21,13 @@ use super::{
     yaml,
 };
 
-/// Where a key without an address leads: most programs that read such variables take this for granted.
+/// Default address for a key without one: most programs that read such variables assume it.
 const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 
 /// Models by slot; a slot that is not here is empty.
 pub type ModelSettings = Vec<(Slot, ModelPlace)>;
 
-/// Where a model is.
+/// Location of a model.
 #[derive(Debug, Clone)]
 pub enum ModelPlace {
     /// Behind an address.
@@ -158,8 +158,8 @@ impl SlotLayer {
         take!(sees_pictures, prices, connect, first_byte, idle, retries, headers, body, chat_template);
     }
 
-    /// A key belongs to the address that it was written with: another layer's address must never get it. And a slot is
-    /// either behind an address or a file.
+    /// A key belongs to the address that it was written with: another layer's address must never get it. And a slot has
+    /// either an address or a file.
     fn make_way_for(&mut self, over: &Self, slot: Slot, origins: &mut Origins) {
         let moved = over.base_url.is_some() && over.base_url != self.base_url;
         let mut clear = |key: &str| origins.clear(&format!("models.{slot}.{key}"));

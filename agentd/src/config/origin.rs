@@ -1,8 +1,8 @@
-//! Where each value of the configuration came from.
+//! Origin of each value of the configuration.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
-/// Where a value came from. A later one stands above an earlier one.
+/// Origin of a value. A later one overrides an earlier one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// It came with agentd.
@@ -40,7 +40,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Where each value came from, by its key, such as `turns.max_steps` or `models.base.id`.
+/// Origin of each value, by its key, such as `turns.max_steps` or `models.base.id`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origins(BTreeMap<String, Origin>);
 
@@ -55,7 +55,7 @@ impl Origins {
         self.0.remove(key);
     }
 
-    /// Where the value of a key came from.
+    /// Origin of the value of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Origin> {
         self.0.get(key)

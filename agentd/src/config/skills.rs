@@ -1,4 +1,4 @@
-//! `skills.yaml`: which skills models are told of, and what brings them.
+//! `skills.yaml`: skills passed to models, and their triggers.
 
 use std::collections::BTreeMap;
 

@@ -41,7 +41,7 @@ pub enum Enabled {
     Always,
     /// `false`: in turns that mention it.
     WhenMentioned,
-    /// `never`, whoever mentions it.
+    /// `never`, even if it is mentioned.
     Never,
 }
 

@@ -36,8 +36,8 @@ pub(super) fn parse_seed<'a, S: DeserializeSeed<'a>>(
     .map_err(|error| describe(file, &error))
 }
 
-/// The text of a value, with the variables expanded that stand between quotes: the parser expands plain text only, but
-/// nobody expects `"${KEY}"` to mean something else than `${KEY}`.
+/// The text of a value, with variables between quotes expanded: the parser expands plain text only, but `"${KEY}"` is
+/// expected to mean the same as `${KEY}`.
 pub(super) fn text(
     file: &SourceFile,
     value: &Spanned<String>,
@@ -49,7 +49,7 @@ pub(super) fn text(
     expand(&value.value, variables).map_err(|message| ConfigError::new(place(file, value.defined), message))
 }
 
-/// Where a value stands.
+/// Place of a value.
 pub(super) fn place(file: &SourceFile, location: Location) -> Place {
     let known = location.line() > 0;
     Place::File(file.origin.path(), known.then(|| (location.line(), location.column())))
@@ -119,7 +119,7 @@ fn unknown(place: Place, what: &str, word: &str, expected: &[&'static str]) -> C
     .with_hint(listed)
 }
 
-/// The parser says line and column at the end of its messages; ours stand in front.
+/// The parser says line and column at the end of its messages; ours come first.
 fn without_location(message: &str) -> String {
     let first = message.lines().next().unwrap_or_default();
     first.split(" at line ").next().unwrap_or(first).trim_end_matches([',', ' ']).to_owned()

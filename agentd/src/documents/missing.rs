@@ -23,7 +23,7 @@ const DOCUMENTS: [&[u8]; 3] = [b"%PDF-", b"PK\x03\x04", b"\xd0\xcf\x11\xe0"];
 pub struct Library;
 
 impl Library {
-    /// Has nothing to close.
+    /// Closes nothing.
     pub async fn close(&self) {}
 }
 
@@ -43,7 +43,7 @@ pub fn run_worker(_first: &OsStr, _rest: &[OsString]) -> Option<ExitCode> {
     None
 }
 
-/// Has nothing to give back.
+/// Releases nothing.
 pub(crate) fn give_back() {}
 
 impl Knowledge for Library {

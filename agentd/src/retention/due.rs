@@ -1,4 +1,4 @@
-//! What is too old, or too much. Pure.
+//! Selection of data that is too old, or too much. Pure.
 
 use agentd_core::{
     Timestamp,
@@ -42,8 +42,8 @@ impl Due {
         ago(self.now, limit)
     }
 
-    /// The folders of a session that may be cleaned: neither it nor one that works for it, and so on its files, was used
-    /// since, and neither may they have been.
+    /// The folders of a session that may be cleaned: neither it nor one that works for it, and so on its files, was
+    /// used since, and neither may they have been.
     pub(super) fn areas(
         &self,
         session: &SessionSummary,
@@ -61,7 +61,8 @@ impl Due {
         rests(session) && self.undo.is_some_and(|since| session.updated_at < since)
     }
 
-    /// The sessions that may go, those that were not used for longest first. `used` is how much of the journal is in use.
+    /// The sessions that may go, those that were not used for longest first. `used` is how much of the journal is in
+    /// use.
     pub(super) fn sessions(&self, sessions: &[SessionSummary], used: u64) -> Vec<Candidate> {
         let events: u64 = sessions.iter().map(|session| session.last_seq).sum();
         let share = |events_of: u64| {

@@ -1,10 +1,10 @@
-//! Nothing grows for ever: what nobody has used for long is removed, as the configuration says.
+//! Retention: unused data is removed, as the configuration says, so that nothing grows for ever.
 //!
 //! - [`Retention`]: the front, for the schedule and for clients; one cleaning at a time.
-//! - `due`: what is too old, pure. `usage`: what takes how much room. `schedule`: when it is looked for by itself.
+//! - `due`: selection of expired data, pure. `usage`: disk usage. `schedule`: automatic cleanings.
 //!
-//! What is in use, waits or is pinned is seen to by the engine, which asks the session itself. Each kind is cleaned for
-//! itself: where one cannot be, the others are, and it is told.
+//! The engine spares sessions that are in use, waiting or pinned; it asks the session itself. Each kind is cleaned
+//! separately: if one cannot be, the others are, and it is reported.
 
 mod due;
 mod schedule;
@@ -89,7 +89,7 @@ impl Retention {
         })
     }
 
-    /// Removes what is too old, or says in a trial what would go. What cannot be removed is told and stays.
+    /// Removes what is too old, or says in a trial what would go. Failed removals are reported.
     ///
     /// # Errors
     /// When the sessions cannot be listed.
@@ -215,7 +215,7 @@ impl Cleaning<'_> {
         }
     }
 
-    /// Removes old logs and what was left behind, and lets the journal's file shrink.
+    /// Removes old logs and leftovers, and lets the journal's file shrink.
     async fn rest(&mut self, by: &str) {
         if let Some(before) = self.due.before(self.settings.logs) {
             let (logs, trial) = (self.retention.data.join("logs"), self.trial);
@@ -251,7 +251,7 @@ fn part(area: WorkspaceArea) -> CleanedPart {
     }
 }
 
-/// Removes log files that nobody has written to since then. The one that is written now is never among them.
+/// Removes log files not written to since then. The current one is never among them.
 fn old_logs(folder: &Path, before: Timestamp, trial: bool) -> io::Result<(u64, u64)> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((0, 0)),

@@ -1,4 +1,4 @@
-//! What takes how much room in the data folder.
+//! Disk usage of the data folder.
 
 use std::{
     fs, io,

@@ -28,7 +28,7 @@ const STEPS: usize = 32;
 const MOST_PATHS: usize = 300;
 /// Documents that are open at once for one request.
 const OPEN_AT_ONCE: usize = 300;
-/// Time for which one search goes on to further documents.
+/// Time limit for one search to start on further documents.
 pub(super) const SEARCH_PATIENCE: Duration = Duration::from_secs(120);
 /// Finds of one request.
 const MOST_FINDS: usize = 200;

@@ -39,9 +39,9 @@ pub(super) enum Until {
 /// come: so that room is small.
 #[derive(Debug)]
 pub(super) enum ClientNotice {
-    /// A command was refused; the turn goes on.
+    /// A command was refused; the turn continues.
     Refused(Box<Refusal>),
-    /// The client broke the protocol; its stream ends, the turn goes on.
+    /// The client broke the protocol; its stream ends, the turn continues.
     Broken(Box<Refusal>),
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Feed {
     pub(super) shutdown: CancellationToken,
     /// Ends the reader of commands when the client is gone.
     pub(super) _reader: Option<DropGuard>,
-    /// The number of the last event that was shown, which remarks are told at.
+    /// The number of the last event that was shown, at which notices are reported.
     pub(super) seen: u64,
 }
 
@@ -115,7 +115,7 @@ impl Feed {
         }
     }
 
-    /// A refused command is told to the one who gave it. It is no fact of the session and is not stored.
+    /// Reports a refused command to its sender. It is no fact of the session and is not stored.
     fn warning(&self, refusal: &Refusal) -> Event {
         let kind = EventKind::Warning { code: "command_refused".to_owned(), message: refusal.sentence() };
         let session_id = self.subscription.session_id();

@@ -1,4 +1,4 @@
-//! What waits for an answer.
+//! Pending interrupts.
 
 use agentd_core::{
     ids::InterruptId,

@@ -1,8 +1,9 @@
 //! The services that clients speak to: decode, hand to the engine, encode. Nothing is decided here.
 //!
 //! - `turns`: starting and driving turns, watching sessions; `feed`: the stream of events behind both.
-//! - `sessions`, `upload`: sessions and their files; `documents`: what those say that are documents. `interrupts`: what waits for an answer. `grants`: rules that are
-//!   kept. `skills`: which skills there are. `policy`: what the rules say, and what others would. `mcp`: MCP servers. `audit`: the audit log. `storage`: what is kept on the disk. `daemon`: the daemon itself.
+//! - `sessions`, `upload`: sessions and their files; `documents`: content of documents among them. `interrupts`:
+//!   pending requests. `grants`: stored rules. `skills`: the list of skills. `policy`: verdicts of the rules, and of
+//!   proposed ones. `mcp`: MCP servers. `audit`: the audit log. `storage`: disk usage. `daemon`: the daemon itself.
 //! - `refusal`: how the engine's errors become statuses.
 //!
 //! [`router`] puts the services together, with health and reflection beside them; [`serve`] lets clients in until the
@@ -119,7 +120,7 @@ pub trait Control: Send + Sync + 'static {
     /// The configuration that holds, weakest first: `built-in` and the paths of files.
     fn config_sources(&self) -> Vec<String>;
 
-    /// Where each value of it came from, by key.
+    /// Origin of each of its values, by key.
     fn config_origins(&self) -> Vec<(String, String)>;
 
     /// The skills, where there are any.
@@ -146,7 +147,7 @@ pub(crate) struct Context {
     control: Arc<dyn Control>,
     /// Cancelled when streams shall end.
     shutdown: CancellationToken,
-    /// Time for which one search goes on to further documents.
+    /// Time limit for one search to start on further documents.
     search_patience: Duration,
 }
 

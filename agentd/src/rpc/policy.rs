@@ -1,4 +1,4 @@
-//! What the rules say of calls, and what a file of rules would change.
+//! Verdicts of the rules on calls, and the effect of a proposed file of rules.
 
 use std::{path::PathBuf, sync::Arc};
 

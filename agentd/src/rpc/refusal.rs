@@ -1,4 +1,4 @@
-//! How errors reach clients.
+//! Conversion of errors for clients.
 
 use agentd_core::error::{AuditError, ErrorKind, KnowledgeError, WorkspaceError};
 use agentd_engine::EngineError;

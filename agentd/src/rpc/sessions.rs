@@ -203,7 +203,7 @@ async fn view(session: &SessionHandle) -> Result<SessionView, Refusal> {
     })
 }
 
-/// Zero stands for "not said" in the protocol's numbers.
+/// Zero means "not set" in the protocol's numbers.
 fn given(limit: u32) -> Option<usize> {
     (limit > 0).then_some(usize::try_from(limit).unwrap_or(usize::MAX))
 }

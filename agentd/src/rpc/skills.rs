@@ -56,7 +56,7 @@ impl Context {
         self.control.skills().ok_or_else(|| refuse("this daemon has no skills", "start it as usual"))
     }
 
-    /// Where a session works; none where none is named.
+    /// Workspace of a session; none if none is named.
     async fn workspace(&self, session: &str) -> Result<Option<Workspace>, Status> {
         if session.is_empty() {
             return Ok(None);

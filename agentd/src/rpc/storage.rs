@@ -1,4 +1,4 @@
-//! What is kept on the disk.
+//! Data stored on the disk.
 
 use agentd_proto::v1::{self, storage_server::Storage};
 use tonic::{Request, Response, Status};

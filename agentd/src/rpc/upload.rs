@@ -17,7 +17,7 @@ pub(super) struct Upload {
     pub(super) session: String,
     /// The file's name.
     pub(super) name: String,
-    /// Where it goes, if not into `uploads/`.
+    /// Destination, if not `uploads/`.
     pub(super) path: Option<String>,
     /// Its content.
     pub(super) content: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, said before anything is touched.
+//! Errors in a configuration, reported before anything is touched.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 

@@ -14,13 +14,13 @@ use nix::{
     unistd::Pid,
 };
 
-/// How long anything may take before a test gives up on it. Nothing waits that long when all is well.
+/// Time limit of anything in a test. Nothing waits that long when all is well.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The folders of one daemon.
 pub(crate) struct Home {
     folder: tempfile::TempDir,
-    /// What the daemon tells its supervisor, which is us.
+    /// Notifications of the daemon to its supervisor, which is us.
     notify: UnixDatagram,
 }
 

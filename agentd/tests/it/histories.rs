@@ -136,15 +136,15 @@ fn body() -> impl Strategy<Value = ItemBody> {
     ]
 }
 
-/// What is in the journal, and how the session goes on.
+/// Content of the journal, and continuation of the session.
 #[derive(Debug, Clone)]
 struct History {
     turns: Vec<Vec<ItemBody>>,
     /// The messages that are sent at the most.
     limit: usize,
-    /// Whether something is said, or the last turn goes on.
+    /// Set if a message is sent; otherwise the last turn is resumed.
     speaks: bool,
-    /// Whether only one step is left, so that the last answer is asked for, in which nothing may be called.
+    /// Set if only one step is left, so that the last answer is requested, in which no tool may be called.
     is_last: bool,
 }
 

@@ -1,7 +1,7 @@
-//! What a model wrote as arguments, checked against the tool's own schema.
+//! Arguments from a model, checked against the tool's own schema.
 //!
 //! Weak models write numbers as text, `null` for what they leave out, and the parameter names of other systems.
-//! Where the meaning is beyond doubt it is taken; everything else is refused in words that name the field.
+//! Unambiguous values are accepted; everything else is refused with an error that names the field.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};

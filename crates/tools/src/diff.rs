@@ -1,8 +1,8 @@
-//! What a person is shown before a file changes: a unified diff, and the whole of it.
+//! Previews of file changes for people: a complete unified diff.
 //!
-//! No line of what would be written is left out or cut, however long it is: what is not seen is not approved. Whoever asks
-//! decides what is too large to be asked. Only of what goes away the name of its version may stand for the text, where it
-//! is large or is none.
+//! No written line is left out or truncated, however long it is: what is not seen is not approved. The caller decides
+//! what is too large for an approval. Only removed text may be replaced by its version's name, if it is large or
+//! binary.
 
 use std::{
     borrow::Cow,
@@ -47,8 +47,8 @@ pub(crate) fn unified(path: &str, old: Option<&[u8]>, new: &[u8]) -> String {
     of_texts(path, old.is_some().then_some(&*before), &after)
 }
 
-/// The change of a file to a text that somebody wrote. It is shown as they wrote it, whatever it looks like to those who
-/// guess encodings: that is what is written.
+/// The change of a file to a text that a person wrote. It is shown as written, whatever its encoding might be guessed
+/// to be: that is what is written.
 pub(crate) fn written(path: &str, old: Option<&[u8]>, new: &str) -> String {
     match old.map(|old| (old, readable(old))) {
         None => of_texts(path, None, new),
@@ -93,8 +93,8 @@ pub(crate) fn version(content: &[u8]) -> String {
     Sha256::digest(content).iter().take(VERSION).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Where what a file holds is not shown whole, which version of it this is about: what is shown of another version must
-/// be another text, so that nobody approves the one and changes the other.
+/// Names the version of a file whose content is not shown whole. Another version must give another text, so that an
+/// approval of one cannot change the other.
 fn of_version(before: &[u8]) -> String {
     if before.is_empty() { String::new() } else { format!("; version {} is replaced", version(before)) }
 }
@@ -105,8 +105,8 @@ fn header(path: &str, is_there: bool) -> String {
     format!("--- {from}\n+++ b/{name}\n")
 }
 
-/// A text with `\n` at the end of its lines, and what to say of how they end. Where they end in several ways, or a `\r`
-/// stands within one, nothing is taken away, so that each is seen where it stands.
+/// A text with `\n` at the end of its lines, and a note on its line ends. If they are mixed, or a `\r` is within a
+/// line, nothing is removed, so that each is seen where it is.
 fn line_ends(text: &str) -> (Cow<'_, str>, &'static str) {
     let crlf = text.matches("\r\n").count();
     if crlf == 0 || crlf < text.matches('\n').count() || crlf < text.matches('\r').count() {
@@ -300,7 +300,7 @@ mod tests {
         check(None, "a\0b", "@@ -0,0 +1 @@\n+a\0b\n\\ No newline at end of file\n");
     }
 
-    /// Whoever was asked about the one version has not seen the other.
+    /// An approval of one version does not cover the other.
     #[test]
     fn two_versions_never_look_the_same() {
         let check = |head: &[u8], new: &[u8]| {

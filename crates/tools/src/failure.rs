@@ -1,4 +1,4 @@
-//! Why a call failed, as the model is told: a stable code and one sentence that says how to do it right.
+//! Failures of calls, as returned to the model: a stable code and one sentence that says how to do it right.
 
 use std::io;
 

@@ -6,7 +6,7 @@
 //! - [`workspace`]: [`WorkspaceFolders`] makes and removes the folders of sessions; the jail opens files in them and
 //!   in nothing else.
 //! - `encoding/`: text in whatever encoding its file has, edited byte by byte.
-//! - `patch/`: what a patch says, and where its hunks stand in a file.
+//! - `patch/`: parsing of patches, and placing of their hunks in a file.
 //! - `guides/`: what people wrote for models to know: `AGENTS.md` files and the catalogue of skills.
 //! - [`skills`]: where skills are, their copies in sessions, and the Python environments that their scripts need.
 //! - `process/`: commands in a clean environment, ended with all their children.

@@ -1,16 +1,16 @@
-//! Arguments as other systems have them: names, units and shapes that models learned there, put into those that the tools have
-//! here.
+//! Arguments as other systems have them: names, units and shapes that models learned there, put into those that the
+//! tools have here.
 //!
-//! This happens before anybody judges a call, so that what is judged, shown and audited is what runs. What changes nothing is
-//! left out, and the result says so. Whatever else the tool does not know stays as it is, and the tool refuses it: a key that
-//! asks for something else than the tool would do is not dropped.
+//! This happens before anybody judges a call, so that what is judged, shown and audited is what runs. What changes
+//! nothing is left out, and the result says so. Whatever else the tool does not know stays as it is, and the tool
+//! refuses it: a key that asks for something else than the tool would do is not dropped.
 
 use agentd_core::tool::Meant;
 use serde_json::{Map, Value};
 
 use crate::{arguments, builtin::Builtin};
 
-/// Names of arguments in other systems, besides those that the tools take themselves. Each stands for the second where the
+/// Names of arguments in other systems, besides those that the tools take themselves. Each maps to the second if the
 /// tool has that one and not the first.
 const NAMES: [(&str, &str); 31] = [
     ("absolute_path", "path"),
@@ -47,14 +47,15 @@ const NAMES: [(&str, &str); 31] = [
 ];
 /// Words about a call that change nothing of it.
 const REMARKS: [&str; 6] = ["description", "explanation", "justification", "purpose", "reason", "thought"];
-/// Shells whose script, behind the option for it, is what the tool runs anyway.
+/// Shells whose script, after the option for it, is what the tool runs anyway.
 const SHELLS: [&str; 5] = ["bash", "sh", "/bin/bash", "/bin/sh", "/usr/bin/bash"];
 /// The options in front of a script.
 const SCRIPT_OPTIONS: [&str; 2] = ["-c", "-lc"];
 /// From here on a time limit is one in milliseconds, where it is also longer than a command may take in seconds.
 const MILLISECONDS_FROM: u64 = 10_000;
 
-/// The call in the words of its tool, where it is written in others. `longest` is the longest time of a command in seconds.
+/// The call in the words of its tool, where it is written in others. `longest` is the longest time of a command in
+/// seconds.
 pub(crate) fn meant(tool: Builtin, written: &str, schema: &Value, longest: u64) -> Option<Meant> {
     let Ok(Value::Object(mut written)) = serde_json::from_str(written) else { return None };
     let properties = schema["properties"].as_object()?;
@@ -228,7 +229,8 @@ fn time_limit(written: &mut Map<String, Value>, longest: u64, note: &mut Note) {
     }
 }
 
-/// The words of a command as one line that means the same: the script of a shell, or each word in quotes where it needs them.
+/// The words of a command as one line that means the same: the script of a shell, or each word in quotes where it needs
+/// them.
 fn one_line(words: &[Value]) -> Option<String> {
     let words: Option<Vec<&str>> = words.iter().map(Value::as_str).collect();
     let words = words.filter(|words| !words.is_empty())?;

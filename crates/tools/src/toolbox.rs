@@ -1,4 +1,4 @@
-//! The core tools behind the port that the engine calls.
+//! The core tools, implementing the engine's port.
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -35,7 +35,7 @@ use crate::{
 /// Settings of the tools.
 #[derive(Debug, Clone)]
 pub struct ToolboxConfig {
-    /// Tells the time zone of the person, asked anew at each call because people travel. The composition root passes
+    /// Returns the time zone of the person, asked anew at each call because people travel. The composition root passes
     /// `TimeZone::system`; nothing below it reads the environment.
     pub time_zone: fn() -> TimeZone,
     /// After how long a command is ended that names no limit.
@@ -268,7 +268,7 @@ impl BuiltinToolbox {
         Ok((path, named, real))
     }
 
-    /// Where the command of a call starts, if it runs one.
+    /// Returns the start folder of the call's command, if it runs one.
     async fn started(&self, context: &ToolContext, call: &ToolCall) -> Result<Option<StartFolder>, Failure> {
         let tool = self.find(call)?;
         if !matches!(tool, Builtin::RunBashCommand) {
@@ -318,8 +318,8 @@ impl BuiltinToolbox {
         self.work_with(context, move |job| work(job, args)).await
     }
 
-    /// Runs work that may also change the files of the session's state. Whoever stores those changes knows what they come to,
-    /// so they are not told of among files.
+    /// Runs work that may also change the files of the session's state. Those changes are stored with their result, so
+    /// they are not reported among files.
     async fn write<A: Send + 'static>(
         &self,
         context: &ToolContext,
@@ -336,7 +336,7 @@ impl BuiltinToolbox {
         .await
     }
 
-    /// Runs work on a thread that may block, once there is a free one. Work that nobody waits for any more is told.
+    /// Runs work on a thread that may block, once there is a free one. Abandoned work is cancelled.
     async fn work_with<T: Send + 'static>(
         &self,
         context: &ToolContext,
@@ -390,7 +390,8 @@ impl Toolbox for BuiltinToolbox {
             }
             _ => return None,
         };
-        // Arguments that cannot be read change nothing: the call fails. What is not on the disk is nothing to look at there.
+        // Arguments that cannot be read change nothing: the call fails. What is not on the disk is nothing to look at
+        // there.
         let on_disk = |paths: Vec<ToolPath>| {
             paths.iter().filter(|path| path.place() != Place::State).map(ToString::to_string).collect()
         };

@@ -49,8 +49,8 @@ struct Frame {
 }
 
 impl McpFile {
-    /// Reads a file. An entry that makes no sense stands in nobody's way; what is no YAML is refused, and so is what says
-    /// something else of all servers than can be said.
+    /// Reads a file. An entry that makes no sense stands in nobody's way; what is no YAML is refused, and so is what
+    /// says something else of all servers than can be said.
     pub(super) fn read(file: &SourceFile, variables: &HashMap<String, String>) -> Result<Self, ConfigError> {
         match yaml::parse(file, variables) {
             Ok(Whole { global, servers }) => {

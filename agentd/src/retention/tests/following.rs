@@ -4,7 +4,7 @@ use tokio::{task::JoinHandle, time};
 
 use super::*;
 
-/// So many looks of the schedule are waited for.
+/// Number of schedule checks to wait for.
 async fn looks(minutes: u64) {
     time::pause();
     time::sleep(Duration::from_secs(60 * minutes)).await;

@@ -284,7 +284,7 @@ impl Plan<'_> {
         Err(Failure::tool(format!("{path} would have more than {}; nothing was changed", text::size(most))))
     }
 
-    /// Keeps what is told of hunks that do not fit a file, as far as it may be told.
+    /// Records the messages about hunks that do not fit a file, as far as they may be quoted.
     fn misfit_in(&mut self, path: &ToolPath, misfits: Vec<String>) {
         if self.job.may_quote(path) {
             self.misfits.extend(misfits.into_iter().map(|told| format!("{path}: {told}")));

@@ -1,4 +1,4 @@
-//! What the tools that read and search documents share: which file is one, and how a model is shown what was found.
+//! Common code of the tools that read and search documents: detecting them, and formatting results for the model.
 
 use std::{
     io::{Read as _, Seek as _},
@@ -66,9 +66,9 @@ fn of_markup(knowledge: &dyn Knowledge, name: &str, head: &[u8]) -> Option<Strin
     if head.starts_with(RTF) { knowledge.refusal(name, head) } else { None }
 }
 
-/// Says if a file that is no document can be searched line by line; if it is none of the documents that are known and not
-/// text either, it is refused with what it is, for "nothing found" would say that it does not say so. What only the whole of
-/// it tells comes back as a document, to be refused by whoever reads it.
+/// Reports whether a file that is no document can be searched line by line. If it is neither text nor a known document,
+/// it is refused with its kind, for "nothing found" would be misleading. A file that only its whole content identifies
+/// is returned as a document, to be refused by the reader.
 pub(super) fn searchable(
     knowledge: &dyn Knowledge,
     path: &ToolPath,
@@ -95,8 +95,8 @@ pub(super) fn searchable(
     Err(Failure::tool(format!("{name} cannot be searched: {why}")))
 }
 
-/// Tells at once that a document is read, and then how far it is: after a second at the earliest, and the more seldom the
-/// longer it takes.
+/// Reports at once that a document is read, and then its progress: after a second at the earliest, and the more seldom
+/// the longer it takes.
 pub(super) fn telling(progress: &CallProgress) -> OnProgress {
     const AT_LEAST: Duration = Duration::from_secs(1);
     let (progress, begun) = (progress.clone(), Instant::now());
@@ -202,7 +202,7 @@ pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
     shown
 }
 
-/// A failure, as a model is told of it.
+/// A failure, as returned to the model.
 pub(super) fn failed(doing: &str, error: &KnowledgeError) -> Failure {
     let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
     match error.kind() {

@@ -299,7 +299,8 @@ fn beginning(line: &str) -> String {
     format!("{start}{}", if more { "…" } else { "" })
 }
 
-/// A line that matches; of one that is too long, what stands around the first match, and where that is and the next.
+/// A line that matches; if it is too long, the text around the first match, with the columns of that match and the
+/// next.
 fn around_match(matcher: &RegexMatcher, bytes: &[u8]) -> String {
     let column = |at: usize| String::from_utf8_lossy(&bytes[..at]).chars().count() + 1;
     let line = String::from_utf8_lossy(bytes);

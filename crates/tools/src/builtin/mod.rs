@@ -144,8 +144,7 @@ impl Builtin {
     }
 }
 
-/// The specs of all tools; of those that search documents only where somebody reads documents, of those that ask servers
-/// only where somebody does.
+/// The specs of all tools; of those that search documents or use the web only if there is a reader or a client for it.
 pub(crate) fn specs(command_seconds: (u64, u64), documents: bool, web: bool) -> Arc<[ToolSpec]> {
     let there = |tool: &Builtin| match tool {
         Builtin::SearchDocuments | Builtin::SearchFile => documents,

@@ -1,5 +1,5 @@
-//! The part of a page that one came to read, without what every page of its site says. Pure, and in time that grows with the
-//! page only; the page itself is taken apart elsewhere.
+//! The part of a page that one came to read, without what every page of its site says. Pure, and in time that grows
+//! with the page only; the page itself is taken apart elsewhere.
 
 use std::ops::Range;
 
@@ -9,12 +9,12 @@ const AROUND: [&str; 5] = ["nav", "footer", "aside", "dialog", "menu"];
 const RAW: [&str; 4] = ["script", "style", "template", "textarea"];
 /// Elements that hold what one came to read, the surest first.
 const HEART: [&str; 2] = ["main", "article"];
-/// So much text, in characters, is worth to be read alone.
+/// Minimum length of text worth reading alone, in characters.
 const ENOUGH: usize = 200;
 /// And it is at least this part of all that the page says.
 const PART: usize = 5;
 
-/// The page without what is around its heart; the whole page where nobody can tell.
+/// Main content of the page; the whole page if it cannot be determined.
 pub(super) fn readable(page: &str) -> String {
     let tags = tags(page);
     let all = text_length(page, &tags, 0..page.len());
@@ -76,7 +76,7 @@ fn tags(page: &str) -> Vec<Tag> {
     tags
 }
 
-/// Where a tag ends: behind the first `>` that is not in quotes.
+/// Returns the end of a tag: after the first `>` that is not in quotes.
 fn end_of_tag(page: &str, from: usize) -> usize {
     let mut quote = None;
     for (at, byte) in page.bytes().enumerate().skip(from) {
@@ -90,7 +90,7 @@ fn end_of_tag(page: &str, from: usize) -> usize {
     page.len()
 }
 
-/// Where the content of such an element ends: before its closing tag.
+/// Returns the end of such an element's content: before its closing tag.
 fn end_of_raw(page: &str, from: usize, name: &str) -> usize {
     let mut at = from;
     while let Some(found) = page[at..].find("</").map(|found| at + found) {

@@ -188,7 +188,7 @@ struct Page {
     last: u64,
     /// At which of its characters the last line was cut, if it was longer than a page.
     cut_line: Option<u64>,
-    /// Where to read on, if there is more.
+    /// Offset to continue reading at, if there is more.
     next: Option<u64>,
     /// Number of lines of the file, if they were all counted.
     total: Option<u64>,
@@ -303,8 +303,8 @@ impl Page {
     }
 }
 
-/// Reads a line, keeping at most `cap` of its bytes behind so many characters that are skipped, and returns the length of
-/// what is not skipped, or nothing at the end of the file. Fails when `stop` says so.
+/// Reads a line, storing at most `cap` of its bytes after so many skipped characters, and returns the length of what is
+/// not skipped, or nothing at the end of the file. Fails when `stop` says so.
 fn next_line(
     lines: &mut impl BufRead,
     line: &mut Vec<u8>,

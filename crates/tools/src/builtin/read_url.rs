@@ -1,7 +1,7 @@
 //! `read_url`: what a page or a document of the web says, as Markdown.
 //!
-//! A page is taken apart where every document is: by a process that can do nothing else. So no page can hurt the daemon,
-//! however it is nested.
+//! A page is taken apart where every document is: by a process that can do nothing else. So no page can hurt the
+//! daemon, however it is nested.
 
 use std::{fs::File, io::Write as _, time::Duration};
 

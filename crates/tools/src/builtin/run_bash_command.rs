@@ -91,7 +91,7 @@ impl Args {
     }
 }
 
-/// Where a command would start, if it can be started at all. It opens files, so it may block.
+/// Resolves the folder that a command would start in, if it can be started at all. It opens files, so it may block.
 pub(crate) fn prepare(job: &Job, args: Args) -> Result<(Args, ToolPath, OwnedFd), Failure> {
     if args.command.trim().is_empty() {
         return Err(Failure::arguments("`command` of run_bash_command is empty; give the command to run"));
@@ -110,7 +110,7 @@ pub(crate) fn prepare(job: &Job, args: Args) -> Result<(Args, ToolPath, OwnedFd)
     Ok((args, directory, folder.into_std_file().into()))
 }
 
-/// Where a command would start, for whoever judges it.
+/// Returns the folder that a command would start in, for policy decisions.
 pub(crate) fn start(job: &Job, args: Args) -> Result<ToolPath, Failure> {
     start_of(job, &args)
 }
@@ -124,7 +124,7 @@ fn start_of(job: &Job, args: &Args) -> Result<ToolPath, Failure> {
     job.files.follow(&start)
 }
 
-/// That folder by all names that hold in the command. None for one that is on no disk, where no command can start.
+/// Returns that folder under all names valid in the command. None if it is not on disk, where no command can start.
 pub(crate) async fn start_folder(workspace: &Workspace, start: &ToolPath, settings: &Settings) -> Option<StartFolder> {
     let root = match start.place() {
         Place::Own => &workspace.root,
@@ -145,8 +145,8 @@ pub(crate) async fn start_folder(workspace: &Workspace, start: &ToolPath, settin
     Some(StartFolder { name, paths })
 }
 
-/// The start of a command that names no folder: in the project, and in the workspace where there is none. What skills say
-/// of their scripts is written from the workspace, so a command that uses it starts there.
+/// The start of a command that names no folder: in the project, and in the workspace where there is none. What skills
+/// say of their scripts is written from the workspace, so a command that uses it starts there.
 fn usual_start(job: &Job, command: &str) -> ToolPath {
     let project = ToolPath::root(Place::Project);
     let is_there = |path: &ToolPath| job.files.is_folder(path).is_ok_and(|is_folder| is_folder);

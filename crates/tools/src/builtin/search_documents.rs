@@ -62,9 +62,9 @@ pub(crate) struct Args {
 pub(crate) struct Prepared {
     documents: Vec<OpenDocument>,
     query: DocumentQuery,
-    /// Why there may be more.
+    /// Reason why there may be more.
     cut: Option<&'static str>,
-    /// Those behind the ones that are open.
+    /// Those after the ones that are open.
     beyond: usize,
     /// The number of documents before those.
     next: usize,

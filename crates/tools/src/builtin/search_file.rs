@@ -21,7 +21,7 @@ pub(crate) const DESCRIPTION: &str = "Searches one file and returns the places t
 
 /// Finds where no number is given.
 const USUAL: usize = 8;
-/// Finds at the most.
+/// Maximum number of hits.
 pub(super) const MOST: usize = 50;
 
 pub(crate) fn parameters() -> Value {

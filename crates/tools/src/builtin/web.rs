@@ -1,5 +1,5 @@
-//! What the tools that ask servers share: how a model is shown what came, and where it ends. All of it is the word of
-//! strangers, and may pretend to be somebody else's.
+//! Common code of the tools that use the web: formatting answers for the model, with marks around them. All content is
+//! untrusted, and may pretend to come from others.
 
 use std::future::Future;
 
@@ -15,7 +15,8 @@ pub(super) use agentd_core::untrusted::told;
 
 use crate::{failure::Failure, text};
 
-/// Waits for an answer, and no longer than the turn does. What is under way is dropped then, and its connections with it.
+/// Waits for an answer, and no longer than the turn does. What is under way is dropped then, and its connections with
+/// it.
 pub(super) async fn asked<T>(
     context: &ToolContext,
     asking: impl Future<Output = Result<T, WebError>>,
@@ -27,7 +28,7 @@ pub(super) async fn asked<T>(
     }
 }
 
-/// A failure, as a model is told of it.
+/// A failure, as returned to the model.
 pub(super) fn failed(error: &WebError) -> Failure {
     let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
     let code = match error.kind() {
@@ -49,7 +50,7 @@ pub(super) fn head(answer: &WebAnswer) -> String {
     told(&head)
 }
 
-/// A page's words between marks, so that nobody takes them for the person's or for ours.
+/// A page's words between marks, so that they are not taken for the person's or for ours.
 pub(super) fn framed(url: &str, words: &str) -> String {
     untrusted::framed(UntrustedSource::Web, url, words)
 }

@@ -1,4 +1,4 @@
-//! Which encoding a file has.
+//! Detection of a file's encoding.
 //!
 //! A byte order mark decides; then UTF-8 by its strict rules; then UTF-16 by what its zero bytes look like; then
 //! statistics. Statistics can be wrong, so what they say counts as sure only where nothing speaks against it.

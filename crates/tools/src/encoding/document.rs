@@ -13,7 +13,7 @@ pub(crate) struct Document {
     bytes: Vec<u8>,
     charset: Charset,
     text: String,
-    /// Where pieces of one kind begin, in order.
+    /// Starts of runs of one kind, in order.
     runs: Vec<Run>,
     /// Set if a lone `\r` ends a line.
     cr_ends: bool,
@@ -189,7 +189,7 @@ impl Document {
         written
     }
 
-    /// The line end that stands for the `\n` at this place of the text.
+    /// The line end in the file for the `\n` at this place of the text.
     fn line_end_at(&self, at: usize) -> &'static str {
         let (Some(from), Some(to)) = (self.byte_at(at), self.byte_at(at + 1)) else { return "\n" };
         let unit = if self.charset.is_utf16() { 2 } else { 1 };
@@ -200,7 +200,7 @@ impl Document {
         }
     }
 
-    /// Where a place of the text is in the bytes, unless it is amid bytes that make two characters together.
+    /// Maps a text offset to a byte offset, unless it is amid bytes that make two characters together.
     fn byte_at(&self, at: usize) -> Option<usize> {
         let Some(run) = self.runs.partition_point(|run| run.text <= at).checked_sub(1).map(|index| self.runs[index])
         else {
@@ -211,7 +211,7 @@ impl Document {
     }
 }
 
-/// Where an edit is made.
+/// Place of an edit.
 struct Place<'n> {
     range: Range<usize>,
     new: &'n str,

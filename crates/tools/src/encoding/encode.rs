@@ -5,7 +5,7 @@ use encoding_rs::{EncoderResult, UTF_8, UTF_16BE, UTF_16LE};
 use super::Charset;
 use crate::{failure::Failure, workspace::path::ToolPath};
 
-/// Why new text cannot be written into a file.
+/// Reason why new text cannot be written into a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unwritable {
     /// The encoding lacks a character.
@@ -14,7 +14,7 @@ pub(crate) enum Unwritable {
     Unsure { encoding: &'static str },
     /// The encoding switches between alphabets, so that what a byte means depends on all before it.
     Switching { encoding: &'static str },
-    /// Bytes that are no text stand amid what is replaced, and the new text has their replacement character.
+    /// The replaced part contains bytes that are no text, and the new text has their replacement character.
     Damaged,
     /// The first bytes of the new text would make one character with bytes before it that are no text.
     Joined,

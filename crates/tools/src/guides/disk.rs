@@ -20,7 +20,7 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// Patience of a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// None: only what the system has at hand is told, so that it may be asked where nobody may wait.
+    /// None: only what the system has cached is returned, so that it may be used where waiting is not allowed.
     AtOnce,
     /// As much as the disk takes.
     Patient,
@@ -101,8 +101,8 @@ pub(crate) fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Names a file where every folder on the way is known to the system. Nothing is asked of a disk, or of another machine
-/// behind it, and nothing is opened.
+/// Names a file if every folder on the way is cached by the system. No disk or remote machine is asked, and nothing is
+/// opened.
 #[cfg(target_os = "linux")]
 fn at_hand(path: &Path, follow: bool) -> io::Result<OwnedFd> {
     use rustix::fs::ResolveFlags;

@@ -1,4 +1,4 @@
-//! What is read of one file.
+//! Content read from one file.
 
 use std::{
     fs::File,

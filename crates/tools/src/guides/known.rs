@@ -1,4 +1,4 @@
-//! What was read before and is as it was, so that it is not read again.
+//! Cache of unchanged content, so that it is not read again.
 
 use std::{
     collections::HashMap,
@@ -12,9 +12,9 @@ use super::{
     file::{Read, read},
 };
 
-/// Files that are remembered at the most, and as many folders.
+/// Maximum number of cached files, and of cached folders.
 const MAX_KNOWN: usize = 512;
-/// Entries of a folder that are looked at, at the most.
+/// Maximum number of entries read of a folder.
 const MAX_ENTRIES: usize = 1000;
 
 /// Files that were read before, by path. No reader waits for another's disk: the lock is held only for a look.

@@ -1,4 +1,4 @@
-//! What people wrote for models to know: `AGENTS.md` files and skills, looked at before each turn.
+//! Guides that people wrote for models: `AGENTS.md` files and skills, checked before each turn.
 //!
 //! - `place`: where `AGENTS.md` files may be: the person's own, the folders above a project, the project.
 //! - `disk`: files and folders as they are now, opened safely, and without waiting where nobody may wait.
@@ -10,8 +10,8 @@
 //! wait for a disk. So the first look is at what the system has at hand, and only where that does not tell is there a
 //! patient one.
 //!
-//! A project may be anybody's, and so may the folders around it: what is not a plain file of this user, or lies behind a
-//! link, is left out.
+//! A project may be untrusted, and so may the folders around it: anything but a plain file of this user, or reached
+//! through a link, is left out.
 
 pub(crate) mod disk;
 mod file;
@@ -36,7 +36,7 @@ use crate::skills::{SkillConfig, SkillStore};
 
 /// The name of the files.
 const NAME: &str = "AGENTS.md";
-/// Names of memories that are told at the most.
+/// Maximum number of memory names passed to models.
 const MAX_MEMORIES: usize = 40;
 
 /// Finds and reads them.
@@ -66,8 +66,7 @@ impl GuideReader {
         self.look_at(workspace, limits, Pace::Patient).unwrap_or_default()
     }
 
-    /// The same where nothing has changed since the last look, as far as can be told without waiting. None where that
-    /// cannot be told.
+    /// The same if nothing has changed since the last scan, as far as is known without waiting. None if unknown.
     pub(crate) fn glance(&self, workspace: &Workspace, limits: GuideLimits) -> Option<Guides> {
         self.look_at(workspace, limits, Pace::AtOnce).ok()
     }

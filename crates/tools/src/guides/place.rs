@@ -1,4 +1,4 @@
-//! Where `AGENTS.md` files may be. Pure.
+//! Possible places of `AGENTS.md` files. Pure.
 
 use std::path::{Path, PathBuf};
 
@@ -6,10 +6,10 @@ use agentd_core::guide::GuideOrigin;
 
 use super::NAME;
 
-/// Folders above a project that are looked at, at the most.
+/// Maximum number of folders searched above a project.
 const MAX_ABOVE: usize = 10;
 
-/// Where one may be.
+/// Possible place of a guide.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) path: PathBuf,

@@ -74,7 +74,7 @@ pub(crate) fn apply(text: &str, hunks: &[Hunk]) -> Result<Edits, Vec<String>> {
     Ok(made)
 }
 
-/// Adds what a hunk changes and returns the line behind it.
+/// Adds what a hunk changes and returns the line after it.
 fn add_blocks(file: &FileLines<'_>, hunk: &Hunk, place: Place, blocks: &mut Vec<Block>) -> usize {
     let mut indents = Indents::of(file, hunk, place);
     let mut at = place.at;

@@ -1,4 +1,4 @@
-//! What the model is told of a hunk that does not fit: which one, why, and what stands there instead.
+//! Messages to the model about a hunk that does not fit: which one, why, and the lines found instead.
 
 use super::{
     Hunk,
@@ -8,19 +8,19 @@ use crate::text;
 
 /// A hunk that does not fit.
 pub(super) struct Misfit<'h> {
-    /// Which one it is of how many, counted from 1.
+    /// Its number among all hunks, counted from 1.
     pub(super) number: usize,
     pub(super) of: usize,
     pub(super) hunk: &'h Hunk,
     /// The first line, counted from 0, that the hunks before it left.
     pub(super) from: usize,
-    /// Where it should be.
+    /// Expected position.
     pub(super) expected: Option<usize>,
     pub(super) why: NoPlace,
 }
 
 impl Misfit<'_> {
-    /// A sentence and, where it helps, the lines that stand there.
+    /// A sentence and, where it helps, the lines found there.
     pub(super) fn told(&self, file: &FileLines<'_>) -> String {
         let header = if self.hunk.header.is_empty() {
             String::new()
@@ -105,7 +105,7 @@ impl Misfit<'_> {
                 .any(|lines| lines.iter().zip(&new).all(|(line, new)| Likeness::Tail.of(line) == *new))
     }
 
-    /// Where most of its lines stand, or the first that says something.
+    /// Returns the line where most of its lines are found, or the first meaningful one.
     fn nearest(&self, file: &FileLines<'_>, old: &[&str]) -> Option<usize> {
         /// Number of lines of the file and of the hunk that are compared.
         const MAX_LINES: usize = 20_000;

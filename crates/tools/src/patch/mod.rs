@@ -1,4 +1,4 @@
-//! What a patch says, and where its hunks stand in a file.
+//! Parsing of patches, and placing of their hunks in a file.
 //!
 //! - `parse`: both forms of patches, told apart by their first line: `unified` for what `diff` and `git diff` write,
 //!   `envelope` for `*** Begin Patch`.
@@ -39,14 +39,14 @@ pub(crate) enum Change {
     Update { hunks: Vec<Hunk>, moved_to: Option<String> },
 }
 
-/// Lines that stand together, and what becomes of them.
+/// Adjacent lines, and their changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Hunk {
     /// Header of the file in the patch, to name it by.
     pub(crate) header: String,
     /// The line, counted from 0, at which it says to begin.
     pub(crate) start: Option<usize>,
-    /// Lines that stand somewhere above it, the outer ones first.
+    /// Anchor lines above it, the outer ones first.
     pub(crate) anchors: Vec<String>,
     pub(crate) lines: Vec<Line>,
     /// Set if it says that it ends at the end of the file.

@@ -1,4 +1,4 @@
-//! Both forms of patches, told apart by their first line.
+//! Both forms of patches, distinguished by their first line.
 
 use super::{Change, FilePatch, envelope, lines::Lines, unified};
 use crate::failure::Failure;

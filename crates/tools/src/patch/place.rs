@@ -1,4 +1,4 @@
-//! Where a hunk stands in a file.
+//! Placing of a hunk in a file.
 //!
 //! All of its old lines have to be there, one after the other: to the letter; else but for white space at the end of
 //! lines; else but for indentation too. Of several places the one that is nearest to the line number is meant. Where no
@@ -41,7 +41,7 @@ pub(super) struct FileLines<'t> {
     keys: [OnceCell<Vec<u64>>; 3],
 }
 
-/// Where a hunk stands.
+/// Position of a hunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     /// The first of its lines, counted from 0.
@@ -49,7 +49,7 @@ pub(super) struct Place {
     pub(super) likeness: Likeness,
 }
 
-/// Why a hunk has no place.
+/// Reason why a hunk has no place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NoPlace {
     /// Its lines are nowhere.
@@ -118,7 +118,7 @@ impl<'t> FileLines<'t> {
         }
     }
 
-    /// The lines at which the innermost anchor may stand, or nothing if there is no anchor.
+    /// The lines at which the innermost anchor may be, or nothing if there is no anchor.
     fn anchored(&self, anchors: &[String], from: usize) -> Result<Option<Vec<usize>>, NoPlace> {
         let mut places: Option<Vec<usize>> = None;
         for anchor in anchors {

@@ -1,4 +1,4 @@
-//! What `diff -u` and `git diff` write. Counts and line numbers may be wrong: models are bad at both.
+//! Parser for the output of `diff -u` and `git diff`. Counts and line numbers may be wrong: models are bad at both.
 
 use super::{
     Change, FilePatch, Hunk, LineKind,

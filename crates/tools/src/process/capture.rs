@@ -88,10 +88,10 @@ impl Capture {
     }
 }
 
-/// The encoding of what a command wrote, or what it is instead of text. Programs write UTF-8, and now and then a byte that is
-/// none: only where there are many is it asked what else it could be.
+/// The encoding of what a command wrote, or what it is instead of text. Programs write UTF-8, and now and then a byte
+/// that is none: only where there are many is it asked what else it could be.
 fn charset(bytes: &[u8], whole: bool) -> Result<&'static Encoding, &'static str> {
-    /// So many odd bytes may stand in any text, and in a long one a part of all.
+    /// Maximum number of odd bytes in any text; in a long one, a share of all.
     const FEW: usize = 16;
     const PART: usize = 20;
     let mut odd = 0;

@@ -1,4 +1,4 @@
-//! What a command sees of the world. The daemon's own environment holds keys, so none of it is passed on.
+//! Environment of a command. The daemon's own environment holds keys, so none of it is passed on.
 
 use std::{
     collections::BTreeMap,
@@ -10,11 +10,11 @@ use agentd_core::{environment::ClientEnvironment, ports::Workspace};
 
 use crate::sandbox::{MEMORIES, Name, PROJECT};
 
-/// Where programs are looked for unless the configuration says otherwise.
+/// Default search path for programs.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Names that are never passed, whatever the configuration says: they load code into every program, or say where locales are read
-/// from, of which one that calls itself UTF-8 need not be.
+/// Names that are never passed, whatever the configuration says: they load code into every program, or say where
+/// locales are read from, of which one that calls itself UTF-8 need not be.
 const FORBIDDEN_PREFIXES: [&str; 3] = ["LD_", "DYLD_", "LOCPATH"];
 
 /// Settings of git that override a repository's own configuration, which may have come with a stranger's folder: not to
@@ -34,8 +34,8 @@ pub(crate) const GIT_CONFIG: [(&str, &str); 8] = [
 /// The name of the mark by which children of a command are found.
 pub(super) const MARK: &str = "AGENTD_COMMAND";
 
-/// The environment of a command in this workspace, whose folders have these names for it. What the client sent overrides
-/// what stands and the defaults; where it sent nothing, what was configured does.
+/// The environment of a command in this workspace, whose folders have these names for it. The client's variables
+/// override the standing ones and the defaults; if it sent none, the configured ones do.
 pub(crate) fn clean(
     workspace: &Workspace,
     names: &[Name],
@@ -90,7 +90,7 @@ pub(crate) fn clean(
     environment
 }
 
-/// Has programs be found in these folders before all others.
+/// Prepends these folders to the search path.
 pub(crate) fn find_first(environment: &mut BTreeMap<OsString, OsString>, folders: &[&Path]) {
     let mut path = OsString::new();
     for folder in folders {
@@ -101,7 +101,7 @@ pub(crate) fn find_first(environment: &mut BTreeMap<OsString, OsString>, folders
     environment.insert("PATH".into(), path);
 }
 
-/// Has programs be found in this folder after all others.
+/// Appends this folder to the search path.
 pub(crate) fn find_last(environment: &mut BTreeMap<OsString, OsString>, folder: &Path) {
     let path = environment.entry("PATH".into()).or_default();
     path.push(":");
@@ -117,16 +117,16 @@ fn is_locale(name: &str) -> bool {
     name == "LANG" || name.starts_with("LC_")
 }
 
-/// True for locales that write letters as UTF-8, in which commands are judged: in others, a letter can end with the byte of
-/// a backslash or a quote.
+/// True for locales that write letters as UTF-8, in which commands are judged: in others, a letter can end with the
+/// byte of a backslash or a quote.
 fn is_utf8(locale: &str) -> bool {
     let charset = locale.split_once('.').map(|(_, charset)| charset.split('@').next().unwrap_or_default());
     let plain = locale.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-@".contains(letter));
     plain && charset.is_some_and(|charset| ["utf-8", "utf8"].iter().any(|name| name.eq_ignore_ascii_case(charset)))
 }
 
-/// The folders in which programs are looked for: not the one in which a command happens to start, and none of the session's own,
-/// where anybody may have put a program with a common name. Without any, those of the system.
+/// The folders in which programs are looked for: not the one in which a command happens to start, and none of the
+/// session's own, where anybody may have put a program with a common name. Without any, those of the system.
 fn programs(path: &str, workspace: &Workspace) -> OsString {
     let project = workspace.project.iter().map(|mount| &mount.path);
     let own: Vec<&PathBuf> = [&workspace.root].into_iter().chain(project).chain(&workspace.memories).collect();

@@ -9,7 +9,7 @@ use nix::{
 ///
 /// The group's number stays taken while it has a member. Once it is empty the number could be given to a new
 /// session of someone else, but only after the kernel has gone through all numbers, so signalling a group shortly
-/// after its leader has ended meets its own members or nobody.
+/// after its leader has ended reaches its own members or none.
 #[derive(Debug)]
 pub(super) struct Group {
     leader: Option<Pid>,

@@ -18,8 +18,8 @@ const LOOKED_AT: usize = 8 * 1024;
 const FAILURES: [&str; 6] =
     ["no such file or directory", "enoent", "permission denied", "eacces", "read-only file system", "erofs"];
 
-/// One sentence for the model, where a line of standard error says that something is not there by a name that it has for
-/// file tools. `given` are the names that the command's folders have.
+/// One sentence for the model, where a line of standard error says that something is not there by a name that it has
+/// for file tools. `given` are the names that the command's folders have.
 pub(crate) fn misnamed(stderr: &str, workspace: &Workspace, given: &[Name]) -> Option<&'static str> {
     let mut start = stderr.len().saturating_sub(LOOKED_AT);
     while !stderr.is_char_boundary(start) {

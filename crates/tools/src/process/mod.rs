@@ -1,13 +1,13 @@
 //! Commands: started in a clean environment and a session of their own, ended with all their children.
 //!
-//! - `environment`: what a command sees of the world: a short list, nothing of the daemon's.
+//! - `environment`: the environment of a command: a short list, nothing of the daemon's.
 //! - `capture`: the head and the tail of a stream; the rest is read and dropped, so that no command ever blocks on
 //!   a full pipe.
 //! - `group`: the process group of a command, killed when it goes out of scope.
 //! - `strays`: children that were left running, also out of the group, found by a mark in their environment. In the
 //!   [sandbox](crate::sandbox) its keeper knows them all.
 //! - `run`: start, read, wait, end.
-//! - `misnamed`: what a model is told that named a folder as only tools can.
+//! - `misnamed`: hints for a model that named a folder as only tools can.
 
 mod capture;
 pub(crate) mod environment;

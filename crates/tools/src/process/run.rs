@@ -1,7 +1,7 @@
-//! Starts a command, reads what it writes, waits for it, and ends what it leaves behind.
+//! Starts a command, reads its output, waits for it, and ends its leftover processes.
 //!
-//! A command in the sandbox is ended by its keeper, who is told so over the leash. One without is a process group,
-//! whose strays are looked for.
+//! A command in the sandbox is ended by its keeper, on a request over the leash. One without is a process group, whose
+//! strays are searched for.
 
 use std::{
     collections::BTreeMap,
@@ -40,7 +40,7 @@ const PIPE_GRACE: Duration = Duration::from_millis(200);
 pub(crate) struct Script {
     /// The program and its arguments. A program without a slash is looked for in the `PATH` of the environment.
     pub(crate) command: Vec<OsString>,
-    /// Where it starts: a folder that is open, so that no rename can change what is meant.
+    /// Working folder, held open so that no rename can change it.
     pub(crate) folder: OwnedFd,
     /// All that it sees of the environment.
     pub(crate) environment: BTreeMap<OsString, OsString>,
@@ -59,7 +59,7 @@ pub(crate) fn bash(text: String) -> Vec<OsString> {
     command
 }
 
-/// Why a command did not run.
+/// Reason why a command did not run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
     /// It could not be started.
@@ -94,7 +94,7 @@ pub(crate) struct Finished {
     pub(crate) strays: usize,
 }
 
-/// Why it is waited for no longer.
+/// Reason to stop waiting.
 enum Wait<T> {
     Over(T),
     TimedOut,

@@ -1,4 +1,4 @@
-//! What a model is told when a command failed at something that the sandbox forbids. It is a guess from words.
+//! Hints for the model after a command failed at something that the sandbox forbids. They are guessed from words.
 
 /// Bytes of the end of standard error that are looked at.
 const LOOKED_AT: usize = 8 * 1024;
@@ -39,7 +39,7 @@ const LIMITS: &[&str] = &[
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CommandRights {
     pub(crate) network: bool,
-    /// It could change nothing, because nobody was asked about it.
+    /// It could change nothing, because no approval was given for it.
     pub(crate) read_only: bool,
 }
 

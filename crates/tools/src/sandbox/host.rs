@@ -1,4 +1,4 @@
-//! The daemon's side of the sandbox: it starts helpers, holds their leashes, and knows what the kernel offers.
+//! The daemon's side of the sandbox: it starts helpers, holds their leashes, and knows the kernel's features.
 
 use std::{fmt, path::PathBuf};
 
@@ -153,7 +153,7 @@ mod linux {
     #[derive(Debug, Clone)]
     struct Offer {
         force: Result<InForce, String>,
-        /// Why there are no namespaces.
+        /// Reason why there are no namespaces.
         no_namespaces: Option<String>,
         /// True if the session's folders can be given their names.
         gives_names: bool,
@@ -226,8 +226,8 @@ mod linux {
             status
         }
 
-        /// True where it holds a command that may change nothing to that: where files and network can be kept from commands, and
-        /// where none runs otherwise.
+        /// True where it holds a command that may change nothing to that: where files and network can be kept from
+        /// commands, and where none runs otherwise.
         pub async fn holds(&self) -> bool {
             match self.config.mode {
                 SandboxMode::Enforce => true,
@@ -419,12 +419,12 @@ mod linux {
             Ok(report?)
         }
 
-        /// Asks the command to end. If nobody listens it has ended.
+        /// Asks the command to end. If the pipe is closed, it has ended.
         pub(crate) async fn please_end(&mut self) {
             let _ = self.down.write_all(&[PLEASE_END]).await;
         }
 
-        /// Has everything killed, and can still be asked what became of it.
+        /// Kills everything; the outcome can still be requested.
         pub(crate) async fn let_go(&mut self) {
             let _ = self.down.shutdown().await;
         }

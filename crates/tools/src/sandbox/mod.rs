@@ -5,18 +5,18 @@
 //! helper's *leash*: the policy comes down on it and the outcome goes up; when it breaks, for whatever reason the
 //! daemon is gone, everything that the command started is killed.
 //!
-//! - [`policy`]: what a command may reach, as the helper is told.
+//! - [`policy`]: the policy of a command, as sent to the helper.
 //! - [`places`](mod@places): which folders that is for a session, a pure function. [`names`](mod@names): by which names
-//!   they are reached. `secrets`: which files hold keys.
-//! - [`host`]: the daemon's side: [`Sandbox`] starts helpers, and finds out once what this kernel offers.
+//!   they are reached. `secrets`: files that hold keys.
+//! - [`host`]: the daemon's side: [`Sandbox`] starts helpers, and probes this kernel once.
 //! - [`helper`]: the helper's side, [`run_helper`].
 //! - `gateway`: the daemon's proxy to listed hosts, for programs that may reach no others.
 //! - [`hints`]: what a model is told when something was forbidden.
 //!
-//! What holds where the kernel offers everything: a file system of which only listed folders can be read and the
-//! session's own be written (Landlock, and a mount namespace that is read-only elsewhere), a `/tmp` of its own, a
-//! process table of its own, no sockets (seccomp), no system calls that administer or inspect, limits, no new
-//! privileges. Whatever is missing is told by [`Sandbox::status`].
+//! If the kernel offers everything: a file system of which only listed folders can be read and the session's own be
+//! written (Landlock, and a mount namespace that is read-only elsewhere), a `/tmp` of its own, a process table of its
+//! own, no sockets (seccomp), no system calls that administer or inspect, limits, no new privileges. Anything missing
+//! is reported by [`Sandbox::status`].
 
 mod gateway;
 #[cfg(target_os = "linux")]
@@ -43,7 +43,7 @@ pub(crate) use policy::{GATEWAY_PORT, Report};
 /// The first argument by which a program knows that it is to be the helper.
 pub const HELPER_ARGUMENT: &str = "sandbox-exec";
 
-/// Other systems have no sandbox, so nobody starts a helper there.
+/// Other systems have no sandbox, so no helper is started there.
 #[cfg(not(target_os = "linux"))]
 #[must_use]
 pub fn run_helper(

@@ -14,7 +14,7 @@ pub(crate) const PROJECT: &str = "/project";
 /// The name of what all sessions share.
 pub(crate) const MEMORIES: &str = "/memories";
 
-/// A name in the root of a command's file system, and what it stands for.
+/// A name in the root of a command's file system, and its target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Name {
     /// The name, as `/project`.
@@ -35,7 +35,8 @@ impl Name {
     }
 }
 
-/// The names of a workspace's folders. One that the machine uses for something that the command may reach is left to it.
+/// The names of a workspace's folders. One that the machine uses for something that the command may reach is left to
+/// it.
 pub(super) fn names(workspace: &Workspace, places: &Places) -> Vec<Name> {
     let project = workspace.project.as_ref().map(|project| Name::mounted(PROJECT, &project.path));
     let memories = workspace.memories.clone().map(|path| Name::link(MEMORIES, path));

@@ -1,4 +1,4 @@
-//! Which files a command of a session may reach. Nothing of the person's home is readable unless it is listed.
+//! Files available to a command of a session. Nothing of the person's home is readable unless it is listed.
 
 use std::path::{Path, PathBuf};
 

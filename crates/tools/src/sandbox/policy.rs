@@ -1,4 +1,4 @@
-//! What a command may reach, as the helper is told, and what the helper answers. One line of JSON each way.
+//! Policy of a command, as sent to the helper, and the helper's answer. One line of JSON each way.
 
 use std::path::{Path, PathBuf};
 
@@ -21,11 +21,13 @@ pub(crate) struct Policy {
     /// Paths that are not seen even where they lie in a folder that may be read. Checked where there are namespaces;
     /// without them, whatever contains one of these may not be read as a whole.
     pub(crate) hidden: Vec<PathBuf>,
-    /// Listed places in which files with keys are looked for, to be hidden as well; the session's own are not among them.
+    /// Listed places in which files with keys are looked for, to be hidden as well; the session's own are not among
+    /// them.
     pub(crate) searched: Vec<PathBuf>,
     /// The person's home.
     pub(crate) home: Option<PathBuf>,
-    /// Folders in which commands, or whoever gave the project, may have put programs: none is found there by its name alone.
+    /// Folders in which commands, or the author of the project, may have put programs: none is found there by its name
+    /// alone.
     pub(crate) planted: Vec<PathBuf>,
     /// The names by which the session's folders are reached, where there are namespaces.
     pub(crate) names: Vec<Name>,

@@ -1,4 +1,4 @@
-//! Files that hold keys and passwords: known by their names, or by what stands in them. Pure.
+//! Files that hold keys and passwords: known by their names, or by their content. Pure.
 
 use std::path::Path;
 
@@ -150,7 +150,7 @@ pub(super) fn named(path: &Path, is_folder: bool) -> SecretName {
     }
 }
 
-/// True for a key that nobody else should have.
+/// Returns whether it holds a private key.
 pub(super) fn is_key(content: &[u8]) -> bool {
     String::from_utf8_lossy(content).contains("PRIVATE KEY-----")
 }
@@ -167,8 +167,8 @@ pub(super) fn holds_any(text: &str) -> bool {
     text.lines().any(is_secret)
 }
 
-/// The same settings without what looks like a key: lines are left out, or, where the head of a section or a value of several lines
-/// does, all up to the next section.
+/// The same settings without what looks like a key: lines are left out, or, where the head of a section or a value of
+/// several lines does, all up to the next section.
 pub(super) fn without(text: &str) -> String {
     let mut kept = String::new();
     let mut skips = false;

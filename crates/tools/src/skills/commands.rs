@@ -1,4 +1,4 @@
-//! Which skills a command is about: those whose folders it names.
+//! Skills that a command refers to: those whose folders it names.
 
 use std::path::PathBuf;
 
@@ -17,9 +17,9 @@ const RUNS: [&str; 3] = ["python", ".py", "pip"];
 pub(crate) struct Programs {
     /// The Python environment.
     pub(crate) environment: PathBuf,
-    /// The folder of its interpreters, which stands before all others.
+    /// The folder of its interpreters, which precedes all others.
     pub(crate) first: PathBuf,
-    /// The folder of what its packages bring, which stands behind all others: a package must not decide what `ls` is.
+    /// The folder of its packages' programs, which follows all others: a package must not decide what `ls` is.
     pub(crate) last: PathBuf,
 }
 
@@ -35,12 +35,13 @@ impl Shelf {
         wanted.filter(|wanted| self.environments.ready(&wanted.environment).is_none()).collect()
     }
 
-    /// Where it finds `python` where nothing else has that name: a command that runs something of a skill.
+    /// Fallback folder with `python`, for a command that runs something of a skill.
     pub(super) fn plain_python(&self, command: &str) -> Option<PathBuf> {
         (may_need(command) && !skills_named(command).is_empty()).then(|| self.environments.plain())?
     }
 
-    /// The environments that it runs in. A command that names no skill has the packages of the session's only one that needs any.
+    /// The environments that it runs in. A command that names no skill has the packages of the session's only one that
+    /// needs any.
     pub(super) fn programs(&self, workspace: &Workspace, command: &str) -> Vec<Programs> {
         let mut about: Vec<SkillPackages> =
             skills_named(command).into_iter().filter_map(|name| wanted(workspace, name)).collect();

@@ -1,5 +1,5 @@
-//! Python environments of skills, each with the packages that a skill declares: made once, with a person's consent, and used
-//! by every session.
+//! Python environments of skills, each with the packages that a skill declares: made once, with a person's consent, and
+//! used by every session.
 //!
 //! An environment is named by what is in it, so that another list of packages is another environment, and skills that need the
 //! same share one. It counts once its mark stands in it, which is written last: what a crash left half made is made anew.
@@ -36,12 +36,12 @@ use crate::{
 
 /// The mark of an environment that is whole.
 const MARK: &str = ".agentd-ready";
-/// Folder of the interpreter of an environment, and of nothing else of it: programs that a package brings do not stand before those of
-/// the system.
+/// Folder of the interpreter of an environment, and of nothing else of it: programs of a package must not precede those
+/// of the system.
 const FRONT: &str = "front";
-/// Programs that stand there.
+/// Programs in it.
 const INTERPRETERS: [&str; 3] = ["python", "python3", "pip"];
-/// Where `python` is, for scripts that say so on a system that has only `python3`.
+/// Folder with `python`, for scripts that need that name on a system with only `python3`.
 const PLAIN: &str = "plain";
 /// File that is made before the mark.
 const LIST: &str = "agentd-requirements.txt";
@@ -51,7 +51,7 @@ const SCRATCH: &str = "tmp";
 /// Variables of the daemon that installers see, besides the index.
 const PASSED: [&str; 6] = ["PATH", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"];
 
-/// Where interpreters are looked for first: those that commands can run in the sandbox.
+/// Preferred interpreters: those that commands can run in the sandbox.
 const SYSTEM: [&str; 2] = ["/usr/bin/python3", "/usr/local/bin/python3"];
 
 /// All environments.
@@ -94,8 +94,8 @@ impl Environments {
         is_whole.then_some(place)
     }
 
-    /// The folder in which the interpreters of an environment are, and they alone. An environment that has none yet, because it was
-    /// made by an older daemon, is given one.
+    /// The folder in which the interpreters of an environment are, and they alone. An environment that has none yet,
+    /// because it was made by an older daemon, is given one.
     pub(crate) fn front(&self, place: &Path) -> Option<PathBuf> {
         let front = place.join(FRONT);
         for name in INTERPRETERS {
@@ -110,8 +110,8 @@ impl Environments {
         front.join(INTERPRETERS[0]).exists().then_some(front)
     }
 
-    /// A folder in which `python` is an interpreter of the system, to be looked in last: scripts of skills are run as `python`,
-    /// and many systems know it as `python3` only. None where there is no interpreter.
+    /// A folder in which `python` is an interpreter of the system, to be looked in last: scripts of skills are run as
+    /// `python`, and many systems know it as `python3` only. None where there is no interpreter.
     pub(crate) fn plain(&self) -> Option<PathBuf> {
         let bin = self.folder.join(PLAIN).join("bin");
         let link = bin.join("python");

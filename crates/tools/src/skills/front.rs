@@ -1,7 +1,7 @@
 //! The front matter of a `SKILL.md`: what is known of a skill without reading on.
 //!
-//! Folders come from many systems, so what is not known is passed over, and what is written carelessly is understood where it
-//! can mean one thing only. Each problem says the line on which it stands.
+//! Folders come from many systems, so what is not known is passed over, and what is written carelessly is understood
+//! where it can mean one thing only. Each problem says the line on which it stands.
 
 use serde_json::{Map, Value};
 
@@ -9,9 +9,9 @@ use crate::text::first_chars;
 
 /// Bytes in which the front matter is looked for.
 pub(crate) const MAX_FRONT: usize = 16 << 10;
-/// Characters of a description, of which models are told the first.
+/// Maximum length of a description, in characters; models get the beginning.
 const MAX_DESCRIPTION: usize = 1024;
-/// Characters of a description that models are told.
+/// Maximum length of a description passed to models, in characters.
 pub(crate) const TOLD_DESCRIPTION: usize = 300;
 /// Packages that a skill can need.
 const MAX_DEPENDENCIES: usize = 100;
@@ -24,7 +24,7 @@ pub(crate) struct Front {
     /// Its purpose, in a line.
     pub(crate) description: String,
     pub(crate) license: Option<String>,
-    /// Tools that the skill says it uses. It is told, and allows nothing.
+    /// Tools that the skill says it uses. It is informational, and allows nothing.
     pub(crate) allowed_tools: Vec<String>,
     /// Python packages that its scripts need, as written.
     pub(crate) dependencies: Vec<String>,
@@ -49,7 +49,7 @@ impl Flaw {
 /// Reads it from the beginning of a `SKILL.md`.
 ///
 /// # Errors
-/// Why no skill can be made of it.
+/// The reason why it is no valid skill.
 pub(crate) fn front(text: &str) -> Result<Front, Flaw> {
     let yaml = between_lines(text)?;
     let mut front = Front::default();
@@ -151,7 +151,7 @@ fn fields(yaml: &str, notes: &mut Vec<Flaw>) -> Result<Map<String, Value>, Flaw>
     }
 }
 
-/// The same with the texts of name and description in quotes, where they stand on one line and in none.
+/// The same with the texts of name and description quoted, if they are unquoted and on one line.
 fn quoted(yaml: &str) -> String {
     let mut out = String::with_capacity(yaml.len() + 8);
     for line in yaml.split_inclusive('\n') {
@@ -169,7 +169,7 @@ fn quoted(yaml: &str) -> String {
     out
 }
 
-/// The line of the file on which a key stands.
+/// Line number of a key in the file.
 fn line_of(yaml: &str, key: &str) -> usize {
     let begins = |line: &str| line.trim_matches(['"', '\'']).starts_with(key) && line.contains(':');
     yaml.lines().position(begins).map_or(1, |index| index + 2)

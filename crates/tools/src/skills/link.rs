@@ -1,7 +1,8 @@
-//! The copy of a skill that a session has below `skills/`, where its tools and commands read it and nothing may change it.
+//! The copy of a skill that a session has below `skills/`, where its tools and commands read it and nothing may change
+//! it.
 //!
-//! It is a copy because a session goes on for weeks: what its model has read stays as it was read until somebody asks for the
-//! skill again, and no link leads from a session to anywhere else. A note beside it says what it was made from.
+//! It is a copy because a session goes on for weeks: what its model has read stays as it was read until somebody asks
+//! for the skill again, and no link leads from a session to anywhere else. A note beside it says what it was made from.
 
 use std::io::{self, Write as _};
 
@@ -77,7 +78,7 @@ pub(super) fn open(candidate: &Candidate) -> io::Result<Dir> {
     }
 }
 
-/// Why a skill cannot be used, by its files.
+/// Reason why a skill cannot be used, from its files.
 pub(super) fn unusable(name: &str, tree: &Tree) -> Option<WorkspaceError> {
     if tree.problems.is_empty() {
         return None;
@@ -95,7 +96,7 @@ fn area(workspace: &Workspace) -> io::Result<Dir> {
     jail::open_real_folder(&jail::session_root(&workspace.root)?, AREA)
 }
 
-/// Whoever reads the name finds the old copy or the new one, whole.
+/// Atomic for readers: they find the old copy or the new one, whole.
 pub(super) fn replace(area: &Dir, name: &str, from: &Dir, tree: &Tree) -> io::Result<()> {
     let mark = uuid::Uuid::new_v4().simple().to_string();
     let (draft, old) = (format!(".draft-{mark}"), format!(".old-{mark}"));

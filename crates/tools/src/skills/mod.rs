@@ -9,8 +9,8 @@
 //!   `way`: the way to there, and nowhere else. `commands`: which skills a command is about.
 //! - `check`: all that is known of a folder, for people; and how one is taken into the person's own.
 //!
-//! What came with a project is anybody's: it takes no other skill's name, leads nowhere through links, and says in the
-//! catalogue whose it is.
+//! A project's skills are untrusted: they take no other skill's name, follow no links out, and are marked as the
+//! project's in the catalogue.
 
 mod check;
 mod commands;
@@ -68,7 +68,7 @@ pub struct SkillSetting {
     pub description: Option<String>,
 }
 
-/// Where skills are, and where their environments are made.
+/// Folders of skills, and of their environments.
 #[derive(Debug, Clone, Default)]
 pub struct SkillConfig {
     /// The person's own.
@@ -96,7 +96,7 @@ struct Shelf {
     config: SkillConfig,
     settings: RwLock<Arc<SkillSettings>>,
     known: Known,
-    /// The skills that came with agentd, under the settings that they were told by.
+    /// The skills that came with agentd, under the settings that were passed for them.
     bundled: Mutex<Option<(Arc<SkillSettings>, Vec<Found>)>>,
     environments: Environments,
     /// One skill is copied at a time: two calls of one step may ask for the same.
@@ -193,8 +193,8 @@ impl Shelf {
         Ok(source::chosen(found))
     }
 
-    /// The skills of one source. Those that came with agentd lie in a folder that is named by what it holds, so one look at
-    /// it is enough: they are most of what there is to be looked at before a turn.
+    /// The skills of one source. Those that came with agentd lie in a folder that is named by what it holds, so one
+    /// look at it is enough: they are most of what there is to be looked at before a turn.
     fn of_source(&self, source: &Source, settings: &Arc<SkillSettings>, pace: Pace) -> Result<Vec<Found>, NotAtHand> {
         let look = || source::skills(source, settings, self.config.home.as_deref(), &self.known, pace);
         if source.origin != SkillOrigin::Bundled {

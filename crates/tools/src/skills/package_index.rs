@@ -1,8 +1,8 @@
-//! Where packages of skills come from: the person's own index, as their environment and their configuration of pip name it.
+//! Package index for skills: the person's own, as named by their environment and their configuration of pip.
 //!
-//! Installers are shown these few values and nothing else of either: other settings could let them build packages, or take
-//! them from elsewhere. Values may hold passwords, so they are passed as variables, which nobody else on the machine sees,
-//! and no error and no log has them.
+//! Installers are shown these few values and nothing else of either: other settings could let them build packages, or
+//! take them from elsewhere. Values may hold passwords, so they are passed as variables, which nobody else on the
+//! machine sees, and no error and no log has them.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use std::{
 /// Bytes of a configuration file that are read.
 const MAX_FILE: u64 = 256 << 10;
 
-/// Settings that are taken over, by pip's own names. The environment has them in capitals, behind `PIP_`.
+/// Settings that are taken over, by pip's own names. The environment has them in capitals, prefixed with `PIP_`.
 const KEYS: [&str; 7] = ["index-url", "extra-index-url", "find-links", "no-index", "trusted-host", "cert", "timeout"];
 
 /// The person's index of packages.
@@ -42,7 +42,7 @@ impl PackageIndex {
         Self { values }
     }
 
-    /// The variables by which pip is told, and no file of its configuration.
+    /// Variables for pip, without a configuration file.
     pub(super) fn for_pip(&self) -> BTreeMap<OsString, OsString> {
         let ours = [
             // This also keeps pip from every file of its configuration.
@@ -57,7 +57,7 @@ impl PackageIndex {
         ours.into_iter().map(|(name, value)| (name.into(), value.into())).chain(theirs).collect()
     }
 
-    /// The variables by which uv is told. Its own come first.
+    /// Variables for uv. Its own come first.
     pub(super) fn for_uv(&self, variables: &BTreeMap<String, String>) -> BTreeMap<OsString, OsString> {
         let ours =
             [("UV_NO_CONFIG", "1"), ("UV_NO_CACHE", "1"), ("UV_PYTHON_DOWNLOADS", "never"), ("UV_NO_BUILD", "1")];

@@ -1,16 +1,16 @@
-//! The Python packages that a skill declares. Names with versions are taken; addresses, paths and options are not: what is
-//! installed comes from the person's own index, and nothing that a skill writes decides from where.
+//! The Python packages that a skill declares. Names with versions are taken; addresses, paths and options are not: what
+//! is installed comes from the person's own index, and nothing that a skill writes decides from where.
 
 use super::front::Flaw;
 
-/// Bytes of a `requirements.txt` at the most.
+/// Maximum size of a `requirements.txt`, in bytes.
 pub(crate) const MAX_FILE: usize = 64 << 10;
-/// Packages at the most.
+/// Maximum number of packages.
 const MAX_PACKAGES: usize = 100;
 /// Bytes of one package, with the hashes of its wheels.
 const MAX_LINE: usize = 8 << 10;
 
-/// Refuses what is no package: whoever installs looks once more, whatever the list went through.
+/// Refuses anything that is no package: the installer checks again, whatever the list went through.
 ///
 /// # Errors
 /// The first that is none.
@@ -73,8 +73,8 @@ fn without_comment(line: &str) -> &str {
     line.find(" #").map_or(line, |at| &line[..at])
 }
 
-/// One package: its name, extras, versions, the marker that says where it is needed, and hashes of its wheels. Nothing else
-/// is taken, for programs that install packages read options out of such lines.
+/// One package: its name, extras, versions, the marker that says where it is needed, and hashes of its wheels. Nothing
+/// else is taken, for programs that install packages read options out of such lines.
 fn package(written: &str) -> Result<String, String> {
     let shown = || written.chars().take(80).collect::<String>();
     if written.len() > MAX_LINE {
@@ -206,7 +206,7 @@ impl<'a> Reader<'a> {
         self.any_of(&COMPARISONS).or_else(|| self.any_of(&["in "])).map(drop)
     }
 
-    /// A variable, or a text in quotation marks. No text has a blank: what stands behind one would be read as an option.
+    /// A variable, or a text in quotation marks. No text has a blank: the part after one would be read as an option.
     fn value(&mut self) -> Option<()> {
         for mark in ["'", "\""] {
             if self.takes(mark) {

@@ -1,4 +1,4 @@
-//! Where skills are, and which of them a session has.
+//! Places of skills, and the skills of a session.
 
 use std::path::{Path, PathBuf};
 
@@ -22,9 +22,9 @@ use crate::{
 pub(crate) const SKILL_FILE: &str = "SKILL.md";
 /// The file that lists packages.
 pub(crate) const PACKAGES_FILE: &str = "requirements.txt";
-/// Skills at the most.
+/// Maximum number of skills.
 const MAX_SKILLS: usize = 200;
-/// Where a project may keep them.
+/// Skill folders of a project.
 const OF_PROJECTS: [&str; 2] = [".agentd/skills", ".claude/skills"];
 
 /// A folder of skills.
@@ -50,8 +50,8 @@ pub(crate) struct Candidate {
     pub(crate) entry: String,
 }
 
-/// Where a session's skills are. Where two have one name, the earlier is the one that it has: what came with a project never
-/// takes the place of what the person has.
+/// Skill sources of a session. Of two skills with one name, the earlier wins: a project's skill never replaces one of
+/// the person.
 pub(crate) fn sources(person: &Path, bundled: Option<&Path>, project: Option<&Path>) -> Vec<Source> {
     let own = Source { folder: person.to_path_buf(), origin: SkillOrigin::Person };
     let bundled = bundled.map(|folder| Source { folder: folder.to_path_buf(), origin: SkillOrigin::Bundled });
@@ -92,8 +92,8 @@ pub(crate) fn skills(
     Ok(skills)
 }
 
-/// The skills that a session has, of those that its sources have, in their order: sorted by name, without those whose name
-/// an earlier one has.
+/// The skills that a session has, of those that its sources have, in their order: sorted by name, without those whose
+/// name an earlier one has.
 pub(crate) fn chosen(found: impl IntoIterator<Item = Found>) -> Vec<Found> {
     let mut skills: Vec<Found> = Vec::new();
     for (skill, candidate) in found {

@@ -1,8 +1,8 @@
 //! The files of a skill: looked through as a whole before any of them is taken, and copied into a session.
 //!
-//! A skill may be anybody's work. It is small, made of files and folders, and none of its links leads out of it; what is
-//! otherwise is refused with the name of the file. Its copy holds plain files only, so nothing of it changes under a session's
-//! eyes, and nothing that a session sees leads back to where it came from.
+//! A skill may be anybody's work. It is small, made of files and folders, and none of its links leads out of it; what
+//! is otherwise is refused with the name of the file. Its copy holds plain files only, so nothing of it changes under a
+//! session's eyes, and nothing that a session sees leads back to where it came from.
 
 use std::{
     io::{self, Read as _},
@@ -15,16 +15,16 @@ use sha2::{Digest as _, Sha256};
 
 use crate::text;
 
-/// Bytes of a skill at the most.
+/// Maximum size of a skill, in bytes.
 pub(crate) const MAX_BYTES: u64 = 10 << 20;
-/// Files and folders of a skill at the most.
+/// Maximum number of files and folders of a skill.
 const MAX_ENTRIES: usize = 2000;
 /// Maximum nesting of its folders.
 const MAX_DEPTH: usize = 16;
-/// Problems that are told at the most.
+/// Maximum number of reported problems.
 const MAX_TOLD: usize = 20;
 
-/// Names that are no part of a skill, wherever they stand: what tools leave behind.
+/// Names that are no part of a skill at any depth: leftovers of tools.
 const PASSED_OVER: [&str; 6] = [".git", ".DS_Store", "__pycache__", ".venv", "node_modules", ".pytest_cache"];
 
 /// Files of a skill.

@@ -1,4 +1,4 @@
-//! What nobody has used for long is removed from a workspace: folder by folder, and only where all in it is old.
+//! Removal of unused files from a workspace: folder by folder, and only if all in it is old.
 
 use std::{
     fs, io,
@@ -14,7 +14,7 @@ use super::{AREAS, folders, jail, remove};
 /// Prefix of folders that are being removed.
 pub(crate) const REMOVED: &str = ".removed-";
 
-/// Cleans a session's folders, and says what each held. Nobody may bring files to them meanwhile.
+/// Cleans a session's folders, and reports what each held. No files may be added meanwhile.
 pub(crate) fn clean(
     base: &Path,
     session: SessionId,

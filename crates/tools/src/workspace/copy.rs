@@ -1,8 +1,8 @@
 //! Copies a session's own files for another session.
 //!
-//! Commands of the session may run meanwhile and change what is there, so nothing is trusted: every folder and file is opened
-//! as itself, through no link, and looked at once it is open. What has several names is left out, as the jail would not open it
-//! either. The data is copied by the kernel, which shares it where the file system can.
+//! Commands of the session may run meanwhile and change what is there, so nothing is trusted: every folder and file is
+//! opened as itself, through no link, and looked at once it is open. What has several names is left out, as the jail
+//! would not open it either. The data is copied by the kernel, which shares it where the file system can.
 
 use std::{
     ffi::OsStr,
@@ -24,7 +24,8 @@ const MAX_DEPTH: usize = 32;
 /// Prefix of files that the daemon is writing.
 const DRAFT: &str = ".agentd-";
 
-/// Copies what tools may have made and what is kept for them to read. `temp/` is nobody's to keep, and skills are linked anew.
+/// Copies files that tools may have made and those stored for them to read. `temp/` is dropped, and skills are linked
+/// anew.
 pub(super) fn copy(from: &Dir, to: &Dir, history: Option<&HistoryFile>) -> io::Result<FilesCopied> {
     let mut copying = Copying { done: FilesCopied::default(), folders: 0 };
     // What the history leads to comes first, so that nothing else takes its room.
@@ -43,7 +44,7 @@ pub(super) fn copy(from: &Dir, to: &Dir, history: Option<&HistoryFile>) -> io::R
     Ok(copying.done)
 }
 
-/// A folder here and there, unless something else stands in its place.
+/// A folder here and there, unless something else is in its place.
 fn both(from: &Dir, to: &Dir, name: impl AsRef<std::path::Path>) -> io::Result<Option<(Dir, Dir)>> {
     let Ok(from) = jail::open_real_folder(from, &name) else { return Ok(None) };
     Ok(Some((from, jail::open_real_folder(to, &name)?)))

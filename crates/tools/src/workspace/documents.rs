@@ -1,4 +1,4 @@
-//! Which files of a session are documents, and those open.
+//! Documents among the files of a session, and those open.
 
 use std::ops::ControlFlow;
 
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{failure::Failure, job::Job, toolbox::Limits};
 
-/// Documents that are open at once at the most.
+/// Maximum number of documents open at once.
 pub(crate) const MAX_OPEN: usize = 300;
 
 /// Returns whether a name is worth a look into the file: a project may have a hundred thousand others.
@@ -30,10 +30,10 @@ pub(crate) fn has_document_name(name: &str) -> bool {
     ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()))
 }
 
-/// Which of the documents of a folder are wanted.
+/// Selected documents of a folder.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Range {
-    /// So many at the beginning are left out.
+    /// Number skipped at the beginning.
     pub(super) skip: usize,
     /// No more than that are opened.
     pub(super) most: usize,

@@ -72,7 +72,7 @@ pub(crate) fn make_folders(folder: impl AsFd, path: &Path) -> io::Result<OwnedFd
 /// Gives a folder of the daemon's own back its mode, unless its owner can use it. No link is followed.
 ///
 /// # Errors
-/// When it is no folder, or belongs to somebody else.
+/// If it is no folder, or belongs to another user.
 #[cfg(target_os = "linux")]
 pub(crate) fn let_in(folder: &Path) -> io::Result<()> {
     use std::{
@@ -106,7 +106,7 @@ fn at_once(_: BorrowedFd<'_>, _: &Path, _: OFlags, _: bool) -> Result<OwnedFd, E
     Err(Errno::NOSYS)
 }
 
-/// Where the kernel cannot do it at once.
+/// Fallback if the kernel cannot do it at once.
 fn step_by_step(start: OwnedFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let mut folder = start;
     let mut names = names(path).peekable();

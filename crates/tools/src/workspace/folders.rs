@@ -81,15 +81,16 @@ impl WorkspaceFolders {
         self
     }
 
-    /// The same, with what people wrote for models to know: in their configuration folder, and from a project's folder up
-    /// to their home.
+    /// The same, with what people wrote for models to know: in their configuration folder, and from a project's folder
+    /// up to their home.
     #[must_use]
     pub fn guided_by(mut self, config: &Path, home: Option<&Path>) -> Self {
         self.guides = Some(GuideReader::new(config, home));
         self
     }
 
-    /// The same, with these skills in place of those in the configuration folder. What people wrote must be told of before.
+    /// The same, with these skills in place of those in the configuration folder. What people wrote must be told of
+    /// before.
     #[must_use]
     pub fn with_skills(mut self, shelf: SkillStore) -> Self {
         if let Some(guides) = &mut self.guides {
@@ -410,8 +411,8 @@ fn make(base: &Path, session: SessionId) -> io::Result<PathBuf> {
     Ok(root)
 }
 
-/// Makes a folder of all sessions, and returns its real path, because commands print it and the jail knows it again. What it
-/// lies in is not made: where that is gone, somebody has moved it, and what is put in its place would be lost.
+/// Creates a folder of all sessions, and returns its real path, because commands print it and the jail recognises it.
+/// Its parent is not created: if that is gone, it was moved, and anything put in its place would be lost.
 fn make_shared(path: &Path) -> io::Result<PathBuf> {
     match fs::DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),

@@ -3,7 +3,7 @@
 //! Each call opens the workspace root afresh, but for who opens hundreds of files one after the other and opens it once
 //! ([`Root`]), and resolves the whole path beneath it in one step of the kernel, and through no link: what is opened is
 //! what was named, since the rules have judged the name, and neither a link nor a rename under way can lead outside.
-//! Where a path leads through links, [`Jail::follow`] says beforehand, and what it says is named then. What was opened
+//! [`Jail::follow`] resolves links beforehand, and the resolved path is named then. What was opened
 //! is looked at, not its name: only regular files and folders pass.
 //!
 //! Hard links cannot be told from the file they share. In the session's own tree nothing needs them, so they are
@@ -50,8 +50,8 @@ impl Jail {
         Self { workspace }
     }
 
-    /// Reads a path that is written from the root of the tree. Besides the forms of [`ToolPath::parse`] it takes the real paths of the workspace and the
-    /// project, because commands print them.
+    /// Reads a path that is written from the root of the tree. Besides the forms of [`ToolPath::parse`] it takes the
+    /// real paths of the workspace and the project, because commands print them.
     pub(crate) fn locate(&self, written: &str) -> Result<ToolPath, Failure> {
         let project = self.workspace.project.as_ref().map(|mount| mount.path.as_path());
         let memories = self.workspace.memories.as_deref();
@@ -67,9 +67,10 @@ impl Jail {
         ToolPath::parse(written)
     }
 
-    /// Reads a path as a call writes it. Where a project is mounted, a path without a slash in front means the project, as in
-    /// what compilers and people say; one that begins with a name of the session's tree, such as `uploads/`, means that tree.
-    /// Where the project has an entry of that name too, it means whichever of both is there, and to write, neither.
+    /// Reads a path as a call writes it. Where a project is mounted, a path without a slash in front means the project,
+    /// as in what compilers and people say; one that begins with a name of the session's tree, such as `uploads/`,
+    /// means that tree. Where the project has an entry of that name too, it means whichever of both is there, and to
+    /// write, neither.
     ///
     /// # Errors
     /// `E_PATH`, saying how to write it.
@@ -101,7 +102,7 @@ impl Jail {
         self.root(path.place()).is_ok_and(|root| root.symlink_metadata(path.below_place()).is_ok())
     }
 
-    /// Why an absolute path was refused, with the file of the project that it may mean.
+    /// Explains why an absolute path was refused, with the file of the project that it may mean.
     fn without_project(&self, written: &str, failure: Failure) -> Failure {
         let in_project = ToolPath::parse(&format!("/project/{written}"));
         match in_project.ok().filter(|path| !path.is_root() && self.is_there(path)) {
@@ -110,16 +111,16 @@ impl Jail {
         }
     }
 
-    /// Where a search from `start` looks: the root of the workspace includes the project, and that comes first, so that what
-    /// lies about in the workspace does not use up what a search may show.
+    /// Places searched from `start`: the root of the workspace includes the project, which comes first, so that clutter
+    /// in the workspace does not use up what a search may show.
     pub(crate) fn places(&self, start: &ToolPath) -> Vec<ToolPath> {
         let has_project = self.workspace.project.is_some() && *start == ToolPath::root(Place::Own);
         let project = has_project.then(|| ToolPath::root(Place::Project));
         project.into_iter().chain([start.clone()]).collect()
     }
 
-    /// Where a path leads: the path itself, or another where links in the same tree are on the way. What is not there
-    /// is no link. Nothing holds it there: whoever opens it opens that name, and no link in its place.
+    /// Resolves a path: the path itself, or another if links in the same tree are on the way. A missing path is no
+    /// link. It may change afterwards: opening the result opens that name, and no link in its place.
     ///
     /// # Errors
     /// `E_PATH` for a link that leads out, in a circle, or to what no call can name.
@@ -147,7 +148,7 @@ impl Jail {
         Ok((file, metadata))
     }
 
-    /// A file that tells how to go on and may well not be there, such as an ignore file; it may be a link in the tree.
+    /// Opens a file with settings that may well be missing, such as an ignore file; it may be a link in the tree.
     pub(super) fn open_linked(&self, path: &ToolPath) -> Option<fs::File> {
         let root = self.root(path.place()).ok()?;
         let file = match open_exact(&root, path.below_place()) {
@@ -205,8 +206,8 @@ impl Jail {
         }
     }
 
-    /// The folder that a path is resolved beneath when it is written, and the path below it: one of the writable
-    /// areas, the project or what all sessions share, so that no link leads from a writable folder into one that is not.
+    /// The folder that a path is resolved beneath when it is written, and the path below it: one of the writable areas,
+    /// the project or what all sessions share, so that no link leads from a writable folder into one that is not.
     pub(super) fn writable_root<'p>(&self, path: &'p ToolPath) -> Result<(Dir, &'p Path), Failure> {
         if path.place() == Place::Project && !self.project()?.writable {
             return Err(Failure::path(format!(
@@ -244,8 +245,8 @@ impl Jail {
         })
     }
 
-    /// Why a path could not be opened, in words for the model; where it leads through a link, with what to do about
-    /// the path that it leads to.
+    /// Explains to the model why a path could not be opened; if it leads through a link, with what to do about the path
+    /// that it leads to.
     pub(super) fn refused(&self, path: &ToolPath, error: &io::Error, instead: impl Fn(&ToolPath) -> String) -> Failure {
         if !is_link(error) {
             return self.told(path, error);
@@ -299,8 +300,8 @@ impl Jail {
         Failure::path(format!("{path} is not there; {hint}"))
     }
 
-    /// An entry of the same folder, of the project's root, or an upload or output of the same name, that could be meant; or
-    /// the one file of that name somewhere in the project.
+    /// An entry of the same folder, of the project's root, or an upload or output of the same name, that could be
+    /// meant; or the one file of that name somewhere in the project.
     fn near(&self, path: &ToolPath) -> Option<ToolPath> {
         const MAX_NAMES: usize = 2000;
         let project = self.project().ok().map(|_| ToolPath::root(Place::Project));
@@ -399,8 +400,8 @@ pub(crate) fn own_root(root: &Path) -> io::Result<Dir> {
     Ok(Dir::from_std_file(exact::open_folder(root)?.into()))
 }
 
-/// The same of a session's own folder, which only the daemon has any business to close: a command that did so would end the
-/// session for good.
+/// The same of a session's own folder, which only the daemon has any business to close: a command that did so would end
+/// the session for good.
 pub(crate) fn session_root(root: &Path) -> io::Result<Dir> {
     // An administrator gets in without, and the commands of a session do not.
     exact::let_in(root)?;

@@ -1,4 +1,4 @@
-//! What the daemon keeps in a session's tree for tools to read: results too large for the window, and history.
+//! Files that the daemon stores in a session's tree for tools to read: results too large for the window, and history.
 //!
 //! Tools cannot write there and the sandbox lets no command do it. Without the sandbox a command could: so nothing that
 //! stands there is trusted. No link is followed, and no file that has another name is added to.
@@ -21,7 +21,7 @@ pub(super) fn keep(root: &Dir, area: ArtifactDir, name: &str, content: &[u8]) ->
     target::sync(&folder)
 }
 
-/// Adds to a text behind its first bytes, and returns its length.
+/// Adds to a text after its first bytes, and returns its length.
 pub(super) fn keep_on(root: &Dir, area: ArtifactDir, name: &str, from: Option<u64>, content: &[u8]) -> io::Result<u64> {
     let folder = open(root, area)?;
     let bytes = append(&folder, name, from, content)?;
@@ -29,7 +29,7 @@ pub(super) fn keep_on(root: &Dir, area: ArtifactDir, name: &str, from: Option<u6
     Ok(bytes)
 }
 
-/// Opens the folder of an area. Nobody else has any business in its place, so whatever stands there goes.
+/// Opens the folder of an area. Nothing else belongs in its place, so anything found there is removed.
 fn open(root: &Dir, area: ArtifactDir) -> io::Result<Dir> {
     match jail::open_real_folder(root, area.folder()) {
         Err(error) if is_no_folder(&error) => root.remove_file(area.folder())?,
@@ -47,7 +47,7 @@ fn is_no_folder(error: &io::Error) -> bool {
     matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENOTDIR | Errno::ELOOP))
 }
 
-/// Whoever reads the name finds the old text or the new one, whole.
+/// Atomic for readers: they find the old text or the new one, whole.
 fn replace(folder: &Dir, name: &str, content: &[u8]) -> io::Result<()> {
     let draft = format!(".agentd-{}.tmp", uuid::Uuid::new_v4().simple());
     let mut options = OpenOptions::new();

@@ -1,4 +1,4 @@
-//! Where a path leads that goes through links.
+//! Resolution of paths that go through links.
 //!
 //! The links are read and put together here; nothing is opened through them. What is then opened is opened by the name
 //! that came out, and not through a link, so that a link which is swapped meanwhile leads nowhere.
@@ -62,7 +62,7 @@ fn put_before(left: &mut Vec<Part>, path: &Path) {
     left.extend(path.components().rev().filter_map(part));
 }
 
-/// Where the link leads, if it is one.
+/// Returns the target of the link, if it is one.
 fn link(root: &Dir, path: &Path) -> io::Result<Option<PathBuf>> {
     use rustix::io::Errno;
     match root.read_link_contents(path) {

@@ -1,5 +1,5 @@
-//! Locks on the files of sessions: any number bring or read some, or one removes. So whoever removes what is old can look at it
-//! and remove it, and nothing comes in between. They are held while a blocking thread works, and never longer.
+//! Locks on the files of sessions: any number add or read some, or one removes. So old files can be examined and
+//! removed without interference. They are held while a blocking thread works, and never longer.
 
 use std::{
     collections::HashMap,
@@ -8,15 +8,15 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock, Weak},
 };
 
-/// Locks after which those are forgotten that nobody uses.
+/// Number of locks above which unused ones are dropped.
 const SWEEP_AT: usize = 64;
 
-/// One lock for each session that somebody is at, by the name of its folder.
+/// One lock for each session in use, by the name of its folder.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SessionLocks(Arc<Mutex<HashMap<OsString, Weak<RwLock<()>>>>>);
 
 impl SessionLocks {
-    /// Work that brings or reads files of the session: nobody removes any meanwhile.
+    /// Work that brings or reads files of the session: none are removed meanwhile.
     pub(super) fn shared<T, W>(&self, folder: OsString, work: W) -> impl FnOnce(&Path) -> T + Send + use<T, W>
     where
         W: FnOnce(&Path) -> T + Send,
@@ -28,7 +28,7 @@ impl SessionLocks {
         }
     }
 
-    /// Work that removes files of the session: nobody else is at them meanwhile.
+    /// Work that removes files of the session: no other work uses them meanwhile.
     pub(super) fn alone<T, W>(&self, folder: OsString, work: W) -> impl FnOnce(&Path) -> T + Send + use<T, W>
     where
         W: FnOnce(&Path) -> T + Send,

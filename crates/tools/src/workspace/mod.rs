@@ -1,21 +1,21 @@
 //! The folders of sessions, and the one way into them.
 //!
 //! - [`folders`]: [`WorkspaceFolders`] makes, empties and removes `{base}/{session}/`, and takes uploads.
-//! - `backend`: what tools need of a place that keeps files; the disk is one, the session's own state another.
+//! - `backend`: the interface of tools to stored files; the disk is one backend, the session's own state another.
 //! - `browse`: the same files for a person, who lists, reads and writes them by the same paths.
-//! - `documents`: which of them are documents, and those open.
-//! - `path`: what a model wrote as a path, taken apart without touching the disk.
+//! - `documents`: documents among them, and those open.
+//! - `path`: paths from a model, parsed without touching the disk.
 //! - `exact`: opens a path as it is written, and through no link.
-//! - `links`: where a path leads that goes through links.
+//! - `links`: resolution of paths that go through links.
 //! - `jail`: opens what a path names. Every check is made at open time by the kernel (`openat2` beneath a folder)
 //!   or on the opened file, never on a name beforehand.
 //! - `hard_links`: keeps commands from what is outside of a project and has another name in it.
 //! - `target`: a file about to be written: replaced whole or not at all.
 //! - `walk`: visits files below a folder, through the jail, within bounds.
-//! - `kept`: what the daemon keeps in a session's tree for tools to read.
-//! - `copy`: a session's own files, for another session. `uploads`: what people put there.
+//! - `kept`: files that the daemon stores in a session's tree for tools to read.
+//! - `copy`: a session's own files, for another session. `uploads`: uploads from people.
 //! - `remove`: empties a folder whatever it holds.
-//! - [`snapshots`]: records what calls change, and takes it back.
+//! - [`snapshots`]: records the changes of calls, and reverts them.
 
 pub(crate) mod backend;
 mod browse;

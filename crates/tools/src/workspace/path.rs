@@ -1,8 +1,9 @@
-//! What a model wrote as a path, taken apart without touching the disk.
+//! Paths from a model, parsed without touching the disk.
 //!
-//! Models see one tree: `uploads/`, `outputs/`, `temp/`, `skills/`, what the daemon keeps, `/memories`, `/state` and, where
-//! a folder is mounted, `/project`. A leading slash is optional, since that tree has its own root: `/uploads/a.txt` is `uploads/a.txt`. Everything else
-//! that is absolute is refused, as is whatever has two meanings: `..`, `~`, backslashes, control characters.
+//! Models see one tree: `uploads/`, `outputs/`, `temp/`, `skills/`, what the daemon keeps, `/memories`, `/state` and,
+//! where a folder is mounted, `/project`. A leading slash is optional, since that tree has its own root:
+//! `/uploads/a.txt` is `uploads/a.txt`. Everything else that is absolute is refused, as is whatever has two meanings:
+//! `..`, `~`, backslashes, control characters.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use crate::{failure::Failure, text};
 const MAX_PATH: usize = 4096;
 const MAX_NAME: usize = 255;
 
-/// Which of the real folders a path is in.
+/// Real folder that a path is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Place {
     /// The session's own tree.
@@ -35,8 +36,8 @@ impl Place {
         }
     }
 
-    /// The place, other than the session's own tree, that a first part names. Many a project has a folder `state`, and who
-    /// leaves out where that is must not write here instead, unasked: so this one needs its slash.
+    /// The place, other than the session's own tree, that a first part names. Many a project has a folder `state`, and
+    /// who leaves out where that is must not write here instead, unasked: so this one needs its slash.
     fn of(first: &str, absolute: bool) -> Option<Self> {
         let named = [Self::Project, Self::Memories, Self::State].into_iter().find(|place| place.name() == Some(first));
         named.filter(|place| absolute || *place != Self::State)
@@ -93,12 +94,12 @@ impl ToolPath {
         Self::parse(&found.written()).is_ok_and(|again| again == found).then_some(found)
     }
 
-    /// Tells whether a first part is a name of the tree, also without a slash.
+    /// Returns whether a first part is a name of the tree, also without a slash.
     pub(super) fn is_name(first: &str) -> bool {
         super::AREAS.contains(&first) || Place::of(first, false).is_some()
     }
 
-    /// Tells whether a path begins with such a name and no slash.
+    /// Returns whether a path begins with such a name and no slash.
     pub(crate) fn begins_with_name(written: &str) -> bool {
         let first = written.split('/').find(|part| !part.is_empty() && *part != ".");
         !written.starts_with('/') && first.is_some_and(Self::is_name)

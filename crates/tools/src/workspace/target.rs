@@ -1,8 +1,8 @@
-//! A file about to be written: replaced whole or not at all. How that is done is for its backend: a [`WriteSlot`] is the place
-//! of a file as one holds it.
+//! A file about to be written: replaced whole or not at all. How that is done is for its backend: a [`WriteSlot`] is
+//! the place of a file as one holds it.
 //!
-//! On the disk the new content goes to a hidden file in the same folder, to the disk, and takes the name in one step. The mode is
-//! kept; owner, access lists and extended attributes are those of a new file.
+//! On the disk the new content goes to a hidden file in the same folder, to the disk, and takes the name in one step.
+//! The mode is kept; owner, access lists and extended attributes are those of a new file.
 //!
 //! Nothing is written through a link, at the end of the path or on the way: the rules have judged the name that was
 //! given, and a link would make that another file. That is seen where the file and its folder are opened, so that a
@@ -67,7 +67,7 @@ pub(crate) trait WriteSlot: std::fmt::Debug + Send {
     /// When something else was put there since it was opened, or it cannot be removed.
     fn remove(&self) -> Result<(), Failure>;
 
-    /// Why there is nothing to read where nothing was there.
+    /// Error for reading a missing file.
     fn missing(&self) -> Failure;
 
     /// The folders above the file that are not there yet, the outer ones first, where folders are something to make.
@@ -137,7 +137,7 @@ impl Target {
     }
 }
 
-/// Tells whether a file is still the one that was read.
+/// Returns whether a file is still the one that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     file: (u64, u64),
@@ -161,7 +161,7 @@ struct DiskSlot {
     jail: Jail,
     path: ToolPath,
     root: Dir,
-    /// Where it is below `root`.
+    /// Path below `root`.
     below: PathBuf,
     /// Stamp of the file that was there.
     stamp: Option<Stamp>,

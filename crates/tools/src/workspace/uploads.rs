@@ -1,4 +1,4 @@
-//! What people upload: under a name that is plain, and free.
+//! Uploads from people: stored under a plain, free name.
 
 use std::io::{self, Read as _, Write as _};
 

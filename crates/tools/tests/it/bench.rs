@@ -22,11 +22,11 @@ pub(crate) struct Bench {
     pub(crate) folders: WorkspaceFolders,
     pub(crate) toolbox: BuiltinToolbox,
     pub(crate) context: ToolContext,
-    /// Where the session's workspace and project stand; what is beside them is outside.
+    /// Parent of the session's workspace and project; anything else in it is outside.
     pub(crate) outside: tempfile::TempDir,
 }
 
-/// Which project is mounted.
+/// Mounted project.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Project {
     None,
@@ -179,7 +179,7 @@ fn written(tool: &str, arguments: &str) -> ToolCall {
     ToolCall { call_id: CallId::generate(), name: tool.to_owned(), arguments: arguments.to_owned() }
 }
 
-/// Whether a process runs. A zombie has ended, though nobody has asked for its code yet.
+/// Returns whether a process runs. A zombie has ended, though its code has not been collected yet.
 pub(crate) fn runs(process: u32) -> bool {
     fs::read_to_string(format!("/proc/{process}/stat"))
         .is_ok_and(|stat| !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')))

@@ -1,4 +1,4 @@
-//! What a person sees of a session's files: the same doors as for the tools.
+//! A person's view of a session's files: the same access rules as for the tools.
 
 use std::{fs, os::unix::fs::symlink, sync::Arc};
 

@@ -15,7 +15,7 @@ use crate::bench::Bench;
 struct Script {
     /// The label, with `+bom` where a byte order mark is written.
     name: &'static str,
-    /// What `read_file` calls it, if it does.
+    /// Name of the encoding given by `read_file`, if any.
     said: Option<&'static str>,
     lines: [&'static str; 5],
     /// A character that it lacks, if it lacks any.
@@ -118,7 +118,7 @@ const ENDS: [&str; 3] = ["\n", "\r\n", "\r"];
 struct Case {
     script: usize,
     lines: Vec<usize>,
-    /// How each line ends: all alike, or `\n` and `\r\n` mixed.
+    /// Line ends: all alike, or `\n` and `\r\n` mixed.
     ends: Vec<usize>,
     last_ends: bool,
     at: usize,

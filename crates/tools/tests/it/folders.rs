@@ -225,7 +225,7 @@ async fn an_input_is_kept_once_and_never_in_the_place_of_another() {
     assert_eq!(keep("one").await.unwrap(), "uploads/stdin-5.txt");
 }
 
-/// What comes while a folder is emptied waits until that is over.
+/// Files that arrive while a folder is emptied wait until that is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_handed_over_while_a_session_is_cleaned_stays() {
     const OLD: usize = 2000;

@@ -140,8 +140,7 @@ async fn skills_are_those_that_say_what_they_are_for() {
     assert_eq!(without, Guides::default());
 }
 
-/// What is told without being waited for. What would have to be waited for is looked at nevertheless, and may be known the
-/// next time.
+/// Returns the guides available at once. Others are looked up nevertheless, and may be known the next time.
 fn at_once(home: &Home, workspace: &Workspace) -> Option<Guides> {
     home.workspaces.guides(workspace, GuideLimits::default()).now_or_never()
 }

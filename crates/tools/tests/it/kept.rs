@@ -1,4 +1,4 @@
-//! What the daemon keeps in a session's tree: tools read it, and nothing that a model does changes it.
+//! Files that the daemon stores in a session's tree: tools read them, and nothing that a model does changes them.
 
 use std::{
     fs,

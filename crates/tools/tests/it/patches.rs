@@ -17,7 +17,7 @@ fn patch(text: &str) -> Value {
     json!({ "patch": text })
 }
 
-/// What is below a folder: names, and contents of files.
+/// Entries below a folder: names, and contents of files.
 fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut left = vec![folder.to_path_buf()];

@@ -122,7 +122,7 @@ async fn every_character_of_an_endless_line_can_be_read() {
     assert_eq!(behind, format!("line 2 of uploads/min.js ends before column {column}"));
 }
 
-/// Where a column of a line begins; none behind its end.
+/// Start of a column of a line; none after its end.
 fn column_of(line: &str, column: usize) -> Option<usize> {
     line.char_indices().nth(column - 1).map(|(at, _)| at)
 }

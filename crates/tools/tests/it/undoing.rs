@@ -1,4 +1,4 @@
-//! What calls change is recorded and taken back, byte for byte.
+//! Changes of calls are recorded and reverted, byte for byte.
 
 use std::{
     collections::BTreeMap,
@@ -60,7 +60,7 @@ impl Camera {
         ToolContext { call_id: CallId::generate(), ..self.bench.context.clone() }
     }
 
-    /// What a command changes that does this.
+    /// Changes of a command that does this.
     async fn around(&self, change: impl FnOnce(&Bench)) -> Changes {
         let call = self.call();
         self.snapshots.before(&call, None).await.unwrap();
@@ -68,7 +68,7 @@ impl Camera {
         self.snapshots.after(&call).await.unwrap()
     }
 
-    /// What a tool changes that can change only these paths.
+    /// Changes of a tool that can change only these paths.
     async fn around_paths(&self, paths: &[&str], change: impl FnOnce(&Bench)) -> Changes {
         let call = self.call();
         let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
@@ -96,7 +96,7 @@ impl Camera {
     }
 }
 
-/// What a path holds, so that two looks can be compared.
+/// Content of a path, so that two scans can be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Held {
     File(u32, Vec<u8>),
@@ -358,7 +358,7 @@ async fn what_changed_after_a_kill_is_left_alone() {
     assert_eq!(content("aside/y.txt"), b"old");
 }
 
-/// What looks as it did is not gone through again; the smallest change is seen all the same.
+/// Unchanged entries are not read again; the smallest change is seen all the same.
 #[tokio::test]
 async fn a_change_after_looks_that_saw_none_is_seen() {
     let mut camera = Camera::new(Project::Writable).await;
@@ -798,7 +798,7 @@ impl Camera {
         ToolContext { session_id, workspace: workspace.into(), ..self.call() }
     }
 
-    /// What a command of that session changes.
+    /// Changes of a command of that session.
     async fn of(&self, call: &ToolContext, change: impl FnOnce(&Bench)) -> Changes {
         self.snapshots.before(call, None).await.unwrap();
         change(&self.bench);
@@ -932,7 +932,7 @@ async fn contents_of_an_earlier_version_are_taken_over() {
     assert_eq!(camera.bench.content("outputs/a"), b"old");
 }
 
-/// What a command may do to a tree, with names that meet often.
+/// Possible action of a command on a tree, with names that meet often.
 #[derive(Debug, Clone)]
 enum Deed {
     Write(usize, Vec<u8>),

@@ -139,7 +139,7 @@ async fn previews_are_diffs_and_change_nothing() {
     assert_eq!(bench.preview("read_file", json!({"path": "outputs/b.txt"})).await, Ok(None));
 }
 
-/// Nobody approves what stands behind the place at which a preview was cut.
+/// No approval covers content after the place at which a preview was cut.
 #[tokio::test]
 async fn all_that_would_be_written_is_in_the_preview() {
     let bench = Bench::new().await;

@@ -84,8 +84,8 @@ const SHARED: &[i64] = &[
     libc::SYS_shmget,
 ];
 
-/// Refused as if the kernel did not know them, so that programs do without: what they do cannot be seen from here, or, of those
-/// that watch files, they tell the names in folders that may not be listed.
+/// Refused as if the kernel did not know them, so that programs do without: what they do cannot be seen from here, or,
+/// of those that watch files, they tell the names in folders that may not be listed.
 const UNKNOWN: &[i64] = &[
     libc::SYS_clone3,
     libc::SYS_inotify_init1,
@@ -101,9 +101,9 @@ const UNKNOWN_HERE: &[i64] = &[libc::SYS_inotify_init];
 #[cfg(not(target_arch = "x86_64"))]
 const UNKNOWN_HERE: &[i64] = &[];
 
-/// Refused as if no file had any: attributes of files by their paths, which Landlock lets be read of every file that can be
-/// named, and changed. Those of an open file are for whoever could open it. The last are newer than their names: `setxattrat`,
-/// `getxattrat`, `listxattrat`, `removexattrat`.
+/// Refused as if no file had any: attributes of files by their paths, which Landlock lets be read of every file that
+/// can be named, and changed. Those of an open file are for whoever could open it. The last are newer than their names:
+/// `setxattrat`, `getxattrat`, `listxattrat`, `removexattrat`.
 const ATTRIBUTES: &[i64] = &[
     libc::SYS_getxattr,
     libc::SYS_lgetxattr,
@@ -119,8 +119,8 @@ const ATTRIBUTES: &[i64] = &[
     466,
 ];
 
-/// Owners, modes, times and attributes, which Landlock does not know: refused to what may change nothing, where no file system
-/// is read-only.
+/// Owners, modes, times and attributes, which Landlock does not know: refused to what may change nothing, where no file
+/// system is read-only.
 const CHANGES: &[i64] = &[
     libc::SYS_fchmod,
     libc::SYS_fchmodat,
@@ -203,7 +203,7 @@ fn forbidden(network: bool) -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// Programs that run as the person, or with a group of theirs, whoever starts them: another user of the machine might be
+/// Programs that run as the person, or with a group of theirs, for any user: another user of the machine might be
 /// waiting for one. Each of the two bits is enough.
 fn lending() -> Result<Rules, BackendError> {
     const SETTING: [i32; 2] = [0o4000, 0o2000];
@@ -243,7 +243,7 @@ fn shared() -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// Whoever this argument names, unless it is 0, which is the caller.
+/// Condition that this argument is not 0, which is the caller.
 fn others(argument: u8) -> Result<Vec<SeccompRule>, BackendError> {
     Ok(vec![SeccompRule::new(vec![is(argument, Is::Ne, 0)?])?])
 }

@@ -18,7 +18,7 @@ use super::{
 /// others.
 const FILE_CAPABILITIES: [u64; 4] = [0, 1, 3, 4];
 
-/// Locks this process in and becomes the command. Returns to nobody.
+/// Locks this process in and becomes the command. Never returns.
 pub(super) fn become_it(
     leash: &UnixStream,
     keeper: Pid,

@@ -101,7 +101,7 @@ impl Keeper<'_> {
         }
     }
 
-    /// Whoever is left may end by itself for a moment, and is killed then, again and again until nobody is left.
+    /// Gives remaining processes a moment to end by themselves, then kills them repeatedly until none is left.
     fn until_all_are_gone(&mut self) {
         let grace = Instant::now() + ORPHANS_GRACE;
         while self.ended.is_some() && self.collect(false) {
@@ -162,7 +162,7 @@ impl Keeper<'_> {
         }
     }
 
-    /// Signals whoever the command has started. It may be gone already.
+    /// Signals the processes of the command. They may be gone already.
     fn signal(&self, signal: Signal) {
         if self.alone {
             // From the first process of a namespace this reaches all others in it and nobody else.

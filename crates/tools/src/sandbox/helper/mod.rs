@@ -51,7 +51,7 @@ use super::{
 /// The longest policy that is read, in bytes.
 const MAX_POLICY: u64 = 1024 * 1024;
 
-/// Why a step failed: a sentence for whoever reads the log.
+/// Result of a step; the error is a sentence for the log.
 type Step<T> = Result<T, String>;
 
 /// Adds what was attempted.
@@ -66,8 +66,8 @@ struct Program {
     environment: Vec<(OsString, OsString)>,
 }
 
-/// Becomes `command` in this environment, locked in by the policy that comes over standard input; without a command, only
-/// tries. Called first thing in `main`, before any thread, logging or configuration.
+/// Becomes `command` in this environment, locked in by the policy that comes over standard input; without a command,
+/// only tries. Called first thing in `main`, before any thread, logging or configuration.
 #[must_use]
 pub fn run_helper(command: Vec<OsString>, environment: impl IntoIterator<Item = (OsString, OsString)>) -> ExitCode {
     let Ok(leash) = take_leash() else { return ExitCode::FAILURE };
@@ -97,7 +97,7 @@ fn let_go_of_output() -> Step<()> {
     dup2_stdout(&nothing).and_then(|()| dup2_stderr(&nothing)).map_err(step("let go of the output"))
 }
 
-/// Writes one line. Whoever does not read it any more needs it no more.
+/// Writes one line. A closed pipe is ignored.
 fn tell(mut leash: &UnixStream, report: &Report) {
     if let Ok(mut line) = serde_json::to_vec(report) {
         line.push(b'\n');

@@ -1,5 +1,5 @@
-//! Where the command finds programs: not in folders that are closed to it. A shell takes the first program of a name, and where that
-//! may not be run it says so and looks no further, though one that may be run is in the next folder.
+//! Search path of the command, without folders that are closed to it. A shell takes the first program of a name; if
+//! that may not be run it reports so and looks no further, though one that may be run is in the next folder.
 
 use std::{
     env,
@@ -18,8 +18,8 @@ use nix::{
 use super::Program;
 use crate::process::environment::PATH;
 
-/// Becomes the program, for which this process is locked in already. Returns why it did not. What lies below `own`, where
-/// commands and strangers put files, is not found by its name alone.
+/// Becomes the program, for which this process is locked in already. Returns why it did not. What lies below `own`,
+/// where commands and strangers put files, is not found by its name alone.
 pub(super) fn become_it(program: &Program, own: &[PathBuf]) -> Errno {
     let given = |name: &str| program.environment.iter().find(|(given, _)| given == name);
     let path = open_ones(given("PATH").map_or(OsStr::new(PATH), |(_, path)| path), own);
@@ -53,8 +53,8 @@ fn environment(given: &[(OsString, OsString)], path: &OsStr) -> Vec<CString> {
     given.iter().filter_map(variable).collect()
 }
 
-/// Leaves those of the system where no other is left: an empty list would be the folder in which the command runs. A folder is looked at by
-/// its real path, for a link may lead to it.
+/// Leaves those of the system where no other is left: an empty list would be the folder in which the command runs. A
+/// folder is looked at by its real path, for a link may lead to it.
 fn open_ones(path: &OsStr, own: &[PathBuf]) -> OsString {
     let own: Vec<PathBuf> = own.iter().filter_map(|own| own.canonicalize().ok()).collect();
     let is_own = |folder: &Path| folder.canonicalize().is_ok_and(|real| own.iter().any(|own| real.starts_with(own)));

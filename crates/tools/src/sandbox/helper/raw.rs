@@ -93,7 +93,7 @@ pub(super) fn make_read_only(path: &Path, below: Below) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the kernel kill this process when its parent dies. Our parents have one thread, so "parent" is the process;
+/// Makes the kernel kill this process when its parent dies. Our parents have one thread, so "parent" is the process;
 /// one that died before is seen by the leash.
 pub(super) fn die_with_parent() -> Step<()> {
     nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).map_err(step("follow the parent into death"))

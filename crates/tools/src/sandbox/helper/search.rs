@@ -1,5 +1,5 @@
-//! Looks for files that hold keys where commands may read, so that they can be hidden. Anew for each command, because such a file
-//! may have been written a moment ago.
+//! Looks for files that hold keys where commands may read, so that they can be hidden. Anew for each command, because
+//! such a file may have been written a moment ago.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -29,7 +29,7 @@ const PACKAGES: [&str; 3] = ["__pycache__", "node_modules", "site-packages"];
 /// Files with keys.
 #[derive(Debug, Default)]
 pub(super) struct KeyFiles {
-    /// Those that nobody may see.
+    /// Hidden ones.
     pub(super) hidden: Vec<PathBuf>,
     /// Those that are seen without the keys in them, and what is left of each.
     pub(super) reduced: Vec<(PathBuf, String)>,

@@ -1,12 +1,12 @@
-//! Where files are kept, and what the tools need of any such place.
+//! Storage of files, and the interface that the tools need of it.
 //!
 //! - [`Backend`]: look, open, list, and open a place to write. Every file tool is made of these: a search is a walk of
 //!   lists and opens, an edit is a [`Target`] that is read and replaced, an upload one that is replaced.
 //! - `disk`: real folders, through the jail. `state`: the files that live in the journal.
 //! - [`Files`]: the one tree that models see, put together of both by the first part of a path.
 //!
-//! Paths are taken apart before they come here ([`ToolPath`]), so no backend meets `..` or another absolute path; what a
-//! path leads to on a real disk is for the disk's backend alone to hold.
+//! Paths are taken apart before they come here ([`ToolPath`]), so no backend meets `..` or another absolute path; what
+//! a path leads to on a real disk is for the disk's backend alone to hold.
 
 mod disk;
 mod state;
@@ -62,7 +62,7 @@ pub(crate) trait Backend: Send + Sync + Debug {
     /// `E_PATH` where it may not be written.
     fn target(&self, path: &ToolPath, max_content: u64) -> Result<Target, Failure>;
 
-    /// A file that tells how to go on and may well not be there, such as an ignore file.
+    /// Opens a file with settings that may well be missing, such as an ignore file.
     fn open_if_there(&self, path: &ToolPath) -> Option<Content> {
         self.open_file(path).ok().map(|opened| opened.content)
     }
@@ -187,12 +187,12 @@ impl Files {
         self.jail.meant(written, Aim::Write)
     }
 
-    /// Where a search from `start` looks.
+    /// Places searched from `start`.
     pub(crate) fn places(&self, start: &ToolPath) -> Vec<ToolPath> {
         self.jail.places(start)
     }
 
-    /// Where a path leads, if links are on the way.
+    /// Resolves links on the way of a path.
     pub(crate) fn follow(&self, path: &ToolPath) -> Result<ToolPath, Failure> {
         match path.place() {
             Place::State => Ok(path.clone()),

@@ -1,8 +1,8 @@
 //! The files that live in the journal.
 //!
-//! A call sees them as they were when it began, with what it has changed itself. Its changes are facts only when the call
-//! has ended well: then they go up with its outcome, and the session's one writer stores them. So a call that fails half
-//! way has changed nothing here.
+//! A call sees them as they were when it began, with what it has changed itself. Its changes are facts only when the
+//! call has ended well: then they go up with its outcome, and the session's one writer stores them. So a call that
+//! fails half way has changed nothing here.
 
 use std::{
     collections::BTreeMap,

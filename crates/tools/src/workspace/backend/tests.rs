@@ -1,4 +1,4 @@
-//! What every backend does, as a suite that runs against the disk and the state alike; and the tree of both.
+//! Common behaviour of all backends, as a suite that runs against the disk and the state alike; and the tree of both.
 
 use std::{collections::BTreeSet, io::Read as _};
 

@@ -48,7 +48,7 @@ pub(super) struct Blobs {
     packs: Mutex<Packs>,
     /// Contents that were added and may not have reached the disk.
     unsettled: Mutex<Vec<String>>,
-    /// Held by whoever needs contents that nothing on the disk refers to yet.
+    /// Held while contents are needed that nothing on the disk refers to yet.
     gate: RwLock<()>,
     /// Counts removals: what was known of contents before may not be so.
     removals: AtomicU64,
@@ -89,7 +89,7 @@ impl Blobs {
         self.gate.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until nobody needs what nothing refers to.
+    /// Waits until unreferenced contents are no longer needed.
     pub(super) fn alone(&self) -> RwLockWriteGuard<'_, ()> {
         self.gate.write().unwrap_or_else(PoisonError::into_inner)
     }
@@ -158,7 +158,7 @@ impl Blobs {
         self.folder.join(format!("{DRAFT}{}", uuid::Uuid::new_v4().simple()))
     }
 
-    /// Tells whether a content of that size is kept.
+    /// Returns whether a content of that size is stored.
     pub(super) fn has(&self, hash: &Hash, size: u64) -> bool {
         self.packs().piece(hash).is_some_and(|piece| piece.size == size)
             || fs::symlink_metadata(self.folder.join(text(hash))).is_ok_and(|metadata| metadata.len() == size)
@@ -218,8 +218,8 @@ impl Blobs {
         packed.or_else(|| fs::symlink_metadata(self.folder.join(text(hash))).ok().map(|metadata| metadata.len()))
     }
 
-    /// Takes over the contents of a folder in which an earlier version kept those of one session, once it is noted who needs
-    /// them.
+    /// Takes over the contents of a folder in which an earlier version kept those of one session, once it is noted who
+    /// needs them.
     pub(super) fn take_over(
         &self,
         folder: &Path,
@@ -278,8 +278,8 @@ pub(super) struct Intake<'a> {
 }
 
 impl Intake<'_> {
-    /// Keeps the content of an open file of that size, or of a little more than that where it grows: whoever calls sees
-    /// by the size that comes back that it did.
+    /// Stores the content of an open file of that size, or of a little more if it grows: the returned size shows that
+    /// it did.
     pub(super) fn keep_file(&mut self, source: &mut File, size: u64) -> io::Result<Result<(Hash, u64), Full>> {
         let blobs = self.blobs;
         if size >= WORTH_SHARING && blobs.can_share.load(Ordering::Relaxed) {

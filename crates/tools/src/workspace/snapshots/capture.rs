@@ -1,4 +1,4 @@
-//! Keeps the contents of what is new in a tree since it was last looked at.
+//! Stores the contents of new entries in a tree since its last scan.
 
 use std::{
     collections::HashMap,
@@ -178,7 +178,7 @@ impl FileCapture<'_> {
     }
 }
 
-/// Why a path could not be taken.
+/// Reason why a path could not be captured.
 enum Miss {
     Gone,
     Unkept(Why),

@@ -1,22 +1,22 @@
-//! What calls change in the files of a session, recorded so that it can be undone.
+//! Snapshots of the changes that calls make to the files of a session, so that they can be undone.
 //!
 //! Around a call the trees that a session may change are looked at, path by path, without opening anything that is as
 //! it was; what is new is kept by content. So it makes no difference what changed a file: a tool, a command, or a
 //! program that a command started.
 //!
-//! - [`FileSnapshots`] is the port that the engine calls; `session` is what is kept of one session, `store` what is kept
+//! - [`FileSnapshots`] is the port that the engine calls; `session` is the state of one session, `store` what is stored
 //!   for all of them.
-//! - `root`, `spot`: the way into a tree, following no link; and how a path is written down.
-//! - `scan`, `capture`: what is there, and what it holds. `tree`: the outcome, and what two of them differ in.
-//! - `blobs`, `packs`, `record`: contents and trees on the disk. `projects`: the last look at each project. `manifest`: which
-//!   contents a session's changes need.
-//! - `overlap`: whose a change is where several sessions change the same files at once.
-//! - `restore`: takes changes back. `pulse`: tells after a crash what was changed later.
+//! - `root`, `spot`: the way into a tree, following no link; and the encoding of paths.
+//! - `scan`, `capture`: metadata and contents. `tree`: the outcome, and the differences of two of them.
+//! - `blobs`, `packs`, `record`: contents and trees on the disk. `projects`: the last scan of each project. `manifest`:
+//!   contents that a session's changes need.
+//! - `overlap`: owners of changes if several sessions change the same files at once.
+//! - `restore`: reverts changes. `pulse`: recognises later changes after a crash.
 //!
-//! What is promised, and what not: contents of files, links, permissions and folders come back byte for byte. Owners,
-//! times, access lists and extended attributes do not; nor what pipes, sockets and devices were. A change that somebody
-//! else makes while a call runs cannot be told from the call's own. Files above a size, trees above a number of files,
-//! and of a project the folders that git ignores are not recorded; the first two are said with each call.
+//! Guarantees and limits: contents of files, links, permissions and folders come back byte for byte. Owners, times,
+//! access lists and extended attributes do not; nor what pipes, sockets and devices were. A change that somebody else
+//! makes while a call runs cannot be told from the call's own. Files above a size, trees above a number of files, and
+//! of a project the folders that git ignores are not recorded; the first two are said with each call.
 
 mod blobs;
 mod capture;
@@ -84,7 +84,7 @@ pub struct FileSnapshots {
     config: SnapshotConfig,
     /// Opened when it is first needed.
     store: Arc<Mutex<Option<Arc<Store>>>>,
-    /// True while somebody is about to remove what nobody needs.
+    /// True while a removal of unneeded contents is pending.
     collecting: Arc<AtomicBool>,
     /// Sessions in memory, last used last.
     sessions: Arc<Mutex<Vec<(SessionId, Shared)>>>,
@@ -146,7 +146,7 @@ impl FileSnapshots {
         Ok(opened)
     }
 
-    /// Removes what nobody needs, soon: once for all who ask meanwhile.
+    /// Schedules a removal of unneeded contents: once for all requests meanwhile.
     fn collect_soon(&self) {
         if !self.base.is_dir() || self.collecting.swap(true, Ordering::AcqRel) {
             return;

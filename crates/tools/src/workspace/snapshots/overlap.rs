@@ -1,7 +1,7 @@
 //! Calls of several sessions that change the same files at once, as a session and its subagents do.
 //!
-//! Who looks at a whole tree sees what all of them change. What one has told as its own when it ended is no other's; and
-//! what one tells while another is still under way may be that one's, so it is marked and not taken back alone.
+//! A scan of a whole tree sees the changes of all calls. Changes reported by one call when it ended belong to no other;
+//! a change reported while another call is still running may be the other's, so it is marked and not reverted alone.
 
 use std::{collections::HashMap, path::PathBuf};
 
@@ -32,7 +32,7 @@ struct Running {
 #[derive(Debug)]
 pub(super) struct Own {
     pub(super) changes: Vec<FileChange>,
-    /// Those of others from which they go on.
+    /// Changes of others that they continue from.
     pub(super) going_on_from: Vec<FileChange>,
 }
 

@@ -1,4 +1,5 @@
-//! The last look at each project, which all sessions go on from: what one has seen and kept, none after it reads again.
+//! The last scan of each project, which all sessions continue from: what one has seen and stored, none after it reads
+//! again.
 //!
 //! ```text
 //! projects/{hash of the path}.look
@@ -19,10 +20,10 @@ use super::{
     tree::{Content, Tree},
 };
 
-/// So many projects' looks are kept in memory. Of others they are read again.
+/// Number of projects whose scans are cached. Those of others are read again.
 const IN_MEMORY: usize = 4;
 
-/// A look that nobody went on from for so long is dropped, and with it what only it needs.
+/// Time without use after which a scan is dropped, and with it the contents that only it needs.
 const UNUSED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The last looks at projects.
@@ -73,8 +74,8 @@ impl Projects {
         Ok(Some(tree))
     }
 
-    /// Makes this the last look at its project, and a file of it another name: whoever has that is not concerned by
-    /// looks to come. The caller holds the gate.
+    /// Makes this the last scan of its project, and a file of it another name: its holder is not affected by later
+    /// scans. The caller holds the gate.
     pub(super) fn keep(&self, tree: &Arc<Tree>, blobs: &Blobs, name: &Path) -> io::Result<()> {
         let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
         let known = looks.iter().position(|look| look.tree.path == tree.path).map(|index| looks.remove(index));
@@ -102,8 +103,8 @@ impl Projects {
         }
     }
 
-    /// The looks that are on the disk: each file, and whether it is still of use. `is_known` tells whether a session is left
-    /// that has to do with the project.
+    /// The looks that are on the disk: each file, and whether it is still of use. `is_known` tells whether a session is
+    /// left that has to do with the project.
     pub(super) fn files(&self, is_known: impl Fn(&Path) -> bool) -> io::Result<Vec<(PathBuf, bool)>> {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.folder)? {

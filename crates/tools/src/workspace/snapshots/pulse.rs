@@ -1,9 +1,9 @@
-//! A sign of life that is given while a call runs, so that after a crash it can be told what was changed later.
+//! A sign of life that is given while a call runs, so that after a crash later changes can be recognised.
 //!
 //! Processes of calls end with the daemon. So what was changed after its last sign is nobody's but somebody else's: a
 //! person's, most likely, who had work to do before the daemon came back. The sign is the time of a file, and is
-//! compared with times of files: both are given by the kernel, by one clock, which no program can set for a single file.
-//! It is not written to the disk at once: where the machine itself broke, an older sign only makes more doubtful.
+//! compared with times of files: both are given by the kernel, by one clock, which no program can set for a single
+//! file. It is not written to the disk at once: where the machine itself broke, an older sign only makes more doubtful.
 
 use std::{
     fs::{self, File},
@@ -26,7 +26,7 @@ use super::{
 /// afterwards.
 const APART: Duration = Duration::from_millis(50);
 
-/// Where a file system knows only seconds, and some only every second one, times are that much too early at the most.
+/// Maximum error in seconds of times on file systems that know only seconds, or every second one.
 const COARSE: i64 = 2;
 
 /// Gives signs of life until it is dropped.

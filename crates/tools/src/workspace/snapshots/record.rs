@@ -1,6 +1,6 @@
-//! A look at the trees, as a file: so that what a call changed can be told when the daemon did not live to see its end.
+//! A scan of the trees, as a file: so that a call's changes are known if the daemon did not live to see its end.
 //!
-//! Numbers are little-endian; the file ends with the hash of all that stands before it.
+//! Numbers are little-endian; the file ends with the hash of all preceding bytes.
 
 use std::{
     collections::HashMap,

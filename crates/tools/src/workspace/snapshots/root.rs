@@ -26,7 +26,7 @@ const MAX_PATH: usize = 4000;
 #[derive(Debug)]
 pub(super) struct Root {
     pub(super) place: Place,
-    /// Where it is, to tell one project from another.
+    /// Path of the root, to tell one project from another.
     pub(super) path: PathBuf,
     fd: OwnedFd,
 }
@@ -100,8 +100,8 @@ impl Stamp {
 }
 
 impl Root {
-    /// The trees of a workspace that a session may change: its own, a project that it may write to, and what all sessions
-    /// share.
+    /// The trees of a workspace that a session may change: its own, a project that it may write to, and what all
+    /// sessions share.
     pub(super) fn all(workspace: &Workspace) -> io::Result<Vec<Self>> {
         let mut roots = vec![Self::open(Place::Own, &workspace.root)?];
         if let Some(mount) = workspace.project.as_ref().filter(|mount| mount.writable) {
@@ -169,7 +169,7 @@ impl Root {
         file_in(&self.folder(folder)?, name)
     }
 
-    /// Where a link leads.
+    /// Target of a link.
     pub(super) fn link(&self, below: &[u8]) -> io::Result<Vec<u8>> {
         let (folder, name) = split(below);
         link_in(&self.folder(folder)?, name)
@@ -197,7 +197,7 @@ pub(super) fn file_in(folder: &OwnedFd, name: &[u8]) -> io::Result<(File, Stamp)
     if stamp.kind == Kind::File { Ok((file.into(), stamp)) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
-/// Where a link of a folder leads.
+/// Target of a link in a folder.
 pub(super) fn link_in(folder: &OwnedFd, name: &[u8]) -> io::Result<Vec<u8>> {
     Ok(readlinkat(folder, std::ffi::OsStr::from_bytes(name), Vec::new())?.into_bytes())
 }

@@ -1,9 +1,9 @@
-//! Looks at every path of a tree: what is there, not what it holds.
+//! Scans every path of a tree: metadata, not content.
 //!
 //! Of a project, what git ignores as a whole folder (`target/`, `node_modules/`) and `.git` itself are left out: they
 //! can be made again, and are larger than all else together. A file that is ignored by itself, such as `.env`, is not
-//! left out: nothing else could bring it back. Of a session's own tree, what the daemon keeps there is left out: no call
-//! changes it.
+//! left out: nothing else could bring it back. Of a session's own tree, what the daemon keeps there is left out: no
+//! call changes it.
 
 use std::{
     io,

@@ -1,5 +1,5 @@
-//! What is kept of one session: the last look at its trees, and what they were before the call that runs. Contents, and
-//! the last look at each project, are kept for all sessions together.
+//! State of one session: the last scan of its trees, and their state before the running call. Contents, and the last
+//! scan of each project, are stored for all sessions together.
 //!
 //! ```text
 //! {session}/look                   the last look before a call; of a project only which one it was
@@ -289,8 +289,8 @@ impl Kept {
         Ok(restore::undo(workspace, &roots, &self.store.blobs, changes, preview))
     }
 
-    /// Looks at all there is. Where there is no room for something new, room is made, and it is looked at again. Nothing is
-    /// removed while what comes back is held.
+    /// Looks at all there is. Where there is no room for something new, room is made, and it is looked at again.
+    /// Nothing is removed while what comes back is held.
     fn look_with_room<'s>(
         &mut self,
         store: &'s Store,
@@ -445,8 +445,8 @@ fn spots_of(tree: &Tree) -> impl Iterator<Item = SafePath> {
     tree.entries.keys().map(|below| SafePath { place: tree.place, below: below.clone() })
 }
 
-/// The spots that these paths mean. None where one is a link, or stands below one, or cannot be read: then what is
-/// changed may be elsewhere, and all is looked at.
+/// The spots that these paths mean. None if one is a link, or below one, or cannot be read: then the changes may be
+/// elsewhere, and everything is scanned.
 fn scope(roots: &[Root], paths: &[String]) -> Option<Vec<SafePath>> {
     let spots: Vec<SafePath> = paths.iter().map(|path| SafePath::read(path)).collect::<Option<_>>()?;
     let is_link = |spot: &SafePath| {

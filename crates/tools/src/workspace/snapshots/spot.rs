@@ -1,4 +1,4 @@
-//! Where something is, and how that is written down so that it can be read again whatever its name is made of.
+//! Location of a path, and its encoding, which can be read again whatever bytes the name has.
 
 use std::fmt::Write as _;
 
@@ -12,8 +12,8 @@ pub(super) struct SafePath {
 }
 
 impl SafePath {
-    /// As it is written in changes: a backslash as two, bytes that are no plain text as `\xff`, a folder with a slash at
-    /// its end.
+    /// As it is written in changes: a backslash as two, bytes that are no plain text as `\xff`, a folder with a slash
+    /// at its end.
     pub(super) fn shown(&self, is_folder: bool) -> String {
         let mut shown = self.place.name().map(|place| format!("/{place}/")).unwrap_or_default();
         for chunk in self.below.utf8_chunks() {

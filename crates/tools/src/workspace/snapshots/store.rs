@@ -1,10 +1,10 @@
-//! What is kept for all sessions: contents, and the last look at each project. Which contents are needed, and by whom; what
-//! nobody needs is removed.
+//! Storage for all sessions: contents, and the last scan of each project. Tracks which contents are needed, and by
+//! whom; unneeded ones are removed.
 //!
 //! Needed are, in this order: what calls hold that are under way, what sessions' changes go between, and what the last
-//! looks saw, which would have to be read again. Nothing is counted: whoever needs something has a file that says so, and
-//! all of these files are read before anything is removed. So what a crash leaves behind is what nobody needs, and goes
-//! with the next time.
+//! looks saw, which would have to be read again. Nothing is counted: each user of contents has a file that lists them,
+//! and all of these files are read before anything is removed. So leftovers of a crash are unneeded, and
+//! goes with the next time.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -28,7 +28,7 @@ const CONTENTS: &str = "contents";
 /// The folder of looks at projects.
 const PROJECTS: &str = "projects";
 
-/// A pack that holds so much which nobody needs, in percent, is written anew.
+/// Share of unneeded contents above which a pack is rewritten, in percent.
 const WORTH_IT: u64 = 25;
 
 /// For so long the result of a call that has ended may turn out to be lost, in seconds.
@@ -37,7 +37,7 @@ const LOST: i64 = 7 * 24 * 60 * 60;
 /// The contents that are needed, by their reasons.
 #[derive(Debug, Default)]
 struct Needs {
-    /// By calls that are under way, or of which nobody saw the end.
+    /// By calls that are running, or whose end was not seen.
     calls: HashSet<Hash>,
     /// By changes, of the session that has changed something last first, and of each the last first.
     changes: Vec<(Hash, u64)>,
@@ -61,7 +61,7 @@ impl Store {
         Ok(Self { base, blobs, projects })
     }
 
-    /// Removes what nobody needs. Returns how many bytes that gave back.
+    /// Removes unneeded contents. Returns the number of freed bytes.
     pub(super) fn collect(&self) -> io::Result<u64> {
         let _alone = self.blobs.alone();
         let needs = Needs::read(&self.base, &self.projects)?;
@@ -70,8 +70,9 @@ impl Store {
         self.blobs.sift(|hash| wanted.contains(hash), WORTH_IT)
     }
 
-    /// Makes room: of what nobody needs at this moment, what was recorded last stays until nine tenths of all room are full.
-    /// Old turns can then no longer be undone whole, but new ones can. `needed` is what the caller holds.
+    /// Makes room: of the contents not needed at this moment, what was recorded last stays until nine tenths of all
+    /// room are full. Old turns can then no longer be undone whole, but new ones can. `needed` is what the caller
+    /// holds.
     pub(super) fn make_room(&self, needed: HashSet<Hash>) -> io::Result<()> {
         let _alone = self.blobs.alone();
         let needs = Needs::read(&self.base, &self.projects)?;

@@ -1,4 +1,4 @@
-//! What is recorded of a call that changed more than can be recorded.
+//! Record of a call that changed more than can be recorded.
 
 use agentd_core::tool::{FileChange, FileChangeKind};
 
@@ -15,8 +15,8 @@ const BESIDE_PATH: usize = 256;
 ///
 /// Undoing a part of what a call did must not lose what the whole would have kept: a folder that was moved is one that
 /// was made and one that was removed. So what took something away comes first, and what was made is recorded only where
-/// there is room behind that. One of those that are left out stays as a change that is only told of, so that an undo says
-/// that it is not whole.
+/// there is room behind that. One of those that are left out stays as a change that is only told of, so that an undo
+/// says that it is not whole.
 pub(super) fn cut(changes: &mut Vec<FileChange>, limit: usize) -> Option<String> {
     let bytes: usize = changes.iter().map(|change| change.path.len() + BESIDE_PATH).sum();
     let limit = if bytes > MAX_BYTES { limit.min(changes.len().saturating_mul(MAX_BYTES) / bytes) } else { limit };
@@ -41,7 +41,7 @@ pub(super) fn cut(changes: &mut Vec<FileChange>, limit: usize) -> Option<String>
 mod tests {
     use super::*;
 
-    /// Changes by their first letters: `d`eleted, `m`odified, `c`reated; in capitals where they are only told of.
+    /// Changes by their first letters: `d`eleted, `m`odified, `c`reated; in capitals if they are only reported.
     #[track_caller]
     fn check(before: &str, limit: usize, after: &str) {
         let kinds = [('d', FileChangeKind::Deleted), ('m', FileChangeKind::Modified), ('c', FileChangeKind::Created)];

@@ -1,4 +1,4 @@
-//! What one tree held when it was last looked at, and what two looks differ in.
+//! Content of one tree at its last scan, and the differences of two scans.
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
@@ -16,9 +16,9 @@ use super::{
 #[derive(Debug, Clone)]
 pub(super) struct Tree {
     pub(super) place: Place,
-    /// Where its root is.
+    /// Path of its root.
     pub(super) path: PathBuf,
-    /// Why nothing of it is recorded, where that is so.
+    /// Reason why nothing of it is recorded, if so.
     pub(super) unseen: Option<String>,
     /// By path below the root.
     pub(super) entries: HashMap<Vec<u8>, Entry>,
@@ -43,7 +43,7 @@ pub(super) struct Entry {
 pub(super) enum Content {
     /// A folder has none besides its entries.
     Folder,
-    /// That many bytes of a file, or of where a link leads, under this hash.
+    /// Hash and size of a stored file, or of a link's target.
     Kept(Hash, u64),
     /// Nothing.
     Unkept(Why),
@@ -51,7 +51,7 @@ pub(super) enum Content {
     Absent,
 }
 
-/// Why nothing is kept of a file.
+/// Reason why nothing is stored of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Why {
     /// It is larger than is kept of one file.
@@ -69,7 +69,7 @@ impl Entry {
         Self { stamp, content: Content::Folder, fresh: false }
     }
 
-    /// Where there is nothing.
+    /// Entry of a missing path.
     pub(super) fn absent() -> Self {
         let none = (0, 0);
         let stamp = Stamp {
@@ -109,7 +109,7 @@ impl Entry {
 #[derive(Debug)]
 pub(super) struct Difference {
     pub(super) change: FileChange,
-    /// Its path below the root, and what stood and stands there.
+    /// Its path below the root, and its state before and now.
     pub(super) below: Vec<u8>,
     pub(super) was: Option<Stamp>,
     pub(super) now: Option<Stamp>,
@@ -182,7 +182,7 @@ impl Tree {
     }
 }
 
-/// Which file it is, where it is the same one as before and has other names.
+/// Identifies the file, if it is the same one as before and has other names.
 fn shared(was: &Stamp, now: &Stamp) -> Option<SharedFile> {
     let is_same = (was.kind, was.device, was.inode) == (now.kind, now.device, now.inode);
     let is_shared = is_same && now.kind == Kind::File && now.links > 1;

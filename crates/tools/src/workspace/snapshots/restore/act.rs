@@ -1,4 +1,4 @@
-//! Does what an undo has found possible.
+//! Carries out the planned steps of an undo.
 
 use std::{
     collections::HashSet,
@@ -44,8 +44,8 @@ pub(super) fn carry_out(steps: &mut [Step<'_>], blobs: &Blobs) {
     for index in steps_of(steps, |step| step.goal().is_some()) {
         attempt(&mut steps[index], |root, step| bring_back(root, step, blobs));
     }
-    // Each folder is made durable once, and not for each of its files: there may be thousands. Some can be opened only until they
-    // have their own permissions.
+    // Each folder is made durable once, and not for each of its files: there may be thousands. Some can be opened only
+    // until they have their own permissions.
     let mut durable = HashSet::new();
     for index in steps_of(steps, |_| true) {
         attempt(&mut steps[index], |root, step| settle(root, step, &mut durable));

@@ -1,4 +1,4 @@
-//! Looks at every path of an undo, and finds out what can be done.
+//! Examines every path of an undo, and plans the possible steps.
 
 use std::{fs::File, io, io::Read as _};
 

@@ -1,5 +1,5 @@
-//! Brings a file back that has several names: in place, so that it comes back under all of them. A new file would take one
-//! name, and leave the change under the others.
+//! Restores a file that has several names: in place, so that it comes back under all of them. A new file would take
+//! one name, and leave the change under the others.
 
 use std::{
     ffi::OsStr,
@@ -29,13 +29,13 @@ use super::{
 /// The mode that its owner needs to write to a file.
 const OWNER: u32 = 0o600;
 
-/// Tells whether this was seen of that file.
+/// Returns whether this was seen of that file.
 pub(super) fn is_of(stamp: Stamp, shared: SharedFile) -> bool {
     (stamp.device, stamp.inode) == (shared.device, shared.inode)
 }
 
-/// Writes a content into the file itself. None where what is there is another file by now, or has no other name any more:
-/// then nothing is done.
+/// Writes a content into the file itself. None if there is another file by now, or it has no other name any more: then
+/// nothing is done.
 pub(super) fn write(
     parent: &OwnedFd,
     name: &[u8],
