@@ -14,12 +14,10 @@ use agentd_core::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use crate::{
-    context::{
-        ToolSet,
-        frame::{harmless, name as framed_name, one_line},
-    },
-    error::EngineError,
+use crate::error::EngineError;
+use agentd_context::{
+    ToolSet,
+    frame::{harmless, name as framed_name, one_line},
 };
 
 /// A text that is shorter stands in the notice whole, in bytes.

@@ -7,7 +7,7 @@ use agentd_core::{
     error::WorkspaceError, event::EventKind, files::StoredInput, ids::SessionId, item::ItemBody, ports::Workspaces,
 };
 
-use crate::context::{
+use agentd_context::{
     ToolSet,
     excerpt::{self, Excerpt, grouped, sizes},
     long_text::{ResultLimits, aside, at_once, from_behind, lines_at_once},

@@ -17,13 +17,14 @@
 //!   allowed, live.
 //! - 1 `catalog/`: the tools that a turn shows, finds or hides, pure; `state_changes`: changes of the session's own state
 //!   and how they are reverted; `config`.
-//! - 0 `context/`: what a model sees, and what makes room in it, pure; `error`.
+//! - 0 `error`.
+//!
+//! What a model sees is put together in `agentd_context`; whether a call may run is decided in `agentd_policy`.
 
 mod agents;
 mod attachments;
 mod catalog;
 pub mod config;
-mod context;
 pub mod error;
 pub mod front;
 mod grants;

@@ -14,7 +14,7 @@ const MAX_CIRCLE: usize = 2;
 type Floors = &'static [&'static [&'static str]];
 
 const ENGINE: Floors = &[
-    &["context", "error"],
+    &["error"],
     &["catalog", "config", "state_changes"],
     &["agents", "attachments", "grants", "large_input", "mentions"],
     &["instructions"],

@@ -15,9 +15,9 @@ use crate::{
     agents::{delegate_tool, transfer_tool},
     catalog::AgentScope,
     config::EngineConfig,
-    context::ToolSet,
     error::EngineError,
 };
+use agentd_context::ToolSet;
 
 /// The agent of a turn. A reload of the configuration changes later turns only.
 #[derive(Debug, Clone)]

@@ -10,7 +10,7 @@ use agentd_core::{
 use tokio::sync::watch;
 
 use super::{FIND_TOOL, ToolCatalog, ToolScope, nearest::nearest, servers::servers, words};
-use crate::context::ToolSet;
+use agentd_context::ToolSet;
 
 /// Tools that one search tells of at the most.
 const MOST_TOLD: usize = 8;

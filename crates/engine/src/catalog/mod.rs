@@ -28,7 +28,7 @@ pub(crate) use self::{
     finds::Finds,
     scope::{AgentScope, ToolScope},
 };
-use crate::context::ToolSet;
+use agentd_context::ToolSet;
 
 /// The tool by which a model finds those that a turn does not show.
 pub(crate) const FIND_TOOL: &str = "find_tool";

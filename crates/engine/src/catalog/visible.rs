@@ -5,7 +5,8 @@ use std::fmt;
 use agentd_core::catalogue::{CatalogueTool, ToolOrigin, ToolTier};
 
 use super::{AgentScope, Mentioned, ToolScope};
-use crate::{catalog::FIND_TOOL, context::ToolSet};
+use crate::catalog::FIND_TOOL;
+use agentd_context::ToolSet;
 
 /// The tools by which a session hands work on: a child session has none of them.
 const DELEGATES: &str = "delegate_task";

@@ -18,7 +18,8 @@ use agentd_core::{
 };
 use tokio::time::timeout;
 
-use crate::{attachments::Attachment, context::ToolSet};
+use crate::attachments::Attachment;
+use agentd_context::ToolSet;
 
 /// Input of the links that write in front of a turn.
 #[derive(Clone, Copy)]

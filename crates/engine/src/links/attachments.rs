@@ -12,10 +12,10 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 
 use crate::{
     attachments,
-    context::{MAX_SHOWN_PICTURES, RequestBuilder},
     instructions::PreambleContext,
     turn::{TurnContext, TurnExit, TurnState, hooks::Link},
 };
+use agentd_context::{MAX_SHOWN_PICTURES, RequestBuilder};
 
 /// Bytes of one picture. The daemon makes them far smaller; whatever else stands in that file now is none.
 const MAX_BYTES: usize = 16 << 20;

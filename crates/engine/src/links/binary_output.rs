@@ -12,16 +12,14 @@ use agentd_core::{
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 
-use crate::{
-    context::{
-        excerpt::grouped,
-        frame,
-        long_text::{aside, reason},
-    },
-    turn::{
-        TurnExit,
-        hooks::{Invocation, Link, Next},
-    },
+use crate::turn::{
+    TurnExit,
+    hooks::{Invocation, Link, Next},
+};
+use agentd_context::{
+    excerpt::grouped,
+    frame,
+    long_text::{aside, reason},
 };
 
 /// Pieces of one result that are kept at the most.

@@ -3,10 +3,8 @@
 use agentd_core::event::EventKind;
 use futures_util::{FutureExt as _, future::BoxFuture};
 
-use crate::{
-    context::RequestBuilder,
-    turn::{TurnContext, TurnExit, TurnState, hooks::Link},
-};
+use crate::turn::{TurnContext, TurnExit, TurnState, hooks::Link};
+use agentd_context::RequestBuilder;
 
 /// Problems that are told one by one at the most.
 const MAX_TOLD: usize = 5;

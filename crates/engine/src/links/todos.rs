@@ -8,13 +8,11 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::{
-    context::RequestBuilder,
-    turn::{
-        TurnContext, TurnExit, TurnState,
-        hooks::{Invocation, Link, Next},
-    },
+use crate::turn::{
+    TurnContext, TurnExit, TurnState,
+    hooks::{Invocation, Link, Next},
 };
+use agentd_context::RequestBuilder;
 
 const WRITE: &str = "todo_write";
 const READ: &str = "todo_read";

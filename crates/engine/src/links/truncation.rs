@@ -6,16 +6,14 @@ use agentd_core::{error::WorkspaceError, event::EventKind, ports::ArtifactDir, t
 use futures_util::{FutureExt as _, future::BoxFuture};
 use serde::de::IgnoredAny;
 
-use crate::{
-    context::{
-        excerpt::{Excerpt, sizes},
-        long_text::{IN_PARTS, aside, from_behind, lines_at_once, reason},
-        tokens::estimate,
-    },
-    turn::{
-        TurnExit,
-        hooks::{Invocation, Link, Next},
-    },
+use crate::turn::{
+    TurnExit,
+    hooks::{Invocation, Link, Next},
+};
+use agentd_context::{
+    excerpt::{Excerpt, sizes},
+    long_text::{IN_PARTS, aside, from_behind, lines_at_once, reason},
+    tokens::estimate,
 };
 
 /// The part of its limit that is shown of a result above it, and tokens that are shown at the most.
@@ -101,7 +99,7 @@ fn shown(text: &str, limit: u64, kept: &SpillFile) -> String {
     let tail = tail.trim_end_matches('\n');
     let way = match kept {
         SpillFile::At(path) => {
-            let (from, amount) = (from_behind(head, at_once), crate::context::long_text::at_once(at_once));
+            let (from, amount) = (from_behind(head, at_once), agentd_context::long_text::at_once(at_once));
             format!(
                 "All of it is in {path}: read on there with read_file and {from}, {amount}, or find the place with grep"
             )

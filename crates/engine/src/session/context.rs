@@ -21,13 +21,13 @@ use super::{
 use crate::{
     attachments::{self, Attachment},
     catalog::Mentioned,
-    context::{self, history},
     error::EngineError,
     instructions::{self, PreambleContext},
     mentions::Mentions,
     session::context_view::ContextViewInput,
     turn::route::{chat_slot, route},
 };
+use agentd_context::history;
 
 impl Actor {
     /// Content of the window of the model that would be asked next.
@@ -40,7 +40,7 @@ impl Actor {
         let model = self.shared.parts.models.get(slot);
         let finds = self.finds(&Mentioned::new(), slot, pictures, &self.state.seen());
         let instructions =
-            context::system(&config.system_prompt, &finds.about_servers(), &workspace, self.state.created_at);
+            agentd_context::system(&config.system_prompt, &finds.about_servers(), &workspace, self.state.created_at);
         Ok(context_view::view(&ContextViewInput {
             model: model.info(),
             instructions: &instructions,

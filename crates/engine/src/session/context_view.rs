@@ -8,7 +8,7 @@ use agentd_core::{
     model::{Message, ModelInfo},
 };
 
-use crate::context::{
+use agentd_context::{
     compaction::plan,
     footprint::{self, Fingerprint},
     history,

@@ -13,7 +13,6 @@ use super::actor::{Actor, Fault};
 use crate::{
     agents::active::ActiveAgent,
     attachments,
-    context::{self, long_text::ResultLimits},
     error::EngineError,
     grants::LiveGrants,
     recovery::subagents,
@@ -24,6 +23,7 @@ use crate::{
         stopwatch::Stopwatch,
     },
 };
+use agentd_context::long_text::ResultLimits;
 
 impl Actor {
     /// Where the session's files are.
@@ -52,8 +52,12 @@ impl Actor {
             None => self.mentioned_last(&state.history, slot, pictures).await?,
         };
         let finds = self.finds(&mentions.tools, slot, pictures, &state.history);
-        let system_prompt =
-            context::system(&acting.instructions(&config), &finds.about_servers(), &workspace, self.state.created_at);
+        let system_prompt = agentd_context::system(
+            &acting.instructions(&config),
+            &finds.about_servers(),
+            &workspace,
+            self.state.created_at,
+        );
         let Some(open) = &mut self.open else { return Ok(()) };
         let shared = &self.shared;
         let model = shared.parts.models.get(slot);

@@ -13,12 +13,12 @@ use super::actor::{Actor, Fault};
 use crate::{
     attachments::{self, Attachment},
     catalog::Finds,
-    context::{self, Next, meter, tokens::estimate},
     error::EngineError,
     large_input::{self, InputRoom, OccupiedRoom, UserInput},
     mentions::Mentions,
     turn::route::{chat_slot, route},
 };
+use agentd_context::{Next, meter, tokens::estimate};
 
 /// Tokens of an input that is told of a turn which never ran and that cannot be kept.
 const CUT: u64 = 1000;
@@ -124,7 +124,8 @@ impl Actor {
         let (shared, acting) = (&self.shared, self.acting());
         let config = shared.config();
         let servers = finds.about_servers();
-        let instructions = context::system(&acting.instructions(&config), &servers, &workspace, self.state.created_at);
+        let instructions =
+            agentd_context::system(&acting.instructions(&config), &servers, &workspace, self.state.created_at);
         let fixed = if info.embedded { 0 } else { tools.print.tokens + estimate(&instructions) };
         let guess = |item: &Item| meter::guess(item, info.echo_reasoning);
         let whole = || fixed + self.state.seen().iter().map(|item| guess(item)).sum::<u64>();

@@ -10,10 +10,10 @@ use crate::{
     agents::toolset_cache::ToolSetCache,
     catalog::ToolCatalog,
     config::{EngineConfig, PolicyInForce},
-    context::{tokens::TokenCalibration, windows::ContextWindows},
     grants::KeptHandle,
     turn::hooks::{Chain, Subagents},
 };
+use agentd_context::{tokens::TokenCalibration, windows::ContextWindows};
 
 /// State that all sessions share.
 pub(crate) struct Shared {

@@ -14,7 +14,7 @@ use agentd_core::{
     turn::StopReason,
 };
 
-use crate::context::ContextMeter;
+use agentd_context::ContextMeter;
 
 /// Items that are read into memory at the most. More than a history may have: only a turn that was still running when the
 /// daemon stopped can come near it.

@@ -25,7 +25,6 @@ use super::{
 };
 use crate::{
     attachments::{self, Attachment},
-    context::compaction::plan::CompactionRequest,
     error::EngineError,
     large_input::UserInput,
     turn::{
@@ -35,6 +34,7 @@ use crate::{
         route::{VisionSupport, route},
     },
 };
+use agentd_context::compaction::plan::CompactionRequest;
 
 /// Time that a turn's start waits to be made durable together with the turn's first words. Nothing that a person
 /// notices, and longer than a model on the same machine needs that answers from its cache.

@@ -9,10 +9,10 @@ use super::actor::{Actor, Fault};
 use crate::{
     attachments::{self, Attachment},
     catalog::{Finds, Mentioned, ToolScope},
-    context::ToolSet,
     mentions::{self, Known, KnownAgent, Mentions, Said},
     turn::route::route,
 };
+use agentd_context::ToolSet;
 
 /// Time limit for listing skill names. No answer waits for a disk that hangs.
 const PATIENCE: Duration = Duration::from_millis(500);

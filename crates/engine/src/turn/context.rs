@@ -40,11 +40,11 @@ use crate::{
     agents::{active::ActiveAgent, delegate_tool},
     catalog::Finds,
     config::PolicyInForce,
-    context::{ToolSet, long_text::ResultLimits, tokens::TokenCalibration, windows::ContextWindows},
     grants::LiveGrants,
     mentions::Mentions,
     turn::hooks::{Chain, Subagents},
 };
+use agentd_context::{ToolSet, long_text::ResultLimits, tokens::TokenCalibration, windows::ContextWindows};
 
 /// Fixed state of a running turn: a reload of the configuration changes later turns, never this one, but for the rules.
 pub(crate) struct TurnContext {

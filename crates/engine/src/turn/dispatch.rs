@@ -17,10 +17,8 @@ use agentd_policy::only_fetches;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 
 use super::{TurnContext, TurnExit, TurnState};
-use crate::{
-    context::compaction::plan::CompactionRequest,
-    turn::{Phase, call_record::CallRecord, hooks::Invocation},
-};
+use crate::turn::{Phase, call_record::CallRecord, hooks::Invocation};
+use agentd_context::compaction::plan::CompactionRequest;
 
 /// Runs every call that has no result. Those come first that are under way, since before a restart, and alone: who works
 /// for them waits for a person, and nothing else begins before that person has come.

@@ -11,10 +11,10 @@ use agentd_core::{
 use tokio::sync::OnceCell;
 
 use crate::{
-    context::ToolSet,
     large_input::{self, InputRoom, UserInput},
     turn::TurnExit,
 };
+use agentd_context::ToolSet;
 
 /// Folders that are made when they are first needed.
 pub(crate) struct SessionFiles {

@@ -15,10 +15,10 @@ use tokio::time::Instant;
 use super::call_record::CallRecord;
 use crate::{
     agents::delegate_tool,
-    context::RequestBuilder,
     instructions::PreambleContext,
     turn::{TurnContext, TurnExit, TurnState, recorder::ResolvedInterrupt},
 };
+use agentd_context::RequestBuilder;
 
 /// A capability with hooks before the turn, before each model call and around each tool call.
 pub(crate) trait Link: Send + Sync {

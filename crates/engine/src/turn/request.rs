@@ -3,7 +3,7 @@
 use agentd_core::model::{Message, ModelInfo};
 
 use super::{TurnContext, TurnState};
-use crate::context::{Next, RequestBuilder, ToolSet, history, meter, tokens};
+use agentd_context::{Next, RequestBuilder, ToolSet, history, meter, tokens};
 
 /// The request for the next model call, before the chain has seen it.
 pub(crate) fn assemble(context: &TurnContext, state: &TurnState, tools: ToolSet) -> RequestBuilder {

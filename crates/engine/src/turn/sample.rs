@@ -16,10 +16,8 @@ use agentd_core::{
 use futures_util::StreamExt as _;
 
 use super::{TurnContext, TurnExit, TurnState, level, recorder::Recorder};
-use crate::{
-    context::{RequestBuilder, compaction::plan::CompactionRequest},
-    turn::{Reply, request},
-};
+use crate::turn::{Reply, request};
+use agentd_context::{RequestBuilder, compaction::plan::CompactionRequest};
 
 /// Calls of one answer that are run at the most. A model that asks for more has lost its way.
 const MAX_CALLS: usize = 64;

@@ -22,7 +22,8 @@ use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::stopwatch::Stopwatch;
-use crate::{context::tokens::estimate, turn::hooks::Invocation};
+use crate::turn::hooks::Invocation;
+use agentd_context::tokens::estimate;
 
 /// Bytes that are read of an answer for each token that it may have, where its server holds to no limit.
 const BYTES_A_TOKEN: u64 = 16;

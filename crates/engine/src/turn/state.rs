@@ -16,7 +16,7 @@ use agentd_core::{
     usage::Usage,
 };
 
-use crate::context::{ContextMeter, compaction::plan::CompactionRequest};
+use agentd_context::{ContextMeter, compaction::plan::CompactionRequest};
 
 /// The room for the names of changed files in what clients are told at the end, in bytes: far below what a message to them
 /// may have (16 MiB).

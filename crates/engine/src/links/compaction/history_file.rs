@@ -13,10 +13,8 @@ use agentd_core::{
     ports::{Artifact, ArtifactDir},
 };
 
-use crate::{
-    context::compaction::transcript,
-    turn::{TurnContext, TurnState},
-};
+use crate::turn::{TurnContext, TurnState};
+use agentd_context::compaction::transcript;
 
 /// Events of the journal that are read at once.
 const PAGE: usize = 500;

@@ -14,16 +14,14 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::{
-    context::{
-        RequestBuilder,
-        compaction::plan::{self, CompactionRequest, limit},
-    },
-    turn::{
-        Phase, TurnContext, TurnExit, TurnState,
-        hooks::{Invocation, Link, Next},
-        request,
-    },
+use crate::turn::{
+    Phase, TurnContext, TurnExit, TurnState,
+    hooks::{Invocation, Link, Next},
+    request,
+};
+use agentd_context::{
+    RequestBuilder,
+    compaction::plan::{self, CompactionRequest, limit},
 };
 
 /// The tool by which a model asks for it. It is named in every request, though it does something only from the warning on,

@@ -15,16 +15,14 @@ use agentd_core::{
 use futures_util::StreamExt as _;
 
 use super::{history_file, under_way};
-use crate::{
-    context::{
-        compaction::{
-            facts,
-            plan::{self, CompactionRequest, Plan},
-            rules, summary,
-        },
-        meter,
+use crate::turn::{Phase, TurnContext, TurnExit, TurnState, level, request, sample};
+use agentd_context::{
+    compaction::{
+        facts,
+        plan::{self, CompactionRequest, Plan},
+        rules, summary,
     },
-    turn::{Phase, TurnContext, TurnExit, TurnState, level, request, sample},
+    meter,
 };
 
 /// Bytes of a model's summary that are read: many times what it is asked for. What of them is kept is bounded by the window.

@@ -10,14 +10,14 @@ use agentd_core::{
 };
 
 use crate::{
-    context::{
-        compaction::summary,
-        excerpt::{Excerpt, sizes},
-        long_text::reason,
-        tokens::estimate,
-    },
     large_input::{InputRoom, UserInput},
     turn::{TurnContext, TurnExit},
+};
+use agentd_context::{
+    compaction::summary,
+    excerpt::{Excerpt, sizes},
+    long_text::reason,
+    tokens::estimate,
 };
 
 /// The part of the window that the inputs of a turn may have of a summary.

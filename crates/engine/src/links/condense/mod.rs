@@ -20,13 +20,11 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 
 use self::line_patterns::Patterns;
 use super::truncation::keep;
-use crate::{
-    context::{excerpt::sizes, long_text::aside, tokens::estimate},
-    turn::{
-        TurnExit,
-        hooks::{Invocation, Link, Next},
-    },
+use crate::turn::{
+    TurnExit,
+    hooks::{Invocation, Link, Next},
 };
+use agentd_context::{excerpt::sizes, long_text::aside, tokens::estimate};
 
 pub(crate) struct Condense {
     patterns: Option<Arc<Patterns>>,

@@ -16,13 +16,13 @@ const LEAST: usize = 150;
 const TAGS: [&str; 4] = ["history", "earlier_summary", "conversation_summary", "system_reminder"];
 
 /// The items as Markdown, whole.
-pub(crate) fn whole(items: &[Arc<Item>]) -> String {
+pub fn whole(items: &[Arc<Item>]) -> String {
     write(items, usize::MAX, usize::MAX)
 }
 
 /// The items as Markdown in about so many bytes: long results lose their middle first, then what a person said, and then
 /// the oldest items go.
-pub(crate) fn within(items: &[Arc<Item>], bytes: usize) -> String {
+pub fn within(items: &[Arc<Item>], bytes: usize) -> String {
     let results = [8000, 2000, 500, LEAST].map(|most| (most, usize::MAX));
     let words = [8000, 2000, 500, LEAST].map(|said| (LEAST, said));
     for (most, said) in results.into_iter().chain(words) {
@@ -95,7 +95,7 @@ fn name(written: &str) -> String {
 
 /// A text that poses as nothing else: no line of it reads like a heading of ours, and it closes and opens none of the tags
 /// that stand around such texts. A second time it changes nothing.
-pub(crate) fn harmless(text: &str) -> String {
+pub fn harmless(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     let mut begins = true;
     for (at, letter) in text.char_indices() {
@@ -134,7 +134,7 @@ fn born(item: &Item) -> Option<Timestamp> {
 }
 
 /// The text without its middle, where it is longer than so many bytes.
-pub(crate) fn shortened(text: &str, most: usize) -> String {
+pub fn shortened(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }
@@ -158,7 +158,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::context::compaction::samples::{call, result, says, user};
+    use crate::compaction::samples::{call, result, says, user};
 
     #[test]
     fn everything_that_was_said_and_done_is_there() {

@@ -8,10 +8,10 @@ use agentd_core::{
     item::{Item, ItemBody, NoticeTopic},
 };
 
-use crate::context::{history, meter};
+use crate::{history, meter};
 
 /// Messages that a history must have before a model is asked to sum it up.
-pub(crate) const MIN_MESSAGES: usize = 15;
+pub const MIN_MESSAGES: usize = 15;
 /// Messages that stay as they are, where the window has room for them.
 const RECENT_MESSAGES: usize = 10;
 /// Percentage of the window that stays.
@@ -21,27 +21,28 @@ const RECENT_MAX_PERCENT: u64 = 40;
 
 /// Room for the history.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Room {
+pub struct Room {
     /// The tokens of the window that the history may have: what tools and instructions take is not among them.
-    pub(crate) window: u64,
+    pub window: u64,
     /// The messages that a history may have.
-    pub(crate) max_messages: usize,
+    pub max_messages: usize,
     /// Set if the model gets its reasoning back, which takes room then.
-    pub(crate) echo_reasoning: bool,
+    pub echo_reasoning: bool,
 }
 
 /// Which items are replaced: those before this index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Plan {
-    pub(crate) split: usize,
+pub struct Plan {
+    /// Index of the first item that stays.
+    pub split: usize,
     /// Messages of the history, before.
-    pub(crate) messages: usize,
+    pub messages: usize,
     /// Set if there is enough to replace for a model to be asked.
-    pub(crate) worth_a_model: bool,
+    pub worth_a_model: bool,
 }
 
 /// Decides what is replaced. None where nothing can be.
-pub(crate) fn plan(items: &[Arc<Item>], cause: CompactionCause, room: Room) -> Option<Plan> {
+pub fn plan(items: &[Arc<Item>], cause: CompactionCause, room: Room) -> Option<Plan> {
     let splits = splits(items);
     let split = match cause {
         CompactionCause::Limit => by_messages(items, &splits, room.max_messages / 2),
@@ -66,12 +67,12 @@ pub(crate) fn plan(items: &[Arc<Item>], cause: CompactionCause, room: Room) -> O
 }
 
 /// The messages of a history.
-pub(crate) fn count(items: &[Arc<Item>]) -> usize {
+pub fn count(items: &[Arc<Item>]) -> usize {
     items.iter().filter(|item| history::counts(item)).count()
 }
 
 /// The messages before the turn that runs.
-pub(crate) fn count_before_turn(items: &[Arc<Item>]) -> usize {
+pub fn count_before_turn(items: &[Arc<Item>]) -> usize {
     let begin = items.iter().rposition(speaks).unwrap_or(0);
     count(&items[..begin])
 }
@@ -177,14 +178,16 @@ fn speaks(item: &Arc<Item>) -> bool {
 
 /// A compaction that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CompactionRequest {
-    pub(crate) cause: CompactionCause,
-    pub(crate) strategy: CompactionStrategy,
+pub struct CompactionRequest {
+    /// Reason for it.
+    pub cause: CompactionCause,
+    /// How the history is shortened.
+    pub strategy: CompactionStrategy,
 }
 
 /// The messages that a history may have. Where a compaction was taken back it may grow by as many as that one would have
 /// left, for a person wanted to see them all.
-pub(crate) fn limit(max_messages: usize, held: u64) -> usize {
+pub fn limit(max_messages: usize, held: u64) -> usize {
     match usize::try_from(held).unwrap_or(usize::MAX) {
         0 => max_messages,
         held => held.saturating_add(max_messages / 2).max(max_messages),
@@ -196,7 +199,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::context::compaction::samples::{call, handed_over, result, says, user};
+    use crate::compaction::samples::{call, handed_over, result, says, user};
 
     const ROOM: Room = Room { window: 1000, max_messages: 40, echo_reasoning: false };
 

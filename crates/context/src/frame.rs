@@ -6,7 +6,7 @@ const OWN: [&str; 5] = ["memory", "memories", "skills", "system_reminder", "conv
 const FILES: [&str; 2] = ["file", "files"];
 
 /// The text without what would look like the daemon's own words to a model.
-pub(crate) fn harmless(text: &str) -> String {
+pub fn harmless(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('<') {
@@ -28,16 +28,16 @@ fn opens_own(tag: &str) -> bool {
 }
 
 /// The same on one line, without characters that only steer a terminal.
-pub(crate) fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     harmless(&text.replace(char::is_control, "\u{fffd}"))
 }
 
 /// A name that can stand in quotation marks.
-pub(crate) fn name(written: &str) -> String {
+pub fn name(written: &str) -> String {
     one_line(&written.replace('"', "\u{fffd}"))
 }
 
 /// The first bytes of a text, cut between characters.
-pub(crate) fn beginning(text: &str, most: usize) -> &str {
+pub fn beginning(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }

@@ -156,7 +156,7 @@ const SIGNS: &[&str] = &[
 ];
 
 /// Returns whether a sentence reads like a rule, wherever its lines are broken. A question does not.
-pub(super) fn is_rule(sentence: &str) -> bool {
+pub(crate) fn is_rule(sentence: &str) -> bool {
     if sentence.ends_with(['?', '？']) {
         return false;
     }

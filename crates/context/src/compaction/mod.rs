@@ -1,15 +1,15 @@
 //! Compaction: a prefix of the history is replaced by a summary, so that the window never runs full. Nothing is removed
-//! from the journal; the model sees less of it. Pure: `links/compaction` carries it out.
+//! from the journal; the model sees less of it. Pure: the engine carries it out.
 //!
 //! - [`plan`]: what is replaced and what stays; a call and its result are never parted.
 //! - [`rules`]: what a person said that reads like a rule, kept word for word.
 //! - `facts`: what the history says for certain; `summary`: the seven parts, asked of a model and put together.
 //! - `transcript`: the history as Markdown.
 
-pub(crate) mod facts;
-pub(crate) mod plan;
-pub(crate) mod rules;
+pub mod facts;
+pub mod plan;
+pub mod rules;
 #[cfg(test)]
 mod samples;
-pub(crate) mod summary;
-pub(crate) mod transcript;
+pub mod summary;
+pub mod transcript;

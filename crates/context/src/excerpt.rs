@@ -2,20 +2,23 @@
 
 use std::ops::Range;
 
-use crate::context::tokens::estimate;
+use crate::tokens::estimate;
 
 /// Shown and hidden parts of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Excerpt<'a> {
-    pub(crate) head: &'a str,
-    pub(crate) between: &'a str,
-    pub(crate) tail: &'a str,
+pub struct Excerpt<'a> {
+    /// First part, shown.
+    pub head: &'a str,
+    /// Middle part, left out.
+    pub between: &'a str,
+    /// Last part, shown.
+    pub tail: &'a str,
 }
 
 impl<'a> Excerpt<'a> {
     /// At most so many tokens of a text, three fifths of them from its head, cut where lines end. A line that is longer
     /// than that is cut itself, between two characters.
-    pub(crate) fn of(text: &'a str, tokens: u64) -> Self {
+    pub fn of(text: &'a str, tokens: u64) -> Self {
         let for_head = tokens * 3 / 5;
         let head_end = head_end(text, for_head);
         let rest = &text[head_end..];
@@ -25,7 +28,7 @@ impl<'a> Excerpt<'a> {
 }
 
 /// The beginning of a text in at most so many tokens, cut where a line ends, if that does not give half of it away.
-pub(crate) fn beginning(text: &str, tokens: u64) -> &str {
+pub fn beginning(text: &str, tokens: u64) -> &str {
     &text[..head_end(text, tokens)]
 }
 
@@ -85,19 +88,19 @@ fn ceil(text: &str, mut at: usize) -> usize {
 }
 
 /// Number of lines of a text; one without an end counts.
-pub(crate) fn lines(text: &str) -> usize {
+pub fn lines(text: &str) -> usize {
     text.lines().count()
 }
 
 /// The size of a text in all three measures.
-pub(crate) fn sizes(text: &str) -> String {
+pub fn sizes(text: &str) -> String {
     let lines = lines(text);
     let noun = if lines == 1 { "line" } else { "lines" };
     format!("{} bytes, {} {noun}, about {} tokens", grouped(text.len()), grouped(lines), grouped(estimate(text)))
 }
 
 /// A number as people write it, such as `12,345`.
-pub(crate) fn grouped(number: impl ToString) -> String {
+pub fn grouped(number: impl ToString) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() * 4 / 3);
     for (at, digit) in digits.chars().enumerate() {

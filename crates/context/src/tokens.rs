@@ -10,7 +10,7 @@ use std::{
 
 /// About how many tokens the text has: four characters of ASCII make one, two of an alphabet with two bytes a character
 /// (é, я, ש), one of all that is wider (汉, か, 😀).
-pub(crate) fn estimate(text: &str) -> u64 {
+pub fn estimate(text: &str) -> u64 {
     let mut ascii = 0u64;
     let mut two = 0u64;
     let mut wide = 0u64;
@@ -32,18 +32,18 @@ const LIMITS: (f64, f64) = (0.2, 5.0);
 
 /// By what the guess has to be multiplied, model by model.
 #[derive(Debug, Default)]
-pub(crate) struct TokenCalibration(Mutex<HashMap<String, f64>>);
+pub struct TokenCalibration(Mutex<HashMap<String, f64>>);
 
 impl TokenCalibration {
     /// The tokens that a guess stands for with this model.
-    pub(crate) fn apply(&self, model: &str, guess: u64) -> u64 {
+    pub fn apply(&self, model: &str, guess: u64) -> u64 {
         let scale = self.map().get(model).copied().unwrap_or(1.0);
         scaled(guess, scale)
     }
 
     /// Learns from a request of which both the guess and the count are known. Half of what was learned before is kept,
     /// so that one odd request does not change everything.
-    pub(crate) fn learn(&self, model: &str, guess: u64, counted: u64) {
+    pub fn learn(&self, model: &str, guess: u64, counted: u64) {
         if guess == 0 || counted == 0 {
             return;
         }

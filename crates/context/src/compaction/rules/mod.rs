@@ -17,7 +17,7 @@ use self::{
     passages::{Passage, passages, sentences},
     words::is_rule,
 };
-use crate::context::tokens::estimate;
+use crate::tokens::estimate;
 
 /// Rules that are kept at the most.
 const MAX_RULES: usize = 200;
@@ -30,17 +30,17 @@ const MAX_SENTENCE: u64 = 600;
 
 /// The rules of a history.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub struct Kept {
     /// The oldest first, each once.
-    pub(crate) rules: Vec<String>,
+    pub rules: Vec<String>,
     /// Number of rules of each message, in the same order.
-    pub(crate) by_message: Vec<u32>,
+    pub by_message: Vec<u32>,
     /// Number of further rules that were dropped.
-    pub(crate) dropped: usize,
+    pub dropped: usize,
 }
 
 /// The rules that a history holds. `before` is the compaction that it begins with.
-pub(crate) fn rules(before: Option<&Compaction>, items: &[Arc<Item>]) -> Kept {
+pub fn rules(before: Option<&Compaction>, items: &[Arc<Item>]) -> Kept {
     let mut messages = before.map(by_message).unwrap_or_default();
     let mut known: HashSet<String> = messages.iter().flatten().map(|rule| core(rule)).collect();
     for item in items {
@@ -100,7 +100,7 @@ pub(crate) fn without_repeated(written: &str, rules: &[String]) -> String {
 
 /// Those that are told in a window of so many tokens, and how many are left out. All of them are kept, so that they are
 /// told again where there is more room.
-pub(crate) fn told(rules: &[String], window: u64) -> (Vec<String>, usize) {
+pub fn told(rules: &[String], window: u64) -> (Vec<String>, usize) {
     let room = window / 100 * MAX_PERCENT;
     let mut told: Vec<(u64, &String)> = rules.iter().map(|rule| (estimate(rule), rule)).collect();
     let mut tokens: u64 = told.iter().map(|(tokens, _)| tokens).sum();
@@ -208,7 +208,7 @@ mod tests {
     use agentd_core::context::CompactionReport;
 
     use super::*;
-    use crate::context::compaction::samples::{says, user};
+    use crate::compaction::samples::{says, user};
 
     fn found(items: &[Arc<Item>]) -> Vec<String> {
         rules(None, items).rules

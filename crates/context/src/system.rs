@@ -8,7 +8,7 @@ const FOLLOWS: usize = 128;
 
 /// The instructions, which MCP servers there are, what may be done with the person's project, and when the session began, to the
 /// minute, last.
-pub(crate) fn system(instructions: &str, servers: &str, workspace: &Workspace, began: Timestamp) -> String {
+pub fn system(instructions: &str, servers: &str, workspace: &Workspace, began: Timestamp) -> String {
     // Each open turn holds it, so there is room for what follows and for nothing else.
     let instructions = instructions.trim_end();
     let mut text = String::with_capacity(instructions.len() + servers.len() + FOLLOWS);

@@ -10,7 +10,7 @@ use agentd_core::{
     tool::{ToolCall, ToolResult},
 };
 
-use crate::context::frame::one_line;
+use crate::frame::one_line;
 
 /// Prefix of a compaction's summary.
 const SUMMARY: &str = "<conversation_summary>";
@@ -22,7 +22,7 @@ const SKILLS: &str = "<skills>";
 const FILES: &str = "<files>";
 
 /// Returns whether an item counts as a message. What belongs to the answer beside it does not.
-pub(crate) fn counts(item: &Item) -> bool {
+pub fn counts(item: &Item) -> bool {
     match &item.body {
         ItemBody::Reasoning { .. } => false,
         ItemBody::Notice { topic, .. } => *topic == NoticeTopic::General,
@@ -35,7 +35,7 @@ pub(crate) fn counts(item: &Item) -> bool {
 }
 
 /// Segment of a request that a message belongs to.
-pub(crate) fn kind(message: &Message) -> SegmentKind {
+pub fn kind(message: &Message) -> SegmentKind {
     match message {
         Message::System { .. } => SegmentKind::Instructions,
         Message::Tool { .. } => SegmentKind::Results,
@@ -48,7 +48,7 @@ pub(crate) fn kind(message: &Message) -> SegmentKind {
 
 /// The messages that the items make. Words, thoughts and calls of one answer are one message; thoughts are part of it only
 /// where the model gets them back.
-pub(crate) fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
+pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
     let mut messages = Vec::with_capacity(items.len());
     let mut answer = Answer::default();
     for item in items {

@@ -12,9 +12,11 @@ use super::{footprint::Fingerprint, tokens};
 /// The visible tools, and what they take of a request. They are sorted by name, but for those that were found: these stand
 /// behind all others, in the order in which they were found, so that a request repeats the one before it.
 #[derive(Debug, Clone)]
-pub(crate) struct ToolSet {
-    pub(crate) specs: Arc<[ToolSpec]>,
-    pub(crate) print: Fingerprint,
+pub struct ToolSet {
+    /// Tools in the order in which they are shown.
+    pub specs: Arc<[ToolSpec]>,
+    /// Fingerprint of all of them.
+    pub print: Fingerprint,
     /// Number of them that are sorted.
     sorted: usize,
     /// Properties of foreign tools, by the names of these.
@@ -30,21 +32,22 @@ struct OfOther {
 }
 
 impl ToolSet {
-    pub(crate) fn new(mut specs: Vec<ToolSpec>) -> Self {
+    /// Sorts these tools by name.
+    pub fn new(mut specs: Vec<ToolSpec>) -> Self {
         specs.sort_by(|a, b| a.name.cmp(&b.name));
         let print = specs.iter().map(print).fold(Fingerprint::default(), Fingerprint::and);
         Self { sorted: specs.len(), specs: specs.into(), print, others: Arc::default() }
     }
 
     /// The set of these tools.
-    pub(crate) fn of(tools: &[&CatalogueTool]) -> Self {
+    pub fn of(tools: &[&CatalogueTool]) -> Self {
         let others = tools.iter().filter_map(|tool| of_other(tool)).collect();
         let set = Self::new(tools.iter().map(|tool| tool.spec.clone()).collect());
         Self { others: Arc::new(others), ..set }
     }
 
     /// The same with what was found behind it.
-    pub(crate) fn with_found(&self, found: &[&CatalogueTool]) -> Self {
+    pub fn with_found(&self, found: &[&CatalogueTool]) -> Self {
         if found.is_empty() {
             return self.clone();
         }
@@ -57,27 +60,27 @@ impl ToolSet {
     }
 
     /// The same, where names stand for what they do in the other set.
-    pub(crate) fn standing_as_in(self, other: &Self) -> Self {
+    pub fn standing_as_in(self, other: &Self) -> Self {
         Self { others: Arc::clone(&other.others), ..self }
     }
 
     /// Meaning of a name, if that can change.
-    pub(crate) fn stands_for(&self, name: &str) -> Option<&Arc<str>> {
+    pub fn stands_for(&self, name: &str) -> Option<&Arc<str>> {
         self.others.get(name)?.stands_for.as_ref()
     }
 
     /// Whose the tool of that name is, where it is somebody else's.
-    pub(crate) fn foreign(&self, name: &str) -> Option<&Arc<Foreign>> {
+    pub fn foreign(&self, name: &str) -> Option<&Arc<Foreign>> {
         self.others.get(name)?.foreign.as_ref()
     }
 
     /// No tools: for a model that calls some where it must not.
-    pub(crate) fn none() -> Self {
+    pub fn none() -> Self {
         Self::new(Vec::new())
     }
 
     /// The tool of that name.
-    pub(crate) fn get(&self, name: &str) -> Option<&ToolSpec> {
+    pub fn get(&self, name: &str) -> Option<&ToolSpec> {
         let (sorted, found) = self.specs.split_at(self.sorted);
         match sorted.binary_search_by(|tool| tool.name.as_str().cmp(name)) {
             Ok(index) => Some(&sorted[index]),
@@ -93,7 +96,7 @@ fn of_other(tool: &CatalogueTool) -> Option<(String, OfOther)> {
 }
 
 /// Fingerprint of one tool.
-pub(crate) fn print(tool: &ToolSpec) -> Fingerprint {
+pub fn print(tool: &ToolSpec) -> Fingerprint {
     let schema = tool.parameters.to_string();
     let texts = [tool.name.as_str(), &tool.description, &schema];
     Fingerprint::of(&texts, texts.iter().map(|text| tokens::estimate(text)).sum())

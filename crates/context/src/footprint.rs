@@ -13,23 +13,24 @@ use super::{history, tokens, toolset::ToolSet};
 
 /// Fingerprint of one part of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Fingerprint {
+pub struct Fingerprint {
     hash: u64,
     /// Its size in bytes.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// About how many tokens it has.
-    pub(crate) tokens: u64,
+    pub tokens: u64,
 }
 
 impl Fingerprint {
-    pub(crate) fn of(texts: &[&str], tokens: u64) -> Self {
+    /// Fingerprint of these texts, which have about this many tokens.
+    pub fn of(texts: &[&str], tokens: u64) -> Self {
         let mut hasher = DefaultHasher::new();
         texts.hash(&mut hasher);
         Self { hash: hasher.finish(), bytes: texts.iter().map(|text| text.len() as u64).sum(), tokens }
     }
 
     /// This and then that.
-    pub(crate) fn and(self, next: Self) -> Self {
+    pub fn and(self, next: Self) -> Self {
         let mut hasher = DefaultHasher::new();
         (self.hash, next.hash).hash(&mut hasher);
         Self { hash: hasher.finish(), bytes: self.bytes + next.bytes, tokens: self.tokens + next.tokens }
@@ -37,7 +38,7 @@ impl Fingerprint {
 }
 
 /// Fingerprint of one message.
-pub(crate) fn print(message: &Message) -> Fingerprint {
+pub fn print(message: &Message) -> Fingerprint {
     if let Message::Pictures { text, pictures } = message {
         let words = Fingerprint::of(&["user", text], tokens::estimate("user") + tokens::estimate(text));
         return pictures.iter().map(|shown| picture(&shown.picture)).fold(words, Fingerprint::and);
@@ -59,14 +60,14 @@ pub(crate) fn print(message: &Message) -> Fingerprint {
 }
 
 /// Fingerprint of a picture. No two have the same path.
-pub(crate) fn picture(picture: &Picture) -> Fingerprint {
+pub fn picture(picture: &Picture) -> Fingerprint {
     let tokens = tokens::of_picture(picture.width, picture.height);
     Fingerprint { bytes: picture.bytes, ..Fingerprint::of(&["picture", &picture.path], tokens) }
 }
 
 /// Fingerprints of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Footprint {
+pub struct Footprint {
     /// Whom it asked.
     agent: String,
     tools: Fingerprint,
@@ -77,13 +78,14 @@ pub(crate) struct Footprint {
 }
 
 impl Footprint {
-    pub(crate) fn of(tools: &ToolSet, messages: &[Message]) -> Self {
+    /// Fingerprints of a request with these tools and messages.
+    pub fn of(tools: &ToolSet, messages: &[Message]) -> Self {
         let messages = messages.iter().map(|message| (history::kind(message), print(message))).collect();
         Self { agent: String::new(), tools: tools.print, messages, end: Fingerprint::default() }
     }
 
     /// The same of a request to that agent: with another one tools and instructions change by their nature.
-    pub(crate) fn to(self, agent: String) -> Self {
+    pub fn to(self, agent: String) -> Self {
         Self { agent, ..self }
     }
 
@@ -93,27 +95,27 @@ impl Footprint {
     }
 
     /// The same request without its tools.
-    pub(crate) fn without_tools(self) -> Self {
+    pub fn without_tools(self) -> Self {
         Self { tools: Fingerprint::default(), ..self }
     }
 
     /// Part that is said at its end only.
-    pub(crate) fn end(&self) -> Fingerprint {
+    pub fn end(&self) -> Fingerprint {
         self.end
     }
 
     /// The tools that it names.
-    pub(crate) fn tools(&self) -> Fingerprint {
+    pub fn tools(&self) -> Fingerprint {
         self.tools
     }
 
     /// Its size in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.sum(|print| print.bytes)
     }
 
     /// About how many tokens it has.
-    pub(crate) fn tokens(&self) -> u64 {
+    pub fn tokens(&self) -> u64 {
         self.sum(|print| print.tokens)
     }
 
@@ -122,7 +124,7 @@ impl Footprint {
     }
 
     /// Report on how much of this request repeats the one before it.
-    pub(crate) fn report(&self, before: Option<&Self>) -> PromptReport {
+    pub fn report(&self, before: Option<&Self>) -> PromptReport {
         let mut report = PromptReport { bytes: self.bytes(), tokens: self.tokens(), ..PromptReport::default() };
         let Some(before) = before else { return report };
         report.previous_bytes = before.bytes();

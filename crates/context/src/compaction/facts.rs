@@ -26,26 +26,26 @@ const READ: &str = "read_file";
 
 /// Facts that a history states for certain.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Facts {
+pub struct Facts {
     /// The person's requests, a line each, the oldest first.
-    pub(crate) requests: Vec<String>,
+    pub requests: Vec<String>,
     /// Ends of turns: the last words of each.
-    pub(crate) answers: Vec<String>,
+    pub answers: Vec<String>,
     /// The input of the turn that runs, word for word, where it is among what is replaced. No item says how much of it
     /// there is room for, so whoever compacts adds it.
-    pub(crate) under_way: Option<String>,
+    pub under_way: Option<String>,
     /// Changes of files: those that were changed first, then those that were read last.
-    pub(crate) files: Vec<String>,
+    pub files: Vec<String>,
     /// Commands and the first line of what came of them.
-    pub(crate) commands: Vec<String>,
+    pub commands: Vec<String>,
     /// Calls that failed and were not repeated since.
-    pub(crate) problems: Vec<String>,
+    pub problems: Vec<String>,
     /// Open entries of the todo list.
-    pub(crate) next: Vec<String>,
+    pub next: Vec<String>,
 }
 
 /// Reads the facts out of what is replaced.
-pub(crate) fn facts(items: &[Arc<Item>], todos: &[Todo], window: u64) -> Facts {
+pub fn facts(items: &[Arc<Item>], todos: &[Todo], window: u64) -> Facts {
     let mut facts = Facts::default();
     let mut files: BTreeMap<String, FileChangeKind> = BTreeMap::new();
     let mut reads: Vec<String> = Vec::new();
@@ -96,7 +96,7 @@ impl Facts {
     }
 
     /// The same in so many bytes, in a window of so many tokens: of long lists both ends stay, and the longest give way first.
-    pub(crate) fn fitting(mut self, window: u64, bytes: usize) -> Self {
+    pub fn fitting(mut self, window: u64, bytes: usize) -> Self {
         let mut lists = self.lists();
         let mut lines = lists.each_ref().map(|list| list.len().min(most_lines(window)));
         loop {
@@ -215,7 +215,7 @@ fn keep_ends(list: &mut Vec<String>, lines: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::compaction::samples::{call_with, failed, result, user};
+    use crate::compaction::samples::{call_with, failed, result, user};
 
     #[test]
     fn commands_failures_and_requests_are_listed() {

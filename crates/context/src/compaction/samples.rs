@@ -12,24 +12,24 @@ fn item(body: ItemBody) -> Arc<Item> {
     Arc::new(Item { id: ItemId::generate(), turn_id: TurnId::generate(), body })
 }
 
-pub(super) fn user(text: &str) -> Arc<Item> {
+pub(crate) fn user(text: &str) -> Arc<Item> {
     item(ItemBody::UserMessage { text: text.to_owned(), steered: false, typed_bytes: None, stored: None })
 }
 
-pub(super) fn handed_over(path: &str) -> Arc<Item> {
+pub(crate) fn handed_over(path: &str) -> Arc<Item> {
     let text = format!("The person has handed over:\n- {path}");
     item(ItemBody::Notice { text, topic: NoticeTopic::Files, sources: Vec::new(), pictures: Vec::new() })
 }
 
-pub(super) fn says(text: &str) -> Arc<Item> {
+pub(crate) fn says(text: &str) -> Arc<Item> {
     item(ItemBody::AgentMessage { text: text.to_owned() })
 }
 
-pub(super) fn call(id: &str, name: &str) -> Arc<Item> {
+pub(crate) fn call(id: &str, name: &str) -> Arc<Item> {
     call_with(id, name, "{}")
 }
 
-pub(super) fn call_with(id: &str, name: &str, arguments: &str) -> Arc<Item> {
+pub(crate) fn call_with(id: &str, name: &str, arguments: &str) -> Arc<Item> {
     item(ItemBody::ToolCall(ToolCall {
         call_id: CallId::from(id.to_owned()),
         name: name.to_owned(),
@@ -37,11 +37,11 @@ pub(super) fn call_with(id: &str, name: &str, arguments: &str) -> Arc<Item> {
     }))
 }
 
-pub(super) fn result(id: &str, name: &str, text: &str) -> Arc<Item> {
+pub(crate) fn result(id: &str, name: &str, text: &str) -> Arc<Item> {
     item(ItemBody::ToolResult(outcome(id, name, text)))
 }
 
-pub(super) fn failed(id: &str, name: &str, text: &str) -> Arc<Item> {
+pub(crate) fn failed(id: &str, name: &str, text: &str) -> Arc<Item> {
     item(ItemBody::ToolResult(ToolResult { error: Some(ToolErrorCode::Tool), ..outcome(id, name, text) }))
 }
 

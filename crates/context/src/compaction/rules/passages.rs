@@ -2,18 +2,18 @@
 
 /// Lines that belong together: a paragraph, or one entry of a list with the lines that it goes on in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Passage<'a> {
+pub(crate) struct Passage<'a> {
     /// As it was written, from its first letter to its last.
-    pub(super) text: &'a str,
+    pub(crate) text: &'a str,
     /// Indentation of a list entry; none for what is no such entry.
-    pub(super) entry: Option<usize>,
+    pub(crate) entry: Option<usize>,
     /// Set if it stands right behind the one before it, without an empty line.
-    pub(super) adjoins: bool,
+    pub(crate) adjoins: bool,
 }
 
 /// The passages of a text. Headings stand by themselves, what is quoted is not joined to what is not, and the fences of code
 /// belong to none.
-pub(super) fn passages(text: &str) -> Vec<Passage<'_>> {
+pub(crate) fn passages(text: &str) -> Vec<Passage<'_>> {
     let mut passages: Vec<Passage<'_>> = Vec::new();
     // Where the open passage begins, and whether it is quoted.
     let mut open: Option<(usize, bool)> = None;
@@ -67,7 +67,7 @@ const SHORT: &[&str] = &[
 
 /// The sentences of a passage, where it is certain that one ends: not behind a short form, and not where a small letter
 /// follows. One that is longer than `most` characters then is split there, too.
-pub(super) fn sentences(passage: &str, most: usize) -> Vec<&str> {
+pub(crate) fn sentences(passage: &str, most: usize) -> Vec<&str> {
     let is_long = |sentence: &str| sentence.chars().count() > most;
     let certain = split(passage, true).into_iter();
     let all = certain.flat_map(|sentence| if is_long(sentence) { split(sentence, false) } else { vec![sentence] });

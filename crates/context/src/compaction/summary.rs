@@ -40,7 +40,7 @@ const MIN_HISTORY: usize = 1000;
 const MAX_CARRIED: usize = 1200;
 
 /// Asks a model for the parts that no fact tells. None where its window has no room for what is to be summed up.
-pub(crate) fn request(
+pub fn request(
     session_id: SessionId,
     instructions: &str,
     earlier: Option<&str>,
@@ -75,7 +75,7 @@ pub(crate) fn request(
 
 /// The words that a summary has besides what is known for certain.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Words<'a> {
+pub enum Words<'a> {
     /// Words of a model about all that is replaced.
     Written(&'a str),
     /// The summary that is replaced itself, where no model writes one: what it knew is not lost with it.
@@ -86,7 +86,7 @@ pub(crate) enum Words<'a> {
 
 /// Puts a summary together. What a model wrote is under its headings; what is known for certain stands there whatever it
 /// wrote. It is bounded by the window, and nothing in it poses as another part of it.
-pub(crate) fn compose(words: Words<'_>, facts: &Facts, rules: &[String], path: Option<&str>, window: u64) -> String {
+pub fn compose(words: Words<'_>, facts: &Facts, rules: &[String], path: Option<&str>, window: u64) -> String {
     let most = part_bytes(window);
     let mut parts = match words {
         Words::Written(text) => written_parts(text, most),
@@ -156,7 +156,7 @@ fn without_marker(mut text: String) -> String {
 }
 
 /// The request that a summary says is under way, word for word.
-pub(crate) fn under_way(summary: &str) -> Option<&str> {
+pub fn under_way(summary: &str) -> Option<&str> {
     part_under_way(summary).map(|(_, request)| request.trim())
 }
 
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn what_is_to_be_summed_up_fits_the_window_or_is_not_sent() {
-        let items = [crate::context::compaction::samples::user(&"word ".repeat(10_000))];
+        let items = [crate::compaction::samples::user(&"word ".repeat(10_000))];
         let earlier = "earlier ".repeat(10_000);
         let ask = |window| {
             request(SessionId::generate(), "Sum up.", Some(&earlier), &items, CompactionStrategy::Compact, window)

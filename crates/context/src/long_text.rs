@@ -14,23 +14,23 @@ const WHILE_OTHERS_WAIT: usize = 128 * 1024;
 
 /// Above how many estimated tokens a result is not shown whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ResultLimits {
+pub struct ResultLimits {
     /// Any result.
-    pub(crate) large: u64,
+    pub large: u64,
     /// Limit of a command's output; none where it is shown whole up to `large`.
-    pub(crate) feedback: Option<u64>,
+    pub feedback: Option<u64>,
 }
 
 impl ResultLimits {
     /// The configured limits, as far as a window of that size has room for them.
-    pub(crate) fn of(large: u64, feedback: Option<u64>, window: u64) -> Self {
+    pub fn of(large: u64, feedback: Option<u64>, window: u64) -> Self {
         let large = (window / PART_OF_WINDOW).max(LEAST).min(large);
         Self { large, feedback: feedback.map(|tokens| tokens.min(large / 2)) }
     }
 }
 
 /// The reason of an error with its hint, in one line.
-pub(crate) fn reason(error: &WorkspaceError) -> String {
+pub fn reason(error: &WorkspaceError) -> String {
     match error.hint() {
         Some(hint) => format!("{error} ({hint})"),
         None => error.to_string(),
@@ -38,10 +38,7 @@ pub(crate) fn reason(error: &WorkspaceError) -> String {
 }
 
 /// Looks at a text: here, or on another thread where that takes long.
-pub(crate) async fn aside<T: Send + 'static>(
-    text: String,
-    look: impl FnOnce(&str) -> T + Send + 'static,
-) -> (String, T) {
+pub async fn aside<T: Send + 'static>(text: String, look: impl FnOnce(&str) -> T + Send + 'static) -> (String, T) {
     if text.len() <= WHILE_OTHERS_WAIT {
         let seen = look(&text);
         return (text, seen);
@@ -59,15 +56,15 @@ pub(crate) async fn aside<T: Send + 'static>(
 }
 
 /// Words on how a line that is too long is read.
-pub(crate) const IN_PARTS: &str = "a line of it in parts, with offset for the line and column for the first character";
+pub const IN_PARTS: &str = "a line of it in parts, with offset for the line and column for the first character";
 
 /// The number of lines that tools may be asked for at once, in words.
-pub(crate) fn at_once(lines: Option<u64>) -> String {
+pub fn at_once(lines: Option<u64>) -> String {
     lines.map_or("one line in parts".to_owned(), |lines| format!("at most about {lines} lines at once"))
 }
 
 /// From where on a text is read whose beginning is known, as arguments of the tool that reads files.
-pub(crate) fn from_behind(head: &str, at_once: Option<u64>) -> String {
+pub fn from_behind(head: &str, at_once: Option<u64>) -> String {
     let lines = excerpt::lines(head);
     if head.is_empty() || head.ends_with('\n') {
         return format!("offset={}", lines + 1);
@@ -81,7 +78,7 @@ pub(crate) fn from_behind(head: &str, at_once: Option<u64>) -> String {
 }
 
 /// Number of the text's lines that have about three quarters of the limit; none where not even one has.
-pub(crate) fn lines_at_once(text: &str, limit: u64) -> Option<u64> {
+pub fn lines_at_once(text: &str, limit: u64) -> Option<u64> {
     let tokens = estimate(text).max(1);
     let lines = excerpt::lines(text) as u64;
     Some(lines * limit * 3 / 4 / tokens).filter(|lines| *lines > 0)

@@ -12,7 +12,7 @@ const LEAST: u64 = 1024;
 
 /// Sizes of the windows of models, model by model, as learned since the daemon started.
 #[derive(Debug, Default)]
-pub(crate) struct ContextWindows(Mutex<HashMap<String, Known>>);
+pub struct ContextWindows(Mutex<HashMap<String, Known>>);
 
 /// Size of one window, in tokens.
 #[derive(Debug, Default)]
@@ -25,14 +25,14 @@ struct Known {
 
 impl ContextWindows {
     /// The tokens that request and answer may have together. Never more than is configured: a person may want less.
-    pub(crate) fn of(&self, info: &ModelInfo) -> u64 {
+    pub fn of(&self, info: &ModelInfo) -> u64 {
         let windows = self.map();
         let known = windows.get(&key(info)).and_then(|known| known.said.map(|said| said.max(known.answered)));
         known.map_or(info.context_window, |known| info.context_window.min(known))
     }
 
     /// Takes in that a request of so many tokens was answered.
-    pub(crate) fn answered(&self, info: &ModelInfo, tokens: u64) {
+    pub fn answered(&self, info: &ModelInfo, tokens: u64) {
         let mut windows = self.map();
         let known = windows.entry(key(info)).or_default();
         known.answered = known.answered.max(tokens);
@@ -40,7 +40,7 @@ impl ContextWindows {
 
     /// Takes in what a server said when it refused a request of about so many tokens, and says whether that is believed and
     /// less than was thought.
-    pub(crate) fn learn(&self, info: &ModelInfo, refused: u64, said: u64) -> bool {
+    pub fn learn(&self, info: &ModelInfo, refused: u64, said: u64) -> bool {
         if said >= self.of(info) {
             return false;
         }

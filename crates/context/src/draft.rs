@@ -8,13 +8,13 @@ use agentd_core::{
 };
 
 use super::footprint::Footprint;
-use crate::context::{frame::harmless, toolset::ToolSet};
+use crate::{frame::harmless, toolset::ToolSet};
 
 /// A request on its way through the chain.
 #[derive(Debug)]
-pub(crate) struct RequestBuilder {
+pub struct RequestBuilder {
     /// The instructions and the history: they stand at the same place in the next request.
-    pub(crate) messages: Vec<Message>,
+    pub messages: Vec<Message>,
     /// Varying part: it is said at the very end, and not again in the next request.
     reminders: Vec<String>,
     tools: ToolSet,
@@ -25,27 +25,28 @@ pub(crate) struct RequestBuilder {
 }
 
 impl RequestBuilder {
-    pub(crate) fn new(messages: Vec<Message>, tools: ToolSet, known_paths: Vec<String>) -> Self {
+    /// Starts a request with the stable part of its messages.
+    pub fn new(messages: Vec<Message>, tools: ToolSet, known_paths: Vec<String>) -> Self {
         Self { messages, reminders: Vec::new(), tools, may_call: true, known_paths, agent: String::new() }
     }
 
     /// The same for that agent.
-    pub(crate) fn to(self, agent: &str) -> Self {
+    pub fn to(self, agent: &str) -> Self {
         Self { agent: agent.to_owned(), ..self }
     }
 
     /// Reminds the model of something, in this request only.
-    pub(crate) fn remind(&mut self, text: impl Into<String>) {
+    pub fn remind(&mut self, text: impl Into<String>) {
         self.reminders.push(text.into());
     }
 
     /// Names the tools, and lets none be called.
-    pub(crate) fn forbid_calls(&mut self) {
+    pub fn forbid_calls(&mut self) {
         self.may_call = false;
     }
 
     /// The request, and what is needed to tell how much the next one repeats of it.
-    pub(crate) fn seal(self, session_id: SessionId) -> (ModelRequest, Footprint) {
+    pub fn seal(self, session_id: SessionId) -> (ModelRequest, Footprint) {
         let Self { mut messages, reminders, tools, may_call, known_paths, agent } = self;
         let mut footprint = Footprint::of(&tools, &messages).to(agent);
         if !reminders.is_empty() {

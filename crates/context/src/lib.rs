@@ -1,5 +1,5 @@
-//! What a model sees, pure: a fixed system message, then the history. Whatever varies is added at the end by the links, so
-//! that each request repeats the one before it.
+//! The context of a model: a fixed system message, then the history. Whatever varies is added at the end by the engine,
+//! so that each request repeats the one before it. Pure: the only files touched are those that show what was cut.
 //!
 //! - `system`: the fixed message; `history`: from items to messages; `toolset`: the tools of a turn.
 //! - [`draft`]: a request under construction, stable part and reminders apart; `frame`: text of others made harmless in it.
@@ -8,20 +8,20 @@
 //! - `long_text`, `excerpt`: what is shown of a text that is too long.
 //! - [`compaction`]: what makes room in a history.
 
-pub(crate) mod compaction;
-pub(crate) mod draft;
-pub(crate) mod excerpt;
-pub(crate) mod footprint;
-pub(crate) mod frame;
-pub(crate) mod history;
-pub(crate) mod long_text;
-pub(crate) mod meter;
+pub mod compaction;
+pub mod draft;
+pub mod excerpt;
+pub mod footprint;
+pub mod frame;
+pub mod history;
+pub mod long_text;
+pub mod meter;
 mod system;
-pub(crate) mod tokens;
-pub(crate) mod toolset;
-pub(crate) mod windows;
+pub mod tokens;
+pub mod toolset;
+pub mod windows;
 
-pub(crate) use self::{
+pub use self::{
     draft::RequestBuilder,
     meter::{ContextMeter, MAX_SHOWN_PICTURES, Next},
     system::system,

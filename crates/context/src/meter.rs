@@ -14,13 +14,13 @@ use super::{
 };
 
 /// Pictures that one request shows at most.
-pub(crate) const MAX_SHOWN_PICTURES: usize = 10;
+pub const MAX_SHOWN_PICTURES: usize = 10;
 /// Models whose last request is remembered: one for each slot.
 const MODELS: usize = 5;
 
 /// Memory of a session's requests, from call to call and from turn to turn.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ContextMeter {
+pub struct ContextMeter {
     /// The last request to each model, the newest last: a server keeps what it computed of its own requests, and knows
     /// nothing of another's.
     before: Vec<(String, Footprint)>,
@@ -43,16 +43,19 @@ struct Counted {
 
 /// Where the next request goes, and with what.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Next<'a> {
-    pub(crate) model: &'a ModelInfo,
-    pub(crate) tools: Fingerprint,
+pub struct Next<'a> {
+    /// Model that is asked.
+    pub model: &'a ModelInfo,
+    /// Fingerprint of the tools that are shown.
+    pub tools: Fingerprint,
 }
 
 /// A request that was sent, and what is known of its size.
 #[derive(Debug)]
-pub(crate) struct SentRequest {
+pub struct SentRequest {
     footprint: Footprint,
-    pub(crate) report: PromptReport,
+    /// Parts of its prompt, and how much of them repeats the request before.
+    pub report: PromptReport,
     /// Tokens that had come into the history by then.
     since: UncountedTokens,
 }
@@ -80,19 +83,19 @@ impl UncountedTokens {
 
 impl SentRequest {
     /// Number of tokens that it surely had: as the server counted, or half of the guess.
-    pub(crate) fn tokens(&self, usage: Usage) -> u64 {
+    pub fn tokens(&self, usage: Usage) -> u64 {
         if usage.prompt_tokens > 0 { usage.prompt_tokens } else { self.report.tokens / 2 }
     }
 }
 
 impl ContextMeter {
     /// Of a session without requests, whose window is empty.
-    pub(crate) fn newborn() -> Self {
+    pub fn newborn() -> Self {
         Self { level: Some(TokenLevel::Info), ..Self::default() }
     }
 
     /// Takes note of an item that came into the history.
-    pub(crate) fn add(&mut self, item: &Item) {
+    pub fn add(&mut self, item: &Item) {
         let of = if matches!(item.body, ItemBody::Reasoning { .. }) {
             &mut self.since.thought
         } else {
@@ -102,13 +105,13 @@ impl ContextMeter {
     }
 
     /// Forgets what was counted: the history is another one now.
-    pub(crate) fn start_over(&mut self) {
+    pub fn start_over(&mut self) {
         self.counted = None;
         self.since = UncountedTokens::default();
     }
 
     /// About how many tokens the next request has. `whole` guesses all of it, where nothing was counted that is like it.
-    pub(crate) fn expected(&self, scales: &TokenCalibration, next: Next<'_>, whole: impl FnOnce() -> u64) -> u64 {
+    pub fn expected(&self, scales: &TokenCalibration, next: Next<'_>, whole: impl FnOnce() -> u64) -> u64 {
         let id = next.model.id.as_str();
         match &self.counted {
             Some(counted) if counted.model == id && counted.tools == next.tools => {
@@ -119,7 +122,7 @@ impl ContextMeter {
     }
 
     /// Compares a request with the one before it.
-    pub(crate) fn sending(&self, footprint: Footprint, scales: &TokenCalibration, model: &str) -> SentRequest {
+    pub fn sending(&self, footprint: Footprint, scales: &TokenCalibration, model: &str) -> SentRequest {
         let before = self.before.iter().find(|(id, _)| id == model).map(|(_, before)| before);
         let mut report = footprint.report(before);
         report.tokens = scales.apply(model, report.tokens);
@@ -128,14 +131,14 @@ impl ContextMeter {
     }
 
     /// The same for a request that went without its tools after all.
-    pub(crate) fn sent_without_tools(&self, sent: SentRequest, scales: &TokenCalibration, model: &str) -> SentRequest {
+    pub fn sent_without_tools(&self, sent: SentRequest, scales: &TokenCalibration, model: &str) -> SentRequest {
         let again = self.sending(sent.footprint.without_tools(), scales, model);
         SentRequest { since: sent.since, ..again }
     }
 
     /// Takes in what the server counted; it is the truth. Where it counted nothing, the guess has to do. What came into
     /// the history since the request was sent is the answer.
-    pub(crate) fn answered(&mut self, sent: SentRequest, usage: Usage, scales: &TokenCalibration, model: &ModelInfo) {
+    pub fn answered(&mut self, sent: SentRequest, usage: Usage, scales: &TokenCalibration, model: &ModelInfo) {
         let SentRequest { footprint, report, since } = sent;
         let id = model.id.as_str();
         let answer = self.since.after(since);
@@ -155,17 +158,17 @@ impl ContextMeter {
     }
 
     /// Reminders at the end of the last request.
-    pub(crate) fn reminders(&self) -> Fingerprint {
+    pub fn reminders(&self) -> Fingerprint {
         self.before.last().map(|(_, before)| before.end()).unwrap_or_default()
     }
 
     /// Takes note of the level that was told last, where the session was read from its journal.
-    pub(crate) fn told(&mut self, level: Option<TokenLevel>) {
+    pub fn told(&mut self, level: Option<TokenLevel>) {
         self.level = level;
     }
 
     /// Takes in how full the window is, and returns what is to be told where that is another level than was told last.
-    pub(crate) fn moved(&mut self, tokens: u64, window: u64) -> Option<StateChange> {
+    pub fn moved(&mut self, tokens: u64, window: u64) -> Option<StateChange> {
         let level = TokenLevel::of(tokens, window);
         let moved = self.level.replace(level) != Some(level);
         moved.then_some(StateChange::TokenLevel { level, tokens, window })
@@ -189,7 +192,7 @@ fn sent_again(answer: UncountedTokens, usage: Usage, scales: &TokenCalibration, 
 }
 
 /// About how many tokens an item takes of a request; thoughts only where they are sent back.
-pub(crate) fn guess(item: &Item, echo_reasoning: bool) -> u64 {
+pub fn guess(item: &Item, echo_reasoning: bool) -> u64 {
     let texts: [&str; 2] = match &item.body {
         ItemBody::Notice { text, pictures, .. } => {
             // No request shows more of them.
