@@ -275,7 +275,7 @@ fn tell(reply: Option<Reply>, problem: Option<&str>) {
             None => Ok(()),
             Some(problem) => {
                 Err(AuditError::new(ErrorKind::Storage, format!("could not write the audit log: {problem}"))
-                    .with_hint("make room on the disk of the data folder; `agentctl audit verify` looks at the log"))
+                    .with_hint("free some disk space for the data folder; `agentctl audit verify` looks at the log"))
             }
         });
     }

@@ -54,13 +54,13 @@ async fn a_disk_that_fills_while_a_document_comes_in_fails_that_document_alone()
     let call = [("search_file", json!({"path": "uploads/large.docx", "query": "zircon5999"}))];
     let (told, output) = world.call_all(call.into(), &["--file", large.to_str().unwrap()]).await;
     output.exits(0);
-    assert!(told[0].contains("the disk is full") && told[0].contains("make room on the disk"), "{}", told[0]);
+    assert!(told[0].contains("the disk is full") && told[0].contains("free some disk space"), "{}", told[0]);
     world
         .daemon
         .agentctl(["docs", "search", "zircon5999"])
         .await
         .exits(1)
-        .says(&["the disk is full", "hint: make room"]);
+        .says(&["the disk is full", "hint: free some disk space"]);
     finds(&world).await;
 }
 
@@ -80,7 +80,7 @@ async fn an_index_that_is_deleted_while_a_document_comes_in_is_made_anew() {
     match output.code {
         // It was begun anew in time, or nothing of it was there yet.
         Some(0) => assert!(output.stdout.contains("large.docx"), "{output:?}"),
-        _ => drop(output.says(&["its files were deleted", "hint: ask again"])),
+        _ => drop(output.says(&["its files were deleted", "hint: try again"])),
     }
     let found = world.daemon.agentctl(["docs", "search", "zircon5999"]).await.exits(0);
     assert!(found.stdout.contains("uploads/large.docx"), "{}", found.stdout);

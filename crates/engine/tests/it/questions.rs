@@ -63,7 +63,11 @@ async fn what_a_person_says_is_the_result() {
         (json!({}), text("tea, please"), "tea, please"),
         (json!({"required": false, "default": "tea"}), text(" "), "tea"),
         (json!({"required": false}), text(""), "The person left the answer empty."),
-        (json!({}), Answer::Reject { reason: Some("ask later".to_owned()) }, "E_DENIED: the person does not want"),
+        (
+            json!({}),
+            Answer::Reject { reason: Some("ask later".to_owned()) },
+            "E_DENIED: the person declined to answer: ask later",
+        ),
     ] {
         let world = World::new([asks(more), says("So be it.")]);
         let session = world.session().await;

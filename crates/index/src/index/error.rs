@@ -49,11 +49,11 @@ impl IndexError {
     #[must_use]
     pub const fn hint(&self) -> &'static str {
         match self {
-            Self::Full(_) => "make room on the disk and ask again",
-            Self::Lost(_) => "ask again: the documents are indexed once more when they are needed",
-            Self::Busy => "end the other process, or give this one a folder of its own",
+            Self::Full(_) => "free some disk space and try again",
+            Self::Lost(_) => "try again: the documents are indexed again when they are needed",
+            Self::Busy => "end the other process, or give this one its own folder",
             Self::Files(_) => "check the permissions of the index folder; it can be deleted, and is then rebuilt",
-            Self::Cancelled => "ask again",
+            Self::Cancelled => "try again",
             Self::Closed => "start the daemon",
             Self::Internal(_) => "try again; if that does not help, delete the index folder, which is then rebuilt",
         }

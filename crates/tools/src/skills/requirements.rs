@@ -58,7 +58,7 @@ pub(crate) fn of_list(listed: &[String]) -> Result<Vec<String>, Flaw> {
 
 fn add(found: &mut Vec<String>, package: String) -> Result<(), String> {
     if found.len() >= MAX_PACKAGES {
-        return Err(format!("a skill can need {MAX_PACKAGES} packages at most"));
+        return Err(format!("a skill can require at most {MAX_PACKAGES} packages"));
     }
     if !found.contains(&package) {
         found.push(package);
@@ -272,7 +272,7 @@ mod tests {
         refused("a; import os; os.system('x') & rm", 1, "no package name");
         refused("a b c", 1, "no package name");
         refused("evilpkg==1.0 --no-binary=evilpkg", 1, "after a package only --hash");
-        refused(&(0..200).map(|n| format!("p{n}\n")).collect::<String>(), 101, "at the most");
+        refused(&(0..200).map(|n| format!("p{n}\n")).collect::<String>(), 101, "at most");
     }
 
     #[test]

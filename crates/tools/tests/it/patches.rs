@@ -286,7 +286,7 @@ async fn patches_that_cannot_be_meant_are_refused() {
         (format!("{head}@@ -1 +1 @@\n-one\n+1\nhello\n"), InvalidArgs, "line 6 of the patch is \"hello\""),
         (format!("{head}@@ -1 +1 @@\n"), InvalidArgs, "has no lines"),
         (head.into(), InvalidArgs, "has no hunks"),
-        (format!("{head}@@ -1 +1 @@\n-one\n+one\n"), Tool, "changes nothing in outputs/a but white space"),
+        (format!("{head}@@ -1 +1 @@\n-one\n+one\n"), Tool, "changes only white space in outputs/a"),
         (format!("{head}{hunk}{head}@@ -2 +2 @@\n-two\n+2\n"), InvalidArgs, "names outputs/a twice"),
         (
             format!("{head}{hunk}--- a/outputs/link\n+++ b/outputs/link\n@@ -2 +2 @@\n-two\n+2\n"),
