@@ -1,6 +1,7 @@
 //! The running daemon: it serves until it is stopped, and then shuts everything down in order.
 
 use std::{
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -144,9 +145,7 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
     tokio::spawn(look_for_lost(health));
     tokio::spawn(finish_removals(engine.clone()));
     mcp.open();
-    let ready_after_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let socket = presence.socket().borrow().clone();
-    tracing::info!(pid = std::process::id(), socket = %socket.display(), ready_after_ms, "agentd is ready");
+    log_ready(started, &presence.socket().borrow());
 
     let drain = tokio::select! {
         drain = until_stop(&mut signals, &mut stop_asked, &control) => drain.unwrap_or_else(|| control.drain_deadline()),
@@ -167,6 +166,12 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
         () = signals.next_stop() => Err(Failure::broken("stopped at once by a second signal")
             .with_hint("the turns that were running can be continued after the next start")),
     }
+}
+
+/// Logs that clients can connect, and how long the start took.
+fn log_ready(started: Instant, socket: &Path) {
+    let ready_after_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    tracing::info!(pid = std::process::id(), socket = %socket.display(), ready_after_ms, "agentd is ready");
 }
 
 /// Finds out what the kernel offers before the first command needs it, and tells the operator what is missing.

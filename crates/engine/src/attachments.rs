@@ -6,6 +6,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use agentd_context::{
+    ToolSet,
+    frame::{harmless, name as framed_name, one_line},
+};
 use agentd_core::{
     files::{PendingAttachments, Picture, SessionTree, Uploaded},
     ids::SessionId,
@@ -15,10 +19,6 @@ use agentd_core::{
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::EngineError;
-use agentd_context::{
-    ToolSet,
-    frame::{harmless, name as framed_name, one_line},
-};
 
 /// A text that is shorter stands in the notice whole, in bytes.
 const SHORT: usize = 10_000;

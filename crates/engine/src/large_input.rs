@@ -3,15 +3,14 @@
 //!
 //! [`keep`] affected_paths files; all else is pure.
 
-use agentd_core::{
-    error::WorkspaceError, event::EventKind, files::StoredInput, ids::SessionId, item::ItemBody, ports::Workspaces,
-};
-
 use agentd_context::{
     ToolSet,
     excerpt::{self, Excerpt, grouped, sizes},
     long_text::{ResultLimits, aside, at_once, from_behind, lines_at_once},
     tokens::estimate,
+};
+use agentd_core::{
+    error::WorkspaceError, event::EventKind, files::StoredInput, ids::SessionId, item::ItemBody, ports::Workspaces,
 };
 
 /// The least that an input may have, in tokens, however full the window is.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use agentd_context::ToolSet;
 use agentd_core::{
     agent::{AgentCard, Agents, MAIN, Parent},
     catalogue::{CatalogueTool, ToolLabel, ToolOrigin, ToolStanding},
@@ -17,7 +18,6 @@ use crate::{
     config::EngineConfig,
     error::EngineError,
 };
-use agentd_context::ToolSet;
 
 /// The agent of a turn. A reload of the configuration changes later turns only.
 #[derive(Debug, Clone)]

@@ -3,9 +3,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use agentd_context::ToolSet;
+
 use super::ActiveAgent;
 use crate::catalog::{Mentioned, ToolCatalog, ToolScope};
-use agentd_context::ToolSet;
 
 /// The sets that are kept: of the main agent and its subagents, and of a few that turns mention.
 const KEPT: usize = 8;

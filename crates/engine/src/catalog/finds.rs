@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use agentd_context::ToolSet;
 use agentd_core::{
     catalogue::CatalogueTool,
     item::{Item, ItemBody},
@@ -10,7 +11,6 @@ use agentd_core::{
 use tokio::sync::watch;
 
 use super::{FIND_TOOL, ToolCatalog, ToolScope, nearest::nearest, servers::servers, words};
-use agentd_context::ToolSet;
 
 /// Tools that one search tells of at the most.
 const MOST_TOLD: usize = 8;

@@ -17,6 +17,7 @@ mod words;
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use agentd_context::ToolSet;
 use agentd_core::{
     catalogue::{Catalogue, CatalogueTool, ServerCard, ToolLabel, ToolOrigin, ToolStanding, ToolTier},
     tool::{Effect, ToolSpec},
@@ -28,7 +29,6 @@ pub(crate) use self::{
     finds::Finds,
     scope::{AgentScope, ToolScope},
 };
-use agentd_context::ToolSet;
 
 /// The tool by which a model finds those that a turn does not show.
 pub(crate) const FIND_TOOL: &str = "find_tool";

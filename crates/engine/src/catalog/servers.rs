@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use agentd_context::frame::one_line;
 use agentd_core::untrusted;
 
 use crate::catalog::{FIND_TOOL, ToolCatalog, ToolScope};
-use agentd_context::frame::one_line;
 
 /// Servers that are named at the most.
 const MOST: usize = 24;

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
+use agentd_context::ToolSet;
 use agentd_core::catalogue::{CatalogueTool, ToolOrigin, ToolTier};
 
 use super::{AgentScope, Mentioned, ToolScope};
 use crate::catalog::FIND_TOOL;
-use agentd_context::ToolSet;
 
 /// The tools by which a session hands work on: a child session has none of them.
 const DELEGATES: &str = "delegate_task";

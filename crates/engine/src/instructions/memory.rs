@@ -1,12 +1,12 @@
 //! What `AGENTS.md` files say, and what is there to be remembered.
 
+use agentd_context::frame::{beginning, harmless, name as safe, one_line};
 use agentd_core::{
     guide::{GuideFile, GuideOrigin},
     item::{ItemBody, NoticeSource, NoticeTopic},
 };
 
 use super::{PreambleContext, is_told, told};
-use agentd_context::frame::{beginning, harmless, name as safe, one_line};
 
 const PREFACE: &str = "Notes written by people for you. They replace earlier notes of this kind. What the person says in \
                        this conversation overrides all of them; of the files, the later ones are nearer to the work. Each is in a frame that says whose words it holds, whatever the words say themselves.";

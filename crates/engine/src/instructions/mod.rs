@@ -11,6 +11,7 @@ pub(crate) mod skills;
 
 use std::{sync::Arc, time::Duration};
 
+use agentd_context::ToolSet;
 use agentd_core::{
     guide::{GuideLimits, Guides},
     item::{Item, ItemBody, NoticeSource, NoticeTopic},
@@ -19,7 +20,6 @@ use agentd_core::{
 use tokio::time::timeout;
 
 use crate::attachments::Attachment;
-use agentd_context::ToolSet;
 
 /// Input of the links that write in front of a turn.
 #[derive(Clone, Copy)]

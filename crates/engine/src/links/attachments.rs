@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use agentd_context::{MAX_SHOWN_PICTURES, RequestBuilder};
 use agentd_core::{
     event::EventKind,
     files::{Picture, SessionTree},
@@ -15,7 +16,6 @@ use crate::{
     instructions::PreambleContext,
     turn::{TurnContext, TurnExit, TurnState, hooks::Link},
 };
-use agentd_context::{MAX_SHOWN_PICTURES, RequestBuilder};
 
 /// Bytes of one picture. The daemon makes them far smaller; whatever else stands in that file now is none.
 const MAX_BYTES: usize = 16 << 20;

@@ -4,6 +4,11 @@
 
 use std::collections::HashSet;
 
+use agentd_context::{
+    excerpt::grouped,
+    frame,
+    long_text::{aside, reason},
+};
 use agentd_core::{
     error::WorkspaceError,
     event::EventKind,
@@ -15,11 +20,6 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use crate::turn::{
     TurnExit,
     hooks::{Invocation, Link, Next},
-};
-use agentd_context::{
-    excerpt::grouped,
-    frame,
-    long_text::{aside, reason},
 };
 
 /// Pieces of one result that are kept at the most.

@@ -1,10 +1,10 @@
 //! What an input mentions: said where it stands for nothing, and reminded of in each request of its turn.
 
+use agentd_context::RequestBuilder;
 use agentd_core::event::EventKind;
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 use crate::turn::{TurnContext, TurnExit, TurnState, hooks::Link};
-use agentd_context::RequestBuilder;
 
 /// Problems that are told one by one at the most.
 const MAX_TOLD: usize = 5;

@@ -4,10 +4,10 @@
 
 use std::collections::{HashMap, HashSet, hash_map::Entry};
 
+use agentd_context::RequestBuilder;
 use agentd_core::{ids::CallId, model::Message};
 
 use crate::turn::{TurnContext, TurnState, hooks::Link};
-use agentd_context::RequestBuilder;
 
 /// Stand-in for a result that never came.
 const NO_RESULT: &str = "E_UNKNOWN_OUTCOME: this call has no result: it never ran, or what came of it is lost; look before you run it again";

@@ -1,5 +1,6 @@
 //! The todo list: `todo_write`, `todo_read`, and a reminder at the tail of each request.
 
+use agentd_context::RequestBuilder;
 use agentd_core::{
     session::{Todo, TodoPriority, TodoStatus},
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
@@ -12,7 +13,6 @@ use crate::turn::{
     TurnContext, TurnExit, TurnState,
     hooks::{Invocation, Link, Next},
 };
-use agentd_context::RequestBuilder;
 
 const WRITE: &str = "todo_write";
 const READ: &str = "todo_read";

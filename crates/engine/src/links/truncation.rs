@@ -2,6 +2,11 @@
 //! its tail and the way to the rest. It is so with every tool and with errors too: what overflows the window ends the
 //! session for good, and what is cut away cannot be asked for again.
 
+use agentd_context::{
+    excerpt::{Excerpt, sizes},
+    long_text::{IN_PARTS, aside, from_behind, lines_at_once, reason},
+    tokens::estimate,
+};
 use agentd_core::{error::WorkspaceError, event::EventKind, ports::ArtifactDir, tool::ToolOutput};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use serde::de::IgnoredAny;
@@ -9,11 +14,6 @@ use serde::de::IgnoredAny;
 use crate::turn::{
     TurnExit,
     hooks::{Invocation, Link, Next},
-};
-use agentd_context::{
-    excerpt::{Excerpt, sizes},
-    long_text::{IN_PARTS, aside, from_behind, lines_at_once, reason},
-    tokens::estimate,
 };
 
 /// The part of its limit that is shown of a result above it, and tokens that are shown at the most.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use agentd_context::history;
 use agentd_core::{
     context::{Compaction, CompactionReport, ContextView, Window},
     error::ErrorKind,
@@ -27,7 +28,6 @@ use crate::{
     session::context_view::ContextViewInput,
     turn::route::{chat_slot, route},
 };
-use agentd_context::history;
 
 impl Actor {
     /// Content of the window of the model that would be asked next.

@@ -2,12 +2,6 @@
 
 use std::sync::Arc;
 
-use agentd_core::{
-    context::{ContextView, Segment, SegmentKind, TokenLevel},
-    item::{Item, ItemBody, NoticeSource, NoticeTopic},
-    model::{Message, ModelInfo},
-};
-
 use agentd_context::{
     compaction::plan,
     footprint::{self, Fingerprint},
@@ -15,6 +9,11 @@ use agentd_context::{
     meter::{ContextMeter, Next},
     tokens::TokenCalibration,
     toolset::ToolSet,
+};
+use agentd_core::{
+    context::{ContextView, Segment, SegmentKind, TokenLevel},
+    item::{Item, ItemBody, NoticeSource, NoticeTopic},
+    model::{Message, ModelInfo},
 };
 
 /// Where the next request would come from.

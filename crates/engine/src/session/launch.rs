@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use agentd_context::long_text::ResultLimits;
 use agentd_core::{
     event::{EventKind, StateChange},
+    model::Slot,
     ports::Workspace,
     turn::{Denial, StopReason},
 };
@@ -13,17 +15,18 @@ use super::actor::{Actor, Fault};
 use crate::{
     agents::active::ActiveAgent,
     attachments,
+    catalog::Finds,
+    config::EngineConfig,
     error::EngineError,
     grants::LiveGrants,
     recovery::subagents,
-    session::actor::RunningTurn,
+    session::actor::{OpenTurn, RunningTurn},
     turn::{
         Control, Limits, Phase, PromptSource, Records, TurnContext, TurnFiles, TurnIds, TurnModels, TurnRules,
         TurnState, TurnTools, files::SessionFiles, recorder::Recorder, route::chat_slot, run::run,
         stopwatch::Stopwatch,
     },
 };
-use agentd_context::long_text::ResultLimits;
 
 impl Actor {
     /// Where the session's files are.
@@ -52,23 +55,10 @@ impl Actor {
             None => self.mentioned_last(&state.history, slot, pictures).await?,
         };
         let finds = self.finds(&mentions.tools, slot, pictures, &state.history);
-        let system_prompt = agentd_context::system(
-            &acting.instructions(&config),
-            &finds.about_servers(),
-            &workspace,
-            self.state.created_at,
-        );
-        let Some(open) = &mut self.open else { return Ok(()) };
+        let models = self.models(slot);
+        let prompt = self.prompt(&config, &acting, &models, &finds, &workspace).await?;
+        let Some(open) = &self.open else { return Ok(()) };
         let shared = &self.shared;
-        let model = shared.parts.models.get(slot);
-        let known_paths = if model.info().embedded {
-            shared.parts.workspaces.paths(&workspace, 200).await.map_err(EngineError::from)?
-        } else {
-            Vec::new()
-        };
-        let chat = shared.parts.models.get(chat_slot(slot));
-        // The last answer may be written by another model, which reads the same results.
-        let window = shared.windows.of(model.info()).min(shared.windows.of(chat.info()));
         let (recorder, messages) = Recorder::new(open.turn_id);
         let cancel = CancellationToken::new();
         let context = TurnContext {
@@ -80,28 +70,9 @@ impl Actor {
                 tokens: config.turn_token_budget,
                 parallel_calls: config.parallel_calls,
             },
-            rules: TurnRules {
-                policy: shared.policy_in_force(),
-                grants: LiveGrants { of_session: self.grants.subscribe(), kept: shared.kept.clone() },
-                answering: open.answering.clone(),
-                answered: self.interrupts.answered(),
-            },
-            models: TurnModels {
-                slot,
-                model,
-                chat_slot: chat_slot(slot),
-                chat,
-                scales: Arc::clone(&shared.scales),
-                windows: Arc::clone(&shared.windows),
-            },
-            prompt: PromptSource {
-                system: system_prompt,
-                compact: Arc::clone(&config.compact_prompt),
-                max_message_history: config.max_message_history,
-                guide_limits: config.guides,
-                known_paths,
-                results: ResultLimits::of(config.large_result_tokens, config.feedback_tokens, window),
-            },
+            rules: self.rules(open),
+            models,
+            prompt,
             tools: TurnTools {
                 visible: finds.tools(),
                 finds,
@@ -130,8 +101,62 @@ impl Actor {
         };
         let span = tracing::info_span!("turn", session = %self.id, turn = %open.turn_id, trace = %open.trace_id);
         let task = tokio::spawn(tracing::Instrument::instrument(run(Arc::new(context), state), span));
-        open.running = Some(RunningTurn { cancel, cancelled_for: None, taken: Vec::new(), messages, task });
+        if let Some(open) = &mut self.open {
+            open.running = Some(RunningTurn { cancel, cancelled_for: None, taken: Vec::new(), messages, task });
+        }
         Ok(())
+    }
+
+    /// Models of a turn that was routed to this slot.
+    fn models(&self, slot: Slot) -> TurnModels {
+        let shared = &self.shared;
+        TurnModels {
+            slot,
+            model: shared.parts.models.get(slot),
+            chat_slot: chat_slot(slot),
+            chat: shared.parts.models.get(chat_slot(slot)),
+            scales: Arc::clone(&shared.scales),
+            windows: Arc::clone(&shared.windows),
+        }
+    }
+
+    /// What the requests of a turn are made of.
+    async fn prompt(
+        &self,
+        config: &EngineConfig,
+        acting: &ActiveAgent,
+        models: &TurnModels,
+        finds: &Finds,
+        workspace: &Workspace,
+    ) -> Result<PromptSource, EngineError> {
+        let (model, chat) = (models.model.info(), models.chat.info());
+        let known_paths =
+            if model.embedded { self.shared.parts.workspaces.paths(workspace, 200).await? } else { Vec::new() };
+        // The last answer may be written by another model, which reads the same results.
+        let window = models.windows.of(model).min(models.windows.of(chat));
+        Ok(PromptSource {
+            system: agentd_context::system(
+                &acting.instructions(config),
+                &finds.about_servers(),
+                workspace,
+                self.state.created_at,
+            ),
+            compact: Arc::clone(&config.compact_prompt),
+            max_message_history: config.max_message_history,
+            guide_limits: config.guides,
+            known_paths,
+            results: ResultLimits::of(config.large_result_tokens, config.feedback_tokens, window),
+        })
+    }
+
+    /// Rules of a turn, and what people have answered in it.
+    fn rules(&self, open: &OpenTurn) -> TurnRules {
+        TurnRules {
+            policy: self.shared.policy_in_force(),
+            grants: LiveGrants { of_session: self.grants.subscribe(), kept: self.shared.kept.clone() },
+            answering: open.answering.clone(),
+            answered: self.interrupts.answered(),
+        }
     }
 
     /// Goes on with the open turn after a restart, from what the journal has of it. One that cannot, for its folder

@@ -1,6 +1,7 @@
 //! Room for what is said: an input that does not fit into the window is kept in a file before anybody is told that it was
 //! taken.
 
+use agentd_context::{Next, meter, tokens::estimate};
 use agentd_core::{
     error::ErrorKind,
     event::EventKind,
@@ -18,7 +19,6 @@ use crate::{
     mentions::Mentions,
     turn::route::{chat_slot, route},
 };
-use agentd_context::{Next, meter, tokens::estimate};
 
 /// Tokens of an input that is told of a turn which never ran and that cannot be kept.
 const CUT: u64 = 1000;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use agentd_context::{tokens::TokenCalibration, windows::ContextWindows};
 use agentd_core::ports::{Audit, Clock, Models, Pictures, Snapshots, Store, Toolbox, Workspaces};
 use tokio::sync::watch;
 
@@ -13,7 +14,6 @@ use crate::{
     grants::KeptHandle,
     turn::hooks::{Chain, Subagents},
 };
-use agentd_context::{tokens::TokenCalibration, windows::ContextWindows};
 
 /// State that all sessions share.
 pub(crate) struct Shared {

@@ -2,6 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use agentd_context::ContextMeter;
 use agentd_core::{
     Timestamp,
     context::{Compaction, Window},
@@ -13,8 +14,6 @@ use agentd_core::{
     state_files::StateFiles,
     turn::StopReason,
 };
-
-use agentd_context::ContextMeter;
 
 /// Items that are read into memory at the most. More than a history may have: only a turn that was still running when the
 /// daemon stopped can come near it.

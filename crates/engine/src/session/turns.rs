@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use agentd_context::compaction::plan::CompactionRequest;
 use agentd_core::{
     context::CompactionCause,
     error::ErrorKind,
@@ -27,6 +28,7 @@ use crate::{
     attachments::{self, Attachment},
     error::EngineError,
     large_input::UserInput,
+    mentions::Mentions,
     turn::{
         Phase, TurnOutcome, TurnState,
         answering::Answering,
@@ -34,7 +36,6 @@ use crate::{
         route::{VisionSupport, route},
     },
 };
-use agentd_context::compaction::plan::CompactionRequest;
 
 /// Time that a turn's start waits to be made durable together with the turn's first words. Nothing that a person
 /// notices, and longer than a model on the same machine needs that answers from its cache.
@@ -123,7 +124,7 @@ impl Actor {
     async fn begin_as(
         &mut self,
         turn_id: TurnId,
-        start: StartTurn,
+        mut start: StartTurn,
         waited: bool,
         back: Option<EventKind>,
     ) -> Result<StartedTurn, Fault> {
@@ -138,7 +139,7 @@ impl Actor {
         let model = self.shared.parts.models.get(slot);
         let mentions = if tells { self.mentioned(&start, &handed, slot).await? } else { Arc::default() };
         let told = if tells { self.told_first(slot, &*model, &handed, &mentions).await? } else { Vec::new() };
-        let said = match start.text {
+        let said = match start.text.take() {
             Some(text) => {
                 let input = UserInput::whole(text, start.typed_bytes);
                 Some(
@@ -150,24 +151,7 @@ impl Actor {
         };
         let configured = self.shared.config().max_steps;
         let max_steps = start.max_steps.or(configured).unwrap_or_else(|| model.info().default_max_steps()).max(1);
-        self.open = Some(OpenTurn {
-            turn_id,
-            trace_id: TraceId::generate(),
-            started_at: self.shared.parts.clock.now(),
-            begun: Some(Instant::now()),
-            first_seq: self.journal.head() + 1,
-            slot: routed,
-            max_steps,
-            answering: Answering::new(start.on_interrupt, start.while_connected),
-            client: Some(start.client).filter(|client| !client.is_empty()),
-            environment: Arc::new(start.environment.clone()),
-            compacts: start.compact.is_some(),
-            mentions: Some(mentions),
-            steers: Vec::new(),
-            under_way: HashMap::new(),
-            children: HashMap::new(),
-            running: None,
-        });
+        self.open = Some(self.opened(turn_id, &start, routed, max_steps, mentions));
         let stored = said.as_ref().and_then(|said| self.stored_warning(said, slot));
         let told = told.into_iter().map(|body| Item { id: ItemId::generate(), turn_id, body });
         let input: Vec<Item> = told.chain(said.map(|said| user_item(turn_id, said, false))).collect();
@@ -207,6 +191,35 @@ impl Actor {
         let first = self.first_words().await;
         self.take_first(turn_id, ahead, first).await?;
         Ok(StartedTurn { turn_id, events, joined: false })
+    }
+
+    /// A turn as it is opened, with nothing of it in flight.
+    fn opened(
+        &self,
+        turn_id: TurnId,
+        start: &StartTurn,
+        slot: Slot,
+        max_steps: u32,
+        mentions: Arc<Mentions>,
+    ) -> OpenTurn {
+        OpenTurn {
+            turn_id,
+            trace_id: TraceId::generate(),
+            started_at: self.shared.parts.clock.now(),
+            begun: Some(Instant::now()),
+            first_seq: self.journal.head() + 1,
+            slot,
+            max_steps,
+            answering: Answering::new(start.on_interrupt, start.while_connected.clone()),
+            client: Some(start.client.clone()).filter(|client| !client.is_empty()),
+            environment: Arc::new(start.environment.clone()),
+            compacts: start.compact.is_some(),
+            mentions: Some(mentions),
+            steers: Vec::new(),
+            under_way: HashMap::new(),
+            children: HashMap::new(),
+            running: None,
+        }
     }
 
     /// Files that were handed over and that the turn is to tell of.

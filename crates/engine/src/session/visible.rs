@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use agentd_context::ToolSet;
 use agentd_core::{agent::AgentCard, catalogue::ToolStanding, guide::Skill, item::Item, model::Slot, turn::StartTurn};
 use tokio::time::timeout;
 
@@ -12,7 +13,6 @@ use crate::{
     mentions::{self, Known, KnownAgent, Mentions, Said},
     turn::route::route,
 };
-use agentd_context::ToolSet;
 
 /// Time limit for listing skill names. No answer waits for a disk that hangs.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use agentd_context::{ToolSet, long_text::ResultLimits, tokens::TokenCalibration, windows::ContextWindows};
 use agentd_core::{
     agent::Subagent,
     catalogue::Foreign,
@@ -44,7 +45,6 @@ use crate::{
     mentions::Mentions,
     turn::hooks::{Chain, Subagents},
 };
-use agentd_context::{ToolSet, long_text::ResultLimits, tokens::TokenCalibration, windows::ContextWindows};
 
 /// Fixed state of a running turn: a reload of the configuration changes later turns, never this one, but for the rules.
 pub(crate) struct TurnContext {

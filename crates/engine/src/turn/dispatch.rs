@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use agentd_context::compaction::plan::CompactionRequest;
 use agentd_core::{
     context::{CompactionCause, CompactionStrategy},
     event::{EventKind, StateChange},
@@ -18,7 +19,6 @@ use futures_util::{FutureExt as _, StreamExt as _, stream};
 
 use super::{TurnContext, TurnExit, TurnState};
 use crate::turn::{Phase, call_record::CallRecord, hooks::Invocation};
-use agentd_context::compaction::plan::CompactionRequest;
 
 /// Runs every call that has no result. Those come first that are under way, since before a restart, and alone: who works
 /// for them waits for a person, and nothing else begins before that person has come.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use agentd_context::ToolSet;
 use agentd_core::{
     error::WorkspaceError,
     ids::SessionId,
@@ -14,7 +15,6 @@ use crate::{
     large_input::{self, InputRoom, UserInput},
     turn::TurnExit,
 };
-use agentd_context::ToolSet;
 
 /// Folders that are made when they are first needed.
 pub(crate) struct SessionFiles {

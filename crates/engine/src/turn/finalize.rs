@@ -1,10 +1,10 @@
 //! The last answer of a turn that would otherwise end on a tool result.
 
+use agentd_context::ToolSet;
 use agentd_core::event::EventKind;
 
 use super::{TurnContext, TurnExit, TurnState, sample};
 use crate::turn::{Phase, Reply, request};
-use agentd_context::ToolSet;
 
 /// Said at the end of the last request: a model that is only forbidden to call often says nothing instead.
 const LAST_WORDS: &str = "No tool can be called any more in this turn. Answer the person now, in words, with what you have: \

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use agentd_context::RequestBuilder;
 use agentd_core::{
     agent::Subagent,
     ids::{ItemId, SessionId},
@@ -18,7 +19,6 @@ use crate::{
     instructions::PreambleContext,
     turn::{TurnContext, TurnExit, TurnState, recorder::ResolvedInterrupt},
 };
-use agentd_context::RequestBuilder;
 
 /// A capability with hooks before the turn, before each model call and around each tool call.
 pub(crate) trait Link: Send + Sync {

@@ -1,9 +1,9 @@
 //! The next request of a turn: its messages and tools, and about how large it is.
 
+use agentd_context::{Next, RequestBuilder, ToolSet, history, meter, tokens};
 use agentd_core::model::{Message, ModelInfo};
 
 use super::{TurnContext, TurnState};
-use agentd_context::{Next, RequestBuilder, ToolSet, history, meter, tokens};
 
 /// The request for the next model call, before the chain has seen it.
 pub(crate) fn assemble(context: &TurnContext, state: &TurnState, tools: ToolSet) -> RequestBuilder {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use agentd_context::{RequestBuilder, compaction::plan::CompactionRequest};
 use agentd_core::{
     context::{CompactionCause, CompactionStrategy},
     error::{ErrorKind, ModelError},
@@ -17,7 +18,6 @@ use futures_util::StreamExt as _;
 
 use super::{TurnContext, TurnExit, TurnState, level, recorder::Recorder};
 use crate::turn::{Reply, request};
-use agentd_context::{RequestBuilder, compaction::plan::CompactionRequest};
 
 /// Calls of one answer that are run at the most. A model that asks for more has lost its way.
 const MAX_CALLS: usize = 64;

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use agentd_context::tokens::estimate;
 use agentd_core::{
     audit::{AuditEntry, AuditFact},
     error::{ErrorKind, ModelError},
@@ -23,7 +24,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::stopwatch::Stopwatch;
 use crate::turn::hooks::Invocation;
-use agentd_context::tokens::estimate;
 
 /// Bytes that are read of an answer for each token that it may have, where its server holds to no limit.
 const BYTES_A_TOKEN: u64 = 16;

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use agentd_context::{ContextMeter, compaction::plan::CompactionRequest};
 use agentd_core::{
     event::{Event, EventKind, StateChange},
     ids::CallId,
@@ -15,8 +16,6 @@ use agentd_core::{
     turn::{Denial, StopReason, TurnError},
     usage::Usage,
 };
-
-use agentd_context::{ContextMeter, compaction::plan::CompactionRequest};
 
 /// The room for the names of changed files in what clients are told at the end, in bytes: far below what a message to them
 /// may have (16 MiB).

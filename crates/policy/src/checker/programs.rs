@@ -27,7 +27,18 @@ const HANDING_ON: &str = "npm pnpm yarn go";
 
 /// Verdict on a part's program.
 pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
-    let (program, arguments) = (part.program(), part.arguments());
+    let arguments = part.arguments();
+    by_name(part.program())
+        .or_else(|| interpreters::check(part))
+        .or_else(|| runs_words(part))
+        .or_else(|| sends_unread_words(part))
+        .or_else(|| on_files(part, roots))
+        .or_else(|| with_scripts(part, roots))
+        .or_else(|| builtin(part.program(), arguments))
+}
+
+/// Verdict on programs that are dangerous whatever they are given.
+fn by_name(program: &str) -> Option<LayerVerdict> {
     let asks = |risk, why: String| Some(LayerVerdict::asks(risk, why));
     if holds(RUINOUS, program) || program.starts_with("mkfs") || program.starts_with("mkswap") {
         return asks(Risk::Critical, format!("{program} can make the machine unusable"));
@@ -41,9 +52,13 @@ pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     if program.starts_with("ld-") || program.starts_with("ld.so") {
         return Some(LayerVerdict::unknown("it runs a program through the loader"));
     }
-    if let Some(opinion) = interpreters::check(part) {
-        return Some(opinion);
-    }
+    None
+}
+
+/// Verdict on words that name a program or code to run, in variables and in options.
+fn runs_words(part: &Part) -> Option<LayerVerdict> {
+    let (program, arguments) = (part.program(), part.arguments());
+    let asks = |risk, why: String| Some(LayerVerdict::asks(risk, why));
     if let Some(word) = part.assigns.iter().map(|assign| &assign.value).chain(unquiet(part)).find(|word| runs(word)) {
         return asks(Risk::High, format!("{} names a program or code to run", super::bash::shortened(&word.text)));
     }
@@ -63,9 +78,22 @@ pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
             return Some(LayerVerdict::unknown(format!("the options of {program} are put together while it runs")));
         }
     }
+    None
+}
+
+/// Verdict on programs that send words which nobody can read before they run.
+fn sends_unread_words(part: &Part) -> Option<LayerVerdict> {
+    let (program, arguments) = (part.program(), part.arguments());
     if holds(SENDING, program) && (part.open_ended || arguments.iter().any(|word| !word.is_static())) {
         return Some(LayerVerdict::unknown(format!("{program} sends what is put together while it runs")));
     }
+    None
+}
+
+/// Verdict on programs that change files, their rights or processes.
+fn on_files(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
+    let (program, arguments) = (part.program(), part.arguments());
+    let asks = |risk, why: String| Some(LayerVerdict::asks(risk, why));
     match program {
         // The first word of tar may be options without a hyphen.
         "tar" | "gtar" | "bsdtar"
@@ -91,6 +119,18 @@ pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
             let system = arguments.iter().any(|word| paths::place(word, roots) == Place::System);
             system.then(|| LayerVerdict::asks(Risk::High, "it goes to a folder which the machine needs"))
         }
+        "rsync" => arguments
+            .iter()
+            .any(|word| word.text.contains(':'))
+            .then(|| LayerVerdict::asks(Risk::High, "it copies to or from another machine")),
+        _ => None,
+    }
+}
+
+/// Verdict on programs with a language of their own.
+fn with_scripts(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
+    let (program, arguments) = (part.program(), part.arguments());
+    match program {
         "awk" | "gawk" | "mawk" | "nawk" | "goawk" | "original-awk" => scripted::awk(arguments),
         "sed" | "gsed" => scripted::sed(arguments),
         "for" | "select" => {
@@ -112,11 +152,14 @@ pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
             .iter()
             .any(|word| word.text.starts_with('+'))
             .then(|| LayerVerdict::asks(Risk::High, format!("{program} runs the command after `+`"))),
-        "rsync" => arguments
-            .iter()
-            .any(|word| word.text.contains(':'))
-            .then(|| LayerVerdict::asks(Risk::High, "it copies to or from another machine")),
         "git" => git::check(arguments, roots),
+        _ => None,
+    }
+}
+
+/// Verdict on what the shell runs itself: text in arithmetic, in a test or in a name can be a command.
+fn builtin(program: &str, arguments: &[Word]) -> Option<LayerVerdict> {
+    match program {
         "let" if arguments.iter().any(|word| !word.is_static()) => {
             Some(LayerVerdict::unknown("arithmetic on what is put together while it runs can run commands"))
         }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use agentd_context::compaction::transcript;
 use agentd_core::{
     context::{Compaction, HistoryFile},
     error::WorkspaceError,
@@ -14,7 +15,6 @@ use agentd_core::{
 };
 
 use crate::turn::{TurnContext, TurnState};
-use agentd_context::compaction::transcript;
 
 /// Events of the journal that are read at once.
 const PAGE: usize = 500;

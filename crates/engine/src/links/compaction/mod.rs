@@ -5,6 +5,10 @@ mod history_file;
 mod run;
 mod under_way;
 
+use agentd_context::{
+    RequestBuilder,
+    compaction::plan::{self, CompactionRequest, limit},
+};
 use agentd_core::{
     context::{CompactionCause, CompactionStrategy, TokenLevel},
     event::EventKind,
@@ -18,10 +22,6 @@ use crate::turn::{
     Phase, TurnContext, TurnExit, TurnState,
     hooks::{Invocation, Link, Next},
     request,
-};
-use agentd_context::{
-    RequestBuilder,
-    compaction::plan::{self, CompactionRequest, limit},
 };
 
 /// The tool by which a model asks for it. It is named in every request, though it does something only from the warning on,

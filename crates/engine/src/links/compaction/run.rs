@@ -2,6 +2,14 @@
 
 use std::sync::Arc;
 
+use agentd_context::{
+    compaction::{
+        facts,
+        plan::{self, CompactionRequest, Plan},
+        rules, summary,
+    },
+    meter,
+};
 use agentd_core::{
     context::{Compaction, CompactionCause, CompactionReport, CompactionStrategy},
     error::{ErrorKind, ModelError},
@@ -16,14 +24,6 @@ use futures_util::StreamExt as _;
 
 use super::{history_file, under_way};
 use crate::turn::{Phase, TurnContext, TurnExit, TurnState, level, request, sample};
-use agentd_context::{
-    compaction::{
-        facts,
-        plan::{self, CompactionRequest, Plan},
-        rules, summary,
-    },
-    meter,
-};
 
 /// Bytes of a model's summary that are read: many times what it is asked for. What of them is kept is bounded by the window.
 const MAX_WRITTEN: usize = 100_000;

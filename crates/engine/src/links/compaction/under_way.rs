@@ -3,6 +3,12 @@
 
 use std::sync::Arc;
 
+use agentd_context::{
+    compaction::summary,
+    excerpt::{Excerpt, sizes},
+    long_text::reason,
+    tokens::estimate,
+};
 use agentd_core::{
     context::Compaction,
     event::EventKind,
@@ -12,12 +18,6 @@ use agentd_core::{
 use crate::{
     large_input::{InputRoom, UserInput},
     turn::{TurnContext, TurnExit},
-};
-use agentd_context::{
-    compaction::summary,
-    excerpt::{Excerpt, sizes},
-    long_text::reason,
-    tokens::estimate,
 };
 
 /// The part of the window that the inputs of a turn may have of a summary.

@@ -11,6 +11,7 @@ mod reduce;
 
 use std::sync::Arc;
 
+use agentd_context::{excerpt::sizes, long_text::aside, tokens::estimate};
 use agentd_core::{
     item::ItemBody,
     session::TodoStatus,
@@ -24,7 +25,6 @@ use crate::turn::{
     TurnExit,
     hooks::{Invocation, Link, Next},
 };
-use agentd_context::{excerpt::sizes, long_text::aside, tokens::estimate};
 
 pub(crate) struct Condense {
     patterns: Option<Arc<Patterns>>,

@@ -6,10 +6,10 @@
 
 use std::{borrow::Cow, ops::Range};
 
+use agentd_context::{excerpt::grouped, tokens::estimate};
 use regex::Regex;
 
 use super::line_patterns::{Mark, Marker, Patterns};
-use agentd_context::{excerpt::grouped, tokens::estimate};
 
 /// Lines that are shown first of the beginning and the end, and later, if there is room.
 const FIRST: usize = 6;
