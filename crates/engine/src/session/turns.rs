@@ -210,7 +210,7 @@ impl Actor {
             first_seq: self.journal.head() + 1,
             slot,
             max_steps,
-            answering: Answering::new(start.on_interrupt, start.while_connected.clone()),
+            answering: Answering::new(start.on_interrupt, start.while_connected),
             client: Some(start.client.clone()).filter(|client| !client.is_empty()),
             environment: Arc::new(start.environment.clone()),
             compacts: start.compact.is_some(),
