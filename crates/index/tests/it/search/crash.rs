@@ -123,7 +123,7 @@ async fn a_full_disk_fails_one_document_and_nothing_else() {
     let output = limited.env(FOLDER, shelf.folder.path()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("failed disk_full make room"), "{said}\n{errors}");
+    assert!(said.contains("failed disk_full free some disk space"), "{said}\n{errors}");
     assert!(
         said.contains("found [") && said.contains("small.pdf p. 1") && said.contains("next.pdf p. 1"),
         "{said}\n{errors}"
