@@ -181,7 +181,7 @@ fn speaks(item: &Arc<Item>) -> bool {
 pub struct CompactionRequest {
     /// Reason for it.
     pub cause: CompactionCause,
-    /// How the history is shortened.
+    /// Way of shortening the history.
     pub strategy: CompactionStrategy,
 }
 

@@ -120,7 +120,7 @@ impl Actor {
         }
     }
 
-    /// What the requests of a turn are made of.
+    /// Ingredients of a turn's requests.
     async fn prompt(
         &self,
         config: &EngineConfig,
