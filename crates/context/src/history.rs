@@ -146,38 +146,18 @@ impl Answer {
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::ids::{CallId, ItemId, TurnId};
+    use agentd_core::ids::{ItemId, TurnId};
 
     use super::*;
+    use crate::compaction::samples::{call, result, says, user};
 
     fn item(body: ItemBody) -> Arc<Item> {
         Arc::new(Item { id: ItemId::generate(), turn_id: TurnId::generate(), body })
     }
 
-    fn user(text: &str) -> Arc<Item> {
-        item(ItemBody::UserMessage { text: text.to_owned(), steered: false, typed_bytes: None, stored: None })
-    }
-
-    fn says(text: &str) -> Arc<Item> {
-        item(ItemBody::AgentMessage { text: text.to_owned() })
-    }
-
     fn call_and_result(n: u32) -> [Arc<Item>; 2] {
-        let call =
-            ToolCall { call_id: CallId::from(format!("c{n}")), name: "now".to_owned(), arguments: "{}".to_owned() };
-        let result = ToolResult {
-            call_id: call.call_id.clone(),
-            name: call.name.clone(),
-            text: "12:00".to_owned(),
-            error: None,
-            files: Vec::new(),
-            ran_with: None,
-            takes_back: None,
-            found: Vec::new(),
-            exit_code: None,
-            duration_ms: 1,
-        };
-        [item(ItemBody::ToolCall(call)), item(ItemBody::ToolResult(result))]
+        let id = format!("c{n}");
+        [call(&id, "now"), result(&id, "now", "12:00")]
     }
 
     #[test]

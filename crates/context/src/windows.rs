@@ -72,9 +72,9 @@ fn key(info: &ModelInfo) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_window_is_what_its_server_says_and_never_more_than_is_configured() {
-        let info = |base_url: &str| ModelInfo {
+    /// A model with a configured window of 8,192 tokens, behind this address.
+    fn info(base_url: &str) -> ModelInfo {
+        ModelInfo {
             id: "m".to_owned(),
             wire: "openai".to_owned(),
             base_url: Some(base_url.to_owned()),
@@ -83,7 +83,11 @@ mod tests {
             embedded: false,
             echo_reasoning: false,
             sees_pictures: false,
-        };
+        }
+    }
+
+    #[test]
+    fn a_window_is_what_its_server_says_and_never_more_than_is_configured() {
         let windows = ContextWindows::default();
         assert_eq!(windows.of(&info("a")), 8192);
         assert!(!windows.learn(&info("a"), 9999, 9000) && !windows.learn(&info("a"), 9999, 8192));
@@ -95,16 +99,7 @@ mod tests {
 
     #[test]
     fn no_window_is_believed_that_is_less_than_what_did_fit() {
-        let info = ModelInfo {
-            id: "m".to_owned(),
-            wire: "openai".to_owned(),
-            base_url: None,
-            context_window: 8192,
-            native_tools: true,
-            embedded: false,
-            echo_reasoning: false,
-            sees_pictures: false,
-        };
+        let info = info("a");
         let windows = ContextWindows::default();
         windows.answered(&info, 5000);
         windows.answered(&info, 3000);
@@ -123,16 +118,7 @@ mod tests {
 
     #[test]
     fn a_server_that_takes_less_than_it_did_has_another_window_since() {
-        let info = ModelInfo {
-            id: "m".to_owned(),
-            wire: "openai".to_owned(),
-            base_url: None,
-            context_window: 8192,
-            native_tools: true,
-            embedded: false,
-            echo_reasoning: false,
-            sees_pictures: false,
-        };
+        let info = info("a");
         let windows = ContextWindows::default();
         windows.answered(&info, 7000);
         assert!(!windows.learn(&info, 7001, 4096), "that may be a word of somebody else");

@@ -19,7 +19,7 @@
 //!   and how they are reverted; `config`.
 //! - 0 `error`.
 //!
-//! What a model sees is put together in `agentd_context`; whether a call may run is decided in `agentd_policy`.
+//! Two pure crates lie below: `agentd_context` builds what a model sees, `agentd_policy` decides about calls.
 
 mod agents;
 mod attachments;

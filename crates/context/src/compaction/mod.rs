@@ -10,6 +10,6 @@ pub mod facts;
 pub mod plan;
 pub mod rules;
 #[cfg(test)]
-mod samples;
+pub(crate) mod samples;
 pub mod summary;
 pub mod transcript;

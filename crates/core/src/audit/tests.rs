@@ -1,0 +1,51 @@
+use super::*;
+use crate::storage::CleanedPart;
+
+#[test]
+fn problems_are_named_as_in_json() {
+    for problem in AuditProblem::ALL {
+        assert_eq!(serde_json::to_value(problem).unwrap(), problem.as_str());
+        assert_eq!(AuditProblem::from_name(problem.as_str()), Some(problem));
+    }
+    assert_eq!(AuditProblem::from_name("fine"), None);
+}
+
+#[test]
+fn names_are_what_json_says() {
+    let facts = [
+        AuditFact::CallEnded(CallEnd {
+            tool: "now".to_owned(),
+            ran: true,
+            error: None,
+            exit_code: Some(1),
+            duration_ms: 3,
+            files: Vec::new(),
+            output: String::new(),
+            output_bytes: 9,
+            output_sha256: None,
+        }),
+        AuditFact::GrantAdded {
+            rule: "write_file".to_owned(),
+            scope: "session".to_owned(),
+            by: AnsweredBy::Client("agentctl".to_owned()),
+        },
+        AuditFact::DaemonStarted { version: "1".to_owned(), pid: 7 },
+        AuditFact::RulesRead { sources: Vec::new(), sha256: None, problem: None },
+        AuditFact::LogContinued { previous: "audit-1.jsonl".to_owned() },
+        AuditFact::LogTrimmed {
+            file: "audit-1.jsonl".to_owned(),
+            through: AuditHead { n: 7, hash: "ab".repeat(32) },
+            bytes: 9,
+        },
+        AuditFact::Cleaned {
+            parts: vec![Cleaned { part: CleanedPart::Undo, sessions: 1, files: 2, bytes: 3 }],
+            by: "schedule".to_owned(),
+        },
+    ];
+    for fact in facts {
+        let entry = AuditEntry::general(Timestamp::UNIX_EPOCH, fact);
+        let json = serde_json::to_value(&entry).unwrap();
+        assert_eq!(json["kind"], entry.fact.name());
+        assert_eq!(serde_json::from_value::<AuditEntry>(json).unwrap(), entry);
+    }
+}
