@@ -267,15 +267,6 @@ pub struct StoredInterrupt {
     pub answer: Option<Answer>,
 }
 
-/// A session that its first events bring into the journal.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Newborn {
-    /// When it was made.
-    pub at: Timestamp,
-    /// Its first settings.
-    pub settings: SessionSettings,
-}
-
 /// The journal and its projections. All methods of one session are called by its one writer, except the reads.
 pub trait Store: Send + Sync {
     /// Creates a session with these settings and its first events, if it has any yet: all or nothing. It is durable
@@ -299,18 +290,6 @@ pub trait Store: Send + Sync {
     /// Appends events of one session, numbered without a gap after the last stored one, all or none. They are
     /// durable, and the projections agree with them, when this returns. Calls of many sessions share one commit.
     fn append(&self, events: Vec<Arc<Event>>) -> BoxFuture<'_, Result<(), StoreError>>;
-
-    /// Begins to append events that others of the same session follow in a moment, after making the session where it is
-    /// new. They become durable with what follows them, or once the answer is polled or dropped; they are durable when it
-    /// says so, and no later than the first of what follows. Where the disk is too full for all, they may be stored
-    /// without what follows. None where the store is too busy to begin: then nothing of them was taken, and they are to be
-    /// appended with what follows.
-    fn append_ahead(
-        &self,
-        id: SessionId,
-        newborn: Option<Newborn>,
-        events: Vec<Arc<Event>>,
-    ) -> Option<BoxFuture<'static, Result<(), StoreError>>>;
 
     /// One session.
     fn session(&self, id: SessionId) -> BoxFuture<'_, Result<Option<StoredSession>, StoreError>>;

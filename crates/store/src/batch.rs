@@ -1,10 +1,5 @@
 //! What one commit holds.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
-
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{change::Change, error::Fault};
@@ -22,11 +17,7 @@ pub(crate) enum Command {
     Write {
         change: Change,
         reply: Reply,
-        /// Where nobody waits for it yet, as more follows that is made durable with it: whether somebody does by now.
-        ahead: Option<Arc<AtomicBool>>,
     },
-    /// Somebody waits for what was written ahead, or nothing follows it: look whether it is yours.
-    Settle,
     /// The index is behind, and somebody searches.
     CatchUp,
     /// To write the whole file anew, so that it can shrink.
@@ -40,10 +31,6 @@ pub(crate) struct Batch {
     pub(crate) changes: Vec<Change>,
     replies: Vec<Reply>,
     size: usize,
-    /// Somebody waits for it.
-    is_due: bool,
-    /// Flags of changes that were written ahead: set once a caller waits.
-    ahead: Vec<Arc<AtomicBool>>,
     pub(crate) wants_index: bool,
     pub(crate) rewrite: Option<Reply>,
     pub(crate) close: Option<Reply>,
@@ -52,7 +39,7 @@ pub(crate) struct Batch {
 impl Batch {
     /// One change alone, whose outcome is told by whoever tries it.
     pub(crate) fn of(change: Change) -> Self {
-        Self { changes: vec![change], is_due: true, ..Self::default() }
+        Self { changes: vec![change], ..Self::default() }
     }
 
     /// Takes in a command and all that wait behind it, up to what one commit may hold.
@@ -66,14 +53,11 @@ impl Batch {
 
     fn take(&mut self, command: Command) {
         match command {
-            Command::Write { change, reply, ahead } => {
+            Command::Write { change, reply } => {
                 self.size += change.size();
                 self.changes.push(change);
                 self.replies.push(reply);
-                self.is_due |= ahead.is_none();
-                self.ahead.extend(ahead);
             }
-            Command::Settle => {}
             Command::CatchUp => self.wants_index = true,
             Command::Rewrite(reply) => self.rewrite = Some(reply),
             Command::Close(reply) => self.close = Some(reply),
@@ -87,11 +71,6 @@ impl Batch {
     /// Returns whether it removes a session, of which more is left to do, or reports that its files have made room.
     pub(crate) fn removes(&self) -> bool {
         self.changes.iter().any(|change| matches!(change, Change::Delete(_) | Change::FilesGone(_)))
-    }
-
-    /// Returns whether the commit waits for what follows a change that was written ahead.
-    pub(crate) fn waits(&self) -> bool {
-        !self.is_due && !self.is_full() && !self.ahead.iter().any(|is_due| is_due.load(Ordering::Acquire))
     }
 
     /// Tells each who asked what became of it.

@@ -10,7 +10,7 @@ use agentd_core::{
     ids::{InterruptId, SessionId},
     interrupt::Interrupt,
     item::Item,
-    ports::{Newborn, Store, StoredInterrupt},
+    ports::{Store, StoredInterrupt},
     search::{Found, SearchQuery},
     session::{NewFork, SessionSettings, SessionSummary, StoredSession, TurnSpan},
     state_files::{StateFileChange, StateFiles},
@@ -280,23 +280,6 @@ impl Store for SqliteStore {
             }
         }
         .boxed()
-    }
-
-    fn append_ahead(
-        &self,
-        id: SessionId,
-        newborn: Option<Newborn>,
-        events: Vec<Arc<Event>>,
-    ) -> Option<BoxFuture<'static, Result<(), StoreError>>> {
-        let change = match (newborn, Append::of_session(id, events)) {
-            (Some(Newborn { at, settings }), Ok(first)) => Change::Create { id, at, settings, first },
-            (None, Ok(Some(append))) => Change::Append(append),
-            (None, Ok(None)) => return Some(std::future::ready(Ok(())).boxed()),
-            (_, Err(fault)) => {
-                return Some(std::future::ready(Err(fault.while_doing("store events", &self.path))).boxed());
-            }
-        };
-        self.writer.write_ahead(change, &self.path)
     }
 
     fn session(&self, id: SessionId) -> BoxFuture<'_, Result<Option<StoredSession>, StoreError>> {

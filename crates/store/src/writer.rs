@@ -2,9 +2,9 @@
 //!
 //! A commit waits for the disk, and that is what an append costs. So the thread takes everything that waits when it
 //! comes to commit: while one batch is on its way to the disk, the next one gathers behind it. Each change stands in a
-//! savepoint of its own, and a change that is refused falls out alone. What is written ahead is applied at once and
-//! committed with what follows it. While nothing waits, the thread overwrites what was deleted and brings the index of the
-//! search up to date, a small piece at a time.
+//! savepoint of its own, and a change that is refused falls out alone. While
+//! nothing waits, the thread overwrites what was deleted and brings the index of the search up to date, a small piece at a
+//! time.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -18,12 +18,8 @@ use std::{
 };
 
 use agentd_core::error::StoreError;
-use futures_util::{FutureExt, future::BoxFuture};
 use rusqlite::{Connection, Transaction, TransactionBehavior, config::DbConfig};
-use tokio::sync::{
-    mpsc,
-    oneshot::{self, error::TryRecvError},
-};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     StoreConfig,
@@ -125,39 +121,11 @@ impl Writer {
     pub(crate) async fn write(&self, change: Change, journal: &Path) -> Result<(), StoreError> {
         let action = change.action();
         let (reply, answer) = oneshot::channel();
-        let answer = match self.queue.send(Command::Write { change, reply, ahead: None }).await {
+        let answer = match self.queue.send(Command::Write { change, reply }).await {
             Ok(()) => answer.await.unwrap_or_else(|_| Err(silence(&self.closed))),
             Err(_) => Err(silence(&self.closed)),
         };
         answer.map_err(|fault| fault.while_doing(action, journal))
-    }
-
-    /// Applies the change now, and makes it durable with what follows it, or as soon as the answer is waited for or let go.
-    /// None where there is no room in the queue: what follows must not come before it.
-    pub(crate) fn write_ahead(
-        &self,
-        change: Change,
-        journal: &Path,
-    ) -> Option<BoxFuture<'static, Result<(), StoreError>>> {
-        let (action, journal, closed) = (change.action(), journal.to_owned(), Arc::clone(&self.closed));
-        let (reply, mut answer) = oneshot::channel();
-        let is_due = Arc::new(AtomicBool::new(false));
-        self.queue.try_send(Command::Write { change, reply, ahead: Some(Arc::clone(&is_due)) }).ok()?;
-        let due = Due { is_due, queue: Some(self.queue.clone()) };
-        let answered = async move {
-            let answer = match answer.try_recv() {
-                Err(TryRecvError::Empty) => {
-                    drop(due);
-                    answer.await.unwrap_or_else(|_| Err(silence(&closed)))
-                }
-                known => {
-                    due.let_be();
-                    known.unwrap_or_else(|_| Err(silence(&closed)))
-                }
-            };
-            answer.map_err(|fault| fault.while_doing(action, &journal))
-        };
-        Some(answered.boxed())
     }
 
     /// Has the index brought up to date, without waiting for it.
@@ -204,29 +172,6 @@ impl Writer {
 /// Why there is no answer.
 fn silence(closed: &AtomicBool) -> Fault {
     if closed.load(Ordering::Acquire) { Fault::Closed } else { Fault::Lost }
-}
-
-/// Has what was written ahead made durable once it is dropped.
-struct Due {
-    is_due: Arc<AtomicBool>,
-    /// None where its outcome is known.
-    queue: Option<mpsc::Sender<Command>>,
-}
-
-impl Due {
-    /// Its outcome is known: the writer need not be woken for it, while the person waits for what was stored.
-    fn let_be(mut self) {
-        self.queue = None;
-    }
-}
-
-impl Drop for Due {
-    fn drop(&mut self) {
-        let Some(queue) = self.queue.take() else { return };
-        self.is_due.store(true, Ordering::Release);
-        // Where there is no room, the writer has something to take, and sees behind it that it is due.
-        let _ = queue.try_send(Command::Settle);
-    }
 }
 
 /// Waits for a thread's end without holding up the async threads.
@@ -380,20 +325,14 @@ impl Thread {
         made
     }
 
-    /// Applies all changes in one transaction, and those that come while it waits for what follows. An error is the fate
-    /// of all of them; a change that is refused has its own.
+    /// Applies all changes in one transaction. An error is the fate of all of them; a change that is refused has its own.
     fn commit(&mut self, batch: &mut Batch) -> Result<Vec<Result<(), Fault>>, Fault> {
         // What would be refused in the end is not done at all, where that is known beforehand.
         self.anchor.check()?;
         let mut transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut outcomes = Vec::with_capacity(batch.changes.len());
-        loop {
-            for change in &batch.changes[outcomes.len()..] {
-                outcomes.push(apply(&mut transaction, change, &mut self.rows)?);
-            }
-            let follows = if batch.waits() { self.commands.blocking_recv() } else { None };
-            let Some(command) = follows else { break };
-            batch.gather(command, &mut self.commands);
+        for change in &batch.changes {
+            outcomes.push(apply(&mut transaction, change, &mut self.rows)?);
         }
         transaction.commit()?;
         // Before anybody hears that it is stored.
@@ -455,35 +394,6 @@ mod tests {
         assert_eq!(kind_of_write(&writer).await, ErrorKind::Internal);
         writer.close().await.unwrap();
         assert_eq!(kind_of_write(&writer).await, ErrorKind::ShuttingDown);
-    }
-
-    #[tokio::test]
-    async fn what_a_dead_thread_was_to_write_ahead_is_an_error_and_no_panic() {
-        let (writer, mut commands) = writer_without_a_thread();
-        let ahead = || writer.write_ahead(Change::Delete(SessionId::generate()), Path::new("journal.db"));
-        let begun = ahead().unwrap();
-        drop(commands.try_recv());
-        assert_eq!(begun.await.unwrap_err().kind(), ErrorKind::Internal);
-        drop(commands);
-        assert!(ahead().is_none(), "there is nobody who could begin");
-    }
-
-    #[tokio::test]
-    async fn a_thread_is_woken_for_what_waits_to_be_durable_and_for_nothing_that_is() {
-        let (writer, mut commands) = writer_without_a_thread();
-        let mut ahead = || {
-            let begun = writer.write_ahead(Change::Delete(SessionId::generate()), Path::new("journal.db")).unwrap();
-            let Ok(Command::Write { reply, ahead: Some(is_due), .. }) = commands.try_recv() else { panic!() };
-            (begun, reply, is_due)
-        };
-        let (begun, reply, _) = ahead();
-        reply.send(Ok(())).unwrap();
-        begun.await.unwrap();
-        let (let_go, _reply, is_due) = ahead();
-        drop(let_go);
-        assert!(is_due.load(Ordering::Acquire));
-        assert!(matches!(commands.try_recv(), Ok(Command::Settle)), "what was let go is due");
-        assert!(commands.try_recv().is_err(), "what was durable asked for nothing");
     }
 
     #[tokio::test]

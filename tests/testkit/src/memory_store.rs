@@ -19,7 +19,7 @@ use agentd_core::{
     ids::{InterruptId, SessionId},
     interrupt::Interrupt,
     item::{Item, ItemBody},
-    ports::{Newborn, Store, StoredInterrupt},
+    ports::{Store, StoredInterrupt},
     search::{Found, SearchHit, SearchQuery, searchable},
     session::{NewFork, SessionSettings, SessionStatus, SessionSummary, StoredSession, TurnSpan},
     state_files::{StateFileChange, StateFiles},
@@ -81,7 +81,7 @@ impl MemoryStore {
         self.state().keeps_all = keeps_all;
     }
 
-    /// Makes all appends but the next `count` wait for ever, as on a disk that hangs. What is written ahead is not counted.
+    /// Makes all appends but the next `count` wait for ever, as on a disk that hangs.
     pub fn hold_appends_after(&self, count: usize) {
         self.state().passes = Some(count);
     }
@@ -434,18 +434,6 @@ impl Store for MemoryStore {
             self.state().append(events)
         }
         .boxed()
-    }
-
-    fn append_ahead(
-        &self,
-        id: SessionId,
-        newborn: Option<Newborn>,
-        events: Vec<Arc<Event>>,
-    ) -> Option<BoxFuture<'static, Result<(), StoreError>>> {
-        Some(ready(match newborn {
-            Some(Newborn { at, settings }) => self.state().create(id, at, settings, events),
-            None => self.state().append(events),
-        }))
     }
 
     fn session(&self, id: SessionId) -> BoxFuture<'_, Result<Option<StoredSession>, StoreError>> {

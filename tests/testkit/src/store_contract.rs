@@ -2,8 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a suite fails by panicking")]
 
-mod ahead;
-
 use std::{ops::AsyncFn, sync::Arc, time::Duration};
 
 use agentd_core::{
@@ -30,10 +28,6 @@ use agentd_core::{
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use self::ahead::{
-    what_cannot_be_written_ahead_is_refused_with_what_follows, what_is_written_ahead_is_stored_with_what_follows,
-};
-
 /// Runs the whole suite, every case on a store of its own.
 ///
 /// # Panics
@@ -51,8 +45,6 @@ pub async fn check_store<S: Store>(fresh: impl AsyncFn() -> S) {
     cases! {
         a_new_session_is_empty_and_made_once
         a_new_session_can_begin_with_events
-        what_is_written_ahead_is_stored_with_what_follows
-        what_cannot_be_written_ahead_is_refused_with_what_follows
         turns_that_wait_are_kept_until_they_leave
         events_come_back_as_they_were_page_by_page
         numbers_have_no_gap

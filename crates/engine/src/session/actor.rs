@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     handle::{Command, SessionView},
     interrupts::Interrupts,
-    journal::{Journal, PendingCommit},
+    journal::Journal,
     load, plain_title,
     state::SessionState,
 };
@@ -124,8 +124,6 @@ pub(super) struct RunningTurn {
     pub(super) cancel: CancellationToken,
     /// Why it was cancelled, where it was.
     pub(super) cancelled_for: Option<StopReason>,
-    /// Messages that were taken and not acted on yet.
-    pub(super) taken: Vec<TurnMessage>,
     pub(super) messages: mpsc::Receiver<TurnMessage>,
     pub(super) task: JoinHandle<()>,
 }
@@ -185,13 +183,6 @@ impl Actor {
     /// Stores and shows facts of the open turn, or of the session where none is open.
     pub(super) async fn commit(&mut self, turn: Option<TurnId>, facts: Vec<EventKind>) -> Result<(), Fault> {
         let stored = self.journal.commit(turn, facts).await.map_err(Fault::Fatal)?;
-        self.apply(&stored);
-        Ok(())
-    }
-
-    /// The same of facts that follow what was written ahead, together with that.
-    pub(super) async fn commit_behind(&mut self, ahead: PendingCommit, facts: Vec<EventKind>) -> Result<(), Fault> {
-        let stored = self.journal.commit_behind(ahead, facts).await.map_err(Fault::Fatal)?;
         self.apply(&stored);
         Ok(())
     }

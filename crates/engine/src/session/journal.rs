@@ -8,7 +8,7 @@ use agentd_core::{
     event::{Event, EventKind},
     ids::{ItemId, SessionId, TurnId},
     item::{Item, ItemBody},
-    ports::{Clock, Newborn, Store},
+    ports::{Clock, Store},
     session::SessionSettings,
 };
 use futures_util::future::BoxFuture;
@@ -32,14 +32,6 @@ pub(crate) struct Journal {
     /// Items that were started and not completed, with the text they hold so far. Each must be completed
     /// before its turn ends, whatever happens to the turn.
     open: Vec<Item>,
-}
-
-/// Facts that were written ahead.
-pub(crate) struct PendingCommit {
-    turn: Option<TurnId>,
-    events: Vec<Arc<Event>>,
-    /// None where the store was too busy to begin.
-    stored: Option<BoxFuture<'static, Result<(), StoreError>>>,
 }
 
 impl Journal {
@@ -70,42 +62,6 @@ impl Journal {
         let at = self.clock.now();
         let events = self.number(turn, at, self.head, facts);
         self.store(&events).await?;
-        self.show(&events);
-        Ok(events)
-    }
-
-    /// Hands over facts that others follow in a moment: the store works on them meanwhile. They are shown with what
-    /// [`follows`](Self::commit_behind), and nothing may be committed before that.
-    pub(crate) fn write_ahead(&mut self, turn: Option<TurnId>, facts: Vec<EventKind>) -> PendingCommit {
-        let at = self.clock.now();
-        let events = self.number(turn, at, self.head, facts);
-        let newborn = self.unborn.clone().map(|settings| Newborn { at, settings });
-        let stored = self.store.append_ahead(self.session, newborn, events.clone());
-        if stored.is_some() {
-            self.unborn = None;
-        }
-        PendingCommit { turn, events, stored }
-    }
-
-    /// Stores what follows facts that were written ahead, together with them, and then shows all.
-    pub(crate) async fn commit_behind(
-        &mut self,
-        ahead: PendingCommit,
-        facts: Vec<EventKind>,
-    ) -> Result<Vec<Arc<Event>>, EngineError> {
-        let PendingCommit { turn, mut events, stored } = ahead;
-        let last = events.last().map_or(self.head, |event| event.seq);
-        let behind = self.number(turn, self.clock.now(), last, facts);
-        events.extend(behind.iter().cloned());
-        match stored {
-            None => self.store(&events).await?,
-            Some(stored) => {
-                let followed = if behind.is_empty() { Ok(()) } else { self.store.append(behind).await };
-                // Where they were refused, what follows is only refused for that.
-                stored.await?;
-                followed?;
-            }
-        }
         self.show(&events);
         Ok(events)
     }

@@ -102,7 +102,7 @@ impl Actor {
         let span = tracing::info_span!("turn", session = %self.id, turn = %open.turn_id, trace = %open.trace_id);
         let task = tokio::spawn(tracing::Instrument::instrument(run(Arc::new(context), state), span));
         if let Some(open) = &mut self.open {
-            open.running = Some(RunningTurn { cancel, cancelled_for: None, taken: Vec::new(), messages, task });
+            open.running = Some(RunningTurn { cancel, cancelled_for: None, messages, task });
         }
         Ok(())
     }

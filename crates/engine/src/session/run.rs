@@ -124,14 +124,7 @@ impl Actor {
         let deadline = self.interrupts.next_deadline().map(|at| self.until(at));
         let idle = self.is_idle().then(|| Instant::now() + self.shared.config().idle_unload);
         let drain = self.draining.as_ref().map(Drain::due);
-        let mut running = self.open.as_mut().and_then(|open| open.running.as_mut());
-        if let Some(running) = &mut running
-            && !running.taken.is_empty()
-        {
-            // Whoever waits for the turn's first words has them before more is stored.
-            tokio::task::yield_now().await;
-            return Input::Messages(std::mem::take(&mut running.taken));
-        }
+        let running = self.open.as_mut().and_then(|open| open.running.as_mut());
         let (messages, task) = running.map(|running| (&mut running.messages, &mut running.task)).unzip();
         tokio::select! {
             command = self.commands.recv() => Input::Command(command),

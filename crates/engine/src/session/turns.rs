@@ -13,15 +13,11 @@ use agentd_core::{
     model::Slot,
     turn::{IfBusy, StartTurn, StopReason, TurnError, TurnResult},
 };
-use tokio::{
-    task::JoinError,
-    time::{Instant, timeout},
-};
+use tokio::{task::JoinError, time::Instant};
 
 use super::{
     StartedTurn,
-    actor::{Actor, BATCH, Fault, Next, OpenTurn},
-    journal::PendingCommit,
+    actor::{Actor, Fault, Next, OpenTurn},
     room::InFront,
 };
 use crate::{
@@ -36,10 +32,6 @@ use crate::{
         route::{VisionSupport, route},
     },
 };
-
-/// Time that a turn's start waits to be made durable together with the turn's first words. Nothing that a person
-/// notices, and longer than a model on the same machine needs that answers from its cache.
-const FIRST_WORDS: Duration = Duration::from_millis(2);
 
 impl Actor {
     pub(super) async fn start(&mut self, start: StartTurn) -> Result<StartedTurn, Fault> {
@@ -185,11 +177,8 @@ impl Actor {
         facts.extend(input.into_iter().flat_map(whole));
         facts.extend(stored);
         facts.extend(waited.then(|| self.left_queue()));
-        // Before the turn asks its model: the store works on it while the request is made, and where the model is on the same
-        // machine it has a core to itself by the time at which the model needs one.
-        let ahead = self.journal.write_ahead(Some(turn_id), facts);
-        let first = self.first_words().await;
-        self.take_first(turn_id, ahead, first).await?;
+        // The turn asks its model meanwhile.
+        self.commit(Some(turn_id), facts).await?;
         Ok(StartedTurn { turn_id, events, joined: false })
     }
 
@@ -237,17 +226,6 @@ impl Actor {
             || attachments::pictures(&self.state.seen()).next().is_some();
         let sees = |slot| self.shared.parts.models.get(slot).info().sees_pictures;
         VisionSupport { pictures: there, base: there && sees(Slot::Base), vision: there && sees(Slot::Vision) }
-    }
-
-    /// The turn's first messages, so that they are made durable together with its start: one wait for the disk instead
-    /// of two before the first word is shown. The store has written the start by then.
-    async fn first_words(&mut self) -> Vec<TurnMessage> {
-        let mut messages = Vec::new();
-        if let Some(running) = self.open.as_mut().and_then(|open| open.running.as_mut()) {
-            // A turn that has nothing to tell by then is stored without.
-            let _ = timeout(FIRST_WORDS, running.messages.recv_many(&mut messages, BATCH)).await;
-        }
-        messages
     }
 
     pub(super) fn fresh_state(&self) -> TurnState {
@@ -315,31 +293,6 @@ impl Actor {
     async fn take_messages(&mut self, messages: Vec<TurnMessage>) -> Result<(), Fault> {
         let Some(turn_id) = self.open.as_ref().map(|open| open.turn_id) else { return Ok(()) };
         self.take(turn_id, messages).await
-    }
-
-    /// Stores the first that the turn tells together with its start, and shows the words that came with it. The rest comes
-    /// next, when whoever began the turn has heard of that: it may need to be stored, too.
-    async fn take_first(
-        &mut self,
-        turn_id: TurnId,
-        start: PendingCommit,
-        messages: Vec<TurnMessage>,
-    ) -> Result<(), Fault> {
-        let mut messages = messages.into_iter().peekable();
-        let mut facts = Vec::new();
-        while let Some(TurnMessage::Facts(more)) = messages.next_if(|message| matches!(message, TurnMessage::Facts(_)))
-        {
-            facts.extend(more);
-        }
-        self.commit_behind(start, facts).await?;
-        let is_delta = |message: &TurnMessage| matches!(message, TurnMessage::Delta { .. });
-        while let Some(TurnMessage::Delta { item_id, text }) = messages.next_if(is_delta) {
-            self.journal.publish_delta(turn_id, item_id, text);
-        }
-        if let Some(running) = self.open.as_mut().and_then(|open| open.running.as_mut()) {
-            running.taken = messages.collect();
-        }
-        Ok(())
     }
 
     /// Stores and shows what the turn tells.
