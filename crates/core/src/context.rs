@@ -38,10 +38,6 @@ pub struct Compaction {
     /// The file that holds what this and those before it replaced.
     #[serde(default, flatten)]
     pub file: HistoryFile,
-    /// Number of [`CompactionReport::pinned`] from each message, in the same order: where there are too many rules,
-    /// those of a long list give way first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub pinned_by_message: Vec<u32>,
 }
 
 /// The file that holds what compactions replaced, as one of them left it.
@@ -75,7 +71,7 @@ pub struct CompactionReport {
     pub tokens_before: u64,
     /// About how many it takes now.
     pub tokens_after: u64,
-    /// The person's words that are kept verbatim, because they read like a rule.
+    /// The person's messages that are kept verbatim.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pinned: Vec<String>,
     /// Where tools find what was replaced.

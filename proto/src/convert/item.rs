@@ -98,7 +98,6 @@ impl TryFrom<item::Body> for ItemBody {
                 report: compaction.report.map(TryInto::try_into).transpose()?.unwrap_or_default(),
                 // What the daemon needs for the next one is not told to clients.
                 file: Default::default(),
-                pinned_by_message: Vec::new(),
             }),
             item::Body::Notice(notice) => Self::Notice {
                 text: notice.text,

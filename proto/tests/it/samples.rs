@@ -179,7 +179,6 @@ fn compaction() -> Compaction {
         through: 12,
         before: Window { after: 3, summary: 4, held: 5 },
         file: Default::default(),
-        pinned_by_message: Vec::new(),
         report: CompactionReport {
             cause: CompactionCause::Person,
             strategy: CompactionStrategy::Compact,

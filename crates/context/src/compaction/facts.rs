@@ -1,4 +1,4 @@
-//! What a history says for certain, without a model: what was asked, which files were changed and read, which commands
+//! What a history says for certain, without a model: which files were changed and read, which commands
 //! ran and what came of them, what is left. Pure.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -27,8 +27,6 @@ const READ: &str = "read_file";
 /// Facts that a history states for certain.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
-    /// The person's requests, a line each, the oldest first.
-    pub requests: Vec<String>,
     /// Ends of turns: the last words of each.
     pub answers: Vec<String>,
     /// The input of the turn that runs, word for word, where it is among what is replaced. No item says how much of it
@@ -54,10 +52,7 @@ pub fn facts(items: &[Arc<Item>], todos: &[Todo], window: u64) -> Facts {
     let mut failed: BTreeMap<&str, String> = BTreeMap::new();
     for item in items {
         match &item.body {
-            ItemBody::UserMessage { text, .. } => {
-                facts.requests.push(line(text));
-                facts.answers.extend(said.take().map(line));
-            }
+            ItemBody::UserMessage { .. } => facts.answers.extend(said.take().map(line)),
             ItemBody::AgentMessage { text } => said = Some(text),
             ItemBody::ToolCall(call) => open = Some(call),
             ItemBody::ToolResult(result) => {
@@ -91,8 +86,8 @@ pub fn facts(items: &[Arc<Item>], todos: &[Todo], window: u64) -> Facts {
 }
 
 impl Facts {
-    fn lists(&mut self) -> [&mut Vec<String>; 6] {
-        [&mut self.requests, &mut self.answers, &mut self.files, &mut self.commands, &mut self.problems, &mut self.next]
+    fn lists(&mut self) -> [&mut Vec<String>; 5] {
+        [&mut self.answers, &mut self.files, &mut self.commands, &mut self.problems, &mut self.next]
     }
 
     /// The same in so many bytes, in a window of so many tokens: of long lists both ends stay, and the longest give way first.
@@ -141,7 +136,7 @@ fn newest_reads(mut reads: Vec<String>, most: usize) -> Vec<String> {
     lines
 }
 
-/// Bytes that a summary has at the most in a window of so many tokens, but for the rules, which have a bound of their own,
+/// Bytes that a summary has at the most in a window of so many tokens, but for the person's messages, which have a bound of their own,
 /// and the request under way: about a fifth of the window.
 pub(crate) fn summary_bytes(window: u64) -> usize {
     usize::try_from(window / 4 * 3).unwrap_or(usize::MAX).clamp(900, 48_000)
@@ -215,12 +210,11 @@ fn keep_ends(list: &mut Vec<String>, lines: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::samples::{call_with, failed, result, user};
+    use crate::compaction::samples::{call_with, failed, result};
 
     #[test]
-    fn commands_failures_and_requests_are_listed() {
+    fn commands_and_failures_are_listed() {
         let items = [
-            user("Build it,\nplease"),
             call_with("1", "run_bash_command", r#"{"command": "make"}"#),
             failed("1", "run_bash_command", "\nexit code 2\nerror"),
             call_with("2", "run_bash_command", r#"{"command": "make -k"}"#),
@@ -229,7 +223,6 @@ mod tests {
             failed("3", "grep", "no such folder"),
         ];
         let facts = facts(&items, &[], 100_000);
-        assert_eq!(facts.requests, ["Build it, please"]);
         assert_eq!(facts.commands, ["make -> E_TOOL exit code 2", "make -k -> exit code 0"]);
         assert_eq!(facts.problems, ["grep: E_TOOL no such folder"]);
     }
@@ -259,7 +252,7 @@ mod tests {
                 let id = n.to_string();
                 let command = serde_json::json!({ "command": long }).to_string();
                 let ran = [call_with(&id, "run_bash_command", &command), result(&id, "run_bash_command", &long)];
-                [user(&format!("{n} {long}"))].into_iter().chain(ran).chain(reads(&format!("{n} {long}"), &id))
+                ran.into_iter().chain(reads(&format!("{n} {long}"), &id))
             })
             .collect();
         for window in [500, 2048, 4096, 16_384, 100_000] {
@@ -273,11 +266,15 @@ mod tests {
 
     #[test]
     fn of_long_lists_both_ends_stay() {
-        let items: Vec<_> = (0..100).map(|n| user(&n.to_string())).collect();
-        let facts = facts(&items, &[], 100_000).fitting(100_000, 40_000);
-        assert_eq!(facts.requests.len(), MAX_LINES + 1);
-        assert_eq!(facts.requests[0], "0");
-        assert_eq!(facts.requests[MAX_LINES], "99");
-        assert!(facts.requests[10].contains("60 more"));
+        let items: Vec<_> = (0..100)
+            .flat_map(|n| {
+                let (id, command) = (n.to_string(), serde_json::json!({ "command": n.to_string() }).to_string());
+                [call_with(&id, "run_bash_command", &command), result(&id, "run_bash_command", "ok")]
+            })
+            .collect();
+        let commands = facts(&items, &[], 100_000).fitting(100_000, 40_000).commands;
+        assert_eq!(commands.len(), MAX_LINES + 1);
+        assert_eq!((commands[0].as_str(), commands[MAX_LINES].as_str()), ("0 -> ok", "99 -> ok"));
+        assert!(commands[10].contains("60 more"));
     }
 }

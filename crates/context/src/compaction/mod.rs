@@ -2,14 +2,14 @@
 //! from the journal; the model sees less of it. Pure: the engine carries it out.
 //!
 //! - [`plan`]: what is replaced and what stays; a call and its result are never parted.
-//! - [`rules`]: what a person said that reads like a rule, kept word for word.
+//! - [`verbatim`]: the person's own messages, kept word for word.
 //! - `facts`: what the history says for certain; `summary`: the seven parts, asked of a model and put together.
 //! - `transcript`: the history as Markdown.
 
 pub mod facts;
 pub mod plan;
-pub mod rules;
 #[cfg(test)]
 pub(crate) mod samples;
 pub mod summary;
 pub mod transcript;
+pub mod verbatim;

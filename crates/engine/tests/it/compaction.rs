@@ -77,7 +77,7 @@ async fn a_window_that_is_nearly_full_is_compacted_before_the_next_call() {
     let done = &compactions(&world, &session)[0];
     assert_eq!(done.report.cause, CompactionCause::Critical);
     assert_eq!(done.report.strategy, CompactionStrategy::Compact);
-    assert_eq!(done.report.pinned, ["Never delete the file notes.txt! What is up?"]);
+    assert_eq!(done.report.pinned[0], "Never delete the file notes.txt! What is up?");
     assert_eq!(done.report.model.as_deref(), Some("scripted"));
     assert_eq!(done.report.problem, None);
     let last = world.model.requests().pop().unwrap();
@@ -111,12 +111,12 @@ async fn the_model_may_ask_for_it() {
     assert_eq!((done.report.cause, done.report.strategy), (CompactionCause::Model, CompactionStrategy::Summarize));
     assert!(
         done.report.pinned.contains(&"Never delete the file notes.txt! What is up?".to_owned()),
-        "rules survive the second time"
+        "words of the person survive the second time"
     );
 }
 
 #[tokio::test]
-async fn a_history_with_too_many_messages_loses_its_oldest_turns_and_keeps_their_rules() {
+async fn a_history_with_too_many_messages_loses_its_oldest_turns_and_keeps_what_the_person_said() {
     let config = EngineConfig { max_message_history: 10, ..EngineConfig::default() };
     let world = World::with(config, (0..12).map(|n| says(&format!("Answer {n}."))));
     let session = world.session().await;
@@ -321,7 +321,7 @@ async fn a_cancelled_call_does_not_keep_the_history_from_being_compacted() {
     world.model.then(says(SUMMARY));
     world.model.then(says("On we go."));
     assert_eq!(run(&session, "And now?").await.text, "On we go.");
-    assert_eq!(compactions(&world, &session)[0].report.pinned, ["Never forget this."]);
+    assert_eq!(compactions(&world, &session)[0].report.pinned[0], "Never forget this.");
 }
 
 /// What the model was told of its calls of `compact_context`, in order.
@@ -711,53 +711,45 @@ async fn a_server_that_was_started_anew_with_less_is_believed() {
     assert_eq!(world.log(&other).matches("window_learned").count(), 1, "{}", world.log(&other));
 }
 
+/// No wording makes a rule: what the person said stays, also behind the first lines of a long request.
 #[tokio::test]
-async fn rules_are_kept_whole_however_they_are_wrapped() {
+async fn what_the_person_said_is_kept_whole_in_any_words() {
     let world = World::new([]);
     let session = world.session().await;
     let said = [
         "When you touch the database you must\nnot delete any row.",
-        "Never email Dr. Smith about it.",
-        "Do\nnot push to main.",
-        "If a test fails, tell me. Don't mend it.",
+        "Please leave migrations/ alone.",
+        "Fasse migrations/ nicht an.",
+        "We use tabs, not spaces.",
     ];
+    let request = format!("{}\n\n{}", "It is a long story. ".repeat(20), said.join("\n\n"));
     world.model.then(says("All right."));
-    run(&session, &said.join("\n\n")).await;
+    run(&session, &request).await;
     talked(&world, 0..8, &session).await;
     world.model.then(says(SUMMARY));
     compact(&session).await;
     let done = &compactions(&world, &session)[0];
-    assert_eq!(done.report.pinned, said);
-    for rule in said {
-        assert!(done.summary.contains(rule), "{rule} in {}", done.summary);
+    assert_eq!(done.report.pinned[0], request);
+    for words in said {
+        assert!(done.summary.contains(words), "{words} in {}", done.summary);
     }
 }
 
 #[tokio::test]
-async fn of_too_many_rules_the_longest_list_gives_way_and_the_report_says_so() {
+async fn of_too_many_messages_the_longest_give_way_and_the_report_says_so() {
     let world = World::new([]);
     let session = world.session().await;
-    let list: String = (0..230).map(|number| format!("- never {number}\n")).collect();
-    for words in ["Never push.", &list, "Always test."] {
+    let pasted = |from: usize| (from..from + 400).map(|number| format!("- line {number}\n")).collect::<String>();
+    for words in std::iter::once("Never push.".to_owned()).chain((0..12).map(|n| pasted(n * 1000))) {
         world.model.then(says("All right."));
-        run(&session, words).await;
+        run(&session, &words).await;
     }
     talked(&world, 0..8, &session).await;
     world.model.then(says(SUMMARY));
     compact(&session).await;
     let report = &compactions(&world, &session)[0].report;
-    assert_eq!((report.pinned[0].as_str(), report.pinned.last().unwrap().as_str()), ("Never push.", "Always test."));
-    assert!(report.problem.as_deref().unwrap().contains("32 of the person's rules are kept no longer"), "{report:#?}");
-
-    // Whose list was long is known the next time, too: what is said since is not what gives way.
-    world.model.then(says("All right."));
-    run(&session, "- never A\n- never B\n- never C").await;
-    talked(&world, 8..16, &session).await;
-    world.model.then(says(SUMMARY));
-    compact(&session).await;
-    let report = &compactions(&world, &session)[1].report;
-    let kept: Vec<&str> =
-        report.pinned.iter().map(String::as_str).filter(|rule| !rule.ends_with(char::is_numeric)).collect();
-    assert_eq!(kept, ["Never push.", "Always test.", "- never A", "- never B", "- never C"]);
-    assert!(report.problem.as_deref().unwrap().contains("3 of the person's rules are kept no longer"), "{report:#?}");
+    assert_eq!(report.pinned[0], "Never push.");
+    let problem = report.problem.as_deref().unwrap();
+    assert!(problem.contains("of the person's messages are no longer kept word for word"), "{problem}");
+    assert!(problem.contains("stored but not in the summary"), "{problem}");
 }

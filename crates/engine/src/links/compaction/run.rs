@@ -6,7 +6,7 @@ use agentd_context::{
     compaction::{
         facts,
         plan::{self, CompactionRequest, Plan},
-        rules, summary,
+        summary, verbatim,
     },
     meter,
 };
@@ -112,9 +112,9 @@ async fn compact(
     let before = last_compaction(&replaced);
     // What is said of the past takes its part of the room that there is for it, whatever tools and instructions take.
     let window = room.window;
-    let rules::Kept { rules: pinned, by_message, dropped } = rules::rules(before, &replaced);
-    // Rules have a part of the whole window: they must not go where tools take more than was thought.
-    let (told, untold) = rules::told(&pinned, context.next_window(state));
+    let said = verbatim::messages(before, &replaced);
+    // The person's messages have a part of the whole window: they must not go where tools take more than was thought.
+    let told = verbatim::for_window(&said.messages, context.next_window(state));
     let goes_on = !kept.iter().any(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
     // A person who makes room now may go on with what was left undone.
     let goes_on = goes_on && state.phase != (Phase::Compacting { unfinished: false });
@@ -128,17 +128,24 @@ async fn compact(
         messages_before: count(plan.messages),
         messages_after: count(plan::count(&kept) + 1),
         tokens_before: scaled(context, &state.history),
-        pinned,
+        pinned: said.messages,
         ..CompactionReport::default()
     };
-    if untold > 0 {
+    if told.left_out > 0 {
+        let count = told.left_out;
         note(
             &mut report,
-            format!("{untold} of the person's rules are kept and not told: this window has no room for them"),
+            format!(
+                "{count} of the person's messages are stored but not in the summary: this window has no room for them"
+            ),
         );
     }
-    if dropped > 0 {
-        note(&mut report, format!("{dropped} of the person's rules are kept no longer: there are too many"));
+    if said.left_out > 0 {
+        let count = said.left_out;
+        note(
+            &mut report,
+            format!("{count} of the person's messages are no longer kept word for word: they are too long"),
+        );
     }
     let mut written = None;
     if report.strategy != CompactionStrategy::Truncate {
@@ -169,8 +176,8 @@ async fn compact(
         (None, Some(earlier)) => summary::Words::Earlier(&earlier.summary),
         (None, None) => summary::Words::None,
     };
-    let summary = summary::compose(words, &facts, &told, report.path.as_deref(), window);
-    let mut compaction = Compaction { summary, report, file, pinned_by_message: by_message, ..Compaction::default() };
+    let summary = summary::compose(words, &facts, &told.messages, report.path.as_deref(), window);
+    let mut compaction = Compaction { summary, report, file, ..Compaction::default() };
     let mut after = vec![Arc::new(Item {
         id: ItemId::generate(),
         turn_id: context.ids.turn,

@@ -1,0 +1,173 @@
+//! The person's own messages, which survive every compaction word for word, whatever a model makes of the rest. Pure.
+//!
+//! Which of them is a rule is not decided here: that would take a list of words for every language, and miss most of them.
+
+use std::{cmp::Reverse, collections::HashSet, sync::Arc};
+
+use agentd_core::{
+    context::Compaction,
+    item::{Item, ItemBody},
+};
+
+use crate::{
+    excerpt::{Excerpt, grouped},
+    tokens::estimate,
+};
+
+/// Tokens of one message; of a longer one, its beginning and its end are kept.
+const MAX_MESSAGE: u64 = 2000;
+/// Tokens of all messages that are stored with a compaction.
+const MAX_STORED: u64 = 20_000;
+/// Percentage of the window that they take in a summary.
+const MAX_PERCENT: u64 = 10;
+/// A message takes at most this part of the room for all, so that the first and the last always fit.
+const LARGEST_PART: u64 = 4;
+
+/// Messages that fit, and the number of those that do not.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Verbatim {
+    /// The oldest first, each once.
+    pub messages: Vec<String>,
+    /// Number of messages that were left out.
+    pub left_out: usize,
+}
+
+/// Messages of the person in a history. `before` is the compaction that it begins with.
+pub fn messages(before: Option<&Compaction>, items: &[Arc<Item>]) -> Verbatim {
+    let mut messages = before.map(|compaction| compaction.report.pinned.clone()).unwrap_or_default();
+    for item in items {
+        let ItemBody::UserMessage { text, typed_bytes, .. } = &item.body else { continue };
+        // What came through a pipe behind a request is a document, whatever it demands.
+        let typed = typed_bytes.map_or(Some(text.as_str()), |bytes| text.get(..usize::try_from(bytes).ok()?));
+        let message = clipped(typed.unwrap_or_default().trim(), MAX_MESSAGE);
+        if !message.is_empty() && !messages.contains(&message) {
+            messages.push(message);
+        }
+    }
+    fitting(messages, MAX_STORED)
+}
+
+/// Messages for a summary in a window of so many tokens. All of them stay stored, for a larger window.
+pub fn for_window(messages: &[String], window: u64) -> Verbatim {
+    let room = window / 100 * MAX_PERCENT;
+    fitting(messages.iter().map(|message| clipped(message, room / LARGEST_PART)).collect(), room)
+}
+
+/// The messages in so many tokens. The first was said for the whole session, and the last for what is done now; of the
+/// others the longest are left out, so that most stay: a pasted list before what was said in a sentence.
+fn fitting(messages: Vec<String>, room: u64) -> Verbatim {
+    let sizes: Vec<u64> = messages.iter().map(|message| estimate(message)).collect();
+    let mut longest: Vec<usize> = (1..messages.len().saturating_sub(1)).collect();
+    longest.sort_by_key(|index| Reverse(sizes[*index]));
+    let mut total: u64 = sizes.iter().sum();
+    let mut left_out = HashSet::new();
+    for index in longest {
+        if total <= room {
+            break;
+        }
+        total -= sizes[index];
+        left_out.insert(index);
+    }
+    let kept = messages.into_iter().enumerate().filter(|(index, _)| !left_out.contains(index));
+    Verbatim { messages: kept.map(|(_, message)| message).collect(), left_out: left_out.len() }
+}
+
+fn clipped(message: &str, tokens: u64) -> String {
+    if estimate(message) <= tokens {
+        return message.to_owned();
+    }
+    let Excerpt { head, between, tail } = Excerpt::of(message, tokens);
+    format!("{}\n[… {} bytes left out …]\n{}", head.trim_end(), grouped(between.len()), tail.trim_start())
+}
+
+/// A model's words without the lines that only repeat the person's.
+pub(crate) fn without_repeated(written: &str, messages: &[String]) -> String {
+    let is_repeated = |line: &&str| {
+        let bare = line.trim_matches(|letter: char| !letter.is_alphanumeric());
+        !bare.is_empty() && messages.iter().any(|message| message.contains(bare))
+    };
+    written.lines().filter(|line| !is_repeated(line)).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::context::CompactionReport;
+
+    use super::*;
+    use crate::compaction::samples::{says, user};
+
+    fn after(kept: Verbatim) -> Compaction {
+        let report = CompactionReport { pinned: kept.messages, ..CompactionReport::default() };
+        Compaction { report, ..Compaction::default() }
+    }
+
+    #[test]
+    fn every_message_survives_word_for_word_over_several_compactions() {
+        let said = [
+            "Please leave migrations/ alone.",
+            "You may not edit generated files.",
+            "We use tabs,\nnot spaces.",
+            "Fasse migrations/ nicht an.",
+            "Ne touche pas à migrations/.",
+            "不要改 migrations。",
+        ];
+        let items: Vec<_> = said.iter().flat_map(|said| [user(said), says("You must be joking.")]).collect();
+        let first = messages(None, &items);
+        assert_eq!(first, Verbatim { messages: said.map(str::to_owned).to_vec(), left_out: 0 });
+        let second = messages(Some(&after(first)), &[user("Only port 31337 is open."), user(said[0])]);
+        assert_eq!((second.messages.len(), second.messages[6].as_str()), (7, "Only port 31337 is open."));
+    }
+
+    #[test]
+    fn what_came_through_a_pipe_is_no_word_of_the_person() {
+        let check = |typed_bytes, expected: &[&str]| {
+            let text = "Never push.\n\nAlways delete ä.".to_owned();
+            let body = ItemBody::UserMessage { text, steered: false, typed_bytes, stored: None };
+            let item = Item { body, ..Item::clone(&user("")) };
+            assert_eq!(messages(None, &[Arc::new(item)]).messages, expected, "{typed_bytes:?}");
+        };
+        check(None, &["Never push.\n\nAlways delete ä."]);
+        check(Some(11), &["Never push."]);
+        // Inside of a letter, and behind the end: nobody knows what was typed.
+        for unknown in [0, 28, 1000] {
+            check(Some(unknown), &[]);
+        }
+    }
+
+    #[test]
+    fn a_small_window_leaves_messages_out_and_forgets_none() {
+        let all: Vec<String> = (0..40).map(|number| format!("Never do number {number} again, in any way.")).collect();
+        let few = for_window(&all, 2000);
+        assert!(few.messages.len() < 40 && few.messages.len() + few.left_out == 40, "{few:?}");
+        assert_eq!((&few.messages[0], few.messages.last()), (&all[0], all.last()));
+        assert_eq!(for_window(&all, 100_000), Verbatim { messages: all.clone(), left_out: 0 });
+        // A long one is left out before many short ones, and the first is shortened before it takes all of the room.
+        let long = format!("Never {}.", "again and ".repeat(500));
+        let mixed = [&all[0], &long, &all[1], &all[2]].map(String::clone);
+        assert_eq!(
+            for_window(&mixed, 800),
+            Verbatim { messages: [&all[0], &all[1], &all[2]].map(String::clone).to_vec(), left_out: 1 }
+        );
+        let first = for_window(&[long, all[0].clone()], 4000);
+        assert_eq!(first.left_out, 0);
+        assert!(first.messages[0].contains("bytes left out") && estimate(&first.messages[0]) < 130, "{first:?}");
+    }
+
+    #[test]
+    fn what_is_stored_is_bounded_however_much_was_said() {
+        let items: Vec<_> = (0..5000).map(|n| user(&format!("Question {n}: {}", "why? ".repeat(n % 40)))).collect();
+        let kept = messages(None, &items);
+        assert!(kept.messages.iter().map(|message| estimate(message)).sum::<u64>() <= MAX_STORED);
+        assert_eq!((kept.messages[0].as_str(), kept.messages.len() + kept.left_out), ("Question 0:", 5000));
+        assert!(kept.messages.last().unwrap().starts_with("Question 4999"));
+        let pasted = messages(None, &[user(&"line of a log\n".repeat(100_000))]);
+        assert!(estimate(&pasted.messages[0]) < MAX_MESSAGE + 20);
+    }
+
+    #[test]
+    fn what_a_model_wrote_again_is_told_once() {
+        let said = ["If it fails, tell me. Don't mend it.".to_owned()];
+        let written = "- Don't mend it\n\n- If it fails, tell me. Don't mend it.\n- It is blue.";
+        assert_eq!(without_repeated(written, &said), "\n- It is blue.");
+    }
+}
