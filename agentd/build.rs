@@ -60,10 +60,11 @@ fn visit(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
         if PASSED_OVER.iter().any(|passed| name == *passed) {
             continue;
         }
-        let kind = entry.file_type()?;
-        if kind.is_dir() {
+        let is_folder = entry.file_type()?.is_dir();
+        if is_folder {
             visit(&entry.path(), files)?;
-        } else if kind.is_file() {
+        } else if entry.path().is_file() {
+            // A link to a module that skills share: each gets the file itself.
             println!("cargo::rerun-if-changed={}", entry.path().display());
             files.push(entry.path());
         }

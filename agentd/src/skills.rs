@@ -126,6 +126,8 @@ mod tests {
         fs::create_dir_all(folder.join(".unpacking/half")).unwrap();
         let place = unpack(&folder).unwrap();
         assert!(place.join("pdf/SKILL.md").is_file() && !place.join("half").exists());
+        let shared = |skill: &str| fs::read(place.join(skill).join("scripts/cli.py")).unwrap();
+        assert_eq!(shared("pdf"), shared("documents"), "each skill is whole by itself");
         assert!(!folder.join("bundled-before").exists() && !folder.join(".unpacking").exists());
         fs::remove_file(place.join("pdf/SKILL.md")).unwrap();
         assert_eq!(unpack(&folder).unwrap(), place);

@@ -80,11 +80,6 @@ class Form(unittest.TestCase):
                     package = re.split("==", line)[0]
                     self.assertEqual(pins.setdefault((package, line.partition(";")[2]), line), line, name)
 
-    def test_what_skills_share_is_the_same_everywhere(self):
-        for shared in ("cli.py", "markup.py"):
-            copies = {path.read_bytes() for path in SKILLS.glob(f"*/scripts/{shared}")}
-            self.assertLessEqual(len(copies), 1, shared)
-
     def test_the_product_speaks_of_itself_only(self):
         for name in NAMES:
             for path in files(name):
