@@ -163,18 +163,7 @@ impl Script {
 }
 
 fn result(call: &str, name: &str, text: &str, error: Option<ToolErrorCode>) -> ToolResult {
-    ToolResult {
-        call_id: CallId::from(call.to_owned()),
-        name: name.into(),
-        text: text.into(),
-        error,
-        files: Vec::new(),
-        ran_with: None,
-        takes_back: None,
-        found: Vec::new(),
-        exit_code: None,
-        duration_ms: 12,
-    }
+    ToolResult { text: text.into(), error, duration_ms: 12, ..ToolResult::empty(CallId::from(call.to_owned()), name) }
 }
 
 fn working_turn() -> Script {

@@ -192,18 +192,7 @@ mod tests {
     }
 
     fn result(name: &str, text: &str) -> ToolResult {
-        ToolResult {
-            call_id: CallId::from("call_1".to_owned()),
-            name: name.into(),
-            text: text.into(),
-            error: None,
-            files: Vec::new(),
-            ran_with: None,
-            takes_back: None,
-            found: Vec::new(),
-            exit_code: None,
-            duration_ms: 12,
-        }
+        ToolResult { text: text.into(), duration_ms: 12, ..ToolResult::empty(CallId::from("call_1".to_owned()), name) }
     }
 
     #[test]

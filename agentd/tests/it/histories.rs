@@ -111,16 +111,9 @@ fn call() -> impl Strategy<Value = ToolCall> {
 fn result() -> impl Strategy<Value = ToolResult> {
     let error = proptest::option::of(select(vec![ToolErrorCode::Tool, ToolErrorCode::NotRun]));
     (call_id(), name(), words(), error).prop_map(|(call_id, name, text, error)| ToolResult {
-        call_id,
-        name,
         text,
         error,
-        files: Vec::new(),
-        ran_with: None,
-        takes_back: None,
-        found: Vec::new(),
-        exit_code: None,
-        duration_ms: 0,
+        ..ToolResult::empty(call_id, name)
     })
 }
 

@@ -137,6 +137,25 @@ pub struct ToolResult {
     pub duration_ms: u64,
 }
 
+impl ToolResult {
+    /// The outcome of a call of that tool, with nothing to tell yet.
+    #[must_use]
+    pub fn empty(call_id: CallId, name: impl Into<String>) -> Self {
+        Self {
+            call_id,
+            name: name.into(),
+            text: String::new(),
+            error: None,
+            exit_code: None,
+            files: Vec::new(),
+            ran_with: None,
+            takes_back: None,
+            found: Vec::new(),
+            duration_ms: 0,
+        }
+    }
+}
+
 /// Output of a tool: text for the model, and the state that it changed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolOutput {

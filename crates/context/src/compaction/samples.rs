@@ -46,16 +46,5 @@ pub(crate) fn failed(id: &str, name: &str, text: &str) -> Arc<Item> {
 }
 
 fn outcome(id: &str, name: &str, text: &str) -> ToolResult {
-    ToolResult {
-        call_id: CallId::from(id.to_owned()),
-        name: name.to_owned(),
-        text: text.to_owned(),
-        error: None,
-        files: Vec::new(),
-        ran_with: None,
-        takes_back: None,
-        found: Vec::new(),
-        exit_code: None,
-        duration_ms: 1,
-    }
+    ToolResult { text: text.to_owned(), duration_ms: 1, ..ToolResult::empty(CallId::from(id.to_owned()), name) }
 }

@@ -393,18 +393,7 @@ fn stand_in(turn_id: TurnId, call: &ToolCall, is_damaged: bool) -> [EventKind; 2
         let text = "the daemon stopped before this ran: it never ran; call it again if it is still wanted";
         (ToolErrorCode::NotRun, text.to_owned())
     };
-    let result = ToolResult {
-        call_id: call.call_id.clone(),
-        name: call.name.clone(),
-        text,
-        error: Some(error),
-        files: Vec::new(),
-        ran_with: None,
-        takes_back: None,
-        found: Vec::new(),
-        exit_code: None,
-        duration_ms: 0,
-    };
+    let result = ToolResult { text, error: Some(error), ..ToolResult::empty(call.call_id.clone(), call.name.clone()) };
     let item = Item { id: ItemId::generate(), turn_id, body: ItemBody::ToolResult(result) };
     [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
 }

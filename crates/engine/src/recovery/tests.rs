@@ -11,18 +11,8 @@ use super::*;
 fn what_a_call_asked_that_is_over_is_asked_no_more() {
     let (session_id, turn_id) = (SessionId::generate(), TurnId::generate());
     let call = ToolCall { call_id: CallId::generate(), name: "act".to_owned(), arguments: "{}".to_owned() };
-    let result = ToolResult {
-        call_id: call.call_id.clone(),
-        name: "act".to_owned(),
-        text: "done".to_owned(),
-        error: None,
-        files: Vec::new(),
-        ran_with: None,
-        takes_back: None,
-        found: Vec::new(),
-        exit_code: None,
-        duration_ms: 1,
-    };
+    let result =
+        ToolResult { text: "done".to_owned(), duration_ms: 1, ..ToolResult::empty(call.call_id.clone(), "act") };
     let question = "Sure?".to_owned();
     let interrupt = Interrupt {
         id: InterruptId::generate(),

@@ -399,18 +399,8 @@ mod tests {
             };
             ledger.note(Some(turn_id), &started);
             if let Some((before, after)) = turn {
-                let result = ToolResult {
-                    call_id: CallId::generate(),
-                    name: "x".to_owned(),
-                    text: String::new(),
-                    error: None,
-                    files: vec![change(before, after)],
-                    ran_with: None,
-                    takes_back: None,
-                    found: Vec::new(),
-                    exit_code: None,
-                    duration_ms: 0,
-                };
+                let result =
+                    ToolResult { files: vec![change(before, after)], ..ToolResult::empty(CallId::generate(), "x") };
                 let item = Item { id: ItemId::generate(), turn_id, body: ItemBody::ToolResult(result) };
                 ledger.note(Some(turn_id), &EventKind::ItemCompleted { item, status: ItemStatus::Done });
             }

@@ -206,18 +206,7 @@ fn settle(state: &mut TurnState, Delegated { usage, denials, fails }: Delegated)
 
 /// Tells that the tool starts to run, or that it has an outcome without having run.
 async fn start_result(context: &TurnContext, call: &ToolCall, ran_with: Option<String>) -> Result<ItemId, TurnExit> {
-    let result = ToolResult {
-        call_id: call.call_id.clone(),
-        name: call.name.clone(),
-        text: String::new(),
-        error: None,
-        files: Vec::new(),
-        ran_with,
-        takes_back: None,
-        found: Vec::new(),
-        exit_code: None,
-        duration_ms: 0,
-    };
+    let result = ToolResult { ran_with, ..ToolResult::empty(call.call_id.clone(), call.name.clone()) };
     context.recorder.start(ItemBody::ToolResult(result)).await
 }
 

@@ -72,18 +72,7 @@ pub(crate) fn refusal(context: &TurnContext, state: &TurnState) -> Option<String
     let mut history = state.history.clone();
     // The calls are done by then. What they return is not known yet: it only adds to what there is to replace.
     history.extend(state.pending_calls.iter().map(|call| {
-        let result = ToolResult {
-            call_id: call.call_id.clone(),
-            name: call.name.clone(),
-            text: String::new(),
-            error: None,
-            files: Vec::new(),
-            ran_with: None,
-            takes_back: None,
-            found: Vec::new(),
-            exit_code: None,
-            duration_ms: 0,
-        };
+        let result = ToolResult::empty(call.call_id.clone(), call.name.clone());
         let body = ItemBody::ToolResult(result);
         Arc::new(Item { id: ItemId::generate(), turn_id: context.ids.turn, body })
     }));
