@@ -156,7 +156,7 @@ impl ToolResult {
     }
 }
 
-/// Output of a tool: text for the model, and the state that it changed.
+/// Output of a tool: text for the model, and the files that it changed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolOutput {
     /// Text for the model.
@@ -169,31 +169,8 @@ pub struct ToolOutput {
     pub files: Vec<FileChange>,
     /// The exit code of a command, as in [`ToolResult::exit_code`].
     pub exit_code: Option<i32>,
-    /// A new todo list.
-    pub todos: Option<Vec<Todo>>,
     /// Changes of the files in the session's own state, in order.
     pub state_files: Vec<StateFileChange>,
-    /// The call whose edit it took back, or found to be taken back already. Few have one: boxed, to be small in errors.
-    pub takes_back: Option<Box<CallId>>,
-    /// The tools that it found for the model, as in [`ToolResult::found`].
-    pub found: Vec<String>,
-    /// The history shall be compacted in this way before the model's next words.
-    pub compact: Option<CompactionStrategy>,
-    /// Another agent works in the session behind this step.
-    pub changes_agent: bool,
-    /// Work of another session for it, or of a model that it asked. Boxed as the call that is taken back.
-    pub delegated: Option<Box<Delegated>>,
-}
-
-/// Work of another session for a call, or of a model that it asked, as far as it concerns the turn.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Delegated {
-    /// Usage of the model calls for it.
-    pub usage: Usage,
-    /// Denials there.
-    pub denials: Vec<Denial>,
-    /// Set if the turn ends with the last of these, because it asks nobody and shall fail then.
-    pub fails: bool,
 }
 
 impl ToolOutput {

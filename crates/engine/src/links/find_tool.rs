@@ -70,13 +70,13 @@ impl Link for FindTool {
         if call.call.name != NAME {
             return next.run(call);
         }
-        let found = found(&call.context.tools.finds, &call.call.arguments);
-        std::future::ready(Ok(found)).boxed()
+        std::future::ready(Ok(find(call))).boxed()
     }
 }
 
-fn found(finds: &Finds, arguments: &str) -> ToolOutput {
-    let Arguments { query } = match serde_json::from_str(arguments) {
+fn find(call: &Invocation<'_>) -> ToolOutput {
+    let finds = &call.context.tools.finds;
+    let Arguments { query } = match serde_json::from_str(&call.call.arguments) {
         Ok(arguments) => arguments,
         Err(error) => return ToolOutput::error(ToolErrorCode::InvalidArgs, format!("nothing was looked for: {error}")),
     };
@@ -98,8 +98,8 @@ fn found(finds: &Finds, arguments: &str) -> ToolOutput {
                 .to_owned(),
         );
     }
-    let found = shown.into_iter().map(|tool| tool.spec.name.clone()).collect();
-    ToolOutput { found, ..ToolOutput::ok(lines.join("\n")) }
+    call.record.affect(|effects| effects.found = shown.into_iter().map(|tool| tool.spec.name.clone()).collect());
+    ToolOutput::ok(lines.join("\n"))
 }
 
 /// The tool in a line, and what it takes. A server wrote both.

@@ -75,7 +75,8 @@ async fn hand_on(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
         Some(to) => format!("`{from}` has handed the conversation to you, `{to}`. Your task: {task}"),
         None => format!("`{from}` has handed the conversation back to you, the main agent: {task}"),
     };
-    Ok(ToolOutput { changes_agent: true, ..ToolOutput::ok(text) })
+    call.record.affect(|effects| effects.changes_agent = true);
+    Ok(ToolOutput::ok(text))
 }
 
 /// The next agent and its task; an error where that cannot be.

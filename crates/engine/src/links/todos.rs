@@ -56,7 +56,7 @@ impl Link for Todos {
         next: Next<'a>,
     ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
         let output = match call.call.name.as_str() {
-            WRITE => write(&call.call.arguments),
+            WRITE => write(call),
             READ => ToolOutput::ok(list(&call.state.todos)),
             _ => return next.run(call),
         };
@@ -121,13 +121,21 @@ struct Entry {
     priority: TodoPriority,
 }
 
-fn write(arguments: &str) -> ToolOutput {
-    match serde_json::from_str::<Arguments>(arguments).map_err(|error| error.to_string()).and_then(validate) {
-        Ok(todos) => ToolOutput { todos: Some(todos.clone()), ..ToolOutput::ok(list(&todos)) },
+fn write(call: &Invocation<'_>) -> ToolOutput {
+    match read(&call.call.arguments) {
+        Ok(todos) => {
+            let output = ToolOutput::ok(list(&todos));
+            call.record.affect(|effects| effects.todos = Some(todos));
+            output
+        }
         Err(problem) => {
             ToolOutput::error(ToolErrorCode::InvalidArgs, format!("the todo list was not changed: {problem}"))
         }
     }
+}
+
+fn read(arguments: &str) -> Result<Vec<Todo>, String> {
+    serde_json::from_str::<Arguments>(arguments).map_err(|error| error.to_string()).and_then(validate)
 }
 
 fn validate(arguments: Arguments) -> Result<Vec<Todo>, String> {
@@ -212,14 +220,10 @@ mod tests {
     use super::*;
 
     fn check(arguments: &str, expected: Result<&str, &str>) {
-        let output = write(arguments);
-        match expected {
-            Ok(text) => assert_eq!((output.text.as_str(), output.error), (text, None), "{arguments}"),
-            Err(part) => {
-                assert_eq!(output.error, Some(ToolErrorCode::InvalidArgs), "{arguments}");
-                assert!(output.text.contains(part), "{:?} should say {part:?}", output.text);
-                assert_eq!(output.todos, None);
-            }
+        match (read(arguments), expected) {
+            (Ok(todos), Ok(text)) => assert_eq!(list(&todos), text, "{arguments}"),
+            (Err(problem), Err(part)) => assert!(problem.contains(part), "{problem:?} should say {part:?}"),
+            (read, _) => panic!("{arguments}: {read:?}"),
         }
     }
 

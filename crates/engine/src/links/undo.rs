@@ -180,9 +180,9 @@ async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
         "Taken back."
     };
     // Also where every file was as it is wanted: the edit is settled, and the next call is about another one.
-    let takes_back = Some(Box::new(plan.edit.call_id.clone()));
+    call.record.affect(|effects| effects.takes_back = Some(plan.edit.call_id.clone()));
     let text = format!("{what}\n{}", told.join("\n"));
-    Ok(ToolOutput { files: changes, state_files: plan.of_state.facts, takes_back, ..ToolOutput::ok(text) })
+    Ok(ToolOutput { files: changes, state_files: plan.of_state.facts, ..ToolOutput::ok(text) })
 }
 
 /// Finds the edit that is meant, and the way back from it.

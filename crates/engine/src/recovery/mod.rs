@@ -54,7 +54,7 @@ pub(crate) enum SubagentStatus {
     /// It waits for a person, or has the answer and goes on.
     GoesOn(Subagent),
     /// It has ended, or was cut off: this is the result of the call.
-    Ended(Box<ToolOutput>),
+    Ended(Box<SubagentOutput>),
 }
 
 /// Fate of the turn.
@@ -285,9 +285,9 @@ fn close_cut_off_items(
                 cut_off.under_way.push((item, known));
                 continue;
             }
-            Some(SubagentStatus::Ended(output)) => {
-                let item = with_outcome(item, output);
-                settled.extend(output.delegated.as_deref().map(|delegated| delegated.usage));
+            Some(SubagentStatus::Ended(ended)) => {
+                let item = with_outcome(item, &ended.output);
+                settled.extend(Some(ended.delegated.usage).filter(|usage| *usage != Usage::default()));
                 if let ItemBody::ToolResult(result) = &item.body
                     && is_outcome(result)
                 {

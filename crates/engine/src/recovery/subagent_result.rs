@@ -4,14 +4,21 @@ use agentd_core::{
     agent::Subagent,
     event::EventKind,
     item::{Item, ItemBody},
-    tool::{Delegated, FileChange, ToolErrorCode, ToolOutput},
+    tool::{FileChange, ToolErrorCode, ToolOutput},
     turn::{Denial, StopReason, TurnResult},
     undo::folded,
     usage::Usage,
 };
 use serde_json::json;
 
-use crate::state_changes::ROOT;
+use crate::{state_changes::ROOT, turn::side_effects::Delegated};
+
+/// Output of the call that a subagent worked for, and what that work means for the turn.
+#[derive(Debug)]
+pub(crate) struct SubagentOutput {
+    pub(crate) output: ToolOutput,
+    pub(crate) delegated: Delegated,
+}
 
 /// Result of a subagent's work for one call, as far as it is known.
 #[derive(Debug)]
@@ -75,7 +82,7 @@ impl SubagentResult {
     }
 
     /// It could not be followed at all.
-    pub(crate) fn lost(mut self, why: &str) -> ToolOutput {
+    pub(crate) fn lost(mut self, why: &str) -> SubagentOutput {
         self.end_lost(why.to_owned());
         self.output()
     }
@@ -109,15 +116,14 @@ impl SubagentResult {
     }
 
     /// The part that concerns the turn, where there is one. A run that asks nobody and shall fail then fails with it.
-    fn delegated(&self) -> Option<Box<Delegated>> {
+    fn delegated(&self) -> Delegated {
         let denials = self.denials();
         let fails = !denials.is_empty() && self.last().is_some_and(|last| last.stop_reason == StopReason::Denied);
-        let delegated = Delegated { usage: self.usage, denials, fails };
-        (delegated != Delegated::default()).then(|| Box::new(delegated))
+        Delegated { usage: self.usage, denials, fails }
     }
 
     /// The result of the call.
-    pub(crate) fn output(self) -> ToolOutput {
+    pub(crate) fn output(self) -> SubagentOutput {
         let reason = self.stopped.or(self.last().map(|last| last.stop_reason));
         let error = self.error(reason);
         let said = self.said();
@@ -130,13 +136,9 @@ impl SubagentResult {
         if let Some((_, why)) = &error {
             result["error"] = why.as_str().into();
         }
-        ToolOutput {
-            text: result.to_string(),
-            error: error.map(|(code, _)| code),
-            files: folded(&self.files),
-            delegated: self.delegated(),
-            ..ToolOutput::default()
-        }
+        let (error, files) = (error.map(|(code, _)| code), folded(&self.files));
+        let output = ToolOutput { text: result.to_string(), error, files, ..ToolOutput::default() };
+        SubagentOutput { output, delegated: self.delegated() }
     }
 
     /// Its answer. Where it was asked for detail and came to nothing, what it had said before.
@@ -173,7 +175,7 @@ impl SubagentResult {
     }
 
     /// Output for one that a stop of the daemon cut off.
-    pub(crate) fn cut_off(self) -> ToolOutput {
+    pub(crate) fn cut_off(self) -> SubagentOutput {
         let result = json!({
             "ok": false,
             "result": "",
@@ -181,8 +183,8 @@ impl SubagentResult {
             "loops": self.steps,
             "error": interrupted("call delegate_task with this context_id to continue it"),
         });
-        let (delegated, files) = (self.delegated(), folded(&self.files));
-        ToolOutput { delegated, files, ..ToolOutput::error(ToolErrorCode::UnknownOutcome, result.to_string()) }
+        let failed = ToolOutput::error(ToolErrorCode::UnknownOutcome, result.to_string());
+        SubagentOutput { output: ToolOutput { files: folded(&self.files), ..failed }, delegated: self.delegated() }
     }
 }
 

@@ -15,8 +15,14 @@ use agentd_core::{
     turn::{Denial, StopReason},
 };
 
-use super::{Disposition, SubagentStatus, recover, subagent_result::SubagentResult};
-use crate::{error::EngineError, turn::hooks::Subagents};
+use super::{
+    Disposition, SubagentStatus, recover,
+    subagent_result::{SubagentOutput, SubagentResult},
+};
+use crate::{
+    error::EngineError,
+    turn::{hooks::Subagents, side_effects::Delegated},
+};
 
 /// Events that are read from the journal at once.
 const PAGE: usize = 1000;
@@ -96,7 +102,7 @@ async fn find_out(
 }
 
 /// Output of one that has ended, from its events.
-fn outcome(subagent: Subagent, events: &[Arc<Event>], is_open: bool) -> ToolOutput {
+fn outcome(subagent: Subagent, events: &[Arc<Event>], is_open: bool) -> SubagentOutput {
     let mut work = SubagentResult::new(subagent);
     for event in events {
         work.take_in(&event.kind);
@@ -112,12 +118,12 @@ pub(crate) async fn ended(
     snapshots: &dyn Snapshots,
     parent: SessionId,
     subagent: Subagent,
-) -> Result<ToolOutput, EngineError> {
+) -> Result<SubagentOutput, EngineError> {
     let child = subagent.session_id;
     let events = events_after(store, child, subagent.after).await?;
-    let mut output = outcome(subagent, &events, false);
-    output.files = adopted(snapshots, child, parent, output.files).await;
-    Ok(output)
+    let mut ended = outcome(subagent, &events, false);
+    ended.output.files = adopted(snapshots, child, parent, ended.output.files).await;
+    Ok(ended)
 }
 
 /// Returns whether its open turn waits for a person, or goes on by itself with the answer.
@@ -146,7 +152,8 @@ pub(crate) async fn adopted(
 
 fn never_began() -> SubagentStatus {
     let text = "the daemon stopped before the subagent began: it did nothing; call again if it is still wanted";
-    SubagentStatus::Ended(Box::new(ToolOutput::error(ToolErrorCode::NotRun, text)))
+    let output = ToolOutput::error(ToolErrorCode::NotRun, text);
+    SubagentStatus::Ended(Box::new(SubagentOutput { output, delegated: Delegated::default() }))
 }
 
 async fn events_after(store: &dyn Store, session: SessionId, mut after: u64) -> Result<Vec<Arc<Event>>, EngineError> {

@@ -25,7 +25,7 @@ use crate::{
     error::EngineError,
     links::delegation,
     recovery::{
-        subagent_result::{self, SubagentResult},
+        subagent_result::{self, SubagentOutput, SubagentResult},
         subagents::{adopted, ended},
     },
     session::{SessionHandle, siblings::WeakRegistry},
@@ -83,7 +83,7 @@ impl Subagents for SessionSubagents {
                 Ok((_, None)) => {
                     match ended(&*context.records.store, &*context.files.snapshots, context.ids.session, subagent).await
                     {
-                        Ok(output) => return Ok(output),
+                        Ok(ended) => return Ok(settled(call, ended)),
                         Err(lost) => lost,
                     }
                 }
@@ -201,7 +201,7 @@ impl SessionSubagents {
         let mut watch = match Monitor::begin(call, session.clone(), turn, &work).await {
             Ok(watch) => watch,
             Err(lost) if self.is_stopping(call.context, &lost).await => return left_to_the_next_life(call).await,
-            Err(lost) => return Ok(work.lost(&told(&lost))),
+            Err(lost) => return Ok(settled(call, work.lost(&told(&lost)))),
         };
         watch.follow_to_end(&mut work).await?;
         if work.wants_detail(SHORT_ANSWER) {
@@ -212,11 +212,17 @@ impl SessionSubagents {
                 watch.follow_to_end(&mut work).await?;
             }
         }
-        let mut output = work.output();
+        let mut output = settled(call, work.output());
         let context = call.context;
         output.files = adopted(&*context.files.snapshots, session.id(), context.ids.session, output.files).await;
         Ok(output)
     }
+}
+
+/// Records what the work means for the turn.
+fn settled(call: &Invocation<'_>, SubagentOutput { output, delegated }: SubagentOutput) -> ToolOutput {
+    call.record.affect(|effects| effects.delegated = delegated);
+    output
 }
 
 async fn left_to_the_next_life<T>(call: &Invocation<'_>) -> Result<T, TurnExit> {

@@ -12,7 +12,7 @@ use agentd_core::{
 };
 use tokio::time::Instant;
 
-use super::recorder::ResolvedInterrupt;
+use super::{recorder::ResolvedInterrupt, side_effects::SideEffects};
 
 /// Record of the decision on one call, for the links around it and for the audit log.
 ///
@@ -45,6 +45,7 @@ struct Entries {
     unwritten: bool,
     held: bool,
     waited: Duration,
+    effects: SideEffects,
 }
 
 impl<'a> CallRecord<'a> {
@@ -88,6 +89,16 @@ impl<'a> CallRecord<'a> {
         let mut entries = self.entries();
         let place = if answered.is_to_a_question() { &mut entries.replied } else { &mut entries.answered };
         place.get_or_insert_with(|| answered.clone());
+    }
+
+    /// Adds what the call asks of the turn beside its output.
+    pub(crate) fn affect(&self, add: impl FnOnce(&mut SideEffects)) {
+        add(&mut self.entries().effects);
+    }
+
+    /// All that it asks of the turn.
+    pub(crate) fn take_effects(&self) -> SideEffects {
+        std::mem::take(&mut self.entries().effects)
     }
 
     /// The result, with the note for the model.

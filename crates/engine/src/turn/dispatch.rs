@@ -4,13 +4,12 @@ use std::sync::{Arc, OnceLock};
 
 use agentd_context::compaction::plan::CompactionRequest;
 use agentd_core::{
-    context::{CompactionCause, CompactionStrategy},
+    context::CompactionCause,
     event::{EventKind, StateChange},
     ids::ItemId,
     item::{Item, ItemBody, ItemStatus},
-    session::Todo,
     state_files::StateFileChange,
-    tool::{Delegated, Effect, Meant, ToolCall, ToolErrorCode, ToolOutput, ToolResult},
+    tool::{Effect, Meant, ToolCall, ToolErrorCode, ToolOutput, ToolResult},
     turn::{Denial, StopReason},
     usage::Usage,
 };
@@ -18,7 +17,12 @@ use agentd_policy::only_fetches;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 
 use super::{TurnContext, TurnExit, TurnState};
-use crate::turn::{Phase, call_record::CallRecord, hooks::Invocation};
+use crate::turn::{
+    Phase,
+    call_record::CallRecord,
+    hooks::Invocation,
+    side_effects::{Delegated, SideEffects},
+};
 
 /// Runs every call that has no result. Those come first that are under way, since before a restart, and alone: who works
 /// for them waits for a person, and nothing else begins before that person has come.
@@ -104,6 +108,7 @@ struct Ended<'a> {
     /// The item of its result, where it was started.
     item: Option<ItemId>,
     output: ToolOutput,
+    effects: SideEffects,
     /// Set if it was not let through, as nobody could write it down.
     shut_out: bool,
     /// The arguments that it ran with, where they are not the model's.
@@ -115,10 +120,7 @@ struct Ended<'a> {
 struct Outcome {
     item: Arc<Item>,
     shut_out: bool,
-    todos: Option<Vec<Todo>>,
-    compact: Option<CompactionStrategy>,
-    delegated: Option<Box<Delegated>>,
-    changes_agent: bool,
+    effects: SideEffects,
 }
 
 async fn run_call<'a>(context: &TurnContext, due: &'a Due, state: &TurnState) -> Result<Ended<'a>, TurnExit> {
@@ -128,27 +130,27 @@ async fn run_call<'a>(context: &TurnContext, due: &'a Due, state: &TurnState) ->
     let invocation = Invocation { context, call, state, started: &started, record: &record };
     let output = context.tools.chain.around_tool(&invocation).await?;
     let (shut_out, ran_with, duration_ms) = (record.is_unwritten(), record.ran_with(), record.took());
-    Ok(Ended { call, item: started.get().copied(), output, shut_out, ran_with, duration_ms })
+    let effects = record.take_effects();
+    Ok(Ended { call, item: started.get().copied(), output, effects, shut_out, ran_with, duration_ms })
 }
 
 /// Stores the result of a call, with the count of what was taken for it.
 async fn store(context: &TurnContext, ended: Ended<'_>, step: u32, turn: &mut Usage) -> Result<Outcome, TurnExit> {
-    let Ended { call, item, output, shut_out, ran_with, duration_ms } = ended;
-    let ToolOutput { text, error, files, exit_code, todos, state_files, takes_back, found, .. } = output;
-    let ToolOutput { compact, delegated, changes_agent, .. } = output;
+    let Ended { call, item, output, mut effects, shut_out, ran_with, duration_ms } = ended;
+    let ToolOutput { text, error, files, exit_code, state_files, .. } = output;
     remember(context, state_files).await?;
     let (call_id, name) = (call.call_id.clone(), call.name.clone());
-    let takes_back = takes_back.map(|call| *call);
+    let (takes_back, found) = (effects.takes_back.take(), std::mem::take(&mut effects.found));
     let result = ToolResult { call_id, name, text, error, exit_code, files, ran_with, takes_back, found, duration_ms };
     let id = match item {
         Some(id) => id,
         None => start_result(context, call, result.ran_with.clone()).await?,
     };
     let status = if error == Some(ToolErrorCode::Cancelled) { ItemStatus::Cut } else { ItemStatus::Done };
-    let usage = delegated.as_ref().map(|delegated| delegated.usage).filter(|usage| *usage != Usage::default());
+    let usage = Some(effects.delegated.usage).filter(|usage| *usage != Usage::default());
     let counted = usage.map(|usage| count(context, step, usage, turn));
     let item = context.recorder.complete_paid(id, ItemBody::ToolResult(result), status, counted).await?;
-    Ok(Outcome { item, shut_out, todos, compact, delegated, changes_agent })
+    Ok(Outcome { item, shut_out, effects })
 }
 
 /// Counts what was taken for a call by other sessions, or by who asked the model: the turn's limits hold for all of it.
@@ -177,19 +179,20 @@ async fn take_in(context: &TurnContext, state: &mut TurnState, outcome: Outcome)
         state.note_denial(call_id.clone(), name.clone(), text.clone());
     }
     state.note(outcome.item);
-    if outcome.changes_agent {
+    let SideEffects { todos, compact, changes_agent, delegated, .. } = outcome.effects;
+    if changes_agent {
         state.phase = Phase::HandingOff;
         state.agent_changes += 1;
     }
-    if let Some(strategy) = outcome.compact {
+    if let Some(strategy) = compact {
         state.compact = Some(CompactionRequest { cause: CompactionCause::Model, strategy });
     }
-    if let Some(todos) = outcome.todos {
+    if let Some(todos) = todos {
         state.todos.clone_from(&todos);
         let change = StateChange::Todos { todos };
         context.recorder.fact(EventKind::StateChanged { change }).await?;
     }
-    outcome.delegated.map_or(Ok(()), |delegated| settle(state, *delegated))
+    settle(state, delegated)
 }
 
 /// Takes in what another session did for a call. What was refused there was refused in this turn.

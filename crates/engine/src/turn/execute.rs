@@ -19,7 +19,7 @@ pub(crate) fn runner<'a>(invocation: &'a Invocation<'a>) -> BoxFuture<'a, Result
     execute(invocation).boxed()
 }
 
-/// Runs the tool. What it took of the turn's model stands in its output.
+/// Runs the tool. What it took of the turn's model is in the call's record.
 async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     begin(invocation).await?;
     let Invocation { context, call, started, record, .. } = invocation;
@@ -36,5 +36,6 @@ async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
         output = context.tools.toolbox.call(&tool_context, call) => output,
         () = given_up => ToolOutput::error(ToolErrorCode::Cancelled, "the turn was cancelled while this ran"),
     };
-    Ok(tab.settled(record.noted(output)).await)
+    tab.settle().await;
+    Ok(record.noted(output))
 }

@@ -26,6 +26,7 @@ pub(crate) mod route;
 pub(crate) mod run;
 pub(crate) mod sample;
 mod sampler;
+pub(crate) mod side_effects;
 pub(crate) mod state;
 pub(crate) mod step;
 pub(crate) mod stopwatch;

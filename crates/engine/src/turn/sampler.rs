@@ -15,7 +15,6 @@ use agentd_core::{
     ids::SessionId,
     model::{Finish, Message, ModelChunk, ModelRequest},
     ports::{Asked, Audit, Clock, Model, Sampled, Sampler},
-    tool::ToolOutput,
     usage::Usage,
 };
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -86,17 +85,14 @@ impl<'a> SamplingBudget<'a> {
         })
     }
 
-    /// The output of the call, with what was taken for it: also by a request whose answer the call did not wait for.
-    pub(super) async fn settled(self, mut output: ToolOutput) -> ToolOutput {
+    /// Records what was taken for the call: also by a request whose answer the call did not wait for.
+    pub(super) async fn settle(self) {
         let mut taken = self.taken.subscribe();
         self.taken.send_modify(|taken| taken.closed = true);
         self.over.cancel();
         let _ = timeout(SETTLING, taken.wait_for(|taken| taken.open == 0)).await;
         let usage = taken.borrow().usage;
-        if usage != Usage::default() {
-            output.delegated.get_or_insert_default().usage += usage;
-        }
-        output
+        self.call.record.affect(|effects| effects.delegated.usage += usage);
     }
 }
 

@@ -121,10 +121,10 @@ impl Link for Compaction {
         let arguments = if call.call.arguments.trim().is_empty() { "{}" } else { &call.call.arguments };
         let output = match serde_json::from_str::<Arguments>(arguments) {
             Ok(Arguments { strategy }) => match refusal(call) {
-                None => ToolOutput {
-                    compact: Some(strategy),
-                    ..ToolOutput::ok("the older part of the history is compacted before your next words")
-                },
+                None => {
+                    call.record.affect(|effects| effects.compact = Some(strategy));
+                    ToolOutput::ok("the older part of the history is compacted before your next words")
+                }
                 Some(why) => ToolOutput::ok(format!("nothing is compacted: {why}")),
             },
             Err(error) => ToolOutput::error(ToolErrorCode::InvalidArgs, format!("nothing was compacted: {error}")),
