@@ -23,6 +23,7 @@ use agentd_core::{
 };
 use serde::{Deserialize, Serialize};
 
+use self::subagent_result::SubagentOutput;
 use crate::turn::{
     InFlightCall,
     recorder::{CallAnswers, ResolvedInterrupt},
