@@ -16,4 +16,7 @@ pub(crate) struct Global {
     /// The daemon's socket [default: $AGENTD_SOCKET, or the one that the data folder's daemon has]
     #[arg(long, global = true, value_name = "PATH", display_order = 900)]
     pub(crate) socket: Option<PathBuf>,
+    /// Set where the command was given `--json`, which [`crate::args::command`] puts on it.
+    #[arg(skip)]
+    pub(crate) json: bool,
 }

@@ -1,6 +1,9 @@
 //! What a command prints on standard output when it lists or tells: tables for people, JSON for programs.
 
-use std::io::{self, IsTerminal as _, Write};
+use std::{
+    fmt::Display,
+    io::{self, IsTerminal as _, Write},
+};
 
 use agentd_core::{
     Timestamp,
@@ -25,6 +28,45 @@ use crate::{
 /// When standard output is closed.
 pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     print_json(serde_json::to_string_pretty(value)?)
+}
+
+/// Prints a value as JSON for programs, or has it told to people.
+///
+/// # Errors
+/// When standard output is closed.
+pub(crate) fn show(
+    as_json: bool,
+    value: &impl Serialize,
+    tell: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<Exit> {
+    if as_json {
+        json(value)?
+    } else {
+        tell()?
+    }
+    Ok(Exit::Done)
+}
+
+/// Prints a value as JSON for programs, or a note for people.
+///
+/// # Errors
+/// When standard output is closed.
+pub(crate) fn note(as_json: bool, value: &impl Serialize, words: &str) -> anyhow::Result<Exit> {
+    if as_json {
+        json(value)?
+    } else {
+        crate::terminal::note(words)
+    }
+    Ok(Exit::Done)
+}
+
+/// Prints lines.
+///
+/// # Errors
+/// When standard output is closed.
+pub(crate) fn lines(lines: impl IntoIterator<Item = impl Display>) -> anyhow::Result<()> {
+    let mut out = anstream::stdout().lock();
+    Ok(lines.into_iter().try_for_each(|line| writeln!(out, "{line}"))?)
 }
 
 fn print_json(json: String) -> anyhow::Result<()> {

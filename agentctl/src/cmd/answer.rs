@@ -9,11 +9,10 @@ use agentd_core::{
     visible,
 };
 use clap::Args;
-use clap_complete::engine::ArgValueCandidates;
 use serde_json::Value;
 
 use crate::{
-    complete, daemon,
+    daemon,
     exit::Exit,
     failure::Failure,
     flags::Global,
@@ -41,7 +40,6 @@ What `always` keeps is shown by `agentctl interrupts ID`, and taken back by `age
 would do is shown before it is given; one that the rules deny is refused, and the question still waits. The turn goes on at once, also when the daemon was restarted since. An interrupt is answered once.")]
 pub(crate) struct AnswerArgs {
     /// The interrupt; the start of its id is enough
-    #[arg(value_name = "ID", add = ArgValueCandidates::new(complete::interrupts))]
     id: String,
     /// approve, reject, always or edit; or, for a question, the words of the answer
     #[arg(value_name = "approve|reject|always|edit|TEXT", required = true, num_args = 1..)]

@@ -1,11 +1,9 @@
 //! `agentctl compact`: replaces the older part of a history by a summary, and takes that back.
 
 use clap::Args;
-use clap_complete::engine::ArgValueCandidates;
 use serde_json::json;
 
 use crate::{
-    complete,
     daemon::{self},
     exit::{Exit, Interactivity},
     flags::Global,
@@ -27,7 +25,6 @@ Nothing is removed: what is replaced is in /conversation_history/, where tools r
 What you said that reads like a rule is kept word for word. Ctrl-C cancels, and then nothing has changed.")]
 pub(crate) struct CompactArgs {
     /// The session; the start of its id is enough [default: the one that was used last]
-    #[arg(value_name = "SESSION", add = ArgValueCandidates::new(complete::sessions))]
     session: Option<String>,
     /// Way of writing the summary
     #[arg(long, value_name = "HOW", default_value = "auto", conflicts_with = "undo")]
@@ -35,9 +32,6 @@ pub(crate) struct CompactArgs {
     /// Take the last compaction back
     #[arg(long)]
     undo: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Compacts, or takes that back.
@@ -46,29 +40,26 @@ pub(crate) async fn handle(global: &Global, args: CompactArgs) -> anyhow::Result
     let session = session::named_or_last(&daemon, args.session.as_deref()).await?;
     if args.undo {
         let (window, undone) = daemon.client.undo_compaction(&session.to_string()).await?;
-        return tell_undone(session, window, &undone, args.json);
+        return tell_undone(session, window, &undone, global.json);
     }
     // Nothing is lost with it: the history stays as it was.
     let mut signals = Signals::listen(AtEnd::Cancel)?;
     let keyboard = Keyboard::of_terminal();
     let person = turn::Person { asker: &mut NonInteractive, signals: &mut signals, keyboard: &keyboard };
-    let done = compact(&daemon, session, args.strategy.for_daemon(), !args.json, person).await;
+    let done = compact(&daemon, session, args.strategy.for_daemon(), !global.json, person).await;
     keyboard.tell_unsent();
     let done = done?;
-    if args.json {
-        report::json(&json!({
-            "session_id": session,
-            "turn_id": done.result.turn_id,
-            "compacted": done.report.is_some(),
-            "report": done.report,
-            "text": done.result.text,
-            "stop_reason": done.result.stop_reason,
-            "error": done.result.error,
-            "usage": done.result.usage,
-            "duration_ms": done.result.duration_ms,
-        }))?;
-    } else {
-        done.print()?;
-    }
+    let told = json!({
+        "session_id": session,
+        "turn_id": done.result.turn_id,
+        "compacted": done.report.is_some(),
+        "report": done.report,
+        "text": done.result.text,
+        "stop_reason": done.result.stop_reason,
+        "error": done.result.error,
+        "usage": done.result.usage,
+        "duration_ms": done.result.duration_ms,
+    });
+    report::show(global.json, &told, || done.print())?;
     Ok(signals.exit(Exit::of_turn(&done.result, Interactivity::Attended)))
 }

@@ -38,11 +38,7 @@ const TRIAL_BYTES: usize = 64 << 10;
 
 The exit code is 0 when nothing failed, 3 when the daemon cannot be reached, 2 otherwise.
 The daemon is started when none runs.")]
-pub(crate) struct DoctorArgs {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
+pub(crate) struct DoctorArgs {}
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -81,7 +77,7 @@ impl Check {
 }
 
 /// Checks. What can be known without the daemon comes first, because it tells why there may be none.
-pub(crate) async fn handle(global: &Global, args: DoctorArgs) -> anyhow::Result<Exit> {
+pub(crate) async fn handle(global: &Global, _: DoctorArgs) -> anyhow::Result<Exit> {
     let mut checks = vec![bash(), configuration(), data_folder(), log_folder()];
     let daemon = daemon::connect(global).await;
     match &daemon {
@@ -95,11 +91,7 @@ pub(crate) async fn handle(global: &Global, args: DoctorArgs) -> anyhow::Result<
         }
         Err(failure) => checks.push(Check::failure("daemon", failure)),
     }
-    if args.json {
-        report::json(&checks)?;
-    } else {
-        print(&checks)?;
-    }
+    report::show(global.json, &checks, || print(&checks))?;
     Ok(match daemon {
         Err(failure) => failure.exit,
         Ok(_) if checks.iter().any(|check| check.state == State::Fail) => Exit::Usage,

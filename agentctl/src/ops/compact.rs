@@ -1,6 +1,6 @@
 //! `agentctl compact`: replaces the older part of a history by a summary, and takes that back.
 
-use std::io::{self, Write as _};
+use std::io;
 
 use agentd_core::{
     context::{CompactionReport, CompactionStrategy, Window},
@@ -102,15 +102,10 @@ impl Done {
     /// When standard output is closed.
     pub(crate) fn print(&self) -> anyhow::Result<()> {
         let look = TerminalStyle::detect();
-        let mut out = anstream::stdout().lock();
         match &self.report {
-            Some(report) => {
-                for line in lines(report, look.out_color) {
-                    writeln!(out, "{line}")?;
-                }
-            }
+            Some(report) => report::lines(lines(report, look.out_color))?,
             None if self.result.stop_reason == StopReason::Completed => {
-                writeln!(out, "{}", clean_line(&self.result.text))?;
+                report::lines(&[clean_line(&self.result.text)])?;
             }
             None => {
                 for line in crate::render::closing::lines(&self.result, 0, look.err_color) {
@@ -166,16 +161,14 @@ pub(crate) fn tell_undone(
     undone: &CompactionReport,
     json: bool,
 ) -> anyhow::Result<Exit> {
-    if json {
-        report::json(&json!({ "session_id": session, "window": window, "undone": undone }))?;
-        return Ok(Exit::Done);
-    }
     let CompactionReport { messages_before, tokens_before, .. } = undone;
     let tokens = short(*tokens_before);
-    let mut out = anstream::stdout().lock();
-    writeln!(out, "taken back: the model sees the {messages_before} messages again, about {tokens} tokens")?;
-    writeln!(out, "they are not compacted by themselves again until they no longer fit, or are many more")?;
-    Ok(Exit::Done)
+    report::show(json, &json!({ "session_id": session, "window": window, "undone": undone }), || {
+        report::lines(&[
+            format!("taken back: the model sees the {messages_before} messages again, about {tokens} tokens"),
+            "they are not compacted by themselves again until they no longer fit, or are many more".to_owned(),
+        ])
+    })
 }
 
 /// Follows the turn and keeps the report of what it did.

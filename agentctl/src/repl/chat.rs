@@ -238,7 +238,7 @@ impl Chat {
     /// again, or started; nothing is sent again by itself, for it may have arrived.
     async fn explained(&mut self, failure: Failure) -> Failure {
         if self.present && failure.exit == Exit::Unreachable {
-            let global = Global { socket: Some(self.daemon.socket.clone()) };
+            let global = Global { socket: Some(self.daemon.socket.clone()), json: false };
             let Ok(daemon) = daemon::connect(&global).await else { return failure };
             self.daemon = daemon;
             return failure.hint("the daemon is back; your text is in the prompt; press Enter to send it");
@@ -418,7 +418,7 @@ impl Chat {
 
     /// Does what a command of `agentctl` does, so that both list the same.
     async fn agentctl(&mut self, words: &[&str]) -> anyhow::Result<Exit> {
-        let global = Global { socket: self.daemon.place.named().map(Path::to_owned) };
+        let global = Global { socket: self.daemon.place.named().map(Path::to_owned), json: false };
         (self.command_line)(global, words.iter().map(|word| (*word).to_owned()).collect()).await
     }
 }
