@@ -7,14 +7,14 @@ use std::{
 
 use agentd_core::{
     Timestamp,
-    ids::{SessionId, TraceId, TurnId},
-    tool::FileChange,
-    turn::{Denial, StopReason, TurnError},
+    ids::{SessionId, TurnId},
+    turn::StopReason,
     usage::Usage,
     visible,
 };
 use agentd_proto::client::SandboxState;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::{
     exit::Exit,
@@ -88,48 +88,28 @@ pub(crate) fn json_line(value: &impl Serialize) -> anyhow::Result<()> {
 
 /// The result of a turn that has none of its own, because it could not start or its end was not heard: the keys of a
 /// result, with what is known.
-#[derive(Debug, Serialize)]
-pub(crate) struct NoResult {
-    r#type: &'static str,
+pub(crate) fn no_result(
     session_id: Option<SessionId>,
     turn_id: Option<TurnId>,
-    trace_id: Option<TraceId>,
-    text: &'static str,
-    tool_used: bool,
-    stop_reason: StopReason,
-    error: TurnError,
-    steps: u32,
-    usage: Usage,
-    denials: [Denial; 0],
-    files: [FileChange; 0],
+    failure: &Failure,
     duration_ms: u64,
-}
-
-impl NoResult {
-    /// The result for this failure.
-    pub(crate) fn new(
-        session_id: Option<SessionId>,
-        turn_id: Option<TurnId>,
-        failure: &Failure,
-        duration_ms: u64,
-    ) -> Self {
-        let stop_reason = if failure.exit == Exit::Cancelled { StopReason::Cancelled } else { StopReason::Failed };
-        Self {
-            r#type: "result",
-            session_id,
-            turn_id,
-            trace_id: None,
-            text: "",
-            tool_used: false,
-            stop_reason,
-            error: failure.to_turn_error(),
-            steps: 0,
-            usage: Usage::default(),
-            denials: [],
-            files: [],
-            duration_ms,
-        }
-    }
+) -> Value {
+    let stop_reason = if failure.exit == Exit::Cancelled { StopReason::Cancelled } else { StopReason::Failed };
+    json!({
+        "type": "result",
+        "session_id": session_id,
+        "turn_id": turn_id,
+        "trace_id": null,
+        "text": "",
+        "tool_used": false,
+        "stop_reason": stop_reason,
+        "error": failure.to_turn_error(),
+        "steps": 0,
+        "usage": Usage::default(),
+        "denials": [],
+        "files": [],
+        "duration_ms": duration_ms,
+    })
 }
 
 /// A table with aligned columns. Titles and names come from models, and calls of tools do: every character of a cell can be
@@ -379,7 +359,7 @@ mod tests {
     #[test]
     fn a_turn_that_never_started_has_all_keys_of_a_result() {
         let failure = Failure::unreachable("no daemon").hint("start one");
-        insta::assert_json_snapshot!(NoResult::new(None, None, &failure, 7), @r#"
+        insta::assert_json_snapshot!(no_result(None, None, &failure, 7), @r#"
         {
           "type": "result",
           "session_id": null,

@@ -27,7 +27,7 @@ use crate::{
     keyboard::Keyboard,
     render::{Human, Jsonl, jsonl},
     repl::TerminalAsker,
-    report::{self, NoResult},
+    report,
     session::{Place, SessionChoice, TurnChoice, Upload},
     terminal::sanitize::clean_line,
     turn::{
@@ -191,7 +191,7 @@ pub(crate) async fn handle(global: &Global, args: RunArgs) -> anyhow::Result<Exi
         && !failure::is_broken_pipe(error)
     {
         let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        report::json_line(&NoResult::new(known.session, known.turn, &Failure::from_any(error), duration_ms))?;
+        report::json_line(&report::no_result(known.session, known.turn, &Failure::from_any(error), duration_ms))?;
     }
     outcome
 }
@@ -210,8 +210,6 @@ async fn run(global: &Global, args: RunArgs, known: &mut Known) -> anyhow::Resul
     let request = StartRequest {
         session: place.into_choice(),
         start: StartTurn {
-            compact: None,
-            text: prompt,
             typed_bytes,
             whole: args.whole,
             slot: args.turn.model,
@@ -220,8 +218,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut Known) -> anyhow::Resul
             // Whoever is dead approves nothing.
             while_connected: at_interrupt == AtInterrupt::Approve && !args.detach,
             if_busy: args.if_busy.into(),
-            client: daemon::CLIENT.to_owned(),
-            environment: daemon.environment(),
+            ..daemon.turn(prompt)
         },
     };
     let at_end = if has_terminal { AtEnd::CancelUnlessHungUp } else { AtEnd::Cancel };

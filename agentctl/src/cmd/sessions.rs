@@ -173,13 +173,11 @@ async fn show(daemon: &Daemon, session: &str, items: usize, json: bool) -> anyho
 fn as_json(view: &SessionView, items: &[NumberedItem]) -> serde_json::Result<serde_json::Value> {
     let mut object = serde_json::to_value(&view.session.summary)?;
     let items: Vec<_> = items.iter().map(|item| json!({ "seq": item.seq, "item": item.item })).collect();
-    if let Some(object) = object.as_object_mut() {
-        object.insert("settings".to_owned(), json!(view.session.settings));
-        object.insert("todos".to_owned(), json!(view.session.todos));
-        object.insert("interrupts".to_owned(), json!(view.pending));
-        object.insert("live_turn_id".to_owned(), json!(view.live_turn));
-        object.insert("items".to_owned(), json!(items));
-    }
+    object["settings"] = json!(view.session.settings);
+    object["todos"] = json!(view.session.todos);
+    object["interrupts"] = json!(view.pending);
+    object["live_turn_id"] = json!(view.live_turn);
+    object["items"] = json!(items);
     Ok(object)
 }
 

@@ -87,9 +87,7 @@ fn what(part: StoragePart, view: &StorageView) -> String {
 pub(crate) async fn clean(global: &Global, args: CleanArgs) -> anyhow::Result<Exit> {
     let report = daemon::connect(global).await?.client.clean(args.dry_run, "agentctl").await?;
     report::show(global.json, &report, || report::lines(lines(&report, args.dry_run)))?;
-    for problem in &report.problems {
-        crate::terminal::note(&sanitize::clean_line(problem));
-    }
+    report.problems.iter().for_each(|problem| crate::terminal::note(&sanitize::clean_line(problem)));
     Ok(if report.problems.is_empty() { Exit::Done } else { Exit::Failed })
 }
 

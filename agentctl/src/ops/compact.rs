@@ -7,14 +7,14 @@ use agentd_core::{
     event::{Event, EventKind},
     ids::SessionId,
     item::ItemBody,
-    turn::{IfBusy, OnInterrupt, StartTurn, StopReason, TurnResult},
+    turn::{StartTurn, StopReason, TurnResult},
 };
 use agentd_proto::client::{SessionChoice, StartRequest};
 use clap::ValueEnum;
 use serde_json::json;
 
 use crate::{
-    daemon::{self, Daemon},
+    daemon::Daemon,
     exit::{Exit, Interactivity},
     failure::Failure,
     render::{
@@ -73,19 +73,7 @@ pub(crate) async fn compact(
 ) -> anyhow::Result<Done> {
     let request = StartRequest {
         session: SessionChoice::Existing(session.to_string()),
-        start: StartTurn {
-            text: None,
-            compact: Some(strategy),
-            typed_bytes: None,
-            whole: false,
-            slot: None,
-            max_steps: None,
-            on_interrupt: OnInterrupt::Deny,
-            while_connected: false,
-            if_busy: IfBusy::Refuse,
-            client: daemon::CLIENT.to_owned(),
-            environment: daemon.environment(),
-        },
+        start: StartTurn { compact: Some(strategy), ..daemon.turn(None) },
     };
     person.signals.forget();
     let mut line = SocketLine::start(daemon, request).await?;

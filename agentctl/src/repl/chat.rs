@@ -8,7 +8,7 @@ use agentd_core::{
     ids::SessionId,
     model::{Slot, SlotInfo},
     session::SessionStatus,
-    turn::{IfBusy, OnInterrupt, StartTurn},
+    turn::{OnInterrupt, StartTurn},
     visible,
 };
 use agentd_proto::client::{SessionView, StartRequest};
@@ -198,17 +198,9 @@ impl Chat {
         let request = StartRequest {
             session: self.place.clone().into_choice(),
             start: StartTurn {
-                compact: None,
-                typed_bytes: None,
-                whole: false,
-                text,
                 slot: self.slot,
-                max_steps: None,
                 on_interrupt: if self.present { OnInterrupt::Wait } else { OnInterrupt::Deny },
-                while_connected: false,
-                if_busy: IfBusy::Refuse,
-                client: daemon::CLIENT.to_owned(),
-                environment: self.daemon.environment(),
+                ..self.daemon.turn(text)
             },
         };
         // Before the start: a press that comes with it is meant for this turn, and so are keys.
@@ -321,29 +313,17 @@ impl Chat {
             Slash::Undo(turn) => return self.undo(turn).await,
             Slash::Compact(strategy) => return self.compact(strategy).await,
             Slash::UndoCompaction => return self.undo_compaction().await,
-            Slash::Context => {
-                let id = self.session()?.to_string();
-                return self.agentctl(&["context", &id]).await;
-            }
+            Slash::Context => return self.agentctl_here(&["context"]).await,
             Slash::Clear if self.present => eprint!("\x1b[H\x1b[2J\x1b[3J"),
             Slash::Clear | Slash::Quit => {}
             Slash::Sessions => return self.agentctl(&["sessions", "list"]).await,
             Slash::Model(None) => return self.agentctl(&["models"]).await,
             Slash::Agents => return self.agentctl(&["agents", "list"]).await,
-            Slash::Tools => {
-                let id = self.session()?.to_string();
-                return self.agentctl(&["tools", "--session", &id]).await;
-            }
+            Slash::Tools => return self.agentctl_here(&["tools", "--session"]).await,
             Slash::Status => return self.agentctl(&["status"]).await,
             Slash::Clean => return self.agentctl(&["clean"]).await,
-            Slash::Grants => {
-                let id = self.session()?.to_string();
-                return self.agentctl(&["grants", "list", "--session", &id]).await;
-            }
-            Slash::Current => {
-                let id = self.session()?.to_string();
-                return self.agentctl(&["sessions", "show", &id]).await;
-            }
+            Slash::Grants => return self.agentctl_here(&["grants", "list", "--session"]).await,
+            Slash::Current => return self.agentctl_here(&["sessions", "show"]).await,
         }
         Ok(Exit::Done)
     }
@@ -414,6 +394,12 @@ impl Chat {
                 Err(failure.into())
             }
         }
+    }
+
+    /// The same as [`Self::agentctl`], with the session at the end.
+    async fn agentctl_here(&mut self, words: &[&str]) -> anyhow::Result<Exit> {
+        let id = self.session()?.to_string();
+        self.agentctl(&[words, &[id.as_str()]].concat()).await
     }
 
     /// Does what a command of `agentctl` does, so that both list the same.

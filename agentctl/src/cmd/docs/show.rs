@@ -33,9 +33,7 @@ pub(super) fn listing(DocumentListing { documents, notes }: &DocumentListing) ->
             crate::terminal::note(&format!("{}: {}", clean_line(&state.name), clean_line(problem)));
         }
     }
-    for note in notes {
-        crate::terminal::note(&clean_line(note));
-    }
+    notes.iter().for_each(|note| crate::terminal::note(&clean_line(note)));
     Ok(())
 }
 
@@ -100,12 +98,8 @@ pub(super) fn finds(finds: &DocumentFinds) -> anyhow::Result<()> {
             "nothing was found in {searched}; text files are searched where --in names them"
         ));
     }
-    for note in &finds.notes {
-        crate::terminal::note(&clean_line(note));
-    }
-    for line in left_out(finds) {
-        crate::terminal::note(&line);
-    }
+    finds.notes.iter().for_each(|note| crate::terminal::note(&clean_line(note)));
+    left_out(finds).iter().for_each(|line| crate::terminal::note(line));
     Ok(())
 }
 
