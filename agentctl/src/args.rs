@@ -189,6 +189,23 @@ mod tests {
     }
 
     #[test]
+    fn shells_are_offered_what_the_daemon_knows() {
+        let mut words = vec![command()];
+        let mut offered = std::collections::BTreeSet::new();
+        while let Some(command) = words.pop() {
+            let args = command.get_arguments().filter(|arg| arg.get::<ArgValueCandidates>().is_some());
+            offered.extend(args.map(|arg| format!("{} {}", command.get_name(), arg.get_id())));
+            words.extend(command.get_subcommands().cloned());
+        }
+        for arg in
+            ["show session", "search session", "answer id", "interrupts id", "show agent", "test server", "run model"]
+        {
+            assert!(offered.contains(arg), "{arg} of {offered:?}");
+        }
+        assert!(!offered.contains("add name"), "{offered:?}");
+    }
+
+    #[test]
     fn every_command_that_is_told_to_print_no_json_is_there() {
         for path in WITHOUT_JSON {
             let cli = Cli::command();

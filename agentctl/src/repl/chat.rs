@@ -46,7 +46,7 @@ pub(crate) struct Chat {
     slots: Vec<SlotInfo>,
     /// Set if a person sits at the terminal, who can be asked.
     present: bool,
-    renderer: BuiltinNotice<Human<std::io::Stdout, std::io::Stderr>>,
+    renderer: BuiltinNotice,
     pub(super) asker: Box<dyn Asker>,
     pub(super) signals: Signals,
     pub(super) keyboard: Keyboard,
@@ -75,7 +75,7 @@ impl Chat {
         let told = if present { Vec::new() } else { slots.clone() };
         let person = || ForeseeingAsker::new(TerminalAsker::new(keyboard.clone()).leaving(), daemon.client.clone());
         let asker: Box<dyn Asker> = if present { Box::new(person()) } else { Box::new(NonInteractive) };
-        let renderer = BuiltinNotice::new(Human::stdio(), told);
+        let renderer = BuiltinNotice::new(Box::new(Human::stdio()), told);
         // A terminal that closes loses nothing; a script that is ended ends what it began.
         let signals = if present { Signals::of_terminal(AtEnd::Leave) } else { Signals::listen(AtEnd::Cancel) }?;
         let handed = Handed::default();
