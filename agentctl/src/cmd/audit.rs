@@ -8,13 +8,13 @@ use agentd_core::{
     audit::{AuditRecord, RecordQuery, VerdictName},
     ids::TurnId,
 };
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use jiff::{Span, Zoned, tz::TimeZone};
 
 use crate::{
     daemon::{self, Daemon},
     exit::Exit,
-    flags::Global,
+    flags::{Choice, Global, one_of},
     report::{self, Table},
     terminal::look::TerminalStyle,
 };
@@ -70,8 +70,8 @@ struct ListArgs {
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
     /// Only calls of which the rules said this
-    #[arg(long)]
-    verdict: Option<Verdict>,
+    #[arg(long, value_parser = one_of(&VERDICTS))]
+    verdict: Option<VerdictName>,
     /// Only calls that were not let through, whoever refused them
     #[arg(long)]
     refused: bool,
@@ -90,25 +90,11 @@ struct VerifyArgs {
     noted: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Verdict {
-    /// It may run
-    Allow,
-    /// A person decides
-    Ask,
-    /// It may not run
-    Deny,
-}
-
-impl From<Verdict> for VerdictName {
-    fn from(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::Allow => Self::Allow,
-            Verdict::Ask => Self::Ask,
-            Verdict::Deny => Self::Deny,
-        }
-    }
-}
+const VERDICTS: [Choice<VerdictName>; 3] = [
+    ("allow", "It may run", VerdictName::Allow),
+    ("ask", "A person decides", VerdictName::Ask),
+    ("deny", "It may not run", VerdictName::Deny),
+];
 
 /// Shows, or verifies.
 pub(crate) async fn handle(global: &Global, args: AuditArgs) -> anyhow::Result<Exit> {
@@ -157,7 +143,7 @@ async fn records(daemon: &Daemon, args: &ListArgs) -> anyhow::Result<Vec<AuditRe
         session_id,
         turn_id: args.turn,
         tool: args.tool.clone(),
-        verdict: args.verdict.map(Into::into),
+        verdict: args.verdict,
         refused: args.refused,
         since: args.since,
         before: 0,

@@ -1,14 +1,15 @@
 //! `agentctl compact`: replaces the older part of a history by a summary, and takes that back.
 
+use agentd_core::context::CompactionStrategy;
 use clap::Args;
 use serde_json::json;
 
 use crate::{
-    daemon::{self},
+    daemon,
     exit::{Exit, Interactivity},
-    flags::Global,
+    flags::{Global, one_of},
     keyboard::Keyboard,
-    ops::compact::{Strategy, compact, tell_undone},
+    ops::compact::{STRATEGIES, compact, tell_undone},
     report, session,
     turn::{self, AtEnd, NonInteractive, Signals},
 };
@@ -27,8 +28,8 @@ pub(crate) struct CompactArgs {
     /// The session; the start of its id is enough [default: the one that was used last]
     session: Option<String>,
     /// Way of writing the summary
-    #[arg(long, value_name = "HOW", default_value = "auto", conflicts_with = "undo")]
-    strategy: Strategy,
+    #[arg(long, value_name = "HOW", default_value = "auto", conflicts_with = "undo", value_parser = one_of(&STRATEGIES))]
+    strategy: CompactionStrategy,
     /// Take the last compaction back
     #[arg(long)]
     undo: bool,
@@ -46,7 +47,7 @@ pub(crate) async fn handle(global: &Global, args: CompactArgs) -> anyhow::Result
     let mut signals = Signals::listen(AtEnd::Cancel)?;
     let keyboard = Keyboard::of_terminal();
     let person = turn::Person { asker: &mut NonInteractive, signals: &mut signals, keyboard: &keyboard };
-    let done = compact(&daemon, session, args.strategy.for_daemon(), !global.json, person).await;
+    let done = compact(&daemon, session, args.strategy, !global.json, person).await;
     keyboard.tell_unsent();
     let done = done?;
     let told = json!({

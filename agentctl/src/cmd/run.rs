@@ -22,7 +22,7 @@ use crate::{
     daemon,
     exit::{Exit, Interactivity},
     failure::{self, Failure},
-    flags::Global,
+    flags::{Choice, Global, one_of},
     input::{self, Prompt, Words},
     keyboard::Keyboard,
     render::{Human, Jsonl, jsonl},
@@ -78,8 +78,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "HOW")]
     on_interrupt: Option<AtInterrupt>,
     /// Behaviour when a turn of the session runs already
-    #[arg(long, value_name = "HOW", default_value = "refuse")]
-    if_busy: WhenBusy,
+    #[arg(long, value_name = "HOW", default_value = "refuse", value_parser = one_of(&WHEN_BUSY))]
+    if_busy: IfBusy,
     /// Start the turn, print the id of its session, and leave; the turn goes on
     #[arg(long)]
     detach: bool,
@@ -89,25 +89,11 @@ pub(crate) struct RunArgs {
 }
 
 /// Behaviour when a turn of the session runs already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WhenBusy {
-    /// It is told, and nothing else happens; the exit code is 1
-    Refuse,
-    /// The prompt waits for the turns before it
-    Queue,
-    /// The prompt is added to the turn that runs, and its answer is shown
-    Steer,
-}
-
-impl From<WhenBusy> for IfBusy {
-    fn from(choice: WhenBusy) -> Self {
-        match choice {
-            WhenBusy::Refuse => Self::Refuse,
-            WhenBusy::Queue => Self::Queue,
-            WhenBusy::Steer => Self::Steer,
-        }
-    }
-}
+const WHEN_BUSY: [Choice<IfBusy>; 3] = [
+    ("refuse", "It is told, and nothing else happens; the exit code is 1", IfBusy::Refuse),
+    ("queue", "The prompt waits for the turns before it", IfBusy::Queue),
+    ("steer", "The prompt is added to the turn that runs, and its answer is shown", IfBusy::Steer),
+];
 
 /// Behaviour when a turn needs an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -217,7 +203,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut Known) -> anyhow::Resul
             on_interrupt: at_interrupt.for_daemon(),
             // Whoever is dead approves nothing.
             while_connected: at_interrupt == AtInterrupt::Approve && !args.detach,
-            if_busy: args.if_busy.into(),
+            if_busy: args.if_busy,
             ..daemon.turn(prompt)
         },
     };

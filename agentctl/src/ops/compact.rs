@@ -10,13 +10,13 @@ use agentd_core::{
     turn::{StartTurn, StopReason, TurnResult},
 };
 use agentd_proto::client::{SessionChoice, StartRequest};
-use clap::ValueEnum;
 use serde_json::json;
 
 use crate::{
     daemon::Daemon,
     exit::{Exit, Interactivity},
     failure::Failure,
+    flags::Choice,
     render::{
         Human,
         context::{percent, short},
@@ -30,27 +30,12 @@ use crate::{
     turn::{self, Renderer, SocketLine},
 };
 
-/// Way in which a summary is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Strategy {
-    /// As fits the window
-    Auto,
-    /// In detail: paths, commands and results
-    Compact,
-    /// Short: what is needed to go on
-    Summarize,
-}
-
-impl Strategy {
-    /// The same for the daemon.
-    pub(crate) fn for_daemon(self) -> CompactionStrategy {
-        match self {
-            Self::Auto => CompactionStrategy::Auto,
-            Self::Compact => CompactionStrategy::Compact,
-            Self::Summarize => CompactionStrategy::Summarize,
-        }
-    }
-}
+/// Ways in which a summary is written.
+pub(crate) const STRATEGIES: [Choice<CompactionStrategy>; 3] = [
+    ("auto", "As fits the window", CompactionStrategy::Auto),
+    ("compact", "In detail: paths, commands and results", CompactionStrategy::Compact),
+    ("summarize", "Short: what is needed to go on", CompactionStrategy::Summarize),
+];
 
 /// Outcome of a turn that compacts.
 #[derive(Debug)]
