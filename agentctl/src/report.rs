@@ -179,12 +179,8 @@ impl Table {
             })
             .collect();
         let line = |cells: &[&str]| {
-            let mut line = String::new();
-            for (cell, width) in cells.iter().zip(&widths) {
-                line.push_str(cell);
-                line.extend(std::iter::repeat_n(' ', width + 2 - cell.chars().count().min(*width)));
-            }
-            line.trim_end().to_owned()
+            let cells = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}  "));
+            cells.collect::<String>().trim_end().to_owned()
         };
         let mut text = format!("\x1b[1m{}\x1b[0m\n", line(&self.head));
         let indent: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
