@@ -1,9 +1,12 @@
 //! The command line: what all commands share, and the table of commands. The arguments of each command stand
 //! beside its code in [`crate::cmd`].
 
-use clap::{Parser, Subcommand};
+use std::ffi::OsString;
 
-use crate::{cmd, flags::Global};
+use clap::{Arg, ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap_complete::engine::ArgValueCandidates;
+
+use crate::{cmd, complete, flags::Global};
 
 /// Talks to agentd, the private agent runtime on this machine.
 #[derive(Debug, Parser)]
@@ -92,15 +95,63 @@ pub(crate) enum Command {
     Completions(cmd::completions::CompletionsArgs),
 }
 
+/// The commands that print no JSON, so that they refuse `--json`; `run` and `attach` have `--output` for it.
+const WITHOUT_JSON: [&str; 7] = ["chat", "run", "attach", "answer", "stop", "completions", "mcp serve"];
+
+/// The command line, with `--json` on every command that prints JSON, and with what shells offer for arguments.
+pub(crate) fn command() -> clap::Command {
+    equipped(Cli::command(), "")
+}
+
+fn equipped(mut command: clap::Command, path: &str) -> clap::Command {
+    // A command that only holds others prints nothing, and one may say more of its flag than others do.
+    let has_json = command.get_arguments().any(|arg| arg.get_id() == "json");
+    if !command.is_subcommand_required_set() && !has_json && !WITHOUT_JSON.contains(&path) {
+        command = command.arg(Arg::new("json").long("json").help("Print JSON").action(ArgAction::SetTrue));
+    }
+    command.mut_args(offering).mut_subcommands(|below| {
+        let path = format!("{path} {}", below.get_name());
+        equipped(below, path.trim_start())
+    })
+}
+
+/// The argument, with what shells offer for it.
+fn offering(arg: Arg) -> Arg {
+    let offers = match arg.get_id().as_str() {
+        "session" => complete::sessions,
+        "id" => complete::interrupts,
+        "agent" => complete::agents,
+        "server" => complete::mcp_servers,
+        "model" => complete::slots,
+        _ => return arg,
+    };
+    arg.add(ArgValueCandidates::new(offers))
+}
+
+impl Cli {
+    /// Reads the words of a command line, the first of which is the program's name.
+    ///
+    /// # Errors
+    /// When they make no sense, or ask for help.
+    pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let matches = command().try_get_matches_from(words)?;
+        let mut cli = Self::from_arg_matches(&matches)?;
+        let mut last = &matches;
+        while let Some((_, below)) = last.subcommand() {
+            last = below;
+        }
+        cli.global.json = matches!(last.try_get_one("json"), Ok(Some(true)));
+        Ok(cli)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_sound() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]
@@ -117,8 +168,49 @@ mod tests {
     #[test]
     fn the_socket_can_be_named_anywhere() {
         for line in [["agentctl", "--socket", "/tmp/s", "status"], ["agentctl", "status", "--socket", "/tmp/s"]] {
-            let cli = Cli::try_parse_from(line).unwrap();
+            let cli = Cli::read(line.map(OsString::from)).unwrap();
             assert_eq!(cli.global.socket, Some(std::path::PathBuf::from("/tmp/s")));
+        }
+    }
+
+    #[test]
+    fn json_is_asked_of_commands_that_print_it_and_refused_by_the_others() {
+        let read = |line: &str| Cli::read(format!("agentctl {line}").split(' ').map(OsString::from));
+        for line in ["status", "audit", "audit verify", "sessions show x", "config show", "mcp stop x", "files ls x"] {
+            assert!(!read(line).unwrap().global.json, "{line}");
+            assert!(read(&format!("{line} --json")).unwrap().global.json, "{line}");
+        }
+        for line in ["chat", "run x", "attach x", "answer x y", "stop", "completions bash", "mcp serve", "sessions"] {
+            let error = read(&format!("{line} --json")).unwrap_err();
+            assert!(error.use_stderr() && error.exit_code() == 2, "{line}");
+        }
+        assert!(read("files get x y --json").is_err());
+        assert!(read("files get x y --output z --json").unwrap().global.json);
+    }
+
+    #[test]
+    fn shells_are_offered_what_the_daemon_knows() {
+        let mut words = vec![command()];
+        let mut offered = std::collections::BTreeSet::new();
+        while let Some(command) = words.pop() {
+            let args = command.get_arguments().filter(|arg| arg.get::<ArgValueCandidates>().is_some());
+            offered.extend(args.map(|arg| format!("{} {}", command.get_name(), arg.get_id())));
+            words.extend(command.get_subcommands().cloned());
+        }
+        for arg in
+            ["show session", "search session", "answer id", "interrupts id", "show agent", "test server", "run model"]
+        {
+            assert!(offered.contains(arg), "{arg} of {offered:?}");
+        }
+        assert!(!offered.contains("add name"), "{offered:?}");
+    }
+
+    #[test]
+    fn every_command_that_is_told_to_print_no_json_is_there() {
+        for path in WITHOUT_JSON {
+            let cli = Cli::command();
+            let found = path.split(' ').try_fold(&cli, |command, name| command.find_subcommand(name));
+            assert!(found.is_some(), "{path}");
         }
     }
 }

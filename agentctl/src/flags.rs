@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{
+    Args,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
 use futures_util::future::BoxFuture;
 
 use crate::exit::Exit;
@@ -10,10 +13,25 @@ use crate::exit::Exit;
 /// Runs the words of a command line, without the program's name: what a chat does with a command of `agentctl`.
 pub(crate) type CommandLine = fn(Global, Vec<String>) -> BoxFuture<'static, anyhow::Result<Exit>>;
 
+/// One of the values that a flag takes: its name, its meaning for people, and the value.
+pub(crate) type Choice<T> = (&'static str, &'static str, T);
+
+/// Reads a flag that takes one of these.
+pub(crate) fn one_of<T: Copy + Send + Sync>(choices: &'static [Choice<T>]) -> impl TypedValueParser<Value = T> {
+    let names = choices.iter().map(|(name, meaning, _)| PossibleValue::new(*name).help(*meaning));
+    PossibleValuesParser::new(names).try_map(|given| {
+        let choice = choices.iter().find(|(name, ..)| *name == given);
+        choice.map(|(.., value)| *value).ok_or("there is no such value")
+    })
+}
+
 /// Flags that all commands share.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Global {
     /// The daemon's socket [default: $AGENTD_SOCKET, or the one that the data folder's daemon has]
     #[arg(long, global = true, value_name = "PATH", display_order = 900)]
     pub(crate) socket: Option<PathBuf>,
+    /// Set where the command was given `--json`, which [`crate::args::command`] puts on it.
+    #[arg(skip)]
+    pub(crate) json: bool,
 }

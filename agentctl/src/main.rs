@@ -29,7 +29,6 @@ mod turn;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser as _};
 use futures_util::future::BoxFuture;
 
 use crate::{
@@ -41,8 +40,8 @@ use crate::{
 
 fn main() -> ExitCode {
     // First of all: a shell that asks for completions wants nothing else from us.
-    clap_complete::CompleteEnv::with_factory(Cli::command).complete();
-    let cli = match Cli::try_parse() {
+    clap_complete::CompleteEnv::with_factory(args::command).complete();
+    let cli = match Cli::read(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => misuse::end(&error),
     };
@@ -102,14 +101,14 @@ async fn handle(cli: Cli) -> anyhow::Result<Exit> {
         Command::Start(args) => cmd::daemon::start(global, args).await,
         Command::Stop(args) => cmd::daemon::stop(global, args).await,
         Command::Doctor(args) => cmd::doctor::handle(global, args).await,
-        Command::Completions(args) => cmd::completions::handle(args, Cli::command()),
+        Command::Completions(args) => cmd::completions::handle(args, args::command()),
     }
 }
 
 /// Runs the words of a command line that was typed into a chat.
 fn command_line(global: Global, words: Vec<String>) -> BoxFuture<'static, anyhow::Result<Exit>> {
     Box::pin(async move {
-        let cli = Cli::try_parse_from(std::iter::once("agentctl".to_owned()).chain(words))?;
-        handle(Cli { global, ..cli }).await
+        let cli = Cli::read(std::iter::once("agentctl".to_owned()).chain(words).map(Into::into))?;
+        handle(Cli { global: Global { json: cli.global.json, ..global }, ..cli }).await
     })
 }

@@ -5,17 +5,14 @@ use std::ffi::OsString;
 use agentd_core::error::ErrorKind;
 use clap::error::Error;
 
-use crate::{
-    failure::Failure,
-    report::{self, NoResult},
-};
+use crate::{failure::Failure, report};
 
 /// Ends the process with what clap has to say: also where it is the help that was asked for.
 pub(crate) fn end(error: &Error) -> ! {
     if error.use_stderr() && wants_result(std::env::args_os().skip(1)) {
         let failure = Failure::new(ErrorKind::InvalidInput, first_line(error)).hint("agentctl run --help");
         // Whoever closed standard output still gets the exit code.
-        let _ = report::json_line(&NoResult::new(None, None, &failure, 0));
+        let _ = report::json_line(&report::no_result(None, None, &failure, 0));
     }
     error.exit()
 }

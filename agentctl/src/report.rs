@@ -1,17 +1,20 @@
 //! What a command prints on standard output when it lists or tells: tables for people, JSON for programs.
 
-use std::io::{self, IsTerminal as _, Write};
+use std::{
+    fmt::Display,
+    io::{self, IsTerminal as _, Write},
+};
 
 use agentd_core::{
     Timestamp,
-    ids::{SessionId, TraceId, TurnId},
-    tool::FileChange,
-    turn::{Denial, StopReason, TurnError},
+    ids::{SessionId, TurnId},
+    turn::StopReason,
     usage::Usage,
     visible,
 };
 use agentd_proto::client::SandboxState;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::{
     exit::Exit,
@@ -25,6 +28,45 @@ use crate::{
 /// When standard output is closed.
 pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     print_json(serde_json::to_string_pretty(value)?)
+}
+
+/// Prints a value as JSON for programs, or has it told to people.
+///
+/// # Errors
+/// When standard output is closed.
+pub(crate) fn show(
+    as_json: bool,
+    value: &impl Serialize,
+    tell: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<Exit> {
+    if as_json {
+        json(value)?
+    } else {
+        tell()?
+    }
+    Ok(Exit::Done)
+}
+
+/// Prints a value as JSON for programs, or a note for people.
+///
+/// # Errors
+/// When standard output is closed.
+pub(crate) fn note(as_json: bool, value: &impl Serialize, words: &str) -> anyhow::Result<Exit> {
+    if as_json {
+        json(value)?
+    } else {
+        crate::terminal::note(words)
+    }
+    Ok(Exit::Done)
+}
+
+/// Prints lines.
+///
+/// # Errors
+/// When standard output is closed.
+pub(crate) fn lines(lines: impl IntoIterator<Item = impl Display>) -> anyhow::Result<()> {
+    let mut out = anstream::stdout().lock();
+    Ok(lines.into_iter().try_for_each(|line| writeln!(out, "{line}"))?)
 }
 
 fn print_json(json: String) -> anyhow::Result<()> {
@@ -46,48 +88,28 @@ pub(crate) fn json_line(value: &impl Serialize) -> anyhow::Result<()> {
 
 /// The result of a turn that has none of its own, because it could not start or its end was not heard: the keys of a
 /// result, with what is known.
-#[derive(Debug, Serialize)]
-pub(crate) struct NoResult {
-    r#type: &'static str,
+pub(crate) fn no_result(
     session_id: Option<SessionId>,
     turn_id: Option<TurnId>,
-    trace_id: Option<TraceId>,
-    text: &'static str,
-    tool_used: bool,
-    stop_reason: StopReason,
-    error: TurnError,
-    steps: u32,
-    usage: Usage,
-    denials: [Denial; 0],
-    files: [FileChange; 0],
+    failure: &Failure,
     duration_ms: u64,
-}
-
-impl NoResult {
-    /// The result for this failure.
-    pub(crate) fn new(
-        session_id: Option<SessionId>,
-        turn_id: Option<TurnId>,
-        failure: &Failure,
-        duration_ms: u64,
-    ) -> Self {
-        let stop_reason = if failure.exit == Exit::Cancelled { StopReason::Cancelled } else { StopReason::Failed };
-        Self {
-            r#type: "result",
-            session_id,
-            turn_id,
-            trace_id: None,
-            text: "",
-            tool_used: false,
-            stop_reason,
-            error: failure.to_turn_error(),
-            steps: 0,
-            usage: Usage::default(),
-            denials: [],
-            files: [],
-            duration_ms,
-        }
-    }
+) -> Value {
+    let stop_reason = if failure.exit == Exit::Cancelled { StopReason::Cancelled } else { StopReason::Failed };
+    json!({
+        "type": "result",
+        "session_id": session_id,
+        "turn_id": turn_id,
+        "trace_id": null,
+        "text": "",
+        "tool_used": false,
+        "stop_reason": stop_reason,
+        "error": failure.to_turn_error(),
+        "steps": 0,
+        "usage": Usage::default(),
+        "denials": [],
+        "files": [],
+        "duration_ms": duration_ms,
+    })
 }
 
 /// A table with aligned columns. Titles and names come from models, and calls of tools do: every character of a cell can be
@@ -157,12 +179,8 @@ impl Table {
             })
             .collect();
         let line = |cells: &[&str]| {
-            let mut line = String::new();
-            for (cell, width) in cells.iter().zip(&widths) {
-                line.push_str(cell);
-                line.extend(std::iter::repeat_n(' ', width + 2 - cell.chars().count().min(*width)));
-            }
-            line.trim_end().to_owned()
+            let cells = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}  "));
+            cells.collect::<String>().trim_end().to_owned()
         };
         let mut text = format!("\x1b[1m{}\x1b[0m\n", line(&self.head));
         let indent: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
@@ -337,7 +355,7 @@ mod tests {
     #[test]
     fn a_turn_that_never_started_has_all_keys_of_a_result() {
         let failure = Failure::unreachable("no daemon").hint("start one");
-        insta::assert_json_snapshot!(NoResult::new(None, None, &failure, 7), @r#"
+        insta::assert_json_snapshot!(no_result(None, None, &failure, 7), @r#"
         {
           "type": "result",
           "session_id": null,

@@ -14,15 +14,14 @@ use agentd_proto::{
     client::{ClientError, NewSession, SessionChoice as Choice, upload_too_large},
 };
 use clap::Args;
-use clap_complete::engine::ArgValueCandidates;
 
-use crate::{complete, daemon::Daemon, failure::Failure, mount::MountArg, terminal::sanitize::clean_line};
+use crate::{daemon::Daemon, failure::Failure, mount::MountArg, terminal::sanitize::clean_line};
 
 /// Which session a turn belongs to.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct SessionChoice {
     /// Go on with this session; the start of its id is enough
-    #[arg(long, value_name = "ID_OR_PREFIX", conflicts_with = "resume", add = ArgValueCandidates::new(complete::sessions))]
+    #[arg(long, value_name = "ID_OR_PREFIX", conflicts_with = "resume")]
     pub(crate) session: Option<String>,
     /// Go on with the session that was used last
     #[arg(long = "continue")]
@@ -33,7 +32,7 @@ pub(crate) struct SessionChoice {
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct TurnChoice {
     /// The model slot: base, reasoning, vision, code or chat
-    #[arg(long, value_name = "SLOT", add = ArgValueCandidates::new(complete::slots))]
+    #[arg(long, value_name = "SLOT")]
     pub(crate) model: Option<Slot>,
     /// The folder that the tools see as /project, read-only unless it ends in :rw
     #[arg(short = 'C', value_name = "DIR[:ro|:rw]", value_hint = clap::ValueHint::DirPath)]

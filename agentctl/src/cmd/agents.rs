@@ -2,10 +2,9 @@
 
 use agentd_core::{agent::AgentCard, error::ErrorKind};
 use clap::{Args, Subcommand};
-use clap_complete::engine::ArgValueCandidates;
 
 use crate::{
-    complete, daemon,
+    daemon,
     exit::Exit,
     failure::Failure,
     flags::Global,
@@ -29,19 +28,11 @@ pub(crate) struct AgentsArgs {
 #[derive(Debug, Subcommand)]
 enum AgentsCommand {
     /// List the agents
-    List {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    List,
     /// Show one agent: what it is for, what it is told, what it has
     Show {
         /// The agent
-        #[arg(value_name = "AGENT", add = ArgValueCandidates::new(complete::agents))]
         agent: String,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
     },
 }
 
@@ -49,35 +40,32 @@ enum AgentsCommand {
 pub(crate) async fn handle(global: &Global, args: AgentsArgs) -> anyhow::Result<Exit> {
     let agents = daemon::connect(global).await?.client.agents().await?;
     match args.command {
-        AgentsCommand::List { json } => list(&agents, json),
-        AgentsCommand::Show { agent, json } => show(&agents, &agent, json),
+        AgentsCommand::List => report::show(global.json, &agents, || list(&agents)),
+        AgentsCommand::Show { agent } => {
+            let card = find(&agents, &agent)?;
+            report::show(global.json, card, || show(card))
+        }
     }
 }
 
-fn list(agents: &[AgentCard], json: bool) -> anyhow::Result<Exit> {
-    if json {
-        report::json(&agents)?;
-        return Ok(Exit::Done);
-    }
+fn list(agents: &[AgentCard]) -> anyhow::Result<()> {
     let mut table = Table::new(["AGENT", "STATE", "SLOT", "WHAT IT IS FOR"]);
     for card in agents {
         let slot = card.slot.map_or_else(|| "-".to_owned(), |slot| slot.to_string());
         table.row_with_long_end([card.id.clone(), state(card).to_owned(), slot, clean_line(&card.description)]);
     }
-    table.print("no agents besides the main one; agents.yaml names them")?;
-    Ok(Exit::Done)
+    table.print("no agents besides the main one; agents.yaml names them")
 }
 
-fn show(agents: &[AgentCard], id: &str, json: bool) -> anyhow::Result<Exit> {
-    let Some(card) = agents.iter().find(|card| card.id == id) else {
+fn find<'a>(agents: &'a [AgentCard], id: &str) -> Result<&'a AgentCard, Failure> {
+    agents.iter().find(|card| card.id == id).ok_or_else(|| {
         let known: Vec<&str> = agents.iter().map(|card| card.id.as_str()).collect();
         let failure = Failure::new(ErrorKind::NotFound, format!("there is no agent {id:?}"));
-        return Err(failure.hint(format!("there are: {}", known.join(", "))).into());
-    };
-    if json {
-        report::json(card)?;
-        return Ok(Exit::Done);
-    }
+        failure.hint(format!("there are: {}", known.join(", ")))
+    })
+}
+
+fn show(card: &AgentCard) -> anyhow::Result<()> {
     let names = |names: &Option<Vec<String>>, none: &str| match names {
         Some(names) if names.is_empty() => "none".to_owned(),
         Some(names) => names.join(", "),
@@ -95,7 +83,7 @@ fn show(agents: &[AgentCard], id: &str, json: bool) -> anyhow::Result<Exit> {
         card.prompt,
     );
     anstream::print!("{}", clean(&text));
-    Ok(Exit::Done)
+    Ok(())
 }
 
 fn state(card: &AgentCard) -> &'static str {

@@ -3,17 +3,17 @@
 use std::io::Write as _;
 
 use agentd_core::{
+    error::ErrorKind,
     grant::GrantScope,
     ids::InterruptId,
     interrupt::{Answer, Ask, Interrupt},
     visible,
 };
 use clap::Args;
-use clap_complete::engine::ArgValueCandidates;
 use serde_json::Value;
 
 use crate::{
-    complete, daemon,
+    daemon,
     exit::Exit,
     failure::Failure,
     flags::Global,
@@ -41,7 +41,6 @@ What `always` keeps is shown by `agentctl interrupts ID`, and taken back by `age
 would do is shown before it is given; one that the rules deny is refused, and the question still waits. The turn goes on at once, also when the daemon was restarted since. An interrupt is answered once.")]
 pub(crate) struct AnswerArgs {
     /// The interrupt; the start of its id is enough
-    #[arg(value_name = "ID", add = ArgValueCandidates::new(complete::interrupts))]
     id: String,
     /// approve, reject, always or edit; or, for a question, the words of the answer
     #[arg(value_name = "approve|reject|always|edit|TEXT", required = true, num_args = 1..)]
@@ -124,11 +123,7 @@ pub(crate) fn resolve<'a>(
             Err(Failure::usage(format!("more than one pending interrupt has an id that starts with {text:?}"))
                 .hint("write more of the id; `agentctl interrupts` shows all"))
         }
-        _ => Err(Failure::new(
-            agentd_core::error::ErrorKind::NotFound,
-            format!("no pending interrupt has an id that starts with {text:?}"),
-        )
-        .hint("`agentctl interrupts` shows what waits")),
+        _ => Err(nothing_waits(format!("no pending interrupt has an id that starts with {text:?}"))),
     }
 }
 
@@ -137,14 +132,15 @@ pub(crate) fn resolve<'a>(
 /// # Errors
 /// When none or several are meant.
 pub(crate) fn waiting<'a>(text: &str, pending: &'a [Interrupt]) -> Result<&'a Interrupt, Failure> {
-    resolve(text, pending)?.1.ok_or_else(|| {
-        Failure::new(agentd_core::error::ErrorKind::NotFound, format!("no interrupt {text} waits for an answer"))
-            .hint("`agentctl interrupts` shows what waits")
-    })
+    resolve(text, pending)?.1.ok_or_else(|| nothing_waits(format!("no interrupt {text} waits for an answer")))
+}
+
+fn nothing_waits(message: String) -> Failure {
+    Failure::new(ErrorKind::NotFound, message).hint("`agentctl interrupts` shows what waits")
 }
 
 /// An id without what people leave out.
-fn bare(id: &str) -> String {
+pub(crate) fn bare(id: &str) -> String {
     id.chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect()
 }
 
@@ -166,24 +162,18 @@ fn parse(args: &AnswerArgs, ask: Option<&Ask>) -> Result<Answer, Failure> {
         "edit" if !is_question => Answer::Edit { args: edited(args.args.as_deref())? },
         _ => Answer::Text { text: words },
     };
-    if args.reason.is_some() && !matches!(answer, Answer::Reject { .. }) {
-        return Err(Failure::usage("--reason belongs to reject")
-            .hint("leave it out, or write `agentctl answer ID reject --reason …`"));
+    let is_kept = matches!(answer, Answer::Always { .. } | Answer::Keep { .. });
+    let flags = [
+        (args.reason.is_some(), matches!(answer, Answer::Reject { .. }), "--reason", "reject", " …"),
+        (args.rule.is_some(), matches!(answer, Answer::Keep { .. }), "--rule", "always", " …"),
+        (args.for_good, is_kept, "--for-good", "always", ""),
+        (args.args.is_some(), matches!(answer, Answer::Edit { .. }), "--args", "edit", " …"),
+    ];
+    match flags.into_iter().find(|(is_given, fits, ..)| *is_given && !fits) {
+        Some((_, _, flag, word, value)) => Err(Failure::usage(format!("{flag} belongs to {word}"))
+            .hint(format!("leave it out, or write `agentctl answer ID {word} {flag}{value}`"))),
+        None => Ok(answer),
     }
-    if args.rule.is_some() && !matches!(answer, Answer::Keep { .. }) {
-        return Err(Failure::usage("--rule belongs to always")
-            .hint("leave it out, or write `agentctl answer ID always --rule …`"));
-    }
-    if args.for_good && !matches!(answer, Answer::Always { .. } | Answer::Keep { .. }) {
-        return Err(Failure::usage("--for-good belongs to always")
-            .hint("leave it out, or write `agentctl answer ID always --for-good`"));
-    }
-    if args.args.is_some() && !matches!(answer, Answer::Edit { .. }) {
-        return Err(
-            Failure::usage("--args belongs to edit").hint("leave it out, or write `agentctl answer ID edit --args …`")
-        );
-    }
-    Ok(answer)
 }
 
 fn edited(args: Option<&str>) -> Result<Value, Failure> {

@@ -3,10 +3,9 @@
 use std::io::{self, IsTerminal as _};
 
 use clap::{Args, ValueEnum};
-use clap_complete::engine::ArgValueCandidates;
 
 use crate::{
-    complete, daemon,
+    daemon,
     exit::{Exit, Interactivity},
     flags::Global,
     keyboard::Keyboard,
@@ -29,7 +28,6 @@ Ctrl-C cancels the turn, also one that another client started; twice leaves at o
 this command and leave the turn alone.")]
 pub(crate) struct AttachArgs {
     /// The session; the start of its id is enough
-    #[arg(value_name = "SESSION", add = ArgValueCandidates::new(complete::sessions))]
     session: String,
     /// Begin after the event of this number [default: before the turn that runs]
     #[arg(long, value_name = "SEQ")]

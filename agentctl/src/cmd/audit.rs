@@ -3,22 +3,18 @@
 mod holds;
 mod row;
 
-use std::io::Write as _;
-
 use agentd_core::{
     Timestamp,
     audit::{AuditRecord, RecordQuery, VerdictName},
     ids::TurnId,
 };
-use clap::{Args, Subcommand, ValueEnum};
-use clap_complete::engine::ArgValueCandidates;
+use clap::{Args, Subcommand};
 use jiff::{Span, Zoned, tz::TimeZone};
 
 use crate::{
-    complete,
     daemon::{self, Daemon},
     exit::Exit,
-    flags::Global,
+    flags::{Choice, Global, one_of},
     report::{self, Table},
     terminal::look::TerminalStyle,
 };
@@ -65,7 +61,7 @@ to there was changed, also to somebody who could have written the whole log anew
 #[derive(Debug, Args)]
 struct ListArgs {
     /// Only this session; the start of its id is enough
-    #[arg(long, value_name = "ID_OR_PREFIX", add = ArgValueCandidates::new(complete::sessions))]
+    #[arg(long, value_name = "ID_OR_PREFIX")]
     session: Option<String>,
     /// Only this turn, by its id
     #[arg(long, value_name = "ID")]
@@ -74,8 +70,8 @@ struct ListArgs {
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
     /// Only calls of which the rules said this
-    #[arg(long)]
-    verdict: Option<Verdict>,
+    #[arg(long, value_parser = one_of(&VERDICTS))]
+    verdict: Option<VerdictName>,
     /// Only calls that were not let through, whoever refused them
     #[arg(long)]
     refused: bool,
@@ -85,9 +81,6 @@ struct ListArgs {
     /// Number of records, the newest
     #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -95,38 +88,21 @@ struct VerifyArgs {
     /// A hash that was noted before: its line must still be there
     #[arg(long, value_name = "HASH")]
     noted: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Verdict {
-    /// It may run
-    Allow,
-    /// A person decides
-    Ask,
-    /// It may not run
-    Deny,
-}
-
-impl From<Verdict> for VerdictName {
-    fn from(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::Allow => Self::Allow,
-            Verdict::Ask => Self::Ask,
-            Verdict::Deny => Self::Deny,
-        }
-    }
-}
+const VERDICTS: [Choice<VerdictName>; 3] = [
+    ("allow", "It may run", VerdictName::Allow),
+    ("ask", "A person decides", VerdictName::Ask),
+    ("deny", "It may not run", VerdictName::Deny),
+];
 
 /// Shows, or verifies.
 pub(crate) async fn handle(global: &Global, args: AuditArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     match args.command {
-        Some(AuditCommand::Verify(args)) => verify(&daemon, args).await,
-        Some(AuditCommand::List(args)) => list(&daemon, args).await,
-        None => list(&daemon, args.list).await,
+        Some(AuditCommand::Verify(args)) => verify(&daemon, args, global.json).await,
+        Some(AuditCommand::List(args)) => list(&daemon, args, global.json).await,
+        None => list(&daemon, args.list, global.json).await,
     }
 }
 
@@ -141,18 +117,15 @@ fn since(text: &str) -> Result<Timestamp, String> {
     moment.ok_or_else(|| "give a time such as 30m, 2h, 7d, 2026-01-31 or 2026-01-31T12:00:00Z".to_owned())
 }
 
-async fn list(daemon: &Daemon, args: ListArgs) -> anyhow::Result<Exit> {
+async fn list(daemon: &Daemon, args: ListArgs, json: bool) -> anyhow::Result<Exit> {
     let records = records(daemon, &args).await?;
-    if args.json {
-        report::json(&records)?;
-        return Ok(Exit::Done);
-    }
-    let mut table = Table::new(row::HEAD);
-    for record in &records {
-        table.row(row::row(record, &TimeZone::system()));
-    }
-    table.print("nothing was written down that fits")?;
-    Ok(Exit::Done)
+    report::show(json, &records, || {
+        let mut table = Table::new(row::HEAD);
+        for record in &records {
+            table.row(row::row(record, &TimeZone::system()));
+        }
+        table.print("nothing was written down that fits")
+    })
 }
 
 /// The records that are wanted, in as many messages as it takes.
@@ -170,7 +143,7 @@ async fn records(daemon: &Daemon, args: &ListArgs) -> anyhow::Result<Vec<AuditRe
         session_id,
         turn_id: args.turn,
         tool: args.tool.clone(),
-        verdict: args.verdict.map(Into::into),
+        verdict: args.verdict,
         refused: args.refused,
         since: args.since,
         before: 0,
@@ -190,17 +163,11 @@ async fn records(daemon: &Daemon, args: &ListArgs) -> anyhow::Result<Vec<AuditRe
     }
 }
 
-async fn verify(daemon: &Daemon, args: VerifyArgs) -> anyhow::Result<Exit> {
+async fn verify(daemon: &Daemon, args: VerifyArgs, json: bool) -> anyhow::Result<Exit> {
     let report = daemon.client.verify_audit(args.noted).await?;
-    if args.json {
-        report::json(&holds::verified(&report))?;
-    } else {
-        let color = TerminalStyle::detect().out_color;
-        let mut out = anstream::stdout().lock();
-        for line in holds::lines(&report, color) {
-            writeln!(out, "{line}")?;
-        }
-    }
+    report::show(json, &holds::verified(&report), || {
+        report::lines(holds::lines(&report, TerminalStyle::detect().out_color))
+    })?;
     Ok(if report.holds() { Exit::Done } else { Exit::Failed })
 }
 

@@ -1,16 +1,15 @@
 //! `agentctl compact`: replaces the older part of a history by a summary, and takes that back.
 
+use agentd_core::context::CompactionStrategy;
 use clap::Args;
-use clap_complete::engine::ArgValueCandidates;
 use serde_json::json;
 
 use crate::{
-    complete,
-    daemon::{self},
+    daemon,
     exit::{Exit, Interactivity},
-    flags::Global,
+    flags::{Global, one_of},
     keyboard::Keyboard,
-    ops::compact::{Strategy, compact, tell_undone},
+    ops::compact::{STRATEGIES, compact, tell_undone},
     report, session,
     turn::{self, AtEnd, NonInteractive, Signals},
 };
@@ -27,17 +26,13 @@ Nothing is removed: what is replaced is in /conversation_history/, where tools r
 Your own messages are kept word for word, up to a tenth of the window. Ctrl-C cancels, and then nothing has changed.")]
 pub(crate) struct CompactArgs {
     /// The session; the start of its id is enough [default: the one that was used last]
-    #[arg(value_name = "SESSION", add = ArgValueCandidates::new(complete::sessions))]
     session: Option<String>,
     /// Way of writing the summary
-    #[arg(long, value_name = "HOW", default_value = "auto", conflicts_with = "undo")]
-    strategy: Strategy,
+    #[arg(long, value_name = "HOW", default_value = "auto", conflicts_with = "undo", value_parser = one_of(&STRATEGIES))]
+    strategy: CompactionStrategy,
     /// Take the last compaction back
     #[arg(long)]
     undo: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Compacts, or takes that back.
@@ -46,29 +41,26 @@ pub(crate) async fn handle(global: &Global, args: CompactArgs) -> anyhow::Result
     let session = session::named_or_last(&daemon, args.session.as_deref()).await?;
     if args.undo {
         let (window, undone) = daemon.client.undo_compaction(&session.to_string()).await?;
-        return tell_undone(session, window, &undone, args.json);
+        return tell_undone(session, window, &undone, global.json);
     }
     // Nothing is lost with it: the history stays as it was.
     let mut signals = Signals::listen(AtEnd::Cancel)?;
     let keyboard = Keyboard::of_terminal();
     let person = turn::Person { asker: &mut NonInteractive, signals: &mut signals, keyboard: &keyboard };
-    let done = compact(&daemon, session, args.strategy.for_daemon(), !args.json, person).await;
+    let done = compact(&daemon, session, args.strategy, !global.json, person).await;
     keyboard.tell_unsent();
     let done = done?;
-    if args.json {
-        report::json(&json!({
-            "session_id": session,
-            "turn_id": done.result.turn_id,
-            "compacted": done.report.is_some(),
-            "report": done.report,
-            "text": done.result.text,
-            "stop_reason": done.result.stop_reason,
-            "error": done.result.error,
-            "usage": done.result.usage,
-            "duration_ms": done.result.duration_ms,
-        }))?;
-    } else {
-        done.print()?;
-    }
+    let told = json!({
+        "session_id": session,
+        "turn_id": done.result.turn_id,
+        "compacted": done.report.is_some(),
+        "report": done.report,
+        "text": done.result.text,
+        "stop_reason": done.result.stop_reason,
+        "error": done.result.error,
+        "usage": done.result.usage,
+        "duration_ms": done.result.duration_ms,
+    });
+    report::show(global.json, &told, || done.print())?;
     Ok(signals.exit(Exit::of_turn(&done.result, Interactivity::Attended)))
 }

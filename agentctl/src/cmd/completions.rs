@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 
 use clap::Args;
-use clap_complete::{Shell, env::EnvCompleter};
+use clap_complete::{Shell, env::Shells};
 
 use crate::exit::Exit;
 
@@ -38,15 +38,10 @@ fn fixed(shell: Shell, mut command: clap::Command) -> Vec<u8> {
 }
 
 fn dynamic(shell: Shell) -> io::Result<Vec<u8>> {
-    use clap_complete::env::{Bash, Elvish, Fish, Powershell, Zsh};
-    let completer: &dyn EnvCompleter = match shell {
-        Shell::Bash => &Bash,
-        Shell::Elvish => &Elvish,
-        Shell::Fish => &Fish,
-        Shell::PowerShell => &Powershell,
-        Shell::Zsh => &Zsh,
-        _ => return Err(io::Error::new(io::ErrorKind::Unsupported, "this shell cannot complete by asking")),
-    };
+    let shells = Shells::builtins();
+    let completer = shells
+        .completer(&shell.to_string())
+        .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "this shell cannot complete by asking"))?;
     let mut script = Vec::new();
     completer.write_registration("COMPLETE", "agentctl", "agentctl", "agentctl", &mut script)?;
     Ok(script)

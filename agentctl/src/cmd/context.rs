@@ -1,14 +1,13 @@
 //! `agentctl context`: what fills the model's window.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 
 use agentd_core::{context::ContextView, ids::SessionId};
 use clap::Args;
-use clap_complete::engine::ArgValueCandidates;
 use serde::Serialize;
 
 use crate::{
-    complete, daemon,
+    daemon,
     exit::Exit,
     flags::Global,
     render::{context::percent, window},
@@ -27,11 +26,7 @@ It shows what the next request is made of, part by part, how full the window is,
 Figures are estimates that follow what the model's server counts. `agentctl compact` makes room.")]
 pub(crate) struct ContextArgs {
     /// The session; the start of its id is enough [default: the one that was used last]
-    #[arg(value_name = "SESSION", add = ArgValueCandidates::new(complete::sessions))]
     session: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Serialize)]
@@ -47,17 +42,12 @@ pub(crate) async fn handle(global: &Global, args: ContextArgs) -> anyhow::Result
     let daemon = daemon::connect(global).await?;
     let session_id = session::named_or_last(&daemon, args.session.as_deref()).await?;
     let view = daemon.client.context(&session_id.to_string()).await?;
-    if args.json {
-        report::json(&Told { session_id, percent: percent(view.tokens, view.window), view: &view })?;
-        return Ok(Exit::Done);
-    }
-    let look = TerminalStyle::detect();
-    // A file or a pipe has no edge.
-    let columns = if std::io::stdout().is_terminal() { look.columns() } else { usize::MAX };
-    let mut out = anstream::stdout().lock();
-    writeln!(out, "session   {session_id}")?;
-    for line in window::lines(&view, columns, look.out_color) {
-        writeln!(out, "{line}")?;
-    }
-    Ok(Exit::Done)
+    let told = Told { session_id, percent: percent(view.tokens, view.window), view: &view };
+    report::show(global.json, &told, || {
+        let look = TerminalStyle::detect();
+        // A file or a pipe has no edge.
+        let columns = if std::io::stdout().is_terminal() { look.columns() } else { usize::MAX };
+        report::lines(&[format!("session   {session_id}")])?;
+        report::lines(window::lines(&view, columns, look.out_color))
+    })
 }

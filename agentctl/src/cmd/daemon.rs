@@ -44,11 +44,7 @@ const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
   agentctl start --json
 
 Commands that need the daemon start it too when none runs; `status` and `stop` do not.")]
-pub(crate) struct StartArgs {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
+pub(crate) struct StartArgs {}
 
 /// The arguments of `stop`.
 #[derive(Debug, Args)]
@@ -71,26 +67,19 @@ pub(crate) struct StopArgs {
   agentctl status >/dev/null || echo 'no daemon'
 
 The exit code is 3 when no daemon runs; none is started.")]
-pub(crate) struct StatusArgs {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
+pub(crate) struct StatusArgs {}
 
 /// Starts the daemon.
-pub(crate) async fn start(global: &Global, args: StartArgs) -> anyhow::Result<Exit> {
+pub(crate) async fn start(global: &Global, _: StartArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let hello = daemon.client.hello();
-    if args.json {
-        report::json(&json!({
-            "started": daemon.started, "pid": hello.pid, "version": hello.version, "socket": daemon.socket,
-        }))?;
-    } else {
-        let what = if daemon.started { "started" } else { "already running" };
-        let version = sanitize::clean_line(&hello.version);
-        crate::terminal::note(&format!("agentd {version} {what} (pid {}, {})", hello.pid, daemon.socket.display()));
-    }
-    Ok(Exit::Done)
+    let what = if daemon.started { "started" } else { "already running" };
+    let (version, place) = (sanitize::clean_line(&hello.version), daemon.socket.display());
+    report::note(
+        global.json,
+        &json!({ "started": daemon.started, "pid": hello.pid, "version": hello.version, "socket": daemon.socket }),
+        &format!("agentd {version} {what} (pid {}, {place})", hello.pid),
+    )
 }
 
 /// Stops the daemon and waits until it is gone. A daemon of another version is stopped too: that is how one gets rid
@@ -141,23 +130,16 @@ fn signal_stop(holder: &LockHolder) -> Option<u32> {
 }
 
 /// Tells how the daemon is doing.
-pub(crate) async fn status(global: &Global, args: StatusArgs) -> anyhow::Result<Exit> {
+pub(crate) async fn status(global: &Global, _: StatusArgs) -> anyhow::Result<Exit> {
     let Some(daemon) = daemon::connect_running(global).await? else {
         let socket = Place::of(global)?.socket();
-        if args.json {
-            report::json(&json!({ "running": false, "socket": socket }))?;
-        } else {
-            writeln!(anstream::stdout(), "no daemon is running at {}", socket.display())?;
-        }
+        report::show(global.json, &json!({ "running": false, "socket": socket }), || {
+            report::lines([format!("no daemon is running at {}", socket.display())])
+        })?;
         return Ok(Exit::Unreachable);
     };
     let status = daemon.client.status().await?;
-    if args.json {
-        report::json(&as_json(&status))?
-    } else {
-        print(&status)?
-    }
-    Ok(Exit::Done)
+    report::show(global.json, &as_json(&status), || print(&status))
 }
 
 fn as_json(status: &DaemonStatus) -> serde_json::Value {

@@ -10,11 +10,9 @@ use agentd_core::{
 };
 use agentd_proto::client::NewSession;
 use clap::{Args, Subcommand};
-use clap_complete::engine::ArgValueCandidates;
 use serde_json::json;
 
 use crate::{
-    complete,
     daemon::{self, Daemon},
     exit::Exit,
     flags::Global,
@@ -101,26 +99,19 @@ enum DocsCommand {
         common: Common,
     },
     /// Show how much is in the index, of all sessions together
-    Stats {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Stats,
 }
 
 #[derive(Debug, Args)]
 struct Common {
     /// The session; the start of its id is enough [default: the one that was used last]
-    #[arg(long, value_name = "SESSION", add = ArgValueCandidates::new(complete::sessions))]
-    session: Option<String>,
-    /// Print JSON
     #[arg(long)]
-    json: bool,
+    session: Option<String>,
 }
 
 /// Does what was asked.
 pub(crate) async fn handle(global: &Global, args: DocsArgs) -> anyhow::Result<Exit> {
-    let daemon = daemon::connect(global).await?;
+    let (daemon, json) = (daemon::connect(global).await?, global.json);
     let named = async |common: &Common| session::named_or_last(&daemon, common.session.as_deref()).await;
     match args.command {
         DocsCommand::Add { files, common } => {
@@ -130,23 +121,18 @@ pub(crate) async fn handle(global: &Global, args: DocsArgs) -> anyhow::Result<Ex
             for upload in uploads {
                 paths.push(upload.put(&daemon, session).await?.path);
             }
-            index(&daemon, session, &paths, false, common.json).await
+            index(&daemon, session, &paths, false, json).await
         }
         DocsCommand::List { path, common } => {
             let session = named(&common).await?;
             let states = daemon.client.list_documents(&session.to_string(), &path).await?;
-            listing_shown(session, &states, common.json)
+            listing_shown(session, &states, json)
         }
         DocsCommand::Show { path, page, count, common } => {
             let session = named(&common).await?;
             let range = PartRange { first: page, count };
             let reading = daemon.client.read_document(&session.to_string(), &path, range).await?;
-            if common.json {
-                report::json(&reading)?
-            } else {
-                show::reading(&path, page, &reading)?
-            }
-            Ok(Exit::Done)
+            report::show(json, &reading, || show::reading(&path, page, &reading))
         }
         DocsCommand::Search { query, within, regex, limit, common } => {
             let session = named(&common).await?;
@@ -156,25 +142,15 @@ pub(crate) async fn handle(global: &Global, args: DocsArgs) -> anyhow::Result<Ex
             let found = daemon.client.search_documents(&session.to_string(), &within, &query).await;
             spinner.clear();
             let finds = found?;
-            if common.json {
-                show::finds_as_json(&finds)?
-            } else {
-                show::finds(&finds)?
-            }
-            Ok(Exit::Done)
+            report::show(json, &show::json_of(&finds), || show::finds(&finds))
         }
         DocsCommand::Reindex { paths, common } => {
             let session = named(&common).await?;
-            index(&daemon, session, &paths, true, common.json).await
+            index(&daemon, session, &paths, true, json).await
         }
-        DocsCommand::Stats { json } => {
+        DocsCommand::Stats => {
             let stats = daemon.client.document_stats().await?;
-            if json {
-                report::json(&stats)?
-            } else {
-                show::stats(&stats)?
-            }
-            Ok(Exit::Done)
+            report::show(json, &stats, || show::stats(&stats))
         }
     }
 }
@@ -210,14 +186,10 @@ fn progress(DocumentProgress { document, parts, total }: &DocumentProgress) -> S
 }
 
 fn listing_shown(session: SessionId, listing: &DocumentListing, json: bool) -> anyhow::Result<Exit> {
-    if json {
-        let DocumentListing { documents, notes } = listing;
-        let complete = notes.is_empty();
-        report::json(&json!({ "session_id": session, "documents": documents, "complete": complete, "notes": notes }))?;
-    } else {
-        show::listing(listing)?;
-    }
-    Ok(Exit::Done)
+    let DocumentListing { documents, notes } = listing;
+    let complete = notes.is_empty();
+    let told = json!({ "session_id": session, "documents": documents, "complete": complete, "notes": notes });
+    report::show(json, &told, || show::listing(listing))
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use agentd_core::{error::ErrorKind, model::SlotInfo};
 use agentd_proto::client::Finding;
 use clap::Args;
 use serde::Serialize;
+use url::Url;
 
 use crate::{
     daemon::{self, Daemon},
@@ -38,11 +39,7 @@ const TRIAL_BYTES: usize = 64 << 10;
 
 The exit code is 0 when nothing failed, 3 when the daemon cannot be reached, 2 otherwise.
 The daemon is started when none runs.")]
-pub(crate) struct DoctorArgs {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
+pub(crate) struct DoctorArgs {}
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -81,7 +78,7 @@ impl Check {
 }
 
 /// Checks. What can be known without the daemon comes first, because it tells why there may be none.
-pub(crate) async fn handle(global: &Global, args: DoctorArgs) -> anyhow::Result<Exit> {
+pub(crate) async fn handle(global: &Global, _: DoctorArgs) -> anyhow::Result<Exit> {
     let mut checks = vec![bash(), configuration(), data_folder(), log_folder()];
     let daemon = daemon::connect(global).await;
     match &daemon {
@@ -95,11 +92,7 @@ pub(crate) async fn handle(global: &Global, args: DoctorArgs) -> anyhow::Result<
         }
         Err(failure) => checks.push(Check::failure("daemon", failure)),
     }
-    if args.json {
-        report::json(&checks)?;
-    } else {
-        print(&checks)?;
-    }
+    report::show(global.json, &checks, || print(&checks))?;
     Ok(match daemon {
         Err(failure) => failure.exit,
         Ok(_) if checks.iter().any(|check| check.state == State::Fail) => Exit::Usage,
@@ -181,46 +174,31 @@ fn log_folder() -> Check {
 
 fn folder_check(name: &'static str, folder: &Path) -> Check {
     let shown = folder.display();
+    let fail = |what: &str, hint: &str| Check::fail(name, format!("{shown} {what}"), hint);
+    let keep = format!("keep it to yourself: chmod 700 {shown}");
     let Ok(meta) = folder.metadata() else {
         return Check::ok(name, format!("{shown} does not exist yet; it is created when needed"));
     };
     if !meta.is_dir() {
-        return Check::fail(name, format!("{shown} is not a folder"), "move it away, or set AGENTD_DATA_DIR");
+        return fail("is not a folder", "move it away, or set AGENTD_DATA_DIR");
     }
     if meta.uid() != nix::unistd::geteuid().as_raw() {
-        return Check::fail(
-            name,
-            format!("{shown} belongs to another user"),
-            "set AGENTD_DATA_DIR to a folder of yours",
-        );
+        return fail("belongs to another user", "set AGENTD_DATA_DIR to a folder of yours");
     }
     if nix::unistd::access(folder, nix::unistd::AccessFlags::W_OK | nix::unistd::AccessFlags::X_OK).is_err() {
-        return Check::fail(
-            name,
-            format!("{shown} cannot be written"),
-            format!("make it writable: chmod u+rwx {shown}"),
-        );
+        return fail("cannot be written", &format!("make it writable: chmod u+rwx {shown}"));
     }
     if let Err(error) = try_to_write(folder) {
-        return Check::fail(
-            name,
-            format!("{shown} takes no write: {error}"),
+        return fail(
+            &format!("takes no write: {error}"),
             "free some space on its disk; `agentctl sessions delete` works on a full disk too, and sessions can be read",
         );
     }
     if meta.mode() & 0o002 != 0 || meta.mode() & 0o020 != 0 && meta.gid() != nix::unistd::getegid().as_raw() {
-        return Check::fail(
-            name,
-            format!("others may write to {shown}, so it is not used"),
-            format!("keep it to yourself: chmod 700 {shown}"),
-        );
+        return Check::fail(name, format!("others may write to {shown}, so it is not used"), keep);
     }
     if meta.mode() & 0o077 != 0 {
-        return Check::warn(
-            name,
-            format!("others may look into {shown}"),
-            format!("keep it to yourself: chmod 700 {shown}"),
-        );
+        return Check::warn(name, format!("others may look into {shown}"), keep);
     }
     Check::ok(name, shown.to_string())
 }
@@ -393,21 +371,8 @@ fn holds_weights(folder: &Path, depth: u8) -> Option<String> {
 
 /// Host and port of a URL.
 fn address(url: &str) -> Option<(String, u16)> {
-    let (rest, port) = match url.split_once("://")? {
-        ("http", rest) => (rest, 80),
-        ("https", rest) => (rest, 443),
-        _ => return None,
-    };
-    let authority = rest.split(['/', '?', '#']).next()?;
-    let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    let (host, port) = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((host, rest)) => (host, rest.strip_prefix(':').map_or(Ok(port), str::parse).ok()?),
-        None => match authority.rsplit_once(':') {
-            Some((host, port)) => (host, port.parse().ok()?),
-            None => (authority, port),
-        },
-    };
-    (!host.is_empty()).then(|| (host.to_owned(), port))
+    let url = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
+    Some((url.host_str()?.trim_matches(['[', ']']).to_owned(), url.port_or_known_default()?))
 }
 
 fn connects((host, port): &(String, u16)) -> Result<(), String> {

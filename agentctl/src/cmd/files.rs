@@ -7,14 +7,12 @@ use std::{
 
 use agentd_core::{
     error::ErrorKind,
-    files::{EntryKind, FileEntry, FilePiece},
+    files::{EntryKind, FileEntry, FileListing, FilePiece},
 };
 use clap::{Args, Subcommand};
-use clap_complete::engine::ArgValueCandidates;
 use serde_json::json;
 
 use crate::{
-    complete,
     daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
@@ -44,19 +42,16 @@ pub(crate) struct FilesArgs {
 enum FilesCommand {
     /// List what a folder holds
     Ls {
-        #[command(flatten)]
-        session: Which,
+        /// The session; the start of its id is enough
+        session: String,
         /// The folder [default: all folders of the session]
         #[arg(value_name = "PATH", default_value = ".")]
         path: String,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
     },
     /// Print a file, or copy it out of the session
     Get {
-        #[command(flatten)]
-        session: Which,
+        /// The session; the start of its id is enough
+        session: String,
         /// The file
         #[arg(value_name = "PATH")]
         path: String,
@@ -69,48 +64,36 @@ enum FilesCommand {
     },
     /// Write a file of the session, replacing what is there
     Put {
-        #[command(flatten)]
-        session: Which,
+        /// The session; the start of its id is enough
+        session: String,
         /// The file in the session
         #[arg(value_name = "PATH")]
         path: String,
         /// File to put there [default: standard input]
         #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
         file: Option<PathBuf>,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
     },
-}
-
-#[derive(Debug, Args)]
-struct Which {
-    /// The session; the start of its id is enough
-    #[arg(value_name = "SESSION", add = ArgValueCandidates::new(complete::sessions))]
-    session: String,
 }
 
 /// Does what was asked.
 pub(crate) async fn handle(global: &Global, args: FilesArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     match args.command {
-        FilesCommand::Ls { session, path, json } => list(&daemon, &session.session, &path, json).await,
-        FilesCommand::Get { session, path, output: None, .. } => print(&daemon, &session.session, &path).await,
+        FilesCommand::Ls { session, path } => list(&daemon, &session, &path, global.json).await,
+        FilesCommand::Get { session, path, output: None, .. } => print(&daemon, &session, &path).await,
         FilesCommand::Get { session, path, output: Some(output), json } => {
-            copy(&daemon, &session.session, &path, &output, json).await
+            copy(&daemon, &session, &path, &output, json).await
         }
-        FilesCommand::Put { session, path, file, json } => {
-            put(&daemon, &session.session, &path, file.as_deref(), json).await
-        }
+        FilesCommand::Put { session, path, file } => put(&daemon, &session, &path, file.as_deref(), global.json).await,
     }
 }
 
 async fn list(daemon: &Daemon, session: &str, path: &str, json: bool) -> anyhow::Result<Exit> {
     let listing = daemon.client.list_files(session, path).await?;
-    if json {
-        report::json(&json!({ "entries": listing.entries, "cut": listing.cut }))?;
-        return Ok(Exit::Done);
-    }
+    report::show(json, &json!({ "entries": listing.entries, "cut": listing.cut }), || table(&listing))
+}
+
+fn table(listing: &FileListing) -> anyhow::Result<()> {
     let mut table = Table::new(["PATH", "SIZE", "CHANGED"]);
     for FileEntry { path, kind, size, modified } in &listing.entries {
         let (mark, size) = match kind {
@@ -126,7 +109,7 @@ async fn list(daemon: &Daemon, session: &str, path: &str, json: bool) -> anyhow:
     if listing.cut {
         crate::terminal::note("some entries are left out: there are too many, or their names cannot be shown");
     }
-    Ok(Exit::Done)
+    Ok(())
 }
 
 /// Hands the pieces of a file on, one after the other. A file that changes meanwhile is none that anybody wrote.
@@ -193,12 +176,8 @@ async fn copy(daemon: &Daemon, session: &str, path: &str, output: &Path, json: b
     let mut draft = tempfile::Builder::new().prefix(".agentctl-").tempfile_in(folder).map_err(failed)?;
     let size = each_piece(daemon, session, path, |piece| draft.write_all(piece)).await?;
     draft.persist(output).map_err(|error| failed(error.error))?;
-    if json {
-        report::json(&json!({ "path": path, "file": output, "size": size }))?;
-    } else {
-        crate::terminal::note(&format!("{path}: {size} bytes to {}", output.display()));
-    }
-    Ok(Exit::Done)
+    let told = json!({ "path": path, "file": output, "size": size });
+    report::note(json, &told, &format!("{path}: {size} bytes to {}", output.display()))
 }
 
 async fn put(daemon: &Daemon, session: &str, path: &str, file: Option<&Path>, json: bool) -> anyhow::Result<Exit> {
@@ -217,10 +196,5 @@ async fn put(daemon: &Daemon, session: &str, path: &str, file: Option<&Path>, js
         }
         None => daemon.client.write_file(session, path, tokio::io::stdin()).await?,
     };
-    if json {
-        report::json(&json!({ "path": written }))?;
-    } else {
-        crate::terminal::note(&format!("{written} is written"));
-    }
-    Ok(Exit::Done)
+    report::note(json, &json!({ "path": written }), &format!("{written} is written"))
 }

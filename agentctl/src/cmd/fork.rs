@@ -1,13 +1,10 @@
 //! `agentctl sessions fork`: makes a session that goes on from a copy of another's history.
 
-use std::io::Write as _;
-
 use agentd_proto::client::Forked;
 use clap::Args;
-use clap_complete::engine::ArgValueCandidates;
 use serde_json::json;
 
-use crate::{complete, daemon::Daemon, exit::Exit, report};
+use crate::{daemon::Daemon, exit::Exit, report};
 
 /// The arguments of `sessions fork`.
 #[derive(Debug, Args)]
@@ -24,7 +21,6 @@ copied turns did to files can only be undone in the session that did it.
 The id of the new session is printed on standard output.")]
 pub(crate) struct ForkArgs {
     /// The session; the start of its id is enough
-    #[arg(value_name = "SESSION", add = ArgValueCandidates::new(complete::sessions))]
     session: String,
     /// The last turn that is copied, by its number from 1 [default: all that was before a turn that is open]
     #[arg(long, value_name = "N")]
@@ -32,28 +28,23 @@ pub(crate) struct ForkArgs {
     /// The name of the new session [default: that of the other, with `(fork)` behind it]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Forks.
-pub(crate) async fn handle(daemon: &Daemon, args: ForkArgs) -> anyhow::Result<Exit> {
+pub(crate) async fn handle(daemon: &Daemon, args: ForkArgs, json: bool) -> anyhow::Result<Exit> {
     let from = daemon.client.find_session(&args.session).await?.to_string();
     let Forked { session, turn, files } = daemon.client.fork_session(&from, args.at_turn, args.name.as_deref()).await?;
     let summary = session.session.summary;
-    if args.json {
-        let id = summary.id.to_string();
-        report::json(&json!({
-            "session_id": id, "title": summary.title, "forked_from": from, "turn": turn, "files": files,
-        }))?;
-        return Ok(Exit::Done);
-    }
-    writeln!(anstream::stdout(), "{}", summary.id)?;
-    let copied = report::count(files.files, "file");
-    crate::terminal::note(&format!("forked from session {from} after turn {turn}, with {copied}"));
-    if files.left_out > 0 {
-        crate::terminal::note(&format!("not copied: {} (links, special files, or too much)", files.left_out));
-    }
-    Ok(Exit::Done)
+    let told = json!({
+        "session_id": summary.id, "title": summary.title, "forked_from": from, "turn": turn, "files": files,
+    });
+    report::show(json, &told, || {
+        report::lines([summary.id])?;
+        let copied = report::count(files.files, "file");
+        crate::terminal::note(&format!("forked from session {from} after turn {turn}, with {copied}"));
+        if files.left_out > 0 {
+            crate::terminal::note(&format!("not copied: {} (links, special files, or too much)", files.left_out));
+        }
+        Ok(())
+    })
 }

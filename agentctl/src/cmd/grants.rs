@@ -2,11 +2,9 @@
 
 use agentd_core::{Timestamp, grant::HeldGrant};
 use clap::{Args, Subcommand};
-use clap_complete::engine::ArgValueCandidates;
 use serde_json::{Value, json};
 
 use crate::{
-    complete,
     daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
@@ -35,13 +33,7 @@ pub(crate) struct GrantsArgs {
 #[derive(Debug, Subcommand)]
 enum GrantsCommand {
     /// List the rules that are kept: for good, and for sessions
-    List {
-        #[command(flatten)]
-        place: Place,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    List(Place),
     /// Keep a rule, for good or for a session
     Add {
         /// The rule, as a question would show it; ` *` at its end covers all commands that begin so
@@ -49,9 +41,6 @@ enum GrantsCommand {
         rule: Vec<String>,
         #[command(flatten)]
         place: Place,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
     },
     /// Take a rule back
     Revoke {
@@ -60,30 +49,28 @@ enum GrantsCommand {
         rule: Vec<String>,
         #[command(flatten)]
         place: Place,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
     },
 }
 
 #[derive(Debug, Args)]
 struct Place {
     /// In this session; the start of its id is enough
-    #[arg(long, value_name = "ID_OR_PREFIX", add = ArgValueCandidates::new(complete::sessions))]
+    #[arg(long, value_name = "ID_OR_PREFIX")]
     session: Option<String>,
 }
 
 /// Does what was asked.
 pub(crate) async fn handle(global: &Global, args: GrantsArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
+    let json = global.json;
     match args.command {
-        GrantsCommand::List { place, json } => list(&daemon, place.session.as_deref(), json).await,
-        GrantsCommand::Add { rule, place, json } => {
+        GrantsCommand::List(place) => list(&daemon, place.session.as_deref(), json).await,
+        GrantsCommand::Add { rule, place } => {
             let (rule, session) = (rule.join(" ").trim().to_owned(), place.session(&daemon).await?);
             daemon.client.add_grant(&rule, session.as_deref(), daemon::CLIENT).await?;
             done(json, "kept", &rule, session.as_deref())
         }
-        GrantsCommand::Revoke { rule, place, json } => {
+        GrantsCommand::Revoke { rule, place } => {
             let session = place.session(&daemon).await?;
             let (rule, session) = resolve(&daemon, &rule.join(" "), session).await?;
             daemon.client.revoke_grant(&rule, session.as_deref(), daemon::CLIENT).await?;
@@ -118,23 +105,22 @@ async fn resolve(daemon: &Daemon, words: &str, session: Option<String>) -> anyho
 
 async fn list(daemon: &Daemon, session: Option<&str>, json: bool) -> anyhow::Result<Exit> {
     let held = daemon.client.grants(session).await?;
-    if json {
-        report::json(&held.iter().enumerate().map(as_json).collect::<Vec<_>>())?;
-        return Ok(Exit::Done);
-    }
+    report::show(json, &held.iter().enumerate().map(as_json).collect::<Vec<_>>(), || table(&held))
+}
+
+fn table(held: &[HeldGrant]) -> anyhow::Result<()> {
     let now = Timestamp::now();
     let mut table = Table::new(["N", "HOLDS", "KEPT", "BY", "RULE"]);
-    for (at, HeldGrant { session_id, grant }) in held.into_iter().enumerate() {
+    for (at, HeldGrant { session_id, grant }) in held.iter().enumerate() {
         let place = match session_id {
             Some(id) => format!("session {}", id.to_string().chars().take(13).collect::<String>()),
             None => "for good".to_owned(),
         };
         let kept = grant.at.map_or_else(|| "-".to_owned(), |at| report::ago(at, now));
-        let by = grant.by.unwrap_or_else(|| "-".to_owned());
-        table.row_with_long_end([(at + 1).to_string(), place, kept, by, grant.rule]);
+        let by = grant.by.clone().unwrap_or_else(|| "-".to_owned());
+        table.row_with_long_end([(at + 1).to_string(), place, kept, by, grant.rule.clone()]);
     }
-    table.print("no rules are kept; the answer `always` keeps some, and `agentctl grants add`")?;
-    Ok(Exit::Done)
+    table.print("no rules are kept; the answer `always` keeps some, and `agentctl grants add`")
 }
 
 fn as_json((at, held): (usize, &HeldGrant)) -> Value {
@@ -149,14 +135,10 @@ fn as_json((at, held): (usize, &HeldGrant)) -> Value {
 }
 
 fn done(json: bool, what: &str, rule: &str, session: Option<&str>) -> anyhow::Result<Exit> {
-    if json {
-        report::json(&json!({ "status": what, "rule": rule, "session_id": session }))?;
-        return Ok(Exit::Done);
-    }
     let place = session.map_or_else(|| "for good, in every session".to_owned(), |id| format!("for session {id}"));
     let verb = if what == "kept" { "kept" } else { "taken back; it was kept" };
-    crate::terminal::note(&agentd_core::visible::line(&format!("{verb} {place}: {rule}")));
-    Ok(Exit::Done)
+    let told = json!({ "status": what, "rule": rule, "session_id": session });
+    report::note(json, &told, &agentd_core::visible::line(&format!("{verb} {place}: {rule}")))
 }
 
 #[cfg(test)]

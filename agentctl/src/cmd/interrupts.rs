@@ -8,11 +8,10 @@ use agentd_core::{
     visible,
 };
 use clap::Args;
-use clap_complete::engine::ArgValueCandidates;
 
 use crate::{
     cmd::answer,
-    complete, daemon,
+    daemon,
     exit::Exit,
     flags::Global,
     render::{
@@ -33,14 +32,11 @@ use crate::{
 Answer with `agentctl answer ID …`.")]
 pub(crate) struct InterruptsArgs {
     /// Show this one in full; the start of its id is enough
-    #[arg(value_name = "ID", conflicts_with = "session", add = ArgValueCandidates::new(complete::interrupts))]
+    #[arg(conflicts_with = "session")]
     id: Option<String>,
     /// Only those of this session; the start of its id is enough
-    #[arg(long, value_name = "ID_OR_PREFIX", add = ArgValueCandidates::new(complete::sessions))]
+    #[arg(long, value_name = "ID_OR_PREFIX")]
     session: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Lists.
@@ -48,18 +44,15 @@ pub(crate) async fn handle(global: &Global, args: InterruptsArgs) -> anyhow::Res
     let daemon = daemon::connect(global).await?;
     let mut pending = daemon.client.interrupts(args.session.as_deref()).await?;
     if let Some(id) = &args.id {
-        let one = answer::waiting(id, &pending)?.clone();
-        if !args.json {
-            let text = in_full(&one, Timestamp::now());
-            anstream::stdout().write_all(text.as_bytes())?;
-            return Ok(Exit::Done);
-        }
-        pending = vec![one];
+        pending = vec![answer::waiting(id, &pending)?.clone()];
     }
-    if args.json {
-        report::json(&pending)?;
-        return Ok(Exit::Done);
-    }
+    report::show(global.json, &pending, || match pending.as_slice() {
+        [one] if args.id.is_some() => Ok(anstream::stdout().write_all(in_full(one, Timestamp::now()).as_bytes())?),
+        all => table(all),
+    })
+}
+
+fn table(pending: &[Interrupt]) -> anyhow::Result<()> {
     let ids = report::short_ids(pending.iter().map(|interrupt| interrupt.id));
     let now = Timestamp::now();
     let mut table = Table::new(["ID", "SESSION", "ASKED", "RISK", "WHAT"]);
@@ -74,8 +67,7 @@ pub(crate) async fn handle(global: &Global, args: InterruptsArgs) -> anyhow::Res
         }
         table.row([id, session, report::ago(interrupt.raised_at, now), risk, what]);
     }
-    table.print("nothing waits for an answer")?;
-    Ok(Exit::Done)
+    table.print("nothing waits for an answer")
 }
 
 /// One interrupt with all that a person needs to decide.

@@ -13,7 +13,6 @@ mod serve;
 mod serve;
 
 use std::{
-    io::Write as _,
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -21,12 +20,10 @@ use std::{
 use agentd_core::error::ErrorKind;
 use agentd_proto::client::{ClientError, McpServerState, McpServerView};
 use clap::{Args, Subcommand};
-use clap_complete::engine::ArgValueCandidates;
 use serde_json::{Value, json};
 
 use self::{entry::Entry, import::Found, secrets::Secrets};
 use crate::{
-    complete,
     daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
@@ -59,11 +56,7 @@ pub(crate) struct McpArgs {
 #[derive(Debug, Subcommand)]
 enum McpCommand {
     /// List the servers, how they are and what they offer
-    List {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    List,
     /// Start a server now, also one that failed
     Start(One),
     /// Stop a server, with all that it started
@@ -99,20 +92,14 @@ enum McpCommand {
         /// Only show what would be taken
         #[arg(long)]
         dry_run: bool,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
     },
 }
 
 #[derive(Debug, Args)]
 struct One {
     /// The server
-    #[arg(value_name = "NAME", add = ArgValueCandidates::new(complete::mcp_servers))]
-    name: String,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[arg(value_name = "NAME")]
+    server: String,
 }
 
 #[derive(Debug, Args)]
@@ -132,9 +119,6 @@ struct AddArgs {
     /// A variable that the program sees; may be given several times
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
     /// The program and its arguments, behind `--`
     #[arg(value_name = "COMMAND", last = true, required_unless_present = "url")]
     command: Vec<String>,
@@ -142,96 +126,83 @@ struct AddArgs {
 
 /// Does what was asked.
 pub(crate) async fn handle(global: &Global, args: McpArgs) -> anyhow::Result<Exit> {
+    let json = global.json;
     match args.command {
-        McpCommand::List { json } => list(&daemon::connect(global).await?, json).await,
-        McpCommand::Start(one) => start(&daemon::connect(global).await?, &one).await,
-        McpCommand::Test(one) => test(&daemon::connect(global).await?, &one).await,
+        McpCommand::List => list(&daemon::connect(global).await?, json).await,
+        McpCommand::Start(one) => start(&daemon::connect(global).await?, &one.server, json).await,
+        McpCommand::Test(one) => test(&daemon::connect(global).await?, &one.server, json).await,
         McpCommand::Stop(one) => {
-            daemon::connect(global).await?.client.stop_mcp_server(&one.name).await?;
-            said(one.json, "stopped", &one.name)
+            daemon::connect(global).await?.client.stop_mcp_server(&one.server).await?;
+            said(json, "stopped", &one.server)
         }
-        McpCommand::Logs { one, lines } => logs(&daemon::connect(global).await?, &one, lines).await,
+        McpCommand::Logs { one, lines } => logs(&daemon::connect(global).await?, &one.server, lines, json).await,
         McpCommand::Login { one, port } => {
-            login::handle(&daemon::connect(global).await?, &one.name, port, one.json).await
+            login::handle(&daemon::connect(global).await?, &one.server, port, json).await
         }
         McpCommand::Add(args) => {
-            let json = args.json;
             let entry = args.entry()?;
             write(global, &entry).await?;
             said(json, "added", &entry.name)
         }
         McpCommand::Serve(args) => serve::handle(global, args).await,
-        McpCommand::Import { file, dry_run, json } => import(global, &file, dry_run, json).await,
+        McpCommand::Import { file, dry_run } => import(global, &file, dry_run).await,
     }
 }
 
 async fn list(daemon: &Daemon, json: bool) -> anyhow::Result<Exit> {
     let servers = daemon.client.mcp_servers().await?;
-    if json {
-        report::json(&servers.iter().map(as_json).collect::<Vec<_>>())?;
-        return Ok(Exit::Done);
-    }
+    report::show(json, &servers.iter().map(as_json).collect::<Vec<_>>(), || table(&servers))
+}
+
+fn table(servers: &[McpServerView]) -> anyhow::Result<()> {
     let mut table = Table::new(["SERVER", "STATE", "TOOLS", "OVER", "WHERE"]);
-    for server in &servers {
+    for server in servers {
         let tools = if server.reached { server.tools.len().to_string() } else { "?".to_owned() };
         let state = server.state.as_str().to_owned();
         table.row_with_long_end([server.name.clone(), state, tools, server.transport.clone(), server.place.clone()]);
     }
     table.print("there are no MCP servers; `agentctl mcp add` and `agentctl mcp import` add some")?;
-    for server in &servers {
-        notes(server);
-    }
-    Ok(Exit::Done)
+    servers.iter().for_each(notes);
+    Ok(())
 }
 
-async fn start(daemon: &Daemon, one: &One) -> anyhow::Result<Exit> {
-    let server = daemon.client.start_mcp_server(&one.name).await?;
-    if one.json {
-        report::json(&as_json(&server))?;
-        return Ok(Exit::Done);
-    }
-    notes(&server);
-    said(false, "runs", &one.name)
+async fn start(daemon: &Daemon, name: &str, json: bool) -> anyhow::Result<Exit> {
+    let server = daemon.client.start_mcp_server(name).await?;
+    report::show(json, &as_json(&server), || {
+        notes(&server);
+        said(false, "runs", name).map(drop)
+    })
 }
 
-async fn test(daemon: &Daemon, one: &One) -> anyhow::Result<Exit> {
+async fn test(daemon: &Daemon, name: &str, json: bool) -> anyhow::Result<Exit> {
     let begun = Instant::now();
-    let server = daemon.client.start_mcp_server(&one.name).await?;
-    let took = begun.elapsed();
-    if one.json {
-        let mut shown = as_json(&server);
-        shown["took_ms"] = json!(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
-        report::json(&shown)?;
-        return Ok(Exit::Done);
-    }
-    let mut out = anstream::stdout().lock();
-    let says = if server.says_it_is.is_empty() { "nothing of itself" } else { &server.says_it_is };
-    writeln!(out, "{} runs after {} ms; it says it is {}", server.name, took.as_millis(), clean_line(says))?;
-    writeln!(out, "{}:", report::count(server.tools.len() as u64, "tool"))?;
-    for tool in &server.tools {
-        writeln!(out, "  {}", clean_line(tool))?;
-    }
-    notes(&server);
-    Ok(Exit::Done)
+    let server = daemon.client.start_mcp_server(name).await?;
+    let took = begun.elapsed().as_millis();
+    let mut told = as_json(&server);
+    told["took_ms"] = json!(u64::try_from(took).unwrap_or(u64::MAX));
+    report::show(json, &told, || {
+        let says = if server.says_it_is.is_empty() { "nothing of itself" } else { &server.says_it_is };
+        report::lines([
+            format!("{} runs after {took} ms; it says it is {}", server.name, clean_line(says)),
+            format!("{}:", report::count(server.tools.len() as u64, "tool")),
+        ])?;
+        report::lines(server.tools.iter().map(|tool| format!("  {}", clean_line(tool))))?;
+        notes(&server);
+        Ok(())
+    })
 }
 
-async fn logs(daemon: &Daemon, one: &One, lines: u32) -> anyhow::Result<Exit> {
-    let lines = daemon.client.mcp_server_logs(&one.name, lines).await?;
-    if one.json {
-        report::json(&json!({ "name": one.name, "lines": lines }))?;
-        return Ok(Exit::Done);
-    }
-    if lines.is_empty() {
-        crate::terminal::note(&format!("{} has said nothing, and nothing has happened to it", clean_line(&one.name)));
-    }
-    let mut out = anstream::stdout().lock();
-    for line in &lines {
-        writeln!(out, "{}", clean_line(line))?;
-    }
-    Ok(Exit::Done)
+async fn logs(daemon: &Daemon, name: &str, lines: u32, json: bool) -> anyhow::Result<Exit> {
+    let lines = daemon.client.mcp_server_logs(name, lines).await?;
+    report::show(json, &json!({ "name": name, "lines": lines }), || {
+        if lines.is_empty() {
+            crate::terminal::note(&format!("{} has said nothing, and nothing has happened to it", clean_line(name)));
+        }
+        report::lines(lines.iter().map(|line| clean_line(line)))
+    })
 }
 
-async fn import(global: &Global, file: &Path, dry_run: bool, json: bool) -> anyhow::Result<Exit> {
+async fn import(global: &Global, file: &Path, dry_run: bool) -> anyhow::Result<Exit> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| Failure::usage(format!("could not read {}: {error}", file.display())))?;
     let mut found = import::read(&text, file)?;
@@ -252,24 +223,20 @@ async fn import(global: &Global, file: &Path, dry_run: bool, json: bool) -> anyh
         }
     }
     let taken: Vec<&str> = found.taken.iter().map(|entry| entry.name.as_str()).collect();
-    if json {
-        let left: Vec<Value> = found.left.iter().map(|(what, why)| json!({ "what": what, "why": why })).collect();
-        report::json(&json!({ "taken": taken, "left": left, "asks": asks, "written": !dry_run && !taken.is_empty() }))?;
-        return Ok(Exit::Done);
-    }
-    let verb = if dry_run { "would take" } else { "took" };
-    let mut out = anstream::stdout().lock();
-    match taken.as_slice() {
-        [] => writeln!(out, "{verb} nothing")?,
-        some => writeln!(out, "{verb} {}", clean_line(&some.join(", ")))?,
-    }
-    for id in asks.iter().filter(|_| dry_run) {
-        crate::terminal::note(&clean_line(&format!("would ask for {id}")));
-    }
-    for (what, why) in &found.left {
-        crate::terminal::note(&clean_line(&format!("left {what}: {why}")));
-    }
-    Ok(Exit::Done)
+    let left: Vec<Value> = found.left.iter().map(|(what, why)| json!({ "what": what, "why": why })).collect();
+    let told = json!({ "taken": taken, "left": left, "asks": asks, "written": !dry_run && !taken.is_empty() });
+    report::show(global.json, &told, || {
+        let verb = if dry_run { "would take" } else { "took" };
+        let names = if taken.is_empty() { "nothing".to_owned() } else { clean_line(&taken.join(", ")) };
+        report::lines([format!("{verb} {names}")])?;
+        for id in asks.iter().filter(|_| dry_run) {
+            crate::terminal::note(&clean_line(&format!("would ask for {id}")));
+        }
+        for (what, why) in &found.left {
+            crate::terminal::note(&clean_line(&format!("left {what}: {why}")));
+        }
+        Ok(())
+    })
 }
 
 /// Writes a server into the person's file, when the daemon says that it makes sense, and has the daemon read it.
@@ -413,17 +380,12 @@ fn notes(server: &McpServerView) {
 }
 
 fn said(json: bool, what: &str, name: &str) -> anyhow::Result<Exit> {
-    if json {
-        report::json(&json!({ "status": what, "name": name }))?;
-    } else {
-        let text = match what {
-            "runs" => format!("{name} runs"),
-            "added" => format!(
-                "{name} is added, and its tools are offered when it has said which; `agentctl mcp test {name}` tries it"
-            ),
-            other => format!("{name} is {other}"),
-        };
-        crate::terminal::note(&clean_line(&text));
-    }
-    Ok(Exit::Done)
+    let text = match what {
+        "runs" => format!("{name} runs"),
+        "added" => format!(
+            "{name} is added, and its tools are offered when it has said which; `agentctl mcp test {name}` tries it"
+        ),
+        other => format!("{name} is {other}"),
+    };
+    report::note(json, &json!({ "status": what, "name": name }), &clean_line(&text))
 }

@@ -1,5 +1,6 @@
 //! `agentctl models`: the five slots and what stands in them.
 
+use agentd_core::model::SlotInfo;
 use clap::Args;
 
 use crate::{
@@ -18,21 +19,17 @@ use crate::{
   MODEL_BASIC_BASE_URL=http://127.0.0.1:8080/v1 agentctl start   name a model by the environment
 
 Models are named in models.yaml, or by MODEL_* variables when the daemon starts. An empty slot falls back to another.")]
-pub(crate) struct ModelsArgs {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
+pub(crate) struct ModelsArgs {}
 
 /// Lists.
-pub(crate) async fn handle(global: &Global, args: ModelsArgs) -> anyhow::Result<Exit> {
+pub(crate) async fn handle(global: &Global, _: ModelsArgs) -> anyhow::Result<Exit> {
     let slots = daemon::connect(global).await?.client.models().await?;
-    if args.json {
-        report::json(&slots)?;
-        return Ok(Exit::Done);
-    }
+    report::show(global.json, &slots, || table(&slots))
+}
+
+fn table(slots: &[SlotInfo]) -> anyhow::Result<()> {
     let mut table = Table::new(["SLOT", "MODEL", "WIRE", "CONTEXT", "TOOLS", "WHERE"]);
-    for slot in &slots {
+    for slot in slots {
         let model = &slot.model;
         let id = slot.falls_back_to.map_or_else(|| model.id.clone(), |other| format!("(as {other})"));
         table.row([
@@ -48,5 +45,5 @@ pub(crate) async fn handle(global: &Global, args: ModelsArgs) -> anyhow::Result<
     if slots.iter().any(|slot| slot.model.embedded) {
         crate::terminal::note(BUILTIN);
     }
-    Ok(Exit::Done)
+    Ok(())
 }

@@ -1,7 +1,5 @@
 //! `agentctl reload`: the daemon reads its configuration again.
 
-use std::io::Write as _;
-
 use clap::Args;
 use serde_json::json;
 
@@ -16,28 +14,20 @@ use crate::{daemon, exit::Exit, failure::Failure, flags::Global, report, termina
 
 A configuration with a mistake changes nothing: the mistake is shown with its line, and what was running goes on.
 Changed rules hold for the next call of every session.")]
-pub(crate) struct ReloadArgs {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
+pub(crate) struct ReloadArgs {}
 
 /// Reloads.
-pub(crate) async fn handle(global: &Global, args: ReloadArgs) -> anyhow::Result<Exit> {
+pub(crate) async fn handle(global: &Global, _: ReloadArgs) -> anyhow::Result<Exit> {
     let Some(daemon) = daemon::connect_running(global).await? else {
         return Err(Failure::unreachable("no daemon is running")
             .hint("the next one reads the configuration when it starts")
             .into());
     };
     let reloaded = daemon.client.reload().await?;
-    if args.json {
-        report::json(&json!({ "config_sources": reloaded.config_sources, "notes": reloaded.notes }))?;
-        return Ok(Exit::Done);
-    }
-    let mut out = anstream::stdout().lock();
-    writeln!(out, "read again: {}", sanitize::clean_line(&reloaded.config_sources.join(", ")))?;
-    for note in &reloaded.notes {
-        crate::terminal::note(&sanitize::clean_line(note));
-    }
-    Ok(Exit::Done)
+    let told = json!({ "config_sources": reloaded.config_sources, "notes": reloaded.notes });
+    report::show(global.json, &told, || {
+        report::lines([format!("read again: {}", sanitize::clean_line(&reloaded.config_sources.join(", ")))])?;
+        reloaded.notes.iter().for_each(|note| crate::terminal::note(&sanitize::clean_line(note)));
+        Ok(())
+    })
 }

@@ -22,12 +22,12 @@ use crate::{
     daemon,
     exit::{Exit, Interactivity},
     failure::{self, Failure},
-    flags::Global,
+    flags::{Choice, Global, one_of},
     input::{self, Prompt, Words},
     keyboard::Keyboard,
     render::{Human, Jsonl, jsonl},
     repl::TerminalAsker,
-    report::{self, NoResult},
+    report,
     session::{Place, SessionChoice, TurnChoice, Upload},
     terminal::sanitize::clean_line,
     turn::{
@@ -78,8 +78,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "HOW")]
     on_interrupt: Option<AtInterrupt>,
     /// Behaviour when a turn of the session runs already
-    #[arg(long, value_name = "HOW", default_value = "refuse")]
-    if_busy: WhenBusy,
+    #[arg(long, value_name = "HOW", default_value = "refuse", value_parser = one_of(&WHEN_BUSY))]
+    if_busy: IfBusy,
     /// Start the turn, print the id of its session, and leave; the turn goes on
     #[arg(long)]
     detach: bool,
@@ -89,25 +89,11 @@ pub(crate) struct RunArgs {
 }
 
 /// Behaviour when a turn of the session runs already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WhenBusy {
-    /// It is told, and nothing else happens; the exit code is 1
-    Refuse,
-    /// The prompt waits for the turns before it
-    Queue,
-    /// The prompt is added to the turn that runs, and its answer is shown
-    Steer,
-}
-
-impl From<WhenBusy> for IfBusy {
-    fn from(choice: WhenBusy) -> Self {
-        match choice {
-            WhenBusy::Refuse => Self::Refuse,
-            WhenBusy::Queue => Self::Queue,
-            WhenBusy::Steer => Self::Steer,
-        }
-    }
-}
+const WHEN_BUSY: [Choice<IfBusy>; 3] = [
+    ("refuse", "It is told, and nothing else happens; the exit code is 1", IfBusy::Refuse),
+    ("queue", "The prompt waits for the turns before it", IfBusy::Queue),
+    ("steer", "The prompt is added to the turn that runs, and its answer is shown", IfBusy::Steer),
+];
 
 /// Behaviour when a turn needs an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -191,7 +177,7 @@ pub(crate) async fn handle(global: &Global, args: RunArgs) -> anyhow::Result<Exi
         && !failure::is_broken_pipe(error)
     {
         let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        report::json_line(&NoResult::new(known.session, known.turn, &Failure::from_any(error), duration_ms))?;
+        report::json_line(&report::no_result(known.session, known.turn, &Failure::from_any(error), duration_ms))?;
     }
     outcome
 }
@@ -210,8 +196,6 @@ async fn run(global: &Global, args: RunArgs, known: &mut Known) -> anyhow::Resul
     let request = StartRequest {
         session: place.into_choice(),
         start: StartTurn {
-            compact: None,
-            text: prompt,
             typed_bytes,
             whole: args.whole,
             slot: args.turn.model,
@@ -219,9 +203,8 @@ async fn run(global: &Global, args: RunArgs, known: &mut Known) -> anyhow::Resul
             on_interrupt: at_interrupt.for_daemon(),
             // Whoever is dead approves nothing.
             while_connected: at_interrupt == AtInterrupt::Approve && !args.detach,
-            if_busy: args.if_busy.into(),
-            client: daemon::CLIENT.to_owned(),
-            environment: daemon.environment(),
+            if_busy: args.if_busy,
+            ..daemon.turn(prompt)
         },
     };
     let at_end = if has_terminal { AtEnd::CancelUnlessHungUp } else { AtEnd::Cancel };

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::Write as _,
+    ops::Range,
 };
 
 use agentd_core::{
@@ -12,10 +13,8 @@ use agentd_core::{
     visible,
 };
 use clap::Args;
-use clap_complete::engine::ArgValueCandidates;
 
 use crate::{
-    complete,
     daemon::Daemon,
     exit::Exit,
     report,
@@ -33,18 +32,15 @@ pub(crate) struct SearchArgs {
     #[arg(value_name = "QUERY", required = true, num_args = 1..)]
     query: Vec<String>,
     /// Only in this session; the start of its id is enough
-    #[arg(long, value_name = "SESSION", add = ArgValueCandidates::new(complete::sessions))]
+    #[arg(long)]
     session: Option<String>,
     /// Number of finds to show
     #[arg(long, value_name = "N", default_value_t = 20)]
     limit: usize,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Searches.
-pub(crate) async fn handle(daemon: &Daemon, args: SearchArgs) -> anyhow::Result<Exit> {
+pub(crate) async fn handle(daemon: &Daemon, args: SearchArgs, json: bool) -> anyhow::Result<Exit> {
     let session = args.session.as_deref().unwrap_or_default();
     let Found { hits, unsearched } = daemon.client.search(&args.query.join(" "), session, args.limit).await?;
     if unsearched > 0 {
@@ -52,40 +48,41 @@ pub(crate) async fn handle(daemon: &Daemon, args: SearchArgs) -> anyhow::Result<
             "{unsearched} events are not searched yet: the index is being built; search again later for all of it"
         ));
     }
-    if args.json {
-        report::json(&hits)?;
-        return Ok(Exit::Done);
-    }
-    if hits.is_empty() && unsearched == 0 {
-        crate::terminal::note("nothing was found");
-        return Ok(Exit::Done);
-    }
+    report::show(json, &hits, || {
+        if hits.is_empty() && unsearched == 0 {
+            crate::terminal::note("nothing was found");
+        }
+        print(&hits)
+    })
+}
+
+fn print(hits: &[SearchHit]) -> anyhow::Result<()> {
     let (color, now) = (TerminalStyle::detect().out_color, Timestamp::now());
     let sessions: BTreeSet<SessionId> = hits.iter().map(|hit| hit.session_id).collect();
     let ids: BTreeMap<SessionId, String> =
         sessions.iter().copied().zip(report::short_ids(sessions.iter().copied())).collect();
     let mut out = anstream::stdout().lock();
-    for hit in &hits {
+    for hit in hits {
         let id = ids.get(&hit.session_id).cloned().unwrap_or_default();
         let (at, who) = (report::ago(hit.at, now), hit.kind.as_str());
         let head = format!("{id}  {at}  {who}  {}", visible::line(&hit.title));
-        writeln!(out, "{}\n    {}", paint(color, QUIET, &head), marked(hit, color))?;
+        writeln!(out, "{}\n    {}", paint(color, QUIET, &head), marked(&hit.excerpt, &hit.marks, color))?;
     }
-    Ok(Exit::Done)
+    Ok(())
 }
 
-/// The excerpt with what was found in bold.
-fn marked(hit: &SearchHit, color: bool) -> String {
+/// A part of a text in one line, with what was found in bold.
+pub(super) fn marked(text: &str, marks: &[Range<usize>], color: bool) -> String {
     let (mut line, mut at) = (String::new(), 0);
-    for mark in &hit.marks {
-        let (Some(before), Some(found)) = (hit.excerpt.get(at..mark.start), hit.excerpt.get(mark.clone())) else {
+    for mark in marks {
+        let (Some(before), Some(found)) = (text.get(at..mark.start), text.get(mark.clone())) else {
             continue;
         };
         line.push_str(&in_line(before));
         line.push_str(&paint(color, STRONG, &in_line(found)));
         at = mark.end;
     }
-    line.push_str(&in_line(hit.excerpt.get(at..).unwrap_or_default()));
+    line.push_str(&in_line(text.get(at..).unwrap_or_default()));
     line
 }
 

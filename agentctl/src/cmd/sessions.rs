@@ -2,15 +2,18 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
-use agentd_core::{Timestamp, item::ItemBody, session::SessionStatus, visible};
+use agentd_core::{
+    Timestamp,
+    item::ItemBody,
+    session::{SessionStatus, SessionSummary},
+    visible,
+};
 use agentd_proto::client::{NumberedItem, SessionView};
 use clap::{Args, Subcommand};
-use clap_complete::engine::ArgValueCandidates;
 use serde_json::json;
 
 use crate::{
     cmd::{fork, search},
-    complete,
     daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
@@ -57,102 +60,73 @@ enum SessionsCommand {
         /// List subagents, too, each below the session for which it worked
         #[arg(long)]
         all: bool,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
     },
     /// Show one session: settings, todos, what waits, and the last things said
     Show {
-        #[command(flatten)]
-        session: Which,
+        /// The session; the start of its id is enough
+        session: String,
         /// Number of the last items to show
         #[arg(long, value_name = "N", default_value_t = 20)]
         items: usize,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
     },
     /// Find what was said and done, in all sessions or in one
     Search(search::SearchArgs),
     /// Name a session
     Rename {
-        #[command(flatten)]
-        session: Which,
+        /// The session; the start of its id is enough
+        session: String,
         /// The name
         #[arg(value_name = "TITLE", required = true, num_args = 1..)]
         title: Vec<String>,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
     },
     /// Keep a session from being cleaned, however long nobody uses it
     Pin {
-        #[command(flatten)]
-        session: Which,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        /// The session; the start of its id is enough
+        session: String,
     },
     /// Let a session be cleaned again when nobody uses it
     Unpin {
-        #[command(flatten)]
-        session: Which,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        /// The session; the start of its id is enough
+        session: String,
     },
     /// Set the history aside: no model sees it any more; files and settings stay, `temp/` and the todo list are emptied
     Reset {
-        #[command(flatten)]
-        session: Which,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        /// The session; the start of its id is enough
+        session: String,
     },
     /// Make a session that goes on from a copy of another's history
     Fork(fork::ForkArgs),
     /// Remove a session with its history and its files, for good
     Delete {
-        #[command(flatten)]
-        session: Which,
+        /// The session; the start of its id is enough
+        session: String,
         /// Do not ask
         #[arg(long, short)]
         yes: bool,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
     },
-}
-
-#[derive(Debug, Args)]
-struct Which {
-    /// The session; the start of its id is enough
-    #[arg(value_name = "SESSION", add = ArgValueCandidates::new(complete::sessions))]
-    session: String,
 }
 
 /// Does what was asked.
 pub(crate) async fn handle(global: &Global, args: SessionsArgs) -> anyhow::Result<Exit> {
-    let daemon = daemon::connect(global).await?;
+    let (daemon, json) = (daemon::connect(global).await?, global.json);
     match args.command {
-        SessionsCommand::List { limit, all, json } => list(&daemon, limit, all, json).await,
-        SessionsCommand::Show { session, items, json } => show(&daemon, &session.session, items, json).await,
-        SessionsCommand::Search(args) => search::handle(&daemon, args).await,
-        SessionsCommand::Rename { session, title, json } => {
-            let id = daemon.client.find_session(&session.session).await?.to_string();
-            let title = title.join(" ");
-            daemon.client.rename_session(&id, &title).await?;
+        SessionsCommand::List { limit, all } => list(&daemon, limit, all, json).await,
+        SessionsCommand::Show { session, items } => show(&daemon, &session, items, json).await,
+        SessionsCommand::Search(args) => search::handle(&daemon, args, json).await,
+        SessionsCommand::Rename { session, title } => {
+            let id = daemon.client.find_session(&session).await?.to_string();
+            daemon.client.rename_session(&id, &title.join(" ")).await?;
             done(json, &id, "renamed")
         }
-        SessionsCommand::Pin { session, json } => pin(&daemon, &session.session, true, json).await,
-        SessionsCommand::Unpin { session, json } => pin(&daemon, &session.session, false, json).await,
-        SessionsCommand::Reset { session, json } => {
-            let id = daemon.client.find_session(&session.session).await?.to_string();
+        SessionsCommand::Pin { session } => pin(&daemon, &session, true, json).await,
+        SessionsCommand::Unpin { session } => pin(&daemon, &session, false, json).await,
+        SessionsCommand::Reset { session } => {
+            let id = daemon.client.find_session(&session).await?.to_string();
             daemon.client.reset_session(&id).await?;
             done(json, &id, "reset")
         }
-        SessionsCommand::Fork(args) => fork::handle(&daemon, args).await,
-        SessionsCommand::Delete { session, yes, json } => delete(&daemon, &session.session, yes, json).await,
+        SessionsCommand::Fork(args) => fork::handle(&daemon, args, json).await,
+        SessionsCommand::Delete { session, yes } => delete(&daemon, &session, yes, json).await,
     }
 }
 
@@ -164,54 +138,46 @@ async fn pin(daemon: &Daemon, session: &str, pinned: bool, json: bool) -> anyhow
 
 async fn list(daemon: &Daemon, limit: usize, all: bool, json: bool) -> anyhow::Result<Exit> {
     let known = if json { limit } else { limit.max(KNOWN) };
-    let mut sessions = match all {
+    let sessions = match all {
         true => daemon.client.sessions_and_children(known).await?,
         false => daemon.client.sessions(known).await?,
     };
-    if json {
-        report::json(&sessions)?;
-        return Ok(Exit::Done);
-    }
+    report::show(json, &sessions, || table(&sessions, limit))
+}
+
+fn table(sessions: &[SessionSummary], limit: usize) -> anyhow::Result<()> {
     let ids = report::short_ids(sessions.iter().map(|session| session.id));
     let shown = sessions.iter().scan(0, |tops, session| {
         *tops += usize::from(session.parent.is_none());
         (*tops <= limit).then_some(())
     });
-    sessions.truncate(shown.count());
+    let shown = shown.count();
     let now = Timestamp::now();
     let mut table = Table::new(["ID", "USED", "TURNS", "STATUS", "TITLE"]);
-    for (session, id) in sessions.into_iter().zip(ids) {
+    for (session, id) in sessions.iter().zip(ids).take(shown) {
         let used = report::ago(session.updated_at, now);
         let indent = if session.parent.is_some() { "└ " } else { "" };
         let title = format!("{indent}{}", session.title);
         table.row([id, used, session.turns.to_string(), status(session.status).to_owned(), title]);
     }
-    table.print("no sessions yet; `agentctl chat` begins one")?;
-    Ok(Exit::Done)
+    table.print("no sessions yet; `agentctl chat` begins one")
 }
 
 async fn show(daemon: &Daemon, session: &str, items: usize, json: bool) -> anyhow::Result<Exit> {
     let view = daemon.client.session(session).await?;
     let id = view.session.summary.id.to_string();
     let items = if items == 0 { Vec::new() } else { daemon.client.items(&id, 0, items).await? };
-    if json {
-        report::json(&as_json(&view, &items)?)?;
-    } else {
-        print(&view, &items)?;
-    }
-    Ok(Exit::Done)
+    report::show(json, &as_json(&view, &items)?, || print(&view, &items))
 }
 
 fn as_json(view: &SessionView, items: &[NumberedItem]) -> serde_json::Result<serde_json::Value> {
     let mut object = serde_json::to_value(&view.session.summary)?;
     let items: Vec<_> = items.iter().map(|item| json!({ "seq": item.seq, "item": item.item })).collect();
-    if let Some(object) = object.as_object_mut() {
-        object.insert("settings".to_owned(), json!(view.session.settings));
-        object.insert("todos".to_owned(), json!(view.session.todos));
-        object.insert("interrupts".to_owned(), json!(view.pending));
-        object.insert("live_turn_id".to_owned(), json!(view.live_turn));
-        object.insert("items".to_owned(), json!(items));
-    }
+    object["settings"] = json!(view.session.settings);
+    object["todos"] = json!(view.session.todos);
+    object["interrupts"] = json!(view.pending);
+    object["live_turn_id"] = json!(view.live_turn);
+    object["items"] = json!(items);
     Ok(object)
 }
 
@@ -304,12 +270,7 @@ fn confirmed(id: &str, title: &str) -> anyhow::Result<bool> {
 }
 
 fn done(json: bool, id: &str, what: &str) -> anyhow::Result<Exit> {
-    if json {
-        report::json(&json!({ "session_id": id, "done": what }))?;
-    } else {
-        crate::terminal::note(&format!("session {id}: {what}"));
-    }
-    Ok(Exit::Done)
+    report::note(json, &json!({ "session_id": id, "done": what }), &format!("session {id}: {what}"))
 }
 
 fn status(status: SessionStatus) -> &'static str {

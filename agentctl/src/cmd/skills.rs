@@ -4,10 +4,9 @@ use std::{io::Write as _, path::PathBuf};
 
 use agentd_core::guide::{SkillOrigin, SkillReport};
 use clap::{Args, Subcommand};
-use clap_complete::engine::ArgValueCandidates;
 
 use crate::{
-    complete, daemon,
+    daemon,
     exit::Exit,
     failure::Failure,
     flags::Global,
@@ -35,10 +34,7 @@ pub(crate) struct SkillsArgs {
 #[derive(Debug, Subcommand)]
 enum SkillsCommand {
     /// List the skills
-    List {
-        #[command(flatten)]
-        common: Common,
-    },
+    List(Common),
     /// Show one skill: what it says of itself, and its SKILL.md
     Show {
         /// Its name
@@ -52,9 +48,6 @@ enum SkillsCommand {
         /// The folder
         #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
         folder: PathBuf,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
     },
     /// Copy a folder into your own skills
     Add {
@@ -64,64 +57,44 @@ enum SkillsCommand {
         /// Take it in place of a skill of its name
         #[arg(long)]
         replace: bool,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
     },
 }
 
 #[derive(Debug, Args)]
 struct Common {
     /// The session whose project's skills count too; the start of its id is enough
-    #[arg(long, value_name = "ID", add = ArgValueCandidates::new(complete::sessions))]
+    #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Does it.
 pub(crate) async fn handle(global: &Global, args: SkillsArgs) -> anyhow::Result<Exit> {
     let client = daemon::connect(global).await?.client;
     match args.command {
-        SkillsCommand::List { common } => {
-            list(&client.skills(common.session.as_deref().unwrap_or_default()).await?, common.json)
+        SkillsCommand::List(common) => {
+            let skills = client.skills(common.session.as_deref().unwrap_or_default()).await?;
+            report::show(global.json, &skills, || list(&skills))
         }
         SkillsCommand::Show { name, common } => {
             let name = name.trim_start_matches('@');
             let found = client.skill(common.session.as_deref().unwrap_or_default(), name).await?;
-            if common.json {
-                report::json(&found)?;
-                return Ok(Exit::Done);
-            }
-            tell(&found)?;
-            let mut out = anstream::stdout().lock();
-            writeln!(out)?;
-            for line in found.text.lines() {
-                writeln!(out, "{}", clean_line(line))?;
-            }
-            Ok(Exit::Done)
+            report::show(global.json, &found, || {
+                tell(&found)?;
+                report::lines([""])?;
+                report::lines(found.text.lines().map(clean_line))
+            })
         }
-        SkillsCommand::Check { folder, json } => {
+        SkillsCommand::Check { folder } => {
             let found = client.check_skill(&absolute(&folder)?).await?;
-            let exit = if found.usable { Exit::Done } else { Exit::Failed };
-            if json {
-                report::json(&found)?;
-                return Ok(exit);
-            }
-            tell(&found)?;
-            Ok(exit)
+            report::show(global.json, &found, || tell(&found))?;
+            Ok(if found.usable { Exit::Done } else { Exit::Failed })
         }
-        SkillsCommand::Add { folder, replace, json } => {
+        SkillsCommand::Add { folder, replace } => {
             let added = client.add_skill(&absolute(&folder)?, replace).await?;
-            if json {
-                report::json(&added)?;
-                return Ok(Exit::Done);
-            }
-            let mut out = anstream::stdout().lock();
-            let (name, place) = (clean_line(&added.skill.name), clean_line(&added.folder));
-            writeln!(out, "added {name} as {place}; say @{name} to use it")?;
-            Ok(Exit::Done)
+            report::show(global.json, &added, || {
+                let (name, place) = (clean_line(&added.skill.name), clean_line(&added.folder));
+                report::lines([format!("added {name} as {place}; say @{name} to use it")])
+            })
         }
     }
 }
@@ -136,11 +109,7 @@ fn absolute(folder: &PathBuf) -> anyhow::Result<String> {
     }
 }
 
-fn list(skills: &[SkillReport], json: bool) -> anyhow::Result<Exit> {
-    if json {
-        report::json(&skills)?;
-        return Ok(Exit::Done);
-    }
+fn list(skills: &[SkillReport]) -> anyhow::Result<()> {
     let mut table = Table::new(["SKILL", "FROM", "TOLD", "PACKAGES", "WHAT IT IS FOR"]);
     for found in skills {
         let skill = &found.skill;
@@ -164,8 +133,7 @@ fn list(skills: &[SkillReport], json: bool) -> anyhow::Result<Exit> {
             clean_line(&about),
         ]);
     }
-    table.print("no skills; put folders with a SKILL.md into ~/.config/agentd/skills")?;
-    Ok(Exit::Done)
+    table.print("no skills; put folders with a SKILL.md into ~/.config/agentd/skills")
 }
 
 fn tell(found: &SkillReport) -> anyhow::Result<()> {

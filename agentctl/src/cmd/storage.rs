@@ -1,7 +1,5 @@
 //! `agentctl storage` and `agentctl clean`: what takes how much room, and the removal of what nobody has used for long.
 
-use std::io::Write as _;
-
 use agentd_core::storage::{CleanReport, CleanedPart, StoragePart, StorageView};
 use clap::Args;
 
@@ -20,11 +18,7 @@ use crate::{
   agentctl storage --json | jq '.parts[] | select(.part == \"journal\").bytes'
 
 `agentctl clean --dry-run` says what could go; `retention` in agentd.yaml says when it goes by itself.")]
-pub(crate) struct StorageArgs {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
+pub(crate) struct StorageArgs {}
 
 /// The arguments of `clean`.
 #[derive(Debug, Args)]
@@ -40,27 +34,23 @@ pub(crate) struct CleanArgs {
     /// Remove nothing; say what would be removed
     #[arg(long)]
     dry_run: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Shows what takes how much room.
-pub(crate) async fn show(global: &Global, args: StorageArgs) -> anyhow::Result<Exit> {
+pub(crate) async fn show(global: &Global, _: StorageArgs) -> anyhow::Result<Exit> {
     let view = daemon::connect(global).await?.client.storage().await?;
-    if args.json {
-        report::json(&view)?;
-        return Ok(Exit::Done);
-    }
+    report::show(global.json, &view, || table(&view))
+}
+
+fn table(view: &StorageView) -> anyhow::Result<()> {
     let mut table = Table::new(["PART", "SIZE", "FILES", "WHAT"]);
     for part in view.parts.iter().filter(|part| part.files > 0) {
-        let what = what(part.part, &view);
+        let what = what(part.part, view);
         table.row([part.part.as_str().to_owned(), report::bytes(part.bytes), part.files.to_string(), what]);
     }
     table.print("nothing is kept yet")?;
     let all = view.parts.iter().map(|part| part.bytes).sum();
-    let mut out = anstream::stdout().lock();
-    writeln!(out, "\n{} in all; {} free on the disk", report::bytes(all), report::bytes(view.free_bytes))?;
+    report::lines([format!("\n{} in all; {} free on the disk", report::bytes(all), report::bytes(view.free_bytes))])?;
     if view.removed_sessions > 0 {
         let sessions = report::count(view.removed_sessions, "deleted session");
         crate::terminal::note(&format!("{sessions} still to be overwritten; the journal shrinks meanwhile"));
@@ -71,7 +61,7 @@ pub(crate) async fn show(global: &Global, args: StorageArgs) -> anyhow::Result<E
             "{sessions} cannot be overwritten, as the journal is damaged; see `agentctl doctor`"
         ));
     }
-    Ok(Exit::Done)
+    Ok(())
 }
 
 fn what(part: StoragePart, view: &StorageView) -> String {
@@ -96,17 +86,8 @@ fn what(part: StoragePart, view: &StorageView) -> String {
 /// Cleans, or says what that would do.
 pub(crate) async fn clean(global: &Global, args: CleanArgs) -> anyhow::Result<Exit> {
     let report = daemon::connect(global).await?.client.clean(args.dry_run, "agentctl").await?;
-    if args.json {
-        report::json(&report)?;
-    } else {
-        let mut out = anstream::stdout().lock();
-        for line in lines(&report, args.dry_run) {
-            writeln!(out, "{line}")?;
-        }
-    }
-    for problem in &report.problems {
-        crate::terminal::note(&sanitize::clean_line(problem));
-    }
+    report::show(global.json, &report, || report::lines(lines(&report, args.dry_run)))?;
+    report.problems.iter().for_each(|problem| crate::terminal::note(&sanitize::clean_line(problem)));
     Ok(if report.problems.is_empty() { Exit::Done } else { Exit::Failed })
 }
 

@@ -2,10 +2,9 @@
 
 use agentd_core::{catalogue::ToolStanding, tool::Effect};
 use clap::Args;
-use clap_complete::engine::ArgValueCandidates;
 
 use crate::{
-    complete, daemon,
+    daemon,
     exit::Exit,
     flags::Global,
     report::{self, Table},
@@ -25,36 +24,32 @@ where the model finds them with find_tool. `tools.yaml` and `mcp_servers.yaml` s
 Tools that write or execute ask first, unless the session allows them.")]
 pub(crate) struct ToolsArgs {
     /// The session; the start of its id is enough [default: a new one]
-    #[arg(long, value_name = "ID", add = ArgValueCandidates::new(complete::sessions))]
+    #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Lists.
 pub(crate) async fn handle(global: &Global, args: ToolsArgs) -> anyhow::Result<Exit> {
     let tools = daemon::connect(global).await?.client.tools(args.session.as_deref().unwrap_or_default()).await?;
-    if args.json {
-        report::json(&tools)?;
-        return Ok(Exit::Done);
-    }
+    report::show(global.json, &tools, || table(&tools))
+}
+
+fn table(tools: &[ToolStanding]) -> anyhow::Result<()> {
     let mut table = Table::new(["TOOL", "TIER", "CATEGORY", "EFFECT", "FROM", "WHAT IT DOES"]);
     for ToolStanding { tool, visible, why } in tools {
         // The rest of a description is for models.
         let first = tool.spec.description.split(". ").next().unwrap_or_default().trim_end_matches('.');
-        let told = if visible { first.to_owned() } else { format!("(not shown: {why}) {first}") };
+        let told = if *visible { first.to_owned() } else { format!("(not shown: {why}) {first}") };
         table.row_with_long_end([
-            tool.spec.name,
+            tool.spec.name.clone(),
             tool.label.tier.as_str().to_owned(),
-            tool.label.category,
+            tool.label.category.clone(),
             effect(tool.spec.effect).to_owned(),
             tool.origin.to_string(),
             clean_line(&told),
         ]);
     }
-    table.print("no tools")?;
-    Ok(Exit::Done)
+    table.print("no tools")
 }
 
 fn effect(effect: Effect) -> &'static str {

@@ -2,10 +2,9 @@
 
 use agentd_core::undo::{TurnChoice, UndoRequest};
 use clap::Args;
-use clap_complete::engine::ArgValueCandidates;
 
 use crate::{
-    complete, daemon,
+    daemon,
     exit::Exit,
     flags::Global,
     ops::undo::{exit, print, turn},
@@ -25,7 +24,6 @@ Files are restored byte for byte, with their permissions; what a turn created is
 changed since is a conflict: it is shown and left alone, and the exit code is 1. An undo never runs by itself.")]
 pub(crate) struct UndoArgs {
     /// The session; the start of its id is enough [default: the one that was used last]
-    #[arg(value_name = "SESSION", add = ArgValueCandidates::new(complete::sessions))]
     session: Option<String>,
     /// The session that was used last
     #[arg(long = "continue", conflicts_with = "session")]
@@ -39,25 +37,15 @@ pub(crate) struct UndoArgs {
     /// Only show what would be done
     #[arg(long)]
     preview: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Takes back.
 pub(crate) async fn handle(global: &Global, args: UndoArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
-    let session = match &args.session {
-        Some(session) => daemon.client.find_session(session).await?,
-        None => session::last_used(&daemon).await?,
-    };
+    let session = session::named_or_last(&daemon, args.session.as_deref()).await?;
     let client = daemon::CLIENT.to_owned();
     let request = UndoRequest { turn: args.turn, redo: args.redo, preview: args.preview, client };
     let report = daemon.client.undo(&session.to_string(), &request).await?;
-    if args.json {
-        report::json(&report)?;
-    } else {
-        print(&report)?;
-    }
+    report::show(global.json, &report, || print(&report))?;
     Ok(exit(&report))
 }

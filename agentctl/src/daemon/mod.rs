@@ -10,7 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentd_core::environment::ClientEnvironment;
+use agentd_core::{
+    environment::ClientEnvironment,
+    turn::{IfBusy, OnInterrupt, StartTurn},
+};
 use agentd_proto::client::{Client, ClientError, ClientErrorKind};
 
 use crate::{failure::Failure, flags::Global};
@@ -61,6 +64,23 @@ impl Daemon {
         let variables =
             env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         ClientEnvironment::unjudged(variables.filter(|(name, _)| ClientEnvironment::is_wanted(wanted, name)))
+    }
+
+    /// A turn of this client that asks for nothing but an answer to this.
+    pub(crate) fn turn(&self, text: Option<String>) -> StartTurn {
+        StartTurn {
+            text,
+            typed_bytes: None,
+            whole: false,
+            compact: None,
+            slot: None,
+            max_steps: None,
+            on_interrupt: OnInterrupt::Deny,
+            while_connected: false,
+            if_busy: IfBusy::Refuse,
+            client: CLIENT.to_owned(),
+            environment: self.environment(),
+        }
     }
 
     /// The variables that the daemon's configuration names and only we have, such as keys of MCP servers.

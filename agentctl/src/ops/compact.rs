@@ -1,22 +1,22 @@
 //! `agentctl compact`: replaces the older part of a history by a summary, and takes that back.
 
-use std::io::{self, Write as _};
+use std::io;
 
 use agentd_core::{
     context::{CompactionReport, CompactionStrategy, Window},
     event::{Event, EventKind},
     ids::SessionId,
     item::ItemBody,
-    turn::{IfBusy, OnInterrupt, StartTurn, StopReason, TurnResult},
+    turn::{StartTurn, StopReason, TurnResult},
 };
 use agentd_proto::client::{SessionChoice, StartRequest};
-use clap::ValueEnum;
 use serde_json::json;
 
 use crate::{
-    daemon::{self, Daemon},
+    daemon::Daemon,
     exit::{Exit, Interactivity},
     failure::Failure,
+    flags::Choice,
     render::{
         Human,
         context::{percent, short},
@@ -30,27 +30,12 @@ use crate::{
     turn::{self, Renderer, SocketLine},
 };
 
-/// Way in which a summary is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Strategy {
-    /// As fits the window
-    Auto,
-    /// In detail: paths, commands and results
-    Compact,
-    /// Short: what is needed to go on
-    Summarize,
-}
-
-impl Strategy {
-    /// The same for the daemon.
-    pub(crate) fn for_daemon(self) -> CompactionStrategy {
-        match self {
-            Self::Auto => CompactionStrategy::Auto,
-            Self::Compact => CompactionStrategy::Compact,
-            Self::Summarize => CompactionStrategy::Summarize,
-        }
-    }
-}
+/// Ways in which a summary is written.
+pub(crate) const STRATEGIES: [Choice<CompactionStrategy>; 3] = [
+    ("auto", "As fits the window", CompactionStrategy::Auto),
+    ("compact", "In detail: paths, commands and results", CompactionStrategy::Compact),
+    ("summarize", "Short: what is needed to go on", CompactionStrategy::Summarize),
+];
 
 /// Outcome of a turn that compacts.
 #[derive(Debug)]
@@ -73,19 +58,7 @@ pub(crate) async fn compact(
 ) -> anyhow::Result<Done> {
     let request = StartRequest {
         session: SessionChoice::Existing(session.to_string()),
-        start: StartTurn {
-            text: None,
-            compact: Some(strategy),
-            typed_bytes: None,
-            whole: false,
-            slot: None,
-            max_steps: None,
-            on_interrupt: OnInterrupt::Deny,
-            while_connected: false,
-            if_busy: IfBusy::Refuse,
-            client: daemon::CLIENT.to_owned(),
-            environment: daemon.environment(),
-        },
+        start: StartTurn { compact: Some(strategy), ..daemon.turn(None) },
     };
     person.signals.forget();
     let mut line = SocketLine::start(daemon, request).await?;
@@ -102,15 +75,10 @@ impl Done {
     /// When standard output is closed.
     pub(crate) fn print(&self) -> anyhow::Result<()> {
         let look = TerminalStyle::detect();
-        let mut out = anstream::stdout().lock();
         match &self.report {
-            Some(report) => {
-                for line in lines(report, look.out_color) {
-                    writeln!(out, "{line}")?;
-                }
-            }
+            Some(report) => report::lines(lines(report, look.out_color))?,
             None if self.result.stop_reason == StopReason::Completed => {
-                writeln!(out, "{}", clean_line(&self.result.text))?;
+                report::lines(&[clean_line(&self.result.text)])?;
             }
             None => {
                 for line in crate::render::closing::lines(&self.result, 0, look.err_color) {
@@ -166,16 +134,14 @@ pub(crate) fn tell_undone(
     undone: &CompactionReport,
     json: bool,
 ) -> anyhow::Result<Exit> {
-    if json {
-        report::json(&json!({ "session_id": session, "window": window, "undone": undone }))?;
-        return Ok(Exit::Done);
-    }
     let CompactionReport { messages_before, tokens_before, .. } = undone;
     let tokens = short(*tokens_before);
-    let mut out = anstream::stdout().lock();
-    writeln!(out, "taken back: the model sees the {messages_before} messages again, about {tokens} tokens")?;
-    writeln!(out, "they are not compacted by themselves again until they no longer fit, or are many more")?;
-    Ok(Exit::Done)
+    report::show(json, &json!({ "session_id": session, "window": window, "undone": undone }), || {
+        report::lines(&[
+            format!("taken back: the model sees the {messages_before} messages again, about {tokens} tokens"),
+            "they are not compacted by themselves again until they no longer fit, or are many more".to_owned(),
+        ])
+    })
 }
 
 /// Follows the turn and keeps the report of what it did.

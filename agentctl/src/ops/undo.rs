@@ -1,7 +1,5 @@
 //! `agentctl undo`: takes back what a turn did to files.
 
-use std::io::Write as _;
-
 use agentd_core::{
     Timestamp,
     ids::{InterruptId, SessionId, TurnId},
@@ -36,12 +34,7 @@ pub(crate) fn turn(text: &str) -> Result<TurnChoice, String> {
 
 /// Shows a report: what is done to each file, with diffs where it is only foreseen and of what was not done.
 pub(crate) fn print(report: &UndoReport) -> anyhow::Result<()> {
-    let color = TerminalStyle::detect().out_color;
-    let mut out = anstream::stdout().lock();
-    for line in lines(report, color) {
-        writeln!(out, "{line}")?;
-    }
-    Ok(())
+    report::lines(lines(report, TerminalStyle::detect().out_color))
 }
 
 fn lines(report: &UndoReport, color: bool) -> Vec<String> {

@@ -118,15 +118,13 @@ impl<O: Write, E: Write> Human<O, E> {
     }
 
     /// Shows what the person said, too: for those who did not type it themselves.
-    pub(crate) fn showing_input(mut self) -> Self {
-        self.shows_input = true;
-        self
+    pub(crate) fn showing_input(self) -> Self {
+        Self { shows_input: true, ..self }
     }
 
     /// Shows interrupts as lines, for clients that do not ask.
-    pub(crate) fn showing_interrupts(mut self) -> Self {
-        self.shows_interrupts = true;
-        self
+    pub(crate) fn showing_interrupts(self) -> Self {
+        Self { shows_interrupts: true, ..self }
     }
 
     fn show(&mut self, kind: &EventKind) -> io::Result<()> {

@@ -11,7 +11,7 @@ use agentd_core::{
     visible,
 };
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::turn::Renderer;
 
@@ -22,28 +22,7 @@ struct ResultLine<'a> {
     #[serde(flatten)]
     result: &'a TurnResult,
     #[serde(skip_serializing_if = "Option::is_none")]
-    input: Option<InputLine<'a>>,
-}
-
-/// An input that did not fit into the window.
-#[derive(Serialize)]
-struct InputLine<'a> {
-    stored_as: &'a str,
-    bytes: u64,
-    lines: u64,
-    shown_bytes: u64,
-    shown_lines: u64,
-}
-
-impl<'a> ResultLine<'a> {
-    fn new(session_id: SessionId, result: &'a TurnResult, stored: Option<&'a StoredInput>) -> Self {
-        let input = stored.map(|stored| {
-            let StoredInput { path, bytes, lines, shown_bytes, shown_lines } = stored;
-            let (bytes, lines, shown_bytes, shown_lines) = (*bytes, *lines, *shown_bytes, *shown_lines);
-            InputLine { stored_as: path, bytes, lines, shown_bytes, shown_lines }
-        });
-        Self { r#type: "result", session_id, result, input }
-    }
+    input: Option<Value>,
 }
 
 /// The file of an input that did not fit into the window, where the event tells of one.
@@ -66,7 +45,12 @@ pub(crate) fn result(
     result: &TurnResult,
     stored: Option<&StoredInput>,
 ) -> serde_json::Result<Value> {
-    serde_json::to_value(ResultLine::new(session_id, result, stored))
+    let input = stored.map(|StoredInput { path, bytes, lines, shown_bytes, shown_lines }| {
+        json!({
+            "stored_as": path, "bytes": bytes, "lines": lines, "shown_bytes": shown_bytes, "shown_lines": shown_lines,
+        })
+    });
+    serde_json::to_value(ResultLine { r#type: "result", session_id, result, input })
 }
 
 /// An event with its type in front, where people who read along look for it.
@@ -118,8 +102,8 @@ impl<W: Write + Send> Renderer for Jsonl<W> {
         self.line(&type_first(event)?)
     }
 
-    fn finish(&mut self, result: &TurnResult) -> io::Result<()> {
+    fn finish(&mut self, ended: &TurnResult) -> io::Result<()> {
         let stored = self.stored.take();
-        self.line(&ResultLine::new(self.session_id, result, stored.as_ref()))
+        self.line(&result(self.session_id, ended, stored.as_ref())?)
     }
 }

@@ -27,9 +27,9 @@ pub(crate) fn lines(view: &ContextView, columns: usize, color: bool) -> Vec<Stri
     ];
     for segment in &view.segments {
         let plain = clip(&segment_row(segment, view.window), columns);
-        let sign = sign(segment.kind).to_string();
-        let rest = plain.strip_prefix(&sign).unwrap_or(&plain).to_owned();
-        lines.push(format!("{}{rest}", paint(color, style(segment.kind), &sign)));
+        let (sign, style) = look(segment.kind);
+        let rest = plain.strip_prefix(sign).unwrap_or(&plain);
+        lines.push(format!("{}{rest}", paint(color, style, sign)));
     }
     let free = view.window.saturating_sub(view.tokens);
     let name = format!("{FREE} free");
@@ -55,7 +55,7 @@ fn folded(text: &str, columns: usize, color: bool) -> Vec<String> {
 }
 
 fn segment_row(segment: &Segment, window: u64) -> String {
-    let name = format!("{} {}", sign(segment.kind), segment.kind.as_str());
+    let name = format!("{} {}", look(segment.kind).0, segment.kind.as_str());
     let part = percent(segment.tokens, window).to_string();
     let pieces = number(segment.count.into());
     row(&name, &number(segment.tokens), &part, &number(segment.bytes), &pieces, &clean_line(&segment.source))
@@ -78,8 +78,8 @@ fn bar(view: &ContextView, columns: usize, color: bool) -> String {
     for segment in &view.segments {
         tokens = tokens.saturating_add(segment.tokens);
         let end = place(tokens);
-        let part = sign(segment.kind).to_string().repeat(usize::try_from(end - drawn).unwrap_or(0));
-        bar.push_str(&paint(color, style(segment.kind), &part));
+        let (sign, style) = look(segment.kind);
+        bar.push_str(&paint(color, style, &sign.repeat(usize::try_from(end - drawn).unwrap_or(0))));
         drawn = end;
     }
     bar.push_str(&FREE.to_string().repeat(usize::try_from(cells - drawn).unwrap_or(0)));
@@ -87,31 +87,19 @@ fn bar(view: &ContextView, columns: usize, color: bool) -> String {
     bar
 }
 
-fn sign(kind: SegmentKind) -> char {
-    match kind {
-        SegmentKind::Instructions => 'i',
-        SegmentKind::Tools => 't',
-        SegmentKind::Memory => 'm',
-        SegmentKind::Skills => 's',
-        SegmentKind::Summary => '=',
-        SegmentKind::History => '#',
-        SegmentKind::Results => 'r',
-        SegmentKind::Reminders => '!',
-    }
-}
-
-fn style(kind: SegmentKind) -> Style {
-    let color = match kind {
-        SegmentKind::Instructions => AnsiColor::Blue,
-        SegmentKind::Tools => AnsiColor::Cyan,
-        SegmentKind::Memory => AnsiColor::Magenta,
-        SegmentKind::Skills => AnsiColor::BrightMagenta,
-        SegmentKind::Summary => AnsiColor::BrightBlue,
-        SegmentKind::History => AnsiColor::Green,
-        SegmentKind::Results => AnsiColor::Yellow,
-        SegmentKind::Reminders => AnsiColor::Red,
+/// The sign of a part, and its style.
+fn look(kind: SegmentKind) -> (&'static str, Style) {
+    let (sign, color) = match kind {
+        SegmentKind::Instructions => ("i", AnsiColor::Blue),
+        SegmentKind::Tools => ("t", AnsiColor::Cyan),
+        SegmentKind::Memory => ("m", AnsiColor::Magenta),
+        SegmentKind::Skills => ("s", AnsiColor::BrightMagenta),
+        SegmentKind::Summary => ("=", AnsiColor::BrightBlue),
+        SegmentKind::History => ("#", AnsiColor::Green),
+        SegmentKind::Results => ("r", AnsiColor::Yellow),
+        SegmentKind::Reminders => ("!", AnsiColor::Red),
     };
-    color.on_default()
+    (sign, color.on_default())
 }
 
 fn style_of(level: TokenLevel) -> Style {

@@ -8,7 +8,7 @@ use agentd_core::{
     ids::SessionId,
     model::{Slot, SlotInfo},
     session::SessionStatus,
-    turn::{IfBusy, OnInterrupt, StartTurn},
+    turn::{OnInterrupt, StartTurn},
     visible,
 };
 use agentd_proto::client::{SessionView, StartRequest};
@@ -46,7 +46,7 @@ pub(crate) struct Chat {
     slots: Vec<SlotInfo>,
     /// Set if a person sits at the terminal, who can be asked.
     present: bool,
-    renderer: BuiltinNotice<Human<std::io::Stdout, std::io::Stderr>>,
+    renderer: BuiltinNotice,
     pub(super) asker: Box<dyn Asker>,
     pub(super) signals: Signals,
     pub(super) keyboard: Keyboard,
@@ -75,7 +75,7 @@ impl Chat {
         let told = if present { Vec::new() } else { slots.clone() };
         let person = || ForeseeingAsker::new(TerminalAsker::new(keyboard.clone()).leaving(), daemon.client.clone());
         let asker: Box<dyn Asker> = if present { Box::new(person()) } else { Box::new(NonInteractive) };
-        let renderer = BuiltinNotice::new(Human::stdio(), told);
+        let renderer = BuiltinNotice::new(Box::new(Human::stdio()), told);
         // A terminal that closes loses nothing; a script that is ended ends what it began.
         let signals = if present { Signals::of_terminal(AtEnd::Leave) } else { Signals::listen(AtEnd::Cancel) }?;
         let handed = Handed::default();
@@ -198,17 +198,9 @@ impl Chat {
         let request = StartRequest {
             session: self.place.clone().into_choice(),
             start: StartTurn {
-                compact: None,
-                typed_bytes: None,
-                whole: false,
-                text,
                 slot: self.slot,
-                max_steps: None,
                 on_interrupt: if self.present { OnInterrupt::Wait } else { OnInterrupt::Deny },
-                while_connected: false,
-                if_busy: IfBusy::Refuse,
-                client: daemon::CLIENT.to_owned(),
-                environment: self.daemon.environment(),
+                ..self.daemon.turn(text)
             },
         };
         // Before the start: a press that comes with it is meant for this turn, and so are keys.
@@ -238,7 +230,7 @@ impl Chat {
     /// again, or started; nothing is sent again by itself, for it may have arrived.
     async fn explained(&mut self, failure: Failure) -> Failure {
         if self.present && failure.exit == Exit::Unreachable {
-            let global = Global { socket: Some(self.daemon.socket.clone()) };
+            let global = Global { socket: Some(self.daemon.socket.clone()), json: false };
             let Ok(daemon) = daemon::connect(&global).await else { return failure };
             self.daemon = daemon;
             return failure.hint("the daemon is back; your text is in the prompt; press Enter to send it");
@@ -321,29 +313,17 @@ impl Chat {
             Slash::Undo(turn) => return self.undo(turn).await,
             Slash::Compact(strategy) => return self.compact(strategy).await,
             Slash::UndoCompaction => return self.undo_compaction().await,
-            Slash::Context => {
-                let id = self.session()?.to_string();
-                return self.agentctl(&["context", &id]).await;
-            }
+            Slash::Context => return self.agentctl_here(&["context"]).await,
             Slash::Clear if self.present => eprint!("\x1b[H\x1b[2J\x1b[3J"),
             Slash::Clear | Slash::Quit => {}
             Slash::Sessions => return self.agentctl(&["sessions", "list"]).await,
             Slash::Model(None) => return self.agentctl(&["models"]).await,
             Slash::Agents => return self.agentctl(&["agents", "list"]).await,
-            Slash::Tools => {
-                let id = self.session()?.to_string();
-                return self.agentctl(&["tools", "--session", &id]).await;
-            }
+            Slash::Tools => return self.agentctl_here(&["tools", "--session"]).await,
             Slash::Status => return self.agentctl(&["status"]).await,
             Slash::Clean => return self.agentctl(&["clean"]).await,
-            Slash::Grants => {
-                let id = self.session()?.to_string();
-                return self.agentctl(&["grants", "list", "--session", &id]).await;
-            }
-            Slash::Current => {
-                let id = self.session()?.to_string();
-                return self.agentctl(&["sessions", "show", &id]).await;
-            }
+            Slash::Grants => return self.agentctl_here(&["grants", "list", "--session"]).await,
+            Slash::Current => return self.agentctl_here(&["sessions", "show"]).await,
         }
         Ok(Exit::Done)
     }
@@ -416,9 +396,15 @@ impl Chat {
         }
     }
 
+    /// The same as [`Self::agentctl`], with the session at the end.
+    async fn agentctl_here(&mut self, words: &[&str]) -> anyhow::Result<Exit> {
+        let id = self.session()?.to_string();
+        self.agentctl(&[words, &[id.as_str()]].concat()).await
+    }
+
     /// Does what a command of `agentctl` does, so that both list the same.
     async fn agentctl(&mut self, words: &[&str]) -> anyhow::Result<Exit> {
-        let global = Global { socket: self.daemon.place.named().map(Path::to_owned) };
+        let global = Global { socket: self.daemon.place.named().map(Path::to_owned), json: false };
         (self.command_line)(global, words.iter().map(|word| (*word).to_owned()).collect()).await
     }
 }

@@ -134,24 +134,14 @@ impl TerminalConsole {
 
     /// Runs the editor on a file, and ends it when the question is dropped.
     fn run_editor(&self, editor: &std::ffi::OsStr, file: &std::path::Path) -> io::Result<bool> {
-        let mut child = std::process::Command::new("/bin/sh")
+        let child = std::process::Command::new("/bin/sh")
             .args(["-c", r#"eval "$AGENTCTL_EDITOR \"\$1\"""#, "sh"])
             .arg(file)
             .env("AGENTCTL_EDITOR", editor)
             // Standard output may be a pipe; questions are on standard error.
             .stdout(io::stderr())
             .spawn()?;
-        loop {
-            if let Some(status) = child.try_wait()? {
-                return Ok(status.success());
-            }
-            if self.is_dropped() {
-                child.kill()?;
-                child.wait()?;
-                return Ok(false);
-            }
-            std::thread::sleep(GLANCE);
-        }
+        Ok(pager::wait(child, || self.is_dropped())?.is_some_and(|status| status.success()))
     }
 }
 

@@ -240,24 +240,18 @@ fn names(typed: &str, sessions: &[(String, String)], mentioned: &[(String, Strin
     if let Some((start, paths)) = mentions::complete(typed).filter(|_| !typed.starts_with('/')) {
         return paths.into_iter().map(|path| (start, path, String::new())).collect();
     }
-    if let Some(argument) = typed.strip_prefix("/load ") {
-        return sessions
-            .iter()
-            .filter(|(id, _)| id.starts_with(argument))
-            .map(|(id, title)| (typed.len() - argument.len(), id.clone(), title.clone()))
-            .collect();
+    let argument_of = |name: &str| Some((typed.strip_prefix(name)?, name.len()));
+    if let Some((argument, start)) = argument_of("/load ") {
+        let fits = sessions.iter().filter(|(id, _)| id.starts_with(argument));
+        return fits.map(|(id, title)| (start, id.clone(), title.clone())).collect();
     }
-    if let Some(argument) = typed.strip_prefix("/model ") {
-        return agentd_core::model::Slot::ALL
-            .iter()
-            .filter(|slot| slot.as_str().starts_with(argument))
-            .map(|slot| (typed.len() - argument.len(), slot.to_string(), "model slot".to_owned()))
-            .collect();
+    if let Some((argument, start)) = argument_of("/model ") {
+        let fits = agentd_core::model::Slot::ALL.iter().filter(|slot| slot.as_str().starts_with(argument));
+        return fits.map(|slot| (start, slot.to_string(), "model slot".to_owned())).collect();
     }
-    if let Some(argument) = typed.strip_prefix("/compact ") {
-        let known = COMPACT.iter().filter(|(word, _)| word.starts_with(argument));
-        let start = typed.len() - argument.len();
-        return known.map(|(word, does)| (start, (*word).to_owned(), (*does).to_owned())).collect();
+    if let Some((argument, start)) = argument_of("/compact ") {
+        let fits = COMPACT.iter().filter(|(word, _)| word.starts_with(argument));
+        return fits.map(|(word, does)| (start, (*word).to_owned(), (*does).to_owned())).collect();
     }
     let Some(name) = typed.strip_prefix('/') else { return Vec::new() };
     slash::TABLE

@@ -3,7 +3,7 @@
 use std::{
     ffi::OsStr,
     io::{self, Seek as _, Write as _},
-    process::{Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     time::Duration,
 };
 
@@ -35,19 +35,28 @@ fn run(pager: Option<&OsStr>, text: &str, is_dropped: impl Fn() -> bool) -> io::
         }
     };
     // It reads keys from the terminal itself. Standard output may be a pipe; questions are on standard error.
-    let mut child = match command.stdin(Stdio::from(file)).stdout(io::stderr()).spawn() {
+    let child = match command.stdin(Stdio::from(file)).stdout(io::stderr()).spawn() {
         Ok(child) => child,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(error),
     };
+    Ok(wait(child, is_dropped)?.is_none_or(|status| status.success()))
+}
+
+/// Waits for a program, and ends it where it is not wanted any more; then it has no status.
+///
+/// # Errors
+/// When it cannot be waited for.
+pub(crate) fn wait(mut child: Child, is_dropped: impl Fn() -> bool) -> io::Result<Option<ExitStatus>> {
     loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status.success());
+        let ended = child.try_wait()?;
+        if ended.is_some() {
+            return Ok(ended);
         }
         if is_dropped() {
             child.kill()?;
             child.wait()?;
-            return Ok(true);
+            return Ok(None);
         }
         std::thread::sleep(GLANCE);
     }

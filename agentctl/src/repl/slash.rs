@@ -1,9 +1,8 @@
 //! Slash commands: the table of them, and how a line is read as one.
 
 use agentd_core::{context::CompactionStrategy, model::Slot, undo::TurnChoice};
-use clap::ValueEnum as _;
 
-use crate::ops::compact::Strategy;
+use crate::ops::compact::STRATEGIES;
 
 /// Commands for the client itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,9 +109,9 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
         "compact" if argument.is_empty() => Slash::Compact(CompactionStrategy::Auto),
         "compact" if argument == "undo" => return Ok(Slash::UndoCompaction),
         "compact" => {
-            let strategy = Strategy::from_str(argument, true);
-            let refusal = |_| "/compact takes auto, compact, summarize or undo".to_owned();
-            return strategy.map(|strategy| Slash::Compact(strategy.for_daemon())).map_err(refusal);
+            let known = STRATEGIES.iter().find(|(name, ..)| name.eq_ignore_ascii_case(argument));
+            let refusal = || "/compact takes auto, compact, summarize or undo".to_owned();
+            return known.map(|(.., strategy)| Slash::Compact(*strategy)).ok_or_else(refusal);
         }
         "status" => Slash::Status,
         "clean" => Slash::Clean,

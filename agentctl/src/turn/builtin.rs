@@ -17,22 +17,21 @@ For a better one set MODEL_BASIC_BASE_URL (and MODEL_BASIC_API_KEY) or name one
 in models.yaml, and restart the daemon: agentctl stop.";
 
 /// Says it before the first turn that the built-in model answers.
-#[derive(Debug)]
-pub(crate) struct BuiltinNotice<R> {
-    inner: R,
+pub(crate) struct BuiltinNotice {
+    inner: Box<dyn Renderer>,
     builtin: Vec<ModelInfo>,
     said: bool,
 }
 
-impl<R> BuiltinNotice<R> {
+impl BuiltinNotice {
     /// Around a renderer, with the models as the daemon lists them.
-    pub(crate) fn new(inner: R, slots: Vec<SlotInfo>) -> Self {
+    pub(crate) fn new(inner: Box<dyn Renderer>, slots: Vec<SlotInfo>) -> Self {
         let builtin = slots.into_iter().map(|slot| slot.model).filter(|model| model.embedded).collect();
         Self { inner, builtin, said: false }
     }
 }
 
-impl<R: Renderer> Renderer for BuiltinNotice<R> {
+impl Renderer for BuiltinNotice {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         if let EventKind::TurnStarted { model, .. } = &event.kind
             && !self.said

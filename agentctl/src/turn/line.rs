@@ -97,19 +97,8 @@ impl SocketLine {
     /// When the daemon refuses it or is lost.
     pub(crate) async fn start(daemon: &Daemon, request: StartRequest) -> Result<Self, Failure> {
         let stream = daemon.client.turn_lending(request, daemon.variables()).await?;
-        Ok(Self {
-            client: daemon.client.clone(),
-            place: daemon.place.clone(),
-            session: stream.session_id(),
-            turn: Some(stream.turn_id()),
-            source: Source::Turn(Box::new(stream)),
-            last_seq: 0,
-            replays: false,
-            answers_as: daemon::CLIENT.to_owned(),
-            cancelled: false,
-            children: None,
-            held: None,
-        })
+        let (session, turn) = (stream.session_id(), Some(stream.turn_id()));
+        Ok(Self { turn, replays: false, ..Self::new(daemon, session, Source::Turn(Box::new(stream)), 0) })
     }
 
     /// Listens to a session above an event number, until its live turn has ended.
@@ -118,19 +107,23 @@ impl SocketLine {
     /// When the daemon refuses it or is lost.
     pub(crate) async fn attach(daemon: &Daemon, session: SessionId, after_seq: u64) -> Result<Self, Failure> {
         let stream = daemon.client.subscribe(&session.to_string(), after_seq, true).await?;
-        Ok(Self {
+        Ok(Self::new(daemon, session, Source::Events(Box::new(stream)), after_seq))
+    }
+
+    fn new(daemon: &Daemon, session: SessionId, source: Source, last_seq: u64) -> Self {
+        Self {
             client: daemon.client.clone(),
             place: daemon.place.clone(),
             session,
             turn: None,
-            source: Source::Events(Box::new(stream)),
-            last_seq: after_seq,
+            source,
+            last_seq,
             replays: true,
             answers_as: daemon::CLIENT.to_owned(),
             cancelled: false,
             children: None,
             held: None,
-        })
+        }
     }
 
     /// The same, with the events of subagents.

@@ -87,36 +87,6 @@ pub(crate) trait Renderer: Send {
     }
 }
 
-impl Renderer for Box<dyn Renderer> {
-    fn event(&mut self, event: &Event) -> io::Result<()> {
-        self.as_mut().event(event)
-    }
-
-    fn child(&mut self, event: &Event) -> io::Result<()> {
-        self.as_mut().child(event)
-    }
-
-    fn finish(&mut self, result: &TurnResult) -> io::Result<()> {
-        self.as_mut().finish(result)
-    }
-
-    fn leave(&mut self) -> io::Result<()> {
-        self.as_mut().leave()
-    }
-
-    fn pause(&mut self) -> io::Result<()> {
-        self.as_mut().pause()
-    }
-
-    fn typed(&mut self, typed: &Typed) -> io::Result<()> {
-        self.as_mut().typed(typed)
-    }
-
-    fn note(&mut self, text: &str) -> io::Result<()> {
-        self.as_mut().note(text)
-    }
-}
-
 /// Asks the person who sits before this client.
 pub(crate) trait Asker: Send {
     /// Asks until there is an answer that fits ([`Answer::misfit`]). None leaves the interrupt pending, for another

@@ -6,6 +6,7 @@ use agentd_core::knowledge::{DocumentFinds, DocumentHit, DocumentListing, Docume
 use serde_json::{Value, json};
 
 use crate::{
+    cmd::search::marked,
     report::{self, Table},
     terminal::{
         look::TerminalStyle,
@@ -32,9 +33,7 @@ pub(super) fn listing(DocumentListing { documents, notes }: &DocumentListing) ->
             crate::terminal::note(&format!("{}: {}", clean_line(&state.name), clean_line(problem)));
         }
     }
-    for note in notes {
-        crate::terminal::note(&clean_line(note));
-    }
+    notes.iter().for_each(|note| crate::terminal::note(&clean_line(note)));
     Ok(())
 }
 
@@ -90,7 +89,7 @@ pub(super) fn finds(finds: &DocumentFinds) -> anyhow::Result<()> {
     let color = TerminalStyle::detect().out_color;
     let mut out = anstream::stdout().lock();
     for hit in &finds.hits {
-        writeln!(out, "{}\n    {}", paint(color, CODE, &place(hit)), marked(hit, color))?;
+        writeln!(out, "{}\n    {}", paint(color, CODE, &place(hit)), marked(&hit.snippet, &hit.marks, color))?;
     }
     drop(out);
     if finds.hits.is_empty() {
@@ -99,12 +98,8 @@ pub(super) fn finds(finds: &DocumentFinds) -> anyhow::Result<()> {
             "nothing was found in {searched}; text files are searched where --in names them"
         ));
     }
-    for note in &finds.notes {
-        crate::terminal::note(&clean_line(note));
-    }
-    for line in left_out(finds) {
-        crate::terminal::note(&line);
-    }
+    finds.notes.iter().for_each(|note| crate::terminal::note(&clean_line(note)));
+    left_out(finds).iter().for_each(|line| crate::terminal::note(line));
     Ok(())
 }
 
@@ -124,11 +119,7 @@ fn left_out(finds: &DocumentFinds) -> Vec<String> {
 }
 
 /// The same with the citation of each find.
-pub(super) fn finds_as_json(finds: &DocumentFinds) -> anyhow::Result<()> {
-    report::json(&json_of(finds))
-}
-
-fn json_of(finds: &DocumentFinds) -> Value {
+pub(super) fn json_of(finds: &DocumentFinds) -> Value {
     let hit = |hit: &DocumentHit| {
         json!({
             "document": hit.document, "place": hit.place, "citation": hit.citation(), "score": hit.score,
@@ -152,38 +143,15 @@ fn place(hit: &DocumentHit) -> String {
     if place.is_empty() { document } else { format!("{document}  {place}") }
 }
 
-/// The snippet in one line, with what was looked for in bold.
-fn marked(hit: &DocumentHit, color: bool) -> String {
-    let (mut line, mut at) = (String::new(), 0);
-    for mark in &hit.marks {
-        let (Some(before), Some(found)) = (hit.snippet.get(at..mark.start), hit.snippet.get(mark.clone())) else {
-            continue;
-        };
-        line.push_str(&in_line(before));
-        line.push_str(&paint(color, STRONG, &in_line(found)));
-        at = mark.end;
-    }
-    line.push_str(&in_line(hit.snippet.get(at..).unwrap_or_default()));
-    line
-}
-
-/// Without escapes and in one line, as a part of one: spaces at its ends stay.
-fn in_line(part: &str) -> String {
-    clean(part).replace(['\n', '\r', '\t'], " ")
-}
-
 /// Prints the size of the index.
 pub(super) fn stats(stats: &KnowledgeStats) -> anyhow::Result<()> {
     let KnowledgeStats { documents, chunks, bytes, stale, folder } = stats;
-    let mut out = anstream::stdout().lock();
-    writeln!(out, "documents  {documents}")?;
-    writeln!(out, "chunks     {chunks}")?;
-    writeln!(out, "stale      {stale}")?;
     #[expect(clippy::cast_precision_loss, reason = "one digit after the point is shown")]
     let megabytes = *bytes as f64 / 1e6;
-    writeln!(out, "size       {megabytes:.1} MB")?;
-    writeln!(out, "folder     {}", clean_line(&folder.display().to_string()))?;
-    Ok(())
+    report::lines([
+        format!("documents  {documents}\nchunks     {chunks}\nstale      {stale}\nsize       {megabytes:.1} MB"),
+        format!("folder     {}", clean_line(&folder.display().to_string())),
+    ])
 }
 
 #[cfg(test)]
@@ -202,8 +170,8 @@ mod tests {
             after: None,
         };
         assert_eq!(place(&hit), "uploads/a.pdf  p. 2");
-        assert_eq!(marked(&hit, false), "the 纳税 is due");
-        assert_eq!(marked(&hit, true), "the \u{1b}[1m纳税\u{1b}[0m is due");
+        assert_eq!(marked(&hit.snippet, &hit.marks, false), "the 纳税 is due");
+        assert_eq!(marked(&hit.snippet, &hit.marks, true), "the \u{1b}[1m纳税\u{1b}[0m is due");
     }
 
     #[test]

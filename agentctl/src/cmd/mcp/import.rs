@@ -33,8 +33,12 @@ pub(super) fn read(text: &str, file: &Path) -> Result<Found, Failure> {
         Failure::usage(format!("{}: {why}", file.display()))
             .hint("it should be .mcp.json, claude_desktop_config.json or VS Code's mcp.json")
     };
-    let value: Value =
-        serde_json::from_str(&without_comments(text)).map_err(|error| wrong(format!("it is no JSON: {error}")))?;
+    // Editors allow comments in their JSON, and commas before a closing bracket.
+    let mut plain = text.to_owned();
+    let plain = json_strip_comments::strip(&mut plain).map(|()| plain).map_err(serde_json::Error::io);
+    let value: Value = plain
+        .and_then(|plain| serde_json::from_str(&plain))
+        .map_err(|error| wrong(format!("it is no JSON: {error}")))?;
     let servers = ["mcpServers", "servers"].iter().find_map(|key| value.get(key)?.as_object());
     let servers = servers.or_else(|| value.get("mcp")?.get("servers")?.as_object());
     let Some(servers) = servers else { return Err(wrong("it has neither `mcpServers` nor `servers`".to_owned())) };
@@ -188,48 +192,6 @@ fn fit_name(name: &str) -> String {
     if fit.is_empty() { "server".to_owned() } else { fit.to_owned() }
 }
 
-/// The text without comments, which editors allow in their JSON, and without commas before a closing bracket.
-fn without_comments(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut letters = text.chars().peekable();
-    let mut quoted = false;
-    while let Some(letter) = letters.next() {
-        match (quoted, letter, letters.peek()) {
-            (true, '\\', _) => {
-                out.push(letter);
-                out.extend(letters.next());
-                continue;
-            }
-            (false, '/', Some('/')) => {
-                while letters.peek().is_some_and(|letter| *letter != '\n') {
-                    letters.next();
-                }
-                continue;
-            }
-            (false, '/', Some('*')) => {
-                let mut last = ' ';
-                for letter in letters.by_ref().skip(1) {
-                    if (last, letter) == ('*', '/') {
-                        break;
-                    }
-                    last = letter;
-                }
-                continue;
-            }
-            (false, '}' | ']', _) => {
-                let end = out.trim_end().len();
-                if out[..end].ends_with(',') {
-                    out.truncate(end - 1);
-                }
-            }
-            (_, '"', _) => quoted = !quoted,
-            _ => {}
-        }
-        out.push(letter);
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -286,6 +248,23 @@ mod tests {
         assert_eq!(found.taken[0].env[0].1, "${HOME}");
         let left: Vec<&str> = found.left.iter().map(|(what, _)| what.as_str()).collect();
         assert_eq!(left, ["a.dev", "b2", "c", "d", "e"]);
+    }
+
+    #[test]
+    fn comments_and_last_commas_of_editors_are_left_out() {
+        let found = read_all(
+            r#"{"mcpServers": { // ünï
+                "a": {"command": "x, } \" /* no */", "args": ["//", 1, /* last */ ], // and so on
+                },
+                /* **/ "b": {"command": "y",
+                // none behind it
+                },
+            },} // 漢字"#,
+        );
+        assert_eq!(found.taken[0].command.as_deref(), Some("x, } \" /* no */"));
+        assert_eq!(found.taken[0].args, ["//", "1"]);
+        assert_eq!(found.taken[1].command.as_deref(), Some("y"));
+        assert!(read("{ /* open", Path::new("x.json")).is_err());
     }
 
     #[test]

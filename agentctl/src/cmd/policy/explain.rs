@@ -8,12 +8,11 @@ use agentd_core::{
 };
 use agentd_proto::client::PolicyCall;
 use clap::Args;
-use clap_complete::engine::ArgValueCandidates;
 use serde_json::json;
 
 use super::call;
 use crate::{
-    complete, daemon,
+    daemon,
     exit::Exit,
     failure::Failure,
     flags::Global,
@@ -42,11 +41,8 @@ pub(super) struct ExplainArgs {
     #[arg(value_name = "COMMAND", last = true)]
     command: Vec<String>,
     /// The session in which it would be called; the start of its id is enough
-    #[arg(long, value_name = "ID_OR_PREFIX", add = ArgValueCandidates::new(complete::sessions))]
+    #[arg(long, value_name = "ID_OR_PREFIX")]
     session: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 impl ExplainArgs {
@@ -67,12 +63,8 @@ pub(super) async fn handle(global: &Global, args: ExplainArgs) -> anyhow::Result
     let call = args.call()?;
     let daemon = daemon::connect(global).await?;
     let said = daemon.client.explain(&call, args.session.as_deref()).await?;
-    if args.json {
-        report::json(&json!({ "call": call::as_json(&call), "explanation": said }))?;
-    } else {
-        print(&call, &said)?;
-    }
-    Ok(Exit::Done)
+    let told = json!({ "call": call::as_json(&call), "explanation": said });
+    report::show(global.json, &told, || print(&call, &said))
 }
 
 fn print(call: &PolicyCall, said: &Explanation) -> anyhow::Result<()> {

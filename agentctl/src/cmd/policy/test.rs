@@ -5,12 +5,11 @@ use std::{io::Write as _, path::PathBuf};
 use agentd_core::{Timestamp, policy::Verdict};
 use agentd_proto::client::{AuditComparison, Comparison, PolicyCall, RuleText};
 use clap::Args;
-use clap_complete::engine::ArgValueCandidates;
 use serde_json::json;
 
 use super::{call, explain::in_words, since};
 use crate::{
-    complete, daemon,
+    daemon,
     exit::Exit,
     failure::Failure,
     flags::Global,
@@ -47,11 +46,8 @@ pub(super) struct TestArgs {
     #[arg(long, value_name = "TIME", requires = "audit", value_parser = since::parse)]
     since: Option<Timestamp>,
     /// The session in which they would be called; the start of its id is enough
-    #[arg(long, value_name = "ID_OR_PREFIX", add = ArgValueCandidates::new(complete::sessions))]
+    #[arg(long, value_name = "ID_OR_PREFIX")]
     session: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Tests.
@@ -60,22 +56,12 @@ pub(super) async fn handle(global: &Global, args: TestArgs) -> anyhow::Result<Ex
     let daemon = daemon::connect(global).await?;
     if args.audit {
         let outcome = daemon.client.test_rules_on_audit(&rules, args.since).await?;
-        if args.json {
-            report::json(&audit_json(&rules, &outcome))?
-        } else {
-            print_audit(&outcome)?
-        }
-        return Ok(Exit::Done);
+        return report::show(global.json, &audit_json(&rules, &outcome), || print_audit(&outcome));
     }
     let by_hand = (!args.command.is_empty()).then(|| call::command(&args.command));
     let calls: Vec<PolicyCall> = args.calls.iter().map(|text| call::either(text)).chain(by_hand).collect();
     let compared = daemon.client.test_rules(&rules, &calls, args.session.as_deref()).await?;
-    if args.json {
-        report::json(&as_json(&rules, &compared))?
-    } else {
-        print(&rules, &compared)?
-    }
-    Ok(Exit::Done)
+    report::show(global.json, &as_json(&rules, &compared), || print(&rules, &compared))
 }
 
 fn read(file: &std::path::Path) -> Result<RuleText, Failure> {

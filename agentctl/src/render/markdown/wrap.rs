@@ -52,31 +52,7 @@ fn is_wide(c: char) -> bool {
 
 /// Returns whether the character may not begin a row.
 fn clings(c: char) -> bool {
-    c.width() == Some(0)
-        || matches!(
-            c,
-            '。' | '、'
-                | '，'
-                | '．'
-                | '！'
-                | '？'
-                | '：'
-                | '；'
-                | '」'
-                | '』'
-                | '）'
-                | '】'
-                | '”'
-                | '’'
-                | '…'
-                | '.'
-                | ','
-                | '!'
-                | '?'
-                | ')'
-                | ':'
-                | ';'
-        )
+    c.width() == Some(0) || "。、，．！？：；」』）】”’….,!?):;".contains(c)
 }
 
 fn styled(text: &[(char, Style)]) -> String {

@@ -15,7 +15,7 @@ use agentd_proto::client::Client;
 use clap::ValueEnum;
 
 use super::lookups;
-use crate::failure::Failure;
+use crate::{cmd::answer::bare, failure::Failure};
 
 /// Which sessions callers get at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -80,7 +80,7 @@ impl Reach {
     /// and what is not there are told in the same words, and the daemon is not asked about either.
     pub(super) async fn session(&self, client: &Client, named: &str) -> anyhow::Result<SessionId> {
         let Some(own) = self.listed() else { return Ok(client.find_session(named).await?) };
-        let wanted = bare(named);
+        let wanted = bare(named.trim());
         let mut fitting = own.into_iter().filter(|id| bare(&id.to_string()).starts_with(&wanted));
         match (fitting.next(), fitting.next()) {
             (Some(one), None) if !wanted.is_empty() => Ok(one),
@@ -112,9 +112,4 @@ impl Reach {
         }
         within
     }
-}
-
-/// An id without what people leave out.
-fn bare(id: &str) -> String {
-    id.trim().chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect()
 }

@@ -80,18 +80,14 @@ impl AgentServer {
             AtInterrupt::Deny | AtInterrupt::Fail => Person::nobody(),
         };
         let start = StartTurn {
-            text: args.prompt,
             // A model wrote it: it mentions nothing, and no rule of the person is looked for in it.
             typed_bytes: Some(0),
-            whole: false,
-            compact: None,
             slot: args.model,
             max_steps: args.max_steps.map(Into::into),
             on_interrupt: args.on_interrupt.into(),
-            while_connected: false,
             if_busy: args.if_busy.into(),
             client: client.clone(),
-            environment: daemon.environment(),
+            ..daemon.turn(args.prompt)
         };
         let is_new = matches!(session, SessionChoice::New(_));
         let line = SocketLine::start(&daemon, StartRequest { session, start }).await?.answering_as(client);
