@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use schemars::{JsonSchema, Schema, generate::SchemaSettings, transform::RecursiveTransform};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -18,6 +19,38 @@ pub struct ToolSpec {
     pub parameters: Value,
     /// Effect of a call on the world.
     pub effect: Effect,
+}
+
+impl ToolSpec {
+    /// The tool whose arguments are parsed into `A`. Comments are for the model: that of the type describes the tool, those
+    /// of its fields the arguments.
+    #[must_use]
+    pub fn of<A: JsonSchema>(name: &str, effect: Effect) -> Self {
+        let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+        let generator = settings.with_transform(RecursiveTransform(plain)).into_generator();
+        let mut schema = generator.into_root_schema_for::<A>();
+        let description =
+            schema.remove("description").and_then(|text| Some(text.as_str()?.to_owned())).unwrap_or_default();
+        schema.ensure_object().entry("properties").or_insert_with(|| Map::new().into());
+        schema.insert("additionalProperties".to_owned(), false.into());
+        Self { name: name.to_owned(), description, parameters: schema.to_value(), effect }
+    }
+}
+
+/// Reduces a schema to what small models and strict servers understand. An argument is left out where there is none of it,
+/// so that `null` is no type of it; lines of a comment are one text.
+fn plain(schema: &mut Schema) {
+    let Some(keywords) = schema.as_object_mut() else { return };
+    keywords.retain(|name, value| {
+        let is_open = name == "additionalProperties" && *value == true;
+        !is_open && !["$schema", "title", "default", "format"].contains(&name.as_str())
+    });
+    if let Some(kind) = keywords.get("type").and_then(|kinds| kinds.get(0)).cloned() {
+        keywords.insert("type".to_owned(), kind);
+    }
+    if let Some(Value::String(text)) = keywords.get_mut("description") {
+        *text = text.replace('\n', " ");
+    }
 }
 
 /// Effect of a call on the world.
@@ -361,4 +394,74 @@ pub struct Denial {
     pub tool: String,
     /// Why.
     pub reason: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// Looks for something, and
+    /// tells of it.
+    #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+    struct Arguments {
+        /// The words.
+        words: Vec<Word>,
+        #[schemars(range(min = 1, max = 9), description = "How many.")]
+        most: Option<u32>,
+        /// Any of them.
+        #[serde(default)]
+        any: bool,
+        #[serde(default)]
+        default: BTreeMap<String, String>,
+        #[schemars(extend("enum" = ["a", "b"]))]
+        kind: Option<String>,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    struct Word {
+        title: String,
+    }
+
+    #[test]
+    fn arguments_are_described_as_they_are_parsed() {
+        let tool = ToolSpec::of::<Arguments>("look", Effect::Read);
+        assert_eq!((&*tool.name, &*tool.description), ("look", "Looks for something, and tells of it."));
+        let word = json!({
+            "type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"],
+            "additionalProperties": false
+        });
+        let expected = json!({
+            "type": "object",
+            "properties": {
+                "words": {"type": "array", "items": word, "description": "The words."},
+                "most": {"type": "integer", "minimum": 1, "maximum": 9, "description": "How many."},
+                "any": {"type": "boolean", "description": "Any of them."},
+                "default": {"type": "object", "additionalProperties": {"type": "string"}},
+                "kind": {"type": "string", "enum": ["a", "b"]}
+            },
+            "required": ["words"],
+            "additionalProperties": false
+        });
+        assert_eq!(tool.parameters, expected);
+        let order = tool.parameters["properties"].as_object().map(|properties| properties.keys().collect::<Vec<_>>());
+        assert_eq!(order.unwrap(), ["words", "most", "any", "default", "kind"]);
+
+        let words = vec![Word { title: "a".to_owned() }];
+        let parsed = Arguments { words, most: None, any: false, default: BTreeMap::new(), kind: None };
+        assert_eq!(serde_json::from_value::<Arguments>(json!({"words": [{"title": "a"}]})).unwrap(), parsed);
+    }
+
+    #[test]
+    fn a_tool_without_arguments_takes_an_empty_object() {
+        #[derive(JsonSchema)]
+        struct Nothing {}
+
+        let tool = ToolSpec::of::<Nothing>("now", Effect::Read);
+        assert_eq!(tool.parameters, json!({"type": "object", "properties": {}, "additionalProperties": false}));
+    }
 }

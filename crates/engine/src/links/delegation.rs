@@ -6,8 +6,8 @@ use agentd_core::{
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 
 use crate::{
     agents::delegate_tool::NAME,
@@ -25,19 +25,29 @@ const MOST_STEPS: u32 = 200;
 
 pub(crate) struct Delegation;
 
-#[derive(Deserialize)]
+/// Delegates part of the work to a subagent: an agent with a history of its own, the same files and the same tools. It sees
+/// nothing of this conversation, so the task must contain everything that it needs: what is wanted, which paths, in which
+/// form. Use it for work of many steps whose details you do not need, and call it several times at once for parts that do
+/// not depend on each other. Its answer comes back as `result`.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
+    /// All that the subagent has to know and to do.
     #[serde(alias = "prompt")]
     task: String,
     /// Some models name the work besides; what it is stands in the task.
-    #[serde(default, rename = "description")]
+    #[serde(rename = "description")]
+    #[schemars(skip)]
     _description: Option<String>,
-    #[serde(default, alias = "agent_id", alias = "subagent_type")]
+    /// Named in the schema where there are agents to be named.
+    #[serde(alias = "agent_id", alias = "subagent_type")]
+    #[schemars(skip)]
     agent: Option<String>,
-    #[serde(default, alias = "max_loops")]
+    /// The steps that it may take. Default 50.
+    #[serde(alias = "max_loops")]
+    #[schemars(range(min = 1, max = MOST_STEPS))]
     max_steps: Option<u32>,
-    #[serde(default)]
+    /// The context_id of an earlier result, to continue that subagent with its history.
     context_id: Option<String>,
 }
 
@@ -51,32 +61,7 @@ impl Link for Delegation {
     }
 
     fn tools(&self) -> Vec<ToolSpec> {
-        vec![ToolSpec {
-            name: NAME.to_owned(),
-            description: "Delegates part of the work to a subagent: an agent with a history of its own, the same files and \
-                          the same tools. It sees nothing of this conversation, so the task must contain everything that it needs: what is \
-                          wanted, which paths, in which form. Use it for work of many steps whose details you do not need, \
-                          and call it several times at once for parts that do not depend on each other. Its answer comes \
-                          back as `result`."
-                .to_owned(),
-            parameters: json!({
-                "type": "object",
-                "properties": {
-                    "task": {"type": "string", "description": "All that the subagent has to know and to do."},
-                    "max_steps": {
-                        "type": "integer", "minimum": 1, "maximum": MOST_STEPS,
-                        "description": "The steps that it may take. Default 50."
-                    },
-                    "context_id": {
-                        "type": "string",
-                        "description": "The context_id of an earlier result, to continue that subagent with its history."
-                    }
-                },
-                "required": ["task"],
-                "additionalProperties": false
-            }),
-            effect: Effect::State,
-        }]
+        vec![ToolSpec::of::<Arguments>(NAME, Effect::State)]
     }
 
     fn can_be_disabled(&self) -> bool {

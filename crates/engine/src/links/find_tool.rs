@@ -6,8 +6,8 @@ use agentd_core::{
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 
 use crate::{
     catalog::{FIND_TOOL as NAME, Finds},
@@ -25,8 +25,11 @@ const MOST_SERVERS: usize = 24;
 
 pub(crate) struct FindTool;
 
-#[derive(Deserialize)]
+/// Finds tools of MCP servers that are not among yours, by words of their names and of what they do. You may call what it
+/// finds from your next step on.
+#[derive(Deserialize, JsonSchema)]
 struct Arguments {
+    /// A few words: the task, or the server's name.
     query: String,
 }
 
@@ -40,22 +43,7 @@ impl Link for FindTool {
     }
 
     fn tools(&self) -> Vec<ToolSpec> {
-        vec![ToolSpec {
-            name: NAME.to_owned(),
-            description:
-                "Finds tools of MCP servers that are not among yours, by words of their names and of what they \
-                          do. You may call what it finds from your next step on."
-                    .to_owned(),
-            parameters: json!({
-                "type": "object",
-                "properties": {
-                    "query": {"type": "string", "description": "A few words: the task, or the server's name."}
-                },
-                "required": ["query"],
-                "additionalProperties": false
-            }),
-            effect: Effect::Read,
-        }]
+        vec![ToolSpec::of::<Arguments>(NAME, Effect::Read)]
     }
 
     fn can_be_disabled(&self) -> bool {

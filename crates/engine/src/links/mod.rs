@@ -1,6 +1,7 @@
 //! The capabilities that surround a turn, each an independent link in a file of its own.
 //!
 //! [`standard`] lists them in order, with the reason for the order; `turn::hooks` is what a link can do.
+//! Models read the comments of a type by which a link parses the arguments of its tool.
 
 mod approvals;
 mod attachments;

@@ -6,8 +6,8 @@ use agentd_core::{
     turn::{Denial, OnInterrupt},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 
 use crate::turn::{
     TurnExit,
@@ -18,15 +18,19 @@ const NAME: &str = "ask_human";
 
 pub(crate) struct Questions;
 
-#[derive(Deserialize)]
+/// Asks the person a question and waits for the answer. Use it when you need something that only the person knows; never to
+/// ask for permission to use a tool: that is asked automatically.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
+    /// The question, one sentence.
     question: String,
-    #[serde(default)]
+    #[schemars(description = "What the person needs to know to answer.")]
     context: Option<String>,
-    #[serde(default)]
+    /// The answer to take if none is given.
     default: Option<String>,
     #[serde(default = "required_unless_said")]
+    #[schemars(description = "Whether an empty answer is refused. Default true.")]
     required: bool,
 }
 
@@ -44,24 +48,7 @@ impl Link for Questions {
     }
 
     fn tools(&self) -> Vec<ToolSpec> {
-        vec![ToolSpec {
-            name: NAME.to_owned(),
-            description: "Asks the person a question and waits for the answer. Use it when you need \
-                          something that only the person knows; never to ask for permission to use a tool: that is asked automatically."
-                .to_owned(),
-            parameters: json!({
-                "type": "object",
-                "properties": {
-                    "question": {"type": "string", "description": "The question, one sentence."},
-                    "context": {"type": "string", "description": "What the person needs to know to answer."},
-                    "default": {"type": "string", "description": "The answer to take if none is given."},
-                    "required": {"type": "boolean", "description": "Whether an empty answer is refused. Default true."}
-                },
-                "required": ["question"],
-                "additionalProperties": false
-            }),
-            effect: Effect::State,
-        }]
+        vec![ToolSpec::of::<Arguments>(NAME, Effect::State)]
     }
 
     fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<BoxFuture<'a, Result<Option<String>, ToolOutput>>> {

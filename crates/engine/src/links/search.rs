@@ -5,8 +5,8 @@ use agentd_core::{
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 
 use crate::turn::{
     TurnExit,
@@ -20,10 +20,13 @@ const MAX_FINDS: usize = 30;
 
 pub(crate) struct Search;
 
-#[derive(Deserialize)]
+/// Finds what was said and done earlier in this session, also what you no longer see. All words must be there; "quoted
+/// words" stand together.
+#[derive(Deserialize, JsonSchema)]
 struct Arguments {
+    /// A few words, as they were written.
     query: String,
-    #[serde(default)]
+    #[schemars(range(min = 1, max = MAX_FINDS))]
     limit: Option<usize>,
 }
 
@@ -37,23 +40,7 @@ impl Link for Search {
     }
 
     fn tools(&self) -> Vec<ToolSpec> {
-        vec![ToolSpec {
-            name: TOOL.to_owned(),
-            description:
-                "Finds what was said and done earlier in this session, also what you no longer see. All words \
-                          must be there; \"quoted words\" stand together."
-                    .to_owned(),
-            parameters: json!({
-                "type": "object",
-                "properties": {
-                    "query": {"type": "string", "description": "A few words, as they were written."},
-                    "limit": {"type": "integer", "minimum": 1, "maximum": MAX_FINDS}
-                },
-                "required": ["query"],
-                "additionalProperties": false
-            }),
-            effect: Effect::Read,
-        }]
+        vec![ToolSpec::of::<Arguments>(TOOL, Effect::Read)]
     }
 
     fn around_tool<'a>(

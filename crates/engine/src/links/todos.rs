@@ -6,8 +6,8 @@ use agentd_core::{
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 
 use crate::turn::{
     TurnContext, TurnExit, TurnState,
@@ -33,7 +33,7 @@ impl Link for Todos {
     }
 
     fn tools(&self) -> Vec<ToolSpec> {
-        vec![read_spec(), write_spec()]
+        vec![ToolSpec::of::<Nothing>(READ, Effect::Read), ToolSpec::of::<Arguments>(WRITE, Effect::State)]
     }
 
     fn before_model(&self, _: &TurnContext, state: &TurnState, draft: &mut RequestBuilder) {
@@ -64,60 +64,30 @@ impl Link for Todos {
     }
 }
 
-fn read_spec() -> ToolSpec {
-    ToolSpec {
-        name: READ.to_owned(),
-        description: "Shows the todo list of this session.".to_owned(),
-        parameters: json!({"type": "object", "properties": {}, "additionalProperties": false}),
-        effect: Effect::Read,
-    }
-}
+/// Shows the todo list of this session.
+#[derive(JsonSchema)]
+struct Nothing {}
 
-fn write_spec() -> ToolSpec {
-    ToolSpec {
-        name: WRITE.to_owned(),
-        description: "Replaces the todo list of this session. Use it for work of three steps or more: write the \
-                      whole list first, keep exactly one entry in_progress while you work on it, and mark each \
-                      completed as soon as it is done."
-            .to_owned(),
-        parameters: json!({
-            "type": "object",
-            "properties": {"todos": {
-                "type": "array",
-                "description": "The whole list, in order.",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "id": {"type": "string", "description": "Keep it when you change an entry; leave it out for a new one."},
-                        "content": {"type": "string", "description": "What is to be done."},
-                        "status": {"type": "string", "enum": ["pending", "in_progress", "completed"]},
-                        "priority": {"type": "string", "enum": ["high", "medium", "low"]}
-                    },
-                    "required": ["content", "status"],
-                    "additionalProperties": false
-                }
-            }},
-            "required": ["todos"],
-            "additionalProperties": false
-        }),
-        effect: Effect::State,
-    }
-}
-
-#[derive(Deserialize)]
+/// Replaces the todo list of this session. Use it for work of three steps or more: write the whole list first, keep exactly
+/// one entry in_progress while you work on it, and mark each completed as soon as it is done.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
+    /// The whole list, in order.
     todos: Vec<Entry>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Entry {
-    #[serde(default)]
+    /// Keep it when you change an entry; leave it out for a new one.
     id: Option<String>,
+    #[schemars(description = "What is to be done.")]
     content: String,
+    #[schemars(with = "String", extend("enum" = ["pending", "in_progress", "completed"]))]
     status: TodoStatus,
     #[serde(default)]
+    #[schemars(with = "String", extend("enum" = ["high", "medium", "low"]))]
     priority: TodoPriority,
 }
 

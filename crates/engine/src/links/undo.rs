@@ -8,8 +8,8 @@ use agentd_core::{
     undo::{UndoOutcome, Undone, UndoneFile, folded, reversed},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 
 use crate::{
     state_changes::{self, FORK_NOTICE, RevertPlan, Shown},
@@ -26,9 +26,13 @@ const MAX_SHOWN: usize = 4000;
 
 pub(crate) struct Undo;
 
-#[derive(Deserialize, Default)]
+/// Takes back what your last call of a tool that edits files (apply_patch, edit_file, write_file) did in this session, all
+/// of it or nothing: the files are again as they were before that call. Call it again to take back the one before. It does
+/// not take back what commands did.
+#[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, default)]
 struct Arguments {
+    /// Take back the last call that changed this file instead of the last of all.
     path: Option<String>,
 }
 
@@ -42,25 +46,7 @@ impl Link for Undo {
     }
 
     fn tools(&self) -> Vec<ToolSpec> {
-        vec![ToolSpec {
-            name: NAME.to_owned(),
-            description: "Takes back what your last call of a tool that edits files (apply_patch, edit_file, \
-                          write_file) did in this session, all of it or nothing: the files are again as they were \
-                          before that call. Call it again to take back the one before. It does not take back what \
-                          commands did."
-                .to_owned(),
-            parameters: json!({
-                "type": "object",
-                "properties": {
-                    "path": {
-                        "type": "string",
-                        "description": "Take back the last call that changed this file instead of the last of all."
-                    }
-                },
-                "additionalProperties": false
-            }),
-            effect: Effect::Write,
-        }]
+        vec![ToolSpec::of::<Arguments>(NAME, Effect::Write)]
     }
 
     fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<BoxFuture<'a, Result<Option<String>, ToolOutput>>> {

@@ -4,8 +4,8 @@
 //! earlier ones back.
 
 use agentd_core::tool::{FileChange, FileChangeKind, ToolOutput};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 use crate::{
     diff,
@@ -22,18 +22,14 @@ use crate::{
     },
 };
 
-pub(crate) const DESCRIPTION: &str = "Changes, adds, moves and deletes several text files at once: the whole patch \
-    is applied, or nothing. It accepts a unified diff (--- a/PATH, +++ b/PATH, @@ hunks; /dev/null for files that are \
-    created or deleted) or the form *** Begin Patch, *** Update File: PATH (or Add File, Delete File; *** Move to: PATH), \
-    @@ LINE ABOVE, lines with a space, - or + in front, *** End Patch. Give about three unchanged lines around each \
-    change, exactly as they are in the file; line numbers may be off. Read the files first.";
-
-pub(crate) fn parameters() -> Value {
-    super::object(json!({"patch": {"type": "string", "description": "The whole patch."}}), &["patch"])
-}
-
-#[derive(Debug, Deserialize)]
+/// Changes, adds, moves and deletes several text files at once: the whole patch is applied, or nothing. It accepts a
+/// unified diff (--- a/PATH, +++ b/PATH, @@ hunks; /dev/null for files that are created or deleted) or the form
+/// *** Begin Patch, *** Update File: PATH (or Add File, Delete File; *** Move to: PATH), @@ LINE ABOVE, lines with a
+/// space, - or + in front, *** End Patch. Give about three unchanged lines around each change, exactly as they are in
+/// the file; line numbers may be off. Read the files first.
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {
+    /// The whole patch.
     patch: String,
 }
 

@@ -1,8 +1,8 @@
 //! `edit_file`: replaces an exact piece of a file and leaves every other byte alone.
 
 use agentd_core::tool::{FileChange, FileChangeKind, ToolOutput};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 use crate::{
     diff,
@@ -18,27 +18,17 @@ use crate::{
     },
 };
 
-pub(crate) const DESCRIPTION: &str = "Replaces old_string with new_string in a file. old_string must match the file \
-    exactly, with its indentation, and must occur once; add surrounding lines until it does, or set replace_all. Read \
-    the file first.";
-
-pub(crate) fn parameters() -> Value {
-    super::object(
-        json!({
-            "path": {"type": "string", "description": "The file, such as outputs/report.md."},
-            "old_string": {"type": "string", "description": "The exact text to replace."},
-            "new_string": {"type": "string", "description": "The text to put in its place; empty to remove it."},
-            "replace_all": {"type": "boolean", "description": "Replace every occurrence instead of exactly one."}
-        }),
-        &["path", "old_string", "new_string"],
-    )
-}
-
-#[derive(Debug, Deserialize)]
+/// Replaces old_string with new_string in a file. old_string must match the file exactly, with its indentation, and must
+/// occur once; add surrounding lines until it does, or set replace_all. Read the file first.
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {
+    /// The file, such as outputs/report.md.
     path: String,
+    /// The exact text to replace.
     old_string: String,
+    /// The text to put in its place; empty to remove it.
     new_string: String,
+    /// Replace every occurrence instead of exactly one.
     #[serde(default)]
     replace_all: bool,
 }

@@ -4,8 +4,8 @@ use std::{ops::ControlFlow, time::SystemTime};
 
 use agentd_core::tool::ToolOutput;
 use globset::{GlobBuilder, GlobMatcher};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 use crate::{
     failure::Failure,
@@ -18,25 +18,15 @@ use crate::{
     },
 };
 
-pub(crate) const DESCRIPTION: &str = "Finds files by name, newest first. A pattern without a slash matches names in all \
-    folders (*.pdf, *report*, *.{md,txt}); one with a slash matches paths (src/**/*.rs). Hidden files are left out. To \
-    search inside files use grep.";
-
-pub(crate) fn parameters() -> Value {
-    super::object(
-        json!({
-            "pattern": {"type": "string", "description": "The glob, such as *.pdf or **/*.{py,rs}."},
-            "path": {"type": "string", "description": "The folder to search. Leave it out for the whole workspace."},
-            "include_ignored": {"type": "boolean", "description": "Also find what .gitignore excludes."}
-        }),
-        &["pattern"],
-    )
-}
-
-#[derive(Debug, Deserialize)]
+/// Finds files by name, newest first. A pattern without a slash matches names in all folders (*.pdf, *report*,
+/// *.{md,txt}); one with a slash matches paths (src/**/*.rs). Hidden files are left out. To search inside files use grep.
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {
+    /// The glob, such as *.pdf or **/*.{py,rs}.
     pattern: String,
+    /// The folder to search. Leave it out for the whole workspace.
     path: Option<String>,
+    /// Also find what .gitignore excludes.
     #[serde(default)]
     include_ignored: bool,
 }

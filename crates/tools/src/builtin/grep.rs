@@ -9,8 +9,8 @@ use agentd_core::tool::ToolOutput;
 use grep_matcher::{LineTerminator, Matcher as _};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 use super::find_files::PathGlob;
 use crate::{
@@ -24,45 +24,34 @@ use crate::{
     },
 };
 
-pub(crate) const DESCRIPTION: &str = "Searches the content of text files with a regular expression, line by line, and \
-    shows hits as path:line: text. Look-around and back-references are unsupported. Hidden files, binary files and \
-    what .gitignore excludes are left out. To find files by name use find_files.";
-
 /// A line longer than this is no text that anyone wrote; its file is passed over from there on.
 const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 const MAX_LINE_CHARS: usize = 400;
 /// Of a longer line, how much is shown in front of what matches.
 const BEFORE_MATCH: usize = 200;
 
-pub(crate) fn parameters() -> Value {
-    super::object(
-        json!({
-            "pattern": {"type": "string", "description": "The regular expression, such as fn \\w+_test or error|warning."},
-            "path": {"type": "string", "description": "The folder or file to search. Leave it out for the whole workspace."},
-            "include": {"type": "string", "description": "Search only files that match this glob, such as *.{rs,toml}."},
-            "ignore_case": {"type": "boolean", "description": "Ignore case."},
-            "literal": {"type": "boolean", "description": "Treat the pattern as plain text."},
-            "context": {
-                "type": "integer", "minimum": 0, "maximum": 10,
-                "description": "Lines of context before and after each hit."
-            },
-            "include_ignored": {"type": "boolean", "description": "Also search what .gitignore excludes."}
-        }),
-        &["pattern"],
-    )
-}
-
-#[derive(Debug, Deserialize)]
+/// Searches the content of text files with a regular expression, line by line, and shows hits as path:line: text.
+/// Look-around and back-references are unsupported. Hidden files, binary files and what .gitignore excludes are left out.
+/// To find files by name use find_files.
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {
+    /// The regular expression, such as fn \w+_test or error|warning.
     pattern: String,
+    /// The folder or file to search. Leave it out for the whole workspace.
     path: Option<String>,
+    /// Search only files that match this glob, such as *.{rs,toml}.
     include: Option<String>,
+    /// Ignore case.
     #[serde(default)]
     ignore_case: bool,
+    /// Treat the pattern as plain text.
     #[serde(default)]
     literal: bool,
+    /// Lines of context before and after each hit.
     #[serde(default)]
+    #[schemars(range(max = 10))]
     context: usize,
+    /// Also search what .gitignore excludes.
     #[serde(default)]
     include_ignored: bool,
 }

@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use agentd_core::tool::ToolOutput;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 use crate::{
     failure::Failure,
@@ -17,28 +17,18 @@ use crate::{
     },
 };
 
-pub(crate) const DESCRIPTION: &str = "Lists the files and folders of the workspace with their sizes. uploads/ holds the \
-    user's files, outputs/ results, temp/ scratch files, skills/ instructions; /project is the user's folder where one \
-    is mounted, and any other path without a slash in front is in it then, /memories what is remembered in all sessions, /state your own notes in this one. Hidden files are left out.";
-
 const DEFAULT_DEPTH: usize = 3;
 
-pub(crate) fn parameters() -> Value {
-    super::object(
-        json!({
-            "path": {"type": "string", "description": "The folder to list. Leave it out for the whole workspace."},
-            "depth": {
-                "type": "integer", "minimum": 1, "maximum": 20,
-                "description": "Levels of folders to show. Default 3."
-            }
-        }),
-        &[],
-    )
-}
-
-#[derive(Debug, Deserialize)]
+/// Lists the files and folders of the workspace with their sizes. uploads/ holds the user's files, outputs/ results, temp/
+/// scratch files, skills/ instructions; /project is the user's folder where one is mounted, and any other path without a
+/// slash in front is in it then, /memories what is remembered in all sessions, /state your own notes in this one. Hidden
+/// files are left out.
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {
+    /// The folder to list. Leave it out for the whole workspace.
     path: Option<String>,
+    /// Levels of folders to show. Default 3.
+    #[schemars(range(min = 1, max = 20))]
     depth: Option<usize>,
 }
 

@@ -1,9 +1,9 @@
-//! The core tools, one a file: its schema, its arguments, what it does, and what a person is shown beforehand.
+//! The core tools, one a file: its arguments, what it does, and what a person is shown beforehand. Models read the comments
+//! of the arguments ([`ToolSpec::of`]).
 
 use std::sync::Arc;
 
 use agentd_core::tool::{Effect, ToolSpec};
-use serde_json::{Value, json};
 
 pub(crate) mod apply_patch;
 mod documents;
@@ -105,31 +105,23 @@ impl Builtin {
 
     /// Specification for models. `command_seconds` are the default and the longest time of a command.
     pub(crate) fn spec(self, command_seconds: (u64, u64)) -> ToolSpec {
-        let (description, parameters, effect) = match self {
-            Self::ApplyPatch => (apply_patch::DESCRIPTION.to_owned(), apply_patch::parameters(), Effect::Write),
-            Self::EditFile => (edit_file::DESCRIPTION.to_owned(), edit_file::parameters(), Effect::Write),
-            Self::FindFiles => (find_files::DESCRIPTION.to_owned(), find_files::parameters(), Effect::Read),
-            Self::Grep => (grep::DESCRIPTION.to_owned(), grep::parameters(), Effect::Read),
-            Self::HttpFetch => (http_fetch::DESCRIPTION.to_owned(), http_fetch::parameters(), Effect::Network),
-            Self::ListWorkspaceFiles => {
-                (list_workspace_files::DESCRIPTION.to_owned(), list_workspace_files::parameters(), Effect::Read)
-            }
-            Self::Now => (now::DESCRIPTION.to_owned(), now::parameters(), Effect::Read),
-            Self::ReadFile => (read_file::DESCRIPTION.to_owned(), read_file::parameters(), Effect::Read),
-            Self::ReadUrl => (read_url::DESCRIPTION.to_owned(), read_url::parameters(), Effect::Network),
-            Self::RunBashCommand => (
-                run_bash_command::description(command_seconds),
-                run_bash_command::parameters(command_seconds),
-                Effect::Execute,
-            ),
-            Self::SearchDocuments => {
-                (search_documents::DESCRIPTION.to_owned(), search_documents::parameters(), Effect::Read)
-            }
-            Self::SearchFile => (search_file::DESCRIPTION.to_owned(), search_file::parameters(), Effect::Read),
-            Self::WebSearch => (web_search::DESCRIPTION.to_owned(), web_search::parameters(), Effect::Network),
-            Self::WriteFile => (write_file::DESCRIPTION.to_owned(), write_file::parameters(), Effect::Write),
-        };
-        ToolSpec { name: self.name().to_owned(), description, parameters, effect }
+        let name = self.name();
+        match self {
+            Self::ApplyPatch => ToolSpec::of::<apply_patch::Args>(name, Effect::Write),
+            Self::EditFile => ToolSpec::of::<edit_file::Args>(name, Effect::Write),
+            Self::FindFiles => ToolSpec::of::<find_files::Args>(name, Effect::Read),
+            Self::Grep => ToolSpec::of::<grep::Args>(name, Effect::Read),
+            Self::HttpFetch => ToolSpec::of::<http_fetch::Args>(name, Effect::Network),
+            Self::ListWorkspaceFiles => ToolSpec::of::<list_workspace_files::Args>(name, Effect::Read),
+            Self::Now => ToolSpec::of::<now::Args>(name, Effect::Read),
+            Self::ReadFile => ToolSpec::of::<read_file::Args>(name, Effect::Read),
+            Self::ReadUrl => ToolSpec::of::<read_url::Args>(name, Effect::Network),
+            Self::RunBashCommand => run_bash_command::spec(name, command_seconds),
+            Self::SearchDocuments => ToolSpec::of::<search_documents::Args>(name, Effect::Read),
+            Self::SearchFile => ToolSpec::of::<search_file::Args>(name, Effect::Read),
+            Self::WebSearch => ToolSpec::of::<web_search::Args>(name, Effect::Network),
+            Self::WriteFile => ToolSpec::of::<write_file::Args>(name, Effect::Write),
+        }
     }
 
     /// The tool of this name or alias. Case and the prefixes that some models add make no difference.
@@ -152,9 +144,4 @@ pub(crate) fn specs(command_seconds: (u64, u64), documents: bool, web: bool) -> 
         _ => true,
     };
     Builtin::ALL.into_iter().filter(there).map(|tool| tool.spec(command_seconds)).collect()
-}
-
-/// The schema of an object with these properties and no others.
-fn object(properties: Value, required: &[&str]) -> Value {
-    json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
 }

@@ -2,28 +2,16 @@
 
 use agentd_core::{Timestamp, tool::ToolOutput};
 use jiff::tz::TimeZone;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 use crate::{failure::Failure, text};
 
-pub(crate) const DESCRIPTION: &str = "Returns the current date, weekday and time in the user's time zone. Use it \
-    whenever an answer depends on the date or the time.";
-
-pub(crate) fn parameters() -> Value {
-    super::object(
-        json!({
-            "timezone": {
-                "type": "string",
-                "description": "IANA name of another time zone, such as Asia/Tokyo. Leave it out for the user's own."
-            }
-        }),
-        &[],
-    )
-}
-
-#[derive(Debug, Deserialize)]
+/// Returns the current date, weekday and time in the user's time zone. Use it whenever an answer depends on the date or
+/// the time.
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {
+    /// IANA name of another time zone, such as Asia/Tokyo. Leave it out for the user's own.
     timezone: Option<String>,
 }
 

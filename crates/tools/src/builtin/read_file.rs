@@ -11,8 +11,8 @@ use agentd_core::{
     tool::ToolOutput,
 };
 use encoding_rs_io::DecodeReaderBytesBuilder;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::documents;
@@ -27,31 +27,21 @@ use crate::{
     },
 };
 
-pub(crate) const DESCRIPTION: &str = "Reads a text file or a document (PDF, Word, Excel, PowerPoint and the like). Text \
-    under 100 KB is returned whole; larger files and documents in parts, with the offset of the next. \
-    Find the place in a large file first: grep for text, search_file for documents. Images are refused.";
-
-pub(crate) fn parameters() -> Value {
-    super::object(
-        json!({
-            "path": {"type": "string", "description": "The file, such as uploads/notes.txt or /project/src/main.rs; src/main.rs is in the project too."},
-            "offset": {"type": "integer", "minimum": 1, "description": "The first line to read, counted from 1; of a document the first page, sheet or slide."},
-            "limit": {"type": "integer", "minimum": 1, "description": "How many lines, pages, sheets or slides to read."},
-            "column": {
-                "type": "integer", "minimum": 1,
-                "description": "Only for a line that is too long: the first of its characters to read, counted from 1. Up to \
-                    4000 of them come; offset says which line."
-            }
-        }),
-        &["path"],
-    )
-}
-
-#[derive(Debug, Deserialize)]
+/// Reads a text file or a document (PDF, Word, Excel, PowerPoint and the like). Text under 100 KB is returned whole; larger
+/// files and documents in parts, with the offset of the next. Find the place in a large file first: grep for text,
+/// search_file for documents. Images are refused.
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {
+    /// The file, such as uploads/notes.txt or /project/src/main.rs; src/main.rs is in the project too.
     path: String,
+    /// The first line to read, counted from 1; of a document the first page, sheet or slide.
+    #[schemars(range(min = 1))]
     offset: Option<u64>,
+    #[schemars(range(min = 1), description = "How many lines, pages, sheets or slides to read.")]
     limit: Option<u64>,
+    /// Only for a line that is too long: the first of its characters to read, counted from 1. Up to 4000 of them come;
+    /// offset says which line.
+    #[schemars(range(min = 1))]
     column: Option<u64>,
 }
 

@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, os::fd::OwnedFd, path::Path, sync::Arc, time::D
 use agentd_core::{
     guide::skills_named,
     ports::{ToolContext, Workspace},
-    tool::{StartFolder, ToolData, ToolErrorCode, ToolOutput},
+    tool::{Effect, StartFolder, ToolData, ToolErrorCode, ToolOutput, ToolSpec},
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -29,35 +29,29 @@ use crate::{
 /// The kernel takes no argument above 128 KiB.
 const MAX_COMMAND: usize = 100 * 1024;
 
-pub(crate) fn description((default_seconds, longest): (u64, u64)) -> String {
-    format!(
+/// Specification for models, with the default and the longest time of a command.
+pub(crate) fn spec(name: &str, (default_seconds, longest): (u64, u64)) -> ToolSpec {
+    let mut spec = ToolSpec::of::<Args>(name, Effect::Execute);
+    spec.description = format!(
         "Runs a bash command and returns its exit code, standard output and standard error. It starts in the user's \
          project folder /project where one is mounted, else in the workspace; give directory to start elsewhere. \
          Folders have the names that the other tools use, with the slash: /project, /uploads, /outputs, /temp, /skills, \
          and /memories, which commands can only read; not /state. It has no standard input and no terminal, is \
          killed after timeout_s seconds (default {default_seconds}, at most {longest}), and everything it left running is \
          killed with it. To read, write or search files use the other tools."
-    )
+    );
+    let told = format!("Timeout in seconds, at most {longest}.");
+    spec.parameters["properties"]["timeout_s"]["description"] = told.into();
+    spec
 }
 
-pub(crate) fn parameters((_, longest): (u64, u64)) -> Value {
-    super::object(
-        json!({
-            "command": {"type": "string", "description": "The command, as for `bash -c`."},
-            "timeout_s": {
-                "type": "integer", "minimum": 1,
-                "description": format!("Timeout in seconds, at most {longest}.")
-            },
-            "directory": {"type": "string", "description": "The folder to start in, such as /project/app or /outputs."}
-        }),
-        &["command"],
-    )
-}
-
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {
+    /// The command, as for `bash -c`.
     command: String,
+    #[schemars(range(min = 1))]
     timeout_s: Option<u64>,
+    /// The folder to start in, such as /project/app or /outputs.
     directory: Option<String>,
 }
 

@@ -7,8 +7,8 @@ use agentd_core::{
     ports::{CallProgress, Knowledge},
     tool::ToolOutput,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -27,34 +27,26 @@ use crate::{
     },
 };
 
-pub(crate) const DESCRIPTION: &str = "Searches the documents of this session (PDF, Word, Excel, \
-    PowerPoint and the like, in the workspace and the project) and returns file and place of each hit, to be cited. \
-    Query with a few words in the language of the documents; put a phrase into double quotes. Use grep for text files and code.";
-
 /// Finds where no number is given.
 const USUAL: usize = 10;
 
-pub(crate) fn parameters() -> Value {
-    super::object(
-        json!({
-            "query": {"type": "string", "description": "Words, or a \"phrase in quotes\"."},
-            "path": {"type": "string", "description": "A folder to look in. Leave it out for all documents."},
-            "regex": {"type": "boolean", "description": "Treat the query as a regular expression."},
-            "offset": {"type": "integer", "minimum": 0, "description": "Number of documents to skip, if a result says that not all were searched."},
-            "max_results": {"type": "integer", "minimum": 1, "maximum": MOST, "description": "Maximum number of hits."}
-        }),
-        &["query"],
-    )
-}
-
-#[derive(Debug, Deserialize)]
+/// Searches the documents of this session (PDF, Word, Excel, PowerPoint and the like, in the workspace and the project) and
+/// returns file and place of each hit, to be cited. Query with a few words in the language of the documents; put a phrase
+/// into double quotes. Use grep for text files and code.
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {
+    /// Words, or a "phrase in quotes".
     query: String,
+    /// A folder to look in. Leave it out for all documents.
     path: Option<String>,
+    /// Treat the query as a regular expression.
     #[serde(default)]
     regex: bool,
+    /// Number of documents to skip, if a result says that not all were searched.
     #[serde(default)]
     offset: usize,
+    /// Maximum number of hits.
+    #[schemars(range(min = 1, max = MOST))]
     max_results: Option<usize>,
 }
 

@@ -8,40 +8,32 @@ use agentd_core::{
     search::SearchQuery,
     tool::ToolOutput,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{documents, grep};
 use crate::{failure::Failure, job::Job, workspace::backend::Backend as _};
-
-pub(crate) const DESCRIPTION: &str = "Searches one file and returns the places to cite: the page of a \
-    PDF, the slide, the sheet and its cells, the line of a text. Query with a few words in the language of the file; put \
-    a phrase into double quotes. Use it before read_file on long documents.";
 
 /// Finds where no number is given.
 const USUAL: usize = 8;
 /// Maximum number of hits.
 pub(super) const MOST: usize = 50;
 
-pub(crate) fn parameters() -> Value {
-    super::object(
-        json!({
-            "path": {"type": "string", "description": "The file, such as uploads/report.pdf."},
-            "query": {"type": "string", "description": "Words, or a \"phrase in quotes\"."},
-            "regex": {"type": "boolean", "description": "Treat the query as a regular expression."},
-            "max_results": {"type": "integer", "minimum": 1, "maximum": MOST, "description": "Maximum number of hits."}
-        }),
-        &["path", "query"],
-    )
-}
-
-#[derive(Debug, Deserialize)]
+/// Searches one file and returns the places to cite: the page of a PDF, the slide, the sheet and its cells, the
+/// line of a text. Query with a few words in the language of the file; put a phrase into double quotes. Use it
+/// before read_file on long documents.
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {
+    /// The file, such as uploads/report.pdf.
     path: String,
+    /// Words, or a "phrase in quotes".
     query: String,
+    /// Treat the query as a regular expression.
     #[serde(default)]
     regex: bool,
+    /// Maximum number of hits.
+    #[schemars(range(min = 1, max = MOST))]
     max_results: Option<usize>,
 }
 

@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 
 use agentd_core::tool::{FileChange, FileChangeKind, ToolOutput};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 use crate::{
     diff,
@@ -23,24 +23,15 @@ use crate::{
     },
 };
 
-pub(crate) const DESCRIPTION: &str = "Writes a whole text file. Creates it and its folders if they are missing, and \
-    replaces existing content. Only uploads/, outputs/, temp/, /memories, /state and a writable /project can be \
-    written; a path without one of these names in front means the project, where one is mounted. Results for the user belong in outputs/, notes for yourself in /state, what later sessions should know in \
-    /memories. To change part of a file use edit_file.";
-
-pub(crate) fn parameters() -> Value {
-    super::object(
-        json!({
-            "path": {"type": "string", "description": "The file, such as outputs/report.md."},
-            "content": {"type": "string", "description": "The whole content."}
-        }),
-        &["path", "content"],
-    )
-}
-
-#[derive(Debug, Deserialize)]
+/// Writes a whole text file. Creates it and its folders if they are missing, and replaces existing content. Only uploads/,
+/// outputs/, temp/, /memories, /state and a writable /project can be written; a path without one of these names in front
+/// means the project, where one is mounted. Results for the user belong in outputs/, notes for yourself in /state, what
+/// later sessions should know in /memories. To change part of a file use edit_file.
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {
+    /// The file, such as outputs/report.md.
     path: String,
+    /// The whole content.
     content: String,
 }
 

@@ -181,8 +181,8 @@ async fn specs_are_sorted_closed_and_described() {
         assert!(
             properties.values().all(|property| property["description"].is_string() && property["type"].is_string())
         );
-        let required = spec.parameters["required"].as_array().unwrap();
-        assert!(required.iter().all(|name| properties.contains_key(name.as_str().unwrap())));
+        let mut required = spec.parameters["required"].as_array().into_iter().flatten();
+        assert!(required.all(|name| properties.contains_key(name.as_str().unwrap())));
         let effect = match spec.name.as_str() {
             "apply_patch" | "write_file" | "edit_file" => Effect::Write,
             "run_bash_command" => Effect::Execute,

@@ -1,4 +1,5 @@
-//! What callers send: arguments of the tools. Whatever does not fit is told, and nothing is guessed.
+//! What callers send: arguments of the tools, whose comments callers read. Whatever does not fit is told, and nothing is
+//! guessed.
 
 use std::num::NonZeroU32;
 
@@ -6,43 +7,47 @@ use agentd_core::{
     model::Slot,
     turn::{IfBusy, OnInterrupt},
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
 
-/// Arguments of `ask`.
-#[derive(Debug, PartialEq, Eq, Deserialize)]
+/// Gives a task or a question to an agent of agentd and waits for its answer. The agent can read, write, run commands and
+/// search, as far as its rules and its person allow.
+#[derive(Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ask {
-    /// The input; none continues a turn that was interrupted.
+    #[schemars(
+        description = "What to ask or tell the agent. Leave it out, with a session_id, to continue a turn that was interrupted."
+    )]
     pub(super) prompt: Option<String>,
-    /// The session to go on with; none begins one.
+    /// Session to resume, by id or unique prefix. Omit it to start a new one.
     pub(super) session_id: Option<String>,
-    /// The slot.
+    /// The model slot. Leave it out to have one chosen.
+    #[schemars(with = "Option<String>", extend("enum" = Slot::ALL))]
     pub(super) model: Option<Slot>,
-    /// The folder that the session sees as `/project`.
+    /// A folder that the agent sees as /project: the one that this server was started with, or one below it. Leave it out
+    /// for that one.
     pub(super) folder: Option<String>,
     /// The steps that the turn may take.
     pub(super) max_steps: Option<NonZeroU32>,
-    /// Behaviour at an interrupt.
+    /// If a person is needed: wait for them (default), deny it and continue, or end the turn.
     #[serde(default)]
     pub(super) on_interrupt: AtInterrupt,
-    /// Behaviour while another turn runs in the session.
+    /// If a turn of the session is running: refuse (default), or queue behind it.
     #[serde(default)]
     pub(super) if_busy: WhenBusy,
 }
 
-/// Behaviour at an interrupt. There is no word for granting everything: that would be a yes by silence.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+/// Behaviour at an interrupt: the turn waits, or it is refused and the turn goes on, or the turn ends. There is no word for
+/// granting everything: that would be a yes by silence.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum AtInterrupt {
-    /// The turn waits.
     #[default]
     Wait,
-    /// It is refused, and the turn goes on.
     Deny,
-    /// The turn ends.
     Fail,
 }
 
@@ -56,14 +61,12 @@ impl From<AtInterrupt> for OnInterrupt {
     }
 }
 
-/// Behaviour while another turn runs in the session.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+/// Behaviour while another turn runs in the session: it is told and nothing else happens, or the input waits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum WhenBusy {
-    /// It is told, and nothing else happens.
     #[default]
     Refuse,
-    /// The input waits.
     Queue,
 }
 
@@ -76,63 +79,63 @@ impl From<WhenBusy> for IfBusy {
     }
 }
 
-/// Arguments of `answer`.
-#[derive(Debug, PartialEq, Deserialize)]
+/// Answers what a turn waits for, and returns how the turn went on: its end, or what it waits for next.
+#[derive(Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Answer {
-    /// The interrupt.
+    #[schemars(description = "What is answered, as `ask` or `list_sessions` named it.")]
     pub(super) interrupt_id: String,
-    /// The decision.
+    /// approve, reject or edit (run it with other args) an approval; answer a question with text, or reject it; or wait
+    /// until another client has answered. Approving is for a person: they are asked, or told how.
     pub(super) decision: Decision,
-    /// The words, for a question.
+    /// The answer to a question.
     pub(super) text: Option<String>,
-    /// Reason of a rejection, for the model.
+    /// Reason for a rejection, shown to the agent.
     pub(super) reason: Option<String>,
-    /// Other arguments, for an edit.
+    /// All arguments that an edit lets the tool run with.
     pub(super) args: Option<Map<String, Value>>,
-    /// Time to wait for somebody else's answer.
+    /// With wait: seconds to wait; default 30.
+    #[schemars(range(max = 600))]
     pub(super) wait_seconds: Option<u64>,
 }
 
-/// Answer to an interrupt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+/// Answer to an interrupt: it may run, it may not, it may run with other arguments, the answer to a question, or none,
+/// because somebody else answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Decision {
-    /// It may run.
     Approve,
-    /// It may not.
     Reject,
-    /// It may run with other arguments.
     Edit,
-    /// The answer to a question.
     Text,
-    /// Nothing is answered: somebody else does.
     Wait,
 }
 
-/// Arguments of `search_documents`.
-#[derive(Debug, PartialEq, Eq, Deserialize)]
+/// Finds passages in the documents of a session (PDF, Word, Excel, PowerPoint, text), each with the page to cite.
+#[derive(Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Search {
-    /// The session whose documents are searched.
+    /// Session to search, by id or unique prefix.
     pub(super) session_id: String,
-    /// Words, phrases in quotes, or a regular expression.
+    /// Words, "words in quotes" together, or a regular expression.
     pub(super) query: String,
-    /// Files and folders; all where there are none.
+    /// Files or folders of the session, such as uploads/report.pdf. Leave it out for all.
     #[serde(default)]
     pub(super) paths: Vec<String>,
-    /// Set if the query is a regular expression.
     #[serde(default)]
+    #[schemars(description = "Whether the query is a regular expression.")]
     pub(super) regex: bool,
-    /// Finds at the most.
+    /// Maximum number of results; default 10.
+    #[schemars(range(min = 1, max = 50))]
     pub(super) limit: Option<usize>,
 }
 
-/// Arguments of `list_sessions`.
-#[derive(Debug, PartialEq, Eq, Deserialize)]
+/// Lists the sessions that you can resume, and what each waits for.
+#[derive(Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct List {
-    /// Sessions at the most.
+    /// Maximum number of sessions; default 20.
+    #[schemars(range(min = 1, max = 100))]
     pub(super) limit: Option<usize>,
 }
 

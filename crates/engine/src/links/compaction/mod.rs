@@ -15,8 +15,8 @@ use agentd_core::{
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 
 use crate::turn::{
     Phase, TurnContext, TurnExit, TurnState,
@@ -31,30 +31,14 @@ const TOOL: &str = "compact_context";
 
 pub(crate) struct Compaction;
 
-#[derive(Deserialize, Default)]
+/// Replaces the older part of this conversation with a summary, to free context. The original stays readable in
+/// /conversation_history/. A notice says when it is time: call it then, between two tasks, not in the middle of one.
+#[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, default)]
 struct Arguments {
+    /// compact keeps technical detail, summarize is short, auto decides.
+    #[schemars(with = "String", extend("enum" = ["auto", "compact", "summarize"]))]
     strategy: CompactionStrategy,
-}
-
-/// Specification of the tool.
-fn spec() -> ToolSpec {
-    ToolSpec {
-        name: TOOL.to_owned(),
-        description: "Replaces the older part of this conversation with a summary, to free context. The original \
-                      stays readable in /conversation_history/. A notice says when it is time: call it then, between two tasks, not in the middle of one."
-            .to_owned(),
-        parameters: json!({
-            "type": "object",
-            "properties": {"strategy": {
-                "type": "string",
-                "enum": ["auto", "compact", "summarize"],
-                "description": "compact keeps technical detail, summarize is short, auto decides."
-            }},
-            "additionalProperties": false
-        }),
-        effect: Effect::State,
-    }
 }
 
 impl Link for Compaction {
@@ -67,7 +51,7 @@ impl Link for Compaction {
     }
 
     fn tools(&self) -> Vec<ToolSpec> {
-        vec![spec()]
+        vec![ToolSpec::of::<Arguments>(TOOL, Effect::State)]
     }
 
     fn before_step<'a>(
