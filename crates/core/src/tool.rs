@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, generate::SchemaSettings, transform::Recursiv
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{context::CompactionStrategy, ids::CallId, state_files::StateFileChange, todo::Todo, usage::Usage};
+use crate::{ids::CallId, state_files::StateFileChange};
 
 /// Specification of a tool, for models.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

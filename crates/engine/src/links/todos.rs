@@ -44,8 +44,7 @@ impl Link for Todos {
 
     fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<BoxFuture<'a, Result<Option<String>, ToolOutput>>> {
         (call.call.name == WRITE).then(|| {
-            let written = write(&call.call.arguments);
-            let shown = if written.error.is_some() { Err(written) } else { Ok(Some(written.text)) };
+            let shown = read(&call.call.arguments).map(|todos| Some(list(&todos))).map_err(|problem| unfit(&problem));
             std::future::ready(shown).boxed()
         })
     }
@@ -98,10 +97,12 @@ fn write(call: &Invocation<'_>) -> ToolOutput {
             call.record.affect(|effects| effects.todos = Some(todos));
             output
         }
-        Err(problem) => {
-            ToolOutput::error(ToolErrorCode::InvalidArgs, format!("the todo list was not changed: {problem}"))
-        }
+        Err(problem) => unfit(&problem),
     }
+}
+
+fn unfit(problem: &str) -> ToolOutput {
+    ToolOutput::error(ToolErrorCode::InvalidArgs, format!("the todo list was not changed: {problem}"))
 }
 
 fn read(arguments: &str) -> Result<Vec<Todo>, String> {

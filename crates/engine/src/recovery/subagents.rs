@@ -39,7 +39,8 @@ pub(crate) async fn of_turn(
     for (call_id, subagent) in under_way(events) {
         let child = subagent.session_id;
         let mut fate = find_out(store, subagents, subagent).await?;
-        if let SubagentStatus::Ended(output) = &mut fate {
+        if let SubagentStatus::Ended(ended) = &mut fate {
+            let output = &mut ended.output;
             let files = std::mem::take(&mut output.files);
             output.files = adopted(snapshots, child, parent, files).await;
         }

@@ -11,7 +11,6 @@ use agentd_core::{
     ports::{Clock, Store},
     session::SessionSettings,
 };
-use futures_util::future::BoxFuture;
 
 use super::subscribers::{Origin, Subscribers, Subscription};
 use crate::{
