@@ -73,7 +73,7 @@ soak: model mcp-servers ## Run for long: kills at random, crowds of clients and 
 	AGENTD_SOAK_CLIENTS=$(or $(CLIENTS),5000) AGENTD_SOAK_QUESTIONS=$(or $(QUESTIONS),1000) \
 		$(CARGO) test --locked --workspace --test suite -- --nocapture e2e::rough
 	AGENTD_LOOKING_COMMANDS=$${AGENTD_LOOKING_COMMANDS:-5000000} AGENTD_LOOKING_SEED=$${AGENTD_LOOKING_SEED:-$$(date +%s)} \
-		$(CARGO) test --locked --workspace --test it -- --nocapture looking::
+		$(CARGO) test --locked --workspace --test it -- --nocapture policy::looking
 
 bench: build ## Measure the hot paths against floors in the same run, as a table
 	$(CARGO) run --release --locked -p agentd-bench

@@ -64,7 +64,7 @@ where
     runtime.block_on(async {
         let answer = async {
             // The command line is not whole yet, so that a socket named on it is not known here.
-            let place = daemon::Place::of(&Global::default()).ok()?;
+            let place = daemon::DaemonPlace::of(&Global::default()).ok()?;
             question(place.connect().await.ok()?).await.ok()
         };
         tokio::time::timeout(LIMIT, answer).await.ok().flatten()

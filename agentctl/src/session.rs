@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use agentd_core::{
     error::ErrorKind,
-    files::Uploaded,
+    files::UploadReceipt,
     ids::SessionId,
     model::Slot,
     session::{Mount, SessionSettings},
@@ -41,7 +41,7 @@ pub(crate) struct TurnChoice {
 
 /// A session to be, or one that is.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Place {
+pub(crate) enum SessionTarget {
     /// One that is made with the turn.
     New(NewSession),
     /// One by id or prefix, as the person wrote it: the daemon finds it, without another way there and back.
@@ -50,7 +50,7 @@ pub(crate) enum Place {
     Known(SessionId),
 }
 
-impl Place {
+impl SessionTarget {
     /// Finds the session. A folder is made known to a session that exists, for this turn and all later ones.
     ///
     /// # Errors
@@ -115,7 +115,11 @@ impl Place {
     ///
     /// # Errors
     /// When a file cannot be taken.
-    pub(crate) async fn take(self, daemon: &Daemon, uploads: Vec<Upload>) -> Result<(Self, Vec<Uploaded>), Failure> {
+    pub(crate) async fn take(
+        self,
+        daemon: &Daemon,
+        uploads: Vec<Upload>,
+    ) -> Result<(Self, Vec<UploadReceipt>), Failure> {
         let id = match self {
             Self::New(new) => daemon.client.create_session(&new).await?.session.summary.id,
             Self::Named(name) => daemon.client.find_session(&name).await?,
@@ -211,7 +215,7 @@ impl Upload {
     ///
     /// # Errors
     /// When there is no such session, or the file cannot be kept there.
-    pub(crate) async fn put(self, daemon: &Daemon, session: SessionId) -> Result<Uploaded, ClientError> {
+    pub(crate) async fn put(self, daemon: &Daemon, session: SessionId) -> Result<UploadReceipt, ClientError> {
         let file = tokio::fs::File::from_std(self.file);
         daemon.client.upload(&session.to_string(), &self.name, file).await
     }

@@ -19,7 +19,7 @@ use crate::{
     audit,
     boot::{self, Parts},
     config::Config,
-    control::{ConfigSource, DaemonControl, Told},
+    control::{AuditWhen, ConfigSource, DaemonControl},
     documents::Library,
     failure::{Failure, with_causes},
     health::Health,
@@ -31,7 +31,7 @@ use crate::{
     retention::{self, Retention},
     rpc::{self, DaemonInfo},
     service::Supervisor,
-    signals::{Asked, Signals},
+    signals::{SignalRequest, Signals},
 };
 
 /// After the turns have ended, how long connections may take to read their ends.
@@ -69,7 +69,7 @@ pub struct StartOptions {
 }
 
 /// Parts that have to be ended in order.
-struct Running<'a> {
+struct RunningParts<'a> {
     engine: Engine,
     store: Arc<SqliteStore>,
     library: Arc<Library>,
@@ -160,7 +160,7 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
     };
     supervisor.stopping(drain + CLOSING_GRACE + CLOSING_SERVERS + CLOSING_INDEX + CLOSING_AUDIT + CLOSING_JOURNAL);
     tracing::info!(deadline = ?drain, "stopping; turns that run may end until the deadline");
-    let running = Running { engine, store, library, mcp, audit, clock, server, closing, presence };
+    let running = RunningParts { engine, store, library, mcp, audit, clock, server, closing, presence };
     tokio::select! {
         () = running.finish(drain) => Ok(()),
         () = signals.next_stop() => Err(Failure::broken("stopped at once by a second signal")
@@ -231,13 +231,13 @@ async fn until_stop(
             () = reloads.due() => {
                 reloads.done();
                 // What came of it is told where people look.
-                drop(control.follow(Told::OnChange).await);
+                drop(control.follow(AuditWhen::OnChange).await);
                 continue;
             }
         };
         match asked {
-            Asked::Stop => return None,
-            Asked::Reload => reloads.ask(),
+            SignalRequest::Stop => return None,
+            SignalRequest::Reload => reloads.ask(),
         }
     }
 }
@@ -284,7 +284,7 @@ async fn feed_watchdog(supervisor: &Supervisor, engine: &Engine) {
     }
 }
 
-impl Running<'_> {
+impl RunningParts<'_> {
     /// The order matters. Turns end first, so that every stream shows its turn's end; then the streams; then MCP
     /// servers, the index, the audit log and the journal, which has no writers any more; the name goes last, so that
     /// once it is gone nothing is half alive.

@@ -17,7 +17,7 @@ use agentd_core::{
 use agentd_engine::Engine;
 use agentd_mcp::McpPool;
 use agentd_policy::Policy;
-use agentd_proto::client::Reloaded;
+use agentd_proto::client::ReloadOutcome;
 use agentd_tools::{SkillStore, sandbox::Sandbox};
 use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::mpsc;
@@ -65,7 +65,7 @@ impl ConfigSource {
 
 /// Condition for recording a reload in the audit log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum AuditWhen {
     /// Each time: a person has asked for it.
     Always,
     /// If the rules have changed, or cannot be used.
@@ -109,7 +109,7 @@ impl DaemonControl {
     ///
     /// # Errors
     /// The problem of the new configuration.
-    pub fn reread(&self) -> Result<Reloaded, Failure> {
+    pub fn reread(&self) -> Result<ReloadOutcome, Failure> {
         let mut current = self.config.lock().unwrap_or_else(PoisonError::into_inner);
         let new = self.recipe.read()?;
         // The last step that can fail comes before the first that changes anything.
@@ -124,21 +124,21 @@ impl DaemonControl {
         self.retention.follow_settings(new.daemon.retention.clone());
         let notes = held_back(&current, &new);
         *current = new;
-        Ok(Reloaded { config_sources: sources(&current), notes })
+        Ok(ReloadOutcome { config_sources: sources(&current), notes })
     }
 
     /// Applies the current configuration, and reports the outcome to the operator and the audit log.
     ///
     /// # Errors
     /// As of [`Self::reread`].
-    pub async fn follow(&self, told: Told) -> Result<Reloaded, Failure> {
+    pub async fn follow(&self, told: AuditWhen) -> Result<ReloadOutcome, Failure> {
         let before = self.rules_sha256();
         let outcome = tokio::task::block_in_place(|| self.reread());
         let fact = match &outcome {
             Ok(_) => audit::rules_read(&self.config.lock().unwrap_or_else(PoisonError::into_inner).rules),
             Err(failure) => audit::rules_refused(failure.message_with_causes()),
         };
-        if told == Told::Always || outcome.is_err() || self.rules_sha256() != before {
+        if told == AuditWhen::Always || outcome.is_err() || self.rules_sha256() != before {
             self.audit.note(AuditEntry::general(self.clock.now(), fact)).await;
         }
         log_outcome(&outcome);
@@ -162,9 +162,9 @@ impl Control for DaemonControl {
         let _ = self.stop.try_send(drain);
     }
 
-    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, Refusal>> {
+    fn reload(&self) -> BoxFuture<'_, Result<ReloadOutcome, Refusal>> {
         async {
-            self.follow(Told::Always).await.map_err(|failure| Refusal {
+            self.follow(AuditWhen::Always).await.map_err(|failure| Refusal {
                 kind: ErrorKind::Configuration,
                 message: failure.message_with_causes(),
                 hint: Some(failure.hint().unwrap_or("the running configuration stays in force").to_owned()),
@@ -231,7 +231,7 @@ impl Control for DaemonControl {
 }
 
 /// Reports the outcome of a reload to the operator.
-fn log_outcome(outcome: &Result<Reloaded, Failure>) {
+fn log_outcome(outcome: &Result<ReloadOutcome, Failure>) {
     match outcome {
         Ok(reloaded) => {
             tracing::info!(sources = ?reloaded.config_sources, "the configuration was read again");

@@ -9,11 +9,11 @@ use std::{
 use agentd_core::{
     catalogue::{Catalogue, CatalogueTool, ToolLabel, ToolOrigin, ToolTier},
     ports::{ToolContext, Toolbox},
-    tool::{Followed, Meant, StartFolder, ToolCall, ToolOutput, ToolSpec},
+    tool::{AdaptedCall, FollowedLink, StartFolder, ToolCall, ToolOutput, ToolSpec},
 };
 use agentd_mcp::{
     Clean, McpConfig, McpPool, McpToolbox, catalogue::CatalogueFolder, login::Logins, pool::PoolParts,
-    published::Published,
+    published::PublishedTools,
 };
 use futures_util::future::BoxFuture;
 
@@ -82,7 +82,7 @@ pub struct AllTools {
 
 /// Both together, and what servers offered then.
 struct Together {
-    published: Arc<Published>,
+    published: Arc<PublishedTools>,
     catalogue: Arc<Catalogue>,
     specs: Arc<[ToolSpec]>,
 }
@@ -120,7 +120,7 @@ impl AllTools {
 /// A tool of a server, as models are offered it: always where the configuration says so or says nothing and there is
 /// room, otherwise where it is mentioned or was found. Agents that name their tools have only what they name, unless
 /// the configuration itself says always.
-fn offered(spec: &ToolSpec, published: &Published) -> Option<CatalogueTool> {
+fn offered(spec: &ToolSpec, published: &PublishedTools) -> Option<CatalogueTool> {
     let route = published.routes.get(&spec.name)?;
     let server = route.server.clone();
     let always = published.always.contains(&spec.name);
@@ -148,7 +148,7 @@ impl Toolbox for AllTools {
         self.ours.canonical_name(name)
     }
 
-    fn meant(&self, call: &ToolCall) -> Option<Meant> {
+    fn meant(&self, call: &ToolCall) -> Option<AdaptedCall> {
         self.whose(call).meant(call)
     }
 
@@ -164,7 +164,7 @@ impl Toolbox for AllTools {
         self.whose(call).preview(context, call)
     }
 
-    fn follow<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<Followed>> {
+    fn follow<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<FollowedLink>> {
         self.whose(call).follow(context, call)
     }
 

@@ -25,12 +25,12 @@ pub(crate) struct Presence<'a> {
     store: Arc<SqliteStore>,
     socket: watch::Sender<PathBuf>,
     /// The last complaint, so that it is logged once.
-    told: Told,
+    told: OpenComplaints,
 }
 
 /// Complaints that still hold.
 #[derive(Default)]
-struct Told {
+struct OpenComplaints {
     socket: bool,
     lock: bool,
     folder: bool,
@@ -42,7 +42,7 @@ impl<'a> Presence<'a> {
     #[must_use]
     pub(crate) fn new(listener: Listener, lock: &'a mut FolderLock, store: Arc<SqliteStore>) -> Self {
         let socket = watch::Sender::new(listener.path().to_owned());
-        let mut presence = Self { listener, lock, store, socket, told: Told::default() };
+        let mut presence = Self { listener, lock, store, socket, told: OpenComplaints::default() };
         presence.tell_socket();
         presence
     }

@@ -12,11 +12,11 @@ const MARKS: [&str; 4] = ["Bearer ", "bearer ", "api_key=", "api-key: "];
 
 /// Replaces known secrets, and what looks like a credential, in text. Cheap to clone; all clones know the same secrets.
 #[derive(Clone, Default)]
-pub struct Redactor(Arc<RwLock<Known>>);
+pub struct Redactor(Arc<RwLock<KnownSecrets>>);
 
 /// The secrets, by where they come from.
 #[derive(Default)]
-struct Known {
+struct KnownSecrets {
     configured: Vec<String>,
     lent: Vec<String>,
     /// Both, longer ones first, so that none is half covered.
@@ -34,7 +34,7 @@ impl Redactor {
         self.change(|known| known.lent = secrets);
     }
 
-    fn change(&self, change: impl FnOnce(&mut Known)) {
+    fn change(&self, change: impl FnOnce(&mut KnownSecrets)) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut known);
         let all = known.configured.iter().chain(&known.lent).filter(|secret| secret.len() >= SHORTEST);

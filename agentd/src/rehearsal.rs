@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use agentd_core::{
     audit::{AuditFact, AuditLine, Decision},
     policy::Verdict,
-    tool::{Followed, ToolSpec},
+    tool::{FollowedLink, ToolSpec},
 };
 use agentd_engine::{DryRunSubject, LookedUp, unknown_tool};
 use agentd_policy::Policy;
@@ -64,7 +64,7 @@ impl<'a> PolicyDryRun<'a> {
                 &unknown
             }
         };
-        let followed = leads_to.and_then(|leads_to| Followed::known(&arguments, leads_to));
+        let followed = leads_to.and_then(|leads_to| FollowedLink::known(&arguments, leads_to));
         // Where a command started then, no log tells.
         let looked_up = LookedUp { followed, start: None };
         let comparison = Comparison {

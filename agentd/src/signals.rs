@@ -13,7 +13,7 @@ pub struct Signals {
 
 /// Meaning of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum SignalRequest {
     /// SIGTERM or SIGINT: stop.
     Stop,
     /// SIGHUP: read the configuration again.
@@ -36,16 +36,16 @@ impl Signals {
     }
 
     /// The next signal.
-    pub async fn next(&mut self) -> Asked {
+    pub async fn next(&mut self) -> SignalRequest {
         tokio::select! {
-            _ = self.terminate.recv() => Asked::Stop,
-            _ = self.interrupt.recv() => Asked::Stop,
-            _ = self.hang_up.recv() => Asked::Reload,
+            _ = self.terminate.recv() => SignalRequest::Stop,
+            _ = self.interrupt.recv() => SignalRequest::Stop,
+            _ = self.hang_up.recv() => SignalRequest::Reload,
         }
     }
 
     /// The next signal that asks for a stop. It is too late for others.
     pub async fn next_stop(&mut self) {
-        while self.next().await != Asked::Stop {}
+        while self.next().await != SignalRequest::Stop {}
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use agentd_core::{
     catalogue::{Catalogue, CatalogueTool, ToolLabel, ToolOrigin, ToolTier},
     ports::{ToolContext, Toolbox},
-    tool::{Followed, Meant, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
+    tool::{AdaptedCall, FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{FutureExt, future::BoxFuture};
 
@@ -18,18 +18,18 @@ pub struct ConfiguredToolbox {
     /// The names of tools that have nothing to work with.
     idle: &'static [&'static str],
     /// The settings, and what was made of them. Held for as long as it takes to look.
-    made: Mutex<Made>,
+    made: Mutex<MadeCatalogue>,
 }
 
 /// A catalogue, and what it was made from.
-struct Made {
+struct MadeCatalogue {
     settings: ToolSettings,
     from: Arc<Catalogue>,
     catalogue: Arc<Catalogue>,
     specs: Arc<[ToolSpec]>,
 }
 
-impl Made {
+impl MadeCatalogue {
     fn new(from: Arc<Catalogue>, settings: ToolSettings, idle: &[&str]) -> Self {
         let catalogue = Arc::new(configured(&from, &settings, idle));
         let there = catalogue.tools.iter().filter(|tool| tool.label.tier != ToolTier::Off);
@@ -43,7 +43,7 @@ impl ConfiguredToolbox {
     /// The tools of `inner` as `settings` want them, but for those that are `idle`: they have nothing to work with.
     #[must_use]
     pub fn new(inner: Arc<dyn Toolbox>, settings: &ToolSettings, idle: &'static [&'static str]) -> Self {
-        let made = Mutex::new(Made::new(inner.catalogue(), settings.clone(), idle));
+        let made = Mutex::new(MadeCatalogue::new(inner.catalogue(), settings.clone(), idle));
         Self { inner, idle, made }
     }
 
@@ -51,17 +51,17 @@ impl ConfiguredToolbox {
     pub fn follow_settings(&self, settings: &ToolSettings) {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if made.settings != *settings {
-            *made = Made::new(Arc::clone(&made.from), settings.clone(), self.idle);
+            *made = MadeCatalogue::new(Arc::clone(&made.from), settings.clone(), self.idle);
         }
     }
 
     /// The current tools: made anew where the tools below have changed.
-    fn now<T>(&self, look: impl FnOnce(&Made) -> T) -> T {
+    fn now<T>(&self, look: impl FnOnce(&MadeCatalogue) -> T) -> T {
         let from = self.inner.catalogue();
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if !Arc::ptr_eq(&made.from, &from) {
             let settings = std::mem::take(&mut made.settings);
-            *made = Made::new(from, settings, self.idle);
+            *made = MadeCatalogue::new(from, settings, self.idle);
         }
         look(&made)
     }
@@ -92,7 +92,7 @@ impl Toolbox for ConfiguredToolbox {
         self.inner.canonical_name(name)
     }
 
-    fn meant(&self, call: &ToolCall) -> Option<Meant> {
+    fn meant(&self, call: &ToolCall) -> Option<AdaptedCall> {
         self.inner.meant(call)
     }
 
@@ -111,7 +111,7 @@ impl Toolbox for ConfiguredToolbox {
         }
     }
 
-    fn follow<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<Followed>> {
+    fn follow<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<FollowedLink>> {
         self.inner.follow(context, call)
     }
 
@@ -178,7 +178,7 @@ mod tests {
     use agentd_core::tool::Effect;
 
     use super::*;
-    use crate::config::{Enabled, ToolSetting};
+    use crate::config::{ToolSetting, ToolSwitch};
 
     fn spec(name: &str) -> ToolSpec {
         let description = format!("the {name}");
@@ -190,10 +190,10 @@ mod tests {
         let set = |enabled| ToolSetting { enabled: Some(enabled), ..ToolSetting::default() };
         let told = ToolSetting { description: Some("look".to_owned()), is_core: true, ..ToolSetting::default() };
         let settings = ToolSettings::from([
-            ("grep".to_owned(), set(Enabled::WhenMentioned)),
+            ("grep".to_owned(), set(ToolSwitch::WhenMentioned)),
             ("now".to_owned(), told),
-            ("rm".to_owned(), set(Enabled::Never)),
-            ("todo_read".to_owned(), set(Enabled::Never)),
+            ("rm".to_owned(), set(ToolSwitch::Never)),
+            ("todo_read".to_owned(), set(ToolSwitch::Never)),
         ]);
         let specs = ["grep", "now", "other", "rm"].map(spec);
         let catalogue = configured(&Catalogue::of(&specs, &ToolOrigin::BuiltIn), &settings, &[]);
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn what_has_nothing_to_work_with_is_off_whatever_the_settings_say() {
-        let always = ToolSetting { enabled: Some(Enabled::Always), ..ToolSetting::default() };
+        let always = ToolSetting { enabled: Some(ToolSwitch::Always), ..ToolSetting::default() };
         let settings = ToolSettings::from([("grep".to_owned(), always)]);
         let specs = ["grep", "now"].map(spec);
         let tiers = |origin: ToolOrigin| -> Vec<ToolTier> {
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_has_no_effect_is_said() {
-        let off = ToolSetting { enabled: Some(Enabled::WhenMentioned), ..ToolSetting::default() };
+        let off = ToolSetting { enabled: Some(ToolSwitch::WhenMentioned), ..ToolSetting::default() };
         let settings = ["gerp", "ask_human", "grep"].map(|name| (name.to_owned(), off.clone())).into();
         let notes = notes(&settings, &[spec("grep")], &[spec("ask_human"), spec("grep")]);
         assert_eq!(

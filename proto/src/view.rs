@@ -39,7 +39,7 @@ pub struct SessionView {
 
 /// A session that goes on from a copy of another's history.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Forked {
+pub struct ForkReply {
     /// The new session.
     pub session: SessionView,
     /// The number of the last turn that was copied, from 1.
@@ -156,7 +156,7 @@ pub struct RecoveredTurn {
 
 /// Outcome of a reload of the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Reloaded {
+pub struct ReloadOutcome {
     /// Sources that were read, weakest first.
     pub config_sources: Vec<String>,
     /// Changes that hold only after a restart, one sentence each.

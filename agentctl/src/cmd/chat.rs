@@ -7,7 +7,7 @@ use crate::{
     exit::Exit,
     flags::{CommandLine, Global},
     repl,
-    session::{Place, SessionChoice, TurnChoice},
+    session::{SessionChoice, SessionTarget, TurnChoice},
 };
 
 /// The arguments of `chat`.
@@ -29,6 +29,6 @@ pub(crate) struct ChatArgs {
 /// Hands over to the conversation.
 pub(crate) async fn handle(global: &Global, args: ChatArgs, command_line: CommandLine) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
-    let place = Place::find(&daemon, &args.session, args.turn.project.as_ref()).await?;
+    let place = SessionTarget::find(&daemon, &args.session, args.turn.project.as_ref()).await?;
     repl::run(daemon, place, args.turn.model, command_line).await
 }

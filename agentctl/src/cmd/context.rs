@@ -30,7 +30,7 @@ pub(crate) struct ContextArgs {
 }
 
 #[derive(Serialize)]
-struct Told<'a> {
+struct ContextJson<'a> {
     session_id: SessionId,
     percent: u64,
     #[serde(flatten)]
@@ -42,7 +42,7 @@ pub(crate) async fn handle(global: &Global, args: ContextArgs) -> anyhow::Result
     let daemon = daemon::connect(global).await?;
     let session_id = session::named_or_last(&daemon, args.session.as_deref()).await?;
     let view = daemon.client.context(&session_id.to_string()).await?;
-    let told = Told { session_id, percent: percent(view.tokens, view.window), view: &view };
+    let told = ContextJson { session_id, percent: percent(view.tokens, view.window), view: &view };
     report::show(global.json, &told, || {
         let look = TerminalStyle::detect();
         // A file or a pipe has no edge.

@@ -17,7 +17,7 @@ use nix::{
 use serde_json::json;
 
 use crate::{
-    daemon::{self, Place, Sight, Versions, silent},
+    daemon::{self, DaemonPlace, Sight, Versions, silent},
     exit::Exit,
     failure::Failure,
     flags::Global,
@@ -86,7 +86,7 @@ pub(crate) async fn start(global: &Global, _: StartArgs) -> anyhow::Result<Exit>
 /// of it.
 pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit> {
     let drain = args.within.map(Duration::from_secs);
-    let place = Place::of(global)?;
+    let place = DaemonPlace::of(global)?;
     let (begun, mut was_there) = (Instant::now(), false);
     let pid = loop {
         match place.look(Versions::Any).await {
@@ -132,7 +132,7 @@ fn signal_stop(holder: &LockHolder) -> Option<u32> {
 /// Tells how the daemon is doing.
 pub(crate) async fn status(global: &Global, _: StatusArgs) -> anyhow::Result<Exit> {
     let Some(daemon) = daemon::connect_running(global).await? else {
-        let socket = Place::of(global)?.socket();
+        let socket = DaemonPlace::of(global)?.socket();
         report::show(global.json, &json!({ "running": false, "socket": socket }), || {
             report::lines([format!("no daemon is running at {}", socket.display())])
         })?;

@@ -1,6 +1,6 @@
 //! `agentctl sessions fork`: makes a session that goes on from a copy of another's history.
 
-use agentd_proto::client::Forked;
+use agentd_proto::client::ForkReply;
 use clap::Args;
 use serde_json::json;
 
@@ -33,7 +33,8 @@ pub(crate) struct ForkArgs {
 /// Forks.
 pub(crate) async fn handle(daemon: &Daemon, args: ForkArgs, json: bool) -> anyhow::Result<Exit> {
     let from = daemon.client.find_session(&args.session).await?.to_string();
-    let Forked { session, turn, files } = daemon.client.fork_session(&from, args.at_turn, args.name.as_deref()).await?;
+    let ForkReply { session, turn, files } =
+        daemon.client.fork_session(&from, args.at_turn, args.name.as_deref()).await?;
     let summary = session.session.summary;
     let told = json!({
         "session_id": summary.id, "title": summary.title, "forked_from": from, "turn": turn, "files": files,

@@ -33,14 +33,14 @@ pub(crate) struct GrantsArgs {
 #[derive(Debug, Subcommand)]
 enum GrantsCommand {
     /// List the rules that are kept: for good, and for sessions
-    List(Place),
+    List(GrantPlace),
     /// Keep a rule, for good or for a session
     Add {
         /// The rule, as a question would show it; ` *` at its end covers all commands that begin so
         #[arg(value_name = "RULE", required = true, num_args = 1..)]
         rule: Vec<String>,
         #[command(flatten)]
-        place: Place,
+        place: GrantPlace,
     },
     /// Take a rule back
     Revoke {
@@ -48,12 +48,12 @@ enum GrantsCommand {
         #[arg(value_name = "RULE|N", required = true, num_args = 1..)]
         rule: Vec<String>,
         #[command(flatten)]
-        place: Place,
+        place: GrantPlace,
     },
 }
 
 #[derive(Debug, Args)]
-struct Place {
+struct GrantPlace {
     /// In this session; the start of its id is enough
     #[arg(long, value_name = "ID_OR_PREFIX")]
     session: Option<String>,
@@ -79,7 +79,7 @@ pub(crate) async fn handle(global: &Global, args: GrantsArgs) -> anyhow::Result<
     }
 }
 
-impl Place {
+impl GrantPlace {
     /// The whole id of the session, if one is named.
     async fn session(&self, daemon: &Daemon) -> anyhow::Result<Option<String>> {
         Ok(match &self.session {

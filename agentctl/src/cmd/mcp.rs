@@ -22,7 +22,7 @@ use agentd_proto::client::{ClientError, McpServerState, McpServerView};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use self::{entry::Entry, import::Found, secrets::Secrets};
+use self::{entry::Entry, import::FoundServers, secrets::Secrets};
 use crate::{
     daemon::{self, Daemon},
     exit::Exit,
@@ -252,7 +252,7 @@ async fn write(global: &Global, entry: &Entry) -> anyhow::Result<()> {
 /// stands there.
 async fn write_good(
     global: &Global,
-    found: &mut Found,
+    found: &mut FoundServers,
     secrets: &Secrets,
     theirs: &str,
     path: &Path,

@@ -28,7 +28,7 @@ use crate::{
     render::{Human, Jsonl, jsonl},
     repl::TerminalAsker,
     report,
-    session::{Place, SessionChoice, TurnChoice, Upload},
+    session::{SessionChoice, SessionTarget, TurnChoice, Upload},
     terminal::sanitize::clean_line,
     turn::{
         self, Asker, AtEnd, ForeseeingAsker, NonInteractive, Renderer, Signals, SocketLine, builtin::BuiltinNotice,
@@ -158,7 +158,7 @@ fn steps(text: &str) -> Result<NonZeroU32, String> {
 
 /// State of the turn, for the result of one that fails here.
 #[derive(Debug, Default)]
-struct Known {
+struct TurnProgress {
     session: Option<SessionId>,
     turn: Option<TurnId>,
     /// Set once its result was printed.
@@ -169,7 +169,7 @@ struct Known {
 pub(crate) async fn handle(global: &Global, args: RunArgs) -> anyhow::Result<Exit> {
     let begun = Instant::now();
     let output = args.output;
-    let mut known = Known::default();
+    let mut known = TurnProgress::default();
     let outcome = run(global, args, &mut known).await;
     if let Err(error) = &outcome
         && output != Output::Text
@@ -182,7 +182,7 @@ pub(crate) async fn handle(global: &Global, args: RunArgs) -> anyhow::Result<Exi
     outcome
 }
 
-async fn run(global: &Global, args: RunArgs, known: &mut Known) -> anyhow::Result<Exit> {
+async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow::Result<Exit> {
     let has_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
     let at_interrupt = AtInterrupt::choose(args.on_interrupt, has_terminal, args.detach)?;
     let uploads = args.files.iter().map(|path| Upload::open(path)).collect::<Result<Vec<_>, _>>()?;
@@ -190,7 +190,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut Known) -> anyhow::Resul
     let typed_bytes = prompt.as_ref().and_then(|prompt| prompt.typed_bytes);
 
     let daemon = daemon::connect(global).await?;
-    let place = Place::find(&daemon, &args.session, args.turn.project.as_ref()).await?;
+    let place = SessionTarget::find(&daemon, &args.session, args.turn.project.as_ref()).await?;
     let (place, prompt) = place.with_uploads(&daemon, uploads, prompt.map(|prompt| prompt.text)).await?;
     known.session = place.id();
     let request = StartRequest {

@@ -9,7 +9,7 @@ use std::{
 use agentd_core::{
     Timestamp,
     ids::SessionId,
-    search::{Found, SearchHit},
+    search::{SearchHit, SearchResult},
     visible,
 };
 use clap::Args;
@@ -42,7 +42,7 @@ pub(crate) struct SearchArgs {
 /// Searches.
 pub(crate) async fn handle(daemon: &Daemon, args: SearchArgs, json: bool) -> anyhow::Result<Exit> {
     let session = args.session.as_deref().unwrap_or_default();
-    let Found { hits, unsearched } = daemon.client.search(&args.query.join(" "), session, args.limit).await?;
+    let SearchResult { hits, unsearched } = daemon.client.search(&args.query.join(" "), session, args.limit).await?;
     if unsearched > 0 {
         crate::terminal::note(&format!(
             "{unsearched} events are not searched yet: the index is being built; search again later for all of it"

@@ -58,7 +58,7 @@ const ABSOLUTE: [&str; 2] = ["AGENTD_CONFIG_DIR", "AGENTD_DATA_DIR"];
 
 /// A daemon that is coming up.
 #[derive(Debug)]
-pub(crate) struct Launched {
+pub(crate) struct LaunchedDaemon {
     child: Child,
     log: PathBuf,
     /// Where the log ended before the start.
@@ -91,7 +91,7 @@ fn is_program(path: &Path) -> bool {
 ///
 /// # Errors
 /// When the log file cannot be opened or the program cannot be run.
-pub(crate) fn launch(program: &Path, socket: Option<&Path>, log: PathBuf) -> Result<Launched, Failure> {
+pub(crate) fn launch(program: &Path, socket: Option<&Path>, log: PathBuf) -> Result<LaunchedDaemon, Failure> {
     let failed = |what: &str, error: &io::Error| {
         Failure::unreachable(format!("cannot start the daemon: {what}: {error}"))
             .hint("run `agentctl doctor` to see what is wrong")
@@ -119,7 +119,7 @@ pub(crate) fn launch(program: &Path, socket: Option<&Path>, log: PathBuf) -> Res
         .stderr(copy);
     own_session(&mut command);
     let child = command.spawn().map_err(|error| failed(&format!("cannot run {}", program.display()), &error))?;
-    Ok(Launched { child, log, log_start })
+    Ok(LaunchedDaemon { child, log, log_start })
 }
 
 /// Has the command leave our session, so that closing the terminal does not end it and Ctrl-C does not reach it.
@@ -147,7 +147,7 @@ fn is_inherited(name: &OsStr) -> bool {
         || INHERITED_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
 }
 
-impl Launched {
+impl LaunchedDaemon {
     /// Exit status, once it has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()

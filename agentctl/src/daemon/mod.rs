@@ -18,7 +18,7 @@ use agentd_proto::client::{Client, ClientError, ClientErrorKind};
 
 use crate::{failure::Failure, flags::Global};
 pub(crate) use launch::program;
-pub(crate) use place::{Place, Sight, Versions, is_same_folder, silent};
+pub(crate) use place::{DaemonPlace, Sight, Versions, is_same_folder, silent};
 
 mod launch;
 mod place;
@@ -49,7 +49,7 @@ pub(crate) struct Daemon {
     /// The connection.
     pub(crate) client: Client,
     /// The place at which it is looked for, after a restart too.
-    pub(crate) place: Place,
+    pub(crate) place: DaemonPlace,
     /// The socket at which it answered.
     pub(crate) socket: PathBuf,
     /// Set if this client had to start it.
@@ -119,7 +119,7 @@ pub(crate) fn log_file() -> Result<PathBuf, Failure> {
 /// # Errors
 /// When it cannot be reached or started, or is of another version.
 pub(crate) async fn connect(global: &Global) -> Result<Daemon, Failure> {
-    let place = Place::of(global)?;
+    let place = DaemonPlace::of(global)?;
     match reach(&place).await? {
         Some(daemon) => Ok(daemon),
         None => start(place).await,
@@ -131,12 +131,12 @@ pub(crate) async fn connect(global: &Global) -> Result<Daemon, Failure> {
 /// # Errors
 /// When what is there cannot be used, or is of another version.
 pub(crate) async fn connect_running(global: &Global) -> Result<Option<Daemon>, Failure> {
-    reach(&Place::of(global)?).await
+    reach(&DaemonPlace::of(global)?).await
 }
 
 /// A daemon that lives and has lost its socket notices it in a few seconds, and one that starts or ends takes no longer: it
 /// is waited for.
-async fn reach(place: &Place) -> Result<Option<Daemon>, Failure> {
+async fn reach(place: &DaemonPlace) -> Result<Option<Daemon>, Failure> {
     let begun = Instant::now();
     let mut pause = PAUSES.0;
     loop {
@@ -161,7 +161,7 @@ async fn reach(place: &Place) -> Result<Option<Daemon>, Failure> {
 /// Starts a daemon and waits until it answers. Two clients may do so at once: the daemon's lock lets one of the two
 /// live, and both clients reach that one. The lock may also be that of a daemon which is ending: then nobody answers,
 /// and another one is started.
-async fn start(place: Place) -> Result<Daemon, Failure> {
+async fn start(place: DaemonPlace) -> Result<Daemon, Failure> {
     let program = launch::program()?;
     let mut launched = launch::launch(&program, place.named(), log_file()?)?;
     let begun = Instant::now();
@@ -197,7 +197,7 @@ async fn start(place: Place) -> Result<Daemon, Failure> {
 }
 
 /// One that lives, and whose lock file and socket were removed, is found again when it has made them anew.
-fn race_limit(launched: &launch::Launched) -> Duration {
+fn race_limit(launched: &launch::LaunchedDaemon) -> Duration {
     if launched.lost_to_another() { FOUND_AGAIN } else { RACE_LIMIT }
 }
 

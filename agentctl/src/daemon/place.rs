@@ -20,7 +20,7 @@ use crate::{failure::Failure, flags::Global};
 
 /// The places to look at.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct DaemonPlace {
     /// The socket that a person named.
     named: Option<PathBuf>,
     /// The socket of a daemon that nobody told otherwise.
@@ -52,7 +52,7 @@ pub(crate) enum Versions {
     Any,
 }
 
-impl Place {
+impl DaemonPlace {
     /// The places to look at for these arguments and this environment.
     ///
     /// # Errors
@@ -192,8 +192,8 @@ pub(crate) fn silent(holder: &LockHolder, error: Option<&ClientError>) -> Failur
 mod tests {
     use super::*;
 
-    fn place(named: &str, runtime_dir: &str, data: Result<&str, Failure>) -> Result<Place, Failure> {
-        Place::new(Some(named.into()), Some(runtime_dir.into()), data.map(PathBuf::from))
+    fn place(named: &str, runtime_dir: &str, data: Result<&str, Failure>) -> Result<DaemonPlace, Failure> {
+        DaemonPlace::new(Some(named.into()), Some(runtime_dir.into()), data.map(PathBuf::from))
     }
 
     #[test]

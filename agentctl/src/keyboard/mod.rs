@@ -1,7 +1,7 @@
 //! The keyboard while the client works: whoever sits there may type ahead, and answers questions on purpose only.
 //!
 //! One thread reads the terminal for as long as somebody holds the keyboard. What it reads goes to one of two places: to a
-//! question, where one is asked and the person was still before it, and to [`Typed`] otherwise, from where it is sent
+//! question, where one is asked and the person was still before it, and to [`TypeAhead`] otherwise, from where it is sent
 //! later.
 //!
 //! - [`key`]: a key, and when it was pressed. [`typed`]: messages that wait and the line that is being written, pure.
@@ -30,7 +30,7 @@ use tokio::sync::Notify;
 pub(crate) use self::{
     hangup::wait_until_gone,
     key::{Key, Press},
-    typed::Typed,
+    typed::TypeAhead,
 };
 use self::{mode::Mode, reader::Reader};
 use crate::terminal::sanitize::clean;
@@ -61,7 +61,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     presses: VecDeque<Press>,
-    typed: Typed,
+    typed: TypeAhead,
     holders: usize,
     reader: Option<Reader>,
 }
@@ -81,7 +81,7 @@ impl Keyboard {
     }
 
     /// Reads keys until all holds are dropped. Where the terminal cannot be read, there are no keys.
-    pub(crate) fn hold(&self) -> Hold {
+    pub(crate) fn hold(&self) -> KeyboardGuard {
         if let Some(shared) = &self.0 {
             let mut state = shared.state();
             state.holders += 1;
@@ -90,11 +90,11 @@ impl Keyboard {
                 state.reader = Reader::start(Arc::clone(shared)).ok();
             }
         }
-        Hold(self.clone())
+        KeyboardGuard(self.clone())
     }
 
     /// The same while a turn runs, where the keys are nobody else's.
-    pub(crate) fn hold_ahead(&self) -> Option<Hold> {
+    pub(crate) fn hold_ahead(&self) -> Option<KeyboardGuard> {
         let yields = self.0.as_ref().is_some_and(|shared| shared.yields);
         (!yields).then(|| self.hold())
     }
@@ -123,7 +123,7 @@ impl Keyboard {
     }
 
     /// Looks at what was typed, or changes it.
-    pub(crate) fn typed<T: Default>(&self, look: impl FnOnce(&mut Typed) -> T) -> T {
+    pub(crate) fn typed<T: Default>(&self, look: impl FnOnce(&mut TypeAhead) -> T) -> T {
         self.0.as_ref().map_or_else(T::default, |shared| look(&mut shared.state().typed))
     }
 
@@ -199,9 +199,9 @@ impl Shared {
 
 /// Keys are read while this lives. What nobody looked at by its end was typed ahead.
 #[derive(Debug)]
-pub(crate) struct Hold(Keyboard);
+pub(crate) struct KeyboardGuard(Keyboard);
 
-impl Drop for Hold {
+impl Drop for KeyboardGuard {
     fn drop(&mut self) {
         let Some(shared) = &self.0.0 else { return };
         let mut state = shared.state();
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(keyboard.next().await.key, Key::Char('a'));
         assert_eq!(keyboard.wait(Duration::ZERO).map(|press| press.key), Some(Key::Char('b')));
         drop(hold);
-        assert_eq!(keyboard.typed(Typed::take_line), "c");
+        assert_eq!(keyboard.typed(TypeAhead::take_line), "c");
         assert_eq!(keyboard.wait(Duration::ZERO), None);
     }
 }

@@ -16,7 +16,7 @@ pub(crate) const STILLNESS: Duration = Duration::from_millis(700);
 
 /// All that was typed and not sent yet.
 #[derive(Debug, Default)]
-pub(crate) struct Typed {
+pub(crate) struct TypeAhead {
     /// Whole messages, in their order.
     messages: VecDeque<String>,
     /// The line that is being written.
@@ -25,7 +25,7 @@ pub(crate) struct Typed {
     last: Option<Instant>,
 }
 
-impl Typed {
+impl TypeAhead {
     /// Takes in a key.
     pub(crate) fn press(&mut self, Press { key, at }: Press) {
         self.last = Some(at);
@@ -134,8 +134,8 @@ mod tests {
     use super::*;
 
     /// Keys as text: `⏎` is Enter, `↵` is Alt-Enter, `⌫` is Backspace, `⌦` erases the line, `⇤` the last word.
-    fn typed(keys: &str) -> Typed {
-        let mut typed = Typed::default();
+    fn typed(keys: &str) -> TypeAhead {
+        let mut typed = TypeAhead::default();
         for c in keys.chars() {
             let key = match c {
                 '⏎' => Key::Enter,
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(mut typed: Typed, messages: &[&str], line: &str) {
+    fn check(mut typed: TypeAhead, messages: &[&str], line: &str) {
         let waiting: Vec<String> = std::iter::from_fn(|| typed.next_message()).collect();
         assert_eq!(waiting, messages);
         assert_eq!(typed.take_line(), line);
@@ -189,7 +189,7 @@ mod tests {
     fn a_question_has_the_keys_once_the_person_was_still() {
         let shown = Instant::now();
         let press = |at| Press { key: Key::Char('y'), at };
-        let mut typed = Typed::default();
+        let mut typed = TypeAhead::default();
         assert!(!typed.leaves(shown, shown) && typed.leaves(shown + STILLNESS, shown));
         typed.press(press(shown + STILLNESS / 2));
         let late = shown + 10 * STILLNESS;

@@ -30,7 +30,7 @@ use super::{
     tool_line::{self, argument_of, tool_lines},
 };
 use crate::{
-    keyboard::Typed,
+    keyboard::TypeAhead,
     terminal::{
         look::TerminalStyle,
         paint::{QUIET, STRONG, WARN, clip, fold, paint, tail, width},
@@ -51,7 +51,7 @@ pub(crate) struct Human<O, E> {
     /// The calls whose result is not there yet, for the argument in their line.
     calls: HashMap<CallId, ToolCall>,
     /// Running calls, in the order in which they began.
-    running: Vec<Running>,
+    running: Vec<RunningCall>,
     /// Set while a turn runs.
     live: bool,
     /// About how many tokens of its requests repeated the request before.
@@ -64,7 +64,7 @@ pub(crate) struct Human<O, E> {
 
 /// A call that runs.
 #[derive(Debug)]
-struct Running {
+struct RunningCall {
     item: ItemId,
     call: CallId,
     /// The call with its argument, or its progress.
@@ -173,7 +173,7 @@ impl<O: Write, E: Write> Human<O, E> {
                 let about = tool_line::about(self.calls.get(&result.call_id), result);
                 let what = format!("{} {about}", clean_line(&result.name));
                 let (call, what) = (result.call_id.clone(), what.trim_end().to_owned());
-                self.running.push(Running { item: item.id, call, what });
+                self.running.push(RunningCall { item: item.id, call, what });
                 self.wait();
                 Ok(())
             }
@@ -436,7 +436,7 @@ impl PartialItem {
 }
 
 /// The words typed while a turn runs, in one row; none where there are none.
-fn typed_row(typed: &Typed, columns: usize) -> Option<String> {
+fn typed_row(typed: &TypeAhead, columns: usize) -> Option<String> {
     let waiting = match typed.waiting() {
         0 if !typed.is_writing() => return None,
         0 => String::new(),
@@ -476,7 +476,7 @@ impl<O: Write + Send, E: Write + Send> Renderer for Human<O, E> {
         self.make_way()
     }
 
-    fn typed(&mut self, typed: &Typed) -> io::Result<()> {
+    fn typed(&mut self, typed: &TypeAhead) -> io::Result<()> {
         let row = typed_row(typed, self.look.columns());
         self.spinner.below(row.clone());
         self.text.below(row)

@@ -40,7 +40,7 @@ impl Asker for TerminalAsker {
     fn ask<'a>(&'a mut self, interrupt: &'a Interrupt) -> BoxFuture<'a, Option<Answer>> {
         Box::pin(async move {
             let _hold = self.keyboard.hold();
-            match Asking::start(interrupt.clone(), self.look, self.keyboard.clone()) {
+            match ShownQuestion::start(interrupt.clone(), self.look, self.keyboard.clone()) {
                 Ok(mut asking) => asking.answer().await,
                 Err(error) => unasked(interrupt, &error),
             }
@@ -54,13 +54,13 @@ impl Asker for TerminalAsker {
 
 /// A question that is on the screen. Dropping it takes it off, and waits until it is.
 #[derive(Debug)]
-struct Asking {
+struct ShownQuestion {
     dropped: Arc<AtomicBool>,
     answer: oneshot::Receiver<Option<Answer>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Asking {
+impl ShownQuestion {
     fn start(interrupt: Interrupt, look: TerminalStyle, keyboard: Keyboard) -> io::Result<Self> {
         let dropped = Arc::new(AtomicBool::new(false));
         let (sender, answer) = oneshot::channel();
@@ -82,7 +82,7 @@ impl Asking {
     }
 }
 
-impl Drop for Asking {
+impl Drop for ShownQuestion {
     fn drop(&mut self) {
         self.dropped.store(true, Ordering::Relaxed);
         // It looks many times a second whether it was dropped, so that this is short; and whoever writes next must not

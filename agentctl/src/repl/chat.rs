@@ -4,7 +4,7 @@ use std::path::Path;
 
 use agentd_core::{
     error::ErrorKind,
-    files::Uploaded,
+    files::UploadReceipt,
     ids::SessionId,
     model::{Slot, SlotInfo},
     session::SessionStatus,
@@ -18,7 +18,7 @@ use super::{
     TerminalAsker,
     conversation::ChatBackend,
     known::CompletionCache,
-    mentions::{self, Handed, Mention, typed_path},
+    mentions::{self, Mention, UploadedFiles, typed_path},
     slash::{self, Slash},
 };
 use crate::{
@@ -26,10 +26,10 @@ use crate::{
     exit::{Exit, Interactivity},
     failure::Failure,
     flags::{CommandLine, Global},
-    keyboard::{Keyboard, Typed},
+    keyboard::{Keyboard, TypeAhead},
     render::Human,
     report::count,
-    session::{Place, Upload},
+    session::{SessionTarget, Upload},
     terminal::sanitize::clean_line,
     turn::{
         self, Asker, AtEnd, ForeseeingAsker, NonInteractive, Renderer as _, Signals, SocketLine,
@@ -41,7 +41,7 @@ use crate::{
 /// The state of a conversation.
 pub(crate) struct Chat {
     pub(super) daemon: Daemon,
-    place: Place,
+    place: SessionTarget,
     slot: Option<Slot>,
     slots: Vec<SlotInfo>,
     /// Set if a person sits at the terminal, who can be asked.
@@ -53,7 +53,7 @@ pub(crate) struct Chat {
     known: CompletionCache,
     command_line: CommandLine,
     /// Files that were handed over by a mention.
-    pub(super) handed: Handed,
+    pub(super) handed: UploadedFiles,
 }
 
 impl Chat {
@@ -63,7 +63,7 @@ impl Chat {
     /// When the daemon is lost or knows no such session.
     pub(crate) async fn open(
         daemon: Daemon,
-        place: Place,
+        place: SessionTarget,
         slot: Option<Slot>,
         keyboard: Option<Keyboard>,
         known: CompletionCache,
@@ -78,7 +78,7 @@ impl Chat {
         let renderer = BuiltinNotice::new(Box::new(Human::stdio()), told);
         // A terminal that closes loses nothing; a script that is ended ends what it began.
         let signals = if present { Signals::of_terminal(AtEnd::Leave) } else { Signals::listen(AtEnd::Cancel) }?;
-        let handed = Handed::default();
+        let handed = UploadedFiles::default();
         let mut chat = Self {
             daemon,
             place,
@@ -114,12 +114,12 @@ impl Chat {
     /// Finds the session that was named.
     async fn resolve(&mut self) -> Result<Option<SessionView>, Failure> {
         let name = match &self.place {
-            Place::New(_) => return Ok(None),
-            Place::Named(name) => name.clone(),
-            Place::Known(id) => id.to_string(),
+            SessionTarget::New(_) => return Ok(None),
+            SessionTarget::Named(name) => name.clone(),
+            SessionTarget::Known(id) => id.to_string(),
         };
         let view = self.daemon.client.session(&name).await?;
-        self.place = Place::Known(view.session.summary.id);
+        self.place = SessionTarget::Known(view.session.summary.id);
         Ok(Some(view))
     }
 
@@ -214,7 +214,7 @@ impl Chat {
                 return Err(self.explained(failure).await.into());
             }
         };
-        self.place = Place::Known(line.session());
+        self.place = SessionTarget::Known(line.session());
         self.drive(line).await
     }
 
@@ -262,7 +262,7 @@ impl Chat {
         let ended = driven.map(|result| result.map(|result| Exit::of_turn(&result, attendance)));
         if !matches!(ended, Ok(Some(Exit::Done))) {
             // What was typed meanwhile did not know of this: it is sent when the person has seen it.
-            self.keyboard.typed(Typed::put_back);
+            self.keyboard.typed(TypeAhead::put_back);
         }
         Ok(ended?.map_or(Exit::Done, |exit| self.signals.exit(exit)))
     }
@@ -335,7 +335,7 @@ impl Chat {
         self.place = self.place.clone().take(&self.daemon, Vec::new()).await?.0;
         let (place, taken) = self.place.clone().take(&self.daemon, vec![upload]).await?;
         self.place = place;
-        for Uploaded { path, picture, problem } in taken {
+        for UploadReceipt { path, picture, problem } in taken {
             let told = if picture.is_some() { "is shown it" } else { "is told" };
             self.note(&format!("uploaded as {path}; the model {told} with what you say next"));
             if let Some(problem) = problem {
@@ -381,7 +381,7 @@ impl Chat {
     }
 
     async fn load(&mut self, name: String) -> anyhow::Result<()> {
-        let before = std::mem::replace(&mut self.place, Place::Named(name));
+        let before = std::mem::replace(&mut self.place, SessionTarget::Named(name));
         match self.resolve().await {
             Ok(Some(view)) => {
                 self.greet(Some(&view));

@@ -16,7 +16,7 @@ use std::{
 use super::pager;
 pub(crate) use crate::keyboard::Key;
 use crate::{
-    keyboard::{Keyboard, Press, Typed},
+    keyboard::{Keyboard, Press, TypeAhead},
     terminal::{
         paint::{tail, width},
         sanitize::clean_line,
@@ -146,12 +146,12 @@ impl TerminalConsole {
 }
 
 /// True if keys of this moment are meant for a question.
-fn is_open(typed: &Typed, is_begun: bool, at: Instant, shown: Instant) -> bool {
+fn is_open(typed: &TypeAhead, is_begun: bool, at: Instant, shown: Instant) -> bool {
     typed.leaves(at, shown) || is_begun && !typed.is_writing()
 }
 
 /// The words typed ahead, in one row.
-fn typed_row(typed: &Typed, columns: usize) -> String {
+fn typed_row(typed: &TypeAhead, columns: usize) -> String {
     let line = clean_line(typed.row());
     // The mark, a space, and a free column.
     let room = columns.saturating_sub(3);

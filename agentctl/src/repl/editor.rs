@@ -29,7 +29,7 @@ use super::{
 use crate::{
     failure::Failure,
     keyboard::{
-        Keyboard, Typed,
+        Keyboard, TypeAhead,
         typed::{is_whole, join_lines},
     },
     terminal::sanitize::clean,
@@ -100,7 +100,7 @@ impl Editor {
 
     async fn read(&self) -> Result<Input, Failure> {
         let gone = || Failure::usage("the line editor has ended; pipe the input instead");
-        if let Some(message) = self.keyboard.typed(Typed::next_message) {
+        if let Some(message) = self.keyboard.typed(TypeAhead::next_message) {
             // As it would stand there if it had been typed at the prompt.
             let shown = clean(&message).replace('\n', "\n… ");
             let _ = writeln!(io::stderr(), "{INDICATOR}{shown}");
@@ -109,7 +109,7 @@ impl Editor {
             }
             return Ok(Input::Text(message));
         }
-        let begun = self.keyboard.typed(Typed::take_line);
+        let begun = self.keyboard.typed(TypeAhead::take_line);
         let (sender, answer) = oneshot::channel();
         self.requests.send(Request::Read { begun, answer: sender }).await.map_err(|_| gone())?;
         let input = answer.await.map_err(|_| gone())?;

@@ -26,12 +26,12 @@ pub(super) enum Mention {
 
 /// Files that were handed over to each session, so that a file that is mentioned again is not copied again unchanged.
 #[derive(Debug, Default)]
-pub(super) struct Handed(HashMap<(SessionId, PathBuf), Stamp>);
+pub(super) struct UploadedFiles(HashMap<(SessionId, PathBuf), Stamp>);
 
 /// Modification time and size of a file.
 type Stamp = (SystemTime, u64);
 
-impl Handed {
+impl UploadedFiles {
     /// Forgets it all: the model knows of none of it any more.
     pub(super) fn forget(&mut self) {
         self.0.clear();

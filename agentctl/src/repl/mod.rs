@@ -32,7 +32,7 @@ use crate::{
     exit::Exit,
     flags::CommandLine,
     keyboard::Keyboard,
-    session::Place,
+    session::SessionTarget,
     terminal::look::TerminalStyle,
 };
 pub(crate) use asker::TerminalAsker;
@@ -44,7 +44,7 @@ pub(crate) use asker::TerminalAsker;
 /// standard output is closed, or the person left while a turn was running.
 pub(crate) async fn run(
     daemon: Daemon,
-    place: Place,
+    place: SessionTarget,
     slot: Option<Slot>,
     command_line: CommandLine,
 ) -> anyhow::Result<Exit> {

@@ -9,7 +9,7 @@ use agentd_core::{
 };
 
 use super::Renderer;
-use crate::keyboard::Typed;
+use crate::keyboard::TypeAhead;
 
 /// Notice about the built-in model, shown once.
 pub(crate) const BUILTIN: &str = "This is the small built-in model: it runs without a network and makes mistakes.
@@ -59,7 +59,7 @@ impl Renderer for BuiltinNotice {
         self.inner.pause()
     }
 
-    fn typed(&mut self, typed: &Typed) -> io::Result<()> {
+    fn typed(&mut self, typed: &TypeAhead) -> io::Result<()> {
         self.inner.typed(typed)
     }
 

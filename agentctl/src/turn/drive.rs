@@ -72,7 +72,7 @@ pub(crate) async fn drive(
 
 /// Outcome of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum QuestionOutcome {
     /// It is answered, or needs no answer any more.
     Settled,
     /// The person left it open.
@@ -113,7 +113,7 @@ impl Driver<'_> {
                 }
                 EventKind::InterruptRaised { interrupt } => {
                     let asked = self.ask(&interrupt, renderer, asker).await?;
-                    if asked == Asked::PutOff && asker.leaves() {
+                    if asked == QuestionOutcome::PutOff && asker.leaves() {
                         renderer.leave()?;
                         renderer.note("the turn waits; /interrupts asks again")?;
                         return Ok(None);
@@ -215,12 +215,12 @@ impl Driver<'_> {
         interrupt: &Interrupt,
         renderer: &mut dyn Renderer,
         asker: &mut dyn Asker,
-    ) -> anyhow::Result<Asked> {
+    ) -> anyhow::Result<QuestionOutcome> {
         if self.cancelled || self.backlog.iter().any(|event| settles(event, interrupt)) {
-            return Ok(Asked::Settled);
+            return Ok(QuestionOutcome::Settled);
         }
         if !self.asked.insert(interrupt.id) || !self.line.is_pending(interrupt.id).await {
-            return Ok(Asked::Settled);
+            return Ok(QuestionOutcome::Settled);
         }
         let mut asking = asker.ask(interrupt);
         loop {
@@ -229,13 +229,13 @@ impl Driver<'_> {
                 signal = self.signals.next() => {
                     drop(asking);
                     self.told_to_end(signal, renderer).await?;
-                    return Ok(Asked::Settled);
+                    return Ok(QuestionOutcome::Settled);
                 }
                 answer = &mut asking => {
                     drop(asking);
-                    let Some(answer) = answer else { return Ok(Asked::PutOff) };
+                    let Some(answer) = answer else { return Ok(QuestionOutcome::PutOff) };
                     if self.answer(interrupt, answer, renderer).await? {
-                        return Ok(Asked::Settled);
+                        return Ok(QuestionOutcome::Settled);
                     }
                     renderer.pause()?;
                     asking = asker.ask(interrupt);
@@ -250,14 +250,14 @@ impl Driver<'_> {
                         }
                         // It would be written over the question. If the line stays broken, the answer will tell.
                         Some(Arrival::Note(_)) => continue,
-                        None => return Ok(Asked::Settled),
+                        None => return Ok(QuestionOutcome::Settled),
                     };
                     let settled = settles(&event, interrupt);
                     if self.backlog.len() < BACKLOG || event.kind.is_stored() {
                         self.backlog.push_back(*event);
                     }
                     if settled {
-                        return Ok(Asked::Settled);
+                        return Ok(QuestionOutcome::Settled);
                     }
                 }
             }

@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 
 use super::children::Children;
 use crate::{
-    daemon::{self, Daemon, Place},
+    daemon::{self, Daemon, DaemonPlace},
     failure::Failure,
 };
 
@@ -60,7 +60,7 @@ pub(crate) trait Line: Send {
 #[derive(Debug)]
 pub(crate) struct SocketLine {
     client: Client,
-    place: Place,
+    place: DaemonPlace,
     session: SessionId,
     /// The turn that was started here; none for a line that only listens.
     turn: Option<TurnId>,

@@ -18,7 +18,7 @@ use agentd_core::{
 };
 use futures_util::future::BoxFuture;
 
-use crate::keyboard::Typed;
+use crate::keyboard::TypeAhead;
 
 pub(crate) mod builtin;
 mod children;
@@ -73,7 +73,7 @@ pub(crate) trait Renderer: Send {
     ///
     /// # Errors
     /// As [`Renderer::event`].
-    fn typed(&mut self, _: &Typed) -> io::Result<()> {
+    fn typed(&mut self, _: &TypeAhead) -> io::Result<()> {
         Ok(())
     }
 

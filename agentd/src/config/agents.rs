@@ -11,7 +11,7 @@ use serde_saphyr::Spanned;
 
 use super::{
     ConfigError, Sources,
-    error::{Place, nearest},
+    error::{ErrorPlace, nearest},
     layers::{SourceFile, Subject},
     origin::Origins,
     yaml,
@@ -121,7 +121,7 @@ fn prompt_in(path: &Path) -> Result<String, String> {
 /// An id becomes a part of a tool's name, and is typed after an `@`.
 fn check_id(file: &SourceFile, id: &str) -> Result<(), ConfigError> {
     let refuse = |why: &str| {
-        Err(ConfigError::new(Place::File(file.origin.path(), None), format!("the agent {id:?}: {why}"))
+        Err(ConfigError::new(ErrorPlace::File(file.origin.path(), None), format!("the agent {id:?}: {why}"))
             .with_hint("choose another name, such as `researcher`"))
     };
     let plain = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
@@ -140,7 +140,7 @@ fn check_id(file: &SourceFile, id: &str) -> Result<(), ConfigError> {
 
 fn check_whole(card: &AgentCard) -> Result<(), ConfigError> {
     let refuse = |what: &str, hint: &str| {
-        Err(ConfigError::new(Place::Setting(format!("agents.{}", card.id)), what).with_hint(hint))
+        Err(ConfigError::new(ErrorPlace::Setting(format!("agents.{}", card.id)), what).with_hint(hint))
     };
     if card.description.is_empty() {
         return refuse("the agent has no description", "say in one sentence what it is for: other agents choose by it");

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use super::{
-    ConfigError, Place, Sources,
+    ConfigError, ErrorPlace, Sources,
     layers::{SourceFile, Subject},
     origin::{Origin, Origins},
     value::{Auto, Limit, Span, Within},
@@ -368,7 +368,8 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Daemon
     }
 
     if let Some(text) = sources.env.text(HISTORY) {
-        let number = Within::parse(text).map_err(|why| ConfigError::new(Place::Variable(HISTORY.to_owned()), why))?;
+        let number =
+            Within::parse(text).map_err(|why| ConfigError::new(ErrorPlace::Variable(HISTORY.to_owned()), why))?;
         let over = TurnLayer { max_message_history: Some(number), ..TurnLayer::default() };
         turns.overlay(Some(over), "turns", &Origin::Variable(HISTORY), origins);
     }
@@ -436,11 +437,11 @@ fn checked(service: ServiceSettings, origins: &Origins) -> Result<ServiceSetting
         None => {
             let key = "service.log_level";
             let place = origins.get(key).map_or_else(
-                || Place::Setting(key.to_owned()),
+                || ErrorPlace::Setting(key.to_owned()),
                 |origin| match origin {
-                    Origin::Flag(name) => Place::Flag((*name).to_owned()),
-                    Origin::Variable(name) => Place::Variable((*name).to_owned()),
-                    other => Place::File(other.path(), None),
+                    Origin::Flag(name) => ErrorPlace::Flag((*name).to_owned()),
+                    Origin::Variable(name) => ErrorPlace::Variable((*name).to_owned()),
+                    other => ErrorPlace::File(other.path(), None),
                 },
             );
             Err(ConfigError::new(place, format!("`{}` is not a log level", service.log_level))
@@ -450,7 +451,7 @@ fn checked(service: ServiceSettings, origins: &Origins) -> Result<ServiceSetting
 }
 
 fn missing(group: &str, field: &str) -> ConfigError {
-    ConfigError::new(Place::Setting(format!("{group}.{field}")), "no layer sets this key")
+    ConfigError::new(ErrorPlace::Setting(format!("{group}.{field}")), "no layer sets this key")
 }
 
 impl DaemonSettings {

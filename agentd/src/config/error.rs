@@ -6,14 +6,14 @@ use std::{fmt, path::PathBuf};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct ConfigError {
-    place: Place,
+    place: ErrorPlace,
     message: String,
     hint: Option<String>,
 }
 
 /// Place of an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum ErrorPlace {
     /// In a file; line and column count from 1, and are absent where the whole file is meant.
     File(PathBuf, Option<(u64, u64)>),
     /// In an environment variable.
@@ -27,7 +27,7 @@ pub enum Place {
 impl ConfigError {
     /// Creates an error at a place.
     #[must_use]
-    pub fn new(place: Place, message: impl Into<String>) -> Self {
+    pub fn new(place: ErrorPlace, message: impl Into<String>) -> Self {
         Self { place, message: message.into(), hint: None }
     }
 
@@ -45,7 +45,7 @@ impl ConfigError {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ErrorPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path, Some((line, column))) => write!(f, "{}:{line}:{column}", path.display()),

@@ -7,7 +7,7 @@ use agentd_policy::{Policy, RuleError, RuleFile, Rules};
 
 use super::{
     ConfigError, Sources,
-    error::Place,
+    error::ErrorPlace,
     layers::{SourceFile, Subject},
     origin::{Origin, Origins},
     yaml,
@@ -70,11 +70,11 @@ fn describe(sources: &Sources, origins: &Origins, error: &RuleError) -> ConfigEr
     // A list of global patterns is one value of its level among others.
     let keys = [format!("{PREFIX}.{}", error.key), format!("{PREFIX}.{}.patterns", error.key)];
     let Some(origin) = keys.iter().find_map(|key| origins.get(key)) else {
-        return ConfigError::new(Place::Setting(error.key.clone()), error.message.clone()).with_hint(hint);
+        return ConfigError::new(ErrorPlace::Setting(error.key.clone()), error.message.clone()).with_hint(hint);
     };
     let file = sources.files_about(Subject::HitlRules).find(|file| file.origin == *origin);
     let place = file.and_then(|file| find(&file.text, &error.value));
-    ConfigError::new(Place::File(origin.path(), place), message).with_hint(hint)
+    ConfigError::new(ErrorPlace::File(origin.path(), place), message).with_hint(hint)
 }
 
 /// The line and column of a value, as it is written plainly or between quotes.

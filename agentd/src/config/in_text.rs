@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use agentd_mcp::config::Written;
+use agentd_mcp::config::ConfigText;
 
 /// Minimum length of a secret in bytes. A shorter one would be found in common words, and keeps nothing secret either.
 const SHORTEST: usize = 6;
@@ -32,7 +32,7 @@ impl<'a> InText<'a> {
     }
 
     /// In arguments, where one may say what the next one is.
-    pub(super) fn of_args(&self, args: Vec<String>) -> Vec<Written> {
+    pub(super) fn of_args(&self, args: Vec<String>) -> Vec<ConfigText> {
         let mut before = String::new();
         let mut written = Vec::with_capacity(args.len());
         for arg in args {
@@ -48,7 +48,7 @@ impl<'a> InText<'a> {
     }
 
     /// In an address: the part after its question mark is never shown.
-    pub(super) fn of_url(&self, url: String) -> Written {
+    pub(super) fn of_url(&self, url: String) -> ConfigText {
         let mut text = self.of_text(&url);
         let query = url.split_once('?').map(|(_, query)| query).unwrap_or_default();
         let values = query.split(['&', '#']).map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value));
@@ -57,8 +57,8 @@ impl<'a> InText<'a> {
         text
     }
 
-    fn of_text(&self, text: &str) -> Written {
-        let mut written = Written::from(text);
+    fn of_text(&self, text: &str) -> ConfigText {
+        let mut written = ConfigText::from(text);
         for (name, value) in &self.named {
             if written.shown.contains(value) {
                 written.shown = written.shown.replace(value, &format!("${{{name}}}"));

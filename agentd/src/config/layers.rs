@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    error::{ConfigError, Place},
+    error::{ConfigError, ErrorPlace},
     origin::Origin,
 };
 use crate::ownership;
@@ -155,13 +155,13 @@ fn add_folder(files: &mut Vec<SourceFile>, folder: &Path, layer: fn(PathBuf) -> 
 fn check_owner(path: &Path, found: &fs::Metadata) -> Result<(), ConfigError> {
     let Some(objection) = ownership::objection(found) else { return Ok(()) };
     let shown = path.display();
-    Err(ConfigError::new(Place::File(path.to_path_buf(), None), format!("it is not obeyed: {objection}")).with_hint(format!(
+    Err(ConfigError::new(ErrorPlace::File(path.to_path_buf(), None), format!("it is not obeyed: {objection}")).with_hint(format!(
         "if it is yours, `chown \"$(id -u)\" '{shown}'` and `chmod go-w '{shown}'`; AGENTD_CONFIG_DIR names another folder"
     )))
 }
 
 fn read(path: &Path) -> Result<Option<String>, ConfigError> {
-    let refuse = |message: String| ConfigError::new(Place::File(path.to_path_buf(), None), message);
+    let refuse = |message: String| ConfigError::new(ErrorPlace::File(path.to_path_buf(), None), message);
     let meta = match fs::metadata(path) {
         Ok(meta) => meta,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {

@@ -11,7 +11,10 @@ use std::{
 
 use agentd_mcp::{
     McpConfig, ServerConfig,
-    config::{HttpWire, OAuthClient, OFFERED_TOOLS, Reached, Sampling, ToolDefaults, ToolGrants, ToolSetting, Written},
+    config::{
+        ConfigText, HttpWire, OAuthClient, OFFERED_TOOLS, Sampling, ServerAddress, ToolDefaults, ToolGrants,
+        ToolSetting,
+    },
     variables,
 };
 use secrecy::SecretString;
@@ -19,7 +22,7 @@ use serde_saphyr::Spanned;
 
 use self::file::{GlobalFile, MayAsk, McpFile, Mode, OAuthFile, ServerFile, ToolFile};
 use super::{
-    ConfigError, Place, Sources,
+    ConfigError, ErrorPlace, Sources,
     in_text::InText,
     layers::{SourceFile, Subject},
     origin::{Origin, Origins},
@@ -35,13 +38,13 @@ const LONGEST_NAME: usize = 40;
 struct Server {
     enabled: Option<bool>,
     command: Option<String>,
-    args: Vec<Written>,
+    args: Vec<ConfigText>,
     env: BTreeMap<String, SecretString>,
     cwd: Option<PathBuf>,
     /// The folder of the file that named the command.
     home: PathBuf,
     mode: Option<Mode>,
-    url: Option<Written>,
+    url: Option<ConfigText>,
     headers: BTreeMap<String, SecretString>,
     sampling: Option<MayAsk>,
     client_id: Option<String>,
@@ -52,7 +55,7 @@ struct Server {
     grants: Option<ToolGrants>,
     tools: BTreeMap<String, ToolSetting>,
     /// Place that named it last.
-    place: Option<Place>,
+    place: Option<ErrorPlace>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -153,7 +156,7 @@ pub fn over(sources: &Sources, text: String, path: PathBuf) -> Result<(), Config
 }
 
 /// A name of a server is a part of the names of its tools, and of commands that a person types.
-fn check_name(name: &str, place: &Place) -> Result<(), ConfigError> {
+fn check_name(name: &str, place: &ErrorPlace) -> Result<(), ConfigError> {
     let is_fit = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.');
     let starts_well = name.starts_with(|letter: char| letter.is_ascii_alphanumeric());
     if starts_well && name.len() <= LONGEST_NAME && name.chars().all(is_fit) {
@@ -296,7 +299,7 @@ impl Times {
 impl Server {
     fn complete(self, name: &str, global: Times) -> Result<ServerConfig, ConfigError> {
         let wrong = |why: &str, hint: &str| {
-            let place = self.place.clone().unwrap_or_else(|| Place::Setting(format!("mcp_servers.{name}")));
+            let place = self.place.clone().unwrap_or_else(|| ErrorPlace::Setting(format!("mcp_servers.{name}")));
             ConfigError::new(place, format!("the MCP server `{name}` {why}")).with_hint(hint)
         };
         let mode = self.mode.unwrap_or(if self.url.is_some() { Mode::Http } else { Mode::Stdio });
@@ -324,7 +327,7 @@ impl Server {
             ));
         }
         let reached = match (mode, &self.command, &self.url) {
-            (Mode::Stdio, Some(command), _) if !command.trim().is_empty() => Reached::Stdio {
+            (Mode::Stdio, Some(command), _) if !command.trim().is_empty() => ServerAddress::Stdio {
                 command: command.clone(),
                 args: self.args.clone(),
                 env: self.env.clone(),
@@ -337,7 +340,7 @@ impl Server {
                     "say `command: npx` with its `args`, or `url:` for one behind an address",
                 ));
             }
-            (Mode::Http | Mode::Sse, _, Some(url)) => Reached::Http {
+            (Mode::Http | Mode::Sse, _, Some(url)) => ServerAddress::Http {
                 url: url.clone(),
                 headers: self.headers.clone(),
                 wire: if mode == Mode::Sse { HttpWire::Sse } else { HttpWire::Streamable },
@@ -350,8 +353,9 @@ impl Server {
                 ));
             }
         };
-        let missing =
-            |key: &str| ConfigError::new(Place::Setting(format!("mcp_servers.global.{key}")), "no layer sets this key");
+        let missing = |key: &str| {
+            ConfigError::new(ErrorPlace::Setting(format!("mcp_servers.global.{key}")), "no layer sets this key")
+        };
         let times = &self.times;
         Ok(ServerConfig {
             enabled: self.enabled.unwrap_or(true),

@@ -41,12 +41,12 @@ pub use self::daemon::HardLinkRule;
 pub use self::mcp::over as try_mcp;
 pub use self::{
     daemon::{Confinement, DaemonSettings, OnDeadline, RetentionSettings, SandboxSettings},
-    error::{ConfigError, Place, nearest},
+    error::{ConfigError, ErrorPlace, nearest},
     hitl_rules::RuleSettings,
     layers::{SourceFile, Subject},
     models::{ModelPlace, ModelSettings},
     origin::{Origin, Origins},
-    tools::{Enabled, ToolSetting, ToolSettings},
+    tools::{ToolSetting, ToolSettings, ToolSwitch},
 };
 use crate::environment::Environment;
 

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
 use super::{
-    ConfigError, Place, Sources,
+    ConfigError, ErrorPlace, Sources,
     layers::{SourceFile, Subject},
     origin::{Origin, Origins},
     value::Span,
@@ -217,7 +217,7 @@ impl SlotLayer {
 
 fn no_address(slot: Slot) -> ConfigError {
     ConfigError::new(
-        Place::Setting(format!("models.{slot}")),
+        ErrorPlace::Setting(format!("models.{slot}")),
         "the slot has settings, but nothing says where its model is",
     )
     .with_hint(format!(
@@ -330,7 +330,7 @@ fn check_url(text: &str) -> Result<String, &'static str> {
 fn from_environment(sources: &Sources, slot: Slot) -> Result<SlotLayer, ConfigError> {
     let text = |key| sources.env.text(variable(slot, key)).map(|text| text.trim().to_owned());
     let base_url = text("base_url").map(|url| {
-        let place = || Place::Variable(variable(slot, "base_url").to_owned());
+        let place = || ErrorPlace::Variable(variable(slot, "base_url").to_owned());
         check_url(&url).map_err(|why| ConfigError::new(place(), why.replace("base_url", "the address")))
     });
     Ok(SlotLayer {

@@ -157,9 +157,9 @@ fn tools_of_both_groups_are_read() {
     let text =
         "optional:\n  run_bash_command:\n    enabled: false\n    tags: [\"execute\"]\n  fetch_web: {enabled: true}\n";
     let tools = config(&[(Subject::Tools, text)], &[]).tools;
-    assert_eq!(tools["run_bash_command"].enabled, Some(Enabled::WhenMentioned));
+    assert_eq!(tools["run_bash_command"].enabled, Some(ToolSwitch::WhenMentioned));
     assert_eq!(tools["run_bash_command"].category.as_deref(), Some("execute"));
-    assert_eq!(tools["fetch_web"].enabled, Some(Enabled::Always));
+    assert_eq!(tools["fetch_web"].enabled, Some(ToolSwitch::Always));
 }
 
 #[test]

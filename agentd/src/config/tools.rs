@@ -20,7 +20,7 @@ pub type ToolSettings = BTreeMap<String, ToolSetting>;
 #[serde(deny_unknown_fields, default)]
 pub struct ToolSetting {
     /// When models are offered it.
-    pub enabled: Option<Enabled>,
+    pub enabled: Option<ToolSwitch>,
     /// Set if every agent is offered it, without being asked.
     pub always_available: Option<bool>,
     /// Its purpose, in lists.
@@ -36,7 +36,7 @@ pub struct ToolSetting {
 
 /// When models are offered a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Enabled {
+pub enum ToolSwitch {
     /// `true`: in every turn.
     Always,
     /// `false`: in turns that mention it.
@@ -72,10 +72,10 @@ impl ToolSetting {
     pub fn label(&self, under: &ToolLabel) -> ToolLabel {
         let always_available = self.always_available.unwrap_or(under.always_available);
         let tier = match self.enabled {
-            Some(Enabled::Never) => ToolTier::Off,
-            Some(Enabled::WhenMentioned) => ToolTier::Discovered,
+            Some(ToolSwitch::Never) => ToolTier::Off,
+            Some(ToolSwitch::WhenMentioned) => ToolTier::Discovered,
             _ if self.is_core || self.always_available == Some(true) => ToolTier::Core,
-            Some(Enabled::Always) => ToolTier::Enabled,
+            Some(ToolSwitch::Always) => ToolTier::Enabled,
             None => under.tier,
         };
         ToolLabel {
@@ -89,7 +89,7 @@ impl ToolSetting {
     /// Returns whether it changes when models are offered the tool, or its description.
     #[must_use]
     pub fn hides_or_describes(&self) -> bool {
-        self.description.is_some() || matches!(self.enabled, Some(Enabled::WhenMentioned | Enabled::Never))
+        self.description.is_some() || matches!(self.enabled, Some(ToolSwitch::WhenMentioned | ToolSwitch::Never))
     }
 
     fn overlay(&mut self, over: Self, name: &str, origin: &Origin, origins: &mut Origins) {
@@ -106,26 +106,26 @@ impl ToolSetting {
     }
 }
 
-impl<'de> Deserialize<'de> for Enabled {
+impl<'de> Deserialize<'de> for ToolSwitch {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
 
         impl de::Visitor<'_> for Visitor {
-            type Value = Enabled;
+            type Value = ToolSwitch;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("true, false (then a mention loads it) or never")
             }
 
-            fn visit_bool<E: de::Error>(self, enabled: bool) -> Result<Enabled, E> {
-                Ok(if enabled { Enabled::Always } else { Enabled::WhenMentioned })
+            fn visit_bool<E: de::Error>(self, enabled: bool) -> Result<ToolSwitch, E> {
+                Ok(if enabled { ToolSwitch::Always } else { ToolSwitch::WhenMentioned })
             }
 
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Enabled, E> {
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<ToolSwitch, E> {
                 match text {
-                    "true" => Ok(Enabled::Always),
-                    "false" => Ok(Enabled::WhenMentioned),
-                    "never" => Ok(Enabled::Never),
+                    "true" => Ok(ToolSwitch::Always),
+                    "false" => Ok(ToolSwitch::WhenMentioned),
+                    "never" => Ok(ToolSwitch::Never),
                     _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
                 }
             }

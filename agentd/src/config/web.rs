@@ -3,7 +3,7 @@
 use std::{collections::HashMap, str::FromStr as _};
 
 use agentd_web::{
-    Allowed, WebConfig,
+    AllowedHost, WebConfig,
     search::{Dialect, JsonFields, SearchConfig},
 };
 use secrecy::SecretString;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use super::{
-    ConfigError, Place, Sources,
+    ConfigError, ErrorPlace, Sources,
     layers::{SourceFile, Subject},
     origin::{Origin, Origins},
     value::{Span, Within},
@@ -119,7 +119,7 @@ impl Reader<'_> {
         }
         if let Some(list) = over.allow {
             let read = |text: &Spanned<String>| {
-                Allowed::from_str(&self.text(text)?).map_err(|error| self.refuse(text, &error.to_string()))
+                AllowedHost::from_str(&self.text(text)?).map_err(|error| self.refuse(text, &error.to_string()))
             };
             web.allow = list.iter().map(read).collect::<Result<_, _>>()?;
             set("allow");
@@ -159,8 +159,8 @@ impl Search {
         let wrong = |key: &str, why: String| {
             let key = format!("web.search.{key}");
             let place = match origins.get(&key) {
-                Some(origin) if *origin != Origin::BuiltIn => Place::File(origin.path(), None),
-                _ => Place::Setting(key.clone()),
+                Some(origin) if *origin != Origin::BuiltIn => ErrorPlace::File(origin.path(), None),
+                _ => ErrorPlace::Setting(key.clone()),
             };
             ConfigError::new(place, format!("{key}: {why}"))
         };

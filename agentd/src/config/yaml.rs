@@ -6,7 +6,7 @@ use serde::de::{DeserializeOwned, DeserializeSeed};
 use serde_saphyr::{Error, Location, Spanned, options};
 
 use super::{
-    error::{ConfigError, Place, nearest},
+    error::{ConfigError, ErrorPlace, nearest},
     layers::SourceFile,
 };
 
@@ -50,9 +50,9 @@ pub(super) fn text(
 }
 
 /// Place of a value.
-pub(super) fn place(file: &SourceFile, location: Location) -> Place {
+pub(super) fn place(file: &SourceFile, location: Location) -> ErrorPlace {
     let known = location.line() > 0;
-    Place::File(file.origin.path(), known.then(|| (location.line(), location.column())))
+    ErrorPlace::File(file.origin.path(), known.then(|| (location.line(), location.column())))
 }
 
 /// A file of comments only is a document without content, which the parser would refuse.
@@ -97,7 +97,7 @@ fn unset(name: &str) -> String {
 
 fn describe(file: &SourceFile, error: &Error) -> ConfigError {
     let error = error.without_snippet();
-    let place = error.location().map_or_else(|| Place::File(file.origin.path(), None), |at| place(file, at));
+    let place = error.location().map_or_else(|| ErrorPlace::File(file.origin.path(), None), |at| place(file, at));
     match error {
         Error::SerdeUnknownField { field, expected, .. } => unknown(place, "key", field, expected),
         Error::SerdeUnknownVariant { variant, expected, .. } => unknown(place, "value", variant, expected),
@@ -109,7 +109,7 @@ fn describe(file: &SourceFile, error: &Error) -> ConfigError {
     }
 }
 
-fn unknown(place: Place, what: &str, word: &str, expected: &[&'static str]) -> ConfigError {
+fn unknown(place: ErrorPlace, what: &str, word: &str, expected: &[&'static str]) -> ConfigError {
     let shown: String = word.chars().take(80).collect();
     let listed = format!("valid here: {}", expected.join(", "));
     match nearest(word, expected.iter().copied()) {

@@ -13,14 +13,14 @@ use crate::config::{
 };
 
 /// The moments since which something must have been used to be kept.
-pub(super) struct Due {
+pub(super) struct KeepSince {
     now: Timestamp,
     areas: Vec<(WorkspaceArea, Timestamp)>,
     undo: Option<Timestamp>,
     sessions: Option<Timestamp>,
 }
 
-impl Due {
+impl KeepSince {
     pub(super) fn new(settings: &RetentionSettings, now: Timestamp) -> Self {
         let limits = [
             (WorkspaceArea::Uploads, settings.workspaces),
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn folders_are_due_one_after_the_other() {
         use WorkspaceArea::{Outputs, Skills, Temp, Uploads};
-        let due = Due::new(&settings(), day(100));
+        let due = KeepSince::new(&settings(), day(100));
         let check = |used, expected: &[WorkspaceArea], undo| {
             let session = session(used, 1);
             let areas: Vec<_> = due.areas(&session, &[]).into_iter().map(|(area, _)| area).collect();
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn what_runs_or_waits_is_never_due() {
-        let due = Due::new(&RetentionSettings { sessions: days(1), ..settings() }, day(100));
+        let due = KeepSince::new(&RetentionSettings { sessions: days(1), ..settings() }, day(100));
         for status in [SessionStatus::Running, SessionStatus::Waiting] {
             let session = SessionSummary { status, ..session(0, 1) };
             assert!(due.areas(&session, &[]).is_empty() && !due.undo(&session));
@@ -193,7 +193,7 @@ mod tests {
         let all = [session(90, 10), session(10, 30), session(50, 60)];
         let check = |age, expected: &[(usize, u64, bool)]| {
             let settings = RetentionSettings { sessions: age, ..settings() };
-            let candidates = Due::new(&settings, day(100)).sessions(&all, 1000);
+            let candidates = KeepSince::new(&settings, day(100)).sessions(&all, 1000);
             let expected = expected.iter().map(|(at, bytes, is_old)| Candidate {
                 id: all[*at].id,
                 last_used: all[*at].updated_at,
@@ -213,7 +213,7 @@ mod tests {
         let check = |used, is_old| {
             let child = SessionSummary { parent: Some(parent.id), ..session(used, 70) };
             let settings = RetentionSettings { sessions: days(60), ..settings() };
-            let candidates = Due::new(&settings, day(100)).sessions(&[parent.clone(), child], 1000);
+            let candidates = KeepSince::new(&settings, day(100)).sessions(&[parent.clone(), child], 1000);
             assert_eq!(candidates, [Candidate { id: parent.id, last_used: day(used), bytes: 1000, is_old }]);
         };
         check(10, true);

@@ -33,7 +33,7 @@ use agentd_engine::{CleanOrder, Engine, EngineError};
 use agentd_store::SqliteStore;
 use tokio::sync::{Mutex, watch};
 
-use self::due::{Candidate, Due};
+use self::due::{Candidate, KeepSince};
 pub use self::schedule::follow;
 use crate::config::RetentionSettings;
 
@@ -98,7 +98,7 @@ impl Retention {
         let settings = self.settings.borrow().clone();
         let mut cleaning = Cleaning {
             retention: self,
-            due: Due::new(&settings, self.clock.now()),
+            due: KeepSince::new(&settings, self.clock.now()),
             settings,
             trial,
             report: CleanReport::default(),
@@ -123,7 +123,7 @@ impl Retention {
 struct Cleaning<'a> {
     retention: &'a Retention,
     settings: RetentionSettings,
-    due: Due,
+    due: KeepSince,
     trial: bool,
     report: CleanReport,
 }

@@ -198,7 +198,7 @@ async fn thirty_days_leave_a_folder_that_has_stopped_growing() {
     assert_eq!(world.engine.sessions(100).await.unwrap().len(), 10);
     assert!(world.folders("workspace") <= 11 && world.folders("undo") <= 8);
     assert!(world.holds(pinned.unwrap(), "outputs/report.txt"), "it was pinned");
-    let report = verify::verify(world.folder.path(), &verify::Expect::default()).unwrap();
+    let report = verify::verify(world.folder.path(), &verify::ExpectedLog::default()).unwrap();
     assert!(report.holds(), "{report:?}");
     // The newest file may have been begun this moment.
     let files = fs::read_dir(world.folder.path()).unwrap().map(|file| file.unwrap().path());

@@ -46,7 +46,7 @@ use agentd_mcp::McpPool;
 use agentd_policy::Policy;
 use agentd_proto::{
     FILE_DESCRIPTOR_SET, MAX_MESSAGE_BYTES,
-    client::Reloaded,
+    client::ReloadOutcome,
     socket::Io,
     v1::{
         audit_server::AuditServer, daemon_server::DaemonServer, documents_server::DocumentsServer,
@@ -89,7 +89,7 @@ pub trait Control: Send + Sync + 'static {
     fn stop(&self, drain: Option<Duration>);
 
     /// Reads the configuration again. A configuration with a mistake changes nothing.
-    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, Refusal>>;
+    fn reload(&self) -> BoxFuture<'_, Result<ReloadOutcome, Refusal>>;
 
     /// The rules that would hold if the person's file of rules had this text.
     ///

@@ -1,10 +1,10 @@
 //! Sessions.
 
-use agentd_core::{files::Uploaded, item::Item};
+use agentd_core::{files::UploadReceipt, item::Item};
 use agentd_engine::SessionHandle;
 use agentd_proto::{
     MAX_CHUNK_BYTES,
-    client::{Forked, NumberedItem, SessionView},
+    client::{ForkReply, NumberedItem, SessionView},
     convert::WireError,
     v1::{self, sessions_server::Sessions},
 };
@@ -96,7 +96,7 @@ impl Sessions for Context {
         let from = self.session_id(&session).await?;
         let forked = self.engine.fork_session(from, at_turn, title).await.map_err(Refusal::from)?;
         let session = view(&forked.session).await?;
-        Ok(Response::new((&Forked { session, turn: forked.turn, files: forked.files }).into()))
+        Ok(Response::new((&ForkReply { session, turn: forked.turn, files: forked.files }).into()))
     }
 
     async fn delete(
@@ -165,7 +165,7 @@ impl Sessions for Context {
         let uploaded = match upload.path {
             Some(path) => {
                 let written = self.engine.write_file(session, path, upload.content).await;
-                written.map(|path| Uploaded { path, ..Uploaded::default() })
+                written.map(|path| UploadReceipt { path, ..UploadReceipt::default() })
             }
             None => self.engine.upload(session, upload.name, upload.content).await,
         };

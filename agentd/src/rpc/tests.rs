@@ -71,7 +71,7 @@ impl Control for FakeControl {
         self.stops.lock().unwrap().push(drain);
     }
 
-    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, Refusal>> {
+    fn reload(&self) -> BoxFuture<'_, Result<ReloadOutcome, Refusal>> {
         let refusal = Refusal::invalid("line 3").with_hint("mend it");
         std::future::ready(Err(refusal)).boxed()
     }

@@ -54,7 +54,7 @@ pub fn seal(head: &AuditHead, entry: &str) -> (String, AuditHead) {
 
 /// A line that has the form of one; whether it holds is another question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sealed<'a> {
+pub struct SealedLine<'a> {
     /// Its number, from 1.
     pub n: u64,
     /// The hash of the line before it, as it says.
@@ -66,7 +66,7 @@ pub struct Sealed<'a> {
     whole: &'a [u8],
 }
 
-impl<'a> Sealed<'a> {
+impl<'a> SealedLine<'a> {
     /// Reads a line without its newline. None where it has not the form of a line.
     #[must_use]
     pub fn read(line: &'a [u8]) -> Option<Self> {
@@ -134,11 +134,11 @@ mod tests {
     fn a_sealed_line_is_read_back() {
         let (line, first) = seal(&beginning(), r#"{"at":"now"}"#);
         let (second, head) = seal(&first, r#"{"at":"then"}"#);
-        let read = Sealed::read(second.trim_end().as_bytes()).unwrap();
+        let read = SealedLine::read(second.trim_end().as_bytes()).unwrap();
         assert!(read.holds());
         assert_eq!((read.n, read.previous, read.head()), (2, first.hash.as_str(), head));
         assert_eq!(serde_json::from_slice::<serde_json::Value>(read.json()).unwrap()["at"], "then");
-        assert_eq!(Sealed::read(line.trim_end().as_bytes()).unwrap().previous, NO_HASH);
+        assert_eq!(SealedLine::read(line.trim_end().as_bytes()).unwrap().previous, NO_HASH);
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
         let (line, _) = seal(&beginning(), "{}");
         let line = line.trim_end();
         for bad in ["", "{}", &line[1..], &line[..line.len() - 1], &line.replace("\"n\":1", "\"n\":x"), "\"}"] {
-            assert_eq!(Sealed::read(bad.as_bytes()), None, "{bad}");
+            assert_eq!(SealedLine::read(bad.as_bytes()), None, "{bad}");
         }
     }
 

@@ -9,7 +9,7 @@ use std::{
 
 use nix::fcntl::OFlag;
 
-use crate::chain::Sealed;
+use crate::chain::SealedLine;
 
 /// The file that is written now.
 pub(crate) const CURRENT: &str = "audit.jsonl";
@@ -65,12 +65,12 @@ pub(crate) fn all(folder: &Path) -> io::Result<Vec<LogFile>> {
 fn first_number(path: &Path) -> Option<u64> {
     let mut line = Vec::new();
     BufReader::new(open(path).ok()?).take(LONGEST_LINE).read_until(b'\n', &mut line).ok()?;
-    Some(Sealed::read(line.strip_suffix(b"\n")?)?.n)
+    Some(SealedLine::read(line.strip_suffix(b"\n")?)?.n)
 }
 
 /// A line as it was found.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum LogLine {
     /// A line, without its newline.
     Line(Vec<u8>),
     /// More bytes without a newline than a line can have.
@@ -90,26 +90,26 @@ impl<R: io::BufRead> Lines<R> {
     }
 
     /// The next line. None at the end.
-    pub(crate) fn next(&mut self) -> io::Result<Option<Found>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<LogLine>> {
         let mut line = Vec::new();
         self.from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)?;
         if line.pop_if(|last| *last == b'\n').is_some() {
-            return Ok(Some(Found::Line(line)));
+            return Ok(Some(LogLine::Line(line)));
         }
         match line.len() as u64 {
             0 => Ok(None),
             LONGEST_LINE => self.skip_line(LONGEST_LINE).map(Some),
-            torn => Ok(Some(Found::Torn(torn))),
+            torn => Ok(Some(LogLine::Torn(torn))),
         }
     }
 
     /// Goes on behind the next newline, without keeping what stands before it.
-    fn skip_line(&mut self, mut skipped: u64) -> io::Result<Found> {
+    fn skip_line(&mut self, mut skipped: u64) -> io::Result<LogLine> {
         loop {
             let (used, ended) = {
                 let buffer = self.from.fill_buf()?;
                 if buffer.is_empty() {
-                    return Ok(Found::Torn(skipped));
+                    return Ok(LogLine::Torn(skipped));
                 }
                 match buffer.iter().position(|byte| *byte == b'\n') {
                     Some(at) => (at + 1, true),
@@ -119,7 +119,7 @@ impl<R: io::BufRead> Lines<R> {
             self.from.consume(used);
             skipped += used as u64;
             if ended {
-                return Ok(Found::TooLong);
+                return Ok(LogLine::TooLong);
             }
         }
     }
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn lines_end_at_newlines_and_nowhere_else() {
-        let check = |text: Vec<u8>, expected: &[Found]| {
+        let check = |text: Vec<u8>, expected: &[LogLine]| {
             let mut lines = Lines::new(BufReader::new(text.as_slice()));
             let mut found = Vec::new();
             while let Some(line) = lines.next().unwrap() {
@@ -140,11 +140,11 @@ mod tests {
             assert_eq!(found, expected);
         };
         let longest = usize::try_from(LONGEST_LINE).unwrap();
-        let line = |text: &str| Found::Line(text.as_bytes().to_vec());
+        let line = |text: &str| LogLine::Line(text.as_bytes().to_vec());
         check(b"".to_vec(), &[]);
         check(b"a\n\nb\n".to_vec(), &[line("a"), line(""), line("b")]);
-        check(b"a\nb".to_vec(), &[line("a"), Found::Torn(1)]);
-        check([vec![b'x'; longest + 5], b"\nb\n".to_vec()].concat(), &[Found::TooLong, line("b")]);
-        check(vec![b'x'; longest + 5], &[Found::Torn(LONGEST_LINE + 5)]);
+        check(b"a\nb".to_vec(), &[line("a"), LogLine::Torn(1)]);
+        check([vec![b'x'; longest + 5], b"\nb\n".to_vec()].concat(), &[LogLine::TooLong, line("b")]);
+        check(vec![b'x'; longest + 5], &[LogLine::Torn(LONGEST_LINE + 5)]);
     }
 }

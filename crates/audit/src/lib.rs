@@ -30,4 +30,4 @@ pub mod verify;
 mod writer;
 
 pub use log::{AuditConfig, AuditLog};
-pub use trim::{TrimLimits, Trimmed};
+pub use trim::{TrimLimits, TrimReport};

@@ -16,9 +16,9 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    place::Place,
+    place::LogEnd,
     read, records,
-    trim::{TrimLimits, Trimmed},
+    trim::{TrimLimits, TrimReport},
     verify,
     writer::{Clean, Command, End, Thread},
 };
@@ -83,7 +83,7 @@ impl AuditLog {
     pub fn open(config: AuditConfig) -> Result<Self, AuditError> {
         let AuditConfig { folder, rotate_at, noted, clean, clock } = config;
         let refuse = |error| while_doing("open", &folder, error);
-        let (place, own) = Place::open(&folder, None, noted.as_ref(), clock.now()).map_err(refuse)?;
+        let (place, own) = LogEnd::open(&folder, None, noted.as_ref(), clock.now()).map_err(refuse)?;
         let head = place.head().clone();
         tracing::info!(line = head.n, hash = head.hash, "the audit log continues here");
         for fact in &own {
@@ -131,7 +131,7 @@ impl AuditLog {
     ///
     /// # Errors
     /// A file cannot be read or removed, or the log cannot be written. What was not told is still there.
-    pub async fn trim(&self, limits: TrimLimits) -> Result<Trimmed, AuditError> {
+    pub async fn trim(&self, limits: TrimLimits) -> Result<TrimReport, AuditError> {
         let (reply, trimmed) = oneshot::channel();
         self.queue.send(Command::Trim(limits, reply)).await.map_err(|_| gone())?;
         let trimmed = trimmed.await.map_err(|_| gone())?;
@@ -218,7 +218,7 @@ impl AuditReader for AuditLog {
         async move {
             let head = self.end().await?.head;
             let expect =
-                verify::Expect { heads: self.noted.iter().cloned().chain([head]).collect(), noted, growing: true };
+                verify::ExpectedLog { heads: self.noted.iter().cloned().chain([head]).collect(), noted, growing: true };
             let mut report = blocking("verify", &self.folder, move |folder| verify::verify(folder, &expect)).await?;
             if let Some(bytes @ 1..) = self.foreign_bytes().await {
                 verify::add_foreign(&mut report, bytes);

@@ -18,13 +18,13 @@ use agentd_core::{
 use nix::fcntl::OFlag;
 
 use crate::{
-    chain::{self, Sealed, sha256},
+    chain::{self, SealedLine, sha256},
     files::{self, CURRENT, LONGEST_LINE, LogFile, WITNESS},
     medium::Medium,
 };
 
 /// The end of the log, ready to be written on.
-pub(crate) struct Place {
+pub(crate) struct LogEnd {
     folder: PathBuf,
     medium: Box<dyn Medium>,
     /// Device and inode of the file, to know it again.
@@ -36,7 +36,7 @@ pub(crate) struct Place {
     witness: File,
 }
 
-impl Place {
+impl LogEnd {
     /// Opens the log's end, making the log where there is none. `known` is the last line as this process remembers it,
     /// where it does; `noted` is as far as somebody else was told that it is. Also tells what was found other than it was left.
     pub(crate) fn open(
@@ -279,7 +279,7 @@ impl Tail {
         let (lines, torn) = bytes.split_at(whole);
         let lines: Vec<&[u8]> =
             lines.strip_suffix(b"\n").map(|lines| lines.split(|byte| *byte == b'\n').collect()).unwrap_or_default();
-        let sound = |line: &&[u8]| Sealed::read(line).filter(Sealed::holds).map(|sealed| sealed.head());
+        let sound = |line: &&[u8]| SealedLine::read(line).filter(SealedLine::holds).map(|sealed| sealed.head());
         Self {
             whole: from + whole as u64,
             torn: (!torn.is_empty()).then(|| torn.to_vec()),
@@ -296,8 +296,8 @@ fn last_sound_line(folder: &Path) -> io::Result<Option<AuditHead>> {
         let Ok(file) = files::open(&path) else { continue };
         let mut lines = files::Lines::new(io::BufReader::new(file));
         while let Some(found) = lines.next()? {
-            let files::Found::Line(line) = found else { continue };
-            if let Some(sealed) = Sealed::read(&line).filter(Sealed::holds)
+            let files::LogLine::Line(line) = found else { continue };
+            if let Some(sealed) = SealedLine::read(&line).filter(SealedLine::holds)
                 && last.as_ref().is_none_or(|last| sealed.n > last.n)
             {
                 last = Some(sealed.head());

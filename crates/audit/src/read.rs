@@ -8,7 +8,7 @@ use std::{
 
 use agentd_core::audit::{AuditLine, AuditQuery};
 
-use crate::files::{self, Found, LogFile};
+use crate::files::{self, LogFile, LogLine};
 
 /// Lines of one answer at the most.
 pub(crate) const MOST_LINES: usize = 10_000;
@@ -66,7 +66,7 @@ pub fn each(folder: &Path, mut see: impl FnMut(AuditLine)) -> io::Result<()> {
 pub(crate) fn each_of(file: &LogFile, see: &mut dyn FnMut(usize, AuditLine)) -> io::Result<()> {
     let mut lines = files::Lines::new(BufReader::new(files::open(&file.path)?));
     while let Some(found) = lines.next()? {
-        if let Found::Line(bytes) = found
+        if let LogLine::Line(bytes) = found
             && let Ok(line) = serde_json::from_slice(&bytes)
         {
             see(bytes.len(), line);

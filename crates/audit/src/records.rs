@@ -26,7 +26,7 @@ type Key = (Option<SessionId>, Option<CallId>);
 /// The folder or a file cannot be read.
 pub(crate) fn newest(folder: &Path, query: &RecordQuery) -> io::Result<Vec<AuditRecord>> {
     let limit = query.limit.clamp(1, MOST_LINES);
-    let mut found: VecDeque<Found> = VecDeque::new();
+    let mut found: VecDeque<FoundRecord> = VecDeque::new();
     // Ends whose decisions stand in a file that is older.
     let mut ends: HashMap<Key, RecordedEnd> = HashMap::new();
     let mut last_start = 0;
@@ -52,13 +52,13 @@ pub(crate) fn newest(folder: &Path, query: &RecordQuery) -> io::Result<Vec<Audit
 }
 
 /// A record on its way.
-struct Found {
+struct FoundRecord {
     size: usize,
     line: AuditLine,
     ended: Option<RecordedEnd>,
 }
 
-impl Found {
+impl FoundRecord {
     /// The record, now that it is known when the daemon last began.
     fn settle(self, last_start: u64) -> AuditRecord {
         let Self { line, ended, .. } = self;
@@ -77,7 +77,7 @@ impl Found {
 struct Page<'a> {
     query: &'a RecordQuery,
     room: usize,
-    found: VecDeque<Found>,
+    found: VecDeque<FoundRecord>,
     /// Number of records dropped at the front, for want of room.
     dropped: usize,
     /// Calls without an end so far; those that are wanted with their place among all records of the file.
@@ -124,7 +124,7 @@ impl<'a> Page<'a> {
             self.open.insert(key, wanted.then_some(self.dropped + self.found.len()));
         }
         if wanted {
-            self.found.push_back(Found { size, line, ended: None });
+            self.found.push_back(FoundRecord { size, line, ended: None });
             if self.found.len() > self.room {
                 self.found.pop_front();
                 self.dropped += 1;
@@ -146,7 +146,7 @@ impl<'a> Page<'a> {
     }
 
     /// The records, with ends out of files that are newer. Ends for older files are left in `ends`.
-    fn close(mut self, ends: &mut HashMap<Key, RecordedEnd>) -> VecDeque<Found> {
+    fn close(mut self, ends: &mut HashMap<Key, RecordedEnd>) -> VecDeque<FoundRecord> {
         for (key, place) in std::mem::take(&mut self.open) {
             if let Some(ended) = ends.remove(&key) {
                 self.end(place, 0, ended);

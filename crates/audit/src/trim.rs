@@ -34,22 +34,22 @@ pub struct TrimLimits {
 
 /// Removed files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Trimmed {
+pub struct TrimReport {
     /// Files.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
 }
 
-impl Trimmed {
+impl TrimReport {
     fn count(&mut self, bytes: u64) {
         self.files += 1;
         self.bytes += bytes;
     }
 }
 
-pub(crate) fn trim(thread: &mut Thread, limits: &TrimLimits) -> io::Result<Trimmed> {
-    let mut trimmed = Trimmed::default();
+pub(crate) fn trim(thread: &mut Thread, limits: &TrimLimits) -> io::Result<TrimReport> {
+    let mut trimmed = TrimReport::default();
     let mut left = Vec::new();
     for file in files::all(&thread.folder)? {
         let bytes = fs::symlink_metadata(&file.path)?.len();

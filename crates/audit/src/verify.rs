@@ -14,8 +14,8 @@ use std::{
 use agentd_core::audit::{AuditFact, AuditFinding, AuditHead, AuditLine, AuditProblem, AuditReport};
 
 use crate::{
-    chain::{self, NO_HASH, Sealed},
-    files::{self, Found, WITNESS},
+    chain::{self, NO_HASH, SealedLine},
+    files::{self, LogLine, WITNESS},
 };
 
 /// Findings that are told; the rest is counted.
@@ -23,7 +23,7 @@ const MOST_FINDINGS: usize = 100;
 
 /// Expectations of the log beside its files.
 #[derive(Debug, Clone, Default)]
-pub struct Expect {
+pub struct ExpectedLog {
     /// Lines that somebody remembers: the last one, as the daemon that writes it does, and others.
     pub heads: Vec<AuditHead>,
     /// A hash that was noted elsewhere.
@@ -36,7 +36,7 @@ pub struct Expect {
 ///
 /// # Errors
 /// The folder cannot be read. A file that cannot be read is a finding.
-pub fn verify(folder: &Path, expect: &Expect) -> io::Result<AuditReport> {
+pub fn verify(folder: &Path, expect: &ExpectedLog) -> io::Result<AuditReport> {
     let witness = read_witness(folder);
     let mut walk = Walk::new(witness.iter().chain(&expect.heads).cloned().collect(), expect.noted.clone());
     let files = files::all(folder)?;
@@ -125,10 +125,12 @@ impl Walk {
         while let Some(found) = lines.next()? {
             self.line += 1;
             match found {
-                Found::Line(line) => self.step(&line),
-                Found::TooLong => self.find(AuditProblem::NotALine, "it is longer than any line of the log".to_owned()),
-                Found::Torn(_) if may_be_growing => {}
-                Found::Torn(bytes) => {
+                LogLine::Line(line) => self.step(&line),
+                LogLine::TooLong => {
+                    self.find(AuditProblem::NotALine, "it is longer than any line of the log".to_owned())
+                }
+                LogLine::Torn(_) if may_be_growing => {}
+                LogLine::Torn(bytes) => {
                     self.find(
                         AuditProblem::Torn,
                         format!("the last {bytes} bytes are no whole line, as after a crash"),
@@ -141,7 +143,7 @@ impl Walk {
 
     fn step(&mut self, line: &[u8]) {
         self.report.lines += 1;
-        let Some(sealed) = Sealed::read(line) else {
+        let Some(sealed) = SealedLine::read(line) else {
             return self.find(AuditProblem::NotALine, "it has not the form of a line of the log".to_owned());
         };
         let n = sealed.n;
@@ -184,7 +186,7 @@ impl Walk {
     }
 
     /// Returns whether the chain continues with this line; a line that does not belong here is passed over.
-    fn follows(&mut self, sealed: &Sealed<'_>) -> bool {
+    fn follows(&mut self, sealed: &SealedLine<'_>) -> bool {
         let n = sealed.n;
         let (wanted, before) = match &self.last {
             Some(last) => (last.n.saturating_add(1), last.hash.clone()),

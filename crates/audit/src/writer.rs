@@ -15,9 +15,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     chain,
-    place::Place,
+    place::LogEnd,
     shape::shape,
-    trim::{TrimLimits, Trimmed, trim},
+    trim::{TrimLimits, TrimReport, trim},
 };
 
 /// Entries that one write may hold.
@@ -35,7 +35,7 @@ pub(crate) enum Command {
     /// Where the log ends, everything before this written.
     End(oneshot::Sender<End>),
     /// To remove what was set aside long ago.
-    Trim(TrimLimits, oneshot::Sender<std::io::Result<Trimmed>>),
+    Trim(TrimLimits, oneshot::Sender<std::io::Result<TrimReport>>),
     /// To end in good order, and to say where the log ends.
     Close(oneshot::Sender<End>),
 }
@@ -59,7 +59,7 @@ pub(crate) struct Thread {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) commands: mpsc::Receiver<Command>,
     /// None after the disk has failed in a way that leaves open what the file holds; it is then looked at again.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<LogEnd>,
     /// The last line, as this process remembers it.
     pub(crate) head: AuditHead,
     /// Facts of the log about itself, written before anything else.
@@ -131,7 +131,7 @@ impl Thread {
 
     fn end(&mut self) -> End {
         self.sync_notes();
-        End { head: self.head.clone(), size: self.place.as_ref().map(Place::size), synced: self.place.is_some() }
+        End { head: self.head.clone(), size: self.place.as_ref().map(LogEnd::size), synced: self.place.is_some() }
     }
 
     /// Keeps a fact of the log's own, on the disk when this returns.
@@ -215,7 +215,7 @@ impl Thread {
             });
         }
         if self.place.is_none() {
-            let (place, found) = Place::open(&self.folder, Some(&self.head), None, now)?;
+            let (place, found) = LogEnd::open(&self.folder, Some(&self.head), None, now)?;
             self.place = Some(place);
             self.own.extend(found);
         }
@@ -294,7 +294,7 @@ mod tests {
     use super::*;
     use crate::{
         medium::Medium,
-        verify::{Expect, verify},
+        verify::{ExpectedLog, verify},
     };
 
     struct Still;
@@ -332,7 +332,7 @@ mod tests {
 
     fn thread(folder: &std::path::Path) -> Thread {
         let (_, commands) = mpsc::channel(1);
-        let (place, own) = Place::open(folder, None, None, Timestamp::UNIX_EPOCH).unwrap();
+        let (place, own) = LogEnd::open(folder, None, None, Timestamp::UNIX_EPOCH).unwrap();
         Thread {
             folder: folder.to_path_buf(),
             rotate_at: u64::MAX,
@@ -366,13 +366,13 @@ mod tests {
 
     fn ill(thread: &mut Thread, room: u64, sound: bool) {
         let room = Arc::new(AtomicU64::new(room));
-        let (place, found) = Place::open(&thread.folder, Some(&thread.head), None, Timestamp::UNIX_EPOCH).unwrap();
+        let (place, found) = LogEnd::open(&thread.folder, Some(&thread.head), None, Timestamp::UNIX_EPOCH).unwrap();
         assert_eq!(found, []);
         thread.place.insert(place).replace_medium(|file| Box::new(Small { file, room, sound }));
     }
 
     fn lines(folder: &std::path::Path) -> u64 {
-        let report = verify(folder, &Expect::default()).unwrap();
+        let report = verify(folder, &ExpectedLog::default()).unwrap();
         assert_eq!(report.findings, []);
         report.lines
     }

@@ -25,7 +25,7 @@ pub struct ContextMeter {
     /// nothing of another's.
     before: Vec<(String, Footprint)>,
     /// The last count.
-    counted: Option<Counted>,
+    counted: Option<CountedTokens>,
     /// Tokens that came into the history since.
     since: UncountedTokens,
     /// The level that was told last; none where that is not known.
@@ -35,7 +35,7 @@ pub struct ContextMeter {
 /// The tokens of a request and its answer, as the server counted them, or about as many. They say something of the next
 /// request where that goes to the same model, with the same tools.
 #[derive(Debug, Clone)]
-struct Counted {
+struct CountedTokens {
     model: String,
     tools: Fingerprint,
     tokens: u64,
@@ -147,7 +147,7 @@ impl ContextMeter {
             scales.learn(id, footprint.tokens(), usage.prompt_tokens);
             let request = if usage.prompt_tokens > 0 { usage.prompt_tokens } else { report.tokens };
             let tokens = request.saturating_add(sent_again(answer, usage, scales, model));
-            Counted { model: id.to_owned(), tools: footprint.tools(), tokens }
+            CountedTokens { model: id.to_owned(), tools: footprint.tools(), tokens }
         });
         self.since = UncountedTokens::default();
         self.before.retain(|(known, _)| known != id);

@@ -12,11 +12,11 @@ const LEAST: u64 = 1024;
 
 /// Sizes of the windows of models, model by model, as learned since the daemon started.
 #[derive(Debug, Default)]
-pub struct ContextWindows(Mutex<HashMap<String, Known>>);
+pub struct ContextWindows(Mutex<HashMap<String, KnownWindow>>);
 
 /// Size of one window, in tokens.
 #[derive(Debug, Default)]
-struct Known {
+struct KnownWindow {
     /// Size that its server named.
     said: Option<u64>,
     /// The largest request that was answered: it did fit, whatever is said of larger ones.
@@ -58,7 +58,7 @@ impl ContextWindows {
         true
     }
 
-    fn map(&self) -> MutexGuard<'_, HashMap<String, Known>> {
+    fn map(&self) -> MutexGuard<'_, HashMap<String, KnownWindow>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

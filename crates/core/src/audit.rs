@@ -16,7 +16,7 @@ use crate::{
     ids::{CallId, SessionId, TraceId, TurnId},
     interrupt::{Answer, AnsweredBy},
     policy::Risk,
-    storage::Cleaned,
+    storage::CleanedData,
     tool::{FileChange, FileChangeKind, ToolErrorCode},
     turn::OnInterrupt,
 };
@@ -160,7 +160,7 @@ pub enum AuditFact {
     /// Unused data was removed, as the configuration says.
     Cleaned {
         /// Removed data by kind.
-        parts: Vec<Cleaned>,
+        parts: Vec<CleanedData>,
         /// The requester: a client's name, or `schedule`.
         by: String,
     },

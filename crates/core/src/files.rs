@@ -8,7 +8,7 @@ pub use crate::{handed_over::PendingAttachments, ports::SessionTree};
 
 /// Result of handing a file over.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Uploaded {
+pub struct UploadReceipt {
     /// Its path, as tools write it.
     pub path: String,
     /// Picture for models, where it is one.

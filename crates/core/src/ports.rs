@@ -26,11 +26,11 @@ use crate::{
     interrupt::{Answer, Interrupt},
     item::Item,
     model::{ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
-    search::{Found, SearchQuery},
+    search::{SearchQuery, SearchResult},
     session::{NewFork, SessionSettings, SessionSummary, StoredSession, TurnSpan},
     state_files::{StateFileChange, StateFiles},
-    tool::{FileChange, Followed, Meant, StartFolder, ToolCall, ToolOutput, ToolSpec},
-    undo::Undone,
+    tool::{AdaptedCall, FileChange, FollowedLink, StartFolder, ToolCall, ToolOutput, ToolSpec},
+    undo::FilesReverted,
 };
 
 pub use self::{
@@ -39,7 +39,7 @@ pub use self::{
     person::Person,
     pictures::Pictures,
     progress::CallProgress,
-    sampler::{Asked, Sampled, Sampler},
+    sampler::{SampleAnswer, SampleRequest, Sampler},
     skills::{SkillPackages, Skills},
     web::Web,
     workspaces::{Artifact, ArtifactDir, SessionTree, Workspace, WorkspaceArea, Workspaces},
@@ -159,7 +159,7 @@ pub trait Toolbox: Send + Sync {
 
     /// The call in the words of its tool, where it is written in those of another system. Asked before a model's call is
     /// judged; what a person writes is taken as it stands.
-    fn meant(&self, _: &ToolCall) -> Option<Meant> {
+    fn meant(&self, _: &ToolCall) -> Option<AdaptedCall> {
         None
     }
 
@@ -180,7 +180,7 @@ pub trait Toolbox: Send + Sync {
     /// The form of a call that names what it would read, where a link stands between the path that it names and that.
     /// None where no link is in the way, and where nobody can tell: such a call runs as it is written, and reads
     /// nothing through a link. Nor does any call change a file through one; nothing is said of those here.
-    fn follow<'a>(&'a self, _: &'a ToolContext, _: &'a ToolCall) -> BoxFuture<'a, Option<Followed>> {
+    fn follow<'a>(&'a self, _: &'a ToolContext, _: &'a ToolCall) -> BoxFuture<'a, Option<FollowedLink>> {
         Box::pin(std::future::ready(None))
     }
 
@@ -231,7 +231,7 @@ pub trait Snapshots: Send + Sync {
         workspace: &'a Workspace,
         changes: Vec<FileChange>,
         preview: bool,
-    ) -> BoxFuture<'a, Result<Undone, WorkspaceError>>;
+    ) -> BoxFuture<'a, Result<FilesReverted, WorkspaceError>>;
 
     /// Keeps for one session, too, what is needed to take back changes of another one that worked on its files, and returns
     /// them as they can be taken back there: what could not be kept is only told of.
@@ -326,13 +326,13 @@ pub trait Store: Send + Sync {
     ) -> BoxFuture<'_, Result<Vec<(u64, Item)>, StoreError>>;
 
     /// Finds what was said and done, in one session or in all, at most `limit`, the best first. All that was stored when
-    /// it was asked is searched, but for what [`Found::unsearched`] counts: no search waits for a large index to be built.
+    /// it was asked is searched, but for what [`SearchResult::unsearched`] counts: no search waits for a large index to be built.
     fn search(
         &self,
         query: SearchQuery,
         session: Option<SessionId>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Found, StoreError>>;
+    ) -> BoxFuture<'_, Result<SearchResult, StoreError>>;
 
     /// The files of a session's own state.
     fn state_files(&self, session: SessionId) -> BoxFuture<'_, Result<StateFiles, StoreError>>;

@@ -13,7 +13,7 @@ use crate::{
 
 /// Result of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct SearchResult {
     /// The finds, the best first.
     pub hits: Vec<SearchHit>,
     /// The stored events that were not searched, because the index is being built and does not have them yet: what is in

@@ -160,7 +160,7 @@ impl CleanedPart {
 
 /// Cleaned data of one kind, or data that would be cleaned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cleaned {
+pub struct CleanedData {
     /// The part.
     pub part: CleanedPart,
     /// The sessions that it was of; 0 where it is of none.
@@ -176,7 +176,7 @@ pub struct Cleaned {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CleanReport {
     /// Each kind once; those of which there was nothing are left out.
-    pub parts: Vec<Cleaned>,
+    pub parts: Vec<CleanedData>,
     /// Failures, one sentence each.
     pub problems: Vec<String>,
     /// Sessions that were left alone, as somebody uses them, they wait, or they are pinned.
@@ -195,7 +195,7 @@ impl CleanReport {
                 known.files += files;
                 known.bytes += bytes;
             }
-            None => self.parts.push(Cleaned { part, sessions, files, bytes }),
+            None => self.parts.push(CleanedData { part, sessions, files, bytes }),
         }
         self.parts.sort_by_key(|known| known.part);
     }

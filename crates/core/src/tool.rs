@@ -84,7 +84,7 @@ pub struct ToolCall {
 /// A call in the words of its tool, where the model wrote it in those of another system. It stands in the place of the call
 /// from before it is judged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Meant {
+pub struct AdaptedCall {
     /// The arguments, by the names and in the units of the tool.
     pub arguments: String,
     /// Note for the model with the result, such as what was left out because it changes nothing.
@@ -93,7 +93,7 @@ pub struct Meant {
 
 /// A call that reads through a link, as it would be written without: both forms are judged, and this one runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Followed {
+pub struct FollowedLink {
     /// The arguments, with the path that the link leads to.
     pub arguments: String,
     /// The path that the call names.
@@ -102,7 +102,7 @@ pub struct Followed {
     pub leads_to: String,
 }
 
-impl Followed {
+impl FollowedLink {
     /// The argument that names what a call reads.
     pub const PATH: &str = "path";
 
@@ -120,7 +120,7 @@ impl Followed {
     }
 }
 
-impl std::fmt::Display for Followed {
+impl std::fmt::Display for FollowedLink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} leads to {} through a link", self.path, self.leads_to)
     }

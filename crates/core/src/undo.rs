@@ -87,7 +87,7 @@ pub enum UndoOutcome {
 
 /// Effect of an undo on the files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Undone {
+pub struct FilesReverted {
     /// Every file that was asked for: those of the session's own tree, then those of the project.
     pub files: Vec<UndoneFile>,
     /// The changes that were made: undoing them brings back what was undone.

@@ -11,7 +11,7 @@ use agentd_context::{
     frame::{harmless, name as framed_name, one_line},
 };
 use agentd_core::{
-    files::{PendingAttachments, Picture, SessionTree, Uploaded},
+    files::{PendingAttachments, Picture, SessionTree, UploadReceipt},
     ids::SessionId,
     item::{Item, ItemBody, NoticeSource, NoticeTopic},
     ports::{ArtifactDir, Pictures, Workspaces},
@@ -56,7 +56,7 @@ pub(crate) async fn take(
     session: SessionId,
     name: String,
     content: Vec<u8>,
-) -> Result<Uploaded, EngineError> {
+) -> Result<UploadReceipt, EngineError> {
     let prepared = match pictures {
         Some(pictures) => pictures.prepare(&content).await,
         None => Ok(None),
@@ -73,11 +73,11 @@ pub(crate) async fn take(
         Err(error) => Err(error),
     };
     Ok(match shown {
-        Ok(picture) => Uploaded { path, picture, problem: None },
+        Ok(picture) => UploadReceipt { path, picture, problem: None },
         // The file itself is there: only no model is shown it.
         Err(error) => {
             let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-            Uploaded { path, picture: None, problem: Some(format!("{error}{hint}")) }
+            UploadReceipt { path, picture: None, problem: Some(format!("{error}{hint}")) }
         }
     })
 }

@@ -15,7 +15,7 @@ use agentd_core::{
     ports::Store,
     state_files::{StateFileChange, StateFiles},
     tool::{FileChange, FileChangeKind, FileKind, FileState},
-    undo::{UndoOutcome, Undone, UndoneFile, reversed},
+    undo::{FilesReverted, UndoOutcome, UndoneFile, reversed},
 };
 use sha2::{Digest as _, Sha256};
 
@@ -82,7 +82,7 @@ pub(crate) fn apart(changes: Vec<FileChange>) -> (Vec<FileChange>, Vec<FileChang
 
 /// Which files are shown with a diff. It is computed for these alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shown {
+pub(crate) enum DiffChoice {
     /// All that change, and conflicts.
     All,
     /// Files that are left alone, because they were changed since.
@@ -93,7 +93,7 @@ pub(crate) enum Shown {
 #[derive(Debug, Default)]
 pub(crate) struct RevertPlan {
     /// Outcome for each file, and the changes that revert it.
-    pub(crate) undone: Undone,
+    pub(crate) undone: FilesReverted,
     /// Facts that have to be stored for that.
     pub(crate) facts: Vec<StateFileChange>,
     /// Texts that are to be compared and shown.
@@ -115,7 +115,7 @@ impl RevertPlan {
         session: SessionId,
         changes: &[FileChange],
         now: &StateFiles,
-        shown: Shown,
+        shown: DiffChoice,
     ) -> Result<Self, StoreError> {
         let mut way = Self::default();
         if changes.is_empty() {
@@ -138,7 +138,13 @@ impl RevertPlan {
         self.undone.files.iter().all(|file| matches!(file.outcome, UndoOutcome::Done | UndoOutcome::Already))
     }
 
-    fn step(&mut self, change: &FileChange, contents: &HashMap<String, String>, files: &mut StateFiles, shown: Shown) {
+    fn step(
+        &mut self,
+        change: &FileChange,
+        contents: &HashMap<String, String>,
+        files: &mut StateFiles,
+        shown: DiffChoice,
+    ) {
         use UndoOutcome::{Already, Conflict, Done, Failed};
         let path = change.path.trim_start_matches(ROOT);
         let now = files.get(path).map(|file| file.content.clone());
@@ -162,7 +168,7 @@ impl RevertPlan {
             let fact = StateFileChange { path: path.to_owned(), content: wanted.map(str::to_owned) };
             match files.check(&fact) {
                 Ok(()) => {
-                    if shown == Shown::All {
+                    if shown == DiffChoice::All {
                         self.compare(change, now.as_deref(), wanted);
                     }
                     // When it was written is not looked at here.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use agentd_index::{
-    About, Chunk, ContentHash, DocumentId, IndexConfig, IndexHandle, Kind, Place, Query, Request, Visible,
+    About, Chunk, ContentHash, DocumentId, DocumentPlace, IndexConfig, IndexHandle, Kind, Query, Request, Visible,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -133,7 +133,7 @@ async fn run(chunks: usize, folder: std::path::PathBuf) -> Result<(), Box<dyn st
         let chunk = |page: usize| {
             let text = text(&mut numbers, number % 2 == 1);
             Chunk {
-                place: Place::Page(u32::try_from(page).unwrap_or_default()),
+                place: DocumentPlace::Page(u32::try_from(page).unwrap_or_default()),
                 bytes: 0..text.len(),
                 text,
                 heading: None,

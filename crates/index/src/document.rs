@@ -54,7 +54,7 @@ impl Document {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// Where it stands.
-    pub place: Place,
+    pub place: DocumentPlace,
     /// Its content.
     pub body: Body,
     /// Notes of a slide's speaker, as Markdown.
@@ -65,7 +65,7 @@ pub struct Part {
 impl Part {
     /// A part that is a text.
     #[must_use]
-    pub fn text(place: Place, text: impl Into<String>) -> Self {
+    pub fn text(place: DocumentPlace, text: impl Into<String>) -> Self {
         Self { place, body: Body::Text(text.into()), notes: None }
     }
 
@@ -121,7 +121,9 @@ impl Part {
             }
             (_, body) => return Some(Part { body, ..next }),
         }
-        if let (Place::Sheet { range, .. }, Place::Sheet { range: more, .. }) = (&mut self.place, next.place) {
+        if let (DocumentPlace::Sheet { range, .. }, DocumentPlace::Sheet { range: more, .. }) =
+            (&mut self.place, next.place)
+        {
             *range = match (*range, more) {
                 (Some(first), Some(second)) => Some(first.around(second)),
                 (range, more) => range.or(more),
@@ -224,7 +226,7 @@ impl Row {
 /// Where a part stands in its document, as people cite it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum DocumentPlace {
     /// A page, from 1.
     Page(u32),
     /// A sheet of a workbook.
@@ -243,7 +245,7 @@ pub enum Place {
     Whole,
 }
 
-impl Place {
+impl DocumentPlace {
     /// Returns whether both are the same page, sheet or slide.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
@@ -255,7 +257,7 @@ impl Place {
 }
 
 /// `p. 12`, `Sales!A2:F20`, `slide 7`; nothing for a whole document.
-impl fmt::Display for Place {
+impl fmt::Display for DocumentPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Page(number) => write!(f, "p. {number}"),
@@ -324,17 +326,17 @@ pub fn column_name(column: u32) -> String {
 mod tests {
     use super::*;
 
-    fn sheet(name: &str, range: Option<((u32, u32), (u32, u32))>) -> Place {
+    fn sheet(name: &str, range: Option<((u32, u32), (u32, u32))>) -> DocumentPlace {
         let range = range.map(|(first, last)| CellRange { first, last });
-        Place::Sheet { number: 1, name: name.to_owned(), range }
+        DocumentPlace::Sheet { number: 1, name: name.to_owned(), range }
     }
 
     #[test]
     fn places_read_as_people_cite_them() {
         let cases = [
-            (Place::Page(12), "p. 12"),
-            (Place::Slide(7), "slide 7"),
-            (Place::Whole, ""),
+            (DocumentPlace::Page(12), "p. 12"),
+            (DocumentPlace::Slide(7), "slide 7"),
+            (DocumentPlace::Whole, ""),
             (sheet("Sales", Some(((0, 2), (5, 20)))), "Sales!A2:F20"),
             (sheet("销售", Some(((0, 2), (5, 20)))), "销售!A2:F20"),
             (sheet("Q1 '24", Some(((26, 3), (26, 3)))), "'Q1 ''24'!AA3"),
@@ -367,12 +369,12 @@ mod tests {
         for rows in [vec![row(2, &["a"])], vec![row(3, &["b", "c"])]] {
             let table = Table { first_column: 0, header: Some(row(1, &["h"])), rows };
             let range = table.range_of(&table.rows);
-            let place = Place::Sheet { number: 1, name: "S".to_owned(), range };
+            let place = DocumentPlace::Sheet { number: 1, name: "S".to_owned(), range };
             document.push(Part { place, body: Body::Table(table), notes: None });
         }
-        document.push(Part::text(Place::Page(1), "one "));
-        document.push(Part::text(Place::Page(1), "two"));
-        document.push(Part::text(Place::Page(2), "three"));
+        document.push(Part::text(DocumentPlace::Page(1), "one "));
+        document.push(Part::text(DocumentPlace::Page(1), "two"));
+        document.push(Part::text(DocumentPlace::Page(2), "three"));
         let told: Vec<String> =
             document.parts.iter().map(|part| format!("{} {}", part.place, part.markdown())).collect();
         let table = "S!A2:B3 | h |  |\n| --- | --- |\n| a |\n| b | c |\n";

@@ -33,7 +33,7 @@ pub mod search;
 pub mod worker;
 
 pub use chunk::{Chunk, ChunkConfig, Chunker};
-pub use document::{Body, CellRange, Document, Part, Place, Row, Table};
+pub use document::{Body, CellRange, Document, DocumentPlace, Part, Row, Table};
 pub use failure::Failure;
 pub use index::{About, ContentHash, DocumentId, Entry, IndexConfig, IndexError, IndexHandle, IndexStats, Indexing};
 pub use kind::Kind;

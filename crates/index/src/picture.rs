@@ -20,7 +20,7 @@ use tokio::{
 use crate::{
     extract::clean,
     limits::Limits,
-    worker::{PICTURE_WORKER_ARGUMENT, SIDE, Told},
+    worker::{PICTURE_WORKER_ARGUMENT, PictureHeader, SIDE},
 };
 
 /// The kinds that models see.
@@ -92,8 +92,8 @@ async fn hear(out: &mut ChildStdout) -> Result<PreparedPicture, String> {
     let mut head = vec![0; length];
     out.read_exact(&mut head).await.map_err(ended)?;
     let (media_type, width, height, bytes) = match serde_json::from_slice(&head).map_err(|_| nonsense())? {
-        Told::Failed(why) => return Err(clean::line(&why, 200)),
-        Told::Ready { media_type, width, height, bytes } => (media_type, width, height, bytes),
+        PictureHeader::Failed(why) => return Err(clean::line(&why, 200)),
+        PictureHeader::Ready { media_type, width, height, bytes } => (media_type, width, height, bytes),
     };
     let (ending, format) = match media_type.as_str() {
         "image/png" => ("png", ImageFormat::Png),

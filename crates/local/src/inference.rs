@@ -58,7 +58,7 @@ pub(crate) struct KvCache {
 }
 
 /// A prompt after its evaluation.
-pub(crate) struct Evaluated {
+pub(crate) struct EvaluatedPrompt {
     /// One row for each position from the one that was asked for.
     rows: Tensor,
     /// The tokens that were there already.
@@ -67,7 +67,7 @@ pub(crate) struct Evaluated {
 
 /// An answer that came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Answered {
+pub(crate) struct FinishedAnswer {
     pub(crate) finish: Finish,
     pub(crate) prompt: usize,
     pub(crate) reused: usize,
@@ -103,7 +103,7 @@ impl Inference {
         prompt: &[u32],
         rows_from: usize,
         stop: &dyn Stop,
-    ) -> Result<Evaluated, RunError> {
+    ) -> Result<EvaluatedPrompt, RunError> {
         if prompt.len() > self.context() {
             return Err(RunError::TooLong { tokens: prompt.len(), limit: self.context() });
         }
@@ -125,10 +125,10 @@ impl Inference {
                 rows.push(new.narrow(0, skipped, chunk.len() - skipped)?);
             }
         }
-        Ok(Evaluated { rows: Tensor::cat(&rows, 0)?, reused })
+        Ok(EvaluatedPrompt { rows: Tensor::cat(&rows, 0)?, reused })
     }
 
-    fn next_logits(&self, evaluated: &Evaluated) -> Result<Vec<f32>, RunError> {
+    fn next_logits(&self, evaluated: &EvaluatedPrompt) -> Result<Vec<f32>, RunError> {
         let rows = &evaluated.rows;
         let last = rows.narrow(0, rows.dim(0)? - 1, 1)?;
         Ok(self.llama.logits(&last)?.squeeze(0)?.to_vec1()?)
@@ -143,9 +143,10 @@ impl Inference {
         manner: SamplingParams,
         stop: &dyn Stop,
         mut say: impl FnMut(String) -> bool,
-    ) -> Result<Answered, RunError> {
+    ) -> Result<FinishedAnswer, RunError> {
         let first = self.evaluate(track, prompt, prompt.len().saturating_sub(1), stop)?;
-        let mut answered = Answered { finish: Finish::Length, prompt: prompt.len(), reused: first.reused, tokens: 0 };
+        let mut answered =
+            FinishedAnswer { finish: Finish::Length, prompt: prompt.len(), reused: first.reused, tokens: 0 };
         let mut logits = self.next_logits(&first)?;
         let mut tokens = prompt.to_vec();
         let mut joiner = TextJoiner::default();

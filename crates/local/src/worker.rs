@@ -22,7 +22,7 @@ use crate::{
     error::RunError,
     harness::{
         plan::plan,
-        run::{Listener, Memory, Run},
+        run::{Listener, Memory, RequestRun},
     },
     inference::{Inference, Stop},
     memory,
@@ -54,10 +54,10 @@ pub(crate) fn start(config: EmbeddedConfig, counters: Arc<Counters>) -> std::io:
 struct Worker {
     config: EmbeddedConfig,
     counters: Arc<Counters>,
-    loaded: Option<Loaded>,
+    loaded: Option<LoadedModel>,
 }
 
-struct Loaded {
+struct LoadedModel {
     inference: Inference,
     memory: Memory,
 }
@@ -104,7 +104,7 @@ impl Worker {
             Some(loaded) => loaded,
             none => none.insert(load(&self.config, &self.counters)?),
         };
-        let mut run = Run {
+        let mut run = RequestRun {
             inference: &loaded.inference,
             memory: &mut loaded.memory,
             listener: reply,
@@ -132,14 +132,14 @@ fn most_tokens(request: &ModelRequest, config: &EmbeddedConfig) -> usize {
     wanted.min(config.max_tokens as usize)
 }
 
-fn load(config: &EmbeddedConfig, counters: &Arc<Counters>) -> Result<Loaded, ModelError> {
+fn load(config: &EmbeddedConfig, counters: &Arc<Counters>) -> Result<LoadedModel, ModelError> {
     let started = Instant::now();
     let inference = Inference::load(&config.path, config.context as usize, Arc::clone(counters))?;
     let memory = Memory::new(&inference);
     counters.set_loaded(true);
     let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     tracing::info!(path = %config.path.display(), ms, "the built-in model was loaded");
-    Ok(Loaded { inference, memory })
+    Ok(LoadedModel { inference, memory })
 }
 
 impl Stop for Reply {

@@ -15,7 +15,7 @@ use agentd_core::{
 use agentd_mcp::{
     McpConfig, McpPool, McpToolbox, ServerConfig,
     catalogue::CatalogueFolder,
-    config::{HttpWire, OAuthClient, Reached},
+    config::{HttpWire, OAuthClient, ServerAddress},
     login::Logins,
     pool::PoolParts,
 };
@@ -85,7 +85,7 @@ async fn login(pool: &McpPool) -> Result<(), String> {
 fn server(url: String) -> ServerConfig {
     ServerConfig {
         enabled: true,
-        reached: Reached::Http {
+        reached: ServerAddress::Http {
             url: url.as_str().into(),
             headers: BTreeMap::new(),
             wire: HttpWire::Streamable,

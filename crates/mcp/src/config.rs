@@ -38,7 +38,7 @@ pub struct ServerConfig {
     /// Set if it is enabled.
     pub enabled: bool,
     /// Way to reach it.
-    pub reached: Reached,
+    pub reached: ServerAddress,
     /// Tools of it that are set otherwise than the others, by the names that the server gives them.
     pub tools: BTreeMap<String, ToolSetting>,
     /// Settings of tools that have none of their own.
@@ -61,13 +61,13 @@ pub struct ServerConfig {
 
 /// Way to reach a server.
 #[derive(Debug, Clone)]
-pub enum Reached {
+pub enum ServerAddress {
     /// A program of this machine, spoken to by its standard input and output.
     Stdio {
         /// The program.
         command: String,
         /// Its arguments.
-        args: Vec<Written>,
+        args: Vec<ConfigText>,
         /// Environment variables besides the defaults.
         env: BTreeMap<String, SecretString>,
         /// Where it runs.
@@ -76,7 +76,7 @@ pub enum Reached {
     /// An address.
     Http {
         /// The address.
-        url: Written,
+        url: ConfigText,
         /// Headers of each request.
         headers: BTreeMap<String, SecretString>,
         /// Which of the two ways of speaking over HTTP it has.
@@ -116,7 +116,7 @@ impl OAuthClient {
 
 /// A text of the configuration that may hold a secret: as it is, and as it is shown.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Written {
+pub struct ConfigText {
     /// As it is.
     pub value: String,
     /// As it is shown: `${NAME}` stands where it was written.
@@ -125,13 +125,13 @@ pub struct Written {
     pub secrets: Vec<String>,
 }
 
-impl From<&str> for Written {
+impl From<&str> for ConfigText {
     fn from(value: &str) -> Self {
         Self { value: value.to_owned(), shown: value.to_owned(), secrets: Vec::new() }
     }
 }
 
-impl std::fmt::Debug for Written {
+impl std::fmt::Debug for ConfigText {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}", self.shown)
     }
@@ -214,8 +214,10 @@ impl McpConfig {
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         self.servers.values().flat_map(|server| {
             let (hidden, written, client) = match &server.reached {
-                Reached::Stdio { env, args, .. } => (env, args.as_slice(), None),
-                Reached::Http { headers, url, client, .. } => (headers, std::slice::from_ref(url), client.as_ref()),
+                ServerAddress::Stdio { env, args, .. } => (env, args.as_slice(), None),
+                ServerAddress::Http { headers, url, client, .. } => {
+                    (headers, std::slice::from_ref(url), client.as_ref())
+                }
             };
             let in_text = written.iter().flat_map(|text| &text.secrets).map(String::as_str);
             let of_client = client.and_then(|client| client.secret.as_ref());
@@ -245,10 +247,10 @@ impl ServerConfig {
         };
         self.fingerprint() == other.fingerprint()
             && match (&self.reached, &other.reached) {
-                (Reached::Stdio { env: one, .. }, Reached::Stdio { env: other, .. }) => same(one, other),
+                (ServerAddress::Stdio { env: one, .. }, ServerAddress::Stdio { env: other, .. }) => same(one, other),
                 (
-                    Reached::Http { headers: one, wire: wire_of_one, client: client_of_one, .. },
-                    Reached::Http { headers: other, wire: wire_of_other, client: client_of_other, .. },
+                    ServerAddress::Http { headers: one, wire: wire_of_one, client: client_of_one, .. },
+                    ServerAddress::Http { headers: other, wire: wire_of_other, client: client_of_other, .. },
                 ) => {
                     let same_client = match (client_of_one, client_of_other) {
                         (Some(one), Some(other)) => one.is_same(other),
@@ -270,14 +272,14 @@ impl ServerConfig {
             hash.update(text);
         };
         match &self.reached {
-            Reached::Stdio { command, args, env, cwd } => {
+            ServerAddress::Stdio { command, args, env, cwd } => {
                 take("stdio");
                 take(command);
                 args.iter().for_each(|arg| take(&arg.value));
                 take(&cwd.to_string_lossy());
                 env.keys().for_each(|name| take(name));
             }
-            Reached::Http { url, headers, .. } => {
+            ServerAddress::Http { url, headers, .. } => {
                 take("http");
                 take(&url.value);
                 headers.keys().for_each(|name| take(name));
@@ -298,12 +300,12 @@ impl ServerConfig {
 
     fn texts(&self) -> Vec<&str> {
         match &self.reached {
-            Reached::Stdio { command, args, env, cwd } => {
+            ServerAddress::Stdio { command, args, env, cwd } => {
                 let args = args.iter().map(|arg| arg.value.as_str());
                 let env = env.values().map(|value| value.expose_secret());
                 [command.as_str()].into_iter().chain(args).chain(env).chain(cwd.to_str()).collect()
             }
-            Reached::Http { url, headers, client, .. } => {
+            ServerAddress::Http { url, headers, client, .. } => {
                 let headers = headers.values().map(|value| value.expose_secret());
                 let secret = client.as_ref().and_then(|client| client.secret.as_ref());
                 let client = client.iter().flat_map(|client| [Some(client.id.as_str()), client.issuer.as_deref()]);
@@ -316,10 +318,10 @@ impl ServerConfig {
     /// The server with the values of its variables, or the name of one that has none.
     pub(crate) fn filled(&self, values: &BTreeMap<String, String>) -> Result<Self, String> {
         let text = |text: &str| variables::filled(text, values);
-        let written = |written: &Written| {
+        let written = |written: &ConfigText| {
             let used = variables::names(&written.value).filter_map(|name| values.get(name)).cloned();
             let secrets = written.secrets.iter().cloned().chain(used).collect();
-            Ok::<_, String>(Written { value: text(&written.value)?, shown: written.shown.clone(), secrets })
+            Ok::<_, String>(ConfigText { value: text(&written.value)?, shown: written.shown.clone(), secrets })
         };
         let secrets = |secrets: &BTreeMap<String, SecretString>| {
             let fill = |(name, value): (&String, &SecretString)| {
@@ -328,13 +330,13 @@ impl ServerConfig {
             secrets.iter().map(fill).collect::<Result<BTreeMap<_, _>, _>>()
         };
         let reached = match &self.reached {
-            Reached::Stdio { command, args, env, cwd } => Reached::Stdio {
+            ServerAddress::Stdio { command, args, env, cwd } => ServerAddress::Stdio {
                 command: text(command)?,
                 args: args.iter().map(written).collect::<Result<_, _>>()?,
                 env: secrets(env)?,
                 cwd: cwd.to_str().map_or_else(|| Ok(cwd.clone()), |cwd| text(cwd).map(PathBuf::from))?,
             },
-            Reached::Http { url, headers, wire, client } => Reached::Http {
+            ServerAddress::Http { url, headers, wire, client } => ServerAddress::Http {
                 url: written(url)?,
                 headers: secrets(headers)?,
                 wire: *wire,
@@ -348,13 +350,15 @@ impl ServerConfig {
     #[must_use]
     pub fn place(&self) -> String {
         match &self.reached {
-            Reached::Stdio { command, args, .. } => {
+            ServerAddress::Stdio { command, args, .. } => {
                 let args = args.iter().map(|arg| &arg.shown);
                 let words = std::iter::once(command).chain(args).cloned().collect::<Vec<_>>();
                 variables::written(&words.join(" "))
             }
             // A key may stand behind the question mark.
-            Reached::Http { url, .. } => variables::written(url.shown.split(['?', '#']).next().unwrap_or_default()),
+            ServerAddress::Http { url, .. } => {
+                variables::written(url.shown.split(['?', '#']).next().unwrap_or_default())
+            }
         }
     }
 
@@ -362,9 +366,9 @@ impl ServerConfig {
     #[must_use]
     pub fn transport(&self) -> &'static str {
         match &self.reached {
-            Reached::Stdio { .. } => "stdio",
-            Reached::Http { wire: HttpWire::Streamable, .. } => "http",
-            Reached::Http { wire: HttpWire::Sse, .. } => "sse",
+            ServerAddress::Stdio { .. } => "stdio",
+            ServerAddress::Http { wire: HttpWire::Streamable, .. } => "http",
+            ServerAddress::Http { wire: HttpWire::Sse, .. } => "sse",
         }
     }
 }

@@ -13,7 +13,7 @@ pub(crate) const MOST: usize = 8;
 
 /// All of them.
 #[derive(Default)]
-pub(crate) struct Connections(HashMap<Key, Open>);
+pub(crate) struct Connections(HashMap<Key, ConnectionSlot>);
 
 /// Whose connection it is: a server's, in an environment.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -24,7 +24,7 @@ pub(crate) struct Key {
     pub(crate) variables: BTreeMap<String, String>,
 }
 
-struct Open {
+struct ConnectionSlot {
     handle: ServerHandle,
     /// Set once a turn has called it. One that was started to list what it offers gives way to the first that is
     /// called.
@@ -32,7 +32,7 @@ struct Open {
     used: Instant,
 }
 
-impl Open {
+impl ConnectionSlot {
     /// Returns whether it can be ended without being missed.
     fn is_free(&self) -> bool {
         !self.handle.is_needed()
@@ -50,7 +50,7 @@ impl Connections {
 
     /// Another one, for which there is room.
     pub(crate) fn add(&mut self, key: Key, handle: ServerHandle, is_called: bool) {
-        self.0.insert(key, Open { handle, is_called, used: Instant::now() });
+        self.0.insert(key, ConnectionSlot { handle, is_called, used: Instant::now() });
     }
 
     /// Makes room for another one to this server, and returns those that have to end for it. None where all are in use.
@@ -85,11 +85,11 @@ impl Connections {
         self.of(server).map(|(_, open)| open.handle.health()).collect()
     }
 
-    fn of<'a>(&'a self, server: &'a str) -> impl Iterator<Item = (&'a Key, &'a Open)> {
+    fn of<'a>(&'a self, server: &'a str) -> impl Iterator<Item = (&'a Key, &'a ConnectionSlot)> {
         self.0.iter().filter(move |(key, _)| key.server == server)
     }
 
-    fn take(&mut self, wanted: impl Fn(&Key, &Open) -> bool) -> Vec<ServerHandle> {
+    fn take(&mut self, wanted: impl Fn(&Key, &ConnectionSlot) -> bool) -> Vec<ServerHandle> {
         self.0.extract_if(|key, open| wanted(key, open)).map(|(_, open)| open.handle).collect()
     }
 }
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use crate::{
         clean::Clean,
-        config::{HttpWire, Reached, ServerConfig},
+        config::{HttpWire, ServerAddress, ServerConfig},
         log::Log,
         login::Logins,
         server::ServerDeps,
@@ -117,7 +117,7 @@ mod tests {
 
     /// A server that is not there and is never started.
     fn handle() -> ServerHandle {
-        let reached = Reached::Http {
+        let reached = ServerAddress::Http {
             url: "http://127.0.0.1:9/".into(),
             headers: BTreeMap::new(),
             wire: HttpWire::Sse,

@@ -23,14 +23,14 @@ pub use self::report::ServerReport;
 use crate::{
     catalogue::{Catalogue, CatalogueFolder},
     clean::Clean,
-    config::{McpConfig, Reached, ServerConfig},
+    config::{McpConfig, ServerAddress, ServerConfig},
     connections::{Connections, Key, MOST},
     log::Log,
     login::Logins,
-    published::{Published, publish},
+    published::{PublishedTools, publish},
     reason::Reason,
     server::{Lease, Need, ServerDeps, ServerHandle},
-    variables::Lent,
+    variables::LentValues,
 };
 
 /// Number of servers that are listed at once, in the background.
@@ -80,13 +80,13 @@ struct State {
     /// Environment of the client that called last, for servers that are started without a call.
     last_environment: Option<BTreeMap<String, String>>,
     /// The values of variables that only clients have.
-    lent: Lent,
+    lent: LentValues,
     /// The last words of servers, also of those that do not run.
     logs: BTreeMap<String, Arc<Log>>,
     known: BTreeMap<String, Arc<Catalogue>>,
     /// Another one whenever the configuration or what is known has changed.
     version: u64,
-    published: Arc<Published>,
+    published: Arc<PublishedTools>,
     /// When servers were asked last in the background what they offer, each as it was configured then.
     asked: HashMap<(String, String), Instant>,
     closed: bool,
@@ -122,7 +122,7 @@ impl McpPool {
                     config: Arc::new(config),
                     connections: Connections::default(),
                     last_environment: None,
-                    lent: Lent::default(),
+                    lent: LentValues::default(),
                     logs: BTreeMap::new(),
                     known,
                     version: 0,
@@ -144,7 +144,7 @@ impl McpPool {
 
     /// Tools that models can be offered now.
     #[must_use]
-    pub fn published(&self) -> Arc<Published> {
+    pub fn published(&self) -> Arc<PublishedTools> {
         Arc::clone(&self.state().published)
     }
 
@@ -341,7 +341,7 @@ impl McpPool {
         let config = config.filled(&values).map_err(|name| Reason::ours(missing(&name)))?;
         let environment = self.environment_of(&mut state, call.map(|caller| caller.client));
         // What is behind an address sees none of it.
-        let is_program = matches!(config.reached, Reached::Stdio { .. });
+        let is_program = matches!(config.reached, ServerAddress::Stdio { .. });
         let environment = if is_program { environment } else { BTreeMap::new() };
         let key = Key { server: server.to_owned(), environment, variables: values };
         if let Some(handle) = state.connections.get(&key, call.is_some()) {

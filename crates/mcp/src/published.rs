@@ -21,7 +21,7 @@ use crate::{
 
 /// All that models can be offered.
 #[derive(Debug, Default)]
-pub struct Published {
+pub struct PublishedTools {
     /// The tools, sorted by name.
     pub specs: Arc<[ToolSpec]>,
     /// Which of them need not be mentioned, as the configuration says.
@@ -78,9 +78,9 @@ pub fn publish<C: Borrow<Catalogue>>(
     config: &McpConfig,
     catalogues: &BTreeMap<String, C>,
     reserved: &dyn Fn(&str) -> bool,
-) -> Published {
+) -> PublishedTools {
     let claimed = claimed_twice(config);
-    let (specs, published) = (BTreeMap::new(), Published::default());
+    let (specs, published) = (BTreeMap::new(), PublishedTools::default());
     let mut publisher = Publisher { reserved, claimed, place: String::new(), specs, open: BTreeMap::new(), published };
     for (name, server) in config.enabled() {
         publisher.place = server.fingerprint();
@@ -133,7 +133,7 @@ struct Publisher<'a> {
     specs: BTreeMap<String, ToolSpec>,
     /// The tools of which nothing is said about when they are offered, by their servers.
     open: BTreeMap<String, Offer>,
-    published: Published,
+    published: PublishedTools,
 }
 
 impl Publisher<'_> {
@@ -312,12 +312,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::{HttpWire, Reached, ToolDefaults};
+    use crate::config::{HttpWire, ServerAddress, ToolDefaults};
 
     fn server(tools: &[(&str, ToolSetting)]) -> ServerConfig {
         ServerConfig {
             enabled: true,
-            reached: Reached::Http {
+            reached: ServerAddress::Http {
                 url: "http://x/".into(),
                 headers: BTreeMap::new(),
                 wire: HttpWire::Streamable,
@@ -340,7 +340,7 @@ mod tests {
         Catalogue { fingerprint: server.fingerprint(), tools, ..Catalogue::default() }
     }
 
-    fn names(published: &Published) -> Vec<&str> {
+    fn names(published: &PublishedTools) -> Vec<&str> {
         published.specs.iter().map(|spec| spec.name.as_str()).collect()
     }
 

@@ -8,7 +8,7 @@
 use agentd_core::{
     error::ErrorKind,
     model::Message,
-    ports::{Asked, Sampled},
+    ports::{SampleAnswer, SampleRequest},
     untrusted,
 };
 use rmcp::model::{
@@ -60,7 +60,7 @@ pub(crate) async fn ask(
         },
     };
     match outcome {
-        Ok(Sampled { text, model, cut }) => {
+        Ok(SampleAnswer { text, model, cut }) => {
             log.note(&format!("it asked the model {model}, which a person had allowed"));
             let reason = if cut {
                 CreateMessageResult::STOP_REASON_END_MAX_TOKEN
@@ -83,7 +83,7 @@ async fn ask_in(
     may_be_others: bool,
     log: &Log,
     request: CreateMessageRequestParams,
-) -> Result<Sampled, Refusal> {
+) -> Result<SampleAnswer, Refusal> {
     let asked = read(request)?;
     let shown = shown(&asked)?;
     let model = call.sampler().model().ok_or_else(|| invalid("there is no model that this call could ask"))?;
@@ -124,7 +124,7 @@ fn is_yes(words: &str) -> bool {
 }
 
 /// Reads the request, if it is text of bounded size and nothing else.
-fn read(request: CreateMessageRequestParams) -> Result<Asked, Refusal> {
+fn read(request: CreateMessageRequestParams) -> Result<SampleRequest, Refusal> {
     let size = serde_json::to_vec(&request).map_or(usize::MAX, |text| text.len());
     if size > LARGEST {
         return Err(invalid(&format!("the request is too large: {size} bytes, where {LARGEST} may be")));
@@ -147,7 +147,7 @@ fn read(request: CreateMessageRequestParams) -> Result<Asked, Refusal> {
     if messages.len() == 1 {
         return Err(invalid("the request has no words"));
     }
-    Ok(Asked { messages, max_tokens: u64::from(request.max_tokens).clamp(1, MOST_TOKENS) })
+    Ok(SampleRequest { messages, max_tokens: u64::from(request.max_tokens).clamp(1, MOST_TOKENS) })
 }
 
 fn text(block: Block) -> Option<String> {
@@ -164,7 +164,7 @@ fn fit(words: &str) -> Option<String> {
 }
 
 /// The words of a request as a person sees them, each line of the server's behind a mark, so that none passes for ours.
-fn shown(asked: &Asked) -> Result<String, Refusal> {
+fn shown(asked: &SampleRequest) -> Result<String, Refusal> {
     let (mut shown, mut length, mut lines) = (String::new(), 0, 0);
     for message in &asked.messages {
         let (who, words) = match message {
@@ -193,7 +193,7 @@ fn shown(asked: &Asked) -> Result<String, Refusal> {
 }
 
 /// Text for the person. What their answer means stands at the end, which is in sight.
-fn told(shown: &str, asked: &Asked, may_be_others: bool) -> String {
+fn told(shown: &str, asked: &SampleRequest, may_be_others: bool) -> String {
     let others =
         if may_be_others { "\nSeveral sessions use this server now; it may be meant for another." } else { "" };
     let characters: usize = asked.messages.iter().map(length).sum();
@@ -237,13 +237,13 @@ mod tests {
         log: Log,
         context: ToolContext,
         questions: Arc<Mutex<Vec<(String, String)>>>,
-        asked: Arc<Mutex<Vec<Asked>>>,
+        asked: Arc<Mutex<Vec<SampleRequest>>>,
     }
 
     impl World {
         fn new(
             says: Option<&'static str>,
-            answers: impl Fn() -> Result<Sampled, ModelError> + Send + Sync + 'static,
+            answers: impl Fn() -> Result<SampleAnswer, ModelError> + Send + Sync + 'static,
         ) -> Self {
             let (questions, asked): (Arc<Mutex<Vec<_>>>, Arc<Mutex<Vec<_>>>) = Default::default();
             let (put, taken) = (Arc::clone(&questions), Arc::clone(&asked));
@@ -275,8 +275,8 @@ mod tests {
         }
     }
 
-    fn fine() -> Result<Sampled, ModelError> {
-        Ok(Sampled { text: "hello".to_owned(), model: "m".to_owned(), cut: false })
+    fn fine() -> Result<SampleAnswer, ModelError> {
+        Ok(SampleAnswer { text: "hello".to_owned(), model: "m".to_owned(), cut: false })
     }
 
     #[tokio::test]
@@ -413,7 +413,7 @@ mod tests {
             assert!(refusal.message.contains(expected), "{refusal:?}");
             assert!(world.log.last(9).iter().any(|line| line.contains("http://secret")), "{:?}", world.log.last(9));
         }
-        let cut = World::new(YES, || Ok(Sampled { cut: true, ..fine()? }));
+        let cut = World::new(YES, || Ok(SampleAnswer { cut: true, ..fine()? }));
         assert_eq!(cut.ask(json!({})).await.unwrap().stop_reason.as_deref(), Some("maxTokens"));
     }
 

@@ -233,7 +233,7 @@ mod tests {
     use crate::{
         McpConfig, ServerConfig,
         catalogue::CatalogueFolder,
-        config::{HttpWire, Reached, ToolSetting},
+        config::{HttpWire, ServerAddress, ToolSetting},
         login::Logins,
         pool::PoolParts,
     };
@@ -241,7 +241,7 @@ mod tests {
     fn config(url: &str) -> McpConfig {
         let server = ServerConfig {
             enabled: true,
-            reached: Reached::Http {
+            reached: ServerAddress::Http {
                 url: url.into(),
                 headers: BTreeMap::new(),
                 wire: HttpWire::Streamable,

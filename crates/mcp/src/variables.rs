@@ -56,14 +56,14 @@ pub(crate) fn filled(text: &str, values: &BTreeMap<String, String>) -> Result<St
 
 /// The values that clients lent.
 #[derive(Default)]
-pub(crate) struct Lent {
+pub(crate) struct LentValues {
     of_sessions: HashMap<SessionId, BTreeMap<String, String>>,
     /// The sessions, the one that was lent to longest ago first.
     order: VecDeque<SessionId>,
     last: BTreeMap<String, String>,
 }
 
-impl Lent {
+impl LentValues {
     /// Keeps what a client lends, for its session where that is known, in place of what was lent before.
     pub(crate) fn lend(&mut self, session: Option<SessionId>, values: impl IntoIterator<Item = (String, String)>) {
         let fits = |value: &str| value.len() <= LONGEST && !value.contains(['\0', '\n', '\r', OPEN, CLOSE]);
@@ -93,7 +93,7 @@ impl Lent {
 }
 
 /// Names only: the values are secrets.
-impl std::fmt::Debug for Lent {
+impl std::fmt::Debug for LentValues {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_set().entries(self.last.keys()).finish()
     }
@@ -122,7 +122,7 @@ mod tests {
     fn a_session_has_the_values_of_its_own_client() {
         let (one, other, unknown) = (SessionId::generate(), SessionId::generate(), SessionId::generate());
         let names: BTreeSet<String> = ["TOKEN".to_owned()].into();
-        let mut lent = Lent::default();
+        let mut lent = LentValues::default();
         lent.lend(Some(one), values(&[("TOKEN", "first"), ("LONG", &"x".repeat(LONGEST + 1)), ("LINES", "a\nb")]));
         lent.lend(Some(other), values(&[("TOKEN", "second")]));
         assert_eq!(lent.values(Some(one), &names)["TOKEN"], "first");

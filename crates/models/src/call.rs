@@ -44,7 +44,7 @@ pub(crate) trait Dialect: Send + Sync + 'static {
 
     /// Looks at what a server said when it refused a request, which may have named tools that must not be called
     /// (`named_only`), and says in which other form it may be taken.
-    fn adapt(&self, refusal: &str, named_only: bool) -> Option<Adapted>;
+    fn adapt(&self, refusal: &str, named_only: bool) -> Option<AdaptedForm>;
 
     /// Returns whether a request may name tools that must not be called.
     fn can_forbid_calls(&self) -> bool;
@@ -55,7 +55,7 @@ pub(crate) trait Dialect: Send + Sync + 'static {
 
 /// Another form to ask in, with what is changed, in words.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Adapted {
+pub(crate) enum AdaptedForm {
     /// The dialect keeps it in mind for all further requests.
     Learnt(String),
     /// Without the tools that must not be called, in this call. Where that is taken, it is to be kept in mind.
@@ -232,8 +232,8 @@ impl Call {
             self.named_tools = NamedTools::Sent;
         }
         match adapted? {
-            Adapted::Learnt(change) => Some(change),
-            Adapted::TryWithoutTools(change) => {
+            AdaptedForm::Learnt(change) => Some(change),
+            AdaptedForm::TryWithoutTools(change) => {
                 self.named_tools = NamedTools::Tried(std::mem::take(&mut self.request.tools));
                 Some(change)
             }

@@ -31,11 +31,11 @@ pub(crate) struct Deadlines {
 pub(crate) struct Deadline {
     at: Instant,
     limit: Duration,
-    missed: Missed,
+    missed: MissedDeadline,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Missed {
+enum MissedDeadline {
     FirstByte,
     Idle,
     KeepAlive,
@@ -52,38 +52,38 @@ impl Deadlines {
 
     /// Until the first byte of the answer, counted from now.
     pub(crate) fn first_byte(&self) -> Deadline {
-        Deadline::new(self.first_byte, Missed::FirstByte)
+        Deadline::new(self.first_byte, MissedDeadline::FirstByte)
     }
 
     /// Until the next bytes of the answer, counted from now.
     pub(crate) fn idle(&self) -> Deadline {
-        Deadline::new(self.idle, Missed::Idle)
+        Deadline::new(self.idle, MissedDeadline::Idle)
     }
 
     /// Until the next part of the answer itself, counted from now. A server that works on a long prompt sends comments
     /// meanwhile; one that is stuck may send them for ever.
     pub(crate) fn keep_alive(&self) -> Deadline {
-        Deadline::new(self.first_byte.max(self.idle).saturating_mul(KEEP_ALIVE_TIMES), Missed::KeepAlive)
+        Deadline::new(self.first_byte.max(self.idle).saturating_mul(KEEP_ALIVE_TIMES), MissedDeadline::KeepAlive)
     }
 
     /// Until the usage that follows an answer, counted from now.
     pub(crate) fn usage_tail(&self) -> Deadline {
-        Deadline::new(USAGE_TAIL.min(self.idle), Missed::Tail)
+        Deadline::new(USAGE_TAIL.min(self.idle), MissedDeadline::Tail)
     }
 
     /// Until the end of the transfer once nothing more is expected, counted from now.
     pub(crate) fn last_bytes(&self) -> Deadline {
-        Deadline::new(LAST_BYTES.min(self.idle), Missed::Tail)
+        Deadline::new(LAST_BYTES.min(self.idle), MissedDeadline::Tail)
     }
 
     /// For a list of models, counted from now.
     pub(crate) fn listing(&self) -> Deadline {
-        Deadline::new(LISTING.min(self.first_byte), Missed::FirstByte)
+        Deadline::new(LISTING.min(self.first_byte), MissedDeadline::FirstByte)
     }
 }
 
 impl Deadline {
-    fn new(limit: Duration, missed: Missed) -> Self {
+    fn new(limit: Duration, missed: MissedDeadline) -> Self {
         Self { at: Instant::now() + limit, limit, missed }
     }
 
@@ -105,17 +105,17 @@ impl Deadline {
     fn failure(&self, target: &Target) -> Failure {
         let limit = self.limit;
         match self.missed {
-            Missed::FirstByte => Failure::new(
+            MissedDeadline::FirstByte => Failure::new(
                 ErrorKind::Timeout,
                 format!("the model at {target} did not begin to answer within {limit:?}"),
             )
             .hint("a slow model may need a higher `timeouts.first_byte` in models.yaml"),
-            Missed::KeepAlive => Failure::new(
+            MissedDeadline::KeepAlive => Failure::new(
                 ErrorKind::Timeout,
                 format!("the model at {target} sent nothing of its answer for {limit:?}, only signs of life"),
             )
             .hint("a model that needs longer before it answers may need a higher `timeouts.first_byte` in models.yaml"),
-            Missed::Idle | Missed::Tail => Failure::new(
+            MissedDeadline::Idle | MissedDeadline::Tail => Failure::new(
                 ErrorKind::Timeout,
                 format!("the model at {target} stopped in the middle of its answer for {limit:?}"),
             )

@@ -33,9 +33,9 @@ pub struct UnfitGrant {
     pub hint: String,
 }
 
-type Checked<T = ()> = Result<T, UnfitGrant>;
+type GrantCheck<T = ()> = Result<T, UnfitGrant>;
 
-fn unfit<T>(problem: impl Into<String>, hint: impl Into<String>) -> Checked<T> {
+fn unfit<T>(problem: impl Into<String>, hint: impl Into<String>) -> GrantCheck<T> {
     Err(UnfitGrant { problem: problem.into(), hint: hint.into() })
 }
 
@@ -43,7 +43,7 @@ fn unfit<T>(problem: impl Into<String>, hint: impl Into<String>) -> Checked<T> {
 ///
 /// # Errors
 /// Why it cannot be kept.
-pub fn check_grant(policy: &Policy, rule: &str, tools: &[ToolSpec]) -> Checked {
+pub fn check_grant(policy: &Policy, rule: &str, tools: &[ToolSpec]) -> GrantCheck {
     is_text(rule)?;
     let name = rule.split([':', ' ']).next().unwrap_or_default();
     let Some(tool) = tools.iter().find(|tool| tool.name == name) else {
@@ -97,7 +97,7 @@ pub fn check_grant_of_other(
 }
 
 /// Returns whether it can be a rule at all.
-fn is_text(rule: &str) -> Checked {
+fn is_text(rule: &str) -> GrantCheck {
     if rule.is_empty() || rule.len() > MAX_RULE || rule.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
         return unfit(
             format!("a rule is a text of 1 to {MAX_RULE} bytes without control characters"),
@@ -116,7 +116,7 @@ struct Check<'a> {
 
 impl Check<'_> {
     /// A rule about commands.
-    fn command(&self, text: &str) -> Checked {
+    fn command(&self, text: &str) -> GrantCheck {
         let (place, command) = lasting::split(text);
         let folder = place.map(|place| match place {
             Folder::Named(folder) | Folder::Real(folder) => folder,
@@ -146,7 +146,7 @@ impl Check<'_> {
     }
 
     /// A rule about one command or pipeline, to the letter.
-    fn exact(&self, command: &str, folder: Option<&str>, place: &str) -> Checked {
+    fn exact(&self, command: &str, folder: Option<&str>, place: &str) -> GrantCheck {
         let pipelines = match command::read(command) {
             Line::Plain(pipelines) => pipelines,
             Line::Other(_) => Vec::new(),
@@ -181,7 +181,7 @@ impl Check<'_> {
     }
 
     /// A rule about a tool of somebody else, or about all tools of a server: with any arguments, or with these.
-    fn of_other(&self, rest: &str, name: &str) -> Checked {
+    fn of_other(&self, rest: &str, name: &str) -> GrantCheck {
         if rest.is_empty() {
             return self.may_hold(&json!({}));
         }
@@ -193,7 +193,7 @@ impl Check<'_> {
     }
 
     /// A rule about one call of another tool that runs something.
-    fn call(&self, rest: &str, by_command: Option<&str>) -> Checked {
+    fn call(&self, rest: &str, by_command: Option<&str>) -> GrantCheck {
         let name = self.foreign.map_or(&self.tool.name, |foreign| &foreign.rule);
         if let Some(command) = by_command.filter(|command| !command.is_empty()) {
             return self.may_hold(&json!({ "command": command }));
@@ -215,7 +215,7 @@ impl Check<'_> {
     }
 
     /// Returns whether the rules in force leave room for it.
-    fn may_hold(&self, arguments: &Value) -> Checked {
+    fn may_hold(&self, arguments: &Value) -> GrantCheck {
         let settings = SessionSettings::default();
         let kept = [Grant::from(self.rule)];
         let roots: [&Path; 0] = [];
@@ -247,7 +247,7 @@ impl Check<'_> {
 }
 
 /// A rule about all commands that begin with these words.
-fn wide(words: &str, folder: Option<&str>) -> Checked {
+fn wide(words: &str, folder: Option<&str>) -> GrantCheck {
     if folder.is_some() {
         return unfit("a rule that ends in ` *` counts only where a call names no folder", "leave `[in …]` away");
     }

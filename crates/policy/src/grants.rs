@@ -32,7 +32,7 @@ pub(super) struct Grants<'a> {
 }
 
 /// Text that a rule would have to name.
-pub(super) enum Wanted<'a> {
+pub(super) enum NeededText<'a> {
     /// A simple command, or a whole pipeline, that starts in this folder.
     /// Rules may have other names of it.
     Pipeline { parts: &'a [Part], folder: Option<&'a str>, other_names: &'a [String] },
@@ -48,7 +48,7 @@ impl<'a> Grants<'a> {
     }
 
     /// The rule that covers what is wanted at this risk.
-    pub(super) fn covering(&self, wanted: &Wanted<'_>, risk: Risk) -> Option<&'a str> {
+    pub(super) fn covering(&self, wanted: &NeededText<'_>, risk: Risk) -> Option<&'a str> {
         if risk == Risk::Critical {
             return None;
         }
@@ -59,12 +59,12 @@ impl<'a> Grants<'a> {
         {
             return Some(rule);
         }
-        let Wanted::Pipeline { parts: [part], folder: None, .. } = wanted else { return None };
+        let NeededText::Pipeline { parts: [part], folder: None, .. } = wanted else { return None };
         self.rules.iter().copied().find(|rule| risk <= Risk::Medium && covers(rule, part, self.roots))
     }
 }
 
-impl Wanted<'_> {
+impl NeededText<'_> {
     /// The rule that names exactly this, if one can.
     pub(super) fn exact(&self) -> Option<String> {
         match self {

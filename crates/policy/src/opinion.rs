@@ -2,7 +2,7 @@
 
 use agentd_core::{
     policy::{Explanation, Layer, Risk, Verdict},
-    tool::Followed,
+    tool::FollowedLink,
 };
 
 /// A verdict with the rule that it came from.
@@ -66,7 +66,7 @@ pub(crate) fn strictest(opinions: impl IntoIterator<Item = LayerVerdict>) -> Opt
 
 /// The stricter of what is said of a call as it is written and of the same call under the name that a link leads to. Of
 /// equals the first.
-pub(crate) fn of_both(written: Explanation, real: Explanation, followed: &Followed) -> Explanation {
+pub(crate) fn of_both(written: Explanation, real: Explanation, followed: &FollowedLink) -> Explanation {
     let leads_to = Some(followed.leads_to.clone());
     if real.verdict.strictness() > written.verdict.strictness() {
         let verdict = real.verdict.because(|reason| format!("{followed}, and {reason}"));

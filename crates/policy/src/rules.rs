@@ -42,7 +42,7 @@ pub struct Rules {
 #[derive(Debug, Default)]
 pub(crate) struct ToolSection {
     pub(crate) patterns: Section,
-    pub(crate) deny: Vec<Denied>,
+    pub(crate) deny: Vec<DenyEntry>,
     network: Option<bool>,
 }
 
@@ -63,7 +63,7 @@ struct Patterns {
 
 /// An entry of a denylist.
 #[derive(Debug)]
-pub(crate) struct Denied {
+pub(crate) struct DenyEntry {
     /// The words, the program first.
     words: Vec<String>,
     /// Set if the last word may go on.
@@ -154,7 +154,7 @@ impl ToolSection {
                 reason: None,
             });
         }
-        let deny = rules.deny.iter().flatten().map(|entry| Denied::read(name, entry)).collect::<Result<_, _>>()?;
+        let deny = rules.deny.iter().flatten().map(|entry| DenyEntry::read(name, entry)).collect::<Result<_, _>>()?;
         Ok(Self { patterns: Section::compile(&lists)?, deny, network: rules.network })
     }
 }
@@ -270,7 +270,7 @@ fn one_line(error: &dyn std::fmt::Display) -> String {
     last.strip_prefix("error: ").unwrap_or(last).to_owned()
 }
 
-impl Denied {
+impl DenyEntry {
     fn read(tool: &str, entry: &str) -> Result<Self, RuleError> {
         let (text, open) = match entry.strip_suffix('*') {
             Some(text) => (text, true),

@@ -12,17 +12,17 @@ use crate::{
     codec::{json, json_from},
     error::Fault,
     events, grants, interrupts, queue,
-    rows::{Known, Rows},
+    rows::{KnownRow, Rows},
     sessions, state_files,
 };
 
 /// Events of one session, ready to be written.
 pub(crate) struct Append {
     session: SessionId,
-    events: Vec<Encoded>,
+    events: Vec<EncodedEvent>,
 }
 
-struct Encoded {
+struct EncodedEvent {
     event: Arc<Event>,
     payload: String,
 }
@@ -35,7 +35,7 @@ impl Append {
         if events.iter().any(|event| event.session_id != session) {
             return Err(Fault::invalid("one append cannot hold events of two sessions"));
         }
-        let events = events.into_iter().map(Encoded::new).collect::<Result<_, _>>()?;
+        let events = events.into_iter().map(EncodedEvent::new).collect::<Result<_, _>>()?;
         Ok(Some(Self { session, events }))
     }
 
@@ -60,21 +60,21 @@ impl Append {
 
     /// Writes the events and what follows from them. The caller undoes everything where this fails.
     pub(crate) fn apply(&self, connection: &Connection, rows: &mut Rows) -> Result<(), Fault> {
-        let Known { key, mut projection } = rows.get(connection, self.session)?;
+        let KnownRow { key, mut projection } = rows.get(connection, self.session)?;
         let before = projection.clone();
-        for Encoded { event, payload } in &self.events {
+        for EncodedEvent { event, payload } in &self.events {
             projection.apply(event)?;
             events::insert(connection, key, event, payload)?;
             apply_to_tables(connection, key, event)?;
             sessions::apply_handed_over(connection, key, &event.kind)?;
         }
         sessions::save(connection, key, &before, &projection)?;
-        rows.put(self.session, Known { key, projection });
+        rows.put(self.session, KnownRow { key, projection });
         Ok(())
     }
 }
 
-impl Encoded {
+impl EncodedEvent {
     fn new(event: Arc<Event>) -> Result<Self, Fault> {
         let payload = json(&event.kind)?;
         // Arguments that a model nested to the limit of the JSON reader are beyond it once they stand inside an

@@ -11,7 +11,7 @@ use crate::{error::Fault, projection::Projection, sessions};
 const MAX_KNOWN: usize = 256;
 
 /// A session's row, as the open transaction will leave it.
-pub(crate) struct Known {
+pub(crate) struct KnownRow {
     pub(crate) key: i64,
     pub(crate) projection: Projection,
 }
@@ -19,7 +19,7 @@ pub(crate) struct Known {
 /// Rows by session. Only the one thread that writes has them. What a transaction takes back must be forgotten.
 #[derive(Default)]
 pub(crate) struct Rows {
-    known: HashMap<SessionId, Known>,
+    known: HashMap<SessionId, KnownRow>,
     /// The keys of sessions that the open transaction removes, or one that was taken back.
     removed: Vec<i64>,
 }
@@ -27,17 +27,17 @@ pub(crate) struct Rows {
 impl Rows {
     /// The row, out of the table where it is not known. It is no longer known until it is [put](Self::put) back, so that
     /// a change which fails half-way leaves nothing behind.
-    pub(crate) fn get(&mut self, connection: &Connection, session: SessionId) -> Result<Known, Fault> {
+    pub(crate) fn get(&mut self, connection: &Connection, session: SessionId) -> Result<KnownRow, Fault> {
         match self.known.remove(&session) {
             Some(known) => Ok(known),
             None => {
                 let row = sessions::load(connection, session)?;
-                Ok(Known { key: row.key, projection: row.projection })
+                Ok(KnownRow { key: row.key, projection: row.projection })
             }
         }
     }
 
-    pub(crate) fn put(&mut self, session: SessionId, known: Known) {
+    pub(crate) fn put(&mut self, session: SessionId, known: KnownRow) {
         if self.known.len() >= MAX_KNOWN {
             self.known.clear();
         }

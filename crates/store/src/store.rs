@@ -11,7 +11,7 @@ use agentd_core::{
     interrupt::Interrupt,
     item::Item,
     ports::{Store, StoredInterrupt},
-    search::{Found, SearchQuery},
+    search::{SearchQuery, SearchResult},
     session::{NewFork, SessionSettings, SessionSummary, StoredSession, TurnSpan},
     state_files::{StateFileChange, StateFiles},
 };
@@ -325,14 +325,14 @@ impl Store for SqliteStore {
         query: SearchQuery,
         session: Option<SessionId>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Found, StoreError>> {
+    ) -> BoxFuture<'_, Result<SearchResult, StoreError>> {
         async move {
             let action = "bring the index up to date";
             let lacks = self.read(action, move |connection| search::lacks(connection, session)).await?;
             if lacks > search::FEW {
                 self.writer.catch_up();
                 let hits = self.read("search", move |connection| search::find(connection, &query, session, limit));
-                return Ok(Found { hits: hits.await?, unsearched: lacks });
+                return Ok(SearchResult { hits: hits.await?, unsearched: lacks });
             }
             let unsearched = match self.add_missing(action, session).await {
                 Ok(()) => 0,
@@ -344,7 +344,7 @@ impl Store for SqliteStore {
                 Err(error) => return Err(error),
             };
             let hits = self.read("search", move |connection| search::find(connection, &query, session, limit)).await?;
-            Ok(Found { hits, unsearched })
+            Ok(SearchResult { hits, unsearched })
         }
         .boxed()
     }

@@ -5,7 +5,7 @@
 //! nothing is left out, and the result says so. Whatever else the tool does not know stays as it is, and the tool
 //! refuses it: a key that asks for something else than the tool would do is not dropped.
 
-use agentd_core::tool::Meant;
+use agentd_core::tool::AdaptedCall;
 use serde_json::{Map, Value};
 
 use crate::{arguments, builtin::Builtin};
@@ -56,7 +56,7 @@ const MILLISECONDS_FROM: u64 = 10_000;
 
 /// The call in the words of its tool, where it is written in others. `longest` is the longest time of a command in
 /// seconds.
-pub(crate) fn meant(tool: Builtin, written: &str, schema: &Value, longest: u64) -> Option<Meant> {
+pub(crate) fn meant(tool: Builtin, written: &str, schema: &Value, longest: u64) -> Option<AdaptedCall> {
     let Ok(Value::Object(mut written)) = serde_json::from_str(written) else { return None };
     let properties = schema["properties"].as_object()?;
     let before = written.clone();
@@ -86,7 +86,7 @@ pub(crate) fn meant(tool: Builtin, written: &str, schema: &Value, longest: u64) 
         arguments.insert("command".to_owned(), command.into());
     }
     let changed = arguments != before;
-    changed.then(|| Meant { arguments: Value::Object(arguments).to_string(), note: note.told() })
+    changed.then(|| AdaptedCall { arguments: Value::Object(arguments).to_string(), note: note.told() })
 }
 
 /// Note for the model about what became of its arguments.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Durat
 
 use agentd_core::{
     ports::{Knowledge, ToolContext, Toolbox, Web},
-    tool::{Followed, Meant, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
+    tool::{AdaptedCall, FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use jiff::tz::TimeZone;
@@ -28,7 +28,7 @@ use crate::{
     workspace::{
         HardLinks,
         jail::Jail,
-        path::{Place, ToolPath},
+        path::{PathPlace, ToolPath},
     },
 };
 
@@ -229,7 +229,7 @@ impl BuiltinToolbox {
     }
 
     /// The call with the path that its own leads to, if that is another.
-    async fn followed(&self, context: &ToolContext, call: &ToolCall) -> Result<Option<Followed>, Failure> {
+    async fn followed(&self, context: &ToolContext, call: &ToolCall) -> Result<Option<FollowedLink>, Failure> {
         let tool = self.find(call)?;
         match tool {
             Builtin::FindFiles
@@ -248,17 +248,17 @@ impl BuiltinToolbox {
             | Builtin::WriteFile => return Ok(None),
         }
         let mut arguments: Map<String, Value> = self.read(tool, call)?;
-        let Some(written) = arguments.get(Followed::PATH).and_then(Value::as_str) else { return Ok(None) };
+        let Some(written) = arguments.get(FollowedLink::PATH).and_then(Value::as_str) else { return Ok(None) };
         let by_name = ToolPath::begins_with_name(written);
         let (path, named, real) = self.work(context, written.to_owned(), Self::lead).await?;
         // A name of the session's tree may turn out to be one of the project's: the rules hear of both.
         if real == path && (path.place() == named.place() || !by_name) {
             return Ok(None);
         }
-        arguments.insert(Followed::PATH.to_owned(), real.written().into());
+        arguments.insert(FollowedLink::PATH.to_owned(), real.written().into());
         let arguments = Value::Object(arguments).to_string();
         let path = if by_name { named } else { path };
-        Ok(Some(Followed { arguments, path: path.to_string(), leads_to: real.to_string() }))
+        Ok(Some(FollowedLink { arguments, path: path.to_string(), leads_to: real.to_string() }))
     }
 
     /// The file that a path means, the one that it would name from the root of the tree, and the one that it leads to.
@@ -329,7 +329,7 @@ impl BuiltinToolbox {
         self.work_with(context, move |job| {
             let mut output = work(job, args)?;
             output.state_files = job.files.state_changes();
-            let is_state = |path: &str| job.files.locate(path).is_ok_and(|path| path.place() == Place::State);
+            let is_state = |path: &str| job.files.locate(path).is_ok_and(|path| path.place() == PathPlace::State);
             output.files.retain(|file| !is_state(&file.path));
             Ok(output)
         })
@@ -372,7 +372,7 @@ impl Toolbox for BuiltinToolbox {
         }
     }
 
-    fn meant(&self, call: &ToolCall) -> Option<Meant> {
+    fn meant(&self, call: &ToolCall) -> Option<AdaptedCall> {
         let tool = self.find(call).ok()?;
         meant::meant(tool, &call.arguments, self.schema(tool)?, self.commands.longest.as_secs())
     }
@@ -393,7 +393,7 @@ impl Toolbox for BuiltinToolbox {
         // Arguments that cannot be read change nothing: the call fails. What is not on the disk is nothing to look at
         // there.
         let on_disk = |paths: Vec<ToolPath>| {
-            paths.iter().filter(|path| path.place() != Place::State).map(ToString::to_string).collect()
+            paths.iter().filter(|path| path.place() != PathPlace::State).map(ToString::to_string).collect()
         };
         Some(named.map(on_disk).unwrap_or_default())
     }
@@ -413,7 +413,7 @@ impl Toolbox for BuiltinToolbox {
         .boxed()
     }
 
-    fn follow<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<Followed>> {
+    fn follow<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<FollowedLink>> {
         async move {
             let followed = AssertUnwindSafe(self.followed(context, call)).catch_unwind().await;
             followed.ok().and_then(Result::ok).flatten()

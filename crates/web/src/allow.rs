@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 /// A host or a range of addresses that may be reached though it is not public.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Allowed {
+pub enum AllowedHost {
     /// A host, on one port or on any.
     Host(String, Option<u16>),
     /// A range of addresses, on any port.
@@ -19,7 +19,7 @@ pub enum Allowed {
 #[error("`{0}` is neither a host such as localhost:8888 nor a range of addresses such as 10.0.0.0/8")]
 pub struct NotAllowable(String);
 
-impl FromStr for Allowed {
+impl FromStr for AllowedHost {
     type Err = NotAllowable;
 
     fn from_str(text: &str) -> Result<Self, NotAllowable> {
@@ -48,7 +48,7 @@ impl FromStr for Allowed {
     }
 }
 
-impl fmt::Display for Allowed {
+impl fmt::Display for AllowedHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Host(host, Some(port)) => write!(f, "{host}:{port}"),
@@ -59,18 +59,18 @@ impl fmt::Display for Allowed {
 }
 
 /// Returns whether a host is on the list by its name, on this port.
-pub(crate) fn names(list: &[Allowed], host: &str, port: u16) -> bool {
+pub(crate) fn names(list: &[AllowedHost], host: &str, port: u16) -> bool {
     let host = host.trim_end_matches('.');
     list.iter().any(|allowed| match allowed {
-        Allowed::Host(name, on) => name.eq_ignore_ascii_case(host) && on.is_none_or(|on| on == port),
-        Allowed::Range(_) => false,
+        AllowedHost::Host(name, on) => name.eq_ignore_ascii_case(host) && on.is_none_or(|on| on == port),
+        AllowedHost::Range(_) => false,
     })
 }
 
 /// Returns whether an address is in a range of the list. One of IPv4 stays that in every way of writing it.
-pub(crate) fn covers(list: &[Allowed], address: IpAddr) -> bool {
+pub(crate) fn covers(list: &[AllowedHost], address: IpAddr) -> bool {
     let address = address.to_canonical();
-    list.iter().any(|allowed| matches!(allowed, Allowed::Range(range) if range.contains(&address)))
+    list.iter().any(|allowed| matches!(allowed, AllowedHost::Range(range) if range.contains(&address)))
 }
 
 #[cfg(test)]
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn hosts_and_ranges_are_read() {
         let check = |text: &str, expected: Option<&str>| {
-            let read = text.parse::<Allowed>().ok().map(|allowed| allowed.to_string());
+            let read = text.parse::<AllowedHost>().ok().map(|allowed| allowed.to_string());
             assert_eq!(read.as_deref(), expected, "{text}");
         };
         check("localhost", Some("localhost"));
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_port_that_is_named_is_the_only_one() {
-        let list: Vec<Allowed> = ["a.lan:80", "b.lan", "10.0.0.0/8"].map(|text| text.parse().unwrap()).to_vec();
+        let list: Vec<AllowedHost> = ["a.lan:80", "b.lan", "10.0.0.0/8"].map(|text| text.parse().unwrap()).to_vec();
         for (host, port, expected) in
             [("a.lan", 80, true), ("A.LAN.", 80, true), ("a.lan", 81, false), ("b.lan", 1, true), ("c.b.lan", 1, false)]
         {

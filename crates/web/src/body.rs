@@ -17,7 +17,7 @@ const MOST_LAYERS: usize = 2;
 
 /// Bytes, and whether there are more.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Taken {
+pub(crate) struct BodyBytes {
     pub(crate) bytes: Vec<u8>,
     pub(crate) cut: bool,
 }
@@ -57,7 +57,7 @@ fn read<'a>(headers: impl Iterator<Item = &'a str>) -> Result<Vec<Packing>, WebE
 }
 
 /// Receives at most so many bytes. Whoever waits for more has a deadline of its own.
-pub(crate) async fn receive(mut response: Response, most: usize) -> Result<Taken, WebError> {
+pub(crate) async fn receive(mut response: Response, most: usize) -> Result<BodyBytes, WebError> {
     let mut bytes = Vec::new();
     loop {
         match response.chunk().await {
@@ -65,17 +65,17 @@ pub(crate) async fn receive(mut response: Response, most: usize) -> Result<Taken
                 let room = most - bytes.len();
                 bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
                 if chunk.len() > room {
-                    return Ok(Taken { bytes, cut: true });
+                    return Ok(BodyBytes { bytes, cut: true });
                 }
             }
-            Ok(None) => return Ok(Taken { bytes, cut: false }),
+            Ok(None) => return Ok(BodyBytes { bytes, cut: false }),
             Err(error) => return Err(failure::cut_off(bytes.len(), &error)),
         }
     }
 }
 
 /// Unpacks at most so many bytes, on a thread that may take its time.
-pub(crate) async fn unpack(taken: Taken, packings: Vec<Packing>, most: usize) -> Result<Taken, WebError> {
+pub(crate) async fn unpack(taken: BodyBytes, packings: Vec<Packing>, most: usize) -> Result<BodyBytes, WebError> {
     if packings.is_empty() || taken.bytes.is_empty() {
         return Ok(taken);
     }
@@ -85,7 +85,7 @@ pub(crate) async fn unpack(taken: Taken, packings: Vec<Packing>, most: usize) ->
     unpacked.await.unwrap_or_else(|_| Err(WebError::new(ErrorKind::Internal, "the answer could not be unpacked")))
 }
 
-fn unpacked(taken: &Taken, packing: Packing, most: usize) -> Result<Taken, WebError> {
+fn unpacked(taken: &BodyBytes, packing: Packing, most: usize) -> Result<BodyBytes, WebError> {
     let packed = taken.bytes.as_slice();
     match packing {
         Packing::Gzip => take(MultiGzDecoder::new(packed), taken.cut, most),
@@ -102,7 +102,7 @@ fn is_zlib(packed: &[u8]) -> bool {
 }
 
 /// Reads at most so many bytes. What was cut when it was received ends too early, and what came of it counts.
-fn take(unpacker: impl Read, is_cut: bool, most: usize) -> Result<Taken, WebError> {
+fn take(unpacker: impl Read, is_cut: bool, most: usize) -> Result<BodyBytes, WebError> {
     let mut bytes = Vec::new();
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
     let read: io::Result<usize> = unpacker.take(limit).read_to_end(&mut bytes);
@@ -111,7 +111,7 @@ fn take(unpacker: impl Read, is_cut: bool, most: usize) -> Result<Taken, WebErro
         _ => {
             let cut = is_cut || bytes.len() > most;
             bytes.truncate(most);
-            Ok(Taken { bytes, cut })
+            Ok(BodyBytes { bytes, cut })
         }
     }
 }
@@ -134,8 +134,8 @@ mod tests {
         packer.finish().unwrap()
     }
 
-    fn whole(bytes: Vec<u8>) -> Taken {
-        Taken { bytes, cut: false }
+    fn whole(bytes: Vec<u8>) -> BodyBytes {
+        BodyBytes { bytes, cut: false }
     }
 
     #[test]
@@ -177,7 +177,7 @@ mod tests {
         let bomb = gzip(&vec![0; 50 << 20]);
         assert!(bomb.len() < 100_000, "{}", bomb.len());
         let once = unpacked(&whole(bomb.clone()), Packing::Gzip, 1000).unwrap();
-        assert_eq!(once, Taken { bytes: vec![0; 1000], cut: true });
+        assert_eq!(once, BodyBytes { bytes: vec![0; 1000], cut: true });
         // Packed twice over, it is cut at each.
         let twice = unpacked(&whole(gzip(&bomb)), Packing::Gzip, 200_000).unwrap();
         assert_eq!(unpacked(&twice, Packing::Gzip, 1000).unwrap(), once);
@@ -188,7 +188,7 @@ mod tests {
         let packed = gzip(b"some words that are long enough to be packed");
         let half = packed[..packed.len() / 2].to_vec();
         assert!(unpacked(&whole(half.clone()), Packing::Gzip, 1000).is_err());
-        assert!(unpacked(&Taken { bytes: half, cut: true }, Packing::Gzip, 1000).unwrap().cut);
+        assert!(unpacked(&BodyBytes { bytes: half, cut: true }, Packing::Gzip, 1000).unwrap().cut);
     }
 
     proptest! {
@@ -196,7 +196,7 @@ mod tests {
         #[test]
         fn no_bytes_do_any_harm(bytes in proptest::collection::vec(any::<u8>(), 0..300), cut: bool, most in 0_usize..100) {
             for packing in [Packing::Gzip, Packing::Deflate, Packing::Brotli] {
-                if let Ok(taken) = unpacked(&Taken { bytes: bytes.clone(), cut }, packing, most) {
+                if let Ok(taken) = unpacked(&BodyBytes { bytes: bytes.clone(), cut }, packing, most) {
                     prop_assert!(taken.bytes.len() <= most);
                 }
             }

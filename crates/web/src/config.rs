@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{allow::Allowed, search::SearchConfig};
+use crate::{allow::AllowedHost, search::SearchConfig};
 
 /// Settings of the way to the web.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,7 +18,7 @@ pub struct WebConfig {
     /// Whom the people behind a server can ask about agentd: an address of a page or of mail.
     pub contact: Option<String>,
     /// Targets that may be reached besides public addresses.
-    pub allow: Vec<Allowed>,
+    pub allow: Vec<AllowedHost>,
     /// The search engine; without it no search is possible.
     pub search: Option<SearchConfig>,
 }

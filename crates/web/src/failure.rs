@@ -5,7 +5,7 @@ use std::{error::Error as _, net::IpAddr, time::Duration};
 use agentd_core::error::{ErrorKind, WebError};
 use reqwest::Url;
 
-use crate::resolve::Refused;
+use crate::resolve::RefusedAddress;
 
 /// An address is not for everybody, and no person has allowed it.
 pub(crate) fn private(host: &str, address: IpAddr, what: &str) -> WebError {
@@ -40,7 +40,7 @@ pub(crate) fn unsent(url: &Url, error: reqwest::Error) -> WebError {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = error.source();
     let mut innermost = None;
     while let Some(error) = cause {
-        if let Some(refused) = error.downcast_ref::<Refused>() {
+        if let Some(refused) = error.downcast_ref::<RefusedAddress>() {
             return private(&host, refused.address, refused.what);
         }
         innermost = Some(error.to_string());

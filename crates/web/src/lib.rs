@@ -28,7 +28,7 @@ mod resolve;
 pub mod search;
 mod target;
 
-pub use allow::Allowed;
+pub use allow::AllowedHost;
 pub use config::WebConfig;
 pub use fetch::Fetcher;
 pub use resolve::Lookup;

@@ -11,7 +11,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use crate::{
-    allow::{self, Allowed},
+    allow::{self, AllowedHost},
     own::OwnAddresses,
     target::Trust,
 };
@@ -35,7 +35,7 @@ impl Lookup for SystemLookup {
 /// A name leads where nobody may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{address} is not public ({what})")]
-pub(crate) struct Refused {
+pub(crate) struct RefusedAddress {
     pub(crate) address: IpAddr,
     pub(crate) what: &'static str,
 }
@@ -44,19 +44,19 @@ pub(crate) struct Refused {
 #[derive(Debug, Clone)]
 pub(crate) struct Guard {
     pub(crate) lookup: Arc<dyn Lookup>,
-    pub(crate) allow: Arc<[Allowed]>,
+    pub(crate) allow: Arc<[AllowedHost]>,
     pub(crate) own: OwnAddresses,
     pub(crate) trust: Trust,
 }
 
 impl Guard {
     /// One address that may not be reached spoils all: a name that leads to both is meant to deceive.
-    fn check(&self, addresses: &[IpAddr]) -> Result<(), Refused> {
+    fn check(&self, addresses: &[IpAddr]) -> Result<(), RefusedAddress> {
         if self.trust == Trust::Named {
             return Ok(());
         }
         match self.own.refused(addresses, |address| allow::covers(&self.allow, address)) {
-            Some((address, what)) => Err(Refused { address, what }),
+            Some((address, what)) => Err(RefusedAddress { address, what }),
             None => Ok(()),
         }
     }

@@ -7,7 +7,7 @@ use agentd_core::error::{ErrorKind, WebError};
 use reqwest::Url;
 
 use crate::{
-    allow::{self, Allowed},
+    allow::{self, AllowedHost},
     failure,
     own::OwnAddresses,
 };
@@ -78,7 +78,7 @@ pub(crate) fn check_form(url: &Url) -> Result<(), &'static str> {
 }
 
 /// Whose addresses may be connected to for it. An address that is a number is looked at here: nobody resolves it.
-pub(crate) fn admit(url: &Url, list: &[Allowed], own: &OwnAddresses) -> Result<Trust, WebError> {
+pub(crate) fn admit(url: &Url, list: &[AllowedHost], own: &OwnAddresses) -> Result<Trust, WebError> {
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
     if allow::names(list, host, port) {
         return Ok(Trust::Named);
@@ -95,7 +95,8 @@ mod tests {
     use super::*;
 
     fn judged(text: &str) -> Result<Trust, String> {
-        let list: Vec<Allowed> = ["searx.lan:8888", "[::1]:9", "10.0.0.0/8"].map(|text| text.parse().unwrap()).to_vec();
+        let list: Vec<AllowedHost> =
+            ["searx.lan:8888", "[::1]:9", "10.0.0.0/8"].map(|text| text.parse().unwrap()).to_vec();
         let own = OwnAddresses::told_by(|address| Some(address == IpAddr::from([8, 8, 4, 4])));
         parse(text).and_then(|url| admit(&url, &list, &own)).map_err(|error| error.to_string())
     }

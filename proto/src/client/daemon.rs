@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agentd_core::{agent::AgentCard, catalogue::ToolStanding, model::SlotInfo};
 
-use super::{Client, ClientError, ConfigView, DaemonStatus, Finding, Reloaded};
+use super::{Client, ClientError, ConfigView, DaemonStatus, Finding, ReloadOutcome};
 use crate::{
     MAX_MESSAGE_BYTES, convert,
     v1::{self, daemon_client::DaemonClient},
@@ -72,9 +72,9 @@ impl Client {
     ///
     /// # Errors
     /// When the configuration has a mistake; then the old one holds on. When the connection fails.
-    pub async fn reload(&self) -> Result<Reloaded, ClientError> {
+    pub async fn reload(&self) -> Result<ReloadOutcome, ClientError> {
         let answer = self.daemon().reload(v1::ReloadRequest {}).await?.into_inner();
-        Ok(Reloaded { config_sources: answer.config_sources, notes: answer.notes })
+        Ok(ReloadOutcome { config_sources: answer.config_sources, notes: answer.notes })
     }
 
     /// Where each value of the configuration came from, and the chain of capabilities around a turn.

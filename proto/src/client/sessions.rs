@@ -3,9 +3,9 @@
 use agentd_core::{
     context::{CompactionReport, ContextView, Window},
     error::ErrorKind,
-    files::{FileListing, FilePiece, Uploaded},
+    files::{FileListing, FilePiece, UploadReceipt},
     ids::SessionId,
-    search::Found,
+    search::SearchResult,
     session::{Mount, SessionSettings, SessionSummary},
     undo::{UndoReport, UndoRequest},
 };
@@ -16,7 +16,7 @@ use tokio::{
 };
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::{Client, ClientError, ClientErrorKind, Forked, NewSession, NumberedItem, SessionView};
+use super::{Client, ClientError, ClientErrorKind, ForkReply, NewSession, NumberedItem, SessionView};
 use crate::{
     MAX_CHUNK_BYTES, MAX_MESSAGE_BYTES, MAX_UPLOAD_BYTES,
     convert::{self, WireError},
@@ -118,7 +118,7 @@ impl Client {
         session: &str,
         at_turn: Option<u64>,
         title: Option<&str>,
-    ) -> Result<Forked, ClientError> {
+    ) -> Result<ForkReply, ClientError> {
         let title = title.map(str::to_owned);
         let request = v1::ForkSessionRequest { session: session.to_owned(), at_turn, title };
         Ok(self.sessions_client().fork(request).await?.into_inner().try_into()?)
@@ -177,7 +177,7 @@ impl Client {
     ///
     /// # Errors
     /// When the query has no word, there is no such session, or the connection fails.
-    pub async fn search(&self, query: &str, session: &str, limit: usize) -> Result<Found, ClientError> {
+    pub async fn search(&self, query: &str, session: &str, limit: usize) -> Result<SearchResult, ClientError> {
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
         let request = v1::SearchRequest { query: query.to_owned(), session: session.to_owned(), limit };
         Ok(self.sessions_client().search(request).await?.into_inner().try_into()?)
@@ -203,7 +203,7 @@ impl Client {
         session: &str,
         name: &str,
         content: impl AsyncRead + Send,
-    ) -> Result<Uploaded, ClientError> {
+    ) -> Result<UploadReceipt, ClientError> {
         let header = v1::UploadHeader { session: session.to_owned(), name: name.to_owned(), path: None };
         self.send_file(header, name, content).await
     }
@@ -245,7 +245,7 @@ impl Client {
         header: v1::UploadHeader,
         name: &str,
         content: impl AsyncRead + Send,
-    ) -> Result<Uploaded, ClientError> {
+    ) -> Result<UploadReceipt, ClientError> {
         let first = v1::UploadChunk { part: Some(Part::Header(header)) };
         let (chunks, queue) = mpsc::channel(UPLOAD_QUEUE);
         let frames = stream::iter([first]).chain(ReceiverStream::new(queue));

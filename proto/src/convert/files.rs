@@ -1,6 +1,6 @@
 //! Files of a session.
 
-use agentd_core::files::{EntryKind, FileEntry, FileListing, FilePiece, Picture, Uploaded};
+use agentd_core::files::{EntryKind, FileEntry, FileListing, FilePiece, Picture, UploadReceipt};
 
 use super::{WireError, all, mirrored, optional_moment, to_moment};
 use crate::v1;
@@ -43,8 +43,8 @@ impl From<v1::Picture> for Picture {
     }
 }
 
-impl From<&Uploaded> for v1::UploadResponse {
-    fn from(uploaded: &Uploaded) -> Self {
+impl From<&UploadReceipt> for v1::UploadResponse {
+    fn from(uploaded: &UploadReceipt) -> Self {
         Self {
             path: uploaded.path.clone(),
             picture: uploaded.picture.as_ref().map(Into::into),
@@ -53,7 +53,7 @@ impl From<&Uploaded> for v1::UploadResponse {
     }
 }
 
-impl From<v1::UploadResponse> for Uploaded {
+impl From<v1::UploadResponse> for UploadReceipt {
     fn from(uploaded: v1::UploadResponse) -> Self {
         Self { path: uploaded.path, picture: uploaded.picture.map(Into::into), problem: uploaded.problem }
     }

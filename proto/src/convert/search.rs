@@ -1,6 +1,6 @@
 //! What was found.
 
-use agentd_core::search::{Found, SearchHit, SearchKind};
+use agentd_core::search::{SearchHit, SearchKind, SearchResult};
 
 use super::{WireError, all, id, mirrored, moment, to_moment};
 use crate::v1;
@@ -15,13 +15,13 @@ mirrored!(
     [Person, Model, Call, Result, Notice]
 );
 
-impl From<&Found> for v1::SearchResponse {
-    fn from(found: &Found) -> Self {
+impl From<&SearchResult> for v1::SearchResponse {
+    fn from(found: &SearchResult) -> Self {
         Self { hits: found.hits.iter().map(Into::into).collect(), unsearched: found.unsearched }
     }
 }
 
-impl TryFrom<v1::SearchResponse> for Found {
+impl TryFrom<v1::SearchResponse> for SearchResult {
     type Error = WireError;
 
     fn try_from(found: v1::SearchResponse) -> Result<Self, WireError> {

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     v1,
-    view::{Forked, NewSession, SessionView},
+    view::{ForkReply, NewSession, SessionView},
 };
 
 mirrored!(
@@ -193,9 +193,9 @@ impl TryFrom<v1::SessionSummary> for SessionSummary {
     }
 }
 
-impl From<&Forked> for v1::ForkSessionResponse {
-    fn from(forked: &Forked) -> Self {
-        let Forked { session, turn, files } = forked;
+impl From<&ForkReply> for v1::ForkSessionResponse {
+    fn from(forked: &ForkReply) -> Self {
+        let ForkReply { session, turn, files } = forked;
         Self {
             session: Some(session.into()),
             turn: *turn,
@@ -206,7 +206,7 @@ impl From<&Forked> for v1::ForkSessionResponse {
     }
 }
 
-impl TryFrom<v1::ForkSessionResponse> for Forked {
+impl TryFrom<v1::ForkSessionResponse> for ForkReply {
     type Error = WireError;
 
     fn try_from(wire: v1::ForkSessionResponse) -> Result<Self, WireError> {

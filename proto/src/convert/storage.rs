@@ -1,6 +1,6 @@
 //! What the data folder holds, and what was cleaned of it.
 
-use agentd_core::storage::{CleanReport, Cleaned, CleanedPart, PartSize, StoragePart, StorageView};
+use agentd_core::storage::{CleanReport, CleanedData, CleanedPart, PartSize, StoragePart, StorageView};
 
 use crate::v1;
 
@@ -40,7 +40,7 @@ impl From<v1::ShowStorageResponse> for StorageView {
 
 impl From<&CleanReport> for v1::CleanResponse {
     fn from(report: &CleanReport) -> Self {
-        let part = |part: &Cleaned| v1::CleanedPart {
+        let part = |part: &CleanedData| v1::CleanedPart {
             name: part.part.as_str().to_owned(),
             sessions: part.sessions,
             files: part.files,

@@ -1,6 +1,6 @@
 //! What people hand over: short texts told whole, pictures shown to a model that sees, through the real daemon and client.
 
-use agentd_core::{event::EventKind, files::Uploaded};
+use agentd_core::{event::EventKind, files::UploadReceipt};
 use agentd_proto::client::{NewSession, SessionChoice};
 use agentd_testkit::{
     daemon::{TempDaemon, TempHome},
@@ -40,7 +40,7 @@ fn body(request: &Recorded) -> String {
     request.body["messages"].to_string()
 }
 
-async fn upload(world: &World, session: &str, name: &str, content: &[u8]) -> Uploaded {
+async fn upload(world: &World, session: &str, name: &str, content: &[u8]) -> UploadReceipt {
     world.client().await.upload(session, name, content).await.unwrap()
 }
 

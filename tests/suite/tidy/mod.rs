@@ -126,6 +126,61 @@ fn doc_comments_open_with_a_noun_or_a_verb() {
     none("a doc comment opens with a noun or a verb", offences);
 }
 
+/// Participles and verbs that do not end in `ed`, and so are listed.
+const NO_NOUNS: [&str; 28] = [
+    "Asking",
+    "Begun",
+    "Cut",
+    "Does",
+    "Done",
+    "Due",
+    "Following",
+    "Found",
+    "Gone",
+    "Heard",
+    "Held",
+    "Hold",
+    "Kept",
+    "Known",
+    "Learn",
+    "Left",
+    "Lent",
+    "Lost",
+    "Made",
+    "Meant",
+    "Running",
+    "Said",
+    "Seen",
+    "Sent",
+    "Shown",
+    "Taken",
+    "Told",
+    "Undone",
+];
+
+/// A type is a noun of the field, or two words: `Found` was ten types, and none said what it had found.
+#[test]
+fn types_are_nouns() {
+    let is_no_noun = |name: &str| NO_NOUNS.contains(&name) || name.ends_with("ed") && name != "Shared";
+    let mut offences = Vec::new();
+    for source in product() {
+        for line in source.code().lines() {
+            let words: Vec<&str> = line.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+            let at = words.iter().position(|word| ["struct", "enum", "trait", "type"].contains(word));
+            let name = at.and_then(|at| words.get(at + 1)).filter(|_| !line.trim_start().starts_with("//"));
+            let is_single =
+                |name: &&str| name.starts_with(char::is_uppercase) && !name[1..].contains(char::is_uppercase);
+            offences.extend(
+                name.copied()
+                    .filter(is_single)
+                    .filter(|name| is_no_noun(name))
+                    .map(|name| format!("{}: {name}", source.path)),
+            );
+        }
+    }
+    none("a type is a noun, or two words", offences);
+}
+
 /// Which crates of the house a crate may know, and which libraries are its alone.
 const HOUSE: [(&str, &[&str]); 15] = [
     ("crates/core", &[]),

@@ -52,7 +52,7 @@ pub fn commands(text: &str) -> Vec<(String, String)> {
 /// Where the corpus is damaged.
 #[must_use]
 pub fn hostile_commands() -> Vec<(String, String)> {
-    commands(include_str!("../../../crates/policy/tests/corpus/hostile_commands.txt"))
+    commands(include_str!("../../../crates/engine/tests/corpus/hostile_commands.txt"))
 }
 
 /// Commands that must ask wherever asking is on.
@@ -61,7 +61,7 @@ pub fn hostile_commands() -> Vec<(String, String)> {
 /// Where the corpus is damaged.
 #[must_use]
 pub fn asking_commands() -> Vec<(String, String)> {
-    commands(include_str!("../../../crates/policy/tests/corpus/asking_commands.txt"))
+    commands(include_str!("../../../crates/engine/tests/corpus/asking_commands.txt"))
 }
 
 /// What the corpus of paths says of a path.

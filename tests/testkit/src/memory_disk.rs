@@ -10,7 +10,7 @@ use agentd_core::{
     ids::{CallId, SessionId},
     ports::{Changes, Snapshots, ToolContext, Workspace},
     tool::{FileChange, FileChangeKind, FileKind, FileState},
-    undo::{UndoOutcome, Undone, UndoneFile, reversed},
+    undo::{FilesReverted, UndoOutcome, UndoneFile, reversed},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 
@@ -84,7 +84,7 @@ impl MemoryDisk {
         Changes { files, notes: Vec::new() }
     }
 
-    fn take_back(&self, change: FileChange, preview: bool, undone: &mut Undone) {
+    fn take_back(&self, change: FileChange, preview: bool, undone: &mut FilesReverted) {
         let now = self.files().get(&change.path).map(|content| state(content));
         let back = reversed(&change);
         let (outcome, reason) = if !change.is_recorded() {
@@ -142,8 +142,8 @@ impl Snapshots for MemoryDisk {
         _: &'a Workspace,
         changes: Vec<FileChange>,
         preview: bool,
-    ) -> BoxFuture<'a, Result<Undone, WorkspaceError>> {
-        let mut undone = Undone::default();
+    ) -> BoxFuture<'a, Result<FilesReverted, WorkspaceError>> {
+        let mut undone = FilesReverted::default();
         for change in changes {
             self.take_back(change, preview, &mut undone);
         }

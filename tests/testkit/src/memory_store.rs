@@ -20,7 +20,7 @@ use agentd_core::{
     interrupt::Interrupt,
     item::{Item, ItemBody},
     ports::{Store, StoredInterrupt},
-    search::{Found, SearchHit, SearchQuery, searchable},
+    search::{SearchHit, SearchQuery, SearchResult, searchable},
     session::{NewFork, SessionSettings, SessionStatus, SessionSummary, StoredSession, TurnSpan},
     state_files::{StateFileChange, StateFiles},
     turn::StopReason,
@@ -503,7 +503,7 @@ impl Store for MemoryStore {
         query: SearchQuery,
         session: Option<SessionId>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Found, StoreError>> {
+    ) -> BoxFuture<'_, Result<SearchResult, StoreError>> {
         let state = self.state();
         let events = state.log.iter().rev().filter(|event| session.is_none_or(|id| event.session_id == id));
         let hit = |event: &Arc<Event>| {
@@ -515,7 +515,7 @@ impl Store for MemoryStore {
         };
         let hits = events.filter_map(hit).take(limit).collect();
         drop(state);
-        ready(Ok(Found { hits, unsearched: 0 }))
+        ready(Ok(SearchResult { hits, unsearched: 0 }))
     }
 
     fn state_files(&self, session: SessionId) -> BoxFuture<'_, Result<StateFiles, StoreError>> {

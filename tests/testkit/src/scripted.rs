@@ -17,10 +17,10 @@ use agentd_core::{
     error::{ErrorKind, ModelError, WorkspaceError},
     ids::SessionId,
     model::{Finish, Message, ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
-    ports::{Artifact, ArtifactDir, Asked, Clock, Model, Models, ToolContext, Toolbox, Workspace, Workspaces},
+    ports::{Artifact, ArtifactDir, Clock, Model, Models, SampleRequest, ToolContext, Toolbox, Workspace, Workspaces},
     session::Mount,
     state_files::StateFileChange,
-    tool::{Effect, FileChange, FileChangeKind, Followed, ToolCall, ToolData, ToolErrorCode, ToolOutput, ToolSpec},
+    tool::{Effect, FileChange, FileChangeKind, FollowedLink, ToolCall, ToolData, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{
     FutureExt as _, StreamExt as _,
@@ -284,12 +284,12 @@ impl ScriptedTools {
     }
 
     /// `look` at a link of the disk.
-    fn followed(&self, call: &ToolCall) -> Option<Followed> {
+    fn followed(&self, call: &ToolCall) -> Option<FollowedLink> {
         let mut arguments: Value = serde_json::from_str(&call.arguments).ok()?;
         let path = arguments["path"].as_str().filter(|_| call.name == "look")?.to_owned();
         let leads_to = self.disk.leads_to(&path)?;
         arguments["path"] = leads_to.clone().into();
-        Some(Followed { arguments: arguments.to_string(), path, leads_to })
+        Some(FollowedLink { arguments: arguments.to_string(), path, leads_to })
     }
 
     /// What is in the file that the call would write, as a diff tells it.
@@ -333,14 +333,14 @@ fn asked_behind(context: &ToolContext, words: &str) {
     let (sampler, words) = (context.sampler.clone(), words.to_owned());
     tokio::spawn(async move {
         let said = [Message::System { text: "Answer.".to_owned() }, Message::User { text: words }];
-        sampler.ask(Asked { messages: said.into(), max_tokens: 50 }).await
+        sampler.ask(SampleRequest { messages: said.into(), max_tokens: 50 }).await
     });
 }
 
 /// What the model says to these words, or why it says nothing.
 async fn asked(context: &ToolContext, words: &str) -> ToolOutput {
     let said = [Message::System { text: "Answer.".to_owned() }, Message::User { text: words.to_owned() }];
-    match context.sampler.ask(Asked { messages: said.into(), max_tokens: 50 }).await {
+    match context.sampler.ask(SampleRequest { messages: said.into(), max_tokens: 50 }).await {
         Some(Ok(sampled)) => ToolOutput::ok(format!("{} ({}, cut: {})", sampled.text, sampled.model, sampled.cut)),
         Some(Err(error)) => ToolOutput::error(ToolErrorCode::Tool, error.to_string()),
         None => ToolOutput::error(ToolErrorCode::Tool, "there is no model"),
@@ -387,7 +387,7 @@ impl Toolbox for ScriptedTools {
         std::future::ready(outcome).boxed()
     }
 
-    fn follow<'a>(&'a self, _: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<Followed>> {
+    fn follow<'a>(&'a self, _: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<FollowedLink>> {
         std::future::ready(self.followed(call)).boxed()
     }
 

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 
 /// Servers found in a file.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FoundServers {
     pub(super) taken: Vec<Entry>,
     /// Entries that were skipped, with the reason.
     pub(super) left: Vec<(String, String)>,
@@ -28,7 +28,7 @@ pub(super) struct Found {
 }
 
 /// Reads such a file.
-pub(super) fn read(text: &str, file: &Path) -> Result<Found, Failure> {
+pub(super) fn read(text: &str, file: &Path) -> Result<FoundServers, Failure> {
     let wrong = |why: String| {
         Failure::usage(format!("{}: {why}", file.display()))
             .hint("it should be .mcp.json, claude_desktop_config.json or VS Code's mcp.json")
@@ -42,7 +42,8 @@ pub(super) fn read(text: &str, file: &Path) -> Result<Found, Failure> {
     let servers = ["mcpServers", "servers"].iter().find_map(|key| value.get(key)?.as_object());
     let servers = servers.or_else(|| value.get("mcp")?.get("servers")?.as_object());
     let Some(servers) = servers else { return Err(wrong("it has neither `mcpServers` nor `servers`".to_owned())) };
-    let mut found = Found { inputs: inputs::read(&value), workspace: workspace(file), ..Found::default() };
+    let mut found =
+        FoundServers { inputs: inputs::read(&value), workspace: workspace(file), ..FoundServers::default() };
     for (name, server) in servers {
         match server.as_object() {
             Some(server) => found.take(name, server),
@@ -52,7 +53,7 @@ pub(super) fn read(text: &str, file: &Path) -> Result<Found, Failure> {
     Ok(found)
 }
 
-impl Found {
+impl FoundServers {
     /// Leaves those that are there already.
     pub(super) fn leave_known(&mut self, known: &[String]) {
         let taken = std::mem::take(&mut self.taken);
@@ -196,7 +197,7 @@ fn fit_name(name: &str) -> String {
 mod tests {
     use super::*;
 
-    fn read_all(text: &str) -> Found {
+    fn read_all(text: &str) -> FoundServers {
         read(text, Path::new("x.json")).unwrap()
     }
 

@@ -8,7 +8,7 @@ use std::{
 use nix::sys::termios::{LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcgetattr, tcsetattr};
 use serde_json::Value;
 
-use super::{entry::Entry, import::Found, secrets::Secrets};
+use super::{entry::Entry, import::FoundServers, secrets::Secrets};
 use crate::terminal::sanitize::clean_line;
 
 /// Prefix of an input's id in the value of a server's setting.
@@ -47,7 +47,7 @@ pub(super) fn read(file: &Value) -> BTreeMap<String, Input> {
     inputs.into_iter().flatten().filter_map(of).collect()
 }
 
-impl Found {
+impl FoundServers {
     /// The ids of what its servers ask for.
     pub(super) fn asks(&self) -> BTreeSet<String> {
         self.taken.iter().flat_map(wanted).collect()

@@ -137,7 +137,7 @@ pub(super) struct ServerFile {
     pub(super) headers: Option<BTreeMap<String, Spanned<String>>>,
     pub(super) sampling: Option<MayAsk>,
     pub(super) always_available: Option<bool>,
-    pub(super) effect: Option<Does>,
+    pub(super) effect: Option<ToolEffect>,
     pub(super) grants: Option<GrantsFile>,
     pub(super) oauth: Option<OAuthFile>,
     pub(super) lazy_startup: Option<bool>,
@@ -155,7 +155,7 @@ pub(super) struct ToolFile {
     pub(super) always_available: Option<bool>,
     pub(super) alias: Option<String>,
     pub(super) description: Option<String>,
-    pub(super) effect: Option<Does>,
+    pub(super) effect: Option<ToolEffect>,
 }
 
 /// Client that a person registered agentd as, where people log in to a server.
@@ -188,18 +188,18 @@ pub(super) enum MayAsk {
 /// Effect of a tool's calls, as the person says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Does {
+pub(super) enum ToolEffect {
     Read,
     Write,
     Execute,
 }
 
-impl From<Does> for Effect {
-    fn from(does: Does) -> Self {
+impl From<ToolEffect> for Effect {
+    fn from(does: ToolEffect) -> Self {
         match does {
-            Does::Read => Self::Read,
-            Does::Write => Self::Write,
-            Does::Execute => Self::Execute,
+            ToolEffect::Read => Self::Read,
+            ToolEffect::Write => Self::Write,
+            ToolEffect::Execute => Self::Execute,
         }
     }
 }

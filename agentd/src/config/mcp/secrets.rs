@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::super::{ConfigError, Place, Sources, layers::Subject};
+use super::super::{ConfigError, ErrorPlace, Sources, layers::Subject};
 
 /// The variables of the daemon's environment, and those of the files that it lacks, the highest layer's first.
 ///
@@ -22,7 +22,7 @@ pub(super) fn variables(sources: &Sources) -> Result<HashMap<String, String>, Co
             match line.split_once('=') {
                 Some((name, value)) if is_name(name) => variables.insert(name.to_owned(), value.to_owned()),
                 _ => {
-                    let place = Place::File(file.origin.path(), Some((number, 1)));
+                    let place = ErrorPlace::File(file.origin.path(), Some((number, 1)));
                     return Err(ConfigError::new(place, "this is no variable").with_hint("write NAME=value"));
                 }
             };

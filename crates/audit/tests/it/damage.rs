@@ -43,7 +43,7 @@ async fn a_changed_line_shows_also_when_its_hash_was_computed_anew() {
     let world = World::with(5).await;
     let text = world.text();
     let lines: Vec<&str> = text.lines().collect();
-    let before = agentd_audit::chain::Sealed::read(lines[2].as_bytes()).unwrap().head();
+    let before = agentd_audit::chain::SealedLine::read(lines[2].as_bytes()).unwrap().head();
     let (forged, head) = agentd_audit::chain::seal(&before, r#"{"at":"1970-01-01T00:00:00Z","kind":"nothing"}"#);
     world.write(format!("{}\n{}\n{}\n{forged}{}\n", lines[0], lines[1], lines[2], lines[4]));
     assert_eq!(world.problems(), [AuditProblem::Changed]);
@@ -66,7 +66,7 @@ async fn without_the_witness_it_is_said_what_cannot_be_known() {
 }
 
 fn line(text: &str, n: usize) -> AuditHead {
-    agentd_audit::chain::Sealed::read(text.lines().nth(n - 1).unwrap().as_bytes()).unwrap().head()
+    agentd_audit::chain::SealedLine::read(text.lines().nth(n - 1).unwrap().as_bytes()).unwrap().head()
 }
 
 #[tokio::test]

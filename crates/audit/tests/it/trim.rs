@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use agentd_audit::{AuditConfig, AuditLog, TrimLimits, Trimmed};
+use agentd_audit::{AuditConfig, AuditLog, TrimLimits, TrimReport};
 use agentd_core::{
     Timestamp,
     audit::{AuditEntry, AuditFact, AuditProblem},
@@ -70,7 +70,7 @@ async fn what_is_too_old_goes_and_the_log_holds() {
     let report = world.verify();
     assert!(report.holds(), "{report:?}");
     assert_eq!(problems(&report), [AuditProblem::Recorded]);
-    assert_eq!(log.trim(since(5)).await.unwrap(), Trimmed::default());
+    assert_eq!(log.trim(since(5)).await.unwrap(), TrimReport::default());
 
     // It goes on, is trimmed again, and holds; so it does for the next daemon.
     clock.set(30);
@@ -133,6 +133,6 @@ async fn a_file_that_was_meddled_with_stays() {
     aside.sort();
     let changed = std::fs::read_to_string(&aside[0]).unwrap().replace("\"pid\":0", "\"pid\":9");
     std::fs::write(&aside[0], changed).unwrap();
-    assert_eq!(log.trim(since(9)).await.unwrap(), Trimmed::default());
+    assert_eq!(log.trim(since(9)).await.unwrap(), TrimReport::default());
     assert!(world.problems().contains(&AuditProblem::Changed));
 }

@@ -78,7 +78,7 @@ impl World {
     }
 
     pub(crate) fn verify(&self) -> AuditReport {
-        verify::verify(self.folder(), &verify::Expect::default()).unwrap()
+        verify::verify(self.folder(), &verify::ExpectedLog::default()).unwrap()
     }
 
     pub(crate) fn problems(&self) -> Vec<AuditProblem> {

@@ -38,7 +38,7 @@ fn names_are_what_json_says() {
             bytes: 9,
         },
         AuditFact::Cleaned {
-            parts: vec![Cleaned { part: CleanedPart::Undo, sessions: 1, files: 2, bytes: 3 }],
+            parts: vec![CleanedData { part: CleanedPart::Undo, sessions: 1, files: 2, bytes: 3 }],
             by: "schedule".to_owned(),
         },
     ];

@@ -8,9 +8,9 @@ use crate::interrupt::{Answer, Ask};
 
 /// Whom a tool may ask while it runs. Without one, nobody is there.
 #[derive(Clone, Default)]
-pub struct Person(Option<Arc<Asking>>);
+pub struct Person(Option<Arc<AskFn>>);
 
-type Asking = dyn Fn(Ask) -> BoxFuture<'static, Option<Answer>> + Send + Sync;
+type AskFn = dyn Fn(Ask) -> BoxFuture<'static, Option<Answer>> + Send + Sync;
 
 impl Person {
     /// Asks by this function. It says nothing where nobody will answer: the turn was cancelled, or runs unattended.

@@ -12,14 +12,14 @@ use crate::{error::ModelError, model::Message};
 #[derive(Clone, Default)]
 pub struct Sampler {
     model: String,
-    asking: Option<Arc<Asking>>,
+    asking: Option<Arc<SampleFn>>,
 }
 
-type Asking = dyn Fn(Asked) -> BoxFuture<'static, Result<Sampled, ModelError>> + Send + Sync;
+type SampleFn = dyn Fn(SampleRequest) -> BoxFuture<'static, Result<SampleAnswer, ModelError>> + Send + Sync;
 
 /// Question to a model. It can call nothing.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Asked {
+pub struct SampleRequest {
     /// The conversation. The first message is the system message, the others are of [`Message::User`] and
     /// [`Message::Assistant`], and none is blank.
     pub messages: Vec<Message>,
@@ -29,7 +29,7 @@ pub struct Asked {
 
 /// Answer of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sampled {
+pub struct SampleAnswer {
     /// Its words.
     pub text: String,
     /// The model's id.
@@ -43,7 +43,7 @@ impl Sampler {
     #[must_use]
     pub fn new(
         model: String,
-        ask: impl Fn(Asked) -> BoxFuture<'static, Result<Sampled, ModelError>> + Send + Sync + 'static,
+        ask: impl Fn(SampleRequest) -> BoxFuture<'static, Result<SampleAnswer, ModelError>> + Send + Sync + 'static,
     ) -> Self {
         Self { model, asking: Some(Arc::new(ask)) }
     }
@@ -55,7 +55,7 @@ impl Sampler {
     }
 
     /// Asks, and waits for the whole answer. None where there is no model.
-    pub async fn ask(&self, asked: Asked) -> Option<Result<Sampled, ModelError>> {
+    pub async fn ask(&self, asked: SampleRequest) -> Option<Result<SampleAnswer, ModelError>> {
         match &self.asking {
             Some(asking) => Some(asking(asked).await),
             None => None,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use agentd_context::ToolSet;
 
 use super::ActiveAgent;
-use crate::catalog::{Mentioned, ToolCatalog, ToolScope};
+use crate::catalog::{MentionedTools, ToolCatalog, ToolScope};
 
 /// The sets that are kept: of the main agent and its subagents, and of a few that turns mention.
 const KEPT: usize = 8;
@@ -18,7 +18,7 @@ pub(crate) struct ToolSetCache(Mutex<Vec<Entry>>);
 #[derive(Debug)]
 struct Entry {
     stock: Arc<ToolCatalog>,
-    mentioned: Mentioned,
+    mentioned: MentionedTools,
     reach: ToolScope,
     /// Held with its agents, so that no others can stand at their place in memory.
     acting: ActiveAgent,
@@ -30,7 +30,7 @@ impl ToolSetCache {
     pub(crate) fn tools(
         &self,
         stock: &Arc<ToolCatalog>,
-        mentioned: &Mentioned,
+        mentioned: &MentionedTools,
         reach: &ToolScope,
         acting: &ActiveAgent,
     ) -> ToolSet {
@@ -40,7 +40,7 @@ impl ToolSetCache {
     fn get_or_make(
         &self,
         stock: &Arc<ToolCatalog>,
-        mentioned: &Mentioned,
+        mentioned: &MentionedTools,
         reach: &ToolScope,
         acting: &ActiveAgent,
         make: impl FnOnce() -> ToolSet,
@@ -65,7 +65,7 @@ impl ToolSetCache {
 }
 
 impl Entry {
-    fn is_for(&self, mentioned: &Mentioned, reach: &ToolScope, acting: &ActiveAgent) -> bool {
+    fn is_for(&self, mentioned: &MentionedTools, reach: &ToolScope, acting: &ActiveAgent) -> bool {
         self.mentioned == *mentioned && self.reach == *reach && self.acting.is_shown_as(acting)
     }
 }
@@ -100,7 +100,7 @@ mod tests {
         Kept(ToolSetCache::default(), Arc::new(ToolCatalog::new(Arc::default(), Vec::new())))
     }
 
-    fn told(kept: &Kept, mentioned: &Mentioned, reach: &ToolScope, acting: &ActiveAgent) -> ToolSet {
+    fn told(kept: &Kept, mentioned: &MentionedTools, reach: &ToolScope, acting: &ActiveAgent) -> ToolSet {
         kept.0.get_or_make(&kept.1, mentioned, reach, acting, || acting.tools(ToolSet::none()))
     }
 
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn turns_that_show_the_same_share_it() {
         let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
-        let none = Mentioned::new();
+        let none = MentionedTools::new();
         let first = told(&kept, &none, &any, &main_among(&poet));
         let child = told(&kept, &none, &any, &child_among(&poet, None));
         assert_eq!((first.specs.len(), child.specs.len()), (1, 0));
@@ -124,10 +124,10 @@ mod tests {
     #[test]
     fn nobody_is_shown_what_is_meant_for_others() {
         let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
-        let none = Mentioned::new();
+        let none = MentionedTools::new();
         let first = told(&kept, &none, &any, &main_among(&poet));
         let others = [
-            told(&kept, &Mentioned::from(["grep".to_owned()]), &any, &main_among(&poet)),
+            told(&kept, &MentionedTools::from(["grep".to_owned()]), &any, &main_among(&poet)),
             told(&kept, &none, &ToolScope { sees: true, ..any.clone() }, &main_among(&poet)),
             // A configuration that was read again.
             told(&kept, &none, &any, &main_among(&agents("critic"))),
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn few_are_kept() {
         let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
-        let tools = |name: usize| told(&kept, &Mentioned::from([name.to_string()]), &any, &main_among(&poet));
+        let tools = |name: usize| told(&kept, &MentionedTools::from([name.to_string()]), &any, &main_among(&poet));
         let (first, second) = (tools(0), tools(1));
         for name in 2..KEPT {
             tools(name);

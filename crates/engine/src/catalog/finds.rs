@@ -114,7 +114,7 @@ impl Finds {
 
     /// The tool of that name that there is and the turn does not show, with the reason.
     pub(crate) fn why_not(&self, name: &str) -> Option<String> {
-        self.stock.why_not(name, &super::Mentioned::new(), &self.reach)
+        self.stock.why_not(name, &super::MentionedTools::new(), &self.reach)
     }
 
     /// The tools that a model may have meant that calls one which is not there, in words: of those that it is shown, and of

@@ -34,7 +34,7 @@ pub(crate) use self::{
 pub(crate) const FIND_TOOL: &str = "find_tool";
 
 /// The tools that people or agents mention, by the names that calls use.
-pub(crate) type Mentioned = BTreeSet<String>;
+pub(crate) type MentionedTools = BTreeSet<String>;
 
 /// Every tool that there is.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl ToolCatalog {
         // Links answer before the toolbox is asked, and what is built in before what others bring: nobody takes a call by
         // choosing the name of another's tool.
         tools.sort_by(|a, b| (&a.spec.name, rank(&a.origin)).cmp(&(&b.spec.name, rank(&b.origin))));
-        let plain = visible::set(&tools, &Mentioned::new(), &ToolScope::default());
+        let plain = visible::set(&tools, &MentionedTools::new(), &ToolScope::default());
         Self { source, tools, plain }
     }
 
@@ -65,7 +65,7 @@ impl ToolCatalog {
     }
 
     /// Tools that a turn may use.
-    pub(crate) fn shown(&self, mentioned: &Mentioned, reach: &ToolScope) -> ToolSet {
+    pub(crate) fn shown(&self, mentioned: &MentionedTools, reach: &ToolScope) -> ToolSet {
         if mentioned.is_empty() && *reach == ToolScope::default() {
             return self.plain.clone();
         }
@@ -73,7 +73,7 @@ impl ToolCatalog {
     }
 
     /// Every tool, and why a turn shows it or not.
-    pub(crate) fn standings(&self, mentioned: &Mentioned, reach: &ToolScope) -> Vec<ToolStanding> {
+    pub(crate) fn standings(&self, mentioned: &MentionedTools, reach: &ToolScope) -> Vec<ToolStanding> {
         let told = |(tool, standing): (&CatalogueTool, Availability)| ToolStanding {
             tool: tool.clone(),
             visible: standing.is_shown(),
@@ -132,7 +132,7 @@ impl ToolCatalog {
     }
 
     /// Why a turn does not show a tool, in a sentence; none where it does, or there is no such tool.
-    pub(crate) fn why_not(&self, name: &str, mentioned: &Mentioned, reach: &ToolScope) -> Option<String> {
+    pub(crate) fn why_not(&self, name: &str, mentioned: &MentionedTools, reach: &ToolScope) -> Option<String> {
         let found = visible::judged(&self.tools, mentioned, reach).find(|(tool, _)| tool.spec.name == name);
         found.map(|(_, standing)| standing).filter(|standing| !standing.is_shown()).map(|standing| standing.to_string())
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use agentd_context::ToolSet;
 use agentd_core::catalogue::{CatalogueTool, ToolOrigin, ToolTier};
 
-use super::{AgentScope, Mentioned, ToolScope};
+use super::{AgentScope, MentionedTools, ToolScope};
 use crate::catalog::FIND_TOOL;
 
 /// The tools by which a session hands work on: a child session has none of them.
@@ -74,7 +74,7 @@ impl fmt::Display for Availability {
 }
 
 /// The tools that the turn shows.
-pub(super) fn set(tools: &[CatalogueTool], mentioned: &Mentioned, reach: &ToolScope) -> ToolSet {
+pub(super) fn set(tools: &[CatalogueTool], mentioned: &MentionedTools, reach: &ToolScope) -> ToolSet {
     let shown = judged(tools, mentioned, reach).filter(|(_, standing)| standing.is_shown());
     ToolSet::of(&shown.map(|(tool, _)| tool).collect::<Vec<_>>())
 }
@@ -100,7 +100,7 @@ fn of_others<'a>(
 /// Every tool, sorted by name, with where it stands.
 pub(super) fn judged<'a>(
     tools: &'a [CatalogueTool],
-    mentioned: &'a Mentioned,
+    mentioned: &'a MentionedTools,
     reach: &'a ToolScope,
 ) -> impl Iterator<Item = (&'a CatalogueTool, Availability)> {
     // Whatever is mentioned, so that a turn that mentions all of them shows the same besides.
@@ -110,7 +110,7 @@ pub(super) fn judged<'a>(
 
 fn judged_each<'a>(
     tools: &'a [CatalogueTool],
-    mentioned: Option<&'a Mentioned>,
+    mentioned: Option<&'a MentionedTools>,
     reach: &'a ToolScope,
     finds: bool,
 ) -> impl Iterator<Item = (&'a CatalogueTool, Availability)> {
@@ -125,7 +125,7 @@ fn judged_each<'a>(
     })
 }
 
-fn standing(tool: &CatalogueTool, mentioned: Option<&Mentioned>, reach: &ToolScope) -> Availability {
+fn standing(tool: &CatalogueTool, mentioned: Option<&MentionedTools>, reach: &ToolScope) -> Availability {
     let (name, label) = (tool.spec.name.as_str(), &tool.label);
     if label.tier == ToolTier::Off {
         return Availability::Off;
@@ -194,7 +194,7 @@ mod tests {
 
     #[track_caller]
     fn check(mentioned: &[&str], reach: &ToolScope, expected: &[&str]) {
-        let mentioned: Mentioned = mentioned.iter().map(|name| (*name).to_owned()).collect();
+        let mentioned: MentionedTools = mentioned.iter().map(|name| (*name).to_owned()).collect();
         let set = set(&tools(), &mentioned, reach);
         let names: Vec<&str> = set.specs.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(names, expected);
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn each_says_why() {
         let tools = tools();
-        let (mentioned, reach) = (Mentioned::from(["lint".to_owned()]), ToolScope::default());
+        let (mentioned, reach) = (MentionedTools::from(["lint".to_owned()]), ToolScope::default());
         let why: Vec<String> = judged(&tools, &mentioned, &reach).map(|(_, standing)| standing.to_string()).collect();
         assert_eq!(
             why,

@@ -11,7 +11,7 @@ use agentd_core::{
     policy::{Explanation, Verdict},
     ports::{StoredInterrupt, ToolContext, Workspace},
     session::SessionSettings,
-    tool::{Effect, Followed, StartFolder, ToolCall, ToolSpec},
+    tool::{Effect, FollowedLink, StartFolder, ToolCall, ToolSpec},
 };
 use agentd_policy::{CallContext, ForeignTools, Policy, is_shallow, roots};
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ pub struct DryRunSubject {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LookedUp {
     /// The form of the call that names what it would read, where a path in it leads through a link.
-    pub followed: Option<Followed>,
+    pub followed: Option<FollowedLink>,
     /// Where its command starts, if it runs one.
     pub start: Option<StartFolder>,
 }

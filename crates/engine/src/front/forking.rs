@@ -41,7 +41,7 @@ pub struct ForkedSession {
 
 /// Where a history is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Cut {
+struct ForkPoint {
     /// The number of the last event that is copied.
     through: u64,
     /// The number of the last turn.
@@ -92,7 +92,7 @@ impl Engine {
 }
 
 /// Where the history ends that is copied: never inside of a turn.
-fn cut(turns: &[TurnSpan], head: u64, at_turn: Option<u64>) -> Result<Cut, EngineError> {
+fn cut(turns: &[TurnSpan], head: u64, at_turn: Option<u64>) -> Result<ForkPoint, EngineError> {
     let is_open = |turn: &TurnSpan, at: u64| turn.began <= at && turn.ended.is_none_or(|ended| ended > at);
     let mut through = match at_turn {
         None => turns.iter().find(|turn| turn.ended.is_none()).map_or(head, |open| open.began - 1),
@@ -112,7 +112,7 @@ fn cut(turns: &[TurnSpan], head: u64, at_turn: Option<u64>) -> Result<Cut, Engin
             "no turn of this session has ended: there is nothing to fork from",
         )
         .with_hint("wait for the end of its first turn, or begin a new session")),
-        turn => Ok(Cut { through, turn }),
+        turn => Ok(ForkPoint { through, turn }),
     }
 }
 
@@ -171,7 +171,7 @@ fn window_of(event: &Event) -> Option<Window> {
 async fn facts(
     store: &dyn Store,
     from: SessionId,
-    cut: Cut,
+    cut: ForkPoint,
     settings: SessionSettings,
     title: Option<&str>,
     known: &str,

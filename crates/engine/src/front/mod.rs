@@ -12,14 +12,14 @@ use agentd_core::{
     agent::Agents,
     catalogue::ToolStanding,
     error::ErrorKind,
-    files::{FileListing, FilePiece, SessionTree, Uploaded},
+    files::{FileListing, FilePiece, SessionTree, UploadReceipt},
     ids::{InterruptId, SessionId},
     interrupt::{Answer, Interrupt},
     item::Item,
     knowledge::DocumentPage,
     model::SlotInfo,
     ports::{Audit, Clock, Models, Pictures, Snapshots, Store, Toolbox, Workspace, Workspaces},
-    search::{Found, SearchQuery},
+    search::{SearchQuery, SearchResult},
     session::{SessionSettings, SessionSummary},
     tool::ToolSpec,
     turn::StartTurn,
@@ -29,7 +29,7 @@ use tokio::sync::{OnceCell, watch};
 use crate::{
     agents::{active::ActiveAgent, toolset_cache::ToolSetCache},
     attachments,
-    catalog::{Mentioned, ToolCatalog, ToolScope},
+    catalog::{MentionedTools, ToolCatalog, ToolScope},
     config::EngineConfig,
     error::EngineError,
     grants::KeptHandle,
@@ -240,7 +240,12 @@ impl Engine {
     ///
     /// # Errors
     /// When the query has no word, there is no such session, or the journal cannot be read.
-    pub async fn search(&self, query: &str, session: Option<SessionId>, limit: usize) -> Result<Found, EngineError> {
+    pub async fn search(
+        &self,
+        query: &str,
+        session: Option<SessionId>,
+        limit: usize,
+    ) -> Result<SearchResult, EngineError> {
         let query = SearchQuery::parse(query).ok_or_else(|| {
             EngineError::new(ErrorKind::InvalidInput, "there is no word to look for")
                 .with_hint("give a few words that were used, such as: agentctl sessions search tax papers")
@@ -273,7 +278,12 @@ impl Engine {
     ///
     /// # Errors
     /// When there is no such session or the file cannot be written.
-    pub async fn upload(&self, session: SessionId, name: String, content: Vec<u8>) -> Result<Uploaded, EngineError> {
+    pub async fn upload(
+        &self,
+        session: SessionId,
+        name: String,
+        content: Vec<u8>,
+    ) -> Result<UploadReceipt, EngineError> {
         let handle = self.session(session).await?;
         // Until it is there and told of, the session stays.
         let _lease = handle.lease().await?;
@@ -384,7 +394,7 @@ impl Engine {
             None => {
                 let config = self.shared.config();
                 let acting = ActiveAgent::of(&config.session_defaults, &[], &config.agents);
-                Ok(acting.standings(self.shared.stock().standings(&Mentioned::new(), &ToolScope::default())))
+                Ok(acting.standings(self.shared.stock().standings(&MentionedTools::new(), &ToolScope::default())))
             }
         }
     }

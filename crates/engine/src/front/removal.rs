@@ -9,7 +9,7 @@ use agentd_core::{Timestamp, error::ErrorKind, ids::SessionId};
 use super::Engine;
 use crate::{
     error::EngineError,
-    session::{orders::Hold, shared::Ports},
+    session::{orders::SessionHold, shared::Ports},
 };
 
 /// Number of tries for a session that was unloaded just when it was asked.
@@ -43,7 +43,7 @@ impl Engine {
     /// Removes a session with all that belongs to it, unless it is needed or was used since `last_used`. Says whether it did.
     pub(super) async fn remove(&self, id: SessionId, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
         // Where whoever waits for the removal goes away, it ends with this, and the sessions are found again.
-        let hold = Hold::default();
+        let hold = SessionHold::default();
         let Some(family) = self.retire(id, last_used, &hold).await? else { return Ok(false) };
         let parts = &self.shared.parts;
         parts.store.delete_session(id).await?;
@@ -60,7 +60,7 @@ impl Engine {
         &self,
         id: SessionId,
         last_used: Option<Timestamp>,
-        hold: &Hold,
+        hold: &SessionHold,
     ) -> Result<Option<Vec<SessionId>>, EngineError> {
         if !self.retire_one(id, last_used, hold).await? {
             return Ok(None);
@@ -75,7 +75,12 @@ impl Engine {
         Ok(Some(family))
     }
 
-    async fn retire_one(&self, id: SessionId, last_used: Option<Timestamp>, hold: &Hold) -> Result<bool, EngineError> {
+    async fn retire_one(
+        &self,
+        id: SessionId,
+        last_used: Option<Timestamp>,
+        hold: &SessionHold,
+    ) -> Result<bool, EngineError> {
         let mut retired = self.session(id).await?.retire(hold.mark(), last_used).await;
         for _ in 0..TRIES {
             if !retired.as_ref().is_err_and(|error| error.kind() == ErrorKind::ShuttingDown) {

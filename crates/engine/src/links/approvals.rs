@@ -11,7 +11,7 @@ use agentd_core::{
     interrupt::{Answer, Ask, Owner},
     policy::{Explanation, Layer, Verdict},
     session::SessionSettings,
-    tool::{Followed, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
+    tool::{FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{Denial, OnInterrupt},
 };
 use agentd_policy::{CallContext, SHELL_TOOL, for_good, is_shallow, roots};
@@ -161,7 +161,7 @@ async fn unknown(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
 }
 
 /// The form of the call without the link that it reads through, if it does.
-async fn followed(call: &Invocation<'_>) -> Result<Option<Followed>, TurnExit> {
+async fn followed(call: &Invocation<'_>) -> Result<Option<FollowedLink>, TurnExit> {
     let context = call.context;
     let tool_context = context.tool_context(call.call);
     context.or_cancelled(context.tools.toolbox.follow(&tool_context, call.call)).await
@@ -185,10 +185,14 @@ fn hold(call: &Invocation<'_>, judgement: &Explanation) {
 }
 
 /// Lets the call run, in the form that leads through no link.
-async fn run<'a>(call: &'a Invocation<'a>, next: Next<'a>, followed: Option<Followed>) -> Result<ToolOutput, TurnExit> {
+async fn run<'a>(
+    call: &'a Invocation<'a>,
+    next: Next<'a>,
+    followed: Option<FollowedLink>,
+) -> Result<ToolOutput, TurnExit> {
     call.record.pass();
     let unread = unread(call);
-    let Some(Followed { arguments, .. }) = followed else { return Ok(withhold(next.run(call).await?, &unread)) };
+    let Some(FollowedLink { arguments, .. }) = followed else { return Ok(withhold(next.run(call).await?, &unread)) };
     let real = ToolCall { arguments, ..call.call.clone() };
     Ok(withhold(next.run(&Invocation { call: &real, ..*call }).await?, &unread))
 }
@@ -219,7 +223,7 @@ fn withhold(output: ToolOutput, unread: &[String]) -> ToolOutput {
 /// Preview of the call for a person: of one that reads, where it leads.
 async fn preview(
     call: &Invocation<'_>,
-    followed: Option<&Followed>,
+    followed: Option<&FollowedLink>,
 ) -> Result<Result<Option<String>, ToolOutput>, TurnExit> {
     let context = call.context;
     let preview = context.or_cancelled(context.tools.chain.preview(call)).await?;
@@ -247,7 +251,11 @@ pub(crate) fn showable(shown: Option<String>) -> Result<Option<String>, ToolOutp
 }
 
 /// Verdict of the rules on the call as it stands, with what people allow now; also for the audit log.
-async fn judge(call: &Invocation<'_>, tool: &ToolSpec, followed: Option<&Followed>) -> Result<Explanation, TurnExit> {
+async fn judge(
+    call: &Invocation<'_>,
+    tool: &ToolSpec,
+    followed: Option<&FollowedLink>,
+) -> Result<Explanation, TurnExit> {
     let context = call.context;
     let start = start(call, tool).await?;
     let held = tool.name != SHELL_TOOL || context.tools.toolbox.holds_commands().await;
@@ -286,7 +294,7 @@ async fn ask<'a>(
     call: &'a Invocation<'a>,
     next: Next<'a>,
     tool: &'a ToolSpec,
-    followed: Option<Followed>,
+    followed: Option<FollowedLink>,
     judgement: Explanation,
 ) -> Result<ToolOutput, TurnExit> {
     let context = call.context;
@@ -322,7 +330,7 @@ async fn obey<'a>(
     call: &'a Invocation<'a>,
     next: Next<'a>,
     tool: &ToolSpec,
-    followed: Option<Followed>,
+    followed: Option<FollowedLink>,
     answered: ResolvedInterrupt,
 ) -> Result<ToolOutput, TurnExit> {
     let lets_run =
@@ -350,7 +358,7 @@ fn owner(foreign: Option<&Foreign>) -> Option<Box<Owner>> {
 async fn no_longer_as_shown(
     call: &Invocation<'_>,
     tool: &ToolSpec,
-    followed: Option<&Followed>,
+    followed: Option<&FollowedLink>,
     answered: &ResolvedInterrupt,
 ) -> Result<Option<ToolOutput>, TurnExit> {
     let shown = match (answered.asked.as_deref(), &answered.by) {
@@ -417,7 +425,7 @@ async fn run_approved<'a>(
     call: &'a Invocation<'a>,
     next: Next<'a>,
     tool: &ToolSpec,
-    followed: Option<Followed>,
+    followed: Option<FollowedLink>,
 ) -> Result<ToolOutput, TurnExit> {
     if let Verdict::Deny { reason } = judge(call, tool, followed.as_ref()).await?.verdict {
         let message = format!("{} was approved, but the rules now deny it: {reason}; it did not run", tool.name);

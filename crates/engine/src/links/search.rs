@@ -1,7 +1,7 @@
 //! `search_history`: what a compaction replaced, and all else of this session, found by its words.
 
 use agentd_core::{
-    search::{Found, SearchHit, SearchQuery, TOOL},
+    search::{SearchHit, SearchQuery, SearchResult, TOOL},
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -66,7 +66,7 @@ async fn search(call: &Invocation<'_>) -> ToolOutput {
     let limit = limit.unwrap_or(FINDS).clamp(1, MAX_FINDS);
     let context = call.context;
     match context.records.store.search(query, Some(context.ids.session), limit).await {
-        Ok(Found { hits, unsearched }) => {
+        Ok(SearchResult { hits, unsearched }) => {
             let mut lines: Vec<String> = hits.iter().map(line).collect();
             if unsearched > 0 {
                 lines.push(

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use agentd_core::{
     item::{Item, ItemBody},
     tool::{Effect, FileChange, FileChangeKind, ToolErrorCode, ToolOutput, ToolResult, ToolSpec},
-    undo::{UndoOutcome, Undone, UndoneFile, folded, reversed},
+    undo::{FilesReverted, UndoOutcome, UndoneFile, folded, reversed},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{
-    state_changes::{self, FORK_NOTICE, RevertPlan, Shown},
+    state_changes::{self, DiffChoice, FORK_NOTICE, RevertPlan},
     turn::{
         TurnExit, dispatch,
         hooks::{Invocation, Link, Next},
@@ -138,7 +138,7 @@ struct Plan<'a> {
 }
 
 async fn foresee(call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
-    let plan = plan(call, Shown::All).await?;
+    let plan = plan(call, DiffChoice::All).await?;
     let undone = follow(call, &plan, true).await?;
     Ok(Some(undone.files.iter().map(|file| described(file, str::to_owned)).collect::<Vec<_>>().join("\n")))
 }
@@ -147,7 +147,7 @@ async fn foresee(call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
 /// session's own state is taken back by storing these changes.
 async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     dispatch::begin(call).await?;
-    let plan = match plan(call, Shown::Conflicts).await {
+    let plan = match plan(call, DiffChoice::Conflicts).await {
         Ok(plan) => plan,
         Err(output) => return Ok(output),
     };
@@ -155,7 +155,7 @@ async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
         Ok(_) => follow(call, &plan, false).await,
         Err(output) => Err(output),
     };
-    let Undone { files, changes } = match undone {
+    let FilesReverted { files, changes } = match undone {
         Ok(undone) => undone,
         Err(output) => return Ok(output),
     };
@@ -172,7 +172,7 @@ async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
 }
 
 /// Finds the edit that is meant, and the way back from it.
-async fn plan<'a>(call: &Invocation<'a>, shown: Shown) -> Result<Plan<'a>, ToolOutput> {
+async fn plan<'a>(call: &Invocation<'a>, shown: DiffChoice) -> Result<Plan<'a>, ToolOutput> {
     let context = call.context;
     let arguments = arguments(call)?;
     let Some(edit) = meant(call, arguments.path.as_deref()) else {
@@ -197,7 +197,7 @@ async fn plan<'a>(call: &Invocation<'a>, shown: Shown) -> Result<Plan<'a>, ToolO
 }
 
 /// Goes that way, as far as it is one of the disk, or foresees it.
-async fn follow(call: &Invocation<'_>, plan: &Plan<'_>, preview: bool) -> Result<Undone, ToolOutput> {
+async fn follow(call: &Invocation<'_>, plan: &Plan<'_>, preview: bool) -> Result<FilesReverted, ToolOutput> {
     let context = call.context;
     let way = &plan.of_state;
     let preview = preview || !way.is_whole();

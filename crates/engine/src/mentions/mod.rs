@@ -17,7 +17,7 @@ use agentd_core::{
 };
 
 pub(crate) use self::names::names;
-use crate::catalog::{Mentioned, ToolCatalog, ToolScope};
+use crate::catalog::{MentionedTools, ToolCatalog, ToolScope};
 
 /// The tool by which an agent is given work.
 const DELEGATE: &str = "delegate_task";
@@ -31,7 +31,7 @@ pub(crate) struct KnownAgent {
 }
 
 /// Names that can be mentioned.
-pub(crate) struct Known<'a> {
+pub(crate) struct KnownNames<'a> {
     pub(crate) stock: &'a ToolCatalog,
     /// The name of a tool for an alias of it.
     pub(crate) canonical: &'a dyn Fn(&str) -> String,
@@ -43,7 +43,7 @@ pub(crate) struct Known<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Mentions {
     /// Tools, by the names that calls use.
-    pub(crate) tools: Mentioned,
+    pub(crate) tools: MentionedTools,
     /// Skills that are mentioned, and those that files ask for.
     pub(crate) skills: Vec<LoadedSkill>,
     pub(crate) agents: Vec<KnownAgent>,
@@ -58,7 +58,7 @@ pub(crate) struct Mentions {
 pub(crate) struct MentionedServer {
     pub(crate) name: String,
     /// The tools that it brings.
-    pub(crate) tools: Mentioned,
+    pub(crate) tools: MentionedTools,
 }
 
 /// A skill of this turn.
@@ -71,12 +71,12 @@ pub(crate) struct LoadedSkill {
 
 /// The part of an input that is read for mentions: its words as a person typed them, and the files that came with it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Said<'a> {
+pub(crate) struct MentionText<'a> {
     pub(crate) text: &'a str,
     pub(crate) files: &'a [String],
 }
 
-impl Said<'_> {
+impl MentionText<'_> {
     /// Returns whether anything can be mentioned by it.
     pub(crate) fn may_mention(&self) -> bool {
         !self.files.is_empty() || !names(self.text).is_empty()
@@ -85,7 +85,7 @@ impl Said<'_> {
 
 impl Mentions {
     /// Finds the mentions of an input.
-    pub(crate) fn of(said: Said<'_>, known: &Known<'_>, reach: &ToolScope) -> Self {
+    pub(crate) fn of(said: MentionText<'_>, known: &KnownNames<'_>, reach: &ToolScope) -> Self {
         let mut found = Self::default();
         for name in names(said.text) {
             found.add(name, known, reach);
@@ -112,13 +112,13 @@ impl Mentions {
     }
 
     /// Tool, then skill, then agent, then server. A name that could be several of one kind is none of them.
-    fn add(&mut self, name: &str, known: &Known<'_>, reach: &ToolScope) {
+    fn add(&mut self, name: &str, known: &KnownNames<'_>, reach: &ToolScope) {
         if let Err(problem) = self.add_meant(name, known, reach) {
             self.problems.push(problem);
         }
     }
 
-    fn add_meant(&mut self, name: &str, known: &Known<'_>, reach: &ToolScope) -> Result<(), String> {
+    fn add_meant(&mut self, name: &str, known: &KnownNames<'_>, reach: &ToolScope) -> Result<(), String> {
         let servers = || known.stock.servers().iter().map(|server| server.name.as_str());
         if let Some(tool) = tool(name, known)? {
             let alike = servers().filter(|server| !same(server, name) && is_server(server, name));
@@ -150,7 +150,7 @@ impl Mentions {
         if self.servers.iter().any(|known| known.name == name) {
             return;
         }
-        let tools: Mentioned = stock.of_server(&name, reach).map(|tool| tool.spec.name.clone()).collect();
+        let tools: MentionedTools = stock.of_server(&name, reach).map(|tool| tool.spec.name.clone()).collect();
         if tools.is_empty() {
             let why = if server.is_broken {
                 "its entry in mcp_servers.yaml makes no sense; `agentctl mcp list` says why".to_owned()
@@ -224,7 +224,7 @@ fn skill_reminder(loaded: &LoadedSkill) -> String {
 }
 
 /// The tool that a name stands for.
-fn tool(name: &str, known: &Known<'_>) -> Result<Option<String>, String> {
+fn tool(name: &str, known: &KnownNames<'_>) -> Result<Option<String>, String> {
     let there = |name: String| known.stock.get(&name).is_some().then_some(name);
     if let Some(exact) = there(name.to_owned()) {
         return Ok(Some(exact));
@@ -259,7 +259,7 @@ fn same(known: &str, said: &str) -> bool {
     known.chars().map(plain).eq(said.chars().map(plain))
 }
 
-fn unknown(name: &str, known: &Known<'_>) -> String {
+fn unknown(name: &str, known: &KnownNames<'_>) -> String {
     let all: BTreeSet<&str> = known
         .stock
         .names()
@@ -369,9 +369,9 @@ mod tests {
         ];
         let agents = ["pdf", "researcher"].map(|id| KnownAgent { id: id.to_owned(), description: "looks".to_owned() });
         let canonical = |name: &str| if name == "bash" { "run_bash_command".to_owned() } else { name.to_owned() };
-        let known = Known { stock: &stock, canonical: &canonical, skills: &skills, agents: &agents };
+        let known = KnownNames { stock: &stock, canonical: &canonical, skills: &skills, agents: &agents };
         let files: Vec<String> = files.iter().map(|file| (*file).to_owned()).collect();
-        Mentions::of(Said { text, files: &files }, &known, &ToolScope::default())
+        Mentions::of(MentionText { text, files: &files }, &known, &ToolScope::default())
     }
 
     #[test]

@@ -97,7 +97,7 @@ struct Ledger {
     pending: BTreeMap<InterruptId, Interrupt>,
     answered: HashMap<CallId, CallAnswers>,
     /// The steps so far, and what they took.
-    paid: Option<Paid>,
+    paid: Option<UsageSoFar>,
     /// All that anybody was asked.
     told_of_children: HashSet<InterruptId>,
     /// Set if the last thing told is what a stop had left behind: a recovery was itself cut short before the end.
@@ -105,7 +105,7 @@ struct Ledger {
 }
 
 /// The last that was told of what the turn took.
-struct Paid {
+struct UsageSoFar {
     step: u32,
     slot: Slot,
     model: String,
@@ -148,7 +148,7 @@ impl Ledger {
                 }
             }
             EventKind::UsageUpdated { step, slot, model, turn, .. } => {
-                self.paid = Some(Paid { step: *step, slot: *slot, model: model.clone(), turn: *turn });
+                self.paid = Some(UsageSoFar { step: *step, slot: *slot, model: model.clone(), turn: *turn });
             }
             _ => {}
         }
@@ -156,7 +156,7 @@ impl Ledger {
 
     /// The count of what a subagent took, where its turn has any.
     fn pay(&mut self, usage: Usage) -> Option<EventKind> {
-        let Paid { step, slot, model, turn } = self.paid.as_mut()?;
+        let UsageSoFar { step, slot, model, turn } = self.paid.as_mut()?;
         *turn += usage;
         Some(EventKind::UsageUpdated {
             step: *step,

@@ -11,13 +11,13 @@ use agentd_core::{
 };
 use serde_json::json;
 
-use crate::{state_changes::ROOT, turn::side_effects::Delegated};
+use crate::{state_changes::ROOT, turn::side_effects::DelegatedWork};
 
 /// Output of the call that a subagent worked for, and what that work means for the turn.
 #[derive(Debug)]
 pub(crate) struct SubagentOutput {
     pub(crate) output: ToolOutput,
-    pub(crate) delegated: Delegated,
+    pub(crate) delegated: DelegatedWork,
 }
 
 /// Result of a subagent's work for one call, as far as it is known.
@@ -116,10 +116,10 @@ impl SubagentResult {
     }
 
     /// The part that concerns the turn, where there is one. A run that asks nobody and shall fail then fails with it.
-    fn delegated(&self) -> Delegated {
+    fn delegated(&self) -> DelegatedWork {
         let denials = self.denials();
         let fails = !denials.is_empty() && self.last().is_some_and(|last| last.stop_reason == StopReason::Denied);
-        Delegated { usage: self.usage, denials, fails }
+        DelegatedWork { usage: self.usage, denials, fails }
     }
 
     /// The result of the call.

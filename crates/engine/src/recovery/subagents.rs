@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     error::EngineError,
-    turn::{hooks::Subagents, side_effects::Delegated},
+    turn::{hooks::Subagents, side_effects::DelegatedWork},
 };
 
 /// Events that are read from the journal at once.
@@ -154,7 +154,7 @@ pub(crate) async fn adopted(
 fn never_began() -> SubagentStatus {
     let text = "the daemon stopped before the subagent began: it did nothing; call again if it is still wanted";
     let output = ToolOutput::error(ToolErrorCode::NotRun, text);
-    SubagentStatus::Ended(Box::new(SubagentOutput { output, delegated: Delegated::default() }))
+    SubagentStatus::Ended(Box::new(SubagentOutput { output, delegated: DelegatedWork::default() }))
 }
 
 async fn events_after(store: &dyn Store, session: SessionId, mut after: u64) -> Result<Vec<Arc<Event>>, EngineError> {

@@ -38,7 +38,7 @@ use crate::{
     mentions::Mentions,
     recovery::RecoveredTurn,
     session::{gauges::GaugeGuard, handle::Reply, shared::Shared},
-    turn::{InFlightCall, answering::Answering, recorder::TurnMessage},
+    turn::{InFlightCall, answering::AnswerMode, recorder::TurnMessage},
 };
 
 /// Messages of a turn that are taken at once, and then stored with one commit.
@@ -85,7 +85,7 @@ pub(super) struct OpenTurn {
     pub(super) slot: Slot,
     pub(super) max_steps: u32,
     /// The way in which interrupts are answered.
-    pub(super) answering: Answering,
+    pub(super) answering: AnswerMode,
     /// Name of the client that started it; not known after a restart.
     pub(super) client: Option<String>,
     pub(super) environment: Arc<ClientEnvironment>,

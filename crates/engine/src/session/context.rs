@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     attachments::{self, Attachment},
-    catalog::Mentioned,
+    catalog::MentionedTools,
     error::EngineError,
     instructions::{self, PreambleContext},
     mentions::Mentions,
@@ -38,7 +38,7 @@ impl Actor {
         let pictures = sight.pictures;
         let (slot, _) = route(None, self.state.settings.slot, sight);
         let model = self.shared.parts.models.get(slot);
-        let finds = self.finds(&Mentioned::new(), slot, pictures, &self.state.seen());
+        let finds = self.finds(&MentionedTools::new(), slot, pictures, &self.state.seen());
         let instructions =
             agentd_context::system(&config.system_prompt, &finds.about_servers(), &workspace, self.state.created_at);
         Ok(context_view::view(&ContextViewInput {

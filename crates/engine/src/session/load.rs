@@ -26,7 +26,7 @@ use crate::{
     error::EngineError,
     recovery::{self, Disposition, subagents},
     session::shared::{Ports, Shared},
-    turn::answering::Answering,
+    turn::answering::AnswerMode,
 };
 
 /// Events that are read from the journal at once.
@@ -250,7 +250,7 @@ fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<O
         slot: Slot::Base,
         max_steps: 0,
         // Whoever had said otherwise would have had the turn refused or ended, not waiting.
-        answering: Answering::new(OnInterrupt::Wait, false),
+        answering: AnswerMode::new(OnInterrupt::Wait, false),
         client: None,
         environment: Arc::default(),
         compacts: false,

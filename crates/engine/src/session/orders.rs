@@ -8,9 +8,9 @@ use crate::error::EngineError;
 
 /// Keeps sessions from everybody but whoever removes them, while it is there.
 #[derive(Debug, Default)]
-pub(crate) struct Hold(Arc<()>);
+pub(crate) struct SessionHold(Arc<()>);
 
-impl Hold {
+impl SessionHold {
     /// The mark of this hold on a session.
     pub(crate) fn mark(&self) -> HoldMark {
         HoldMark(Arc::downgrade(&self.0))

@@ -27,7 +27,7 @@ use crate::{
     mentions::Mentions,
     turn::{
         Phase, TurnOutcome, TurnState,
-        answering::Answering,
+        answering::AnswerMode,
         recorder::{EndVerdict, TurnMessage},
         route::{VisionSupport, route},
     },
@@ -199,7 +199,7 @@ impl Actor {
             first_seq: self.journal.head() + 1,
             slot,
             max_steps,
-            answering: Answering::new(start.on_interrupt, start.while_connected),
+            answering: AnswerMode::new(start.on_interrupt, start.while_connected),
             client: Some(start.client.clone()).filter(|client| !client.is_empty()),
             environment: Arc::new(start.environment.clone()),
             compacts: start.compact.is_some(),

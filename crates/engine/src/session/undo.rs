@@ -18,7 +18,7 @@ use super::actor::{Actor, Fault};
 use crate::{
     error::EngineError,
     links::UNDO_PATCH,
-    state_changes::{self, RevertPlan, Shown},
+    state_changes::{self, DiffChoice, RevertPlan},
 };
 
 /// Events that are read from the journal at once.
@@ -43,7 +43,7 @@ impl Actor {
         let workspace = self.workspace().await?;
         let parts = &self.shared.parts;
         let (on_disk, of_state) = state_changes::apart(changes);
-        let way = RevertPlan::find(&*parts.store, self.id, &of_state, &self.state.files, Shown::All).await;
+        let way = RevertPlan::find(&*parts.store, self.id, &of_state, &self.state.files, DiffChoice::All).await;
         let way = way.map_err(EngineError::from)?;
         let undone = parts.snapshots.undo(self.id, &workspace, on_disk, request.preview).await;
         let mut undone = undone.map_err(EngineError::from)?;

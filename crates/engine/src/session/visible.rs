@@ -9,8 +9,8 @@ use tokio::time::timeout;
 use super::actor::{Actor, Fault};
 use crate::{
     attachments::{self, Attachment},
-    catalog::{Finds, Mentioned, ToolScope},
-    mentions::{self, Known, KnownAgent, Mentions, Said},
+    catalog::{Finds, MentionedTools, ToolScope},
+    mentions::{self, KnownAgent, KnownNames, MentionText, Mentions},
     turn::route::route,
 };
 
@@ -25,7 +25,7 @@ impl Actor {
         let (slot, _) = route(None, self.state.settings.slot, sight);
         let acting = self.acting();
         let slot = acting.slot(slot);
-        let none = Mentioned::new();
+        let none = MentionedTools::new();
         let finds = self.finds(&none, slot, pictures, &self.state.seen());
         let mut standings = acting.standings(self.shared.stock().standings(&none, &self.reach(slot, pictures)));
         for standing in standings.iter_mut().filter(|standing| !standing.visible) {
@@ -38,12 +38,12 @@ impl Actor {
     }
 
     /// Tools that a turn with that model shows.
-    pub(super) fn shown(&self, mentioned: &Mentioned, slot: Slot, pictures: bool) -> ToolSet {
+    pub(super) fn shown(&self, mentioned: &MentionedTools, slot: Slot, pictures: bool) -> ToolSet {
         self.finds(mentioned, slot, pictures, &self.state.seen()).tools()
     }
 
     /// The same, and what can be found, where the turn goes on from that history.
-    pub(super) fn finds(&self, mentioned: &Mentioned, slot: Slot, pictures: bool, history: &[Arc<Item>]) -> Finds {
+    pub(super) fn finds(&self, mentioned: &MentionedTools, slot: Slot, pictures: bool, history: &[Arc<Item>]) -> Finds {
         let (stock, reach) = (self.shared.stock(), self.reach(slot, pictures));
         let shown = self.shared.toolsets.tools(&stock, mentioned, &reach, &self.acting());
         Finds::new(stock, reach, shown, history)
@@ -77,7 +77,7 @@ impl Actor {
         let Some(text) = &start.text else { return self.mentioned_last(&history, slot, pictures).await };
         let files: Vec<String> = handed.iter().map(|file| file.path.clone()).collect();
         let text = mentions::typed(text, start.typed_bytes);
-        self.meant_by(Said { text, files: &files }, slot, pictures).await
+        self.meant_by(MentionText { text, files: &files }, slot, pictures).await
     }
 
     /// Mentions of the last input of a history.
@@ -88,10 +88,10 @@ impl Actor {
         pictures: bool,
     ) -> Result<Arc<Mentions>, Fault> {
         let (text, files) = mentions::last_said(history);
-        self.meant_by(Said { text: &text, files: &files }, slot, pictures).await
+        self.meant_by(MentionText { text: &text, files: &files }, slot, pictures).await
     }
 
-    async fn meant_by(&mut self, said: Said<'_>, slot: Slot, pictures: bool) -> Result<Arc<Mentions>, Fault> {
+    async fn meant_by(&mut self, said: MentionText<'_>, slot: Slot, pictures: bool) -> Result<Arc<Mentions>, Fault> {
         // What a session is told that works for another was written by a model.
         if self.state.settings.parent.is_some() || !said.may_mention() {
             return Ok(Arc::default());
@@ -99,7 +99,7 @@ impl Actor {
         let skills = self.skills().await?;
         let (shared, agents) = (&self.shared, self.agents());
         let canonical = |name: &str| shared.parts.toolbox.canonical_name(name).to_owned();
-        let known = Known { stock: &shared.stock(), canonical: &canonical, skills: &skills, agents: &agents };
+        let known = KnownNames { stock: &shared.stock(), canonical: &canonical, skills: &skills, agents: &agents };
         Ok(Arc::new(Mentions::of(said, &known, &self.reach(slot, pictures))))
     }
 

@@ -5,13 +5,13 @@ use tokio_util::sync::CancellationToken;
 
 /// The way in which a turn answers what it is asked.
 #[derive(Debug, Clone)]
-pub(crate) struct Answering {
+pub(crate) struct AnswerMode {
     said: OnInterrupt,
     /// Cancelled once the client is gone; none where that changes nothing.
     gone: Option<CancellationToken>,
 }
 
-impl Answering {
+impl AnswerMode {
     /// As the start of a turn says.
     pub(crate) fn new(said: OnInterrupt, while_connected: bool) -> Self {
         Self { said, gone: while_connected.then(CancellationToken::new) }
@@ -57,11 +57,11 @@ mod tests {
 
     #[test]
     fn what_was_said_holds_while_the_client_is_there() {
-        let of_client = Answering::new(OnInterrupt::Approve, true);
+        let of_client = AnswerMode::new(OnInterrupt::Approve, true);
         assert_eq!(of_client.now(), OnInterrupt::Approve);
         of_client.clone().leave();
         assert_eq!((of_client.now(), of_client.said()), (OnInterrupt::Wait, OnInterrupt::Approve));
-        let for_good = Answering::new(OnInterrupt::Approve, false);
+        let for_good = AnswerMode::new(OnInterrupt::Approve, false);
         for_good.leave();
         assert_eq!(for_good.now(), OnInterrupt::Approve);
     }

@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     TurnExit, TurnState,
-    answering::Answering,
+    answering::AnswerMode,
     files::SessionFiles,
     person,
     recorder::{CallAnswers, Recorder, ResolvedInterrupt},
@@ -78,7 +78,7 @@ pub(crate) struct TurnRules {
     /// Grants, live.
     pub(crate) grants: LiveGrants,
     /// The way in which interrupts are answered.
-    pub(crate) answering: Answering,
+    pub(crate) answering: AnswerMode,
     /// Answers that people gave to calls of this turn before it was resumed.
     pub(crate) answered: HashMap<CallId, CallAnswers>,
 }

@@ -9,7 +9,7 @@ use agentd_core::{
     ids::ItemId,
     item::{Item, ItemBody, ItemStatus},
     state_files::StateFileChange,
-    tool::{Effect, Meant, ToolCall, ToolErrorCode, ToolOutput, ToolResult},
+    tool::{AdaptedCall, Effect, ToolCall, ToolErrorCode, ToolOutput, ToolResult},
     turn::{Denial, StopReason},
     usage::Usage,
 };
@@ -21,14 +21,14 @@ use crate::turn::{
     Phase,
     call_record::CallRecord,
     hooks::Invocation,
-    side_effects::{Delegated, SideEffects},
+    side_effects::{DelegatedWork, SideEffects},
 };
 
 /// Runs every call that has no result. Those come first that are under way, since before a restart, and alone: who works
 /// for them waits for a person, and nothing else begins before that person has come.
 pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
     context.files.session.make(&context.files.workspace).await?;
-    let mut calls: Vec<Due> = state.pending_calls.iter().map(|written| Due::of(context, written)).collect();
+    let mut calls: Vec<DueCall> = state.pending_calls.iter().map(|written| DueCall::of(context, written)).collect();
     calls.sort_by_key(|due| !context.is_under_way(&due.call));
     let mut rest = calls.as_slice();
     while !rest.is_empty() {
@@ -43,23 +43,23 @@ pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Re
 }
 
 /// A call that is due, in the words of its tool: from here on nothing else is judged, shown, audited and run.
-struct Due {
+struct DueCall {
     call: ToolCall,
     /// Note for the model about what became of its own words.
     note: Option<String>,
 }
 
-impl Due {
+impl DueCall {
     fn of(context: &TurnContext, written: &ToolCall) -> Self {
         match context.tools.toolbox.meant(written) {
-            Some(Meant { arguments, note }) => Self { call: ToolCall { arguments, ..written.clone() }, note },
+            Some(AdaptedCall { arguments, note }) => Self { call: ToolCall { arguments, ..written.clone() }, note },
             None => Self { call: written.clone(), note: None },
         }
     }
 }
 
 /// Runs these calls at once, stores what came of each as it ends, and takes in all of it, whatever came of others.
-async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[Due]) -> Result<(), TurnExit> {
+async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[DueCall]) -> Result<(), TurnExit> {
     let known: &TurnState = state;
     let (step, mut usage) = (known.steps, known.usage);
     let running: Vec<_> = batch.iter().map(|due| run_call(context, due, known).boxed()).collect();
@@ -89,8 +89,8 @@ async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[Due]) 
 
 /// Number of calls from the front that may run at once: all that are in flight, else all leading ones that only look,
 /// or that a subagent works for; or the first alone.
-fn independent(context: &TurnContext, calls: &[Due]) -> usize {
-    let looks = |Due { call, .. }: &&Due| {
+fn independent(context: &TurnContext, calls: &[DueCall]) -> usize {
+    let looks = |DueCall { call, .. }: &&DueCall| {
         context.is_delegation(&call.name)
             || context.tool(&call.name).is_some_and(|tool| match tool.effect {
                 Effect::Read => true,
@@ -103,7 +103,7 @@ fn independent(context: &TurnContext, calls: &[Due]) -> usize {
 }
 
 /// A call that has ended.
-struct Ended<'a> {
+struct EndedCall<'a> {
     call: &'a ToolCall,
     /// The item of its result, where it was started.
     item: Option<ItemId>,
@@ -123,20 +123,20 @@ struct Outcome {
     effects: SideEffects,
 }
 
-async fn run_call<'a>(context: &TurnContext, due: &'a Due, state: &TurnState) -> Result<Ended<'a>, TurnExit> {
-    let Due { call, note } = due;
+async fn run_call<'a>(context: &TurnContext, due: &'a DueCall, state: &TurnState) -> Result<EndedCall<'a>, TurnExit> {
+    let DueCall { call, note } = due;
     let started = context.tools.in_flight.get(&call.call_id).map_or_else(OnceLock::new, |known| known.item.into());
     let record = CallRecord::of(call, note.as_deref());
     let invocation = Invocation { context, call, state, started: &started, record: &record };
     let output = context.tools.chain.around_tool(&invocation).await?;
     let (shut_out, ran_with, duration_ms) = (record.is_unwritten(), record.ran_with(), record.took());
     let effects = record.take_effects();
-    Ok(Ended { call, item: started.get().copied(), output, effects, shut_out, ran_with, duration_ms })
+    Ok(EndedCall { call, item: started.get().copied(), output, effects, shut_out, ran_with, duration_ms })
 }
 
 /// Stores the result of a call, with the count of what was taken for it.
-async fn store(context: &TurnContext, ended: Ended<'_>, step: u32, turn: &mut Usage) -> Result<Outcome, TurnExit> {
-    let Ended { call, item, output, mut effects, shut_out, ran_with, duration_ms } = ended;
+async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mut Usage) -> Result<Outcome, TurnExit> {
+    let EndedCall { call, item, output, mut effects, shut_out, ran_with, duration_ms } = ended;
     let ToolOutput { text, error, files, exit_code, state_files, .. } = output;
     remember(context, state_files).await?;
     let (call_id, name) = (call.call_id.clone(), call.name.clone());
@@ -196,7 +196,7 @@ async fn take_in(context: &TurnContext, state: &mut TurnState, outcome: Outcome)
 }
 
 /// Takes in what another session did for a call. What was refused there was refused in this turn.
-fn settle(state: &mut TurnState, Delegated { usage, denials, fails }: Delegated) -> Result<(), TurnExit> {
+fn settle(state: &mut TurnState, DelegatedWork { usage, denials, fails }: DelegatedWork) -> Result<(), TurnExit> {
     state.delegated = state.delegated.saturating_add(usage.tokens());
     for Denial { call_id, tool, reason } in &denials {
         state.note_denial(call_id.clone(), tool.clone(), reason.clone());

@@ -25,7 +25,7 @@ pub(super) fn of_call(
         let stopwatch = Arc::clone(&stopwatch);
         async move {
             let waiting = stopwatch.pause();
-            let mut asked = Asked { recorder: &recorder, call_id: &call_id, answered: false };
+            let mut asked = OpenQuestion { recorder: &recorder, call_id: &call_id, answered: false };
             let answered = cancel.run_until_cancelled(recorder.ask(call_id.clone(), ask)).await;
             asked.answered = answered.is_some();
             drop((asked, waiting));
@@ -36,13 +36,13 @@ pub(super) fn of_call(
 }
 
 /// A question that is withdrawn when whoever asked it gives up.
-struct Asked<'a> {
+struct OpenQuestion<'a> {
     recorder: &'a Recorder,
     call_id: &'a CallId,
     answered: bool,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for OpenQuestion<'_> {
     fn drop(&mut self) {
         if !self.answered {
             self.recorder.withdraw(self.call_id.clone());

@@ -14,7 +14,7 @@ use agentd_core::{
     error::{ErrorKind, ModelError},
     ids::SessionId,
     model::{Finish, Message, ModelChunk, ModelRequest},
-    ports::{Asked, Audit, Clock, Model, Sampled, Sampler},
+    ports::{Audit, Clock, Model, SampleAnswer, SampleRequest, Sampler},
     usage::Usage,
 };
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -116,8 +116,8 @@ struct Line {
 }
 
 impl Line {
-    async fn ask(&self, asked: Asked) -> Result<Sampled, ModelError> {
-        let Asked { messages, max_tokens } = asked;
+    async fn ask(&self, asked: SampleRequest) -> Result<SampleAnswer, ModelError> {
+        let SampleRequest { messages, max_tokens } = asked;
         let size = messages.iter().map(size).sum();
         let bill = SamplingCharge::open(self, size, max_tokens)?;
         let max_tokens = bill.max_tokens;
@@ -150,7 +150,7 @@ impl Line {
         self.audit.note(entry).await;
     }
 
-    async fn answer(&self, request: ModelRequest, mut bill: SamplingCharge<'_>) -> Result<Sampled, ModelError> {
+    async fn answer(&self, request: ModelRequest, mut bill: SamplingCharge<'_>) -> Result<SampleAnswer, ModelError> {
         bill.asked = true;
         let (mut text, mut bytes) = (String::new(), 0u64);
         let mut chunks = self.model.stream(request);
@@ -185,7 +185,7 @@ impl Line {
             Finish::Length | Finish::Runaway => true,
             Finish::Filtered => return Err(ModelError::new(ErrorKind::Rejected, "the provider withheld the answer")),
         };
-        Ok(Sampled { text, model: self.model.info().id.clone(), cut })
+        Ok(SampleAnswer { text, model: self.model.info().id.clone(), cut })
     }
 }
 

@@ -16,12 +16,12 @@ pub(crate) struct SideEffects {
     /// Another agent works in the session behind this step.
     pub(crate) changes_agent: bool,
     /// Work of another session for it, or of a model that it asked.
-    pub(crate) delegated: Delegated,
+    pub(crate) delegated: DelegatedWork,
 }
 
 /// Work of another session for a call, or of a model that it asked, as far as it concerns the turn.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Delegated {
+pub(crate) struct DelegatedWork {
     /// Usage of the model calls for it.
     pub(crate) usage: Usage,
     /// Denials there.

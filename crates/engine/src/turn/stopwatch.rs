@@ -16,12 +16,12 @@ pub(crate) struct Stopwatch {
     /// Time worked before.
     before: Duration,
     started: Instant,
-    held: watch::Sender<Held>,
+    held: watch::Sender<PauseCounts>,
 }
 
 /// Reasons to stand still.
 #[derive(Debug, Default)]
-struct Held {
+struct PauseCounts {
     /// Number of calls that wait for a person.
     waiting: usize,
     /// Number of subagents that work for the turn and do not wait.
@@ -81,7 +81,7 @@ impl Stopwatch {
     }
 }
 
-impl Held {
+impl PauseCounts {
     fn count(&mut self, waits: bool) -> &mut usize {
         if waits { &mut self.waiting } else { &mut self.working }
     }

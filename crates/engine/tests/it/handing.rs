@@ -59,7 +59,12 @@ fn shown(messages: &[Message]) -> Vec<Vec<u8>> {
     pictures.flatten().map(|shown| shown.content.as_deref().unwrap().to_vec()).collect()
 }
 
-async fn upload(world: &World, session: &SessionHandle, name: &str, content: &[u8]) -> agentd_core::files::Uploaded {
+async fn upload(
+    world: &World,
+    session: &SessionHandle,
+    name: &str,
+    content: &[u8],
+) -> agentd_core::files::UploadReceipt {
     world.engine.upload(session.id(), name.to_owned(), content.to_vec()).await.unwrap()
 }
 

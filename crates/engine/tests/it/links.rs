@@ -7,7 +7,7 @@ use agentd_core::{
     interrupt::{Answer, Ask, Interrupt},
     policy::{Explanation, Verdict},
     session::SessionSettings,
-    tool::{Effect, Followed, ToolErrorCode},
+    tool::{Effect, FollowedLink, ToolErrorCode},
     turn::{OnInterrupt, StartTurn},
 };
 use agentd_engine::EngineConfig;
@@ -23,7 +23,7 @@ use crate::{
 
 /// What is said of a tool that reads `path`, which leads to `leads_to`.
 fn judged(policy: &Policy, path: &str, leads_to: &str, settings: &SessionSettings) -> Explanation {
-    let followed = Followed {
+    let followed = FollowedLink {
         arguments: json!({ "path": leads_to }).to_string(),
         path: path.to_owned(),
         leads_to: leads_to.to_owned(),

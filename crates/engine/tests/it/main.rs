@@ -18,6 +18,7 @@ mod links;
 mod looking;
 mod meeting;
 mod own_tools;
+mod policy;
 mod questions;
 mod readers;
 mod removing;

@@ -10,10 +10,10 @@ use jieba_rs::Jieba;
 /// The Chinese dictionary: tens of megabytes, so it is loaded when first needed and can be put away again.
 #[derive(Default)]
 pub struct Dictionary {
-    loaded: Mutex<Option<Loaded>>,
+    loaded: Mutex<Option<LoadedDictionary>>,
 }
 
-struct Loaded {
+struct LoadedDictionary {
     jieba: Arc<Jieba>,
     used_at: Instant,
 }
@@ -54,7 +54,7 @@ impl Dictionary {
     fn get(&self) -> Arc<Jieba> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let used_at = Instant::now();
-        let loaded = loaded.get_or_insert_with(|| Loaded { jieba: Arc::new(Jieba::new()), used_at });
+        let loaded = loaded.get_or_insert_with(|| LoadedDictionary { jieba: Arc::new(Jieba::new()), used_at });
         loaded.used_at = used_at;
         Arc::clone(&loaded.jieba)
     }

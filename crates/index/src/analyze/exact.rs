@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{
     normal::Normal,
-    runs::{Run, runs},
+    runs::{LetterRun, runs},
 };
 
 /// A term with its place in the text.
@@ -78,7 +78,7 @@ fn pairs(normal: &Normal<'_>, range: Range<usize>, mut position: u32, tell: &mut
     position
 }
 
-fn word(normal: &Normal<'_>, run: &Run, position: u32, tell: &mut dyn FnMut(Token)) {
+fn word(normal: &Normal<'_>, run: &LetterRun, position: u32, tell: &mut dyn FnMut(Token)) {
     let written = normal.text().get(run.range.clone()).unwrap_or_default();
     tell(Token { text: small(written), range: normal.origin(run.range.clone()), position, form: Form::Word });
     for part in parts(written) {

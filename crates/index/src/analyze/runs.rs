@@ -6,7 +6,7 @@ use unicode_normalization::char::is_combining_mark;
 
 /// A stretch of letters without anything between.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
+pub struct LetterRun {
     /// Its script.
     pub script: Script,
     /// Which bytes.
@@ -49,7 +49,7 @@ impl Script {
 }
 
 /// The runs of a text, in order, each of one script.
-pub fn runs(text: &str) -> impl Iterator<Item = Run> + '_ {
+pub fn runs(text: &str) -> impl Iterator<Item = LetterRun> + '_ {
     let mut letters = text.char_indices().map(|(at, letter)| (at, letter, Script::of(letter))).peekable();
     std::iter::from_fn(move || {
         loop {
@@ -59,7 +59,7 @@ pub fn runs(text: &str) -> impl Iterator<Item = Run> + '_ {
             while let Some((at, letter, _)) = letters.next_if(|(_, _, next)| *next == Some(script)) {
                 end = at + letter.len_utf8();
             }
-            return Some(Run { script, range: start..end });
+            return Some(LetterRun { script, range: start..end });
         }
     })
 }

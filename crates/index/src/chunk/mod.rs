@@ -17,7 +17,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::document::{Body, Document, Part, Place};
+use crate::document::{Body, Document, DocumentPlace, Part};
 
 /// Size of chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Default for ChunkConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
     /// Where it stands. Of a sheet it has the cells of this piece.
-    pub place: Place,
+    pub place: DocumentPlace,
     /// Its text, as Markdown.
     pub text: String,
     /// The heading that it stands under, without its marks.
@@ -66,7 +66,7 @@ pub struct Chunker {
     config: ChunkConfig,
     /// The last heading.
     heading: Option<String>,
-    last: Option<Place>,
+    last: Option<DocumentPlace>,
 }
 
 impl Chunker {
@@ -80,7 +80,7 @@ impl Chunker {
     pub fn chunks(&mut self, part: &Part) -> Vec<Chunk> {
         let is_new = self.last.as_ref().is_none_or(|last| !last.is_same(&part.place));
         // The heading of a slide says nothing of the next one.
-        if is_new && matches!(part.place, Place::Slide(_)) {
+        if is_new && matches!(part.place, DocumentPlace::Slide(_)) {
             self.heading = None;
         }
         self.last = Some(part.place.clone());

@@ -6,10 +6,15 @@ use super::{
     Chunk, ChunkConfig,
     unit::{Unit, UnitKind, heading, units},
 };
-use crate::document::Place;
+use crate::document::DocumentPlace;
 
 /// The chunks of a text. `under` is the heading that it stands under, and then the one that its end stands under.
-pub(super) fn chunks(place: &Place, text: &str, under: &mut Option<String>, config: &ChunkConfig) -> Vec<Chunk> {
+pub(super) fn chunks(
+    place: &DocumentPlace,
+    text: &str,
+    under: &mut Option<String>,
+    config: &ChunkConfig,
+) -> Vec<Chunk> {
     let units = units(text, config.letters);
     let mut chunks: Vec<Chunk> = Vec::new();
     let mut start = 0;

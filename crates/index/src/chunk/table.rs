@@ -1,18 +1,18 @@
 //! Packs rows of a sheet into chunks.
 
 use super::{Chunk, ChunkConfig};
-use crate::document::{Place, Row, Table};
+use crate::document::{DocumentPlace, Row, Table};
 
 /// The chunks of the rows of a sheet, each under the names of its columns.
-pub(super) fn chunks(place: &Place, table: &Table, config: &ChunkConfig) -> Vec<Chunk> {
-    let Place::Sheet { number, name, .. } = place else { return Vec::new() };
+pub(super) fn chunks(place: &DocumentPlace, table: &Table, config: &ChunkConfig) -> Vec<Chunk> {
+    let DocumentPlace::Sheet { number, name, .. } = place else { return Vec::new() };
     let mut chunks = Vec::new();
     let mut start = 0;
     while start < table.rows.len() {
         let end = end_of_chunk(&table.rows, start, config);
         let rows = &table.rows[start..end];
         chunks.push(Chunk {
-            place: Place::Sheet { number: *number, name: name.clone(), range: table.range_of(rows) },
+            place: DocumentPlace::Sheet { number: *number, name: name.clone(), range: table.range_of(rows) },
             text: table.markdown_of(rows),
             heading: None,
             bytes: 0..0,

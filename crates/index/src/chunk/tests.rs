@@ -7,7 +7,7 @@ use crate::{Kind, Row, Table};
 
 fn of_text(text: &str) -> Vec<Chunk> {
     let mut document = Document::new(Kind::Plain, None);
-    document.push(Part::text(Place::Page(3), text));
+    document.push(Part::text(DocumentPlace::Page(3), text));
     chunks(&document, &ChunkConfig::default())
 }
 
@@ -68,7 +68,11 @@ fn table(rows: usize, cell: &str) -> Part {
     let header = Some(Row { number: 1, cells: vec!["name".to_owned(), "count".to_owned()] });
     let table = Table { first_column: 1, header, rows };
     let range = table.range_of(&table.rows);
-    Part { place: Place::Sheet { number: 1, name: "Sales".to_owned(), range }, body: Body::Table(table), notes: None }
+    Part {
+        place: DocumentPlace::Sheet { number: 1, name: "Sales".to_owned(), range },
+        body: Body::Table(table),
+        notes: None,
+    }
 }
 
 #[test]
@@ -106,7 +110,7 @@ proptest! {
         let mut covered = 0;
         let mut start = 0;
         for chunk in &chunks {
-            prop_assert_eq!(&chunk.place, &Place::Page(3));
+            prop_assert_eq!(&chunk.place, &DocumentPlace::Page(3));
             prop_assert_eq!(&chunk.text, &text[chunk.bytes.clone()]);
             prop_assert!(!chunk.text.trim().is_empty());
             prop_assert!(chunk.text.chars().count() <= config.letters + config.overlap);
@@ -129,7 +133,7 @@ proptest! {
         let chunks = Chunker::new(config).chunks(&part);
         let mut next = 2;
         for chunk in &chunks {
-            let Place::Sheet { range: Some(range), .. } = &chunk.place else { panic!() };
+            let DocumentPlace::Sheet { range: Some(range), .. } = &chunk.place else { panic!() };
             let (first, last) = (range.first.1, range.last.1);
             prop_assert!(first <= next && last >= next, "{first}–{last}, {next}");
             prop_assert!(last - first < 20);

@@ -1,7 +1,7 @@
 //! Text as everybody can show it: no control characters, and nothing that is told without bound.
 
 use crate::{
-    document::{Body, Part, Place},
+    document::{Body, DocumentPlace, Part},
     failure::Failure,
     worker::frame::Head,
 };
@@ -79,7 +79,9 @@ pub(crate) fn part(part: Part) -> Part {
         Body::Picture => Body::Picture,
     };
     let place = match part.place {
-        Place::Sheet { number, name, range } => Place::Sheet { number, name: line(&name, NAME_BYTES), range },
+        DocumentPlace::Sheet { number, name, range } => {
+            DocumentPlace::Sheet { number, name: line(&name, NAME_BYTES), range }
+        }
         place => place,
     };
     Part { place, body, notes: part.notes.map(owned) }
@@ -88,14 +90,14 @@ pub(crate) fn part(part: Part) -> Part {
 /// Returns whether a part is at a place that can be, with cells where its place says.
 pub(crate) fn is_sound(part: &Part) -> bool {
     let number = match &part.place {
-        Place::Page(number) | Place::Slide(number) | Place::Sheet { number, .. } => *number,
-        Place::Whole => 1,
+        DocumentPlace::Page(number) | DocumentPlace::Slide(number) | DocumentPlace::Sheet { number, .. } => *number,
+        DocumentPlace::Whole => 1,
     };
     if number == 0 {
         return false;
     }
     let Body::Table(table) = &part.body else { return true };
-    let Place::Sheet { range, .. } = &part.place else { return false };
+    let DocumentPlace::Sheet { range, .. } = &part.place else { return false };
     let is_ordered = table.rows.windows(2).all(|pair| pair[0].number < pair[1].number);
     let columns = usize::try_from(table.first_column).unwrap_or(usize::MAX);
     let fits = table

@@ -3,7 +3,7 @@
 use htmd::HtmlToMarkdown;
 
 use super::{Teller, broken, encoding};
-use crate::{document::Place, failure::Failure, kind::Kind};
+use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
 
 /// Elements of a page that are not its text.
 const NO_TEXT: [&str; 8] = ["script", "style", "noscript", "template", "svg", "iframe", "head", "canvas"];
@@ -16,7 +16,7 @@ pub(super) fn extract(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failu
     teller.head(title(&page).as_deref(), None)?;
     let converter = HtmlToMarkdown::builder().skip_tags(NO_TEXT.to_vec()).build();
     let text = converter.convert(&page).map_err(|error| broken(Kind::Html, &error.to_string()))?;
-    teller.text(Place::Whole, text, None)
+    teller.text(DocumentPlace::Whole, text, None)
 }
 
 /// `<meta charset="…">`, and the older form of it.

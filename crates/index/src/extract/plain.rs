@@ -1,9 +1,9 @@
 //! Text as it is.
 
 use super::{Teller, encoding};
-use crate::{document::Place, failure::Failure};
+use crate::{document::DocumentPlace, failure::Failure};
 
 pub(super) fn extract(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
     teller.head(None, None)?;
-    teller.text(Place::Whole, encoding::decode(bytes, None), None)
+    teller.text(DocumentPlace::Whole, encoding::decode(bytes, None), None)
 }

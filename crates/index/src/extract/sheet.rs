@@ -170,7 +170,7 @@ fn is_word(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Document, Kind, Limits, Piece, Place};
+    use crate::{Document, DocumentPlace, Kind, Limits, Piece};
 
     fn told(rows: &[(u32, &[&str])], limits: &Limits) -> Result<Document, Failure> {
         let mut document = Document::new(Kind::Csv, None);
@@ -233,6 +233,6 @@ mod tests {
         assert_eq!(document.parts.len(), 1);
         let crate::Body::Table(table) = &document.parts[0].body else { panic!() };
         assert_eq!((table.rows.len(), document.parts[0].place.to_string()), (4999, "S!A2:B5000".to_owned()));
-        assert!(matches!(document.parts[0].place, Place::Sheet { number: 1, .. }));
+        assert!(matches!(document.parts[0].place, DocumentPlace::Sheet { number: 1, .. }));
     }
 }

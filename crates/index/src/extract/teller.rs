@@ -2,7 +2,7 @@
 
 use super::{clean, too_large};
 use crate::{
-    document::{Body, Part, Place, Table},
+    document::{Body, DocumentPlace, Part, Table},
     failure::Failure,
     kind::Kind,
     limits::Limits,
@@ -20,7 +20,7 @@ pub struct Teller<'a> {
     parts: u32,
     bytes: u64,
     cells: u64,
-    last: Option<Place>,
+    last: Option<DocumentPlace>,
 }
 
 impl<'a> Teller<'a> {
@@ -48,7 +48,7 @@ impl<'a> Teller<'a> {
     }
 
     /// Tells a text, in pieces where it is large.
-    pub(super) fn text(&mut self, place: Place, text: String, notes: Option<String>) -> Result<(), Failure> {
+    pub(super) fn text(&mut self, place: DocumentPlace, text: String, notes: Option<String>) -> Result<(), Failure> {
         let mut text = clean::owned(text);
         text.truncate(text.trim_end().len());
         // Told with the last piece, so what is there without bound is not.
@@ -69,12 +69,12 @@ impl<'a> Teller<'a> {
     /// Tells rows of a sheet; few enough for one piece.
     pub(super) fn table(&mut self, number: u32, name: &str, table: Table) -> Result<(), Failure> {
         let range = table.range_of(&table.rows);
-        let place = Place::Sheet { number, name: name.to_owned(), range };
+        let place = DocumentPlace::Sheet { number, name: name.to_owned(), range };
         self.part(Part { place, body: Body::Table(table), notes: None })
     }
 
     /// Tells a page that is a picture without text.
-    pub(super) fn picture(&mut self, place: Place) -> Result<(), Failure> {
+    pub(super) fn picture(&mut self, place: DocumentPlace) -> Result<(), Failure> {
         self.part(Part { place, body: Body::Picture, notes: None })
     }
 

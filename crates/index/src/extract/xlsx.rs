@@ -38,7 +38,7 @@ fn xlsx_sheet(
     workbook: &mut Xlsx<Bytes>,
     number: u32,
     name: &str,
-    merged: Merged,
+    merged: MergedCells,
     teller: &mut Teller<'_>,
 ) -> Result<Result<(), XlsxError>, Failure> {
     let mut cells = match workbook.worksheet_cells_reader(name) {
@@ -106,7 +106,7 @@ pub(super) fn ods(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure
     teller.head(None, Some(names.len()))?;
     for (number, name) in (1..).zip(names) {
         let range = workbook.worksheet_range(&name).map_err(|error| failure(&error))?;
-        tell_range(number, name, &range, Merged::new(), teller)?;
+        tell_range(number, name, &range, MergedCells::new(), teller)?;
     }
     Ok(())
 }
@@ -115,7 +115,7 @@ fn tell_range(
     number: u32,
     name: String,
     range: &calamine::Range<Data>,
-    merged: Merged,
+    merged: MergedCells,
     teller: &mut Teller<'_>,
 ) -> Result<(), Failure> {
     let (first_row, first_column) = range.start().unwrap_or_default();
@@ -129,7 +129,7 @@ fn tell_range(
 }
 
 /// Merged cells of more than one row, by their first column: first and last row, both from 0.
-type Merged = BTreeMap<u32, Vec<Span>>;
+type MergedCells = BTreeMap<u32, Vec<Span>>;
 
 struct Span {
     first: u32,
@@ -137,8 +137,8 @@ struct Span {
     text: String,
 }
 
-fn merged(regions: Vec<Dimensions>) -> Merged {
-    let mut merged = Merged::new();
+fn merged(regions: Vec<Dimensions>) -> MergedCells {
+    let mut merged = MergedCells::new();
     for region in regions.into_iter().take(MERGED).filter(|region| region.end.0 > region.start.0) {
         let span = Span { first: region.start.0, last: region.end.0, text: String::new() };
         merged.entry(region.start.1).or_default().push(span);
@@ -150,7 +150,7 @@ fn merged(regions: Vec<Dimensions>) -> Merged {
 /// understood by itself.
 struct Merging {
     sheet: Sheet,
-    merged: Merged,
+    merged: MergedCells,
     row: u32,
     /// The cells of the row.
     waiting: Vec<(u32, String)>,

@@ -18,7 +18,7 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T, IndexError>>;
 
 /// A document of which chunks come in.
 #[derive(Debug)]
-pub(crate) struct Open {
+pub(crate) struct PendingDocument {
     pub(crate) id: DocumentId,
     pub(crate) title: Option<String>,
     pub(crate) chunks: u32,
@@ -28,7 +28,7 @@ pub(crate) struct Open {
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     /// By their numbers: those of which chunks come in.
-    pub(crate) open: HashMap<u32, Open>,
+    pub(crate) open: HashMap<u32, PendingDocument>,
     /// Those that are whole and wait to be written for good, with whoever waits for that.
     pub(crate) done: Vec<(Arc<Entry>, Reply<Arc<Entry>>)>,
     /// Why the last ones came to nothing: whoever goes on with them is told so.

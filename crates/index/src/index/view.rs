@@ -133,7 +133,7 @@ fn from_record<'a, T: Deserialize<'a>>(document: &'a TantivyDocument, fields: &F
 }
 
 /// Content of an index when it is opened.
-pub(crate) struct Found {
+pub(crate) struct IndexContent {
     pub(crate) entries: Entries,
     /// Numbers of documents that were cut off before they were whole.
     pub(crate) orphans: Vec<u32>,
@@ -142,7 +142,7 @@ pub(crate) struct Found {
 }
 
 /// Looks through an index for the documents that are there.
-pub(crate) fn look_through(folder: &Folder) -> Result<Found, IndexError> {
+pub(crate) fn look_through(folder: &Folder) -> Result<IndexContent, IndexError> {
     let searcher = folder.reader.searcher();
     let mut entries: Entries = HashMap::new();
     let mut owners: Vec<u32> = Vec::new();
@@ -170,5 +170,5 @@ pub(crate) fn look_through(folder: &Folder) -> Result<Found, IndexError> {
     owners.dedup();
     let whole: std::collections::HashSet<u32> = entries.values().map(|entry| entry.owner).collect();
     owners.retain(|owner| !whole.contains(owner));
-    Ok(Found { entries, orphans: owners, next_owner })
+    Ok(IndexContent { entries, orphans: owners, next_owner })
 }

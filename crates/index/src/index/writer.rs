@@ -14,7 +14,7 @@ use tantivy::{IndexWriter, Term, indexer::IndexWriterOptions};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    batch::{Batch, Open, Reply, chunk_document, entry_document},
+    batch::{Batch, PendingDocument, Reply, chunk_document, entry_document},
     config::IndexConfig,
     error::IndexError,
     folder::{Folder, guarded},
@@ -80,10 +80,10 @@ impl Shared {
 }
 
 /// The shared state once the index is open.
-pub(crate) type Opened = oneshot::Receiver<Result<Arc<Shared>, IndexError>>;
+pub(crate) type OpenIndex = oneshot::Receiver<Result<Arc<Shared>, IndexError>>;
 
 /// Opens the index and starts its thread. The answer comes when it is open.
-pub(crate) fn start(config: IndexConfig) -> io::Result<(mpsc::Sender<Command>, Opened)> {
+pub(crate) fn start(config: IndexConfig) -> io::Result<(mpsc::Sender<Command>, OpenIndex)> {
     let (sender, queue) = mpsc::channel(QUEUE);
     let (opened, is_open) = oneshot::channel();
     thread::Builder::new().name("index-writer".to_owned()).spawn(move || {
@@ -244,7 +244,7 @@ impl Writer {
         self.awake()?;
         let owner = self.next_owner;
         self.next_owner += 1;
-        self.batch.open.insert(owner, Open { id, title, chunks: 0 });
+        self.batch.open.insert(owner, PendingDocument { id, title, chunks: 0 });
         Ok(owner)
     }
 
@@ -267,7 +267,7 @@ impl Writer {
     }
 
     fn finish(&mut self, owner: u32, about: About, reply: Reply<Arc<Entry>>) {
-        let Some(Open { id, title, chunks }) = self.batch.open.remove(&owner) else {
+        let Some(PendingDocument { id, title, chunks }) = self.batch.open.remove(&owner) else {
             drop(reply.send(Err(self.batch.failure())));
             return;
         };

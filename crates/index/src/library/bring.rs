@@ -26,13 +26,13 @@ pub(super) type Progress<'a> = &'a (dyn Fn(DocumentProgress) + Send + Sync);
 
 /// A document that somebody may see, and its file.
 #[derive(Debug, Clone)]
-pub(super) struct Known {
+pub(super) struct KnownDocument {
     pub(super) id: DocumentId,
     pub(super) name: String,
     pub(super) file: Arc<File>,
 }
 
-impl Known {
+impl KnownDocument {
     /// True for text as it stands, by its name and its first bytes. Blocks.
     pub(super) fn is_text(&self) -> bool {
         const HEAD: usize = 8 << 10;
@@ -94,7 +94,7 @@ pub(super) struct Ingester<'a> {
 impl Ingester<'_> {
     /// Brings a document in, unless it is there already. Waits while somebody else does the same. Whatever fails leaves
     /// nothing half done; of a document that breaks in the middle, what could be read is kept.
-    pub(super) async fn bring(&self, known: Known, progress: Progress<'_>) -> Result<Outcome, IndexError> {
+    pub(super) async fn bring(&self, known: KnownDocument, progress: Progress<'_>) -> Result<Outcome, IndexError> {
         let Some(claim) = self.index.claim(&known.id).await? else { return Ok(Outcome::Indexed) };
         // Whoever was at it before may have found out.
         if let Some(failure) = self.broken.why(&known.id) {
@@ -114,7 +114,7 @@ impl Ingester<'_> {
     async fn read(
         &self,
         claim: Claim,
-        Known { id, name, file }: Known,
+        KnownDocument { id, name, file }: KnownDocument,
         progress: Progress<'_>,
     ) -> Result<Result<(), Failure>, IndexError> {
         let named = Kind::of_name(&name);

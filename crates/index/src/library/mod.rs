@@ -28,7 +28,7 @@ use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    bring::{FailureCache, Ingester, Known, Outcome},
+    bring::{FailureCache, Ingester, KnownDocument, Outcome},
     digests::Digests,
     reading::Reader,
     shelf::LazyIndex,
@@ -180,7 +180,7 @@ impl Library {
     async fn bring_in(
         &self,
         index: &Arc<IndexHandle>,
-        known: &[Known],
+        known: &[KnownDocument],
         progress: &OnProgress,
         cancel: &CancellationToken,
     ) -> Result<Vec<(String, String)>, IndexError> {
@@ -196,7 +196,7 @@ impl Library {
         }
         let bringer = Ingester { extractor: &self.extractor, index, broken: &self.broken, cancel };
         let tell = |step: DocumentProgress| progress(step);
-        let bring = |known: Known| {
+        let bring = |known: KnownDocument| {
             let (name, bringer, tell) = (known.name.clone(), &bringer, &tell);
             async move { (name, bringer.bring(known, tell).await) }
         };
@@ -240,12 +240,12 @@ impl Library {
     ) -> Result<(ResolvedDocuments, Vec<DocumentState>), IndexError> {
         let told = self.look_at(documents, cancel).await?;
         let part = move || {
-            let (texts, known) = told.known.into_iter().partition(Known::is_text);
+            let (texts, known) = told.known.into_iter().partition(KnownDocument::is_text);
             (ResolvedDocuments { known, ..told }, texts)
         };
-        let parted: (ResolvedDocuments, Vec<Known>) =
+        let parted: (ResolvedDocuments, Vec<KnownDocument>) =
             tokio::task::spawn_blocking(part).await.map_err(|_| IndexError::Closed)?;
-        let state = |text: Known| DocumentState {
+        let state = |text: KnownDocument| DocumentState {
             format: Kind::of_name(&text.name).unwrap_or(Kind::Plain).to_string(),
             name: text.name,
             title: None,

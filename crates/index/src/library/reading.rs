@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use agentd_core::knowledge::{PartKind, PartRange, ReadPart, Reading};
 
-use crate::{Body, Kind, Part, Place, failure::scanned_of_shown, worker::frame::Head};
+use crate::{Body, DocumentPlace, Kind, Part, failure::scanned_of_shown, worker::frame::Head};
 
 /// Usual amounts for a kind of document.
 #[derive(Debug, Clone, Copy)]
@@ -33,7 +33,7 @@ pub(super) struct Reader {
     head: Option<Head>,
     /// Parts that have begun.
     seen: u32,
-    last: Option<Place>,
+    last: Option<DocumentPlace>,
     /// Those that are wanted, or the whole text of a document without pages.
     kept: Vec<(u32, Part)>,
 }
@@ -67,7 +67,7 @@ impl Reader {
         let is_new = self.last.as_ref().is_none_or(|last| !last.is_same(&part.place));
         self.last = Some(part.place.clone());
         self.seen += u32::from(is_new);
-        let whole = part.place == Place::Whole;
+        let whole = part.place == DocumentPlace::Whole;
         let behind = self.seen >= self.range.first.saturating_add(self.wanted());
         if !whole && behind {
             // How many there are is known, or is worth counting on for.
@@ -97,7 +97,7 @@ impl Reader {
         let head = self.head.unwrap_or(Head { kind, title: None, parts: None });
         let pictures = self.kept.iter().filter(|(_, part)| part.body == Body::Picture).map(|(number, _)| *number);
         let pictures: Vec<u32> = pictures.collect();
-        let is_whole = self.kept.iter().any(|(_, part)| part.place == Place::Whole);
+        let is_whole = self.kept.iter().any(|(_, part)| part.place == DocumentPlace::Whole);
         let (parts_are, total, parts) = if is_whole {
             let text: Vec<String> = self.kept.iter().map(|(_, part)| part.markdown()).collect();
             let sections = sections(&text.join("\n\n"));
@@ -108,8 +108,8 @@ impl Reader {
             (PartKind::Section, total, numbered.map(part).collect())
         } else {
             let parts_are = match self.last {
-                Some(Place::Slide(_)) => PartKind::Slide,
-                Some(Place::Sheet { .. }) => PartKind::Sheet,
+                Some(DocumentPlace::Slide(_)) => PartKind::Slide,
+                Some(DocumentPlace::Sheet { .. }) => PartKind::Sheet,
                 _ => PartKind::Page,
             };
             let total = head.parts.unwrap_or(self.seen).max(self.seen);
@@ -128,15 +128,15 @@ impl Reader {
     }
 }
 
-fn label(place: &Place, number: u32) -> String {
+fn label(place: &DocumentPlace, number: u32) -> String {
     match place {
-        Place::Page(page) => format!("page {page}"),
-        Place::Slide(slide) => format!("slide {slide}"),
-        Place::Sheet { name, range, .. } => {
+        DocumentPlace::Page(page) => format!("page {page}"),
+        DocumentPlace::Slide(slide) => format!("slide {slide}"),
+        DocumentPlace::Sheet { name, range, .. } => {
             let range = range.map(|range| format!(" ({range})")).unwrap_or_default();
             format!("sheet {name}{range}")
         }
-        Place::Whole => format!("section {number}"),
+        DocumentPlace::Whole => format!("section {number}"),
     }
 }
 

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     READING,
-    bring::Known,
+    bring::KnownDocument,
     digests::{DigestError, Digests},
 };
 use crate::{
@@ -22,7 +22,7 @@ const SCAN: Duration = Duration::from_secs(10);
 
 /// Documents as far as they could be looked at.
 pub(super) struct ResolvedDocuments {
-    pub(super) known: Vec<Known>,
+    pub(super) known: Vec<KnownDocument>,
     /// Names and why they could not.
     pub(super) unreadable: Vec<(String, String)>,
 }
@@ -38,7 +38,11 @@ impl ResolvedDocuments {
             match digests.of(&file, most, cancel) {
                 Ok(hash) => {
                     let kind = Kind::of_name(&name).unwrap_or(Kind::Plain);
-                    told.known.push(Known { id: DocumentId::new(hash, kind, READING), name, file: Arc::new(file) });
+                    told.known.push(KnownDocument {
+                        id: DocumentId::new(hash, kind, READING),
+                        name,
+                        file: Arc::new(file),
+                    });
                 }
                 Err(DigestError::TooLarge) => told.unreadable.push((name, super::told(&too_large("its size", most)))),
                 Err(DigestError::Io(error)) => told.unreadable.push((name, format!("it cannot be read: {error}"))),
@@ -49,7 +53,8 @@ impl ResolvedDocuments {
 
     /// Request to the index.
     pub(super) fn request(&self, query: &DocumentQuery) -> Request {
-        let visible = self.known.iter().map(|Known { id, name, .. }| Visible { id: *id, name: name.clone() }).collect();
+        let visible =
+            self.known.iter().map(|KnownDocument { id, name, .. }| Visible { id: *id, name: name.clone() }).collect();
         let text = query.text.clone();
         let asked =
             if query.regex { Query::Regex { pattern: text, case_sensitive: false } } else { Query::Words(text) };

@@ -21,7 +21,7 @@ use crate::index::{
 
 /// The documents that may be seen, of those that are there.
 #[derive(Debug, Default)]
-pub(crate) struct Allowed {
+pub(crate) struct AllowedDocuments {
     /// A bit for every number.
     bits: Vec<u64>,
     /// Where in the request a document stands, by its number.
@@ -32,7 +32,7 @@ pub(crate) struct Allowed {
     pub(crate) missing: Vec<DocumentId>,
 }
 
-impl Allowed {
+impl AllowedDocuments {
     pub(crate) fn new(view: &View, documents: &[Visible]) -> Self {
         let mut allowed = Self { positions: HashMap::with_capacity(documents.len()), ..Self::default() };
         for (position, document) in documents.iter().enumerate() {
@@ -94,7 +94,7 @@ impl Candidate {
 /// best is skipped by the library.
 pub(crate) struct Best<'a> {
     view: &'a View,
-    allowed: &'a Allowed,
+    allowed: &'a AllowedDocuments,
     limit: usize,
     /// The best scores of the segments that were looked through, sorted: what is worse than all of them is skipped in the
     /// next one.
@@ -103,28 +103,28 @@ pub(crate) struct Best<'a> {
 
 /// Ordered by score; where scores are the same, the one that was indexed first is the better one.
 #[derive(PartialEq)]
-struct Ranked {
+struct RankedChunk {
     score: Score,
     key: u64,
     doc: DocId,
 }
 
-impl Eq for Ranked {}
+impl Eq for RankedChunk {}
 
-impl Ord for Ranked {
+impl Ord for RankedChunk {
     fn cmp(&self, other: &Self) -> Ordering {
         self.score.total_cmp(&other.score).then_with(|| other.key.cmp(&self.key))
     }
 }
 
-impl PartialOrd for Ranked {
+impl PartialOrd for RankedChunk {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
 impl<'a> Best<'a> {
-    pub(crate) fn new(view: &'a View, allowed: &'a Allowed, limit: usize) -> Self {
+    pub(crate) fn new(view: &'a View, allowed: &'a AllowedDocuments, limit: usize) -> Self {
         Self { view, allowed, limit, scores: Mutex::default() }
     }
 
@@ -136,7 +136,7 @@ impl<'a> Best<'a> {
         worst.map_or(Score::MIN, |worst| worst - worst.abs() * 1e-5)
     }
 
-    fn note(&self, best: &BinaryHeap<Reverse<Ranked>>) {
+    fn note(&self, best: &BinaryHeap<Reverse<RankedChunk>>) {
         let mut scores = self.scores.lock().unwrap_or_else(PoisonError::into_inner);
         scores.extend(best.iter().map(|Reverse(ranked)| ranked.score));
         scores.sort_unstable_by(|one, other| other.total_cmp(one));
@@ -151,13 +151,13 @@ impl<'a> Best<'a> {
     ) -> tantivy::Result<Vec<Candidate>> {
         let keys = self.view.keys(segment)?;
         let alive = reader.alive_bitset();
-        let mut best: BinaryHeap<Reverse<Ranked>> = BinaryHeap::with_capacity(self.limit + 1);
+        let mut best: BinaryHeap<Reverse<RankedChunk>> = BinaryHeap::with_capacity(self.limit + 1);
         let least = self.least();
         weight.for_each_pruning(least, reader, &mut |doc, score| {
             let key = keys.get_val(doc);
             let may_be_seen = self.allowed.has(split_key(key).0) && alive.is_none_or(|alive| alive.is_alive(doc));
             if may_be_seen {
-                best.push(Reverse(Ranked { score, key, doc }));
+                best.push(Reverse(RankedChunk { score, key, doc }));
                 if best.len() > self.limit {
                     best.pop();
                 }
@@ -168,7 +168,7 @@ impl<'a> Best<'a> {
             }
         })?;
         self.note(&best);
-        let candidate = |Reverse(ranked): Reverse<Ranked>| {
+        let candidate = |Reverse(ranked): Reverse<RankedChunk>| {
             self.allowed.candidate(ranked.key, DocAddress::new(segment, ranked.doc), ranked.score)
         };
         Ok(best.into_iter().filter_map(candidate).collect())
@@ -207,7 +207,7 @@ impl Collector for Best<'_> {
 /// All that a query finds, without an order.
 pub(crate) struct All<'a> {
     pub(crate) view: &'a View,
-    pub(crate) allowed: &'a Allowed,
+    pub(crate) allowed: &'a AllowedDocuments,
 }
 
 impl Collector for All<'_> {

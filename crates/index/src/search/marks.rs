@@ -3,7 +3,7 @@
 use std::{collections::HashSet, ops::Range};
 
 use super::{
-    parse::{Parsed, Unit},
+    parse::{ParsedQuery, Unit},
     plan::phrase_terms,
 };
 use crate::analyze::{Form, Token, exact::tokens, stem};
@@ -18,7 +18,7 @@ pub(crate) struct HighlightTerms {
 }
 
 impl HighlightTerms {
-    pub(crate) fn new(parsed: &Parsed) -> Self {
+    pub(crate) fn new(parsed: &ParsedQuery) -> Self {
         let mut needles = Self::default();
         for unit in &parsed.units {
             match unit {

@@ -30,7 +30,7 @@ use crate::{
     analyze::Dictionary,
     index::{error::IndexError, view::View},
 };
-use collect::{Allowed, Candidate};
+use collect::{AllowedDocuments, Candidate};
 use request::{CITED, citation};
 
 /// Searches what the request names. Blocks.
@@ -40,7 +40,7 @@ pub(crate) fn search(
     request: &Request,
     stop: &Stop,
 ) -> Result<Answer, IndexError> {
-    let allowed = Allowed::new(view, &request.documents);
+    let allowed = AllowedDocuments::new(view, &request.documents);
     let mut answer = match &request.query {
         Query::Words(text) => words::search(view, dictionary, request, &allowed, text)?,
         Query::Regex { pattern, case_sensitive } => match pattern::Pattern::new(pattern, *case_sensitive) {
@@ -62,7 +62,7 @@ pub(crate) fn search(
 }
 
 /// A candidate with its text, as it is told.
-fn hit(view: &View, request: &Request, candidate: &Candidate, found: Found) -> Option<Hit> {
+fn hit(view: &View, request: &Request, candidate: &Candidate, found: FoundChunk) -> Option<Hit> {
     let visible = request.documents.get(candidate.position)?;
     let title = view.entries.get(&visible.id).and_then(|entry| entry.title.clone());
     let citation = citation(&visible.name, &found.chunk.place);
@@ -81,7 +81,7 @@ fn hit(view: &View, request: &Request, candidate: &Candidate, found: Found) -> O
 }
 
 /// A chunk and where in it the hits are.
-struct Found {
+struct FoundChunk {
     chunk: crate::chunk::Chunk,
     marks: Vec<std::ops::Range<usize>>,
 }

@@ -126,7 +126,7 @@ fn folded(letter: char) -> String {
 
 /// A term that every text with some letters has.
 #[derive(Debug, PartialEq, Eq)]
-struct Required {
+struct RequiredTerm {
     text: String,
     /// Set if more may stand before it in its word.
     open_start: bool,
@@ -134,7 +134,7 @@ struct Required {
     open_end: bool,
 }
 
-impl Required {
+impl RequiredTerm {
     fn query(&self, planner: &Planner<'_>) -> Option<Box<dyn Query>> {
         if !self.open_start && !self.open_end {
             return Some(planner.exact_term(&self.text));
@@ -149,7 +149,7 @@ impl Required {
     }
 }
 
-fn terms(letters: &str) -> Vec<Required> {
+fn terms(letters: &str) -> Vec<RequiredTerm> {
     let required = |token: crate::analyze::Token| {
         let (open_start, open_end) = match token.form {
             // At the edges of the letters a word may go on.
@@ -157,7 +157,7 @@ fn terms(letters: &str) -> Vec<Required> {
             Form::Pair => (false, false),
             Form::Part | Form::Last => return None,
         };
-        Some(Required { text: token.text, open_start, open_end })
+        Some(RequiredTerm { text: token.text, open_start, open_end })
     };
     tokens(letters).into_iter().filter_map(required).collect()
 }

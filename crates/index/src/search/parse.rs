@@ -21,7 +21,7 @@ const FIELDS: [&str; 12] = [
 
 /// Parsed query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Parsed {
+pub struct ParsedQuery {
     /// In the order in which it was written, without words that say nothing.
     pub units: Vec<Unit>,
     /// Units that must not be there.
@@ -54,9 +54,9 @@ pub enum Unit {
 
 /// Reads a query.
 #[must_use]
-pub fn parse(query: &str, dictionary: &Dictionary) -> Parsed {
+pub fn parse(query: &str, dictionary: &Dictionary) -> ParsedQuery {
     let query = query.get(..query.floor_char_boundary(LONGEST)).unwrap_or(query).replace("\\\"", "\"");
-    let mut parsed = Parsed::default();
+    let mut parsed = ParsedQuery::default();
     let mut is_excluded = false;
     for piece in pieces(&query) {
         match piece {
@@ -81,7 +81,7 @@ pub fn parse(query: &str, dictionary: &Dictionary) -> Parsed {
     parsed
 }
 
-fn push(parsed: &mut Parsed, units: Vec<Unit>, text: &str, is_excluded: &mut bool) {
+fn push(parsed: &mut ParsedQuery, units: Vec<Unit>, text: &str, is_excluded: &mut bool) {
     if units.is_empty() {
         return;
     }

@@ -7,8 +7,8 @@ use tantivy::store::StoreReader;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Found,
-    collect::{All, Allowed, Candidate},
+    FoundChunk,
+    collect::{All, AllowedDocuments, Candidate},
     hit,
     narrow::Need,
     plan::Planner,
@@ -68,7 +68,7 @@ impl Pattern {
 pub(crate) fn search(
     view: &View,
     request: &Request,
-    allowed: &Allowed,
+    allowed: &AllowedDocuments,
     pattern: &Pattern,
     stop: &Stop,
 ) -> Result<Answer, IndexError> {
@@ -102,7 +102,7 @@ pub(crate) fn search(
         }
         #[expect(clippy::cast_precision_loss, reason = "there are few marks")]
         let candidate = Candidate { score: marks.len() as f32, ..*candidate };
-        answer.hits.extend(hit(view, request, &candidate, Found { chunk, marks }));
+        answer.hits.extend(hit(view, request, &candidate, FoundChunk { chunk, marks }));
         if answer.hits.len() == limit {
             answer.complete = read + 1 == candidates.len();
             break;

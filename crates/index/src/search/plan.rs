@@ -7,8 +7,8 @@ use tantivy::{
 };
 
 use super::{
-    collect::Allowed,
-    parse::{Parsed, Unit},
+    collect::AllowedDocuments,
+    parse::{ParsedQuery, Unit},
 };
 use crate::{
     analyze::{Form, Token, exact::tokens, stem, words::pairs},
@@ -31,14 +31,14 @@ type Part = Box<dyn Query>;
 /// Makes queries for the documents that may be seen.
 pub(crate) struct Planner<'a> {
     pub(crate) fields: &'a Fields,
-    pub(crate) allowed: &'a Allowed,
+    pub(crate) allowed: &'a AllowedDocuments,
     /// Chunks of all documents, seen and unseen.
     pub(crate) all_chunks: u64,
 }
 
 impl Planner<'_> {
     /// Plan for chunks with all words. None where there is nothing to look for.
-    pub(crate) fn all(&self, parsed: &Parsed) -> Option<Part> {
+    pub(crate) fn all(&self, parsed: &ParsedQuery) -> Option<Part> {
         let mut parts: Vec<(Occur, Part)> = Vec::new();
         for unit in &parsed.units {
             parts.push((Occur::Must, self.required(unit)?));
@@ -56,7 +56,7 @@ impl Planner<'_> {
     }
 
     /// Plan for chunks with any of the words, also those of phrases.
-    pub(crate) fn any(&self, parsed: &Parsed) -> Option<Part> {
+    pub(crate) fn any(&self, parsed: &ParsedQuery) -> Option<Part> {
         let parts: Vec<(Occur, Part)> =
             parsed.units.iter().flat_map(|unit| self.loose(unit)).map(|part| (Occur::Should, part)).collect();
         if parts.is_empty() {
@@ -68,7 +68,7 @@ impl Planner<'_> {
     }
 
     /// Leaves out what is excluded and, where that is faster, what must not be seen.
-    fn framed(&self, mut parts: Vec<(Occur, Part)>, parsed: &Parsed) -> Part {
+    fn framed(&self, mut parts: Vec<(Occur, Part)>, parsed: &ParsedQuery) -> Part {
         for unit in &parsed.excluded {
             parts.extend(self.required(unit).map(|part| (Occur::MustNot, part)));
         }

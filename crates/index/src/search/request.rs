@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::snippet::Snippet;
-use crate::{chunk::Chunk, document::Place, index::id::DocumentId};
+use crate::{chunk::Chunk, document::DocumentPlace, index::id::DocumentId};
 
 /// Characters of a chunk that are shown around its hits.
 pub(crate) const CITED: usize = 240;
@@ -111,7 +111,7 @@ pub struct Hit {
 
 /// A document and a place in it as people write it.
 #[must_use]
-pub fn citation(name: &str, place: &Place) -> String {
+pub fn citation(name: &str, place: &DocumentPlace) -> String {
     let place = place.to_string();
     if place.is_empty() { name.to_owned() } else { format!("{name} {place}") }
 }

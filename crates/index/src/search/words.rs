@@ -3,12 +3,12 @@
 use tantivy::query::Query as IndexQuery;
 
 use super::{
-    Found,
-    collect::{Allowed, Best, Candidate},
+    FoundChunk,
+    collect::{AllowedDocuments, Best, Candidate},
     frequencies::Frequencies,
     hit,
     marks::HighlightTerms,
-    parse::{Parsed, Unit, parse},
+    parse::{ParsedQuery, Unit, parse},
     plan::Planner,
     request::{Answer, How, Request},
 };
@@ -25,7 +25,7 @@ pub(crate) fn search(
     view: &View,
     dictionary: &Dictionary,
     request: &Request,
-    allowed: &Allowed,
+    allowed: &AllowedDocuments,
     text: &str,
 ) -> Result<Answer, IndexError> {
     let parsed = parse(text, dictionary);
@@ -42,15 +42,15 @@ pub(crate) fn search(
     for candidate in &found {
         let chunk = view.chunk(candidate.address)?;
         let marks = needles.marks(&chunk.text);
-        hits.extend(hit(view, request, candidate, Found { chunk, marks }));
+        hits.extend(hit(view, request, candidate, FoundChunk { chunk, marks }));
     }
     Ok(Answer { hits, missing: Vec::new(), complete: true, notes, how: How::Index })
 }
 
 fn candidates(
     view: &View,
-    allowed: &Allowed,
-    parsed: &Parsed,
+    allowed: &AllowedDocuments,
+    parsed: &ParsedQuery,
     limit: usize,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Candidate>, IndexError> {

@@ -282,7 +282,7 @@ struct Checks {
     bytes_left: u64,
     /// Allowed bytes of text.
     bytes: u64,
-    last: Option<crate::Place>,
+    last: Option<crate::DocumentPlace>,
 }
 
 impl Checks {

@@ -22,7 +22,7 @@ pub(crate) use extraction::too_many_parts;
 pub use extraction::{Extraction, Extractor};
 pub use frame::{Piece, Summary};
 pub use picture::{PICTURE_WORKER_ARGUMENT, run_picture_worker};
-pub(crate) use picture::{SIDE, Told};
+pub(crate) use picture::{PictureHeader, SIDE};
 
 /// The first argument by which a program knows that it is to be the worker.
 pub const WORKER_ARGUMENT: &str = "extract-worker";

@@ -43,7 +43,7 @@ const QUALITY: u8 = 85;
 /// The worker's words about a picture, in front of its bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Told {
+pub(crate) enum PictureHeader {
     /// It is ready: as many bytes follow.
     Ready {
         /// Its type.
@@ -96,9 +96,9 @@ fn tell(out: &mut File, file: File, limits: &Limits) -> io::Result<()> {
         Ok((media_type, image, content)) => {
             let (width, height) = (image.width(), image.height());
             let bytes = content.len() as u64;
-            (Told::Ready { media_type: media_type.to_owned(), width, height, bytes }, content)
+            (PictureHeader::Ready { media_type: media_type.to_owned(), width, height, bytes }, content)
         }
-        Err(why) => (Told::Failed(why), Vec::new()),
+        Err(why) => (PictureHeader::Failed(why), Vec::new()),
     };
     let head = serde_json::to_vec(&told)?;
     out.write_all(&u32::try_from(head.len()).map_err(io::Error::other)?.to_le_bytes())?;

@@ -12,7 +12,9 @@ use agentd_core::{
     knowledge::{DocumentFinds, DocumentQuery, OpenDocument, PartKind, PartRange},
     ports::Knowledge as _,
 };
-use agentd_index::{About, Chunk, ContentHash, DocumentId, IndexConfig, IndexHandle, Kind, Library, Limits, Place};
+use agentd_index::{
+    About, Chunk, ContentHash, DocumentId, DocumentPlace, IndexConfig, IndexHandle, Kind, Library, Limits,
+};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -173,7 +175,7 @@ async fn what_an_earlier_version_indexed_without_a_word_on_pictures_is_read_agai
     let content = ContentHash::of(&std::fs::read(fixture("partly.pdf")).unwrap());
     let mut indexing = before.begin(&DocumentId::new(content, Kind::Pdf, 2), None).await.unwrap().unwrap();
     let text = "The annex names the vermilion barn.".to_owned();
-    let chunk = Chunk { place: Place::Page(1), heading: None, bytes: 0..text.len(), text };
+    let chunk = Chunk { place: DocumentPlace::Page(1), heading: None, bytes: 0..text.len(), text };
     indexing.add(vec![chunk]).await.unwrap();
     indexing.finish(About { kind: Some(Kind::Pdf), parts: 3, flaw: None }).await.unwrap();
     before.close().await.unwrap();

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     chat::Turn,
     error::RunError,
-    inference::{Answered, Inference, KvCache, SamplingParams, Stop},
+    inference::{FinishedAnswer, Inference, KvCache, SamplingParams, Stop},
 };
 
 /// Tokens of a request that are scored. What comes after says more of the same, and each costs as much again for each
@@ -51,7 +51,7 @@ impl Memory {
 }
 
 /// One request under way.
-pub(crate) struct Run<'a> {
+pub(crate) struct RequestRun<'a> {
     pub(crate) inference: &'a Inference,
     pub(crate) memory: &'a mut Memory,
     pub(crate) listener: &'a dyn Listener,
@@ -60,7 +60,7 @@ pub(crate) struct Run<'a> {
     pub(crate) usage: Usage,
 }
 
-impl Run<'_> {
+impl RequestRun<'_> {
     /// Carries a plan out, up to the proper end of the answer.
     pub(crate) fn carry_out(&mut self, plan: Plan) -> Result<(), RunError> {
         let finish = match plan {
@@ -105,7 +105,7 @@ impl Run<'_> {
         let say = |text| listener.hand_out(ModelChunk::Text(text));
         let track = &mut self.memory.conversation;
         let manner = SamplingParams { max_tokens: self.max_tokens, repeat_penalty: CHAT_PENALTY };
-        let answered = self.inference.answer(track, &prompt, manner, &Listening(listener), say)?;
+        let answered = self.inference.answer(track, &prompt, manner, &TokenListener(listener), say)?;
         self.finish(answered)
     }
 
@@ -116,11 +116,11 @@ impl Run<'_> {
         let say = |text| listener.hand_out(ModelChunk::Text(text));
         let track = &mut self.memory.task;
         let manner = SamplingParams { max_tokens: self.max_tokens, repeat_penalty: 1.0 };
-        let answered = self.inference.answer(track, &prompt, manner, &Listening(listener), say)?;
+        let answered = self.inference.answer(track, &prompt, manner, &TokenListener(listener), say)?;
         self.finish(answered)
     }
 
-    fn finish(&mut self, answered: Answered) -> Result<Finish, RunError> {
+    fn finish(&mut self, answered: FinishedAnswer) -> Result<Finish, RunError> {
         self.count(answered.prompt, answered.reused, answered.tokens);
         if answered.finish == Finish::Runaway {
             self.hand_out(ModelChunk::Runaway { what: "repeated the same words over and over".to_owned() })?;
@@ -165,7 +165,7 @@ impl Run<'_> {
                 entry.insert((prefix, inference.new_track()))
             }
         };
-        let (score, reused) = inference.score(track, prefix, words, &Listening(self.listener))?;
+        let (score, reused) = inference.score(track, prefix, words, &TokenListener(self.listener))?;
         let prompt = prefix.len() + words.len();
         self.count(prompt, reused, 0);
         Ok(score)
@@ -182,7 +182,7 @@ impl Run<'_> {
         tokens.drain(..excess);
         let track = &mut self.memory.task;
         let pattern = arguments.pattern();
-        let listening = Listening(self.listener);
+        let listening = TokenListener(self.listener);
         let filled = self.inference.fill_in(track, &tokens, &pattern, ARGUMENT_TOKENS, &listening)?;
         self.count(tokens.len(), 0, 0);
         Ok(filled)
@@ -200,7 +200,7 @@ impl Run<'_> {
         for sentence in sentences {
             let prefix = self.inference.vocabulary.prompt().text(&format!("{}\nQuestion:", sentence.1)).finish()?;
             let track = &mut self.memory.task;
-            let (score, reused) = self.inference.score(track, &prefix, &words, &Listening(self.listener))?;
+            let (score, reused) = self.inference.score(track, &prefix, &words, &TokenListener(self.listener))?;
             self.count(prefix.len() + words.len(), reused, 0);
             if best.is_none_or(|(highest, _): (f64, _)| score > highest) {
                 best = Some((score, sentence));
@@ -211,9 +211,9 @@ impl Run<'_> {
 }
 
 /// A listener as the inference needs it.
-struct Listening<'a>(&'a dyn Listener);
+struct TokenListener<'a>(&'a dyn Listener);
 
-impl Stop for Listening<'_> {
+impl Stop for TokenListener<'_> {
     fn stopped(&self) -> bool {
         self.0.stopped()
     }

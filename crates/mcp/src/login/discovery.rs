@@ -6,7 +6,7 @@ use futures_util::StreamExt as _;
 use reqwest::Url;
 use rmcp::transport::auth::{AuthError, AuthorizationManager, AuthorizationMetadata};
 
-use super::{ServerUrl, fitting, wanted::Wanted};
+use super::{ServerUrl, fitting, wanted::WantedLogins};
 use crate::server::client;
 
 /// Where servers of 2025-03-26 say it, which are their own authorization servers.
@@ -18,7 +18,7 @@ const LARGEST: usize = 256 * 1024;
 pub(super) async fn metadata(
     manager: &AuthorizationManager,
     site: ServerUrl<'_>,
-    wanted: &Wanted,
+    wanted: &WantedLogins,
 ) -> Result<AuthorizationMetadata, AuthError> {
     let said = said(manager, site.url, wanted).await?;
     fitting::fits(&said, site.url).map_err(AuthError::MetadataError)?;
@@ -42,7 +42,11 @@ pub(super) async fn metadata(
 
 /// Metadata of the server at this address. A refusal names the place; nothing is found without it where that is of the
 /// server's own choice.
-async fn said(manager: &AuthorizationManager, url: &str, wanted: &Wanted) -> Result<AuthorizationMetadata, AuthError> {
+async fn said(
+    manager: &AuthorizationManager,
+    url: &str,
+    wanted: &WantedLogins,
+) -> Result<AuthorizationMetadata, AuthError> {
     match manager.resolve_metadata_from_challenge(wanted.challenge().as_deref()).await {
         Ok(found) => Ok(found.metadata),
         Err(error @ AuthError::AuthorizationServerMismatch { .. }) => match Url::parse(url).ok() {

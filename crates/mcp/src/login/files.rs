@@ -36,14 +36,14 @@ pub(super) struct TokenFile {
 /// Content of the file. That of an earlier version says nothing of the issuer.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Kept {
+struct StoredToken {
     given_by: Option<TokenSource>,
     credentials: Option<StoredCredentials>,
     client_secret: Option<String>,
 }
 
 /// Outcome of looking for a token.
-pub(super) enum Found {
+pub(super) enum TokenLookup {
     Nothing,
     /// With the secret of the client that was registered for it, where it was given one.
     Token(Box<StoredCredentials>, Option<String>),
@@ -53,22 +53,22 @@ pub(super) enum Found {
 
 impl TokenFile {
     /// Content of the file.
-    pub(super) fn read(&self) -> Result<Found, AuthError> {
+    pub(super) fn read(&self) -> Result<TokenLookup, AuthError> {
         let text = match fs::read(&self.path) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(TokenLookup::Nothing),
             Err(error) => return Err(broken(&format!("could not read the token: {error}"))),
         };
-        let kept: Kept = serde_json::from_slice(&text).map_err(|_| broken("the token file is damaged"))?;
+        let kept: StoredToken = serde_json::from_slice(&text).map_err(|_| broken("the token file is damaged"))?;
         let (Some(given_by), Some(credentials)) = (kept.given_by, kept.credentials) else {
-            return Ok(Found::Unfit("it is not known who gave the token"));
+            return Ok(TokenLookup::Unfit("it is not known who gave the token"));
         };
         Ok(if given_by != self.giver {
-            Found::Unfit("the login server has changed since the token was issued")
+            TokenLookup::Unfit("the login server has changed since the token was issued")
         } else if self.client.as_ref().is_some_and(|id| *id != credentials.client_id) {
-            Found::Unfit("the token was given to another client than that of mcp_servers.yaml")
+            TokenLookup::Unfit("the token was given to another client than that of mcp_servers.yaml")
         } else {
-            Found::Token(Box::new(credentials), kept.client_secret)
+            TokenLookup::Token(Box::new(credentials), kept.client_secret)
         })
     }
 }
@@ -78,13 +78,13 @@ impl CredentialStore for TokenFile {
     /// Credentials given by another count as none: they are neither used nor taken away.
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
         Ok(match self.read()? {
-            Found::Token(credentials, _) => Some(*credentials),
-            Found::Nothing | Found::Unfit(_) => None,
+            TokenLookup::Token(credentials, _) => Some(*credentials),
+            TokenLookup::Nothing | TokenLookup::Unfit(_) => None,
         })
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
-        let kept = Kept {
+        let kept = StoredToken {
             given_by: Some(self.giver.clone()),
             credentials: Some(credentials),
             client_secret: self.client_secret.clone(),

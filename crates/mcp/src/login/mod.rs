@@ -26,8 +26,8 @@ use sha2::{Digest as _, Sha256};
 
 pub(crate) use self::refusal::Refusal;
 use self::{
-    files::{Found, TokenFile, TokenSource},
-    wanted::{Remedy, Wanted},
+    files::{TokenFile, TokenLookup, TokenSource},
+    wanted::{Remedy, WantedLogins},
 };
 use crate::{clean::Clean, config::OAuthClient, log::Log, reason::Reason};
 
@@ -78,12 +78,12 @@ impl Logins {
 
     async fn begun(&self, site: ServerUrl<'_>, redirect: &str) -> Result<UnderWay, AuthError> {
         let path = self.wanted_file(site);
-        let wanted = Wanted::read(&path);
+        let wanted = WantedLogins::read(&path);
         let (mut manager, giver) = self.manager_at(site, &wanted).await?;
         // What cannot be read is asked for anew.
         let mut file = self.token_file(site, giver);
         let got = match file.read() {
-            Ok(Found::Token(known, _)) => known.granted_scopes,
+            Ok(TokenLookup::Token(known, _)) => known.granted_scopes,
             _ => Vec::new(),
         };
         let asked = wanted.asks_for(&got, &manager.select_initial_scopes(&[]).await);
@@ -93,7 +93,7 @@ impl Logins {
                 let scopes: Vec<&str> = asked.iter().map(String::as_str).collect();
                 let registered = manager.register_client("agentd", redirect, &scopes).await.inspect_err(|error| {
                     if is_for_scopes(error) {
-                        self.remember(&path, Wanted::asked_in_vain);
+                        self.remember(&path, WantedLogins::asked_in_vain);
                     }
                 })?;
                 (registered.client_id, registered.client_secret)
@@ -131,7 +131,7 @@ impl Logins {
         let UnderWay { session, wanted, asked } = begun.ok_or_else(|| "it was finished before".to_owned())?;
         if let Some(error) = in_query(came_back_to, "error") {
             if error == "invalid_scope" {
-                self.remember(&wanted, Wanted::asked_in_vain);
+                self.remember(&wanted, WantedLogins::asked_in_vain);
             }
             let why = in_query(came_back_to, "error_description").unwrap_or_default();
             return Err(line(&format!("the login was refused: {error} {why}")));
@@ -149,13 +149,13 @@ impl Logins {
             return Ok(None);
         }
         let ready = tokio::time::timeout(PATIENCE, async {
-            let wanted = Wanted::read(&self.wanted_file(site));
+            let wanted = WantedLogins::read(&self.wanted_file(site));
             let (mut manager, giver) = self.manager_at(site, &wanted).await?;
             let mut file = self.token_file(site, giver);
             let (id, registered) = match file.read()? {
-                Found::Token(known, secret) => (known.client_id, secret),
-                Found::Nothing => return Ok(None),
-                Found::Unfit(why) => {
+                TokenLookup::Token(known, secret) => (known.client_id, secret),
+                TokenLookup::Nothing => return Ok(None),
+                TokenLookup::Unfit(why) => {
                     log.note(&format!(
                         "no token is sent, for {why}; `agentctl mcp login {}` logs in again",
                         site.server
@@ -218,7 +218,7 @@ impl Logins {
     async fn manager_at(
         &self,
         site: ServerUrl<'_>,
-        wanted: &Wanted,
+        wanted: &WantedLogins,
     ) -> Result<(AuthorizationManager, TokenSource), AuthError> {
         // An error only says that a provider is there already, which is all that is wanted.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -256,9 +256,9 @@ impl Logins {
     }
 
     /// Changes what is remembered.
-    fn remember(&self, path: &std::path::Path, change: impl FnOnce(&mut Wanted)) {
+    fn remember(&self, path: &std::path::Path, change: impl FnOnce(&mut WantedLogins)) {
         let _one_at_a_time = self.remembering.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = Wanted::read(path);
+        let before = WantedLogins::read(path);
         let mut wanted = before.clone();
         change(&mut wanted);
         if wanted != before

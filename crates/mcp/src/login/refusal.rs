@@ -78,11 +78,11 @@ impl Refusal {
     }
 
     /// Reads the header for a caller at this address.
-    pub(super) fn said(&self, url: &str) -> Said {
-        let Ok(url) = Url::parse(url) else { return Said::default() };
+    pub(super) fn said(&self, url: &str) -> LoginDemand {
+        let Ok(url) = Url::parse(url) else { return LoginDemand::default() };
         let said = WWWAuthenticateParams::parse(&self.header, &url);
         let metadata = said.resource_metadata_url.as_ref().map(|url| url.as_str().to_owned());
-        Said {
+        LoginDemand {
             metadata: metadata.filter(|address| address.len() <= LONGEST_ADDRESS),
             scopes: scopes(said.scope.as_deref().unwrap_or_default().split_whitespace()),
         }
@@ -91,7 +91,7 @@ impl Refusal {
 
 /// A refusal's demands on the login.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct LoginDemand {
     /// Where its metadata is.
     pub(super) metadata: Option<String>,
     /// Scopes that the login must have.
@@ -115,7 +115,7 @@ pub(super) fn scopes<'a>(said: impl IntoIterator<Item = &'a str>) -> Vec<String>
 mod tests {
     use super::*;
 
-    fn said(header: &str) -> Said {
+    fn said(header: &str) -> LoginDemand {
         Refusal::with(true, header).said("https://example.org/mcp")
     }
 
@@ -140,6 +140,6 @@ mod tests {
         }
         let far = format!("Bearer resource_metadata=\"/{}\"", "x".repeat(LONGEST_ADDRESS));
         assert_eq!(said(&far).metadata, None);
-        assert_eq!(said("Basic"), Said::default());
+        assert_eq!(said("Basic"), LoginDemand::default());
     }
 }

@@ -62,13 +62,13 @@ async fn a_token_is_for_whom_it_was_given_by_and_to() {
         at(Some(&you), issuer, token),
     ] {
         assert!(other.load().await.unwrap().is_none(), "{:?}", other.giver);
-        assert!(matches!(other.read(), Ok(Found::Unfit(_))), "{:?}", other.giver);
+        assert!(matches!(other.read(), Ok(TokenLookup::Unfit(_))), "{:?}", other.giver);
     }
     assert!(file.load().await.unwrap().is_some(), "it stays");
     // As versions before wrote it.
     fs::write(&file.path, serde_json::to_vec(&StoredCredentials::new("me".to_owned(), None, vec![], None)).unwrap())
         .unwrap();
-    assert!(matches!(file.read(), Ok(Found::Unfit(_))));
+    assert!(matches!(file.read(), Ok(TokenLookup::Unfit(_))));
 }
 
 #[tokio::test]
@@ -87,7 +87,7 @@ fn what_a_refusal_wants_is_remembered_until_it_was_asked_for() {
         let refusal = Refusal::with(knows_us, header);
         Logins::new(folder.path().to_owned()).refused(site, &refusal, &Clean::default()).to_string()
     };
-    let wanted = || Wanted::read(&Logins::new(folder.path().to_owned()).wanted_file(site));
+    let wanted = || WantedLogins::read(&Logins::new(folder.path().to_owned()).wanted_file(site));
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
 
     let told = refused(false, r#"Bearer scope="old""#);
@@ -117,7 +117,7 @@ fn what_a_refusal_wants_is_remembered_until_it_was_asked_for() {
 
 #[test]
 fn what_is_not_there_is_not_asked_for_again() {
-    let mut wanted = Wanted::default();
+    let mut wanted = WantedLogins::default();
     let refusal = Refusal::with(true, r#"Bearer scope="gone""#);
     assert_eq!(wanted.refused(&refusal, "https://example.org/", true), Remedy::Login(vec!["gone".to_owned()]));
     wanted.asked_in_vain();
@@ -137,7 +137,7 @@ fn what_is_not_there_is_not_asked_for_again() {
 /// A server that wants more and more is bounded, and what it wants now is among it.
 #[test]
 fn what_is_wanted_now_is_asked_for_also_where_much_was_wanted() {
-    let mut wanted = Wanted::default();
+    let mut wanted = WantedLogins::default();
     for number in 0..200 {
         let refusal = Refusal::with(true, &format!("Bearer scope=\"s{number}\""));
         wanted.refused(&refusal, "https://example.org/", true);

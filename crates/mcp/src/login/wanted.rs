@@ -9,7 +9,7 @@ use super::{files, refusal::Refusal, refusal::scopes};
 /// Stored state of the logins of one server.
 #[derive(Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Wanted {
+pub(super) struct WantedLogins {
     /// Where its metadata is.
     metadata: Option<String>,
     /// Scopes of the next login.
@@ -31,7 +31,7 @@ pub(super) enum Remedy {
     None(Vec<String>),
 }
 
-impl Wanted {
+impl WantedLogins {
     /// Reads the stored state. Nothing, where that cannot be read: the next refusal says it again.
     pub(super) fn read(path: &Path) -> Self {
         fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()

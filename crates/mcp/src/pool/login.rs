@@ -2,7 +2,7 @@
 
 use super::{McpPool, missing, unknown};
 use crate::{
-    config::{Reached, ServerConfig},
+    config::{ServerAddress, ServerConfig},
     login::{Refusal, ServerUrl},
     reason::Reason,
 };
@@ -15,8 +15,8 @@ impl McpPool {
     /// The server is a program of this machine, or why it cannot be done.
     pub async fn begin_login(&self, server: &str, redirect: &str) -> Result<String, String> {
         let (url, client) = match self.filled(server)?.reached {
-            Reached::Http { url, client, .. } => (url.value, client),
-            Reached::Stdio { .. } => return Err(format!("{server} is a local program, which has no login")),
+            ServerAddress::Http { url, client, .. } => (url.value, client),
+            ServerAddress::Stdio { .. } => return Err(format!("{server} is a local program, which has no login")),
         };
         // Only what it answers to a message says where people log in, and for what. Whatever it answers is remembered there.
         let _ = self.start(server).await;
@@ -45,11 +45,11 @@ impl McpPool {
     /// A server has refused to answer. What it wants is remembered for the next login; returns what can be done.
     pub(crate) fn refused(&self, server: &str, config: &ServerConfig, refusal: &Refusal) -> Reason {
         match &config.reached {
-            Reached::Http { url, client, .. } => {
+            ServerAddress::Http { url, client, .. } => {
                 let site = ServerUrl { server, url: &url.value, client: client.as_ref() };
                 self.supplies.logins.refused(site, refusal, &self.supplies.clean)
             }
-            Reached::Stdio { .. } => Reason::ours("it does not answer"),
+            ServerAddress::Stdio { .. } => Reason::ours("it does not answer"),
         }
     }
 }

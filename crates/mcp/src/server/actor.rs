@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     budget::Budget,
     call::span,
-    connect::{Connection, Open, Opening},
+    connect::{Connection, OpenConnection, Opening},
     handler::Handler,
     listing,
     process::{self, Process},
@@ -34,10 +34,10 @@ pub(crate) struct ServerDeps {
     /// Takes secrets out of what servers say.
     pub(crate) clean: Clean,
     /// Told what a server offers.
-    pub(crate) learn: Box<Learn>,
+    pub(crate) learn: Box<LearnTask>,
 }
 
-type Learn = dyn Fn(&str, Catalogue) + Send + Sync;
+type LearnTask = dyn Fn(&str, Catalogue) + Send + Sync;
 
 /// Delay after a change of what a server offers, before it is listed: one that changes all the time is asked this
 /// often.
@@ -179,11 +179,11 @@ struct Actor {
 enum State {
     Stopped,
     /// The token gives it up.
-    Starting(BoxFuture<'static, Result<Open, Reason>>, CancellationToken),
-    Running(Box<Running>),
+    Starting(BoxFuture<'static, Result<OpenConnection, Reason>>, CancellationToken),
+    Running(Box<RunningServer>),
 }
 
-struct Running {
+struct RunningServer {
     connection: Arc<Connection>,
     /// Ends when the connection does.
     ended: BoxFuture<'static, ()>,
@@ -203,7 +203,7 @@ struct Running {
 /// Event of the actor.
 enum Event {
     Command(Option<Command>),
-    Started(Box<Result<Open, Reason>>),
+    Started(Box<Result<OpenConnection, Reason>>),
     Ended,
     Idle,
     Released,
@@ -275,7 +275,7 @@ impl Actor {
     }
 
     /// Returns when nobody has needed the server for long enough.
-    fn idle(&self, running: &Running) -> BoxFuture<'static, ()> {
+    fn idle(&self, running: &RunningServer) -> BoxFuture<'static, ()> {
         // What it was started for is over then. It is there a little longer, for a call of the turn that made it known.
         let listed = running.only_listed.then_some(LISTED);
         match self.config.idle_stop.into_iter().chain(listed).min() {
@@ -327,7 +327,7 @@ impl Actor {
         }
     }
 
-    fn leased(&self, running: &Running) -> Lease {
+    fn leased(&self, running: &RunningServer) -> Lease {
         Lease {
             connection: Arc::clone(&running.connection),
             in_use: Some(Arc::clone(&running.in_use)),
@@ -336,9 +336,9 @@ impl Actor {
         }
     }
 
-    fn started(&mut self, started: Result<Open, Reason>) -> State {
+    fn started(&mut self, started: Result<OpenConnection, Reason>) -> State {
         match started {
-            Ok(Open { connection, service, process, catalogue, changed }) => {
+            Ok(OpenConnection { connection, service, process, catalogue, changed }) => {
                 let offered = catalogue.tools.len();
                 self.log.note(&format!("it runs, and offers {offered} tools"));
                 self.health.send_replace(Health::Running(process.as_ref().and_then(Process::id)));
@@ -346,7 +346,7 @@ impl Actor {
                 let closing = CancellationToken::new();
                 let now = Instant::now();
                 let ended = until_ended(service, closing.clone(), connection.lost.clone());
-                let running = Box::new(Running {
+                let running = Box::new(RunningServer {
                     connection,
                     ended,
                     closing,
@@ -378,7 +378,7 @@ impl Actor {
     /// It ended by itself.
     async fn ended(&mut self, state: State) -> State {
         let State::Running(running) = state else { return state };
-        let Running { process, since, .. } = *running;
+        let RunningServer { process, since, .. } = *running;
         let status = match process {
             Some(process) => process::told(process.gone().await),
             None => "the connection was closed".to_owned(),

@@ -31,9 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const WAVERING: Duration = Duration::from_secs(1);
 
 /// The transport.
-pub(super) struct Bounded<T> {
+pub(super) struct BoundedTransport<T> {
     inner: T,
-    open: Arc<Open>,
+    open: Arc<OpenRequests>,
     /// Since when there are too many.
     full_since: Option<Instant>,
     log: Arc<Log>,
@@ -41,7 +41,7 @@ pub(super) struct Bounded<T> {
 
 /// The requests of the server that are not answered, or whose answers it has not taken.
 #[derive(Default)]
-struct Open {
+struct OpenRequests {
     names: Mutex<HashMap<NumberOrString, Stage>>,
     /// Told when one is answered.
     answered: Notify,
@@ -58,14 +58,14 @@ enum Stage {
     TakenBack(Instant),
 }
 
-impl<T> Bounded<T> {
+impl<T> BoundedTransport<T> {
     /// Around this one.
     pub(super) fn new(inner: T, log: Arc<Log>) -> Self {
         Self { inner, open: Arc::default(), full_since: None, log }
     }
 }
 
-impl Open {
+impl OpenRequests {
     fn is_full(&self) -> bool {
         self.with(|names| names.len() >= MOST)
     }
@@ -121,7 +121,7 @@ impl Open {
     }
 }
 
-impl<T: Transport<RoleClient>> Transport<RoleClient> for Bounded<T> {
+impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedTransport<T> {
     type Error = T::Error;
 
     fn send(
@@ -242,7 +242,7 @@ mod tests {
     async fn who_reads_no_answers_is_not_read_and_then_let_go() {
         let through = Arc::new(tokio::sync::Semaphore::new(0));
         let log = Arc::new(Log::default());
-        let mut bounded = Bounded::new(Asking { asked: 0, through: Arc::clone(&through) }, Arc::clone(&log));
+        let mut bounded = BoundedTransport::new(Asking { asked: 0, through: Arc::clone(&through) }, Arc::clone(&log));
         for _ in 0..MOST {
             assert!(bounded.receive().await.is_some());
         }
@@ -258,7 +258,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn names_are_short_and_asked_for_once() {
-        let open = Open::default();
+        let open = OpenRequests::default();
         let name = |text: &str| NumberOrString::String(text.into());
         assert!(open.takes(&name("a")) && !open.takes(&name("a")));
         assert!(!open.takes(&name(&"x".repeat(LONGEST_NAME + 1))));

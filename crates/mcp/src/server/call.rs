@@ -14,7 +14,7 @@ use rmcp::{
 
 use super::{
     Connection,
-    calls::{Expired, MOST_QUESTIONS},
+    calls::{ExpiredLimit, MOST_QUESTIONS},
     http,
 };
 use crate::{login::Refusal, reason::Reason};
@@ -37,7 +37,7 @@ pub(crate) enum NoAnswer {
     /// The turn was cancelled.
     Cancelled,
     /// It took too long.
-    Expired(Expired),
+    Expired(ExpiredLimit),
     /// The server is gone. Nobody knows what it did.
     Gone,
     /// The server said no.
@@ -118,7 +118,7 @@ impl NoAnswer {
     ) -> ToolOutput {
         let (code, text) = match self {
             Self::Cancelled => (ToolErrorCode::Cancelled, "the turn was cancelled while this ran".to_owned()),
-            Self::Expired(Expired::Silence) => (
+            Self::Expired(ExpiredLimit::Silence) => (
                 ToolErrorCode::Timeout,
                 format!(
                     "the MCP server {server} was silent for {} and the call was cancelled; it may have done part of \
@@ -126,7 +126,7 @@ impl NoAnswer {
                     span(time.silence)
                 ),
             ),
-            Self::Expired(Expired::InAll) => (
+            Self::Expired(ExpiredLimit::InAll) => (
                 ToolErrorCode::Timeout,
                 format!(
                     "the MCP server {server} took longer than {} and the call was cancelled; it may have done part of \
@@ -134,7 +134,7 @@ impl NoAnswer {
                     span(time.all)
                 ),
             ),
-            Self::Expired(Expired::Questions) => (
+            Self::Expired(ExpiredLimit::Questions) => (
                 ToolErrorCode::Tool,
                 format!(
                     "the MCP server {server} asked a person more than {MOST_QUESTIONS} times during this call, and the call \

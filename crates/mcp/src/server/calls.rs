@@ -136,12 +136,12 @@ impl Call {
     /// Returns when the call has gone too long without a word, has taken too long in all, or asks a person without end; says
     /// which limit that was.
     /// The time in which the server waits for a person or a model does not count.
-    pub(crate) async fn expired(&self, silence: Duration, all: Duration) -> Expired {
+    pub(crate) async fn expired(&self, silence: Duration, all: Duration) -> ExpiredLimit {
         loop {
             let next = {
                 let time = self.time();
                 if time.questions > MOST_QUESTIONS {
-                    return Expired::Questions;
+                    return ExpiredLimit::Questions;
                 }
                 let quiet = time.last_word + silence;
                 let over = time.began + all + time.waited;
@@ -153,10 +153,10 @@ impl Call {
                     let time = self.time();
                     let now = Instant::now();
                     if time.waiting.is_none() && now >= time.began + all + time.waited {
-                        return Expired::InAll;
+                        return ExpiredLimit::InAll;
                     }
                     if time.waiting.is_none() && now >= time.last_word + silence {
-                        return Expired::Silence;
+                        return ExpiredLimit::Silence;
                     }
                 }
             }
@@ -207,10 +207,10 @@ impl Call {
     }
 
     /// The server waits for a person, or for a model, until this is dropped.
-    pub(crate) fn wait_for_us(&self) -> Waiting<'_> {
+    pub(crate) fn wait_for_us(&self) -> WaitGuard<'_> {
         self.time().waiting.get_or_insert_with(Instant::now);
         self.changed.notify_one();
-        Waiting(self)
+        WaitGuard(self)
     }
 
     fn progressed(&self, progress: &ProgressNotificationParam) {
@@ -237,7 +237,7 @@ impl Call {
 
 /// Which limit a call has met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Expired {
+pub(crate) enum ExpiredLimit {
     /// Too long without a word.
     Silence,
     /// Too long in all.
@@ -256,9 +256,9 @@ impl Drop for TakenIn<'_> {
 }
 
 /// The server waits for a person or a model.
-pub(crate) struct Waiting<'a>(&'a Call);
+pub(crate) struct WaitGuard<'a>(&'a Call);
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         let now = Instant::now();
         {

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     actor::ServerDeps,
-    bounded::Bounded,
+    bounded::BoundedTransport,
     call::span,
     calls::Calls,
     handler::Handler,
@@ -23,7 +23,7 @@ use super::{
 use crate::{
     catalogue::Catalogue,
     clean::Clean,
-    config::{Reached, ServerConfig},
+    config::{ServerAddress, ServerConfig},
     log::Log,
     login::{Refusal, ServerUrl},
     reason::Reason,
@@ -40,7 +40,7 @@ pub(crate) struct Connection {
 }
 
 /// A connection with all that keeps it up.
-pub(super) struct Open {
+pub(super) struct OpenConnection {
     pub(super) connection: Arc<Connection>,
     pub(super) service: RunningService<RoleClient, Handler>,
     pub(super) process: Option<Process>,
@@ -61,16 +61,17 @@ pub(super) struct Opening {
 impl Opening {
     /// Reaches the server, greets it, and asks what it offers. An error says what is wrong, for people and models; nothing
     /// is left of the server then, and nothing when it is given up.
-    pub(super) async fn open(self, given_up: CancellationToken) -> Result<Open, Reason> {
+    pub(super) async fn open(self, given_up: CancellationToken) -> Result<OpenConnection, Reason> {
         let limit = self.config.start_timeout;
         match &self.config.reached {
-            Reached::Stdio { command, args, env, cwd } => {
+            ServerAddress::Stdio { command, args, env, cwd } => {
                 let start =
                     Start { guard: &self.supplies.guard, command, args, environment: &self.environment, env, cwd };
                 let (process, stdout, stdin) = Process::start(&start, &self.log).map_err(|error| {
                     Reason::ours(format!("could not start `{command}` in {}: {error}", cwd.display()))
                 })?;
-                let pipes = Bounded::new(Pipes::new(stdout, stdin, Arc::clone(&self.log)), Arc::clone(&self.log));
+                let pipes =
+                    BoundedTransport::new(Pipes::new(stdout, stdin, Arc::clone(&self.log)), Arc::clone(&self.log));
                 let (handler, changed) = self.handler();
                 let greeting = serve_client_with_ct(handler, pipes, CancellationToken::new());
                 let opened = tokio::time::timeout(limit, async {
@@ -92,7 +93,7 @@ impl Opening {
                 };
                 Err(why.with_last_words(self.log.last_words()))
             }
-            Reached::Http { url, headers, wire, client } => {
+            ServerAddress::Http { url, headers, wire, client } => {
                 let ServerDeps { logins, clean, .. } = &*self.supplies;
                 let address = Address {
                     site: ServerUrl { server: &self.name, url: &url.value, client: client.as_ref() },
@@ -135,7 +136,7 @@ impl Opening {
         &self,
         service: RunningService<RoleClient, Handler>,
         refused: impl Fn(&ServiceError) -> Option<Reason>,
-    ) -> Result<Greeted, Trouble> {
+    ) -> Result<GreetedServer, Trouble> {
         let peer = service.peer().clone();
         let Some(info) = peer.peer_info() else {
             return Err(Trouble::Known(Reason::ours("it did not say who it is")));
@@ -157,15 +158,15 @@ impl Opening {
         catalogue: Catalogue,
         process: Option<Process>,
         changed: Arc<Notify>,
-    ) -> Open {
+    ) -> OpenConnection {
         let calls = Arc::clone(&service.service().calls);
         let connection =
             Arc::new(Connection { peer: service.peer().clone(), calls, info, lost: CancellationToken::new() });
-        Open { connection, service, process, catalogue, changed }
+        OpenConnection { connection, service, process, catalogue, changed }
     }
 }
 
-type Greeted = (RunningService<RoleClient, Handler>, Arc<ServerPeerInfo>, Catalogue);
+type GreetedServer = (RunningService<RoleClient, Handler>, Arc<ServerPeerInfo>, Catalogue);
 
 /// Why a server could not be greeted.
 enum Trouble {

@@ -20,7 +20,7 @@ use rmcp::{
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio_util::sync::CancellationToken;
 
-use super::{bounded::Bounded, event_stream::EventStream, handler::Handler};
+use super::{bounded::BoundedTransport, event_stream::EventStream, handler::Handler};
 use crate::{
     clean::Clean,
     config::HttpWire,
@@ -95,8 +95,8 @@ impl Address<'_> {
         })
     }
 
-    fn bounded<T>(&self, transport: T) -> Bounded<T> {
-        Bounded::new(transport, Arc::clone(self.log))
+    fn bounded<T>(&self, transport: T) -> BoundedTransport<T> {
+        BoundedTransport::new(transport, Arc::clone(self.log))
     }
 
     /// Reason with a remedy for a refusal.

@@ -47,7 +47,7 @@ impl Pipes {
     }
 
     /// Takes in what is there. It can be dropped between two reads, and nothing is lost. None at the end.
-    async fn next_line(&mut self) -> Option<Taken> {
+    async fn next_line(&mut self) -> Option<ReadOutcome> {
         loop {
             let available = match self.read.fill_buf().await {
                 Ok([]) | Err(_) => return None,
@@ -103,12 +103,12 @@ impl Transport<RoleClient> for Pipes {
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
             match self.next_line().await? {
-                Taken::Line(line) => {
+                ReadOutcome::Line(line) => {
                     if let Some(message) = self.read_message(&line) {
                         return Some(message);
                     }
                 }
-                Taken::TooLong { head, tail, length } => {
+                ReadOutcome::TooLong { head, tail, length } => {
                     self.log.note(&format!("a message of {length} bytes was not taken: the most is {LONGEST}"));
                     let message =
                         format!("the answer has {length} bytes, and at most {LONGEST} are taken; ask for less at once");
@@ -145,14 +145,14 @@ struct Line {
     tail: Vec<u8>,
 }
 
-enum Taken {
+enum ReadOutcome {
     Line(Vec<u8>),
     TooLong { head: Vec<u8>, tail: Vec<u8>, length: usize },
 }
 
 impl Line {
     /// Takes what belongs to the line; says how much that was, and the line when it is whole.
-    fn take(&mut self, available: &[u8]) -> (usize, Option<Taken>) {
+    fn take(&mut self, available: &[u8]) -> (usize, Option<ReadOutcome>) {
         let end = available.iter().position(|byte| *byte == b'\n');
         let piece = &available[..end.unwrap_or(available.len())];
         if self.dropped == 0 && self.begun.len() + piece.len() <= LONGEST {
@@ -170,8 +170,11 @@ impl Line {
         }
         let Some(end) = end else { return (available.len(), None) };
         let Self { begun, dropped, tail } = std::mem::take(self);
-        let taken =
-            if dropped > 0 { Taken::TooLong { head: begun, tail, length: dropped } } else { Taken::Line(begun) };
+        let taken = if dropped > 0 {
+            ReadOutcome::TooLong { head: begun, tail, length: dropped }
+        } else {
+            ReadOutcome::Line(begun)
+        };
         (end + 1, Some(taken))
     }
 }
@@ -196,18 +199,19 @@ mod tests {
     fn lines_are_put_together_and_those_that_are_too_long_are_known_by_their_ends() {
         let mut line = Line::default();
         assert!(matches!(line.take(b"{\"a\""), (4, None)));
-        let (used, Some(Taken::Line(whole))) = line.take(b":1}\nrest") else { panic!("no line") };
+        let (used, Some(ReadOutcome::Line(whole))) = line.take(b":1}\nrest") else { panic!("no line") };
         assert_eq!((used, whole.as_slice()), (4, &b"{\"a\":1}"[..]));
         line.take(b"{\"result\":\"");
         for _ in 0..20 {
             line.take(&vec![b'x'; 1 << 20]);
         }
-        let (_, Some(Taken::TooLong { head, tail, length })) = line.take(b"\",\"jsonrpc\":\"2.0\",\"id\":17}\n") else {
+        let (_, Some(ReadOutcome::TooLong { head, tail, length })) = line.take(b"\",\"jsonrpc\":\"2.0\",\"id\":17}\n")
+        else {
             panic!("it was taken")
         };
         assert!(head.len() <= KEPT && tail.len() <= KEPT && length > 20 << 20);
         assert_eq!(answered(&head).or_else(|| answered(&tail)), Some(NumberOrString::Number(17)));
-        assert!(matches!(line.take(b"{}\n"), (3, Some(Taken::Line(_)))));
+        assert!(matches!(line.take(b"{}\n"), (3, Some(ReadOutcome::Line(_)))));
     }
 
     #[test]

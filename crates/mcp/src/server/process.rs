@@ -20,7 +20,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::{config::Written, guard::GUARD_ARGUMENT, log::Log};
+use crate::{config::ConfigText, guard::GUARD_ARGUMENT, log::Log};
 
 /// Time for a server to end after its input has ended, before its guard is told that it has to. The guard itself tells
 /// it sooner.
@@ -35,7 +35,7 @@ pub(super) struct Start<'a> {
     /// The program that becomes the guard.
     pub(super) guard: &'a Path,
     pub(super) command: &'a str,
-    pub(super) args: &'a [Written],
+    pub(super) args: &'a [ConfigText],
     pub(super) environment: &'a BTreeMap<String, String>,
     /// Environment variables of the configuration.
     pub(super) env: &'a BTreeMap<String, SecretString>,

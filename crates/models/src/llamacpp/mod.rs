@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 
 use crate::{
-    call::{Adapted, AnswerReader, Dialect, Outgoing},
+    call::{AdaptedForm, AnswerReader, Dialect, Outgoing},
     config::ModelConfig,
     deadline::Deadline,
     failure::Failure,
@@ -83,7 +83,7 @@ impl Dialect for LlamaCpp {
         Box::new(reader::Reader)
     }
 
-    fn adapt(&self, _refusal: &str, _named_only: bool) -> Option<Adapted> {
+    fn adapt(&self, _refusal: &str, _named_only: bool) -> Option<AdaptedForm> {
         None
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::call::Adapted;
+use crate::call::AdaptedForm;
 
 /// Facts learnt of a server.
 #[derive(Debug, Default)]
@@ -43,15 +43,15 @@ impl Adaptation {
     /// Learns from what a server said, in lower case, when it refused a request, which may have named tools that must
     /// not be called (`named_only`); says what is changed, if anything. Whether it was the tools is not known before the
     /// same request was taken without them.
-    pub(super) fn adapt(&self, refusal: &str, named_only: bool) -> Option<Adapted> {
+    pub(super) fn adapt(&self, refusal: &str, named_only: bool) -> Option<AdaptedForm> {
         let names_a_field = |fields: &[&str]| fields.iter().any(|field| refusal.contains(field));
         // The field is in the last request of a turn only: where no other is named, it is the first to be suspected.
         let names_another = names_a_field(&["max_completion_tokens", "temperature", "stream_options", "include_usage"]);
         if named_only && (!names_another || names_a_field(&["tool_choice"])) {
             let change = "the server may not take tools that may not be called, asking without tools";
-            return Some(Adapted::TryWithoutTools(change.to_owned()));
+            return Some(AdaptedForm::TryWithoutTools(change.to_owned()));
         }
-        let learnt = |change: &str| Some(Adapted::Learnt(change.to_owned()));
+        let learnt = |change: &str| Some(AdaptedForm::Learnt(change.to_owned()));
         if names_a_field(&["max_completion_tokens"]) && learn(&self.max_completion_tokens) {
             return learnt("the server expects max_completion_tokens instead of max_tokens");
         }
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(adaptation.adapt("the model is on fire", false), None);
         assert_eq!(adaptation.adapt("extra inputs are not permitted", false), None);
         let tried = adaptation.adapt("extra inputs are not permitted", true);
-        assert!(matches!(tried, Some(Adapted::TryWithoutTools(_))) && adaptation.names_tools_only());
+        assert!(matches!(tried, Some(AdaptedForm::TryWithoutTools(_))) && adaptation.names_tools_only());
         adaptation.name_tools_no_more();
         assert!(!adaptation.names_tools_only());
     }

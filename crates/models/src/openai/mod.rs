@@ -29,7 +29,7 @@ pub(crate) use self::{
     usage::Timings,
 };
 use crate::{
-    call::{Adapted, AnswerReader, Dialect, Outgoing},
+    call::{AdaptedForm, AnswerReader, Dialect, Outgoing},
     config::ModelConfig,
     deadline::Deadline,
     failure::Failure,
@@ -82,7 +82,7 @@ impl Dialect for OpenAi {
         Box::new(reader::Reader::default())
     }
 
-    fn adapt(&self, refusal: &str, named_only: bool) -> Option<Adapted> {
+    fn adapt(&self, refusal: &str, named_only: bool) -> Option<AdaptedForm> {
         self.adaptation.adapt(refusal, named_only && self.config.uses_native_tools())
     }
 
@@ -97,11 +97,11 @@ impl Dialect for OpenAi {
 
 #[derive(Deserialize)]
 struct Listing {
-    data: Vec<Listed>,
+    data: Vec<ListedModel>,
 }
 
 #[derive(Deserialize)]
-struct Listed {
+struct ListedModel {
     id: String,
 }
 

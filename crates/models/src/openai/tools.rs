@@ -25,10 +25,10 @@ struct WireFunction<'a> {
 
 /// The tools that were written last.
 #[derive(Debug, Default)]
-pub(super) struct WrittenTools(Mutex<Option<Written>>);
+pub(super) struct WrittenTools(Mutex<Option<WrittenCall>>);
 
 #[derive(Debug)]
-struct Written {
+struct WrittenCall {
     /// Held, so that no others can stand at its place in memory.
     specs: Arc<[ToolSpec]>,
     json: Arc<RawValue>,
@@ -43,7 +43,7 @@ impl WrittenTools {
         }
         let tools: Vec<WireTool<'_>> = specs.iter().map(wire_tool).collect();
         let json: Arc<RawValue> = to_raw_value(&tools)?.into();
-        *last = Some(Written { specs: Arc::clone(specs), json: Arc::clone(&json) });
+        *last = Some(WrittenCall { specs: Arc::clone(specs), json: Arc::clone(&json) });
         Ok(json)
     }
 }

@@ -6,7 +6,7 @@ use agentd_core::policy::Risk;
 
 use super::{
     carriers, environment, files,
-    paths::{self, Place},
+    paths::{self, WordPlace},
     programs, scripted,
 };
 use crate::{
@@ -147,7 +147,7 @@ fn program_word(program: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     }
     let placed = text.contains('/')
         && !PROGRAM_FOLDERS.iter().any(|folder| text.strip_prefix(folder).is_some_and(|name| !name.contains('/')));
-    let odd = placed && matches!(paths::place(program, roots), Place::System | Place::Temporary);
+    let odd = placed && matches!(paths::place(program, roots), WordPlace::System | WordPlace::Temporary);
     odd.then(|| {
         LayerVerdict::asks(
             Risk::High,
@@ -180,13 +180,13 @@ fn redirected(redirect: &Redirect, roots: &[&Path]) -> Option<LayerVerdict> {
 fn written(word: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     let shown = shortened(&word.text);
     match paths::place(word, roots) {
-        Place::System => {
+        WordPlace::System => {
             Some(LayerVerdict::asks(Risk::Critical, format!("it writes to {shown}, which the machine needs")))
         }
-        Place::Outside => {
+        WordPlace::Outside => {
             Some(LayerVerdict::asks(Risk::High, format!("it writes to {shown}, outside the session's folders")))
         }
-        Place::Inside | Place::Temporary => None,
+        WordPlace::Inside | WordPlace::Temporary => None,
     }
 }
 

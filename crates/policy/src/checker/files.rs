@@ -146,9 +146,9 @@ pub(crate) fn named(arguments: &str) -> Vec<String> {
 pub(crate) fn patched_names(arguments: &Map<String, Value>) -> impl Iterator<Item = &str> {
     let texts = PATCH_KEYS.iter().filter_map(|key| arguments.get(*key)).filter_map(Value::as_str);
     texts.flat_map(patched).filter_map(|named| match named {
-        Named::Path(path) => Some(path),
+        PatchedName::Path(path) => Some(path),
         // What is spelled by escapes asks in any case.
-        Named::Escaped(_) => None,
+        PatchedName::Escaped(_) => None,
     })
 }
 
@@ -162,13 +162,13 @@ pub(crate) fn reads(arguments: &Map<String, Value>) -> Option<LayerVerdict> {
 }
 
 /// A file name in a patch.
-enum Named<'t> {
+enum PatchedName<'t> {
     Path(&'t str),
     /// The tool would read another name than stands there: quotes with escapes inside.
     Escaped(&'t str),
 }
 
-impl Named<'_> {
+impl PatchedName<'_> {
     fn check(self, memories: Option<&Path>) -> impl Iterator<Item = LayerVerdict> {
         let (found, remembered) = match self {
             Self::Path(named) => (path(named), remembered(named, memories)),
@@ -183,7 +183,7 @@ impl Named<'_> {
 }
 
 /// The files that a patch names, in all forms that patches have: whatever may be a name is taken for one.
-fn patched(text: &str) -> impl Iterator<Item = Named<'_>> {
+fn patched(text: &str) -> impl Iterator<Item = PatchedName<'_>> {
     const MARKS: [&str; 11] = [
         "*** Add File:",
         "*** Update File:",
@@ -200,14 +200,14 @@ fn patched(text: &str) -> impl Iterator<Item = Named<'_>> {
     const GIT: &str = "diff --git ";
     text.lines().flat_map(|line| {
         let found = MARKS.iter().find_map(|mark| Some((*mark, line.trim_start().strip_prefix(mark)?)));
-        let names: Vec<Named<'_>> = match found {
-            Some((_, rest)) if rest.contains('"') && rest.contains('\\') => vec![Named::Escaped(line)],
+        let names: Vec<PatchedName<'_>> = match found {
+            Some((_, rest)) if rest.contains('"') && rest.contains('\\') => vec![PatchedName::Escaped(line)],
             // What stands behind the closing quote belongs to no name, or to another one.
             Some((_, rest)) if rest.contains('"') => {
-                rest.split('"').chain([rest]).map(|name| Named::Path(without_side(name))).collect()
+                rest.split('"').chain([rest]).map(|name| PatchedName::Path(without_side(name))).collect()
             }
-            Some((GIT, rest)) => vec![Named::Path(git_name(rest))],
-            Some((_, rest)) => vec![Named::Path(without_side(rest.split('\t').next().unwrap_or_default()))],
+            Some((GIT, rest)) => vec![PatchedName::Path(git_name(rest))],
+            Some((_, rest)) => vec![PatchedName::Path(without_side(rest.split('\t').next().unwrap_or_default()))],
             None => Vec::new(),
         };
         names

@@ -5,7 +5,7 @@ use std::path::Path;
 use agentd_core::policy::Risk;
 
 use super::{
-    paths::{self, Place},
+    paths::{self, WordPlace},
     tables::{GIT, holds},
 };
 use crate::{command::word::Word, opinion::LayerVerdict};
@@ -85,7 +85,7 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
     if let Some(word) = global.or(local) {
         return asks(format!("git with {} can run other programs", super::bash::shortened(&word.text)));
     }
-    if globals.iter().any(|word| matches!(paths::place(word, roots), Place::System)) {
+    if globals.iter().any(|word| matches!(paths::place(word, roots), WordPlace::System)) {
         return asks("git works in a folder which the machine needs".to_owned());
     }
     if !holds(GIT, name) && !FAR_REACHING.contains(&name) {
@@ -127,7 +127,8 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
     // A new tree, or files, at a place that an argument names.
     let elsewhere = |word: &&Word| {
         let value = word.text.rsplit_once('=').map_or(word.text.as_str(), |(_, value)| value);
-        !value.contains("://") && matches!(paths::text_place(value, word.varies, roots), Place::System | Place::Outside)
+        !value.contains("://")
+            && matches!(paths::text_place(value, word.varies, roots), WordPlace::System | WordPlace::Outside)
     };
     if matches!(name, "clone" | "worktree" | "init" | "format-patch" | "bundle" | "archive")
         && rest.iter().any(|word| elsewhere(&word))

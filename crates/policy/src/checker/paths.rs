@@ -6,7 +6,7 @@ use crate::command::word::Word;
 
 /// Where a word points, as far as the word alone can say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum WordPlace {
     /// Below where the command runs, or in one of the session's folders.
     Inside,
     /// A place for passing things.
@@ -54,31 +54,31 @@ const SECRET_FOLDERS: [&str; 9] =
 const SECRET_ENDINGS: [&str; 8] = [".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks", ".asc"];
 
 /// Where a word points.
-pub(super) fn place(word: &Word, roots: &[&Path]) -> Place {
+pub(super) fn place(word: &Word, roots: &[&Path]) -> WordPlace {
     text_place(&word.text, word.varies, roots)
 }
 
-pub(super) fn text_place(text: &str, varies: bool, roots: &[&Path]) -> Place {
+pub(super) fn text_place(text: &str, varies: bool, roots: &[&Path]) -> WordPlace {
     let path = Path::new(text);
     let climbs = path.components().any(|part| part == Component::ParentDir);
     if !path.is_absolute() {
-        return if varies || climbs || text.starts_with('~') { Place::Outside } else { Place::Inside };
+        return if varies || climbs || text.starts_with('~') { WordPlace::Outside } else { WordPlace::Inside };
     }
     if climbs || varies {
-        return Place::System;
+        return WordPlace::System;
     }
     if roots.iter().any(|root| path.starts_with(root)) {
-        return Place::Inside;
+        return WordPlace::Inside;
     }
     let first = path.components().find_map(|part| match part {
         Component::Normal(name) => Some(name.to_string_lossy().into_owned()),
         _ => None,
     });
     match first.as_deref() {
-        None => Place::System,
-        Some("tmp") => Place::Temporary,
-        Some(name) if name.contains(['*', '?', '[']) || SYSTEM.contains(&name) => Place::System,
-        Some(_) => Place::Outside,
+        None => WordPlace::System,
+        Some("tmp") => WordPlace::Temporary,
+        Some(name) if name.contains(['*', '?', '[']) || SYSTEM.contains(&name) => WordPlace::System,
+        Some(_) => WordPlace::Outside,
     }
 }
 
@@ -206,12 +206,15 @@ pub(crate) fn is_tame(word: &Word, roots: &[&Path]) -> bool {
         return !text.starts_with('~');
     }
     if text.starts_with('/') {
-        return matches!(text_place(text, word.varies, roots), Place::Inside) || matches!(text, "/dev/null" | "/tmp");
+        return matches!(text_place(text, word.varies, roots), WordPlace::Inside)
+            || matches!(text, "/dev/null" | "/tmp");
     }
     // An option may hold a path right behind its letter.
     if text.starts_with('-') {
         return text.split_once('=').is_some_and(|(name, value)| {
-            !name.contains('/') && matches!(text_place(value, false, roots), Place::Inside) && !value.starts_with('~')
+            !name.contains('/')
+                && matches!(text_place(value, false, roots), WordPlace::Inside)
+                && !value.starts_with('~')
         });
     }
     let bytes = text.as_bytes();

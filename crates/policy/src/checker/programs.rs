@@ -6,7 +6,7 @@ use agentd_core::policy::Risk;
 
 use super::{
     carriers, git, interpreters,
-    paths::{self, Place},
+    paths::{self, WordPlace},
     scripted,
     tables::{
         CURL_SENDS, FAR_REACHING, RENAMING, RUINOUS, RUNNING_OPTIONS, RUNNING_TEXTS, RUNS_TEXT, SENDING, SPEAKING,
@@ -116,7 +116,7 @@ fn on_files(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
                 .then(|| LayerVerdict::asks(Risk::High, "it ends processes that it did not start"))
         }
         "cd" | "pushd" => {
-            let system = arguments.iter().any(|word| paths::place(word, roots) == Place::System);
+            let system = arguments.iter().any(|word| paths::place(word, roots) == WordPlace::System);
             system.then(|| LayerVerdict::asks(Risk::High, "it goes to a folder which the machine needs"))
         }
         "rsync" => arguments
@@ -284,7 +284,7 @@ fn remove(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
         matches!(bare, "" | "." | ".." | "~" | "./." | "./")
             || bare.ends_with("/.")
             || !word.is_static()
-            || matches!(paths::place(word, roots), Place::System | Place::Outside)
+            || matches!(paths::place(word, roots), WordPlace::System | WordPlace::Outside)
             || roots.iter().any(|root| Path::new(bare) == *root)
     };
     if unguarded || deep && (part.open_ended || targets.clone().any(whole)) {

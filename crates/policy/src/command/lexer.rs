@@ -31,7 +31,7 @@ pub(crate) enum Doubt {
 
 /// Result of reading.
 #[derive(Debug, Default)]
-pub(super) struct Lexed {
+pub(super) struct LexerOutput {
     pub(super) tokens: Vec<Token>,
     pub(super) doubt: Option<Doubt>,
 }
@@ -42,7 +42,7 @@ const ARITHMETIC: Doubt = Doubt::Unclear("arithmetic can run commands");
 const DOCUMENT: Doubt = Doubt::Unclear("the text after `<<` is ambiguous");
 
 /// Reads a line as bash does.
-pub(super) fn lex(text: &str) -> Lexed {
+pub(super) fn lex(text: &str) -> LexerOutput {
     Lexer::new(text, true).run()
 }
 
@@ -62,16 +62,16 @@ struct Lexer<'t> {
     at: usize,
     /// Set if quotes, comments and documents mean what they mean to bash.
     exact: bool,
-    out: Lexed,
+    out: LexerOutput,
     /// The word that is being read, and where it began.
     word: Option<(usize, Word)>,
     /// A document that begins on the next line.
-    awaited: Option<Awaited<'t>>,
+    awaited: Option<HereDocument<'t>>,
     backquotes: usize,
 }
 
 /// A document that begins on the next line.
-struct Awaited<'t> {
+struct HereDocument<'t> {
     /// The token that it fills.
     token: usize,
     end: &'t str,
@@ -81,10 +81,10 @@ struct Awaited<'t> {
 
 impl<'t> Lexer<'t> {
     fn new(text: &'t str, exact: bool) -> Self {
-        Self { text, at: 0, exact, out: Lexed::default(), word: None, awaited: None, backquotes: 0 }
+        Self { text, at: 0, exact, out: LexerOutput::default(), word: None, awaited: None, backquotes: 0 }
     }
 
-    fn run(mut self) -> Lexed {
+    fn run(mut self) -> LexerOutput {
         while let Some(c) = self.next() {
             self.step(c);
         }
@@ -287,12 +287,12 @@ impl<'t> Lexer<'t> {
         self.out.tokens.pop();
         self.out.tokens.push(Token::Document(Word::default()));
         let token = self.out.tokens.len() - 1;
-        self.awaited = Some(Awaited { token, end, quoted, tabs: form == "<<-" });
+        self.awaited = Some(HereDocument { token, end, quoted, tabs: form == "<<-" });
     }
 
     /// The document that begins here, if one is awaited.
     fn document(&mut self) {
-        let Some(Awaited { token, end, quoted, tabs }) = self.awaited.take() else { return };
+        let Some(HereDocument { token, end, quoted, tabs }) = self.awaited.take() else { return };
         let rest = &self.text[self.at..];
         let is_end = |line: &str| {
             let line = line.strip_suffix('\n').unwrap_or(line);

@@ -4,7 +4,7 @@ use agentd_core::untrusted::is_unseen;
 
 use super::{
     Assign, Part, Redirect, Stdin,
-    lexer::{Doubt, Lexed, Token, lex, lex_bare},
+    lexer::{Doubt, LexerOutput, Token, lex, lex_bare},
     word::Word,
 };
 use crate::opinion::LayerVerdict;
@@ -37,7 +37,7 @@ pub(crate) fn read(text: &str) -> Line {
     if let Err(why) = check_text(text) {
         return Line::Other(Doubt::Unclear(why));
     }
-    let Lexed { tokens, doubt } = lex(text);
+    let LexerOutput { tokens, doubt } = lex(text);
     if doubt.is_none() && !has_keywords(&tokens) {
         return match pipelines(&tokens) {
             Ok(pipelines) => Line::Plain(pipelines),
@@ -62,7 +62,7 @@ pub(crate) fn guesses(text: &str) -> (Vec<Part>, bool) {
     if text.len() > MAX_BYTES {
         return (Vec::new(), false);
     }
-    let Lexed { tokens, doubt } = lex(text);
+    let LexerOutput { tokens, doubt } = lex(text);
     let is_sure = !matches!(doubt, Some(Doubt::Compound(_) | Doubt::Unclear(_))) && !has_keywords(&tokens);
     let bare = if is_sure { Vec::new() } else { lex_bare(text) };
     let mut guesses = Vec::new();

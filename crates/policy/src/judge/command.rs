@@ -6,15 +6,15 @@ use agentd_core::policy::{Explanation, Layer, PartExplanation, Risk, Verdict};
 use serde_json::{Map, Value};
 
 use super::{
-    Call, Judged, NAMES,
-    place::{Place, changes_folder},
+    Call, NAMES, PartVerdict,
+    place::{StartPlace, changes_folder},
 };
 use crate::{
     checker::{bash, carriers, looking, may_be, programs},
     command::{Doubt, Line, Part, bare, guesses, read, word::Word},
-    grants::Wanted,
+    grants::NeededText,
     opinion::{LayerVerdict, strictest},
-    rules::{Denied, Section, ToolSection},
+    rules::{DenyEntry, Section, ToolSection},
 };
 
 /// Characters of a command that are shown.
@@ -34,7 +34,8 @@ impl Call<'_> {
         };
         let whole = strictest(self.patterns_against().into_iter().filter(is_new));
         let leading = judged.iter().map(|(_, judged)| judged).reduce(|best, next| {
-            let louder = |judged: &Judged| (judged.opinion.verdict.clone(), judged.opinion.layer != Layer::Default);
+            let louder =
+                |judged: &PartVerdict| (judged.opinion.verdict.clone(), judged.opinion.layer != Layer::Default);
             if louder(next) > louder(best) { next } else { best }
         });
         let leading = leading.cloned();
@@ -42,7 +43,7 @@ impl Call<'_> {
         let decided = match whole {
             Some(whole) if whole.verdict > leading.opinion.verdict => self.with_grants(whole, &[]),
             // The question about the whole cannot be answered by rules about parts.
-            Some(_) => Judged { grant: None, ..leading },
+            Some(_) => PartVerdict { grant: None, ..leading },
             None => leading,
         };
         let asks = judged.iter().filter(|(part, _)| matches!(part.verdict, Verdict::Ask { .. }));
@@ -54,7 +55,7 @@ impl Call<'_> {
     }
 
     /// Lines of plain words.
-    fn judge_pipelines(&self, pipelines: &[Vec<Part>], place: &Place<'_>) -> Vec<(PartExplanation, Judged)> {
+    fn judge_pipelines(&self, pipelines: &[Vec<Part>], place: &StartPlace<'_>) -> Vec<(PartExplanation, PartVerdict)> {
         let (folder, moved) = (place.folder, self.leaves(place, pipelines));
         let other_names = place.other_names.as_slice();
         let mut judged = Vec::new();
@@ -63,12 +64,12 @@ impl Call<'_> {
             let fed = found.iter().skip(1).any(|(opinion, _)| matches!(opinion.verdict, Verdict::Ask { .. }));
             for (index, (opinion, matched)) in found.into_iter().enumerate() {
                 let part = &pipeline[index];
-                let own = Wanted::Pipeline { parts: std::slice::from_ref(part), folder, other_names };
-                let whole = Wanted::Pipeline { parts: pipeline, folder, other_names };
-                let wanted: &[Wanted<'_>] = match (pipeline.as_slice(), index) {
+                let own = NeededText::Pipeline { parts: std::slice::from_ref(part), folder, other_names };
+                let whole = NeededText::Pipeline { parts: pipeline, folder, other_names };
+                let wanted: &[NeededText<'_>] = match (pipeline.as_slice(), index) {
                     // Wherever it starts now, a rule may not mean that; but a change of folder does the same everywhere.
                     ([_], _) if moved && changes_folder(part) => {
-                        &[Wanted::Pipeline { parts: pipeline, folder: None, other_names }]
+                        &[NeededText::Pipeline { parts: pipeline, folder: None, other_names }]
                     }
                     _ if moved => &[],
                     ([_], _) => &[whole],
@@ -76,7 +77,7 @@ impl Call<'_> {
                     (_, 0) => &[own, whole],
                     _ => &[whole],
                 };
-                let judgement = Judged { matched, ..self.with_grants(opinion, wanted) };
+                let judgement = PartVerdict { matched, ..self.with_grants(opinion, wanted) };
                 judged.push((shown(part.exact(), &judgement), judgement));
             }
         }
@@ -85,7 +86,7 @@ impl Call<'_> {
 
     /// Verdicts on each part, with the patterns that were found in it. Only a line of which all parts look is held to
     /// that when it runs. In any other a part asks that may be led to do more.
-    fn opinions_of(&self, pipelines: &[Vec<Part>], place: &Place<'_>) -> Vec<Vec<(LayerVerdict, Vec<String>)>> {
+    fn opinions_of(&self, pipelines: &[Vec<Part>], place: &StartPlace<'_>) -> Vec<Vec<(LayerVerdict, Vec<String>)>> {
         let strays = self.strays(place, pipelines);
         let of_pipeline =
             |parts: &Vec<Part>| parts.iter().map(|part| self.opinion_of(part, place, strays)).collect::<Vec<_>>();
@@ -101,7 +102,7 @@ impl Call<'_> {
     }
 
     /// A line that is more than plain words: nothing of it is believed, and whatever could be a command in it counts.
-    fn judge_other(&self, command: &str, doubt: Doubt, place: &Place<'_>) -> (PartExplanation, Judged) {
+    fn judge_other(&self, command: &str, doubt: Doubt, place: &StartPlace<'_>) -> (PartExplanation, PartVerdict) {
         let (guesses, complete) = guesses(command);
         let why = match doubt {
             Doubt::Unclear(why) => Some(why),
@@ -119,7 +120,7 @@ impl Call<'_> {
         found.extend(place.secret.clone());
         let matched = found.iter().map(|opinion| opinion.rule.clone()).collect();
         let opinion = strictest(found).unwrap_or_else(|| self.by_default_of(doubt));
-        let judged = Judged { matched, ..self.with_grants(opinion, &[]) };
+        let judged = PartVerdict { matched, ..self.with_grants(opinion, &[]) };
         (shown(command.to_owned(), &judged), judged)
     }
 
@@ -154,7 +155,7 @@ impl Call<'_> {
     }
 
     /// Verdict on a part, with the patterns that were found in it.
-    fn opinion_of(&self, part: &Part, place: &Place<'_>, strays: bool) -> (LayerVerdict, Vec<String>) {
+    fn opinion_of(&self, part: &Part, place: &StartPlace<'_>, strays: bool) -> (LayerVerdict, Vec<String>) {
         let mut against = self.against(part);
         against.extend(place.secret.clone().map(|opinion| (opinion, false)));
         let matched = against.iter().filter(|(_, pattern)| *pattern).map(|(opinion, _)| opinion.rule.clone()).collect();
@@ -205,7 +206,7 @@ impl Call<'_> {
         Some(self.denial(entry))
     }
 
-    fn denial(&self, entry: &Denied) -> LayerVerdict {
+    fn denial(&self, entry: &DenyEntry) -> LayerVerdict {
         let rule = format!("tools.{}.deny: {}", self.facts.tool.name, entry.text());
         let reason = format!("{} is on the list of commands that are never run", entry.text());
         LayerVerdict { verdict: Verdict::Deny { reason }, layer: Layer::Tool, rule, dynamic: false }
@@ -240,7 +241,7 @@ impl Call<'_> {
 }
 
 /// A part as people are told of it.
-fn shown(text: String, judged: &Judged) -> PartExplanation {
+fn shown(text: String, judged: &PartVerdict) -> PartExplanation {
     let text = match text.char_indices().nth(MAX_SHOWN) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,

@@ -18,7 +18,7 @@ use agentd_core::{
     policy::{Explanation, Layer, PartExplanation, Risk, Verdict},
     ports::Workspace,
     session::SessionSettings,
-    tool::{Effect, Followed, StartFolder, ToolSpec},
+    tool::{Effect, FollowedLink, StartFolder, ToolSpec},
 };
 use serde_json::{Map, Value, json};
 
@@ -26,7 +26,7 @@ use super::{
     checker::{files, web},
     file::Action,
     foreign,
-    grants::{Grants, Wanted},
+    grants::{Grants, NeededText},
     is_shallow,
     opinion::{LayerVerdict, of_both, strictest},
     rules::{Rules, ToolSection},
@@ -70,7 +70,7 @@ pub struct CallContext<'a> {
     /// The arguments, as the model wrote them.
     pub arguments: &'a str,
     /// The same call without the link that a path in it leads through, where there is one and it is known.
-    pub followed: Option<&'a Followed>,
+    pub followed: Option<&'a FollowedLink>,
     /// Where the command of the call starts, if it runs one and it is known.
     pub start: Option<&'a StartFolder>,
     /// The session's settings, with its own kept rules.
@@ -214,7 +214,7 @@ struct Call<'a> {
 
 /// Verdict on the whole call or on one part, and whether a grant turned it into a yes.
 #[derive(Clone)]
-struct Judged {
+struct PartVerdict {
     opinion: LayerVerdict,
     grant: Option<String>,
     /// Rules that reach further and that it may keep instead.
@@ -273,14 +273,14 @@ impl<'a> Call<'a> {
             }
             _ => None,
         };
-        let mut wanted: Vec<Wanted<'_>> = match (&call, self.facts.tool.effect) {
-            (Some(call), _) => vec![Wanted::Call(call)],
+        let mut wanted: Vec<NeededText<'_>> = match (&call, self.facts.tool.effect) {
+            (Some(call), _) => vec![NeededText::Call(call)],
             (None, Effect::Execute | Effect::Network) => Vec::new(),
-            (None, _) => vec![Wanted::Tool(name)],
+            (None, _) => vec![NeededText::Tool(name)],
         };
         if let Some(foreign) = self.facts.foreign {
-            let wider = [Wanted::Tool(&foreign.rule), Wanted::Tool(&foreign.server_rule)];
-            wanted.extend(wider.into_iter().skip(usize::from(matches!(wanted.as_slice(), [Wanted::Tool(_)]))));
+            let wider = [NeededText::Tool(&foreign.rule), NeededText::Tool(&foreign.server_rule)];
+            wanted.extend(wider.into_iter().skip(usize::from(matches!(wanted.as_slice(), [NeededText::Tool(_)]))));
         }
         let judged = self.with_grants(opinion, &wanted);
         self.explain(judged, Vec::new(), Vec::new())
@@ -343,8 +343,8 @@ impl<'a> Call<'a> {
     }
 
     /// Asks the kept rules, and the switch for asking at all. Any of what is wanted is enough; the first is proposed.
-    fn with_grants(&self, opinion: LayerVerdict, wanted: &[Wanted<'_>]) -> Judged {
-        let none = Judged { grant: None, wider: Vec::new(), granted_by: None, matched: Vec::new(), opinion };
+    fn with_grants(&self, opinion: LayerVerdict, wanted: &[NeededText<'_>]) -> PartVerdict {
+        let none = PartVerdict { grant: None, wider: Vec::new(), granted_by: None, matched: Vec::new(), opinion };
         let Verdict::Ask { risk, .. } = none.opinion.verdict else { return none };
         if !self.rules.enable_approval {
             let opinion = LayerVerdict {
@@ -353,13 +353,13 @@ impl<'a> Call<'a> {
                 rule: format!("global.enable_approval is false, or this would ask: {}", none.opinion.rule),
                 dynamic: false,
             };
-            return Judged { opinion, ..none };
+            return PartVerdict { opinion, ..none };
         }
         let wanted = if none.opinion.dynamic { &[] } else { wanted };
         if let Some(rule) = wanted.iter().find_map(|wanted| self.grants.covering(wanted, risk)) {
             let opinion =
                 LayerVerdict { verdict: Verdict::Allow, layer: Layer::Grant, rule: rule.to_owned(), dynamic: false };
-            return Judged { opinion, granted_by: Some(rule.to_owned()), ..none };
+            return PartVerdict { opinion, granted_by: Some(rule.to_owned()), ..none };
         }
         if risk <= Risk::Medium
             && !none.opinion.dynamic
@@ -368,17 +368,22 @@ impl<'a> Call<'a> {
             let rule = foreign::granted_by(foreign);
             let opinion =
                 LayerVerdict { verdict: Verdict::Allow, layer: Layer::Grant, rule: rule.clone(), dynamic: false };
-            return Judged { opinion, granted_by: Some(rule), ..none };
+            return PartVerdict { opinion, granted_by: Some(rule), ..none };
         }
-        let possible = |wanted: &&Wanted<'_>| risk <= wanted.highest();
-        let grant = wanted.iter().find(possible).and_then(Wanted::exact);
+        let possible = |wanted: &&NeededText<'_>| risk <= wanted.highest();
+        let grant = wanted.iter().find(possible).and_then(NeededText::exact);
         // Of commands people write wider rules themselves, and of other tools there is none between one call and all.
         let of_other = if self.facts.foreign.is_some() { wanted.get(1..).unwrap_or_default() } else { &[] };
-        let wider = of_other.iter().filter(possible).filter_map(Wanted::exact).collect();
-        Judged { grant, wider, ..none }
+        let wider = of_other.iter().filter(possible).filter_map(NeededText::exact).collect();
+        PartVerdict { grant, wider, ..none }
     }
 
-    fn explain(&self, decided: Judged, parts: Vec<(PartExplanation, Judged)>, grants: Vec<String>) -> Explanation {
+    fn explain(
+        &self,
+        decided: PartVerdict,
+        parts: Vec<(PartExplanation, PartVerdict)>,
+        grants: Vec<String>,
+    ) -> Explanation {
         let mut granted_by: Vec<String> = Vec::new();
         for rule in
             parts.iter().map(|(_, judged)| judged).chain([&decided]).filter_map(|judged| judged.granted_by.as_ref())

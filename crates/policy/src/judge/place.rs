@@ -18,7 +18,7 @@ use crate::{
 const WORKSPACE: &str = "/";
 
 /// Where a command starts.
-pub(super) struct Place<'a> {
+pub(super) struct StartPlace<'a> {
     /// The folder, as a rule names it; none where commands start that name no folder.
     pub(super) folder: Option<&'a str>,
     /// Other names of it that rules may have.
@@ -35,7 +35,7 @@ pub(super) struct Place<'a> {
 
 impl Call<'_> {
     /// Where the command starts.
-    pub(super) fn place<'p>(&'p self, command: &str, arguments: &'p Map<String, Value>) -> Place<'p> {
+    pub(super) fn place<'p>(&'p self, command: &str, arguments: &'p Map<String, Value>) -> StartPlace<'p> {
         let named = ["directory", "cwd"].iter().find_map(|key| arguments.get(*key)).and_then(Value::as_str);
         let is_mounted = self.facts.roots.contains(&Path::new(PROJECT));
         let usual = if is_mounted { PROJECT } else { WORKSPACE };
@@ -43,7 +43,7 @@ impl Call<'_> {
         // Of a folder that is named both names count: the one that is written, and the one that links lead to.
         let both = || named.into_iter().chain(real.filter(|_| named.is_some()));
         let folder = real.filter(|real| named.is_some() || *real != usual).or(named);
-        Place {
+        StartPlace {
             // By its real name: what a call writes may mean another folder in another session, or tomorrow.
             folder,
             other_names: self
@@ -72,7 +72,7 @@ impl Call<'_> {
 
     /// Returns whether rules that were kept for where it starts may not mean where its parts run. A change to the
     /// folder in which it is already is none.
-    pub(super) fn leaves(&self, place: &Place<'_>, pipelines: &[Vec<Part>]) -> bool {
+    pub(super) fn leaves(&self, place: &StartPlace<'_>, pipelines: &[Vec<Part>]) -> bool {
         let is_start = |folder: &str| {
             self.facts.start.is_some_and(|start| start.paths.iter().any(|path| Path::new(folder) == path))
         };
@@ -81,7 +81,7 @@ impl Call<'_> {
 
     /// Returns whether git would obey what anybody may have written: it works in a folder that is none of the session's
     /// own, or in one below.
-    pub(super) fn strays(&self, place: &Place<'_>, pipelines: &[Vec<Part>]) -> bool {
+    pub(super) fn strays(&self, place: &StartPlace<'_>, pipelines: &[Vec<Part>]) -> bool {
         place.is_strange || pipelines.iter().flatten().any(|part| moves_but_to(part, |folder| self.is_root(folder)))
     }
 

@@ -1,16 +1,9 @@
 //! Many sessions at once, and sessions that grew long.
 
-use std::time::Duration;
-
 use agentd_core::ports::Store;
-use agentd_store::{SqliteStore, StoreConfig};
 use futures_util::future::join_all;
-use tokio::time::timeout;
 
 use crate::{new_session, open};
-
-/// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn appends_of_many_sessions_share_commits() {

@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use agentd_core::{
     ports::Store,
-    search::{Found, SearchQuery},
+    search::{SearchQuery, SearchResult},
     turn::StopReason,
 };
 use agentd_store::SqliteStore;
@@ -12,12 +12,12 @@ use rusqlite::Connection;
 
 use crate::{new_session, open};
 
-async fn search(store: &SqliteStore, words: &str) -> Found {
+async fn search(store: &SqliteStore, words: &str) -> SearchResult {
     store.search(SearchQuery::parse(words).unwrap(), None, 5).await.unwrap()
 }
 
 /// Searches until all is searched. Each search has the index brought further.
-async fn searched(store: &SqliteStore, words: &str) -> Found {
+async fn searched(store: &SqliteStore, words: &str) -> SearchResult {
     loop {
         let found = search(store, words).await;
         if found.unsearched == 0 {

@@ -235,7 +235,7 @@ impl Plan<'_> {
     }
 
     /// Applies hunks to a file; nothing if they do not fit, which is recorded for the model.
-    fn changed(&mut self, path: &ToolPath, target: &Target, hunks: &[Hunk]) -> Result<Option<Changed>, Failure> {
+    fn changed(&mut self, path: &ToolPath, target: &Target, hunks: &[Hunk]) -> Result<Option<PatchedFile>, Failure> {
         let document = target.document(self.job.limits.write_bytes)?;
         let edits = match patch::apply(document.text(), hunks) {
             Ok(edits) => edits,
@@ -250,7 +250,7 @@ impl Plan<'_> {
         let revised = document.revise(&spliced).map_err(|unwritable| unwritable.failure(path))?;
         self.check_size(path, revised.bytes.len())?;
         let overlooked = if edits.inexact { ", overlooking white space that differs" } else { "" };
-        Ok(Some(Changed {
+        Ok(Some(PatchedFile {
             before: document.text().to_owned(),
             after: revised.text,
             bytes: revised.bytes,
@@ -301,7 +301,7 @@ impl Plan<'_> {
 }
 
 /// Result of applying hunks to a file.
-struct Changed {
+struct PatchedFile {
     before: String,
     after: String,
     bytes: Vec<u8>,

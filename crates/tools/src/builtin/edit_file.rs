@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::{
     diff,
-    encoding::{Document, Edit, Revised},
+    encoding::{Document, Edit, RevisedText},
     failure::Failure,
     job::{Job, UNQUOTED},
     text,
@@ -34,11 +34,11 @@ pub(crate) struct Args {
 }
 
 /// An edit that will succeed unless the file changes first.
-struct Planned {
+struct PlannedEdit {
     path: ToolPath,
     target: Target,
     before: Document,
-    after: Revised,
+    after: RevisedText,
     /// The lines at which something is replaced.
     lines: Vec<usize>,
 }
@@ -64,7 +64,7 @@ pub(crate) fn preview(job: &Job, args: Args) -> Result<String, Failure> {
     Ok(diff::of_texts(&planned.path.to_string(), Some(planned.before.text()), &planned.after.text))
 }
 
-fn plan(job: &Job, args: &Args) -> Result<Planned, Failure> {
+fn plan(job: &Job, args: &Args) -> Result<PlannedEdit, Failure> {
     job.check()?;
     if args.old_string.is_empty() {
         return Err(Failure::arguments(
@@ -121,7 +121,7 @@ fn plan(job: &Job, args: &Args) -> Result<Planned, Failure> {
     if after.bytes.len() as u64 > job.limits.write_bytes {
         return Err(too_large());
     }
-    Ok(Planned { path, target, before, after, lines })
+    Ok(PlannedEdit { path, target, before, after, lines })
 }
 
 /// The line of each start, counted from 1. The starts are in order, so one pass is enough.

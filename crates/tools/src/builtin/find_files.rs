@@ -14,7 +14,7 @@ use crate::{
     workspace::{
         backend::Backend as _,
         path::ToolPath,
-        walk::{Kind, Left, Walk},
+        walk::{Kind, UnreadEntries, Walk},
     },
 };
 
@@ -75,7 +75,7 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
         return Err(Failure::path(format!("{start} is a file, not a folder; name the folder to search")));
     }
     let mut newest = Newest { files: Vec::new(), total: 0, max: job.limits.found_files };
-    let mut left = Left::default();
+    let mut left = UnreadEntries::default();
     for place in job.files.places(&start) {
         Walk::whole(args.include_ignored).run(job, &place, &mut left, &mut |found| {
             if found.kind == Kind::File && glob.matches(&found.path, &start) {
@@ -109,7 +109,7 @@ impl Newest {
         self.files.truncate(self.max);
     }
 
-    fn render(mut self, pattern: &str, start: &ToolPath, left: &Left) -> String {
+    fn render(mut self, pattern: &str, start: &ToolPath, left: &UnreadEntries) -> String {
         self.keep_newest();
         let mut lines: Vec<String> =
             self.files.iter().map(|(_, path, size)| format!("{path} ({})", text::size(*size))).collect();

@@ -20,7 +20,7 @@ use crate::{
     workspace::{
         backend::{Backend as _, Content},
         path::ToolPath,
-        walk::{Kind, Left, Walk},
+        walk::{Kind, UnreadEntries, Walk},
     },
 };
 
@@ -88,7 +88,7 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
         .build();
     let hits = Hits::new(job, matcher.clone(), args.context > 0);
     let mut search = Search { job, matcher, searcher, hits };
-    let mut left = Left::default();
+    let mut left = UnreadEntries::default();
     if !job.files.is_folder(&start)? {
         job.files.open_file(&start)?;
         let _only_file = search.file(&start)?;
@@ -244,7 +244,7 @@ impl Hits {
         self.shown.push_str(&format!("{}{mark}{number}{mark} {line}\n", self.path));
     }
 
-    fn render(mut self, args: &Args, left: &Left) -> String {
+    fn render(mut self, args: &Args, left: &UnreadEntries) -> String {
         let searched = text::count(self.files, "file");
         if self.count == 0 {
             self.shown = format!("No line matches {} in {searched}.\n", text::quoted(&args.pattern));

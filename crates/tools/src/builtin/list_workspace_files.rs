@@ -12,8 +12,8 @@ use crate::{
     text,
     workspace::{
         backend::Backend as _,
-        path::{Place, ToolPath},
-        walk::{Found, Kind, Left, Walk},
+        path::{PathPlace, ToolPath},
+        walk::{Kind, UnreadEntries, Walk, WalkEntry},
     },
 };
 
@@ -38,14 +38,14 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
         let opened = job.files.open_file(&start)?;
         return Ok(ToolOutput::ok(format!("{start} ({})", text::size(opened.size))));
     }
-    let mut left = Left::default();
+    let mut left = UnreadEntries::default();
     let mut listing = Listing { lines: Vec::new(), max: job.limits.list_entries, full: false };
-    let beside = if start == ToolPath::root(Place::Own) { job.files.beside() } else { Vec::new() };
+    let beside = if start == ToolPath::root(PathPlace::Own) { job.files.beside() } else { Vec::new() };
     for place in job.files.places(&start).into_iter().chain(beside) {
         // Of a project that nobody asked for in particular, the first level tells enough.
         let aside = place != start;
         let max_depth = args.depth.unwrap_or(if aside { 1 } else { DEFAULT_DEPTH });
-        if aside || place.place() != Place::Own && place.is_root() {
+        if aside || place.place() != PathPlace::Own && place.is_root() {
             listing.lines.push(format!("{place}/"));
         }
         let walk = Walk { max_depth, include_ignored: false, include_kept: true };
@@ -61,7 +61,7 @@ struct Listing {
 }
 
 impl Listing {
-    fn entry(&mut self, found: &Found) -> ControlFlow<()> {
+    fn entry(&mut self, found: &WalkEntry) -> ControlFlow<()> {
         let path = &found.path;
         match found.kind {
             Kind::Folder => self.add(format!("{path}/")),
@@ -80,7 +80,7 @@ impl Listing {
         ControlFlow::Continue(())
     }
 
-    fn render(self, start: &ToolPath, left: &Left) -> String {
+    fn render(self, start: &ToolPath, left: &UnreadEntries) -> String {
         let mut shown = self.lines;
         if shown.is_empty() {
             shown.push(format!("[{start} is empty]"));

@@ -46,26 +46,26 @@ pub(crate) struct Args {
 }
 
 /// Kind of an opened file.
-pub(crate) enum Opened {
+pub(crate) enum OpenedFile {
     /// A text, which was read.
     Text(ToolOutput),
     /// A document, and what of it is wanted.
     Document(OpenDocument, PartRange),
 }
 
-pub(crate) fn run(job: &Job, args: Args, knowledge: Option<&Arc<dyn Knowledge>>) -> Result<Opened, Failure> {
+pub(crate) fn run(job: &Job, args: Args, knowledge: Option<&Arc<dyn Knowledge>>) -> Result<OpenedFile, Failure> {
     let path = job.files.meant(&args.path)?;
     let opened = job.files.open_file(&path)?;
-    let Some(knowledge) = knowledge else { return text(job, &args, &path, opened).map(Opened::Text) };
+    let Some(knowledge) = knowledge else { return text(job, &args, &path, opened).map(OpenedFile::Text) };
     match documents::document(&**knowledge, &path, opened)? {
         Ok(document) => {
             let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
             let range = PartRange { first: args.offset.map_or(1, number), count: args.limit.map(number) };
-            Ok(Opened::Document(document, range))
+            Ok(OpenedFile::Document(document, range))
         }
         Err(opened) => {
             let opened = documents::readable(&**knowledge, &path, opened)?;
-            text(job, &args, &path, opened).map(Opened::Text)
+            text(job, &args, &path, opened).map(OpenedFile::Text)
         }
     }
 }
@@ -73,13 +73,13 @@ pub(crate) fn run(job: &Job, args: Args, knowledge: Option<&Arc<dyn Knowledge>>)
 /// Reads what was opened, where it is a document.
 pub(crate) async fn finish(
     knowledge: Option<&dyn Knowledge>,
-    opened: Opened,
+    opened: OpenedFile,
     cancel: CancellationToken,
 ) -> Result<ToolOutput, Failure> {
     let (document, range, knowledge) = match (opened, knowledge) {
-        (Opened::Text(output), _) => return Ok(output),
-        (Opened::Document(document, range), Some(knowledge)) => (document, range, knowledge),
-        (Opened::Document(..), None) => return Err(Failure::tool("documents are not read here")),
+        (OpenedFile::Text(output), _) => return Ok(output),
+        (OpenedFile::Document(document, range), Some(knowledge)) => (document, range, knowledge),
+        (OpenedFile::Document(..), None) => return Err(Failure::tool("documents are not read here")),
     };
     let name = document.name.clone();
     match knowledge.read(document, range, cancel).await {
@@ -110,7 +110,7 @@ fn text(job: &Job, args: &Args, path: &ToolPath, mut opened: OpenFile) -> Result
         .strip_bom(true)
         .build(io::Cursor::new(sample).chain(opened.content));
     let small = opened.size <= job.limits.whole_file_bytes;
-    let wanted = Wanted {
+    let wanted = LineRange {
         offset: args.offset.unwrap_or(1),
         limit: if args.column.is_some() { 1 } else { args.limit.unwrap_or(u64::MAX) },
         column: args.column,
@@ -162,7 +162,7 @@ fn not_text(path: &ToolPath, size: u64, what: &str) -> Failure {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Wanted {
+struct LineRange {
     offset: u64,
     limit: u64,
     /// The first character of the first line.
@@ -185,7 +185,7 @@ struct Page {
 }
 
 impl Page {
-    fn read(job: &Job, mut lines: impl BufRead, wanted: Wanted) -> io::Result<Self> {
+    fn read(job: &Job, mut lines: impl BufRead, wanted: LineRange) -> io::Result<Self> {
         let mut page = Self::default();
         let (mut chars_left, mut counted_behind, mut full) = (wanted.max_chars, 0_u64, false);
         let cap = wanted.max_chars.saturating_mul(4);
@@ -240,7 +240,7 @@ impl Page {
         self,
         path: &ToolPath,
         size: u64,
-        wanted: Wanted,
+        wanted: LineRange,
         paged: bool,
         charset: Charset,
     ) -> Result<String, Failure> {

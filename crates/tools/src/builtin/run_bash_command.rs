@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     failure::Failure,
     job::Job,
-    process::{self, Binary, Captured, Ended, Finished, RunError, Script},
+    process::{self, Binary, CapturedOutput, CommandEnd, FinishedCommand, RunError, Script},
     sandbox::{self, Sandbox},
     skills::{Programs, SkillStore},
     text,
@@ -22,7 +22,7 @@ use crate::{
         HardLinks,
         backend::Backend as _,
         hard_links,
-        path::{Place, ToolPath},
+        path::{PathPlace, ToolPath},
     },
 };
 
@@ -121,10 +121,10 @@ fn start_of(job: &Job, args: &Args) -> Result<ToolPath, Failure> {
 /// Returns that folder under all names valid in the command. None if it is not on disk, where no command can start.
 pub(crate) async fn start_folder(workspace: &Workspace, start: &ToolPath, settings: &Settings) -> Option<StartFolder> {
     let root = match start.place() {
-        Place::Own => &workspace.root,
-        Place::Project => &workspace.project.as_ref()?.path,
-        Place::Memories => workspace.memories.as_ref()?,
-        Place::State => return None,
+        PathPlace::Own => &workspace.root,
+        PathPlace::Project => &workspace.project.as_ref()?.path,
+        PathPlace::Memories => workspace.memories.as_ref()?,
+        PathPlace::State => return None,
     };
     let real = root.join(start.rest());
     let names = match settings.sandbox.as_deref().filter(|sandbox| sandbox.is_on()) {
@@ -134,7 +134,7 @@ pub(crate) async fn start_folder(workspace: &Workspace, start: &ToolPath, settin
     let named = names.iter().filter_map(|name| Some(name.name.join(real.strip_prefix(&name.path).ok()?)));
     let paths = std::iter::once(real.clone()).chain(named).collect();
     // A bare dot means the project, where there is one.
-    let is_workspace = start.place() == Place::Own && start.is_root();
+    let is_workspace = start.place() == PathPlace::Own && start.is_root();
     let name = if is_workspace { "/".to_owned() } else { start.written() };
     Some(StartFolder { name, paths })
 }
@@ -142,11 +142,11 @@ pub(crate) async fn start_folder(workspace: &Workspace, start: &ToolPath, settin
 /// The start of a command that names no folder: in the project, and in the workspace where there is none. What skills
 /// say of their scripts is written from the workspace, so a command that uses it starts there.
 fn usual_start(job: &Job, command: &str) -> ToolPath {
-    let project = ToolPath::root(Place::Project);
+    let project = ToolPath::root(PathPlace::Project);
     let is_there = |path: &ToolPath| job.files.is_folder(path).is_ok_and(|is_folder| is_folder);
     let is_own = |name: &str| {
         let skill = |root: &ToolPath| is_there(&root.entry("skills").entry(name));
-        skill(&ToolPath::root(Place::Own)) && !skill(&project)
+        skill(&ToolPath::root(PathPlace::Own)) && !skill(&project)
     };
     let from_workspace = |(at, _): (usize, &str)| !command[..at].ends_with('/') || command[..at].ends_with("./");
     let is_mounted = job.files.jail.project().is_ok();
@@ -154,9 +154,9 @@ fn usual_start(job: &Job, command: &str) -> ToolPath {
         && command.match_indices("skills/").any(from_workspace)
         && skills_named(command).into_iter().any(is_own)
     {
-        return ToolPath::root(Place::Own);
+        return ToolPath::root(PathPlace::Own);
     }
-    if is_mounted { project } else { ToolPath::root(Place::Own) }
+    if is_mounted { project } else { ToolPath::root(PathPlace::Own) }
 }
 
 /// The command line and where it runs.
@@ -223,7 +223,7 @@ pub(crate) async fn run(
         keep_in_project(&context.workspace, settings.hard_links, cancel).await?;
     }
     let finished = process::run(script, &context.workspace, sandbox, cancel).await.map_err(refused)?;
-    let failed = matches!(finished.ended, Ended::Code(1..));
+    let failed = matches!(finished.ended, CommandEnd::Code(1..));
     // The code is that of the last command only: what went wrong before it is told where that is certain.
     let misnamed = process::misnamed(&finished.stderr.text, &context.workspace, &names);
     let forbidden = sandbox.filter(|_| failed);
@@ -265,27 +265,27 @@ fn refused(error: RunError) -> Failure {
     }
 }
 
-fn report(finished: Finished, timeout: Duration) -> ToolOutput {
+fn report(finished: FinishedCommand, timeout: Duration) -> ToolOutput {
     let seconds = finished.duration.as_secs_f64();
     let (first, code) = match finished.ended {
-        Ended::Code(code) => (format!("exit code {code} after {seconds:.1} s"), None),
-        Ended::Signal(signal) => (format!("ended by signal {signal} after {seconds:.1} s"), None),
-        Ended::TimedOut => (
+        CommandEnd::Code(code) => (format!("exit code {code} after {seconds:.1} s"), None),
+        CommandEnd::Signal(signal) => (format!("ended by signal {signal} after {seconds:.1} s"), None),
+        CommandEnd::TimedOut => (
             format!(
                 "ended at its limit of {} s, with all its children; give a larger timeout_s, or do less at once",
                 timeout.as_secs()
             ),
             Some(ToolErrorCode::Timeout),
         ),
-        Ended::Cancelled => {
+        CommandEnd::Cancelled => {
             (format!("ended after {seconds:.1} s, because the turn was cancelled"), Some(ToolErrorCode::Cancelled))
         }
     };
     let exit_code = match finished.ended {
-        Ended::Code(code) => Some(code),
+        CommandEnd::Code(code) => Some(code),
         // As a shell tells it.
-        Ended::Signal(signal @ 1..) => Some(128 + signal),
-        Ended::Signal(_) | Ended::TimedOut | Ended::Cancelled => None,
+        CommandEnd::Signal(signal @ 1..) => Some(128 + signal),
+        CommandEnd::Signal(_) | CommandEnd::TimedOut | CommandEnd::Cancelled => None,
     };
     let mut output = ToolOutput { text: first, error: code, exit_code, ..ToolOutput::default() };
     if finished.strays > 0 && code.is_none() {
@@ -301,7 +301,7 @@ fn report(finished: Finished, timeout: Duration) -> ToolOutput {
     output
 }
 
-fn stream(output: &mut ToolOutput, name: &str, captured: Captured) {
+fn stream(output: &mut ToolOutput, name: &str, captured: CapturedOutput) {
     match captured.binary {
         None if captured.total == 0 => {}
         None => output.text.push_str(&format!("\n{name}:\n{}", captured.text.trim_end_matches('\n'))),

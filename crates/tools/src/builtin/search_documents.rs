@@ -23,7 +23,7 @@ use crate::{
         backend::Backend as _,
         documents::{MAX_OPEN, has_document_name},
         path::ToolPath,
-        walk::{Kind, Left, Walk},
+        walk::{Kind, UnreadEntries, Walk},
     },
 };
 
@@ -51,7 +51,7 @@ pub(crate) struct Args {
 }
 
 /// The documents, open.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedSearch {
     documents: Vec<OpenDocument>,
     query: DocumentQuery,
     /// Reason why there may be more.
@@ -64,11 +64,11 @@ pub(crate) struct Prepared {
     withheld: usize,
 }
 
-pub(crate) fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> Result<Prepared, Failure> {
+pub(crate) fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> Result<PreparedSearch, Failure> {
     let Args { query: text, path, regex, offset, max_results } = args;
     check(&text)?;
     let start = job.files.start(path.as_deref())?;
-    let (mut documents, mut left) = (Vec::new(), Left::default());
+    let (mut documents, mut left) = (Vec::new(), UnreadEntries::default());
     let mut take = |path: &ToolPath| {
         // One that went away or may not be read is no reason to end the search.
         let Ok(opened) = job.files.open_file(path) else { return Ok(()) };
@@ -106,7 +106,7 @@ pub(crate) fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> 
     job.check()?;
     let (cut, next) = (left.cut, seen - beyond);
     let limit = max_results.unwrap_or(USUAL).clamp(1, MOST);
-    Ok(Prepared {
+    Ok(PreparedSearch {
         documents,
         query: DocumentQuery { text, regex, limit, neighbours: false },
         cut,
@@ -118,11 +118,11 @@ pub(crate) fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> 
 
 pub(crate) async fn search(
     knowledge: &dyn Knowledge,
-    prepared: Prepared,
+    prepared: PreparedSearch,
     progress: &CallProgress,
     cancel: CancellationToken,
 ) -> Result<ToolOutput, Failure> {
-    let Prepared { documents, query, cut, beyond, next, withheld } = prepared;
+    let PreparedSearch { documents, query, cut, beyond, next, withheld } = prepared;
     if documents.is_empty() && withheld == 0 && next > 0 {
         return Ok(ToolOutput::ok(format!("There are {} here, and no more.", text::count(next, "document"))));
     }

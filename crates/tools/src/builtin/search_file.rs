@@ -38,14 +38,14 @@ pub(crate) struct Args {
 }
 
 /// Kind of a file to be searched.
-pub(crate) enum Prepared {
+pub(crate) enum PreparedFile {
     /// A text, which was searched.
     Text(ToolOutput),
     /// A document, to be searched.
     Document(OpenDocument, DocumentQuery),
 }
 
-pub(crate) fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> Result<Prepared, Failure> {
+pub(crate) fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> Result<PreparedFile, Failure> {
     let Args { path: written, query: text, regex, max_results } = args;
     check(&text)?;
     let path = job.files.meant(&written)?;
@@ -53,26 +53,26 @@ pub(crate) fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> 
     match documents::document(&**knowledge, &path, opened)? {
         Ok(document) => {
             let limit = max_results.unwrap_or(USUAL).clamp(1, MOST);
-            Ok(Prepared::Document(document, DocumentQuery { text, regex, limit, neighbours: true }))
+            Ok(PreparedFile::Document(document, DocumentQuery { text, regex, limit, neighbours: true }))
         }
         Err(opened) => match documents::searchable(&**knowledge, &path, opened)? {
             Some(document) => {
-                Ok(Prepared::Document(document, DocumentQuery { text, regex, limit: USUAL, neighbours: true }))
+                Ok(PreparedFile::Document(document, DocumentQuery { text, regex, limit: USUAL, neighbours: true }))
             }
-            None => grep::run(job, grep::Args::of_file(written, pattern(&text, regex))).map(Prepared::Text),
+            None => grep::run(job, grep::Args::of_file(written, pattern(&text, regex))).map(PreparedFile::Text),
         },
     }
 }
 
 pub(crate) async fn search(
     knowledge: &dyn Knowledge,
-    prepared: Prepared,
+    prepared: PreparedFile,
     progress: &CallProgress,
     cancel: CancellationToken,
 ) -> Result<ToolOutput, Failure> {
     let (document, query) = match prepared {
-        Prepared::Text(output) => return Ok(output),
-        Prepared::Document(document, query) => (document, query),
+        PreparedFile::Text(output) => return Ok(output),
+        PreparedFile::Document(document, query) => (document, query),
     };
     let (name, asked) = (document.name.clone(), query.text.clone());
     let finds = knowledge.search(vec![document], query, documents::telling(progress), cancel).await;

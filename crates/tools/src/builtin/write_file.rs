@@ -36,7 +36,7 @@ pub(crate) struct Args {
 }
 
 /// A write that happens unless the file changes first.
-struct Planned {
+struct PlannedWrite {
     path: ToolPath,
     target: Target,
     content: Vec<u8>,
@@ -50,7 +50,7 @@ pub(crate) fn path(jail: &Jail, args: &Args) -> Result<ToolPath, Failure> {
 }
 
 pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
-    let Planned { path, target, content, kept } = plan(job, &args)?;
+    let PlannedWrite { path, target, content, kept } = plan(job, &args)?;
     let size = text::size(content.len() as u64);
     let change = match &target.existing {
         Some(existing) if existing.content.as_ref() == Some(&content) => {
@@ -69,7 +69,7 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
 }
 
 pub(crate) fn preview(job: &Job, args: Args) -> Result<String, Failure> {
-    let Planned { path, target, content, .. } = plan(job, &args)?;
+    let PlannedWrite { path, target, content, .. } = plan(job, &args)?;
     let path = path.to_string();
     let Some(existing) = &target.existing else { return Ok(diff::written(&path, None, &args.content)) };
     Ok(match &existing.content {
@@ -84,7 +84,7 @@ pub(crate) fn preview(job: &Job, args: Args) -> Result<String, Failure> {
     })
 }
 
-fn plan(job: &Job, args: &Args) -> Result<Planned, Failure> {
+fn plan(job: &Job, args: &Args) -> Result<PlannedWrite, Failure> {
     job.check()?;
     let too_large = |size: usize| {
         Failure::arguments(format!(
@@ -103,7 +103,7 @@ fn plan(job: &Job, args: &Args) -> Result<Planned, Failure> {
     if content.len() as u64 > job.limits.write_bytes {
         return Err(too_large(content.len()));
     }
-    Ok(Planned { path, target, content, kept })
+    Ok(PlannedWrite { path, target, content, kept })
 }
 
 /// The content as the file would have it that is there.

@@ -14,14 +14,14 @@ pub(crate) struct Document {
     charset: Charset,
     text: String,
     /// Starts of runs of one kind, in order.
-    runs: Vec<Run>,
+    runs: Vec<EqualRun>,
     /// Set if a lone `\r` ends a line.
     cr_ends: bool,
 }
 
 /// Pieces that follow each other and have the same length, in the text and in the bytes.
 #[derive(Debug, Clone, Copy)]
-struct Run {
+struct EqualRun {
     text: usize,
     bytes: usize,
     text_step: usize,
@@ -37,7 +37,7 @@ pub(crate) struct Edit<'n> {
 
 /// Result of editing a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Revised {
+pub(crate) struct RevisedText {
     pub(crate) bytes: Vec<u8>,
     pub(crate) text: String,
 }
@@ -85,11 +85,11 @@ impl Document {
     }
 
     /// Makes edits, which are in order and do not overlap.
-    pub(crate) fn revise(&self, edits: &[Edit<'_>]) -> Result<Revised, Unwritable> {
+    pub(crate) fn revise(&self, edits: &[Edit<'_>]) -> Result<RevisedText, Unwritable> {
         let (mut bytes, mut text) = (Vec::with_capacity(self.bytes.len()), String::with_capacity(self.text.len()));
         let (mut from_byte, mut from_text) = (0, 0);
         for edit in edits {
-            let Some(Place { range, new, bytes: replaced }) = self.place(edit) else { continue };
+            let Some(EditPlace { range, new, bytes: replaced }) = self.place(edit) else { continue };
             self.check(&range, new, &replaced)?;
             let encoded = encode(&self.with_line_ends(&range, new), self.charset)?;
             bytes.extend_from_slice(&self.bytes[from_byte..replaced.start]);
@@ -105,11 +105,11 @@ impl Document {
         if again.text != text {
             return Err(Unwritable::Joined);
         }
-        Ok(Revised { bytes: again.bytes, text })
+        Ok(RevisedText { bytes: again.bytes, text })
     }
 
     /// Range that really changes, or nothing: the common beginning and end of old and new text keep their bytes.
-    fn place<'n>(&self, edit: &Edit<'n>) -> Option<Place<'n>> {
+    fn place<'n>(&self, edit: &Edit<'n>) -> Option<EditPlace<'n>> {
         let Range { mut start, mut end } = edit.range;
         let (old, mut new) = (&self.text[start..end], edit.new);
         if old == new {
@@ -137,7 +137,7 @@ impl Document {
         end -= tail;
         new = &rest[..rest.len() - tail];
         let bytes = self.byte_at(start)?..self.byte_at(end)?;
-        Some(Place { range: start..end, new, bytes })
+        Some(EditPlace { range: start..end, new, bytes })
     }
 
     fn check(&self, range: &Range<usize>, new: &str, replaced: &Range<usize>) -> Result<(), Unwritable> {
@@ -212,7 +212,7 @@ impl Document {
 }
 
 /// Place of an edit.
-struct Place<'n> {
+struct EditPlace<'n> {
     range: Range<usize>,
     new: &'n str,
     bytes: Range<usize>,
@@ -231,7 +231,7 @@ fn previous_from_end(text: &str, at: usize) -> usize {
 /// The text and where its pieces come from, being made.
 struct Map {
     text: String,
-    runs: Vec<Run>,
+    runs: Vec<EqualRun>,
     bytes: usize,
     /// A `\r` that may turn out to be half of a line end, and how many bytes it has.
     cr: Option<usize>,
@@ -283,7 +283,7 @@ impl Map {
         let (text_step, byte_step) = if piece.len() == length { (1, 1) } else { (piece.len(), length) };
         let grows = self.runs.last().is_some_and(|run| (run.text_step, run.byte_step) == (text_step, byte_step));
         if !grows {
-            self.runs.push(Run { text: self.text.len(), bytes: self.bytes, text_step, byte_step });
+            self.runs.push(EqualRun { text: self.text.len(), bytes: self.bytes, text_step, byte_step });
         }
         self.text.push_str(piece);
         self.bytes += length;

@@ -12,5 +12,5 @@ mod document;
 mod encode;
 
 pub(crate) use detect::{Charset, detect, ending};
-pub(crate) use document::{Document, Edit, Revised};
+pub(crate) use document::{Document, Edit, RevisedText};
 pub(crate) use encode::{Unwritable, encode};

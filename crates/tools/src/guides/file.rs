@@ -16,7 +16,7 @@ use crate::{
 
 /// Content of a file.
 #[derive(Debug)]
-pub(crate) struct Read {
+pub(crate) struct GuideText {
     pub(crate) text: String,
     /// Its whole size.
     pub(crate) bytes: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Read {
 }
 
 /// Reads the first `most` bytes of a file.
-pub(crate) fn read(file: File, stamp: Stamp, most: usize) -> io::Result<Read> {
+pub(crate) fn read(file: File, stamp: Stamp, most: usize) -> io::Result<GuideText> {
     let mut bytes = Vec::new();
     let limit = u64::try_from(most).unwrap_or(u64::MAX);
     file.take(limit).read_to_end(&mut bytes)?;
@@ -41,5 +41,5 @@ pub(crate) fn read(file: File, stamp: Stamp, most: usize) -> io::Result<Read> {
         text.pop();
     }
     text.retain(|letter| !letter.is_control() || matches!(letter, '\n' | '\t'));
-    Ok(Read { text, bytes: stamp.size, digest, identity: stamp.identity, front: OnceLock::new() })
+    Ok(GuideText { text, bytes: stamp.size, digest, identity: stamp.identity, front: OnceLock::new() })
 }

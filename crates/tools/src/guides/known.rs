@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     disk::{self, NotAtHand, Pace, Stamp},
-    file::{Read, read},
+    file::{GuideText, read},
 };
 
 /// Maximum number of cached files, and of cached folders.
@@ -19,7 +19,7 @@ const MAX_ENTRIES: usize = 1000;
 
 /// Files that were read before, by path. No reader waits for another's disk: the lock is held only for a look.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct GuideCache {
     files: Mutex<ByPath<File>>,
     folders: Mutex<ByPath<Folder>>,
 }
@@ -31,7 +31,7 @@ struct File {
     stamp: Stamp,
     /// Number of bytes that were wanted.
     most: usize,
-    read: Arc<Read>,
+    read: Arc<GuideText>,
 }
 
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(crate) struct Entry {
     pub(crate) is_folder: bool,
 }
 
-impl Known {
+impl GuideCache {
     /// The first `most` bytes of a plain file of this user. None where there is no such file.
     pub(crate) fn read(
         &self,
@@ -55,7 +55,7 @@ impl Known {
         follow: bool,
         most: usize,
         pace: Pace,
-    ) -> Result<Option<Arc<Read>>, NotAtHand> {
+    ) -> Result<Option<Arc<GuideText>>, NotAtHand> {
         if pace == Pace::AtOnce {
             let Some(stamp) = disk::stamp(path, follow, pace)? else { return Ok(None) };
             return self.unchanged(path, stamp, most).map(Some).ok_or(NotAtHand);
@@ -71,7 +71,7 @@ impl Known {
         })
     }
 
-    fn refreshed(&self, path: &Path, follow: bool, most: usize) -> io::Result<Arc<Read>> {
+    fn refreshed(&self, path: &Path, follow: bool, most: usize) -> io::Result<Arc<GuideText>> {
         let (file, stamp) = disk::open(path, follow)?;
         if let Some(read) = self.unchanged(path, stamp, most) {
             return Ok(read);
@@ -81,7 +81,7 @@ impl Known {
         Ok(read)
     }
 
-    fn unchanged(&self, path: &Path, stamp: Stamp, most: usize) -> Option<Arc<Read>> {
+    fn unchanged(&self, path: &Path, stamp: Stamp, most: usize) -> Option<Arc<GuideText>> {
         match lock(&self.files).get(path) {
             Some(known) if stamp.settled && known.stamp == stamp && known.most == most => Some(Arc::clone(&known.read)),
             _ => None,

@@ -30,7 +30,7 @@ use agentd_core::{
 
 use self::{
     disk::{NotAtHand, Pace},
-    known::Known,
+    known::GuideCache,
 };
 use crate::skills::{SkillConfig, SkillStore};
 
@@ -47,7 +47,7 @@ pub(crate) struct GuideReader {
     /// The person's home: the folders above a project are looked at up to there.
     home: Option<PathBuf>,
     /// Files that were read before.
-    known: Arc<Known>,
+    known: Arc<GuideCache>,
     /// The skills.
     pub(crate) shelf: SkillStore,
 }

@@ -11,7 +11,7 @@ const MAX_ABOVE: usize = 10;
 
 /// Possible place of a guide.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct GuidePlace {
     pub(crate) path: PathBuf,
     /// As people are shown it.
     pub(crate) name: String,
@@ -22,7 +22,7 @@ pub(crate) struct Place {
 
 /// The person's own place, the folders above the project from the outermost on, and the project. The person's home and
 /// the root are the last that are looked at, whichever comes first.
-pub(crate) fn places(config: &Path, project: Option<&Path>, home: Option<&Path>) -> Vec<Place> {
+pub(crate) fn places(config: &Path, project: Option<&Path>, home: Option<&Path>) -> Vec<GuidePlace> {
     let mut places = vec![place(config, GuideOrigin::Person, home)];
     let Some(project) = project else { return places };
     let mut above = Vec::new();
@@ -36,13 +36,13 @@ pub(crate) fn places(config: &Path, project: Option<&Path>, home: Option<&Path>)
     }
     places.extend(above.into_iter().rev());
     let own = place(project, GuideOrigin::Project, home);
-    places.push(Place { name: format!("/project/{NAME}"), ..own });
+    places.push(GuidePlace { name: format!("/project/{NAME}"), ..own });
     places
 }
 
-fn place(folder: &Path, origin: GuideOrigin, home: Option<&Path>) -> Place {
+fn place(folder: &Path, origin: GuideOrigin, home: Option<&Path>) -> GuidePlace {
     let path = folder.join(NAME);
-    Place { name: shown(&path, home), path, origin, follow: origin == GuideOrigin::Person }
+    GuidePlace { name: shown(&path, home), path, origin, follow: origin == GuideOrigin::Person }
 }
 
 /// A path as people write it, in one line.

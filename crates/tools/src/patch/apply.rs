@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{
     Hunk, LineKind,
     misfit::Misfit,
-    place::{FileLines, Likeness, Place},
+    place::{FileLines, HunkPlace, Likeness},
 };
 
 /// Result of applying hunks to a text.
@@ -75,7 +75,7 @@ pub(crate) fn apply(text: &str, hunks: &[Hunk]) -> Result<Edits, Vec<String>> {
 }
 
 /// Adds what a hunk changes and returns the line after it.
-fn add_blocks(file: &FileLines<'_>, hunk: &Hunk, place: Place, blocks: &mut Vec<Block>) -> usize {
+fn add_blocks(file: &FileLines<'_>, hunk: &Hunk, place: HunkPlace, blocks: &mut Vec<Block>) -> usize {
     let mut indents = Indents::of(file, hunk, place);
     let mut at = place.at;
     for line in &hunk.lines {
@@ -108,7 +108,7 @@ struct Indents<'l> {
 }
 
 impl<'l> Indents<'l> {
-    fn of(file: &FileLines<'l>, hunk: &'l Hunk, place: Place) -> Self {
+    fn of(file: &FileLines<'l>, hunk: &'l Hunk, place: HunkPlace) -> Self {
         let mut indents = Self { known: Vec::new() };
         if place.likeness == Likeness::Indentation {
             let pairs: Vec<_> = hunk.old().zip(&file.lines[place.at..]).collect();

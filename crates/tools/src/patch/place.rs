@@ -43,7 +43,7 @@ pub(super) struct FileLines<'t> {
 
 /// Position of a hunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct HunkPlace {
     /// The first of its lines, counted from 0.
     pub(super) at: usize,
     pub(super) likeness: Likeness,
@@ -70,12 +70,12 @@ impl<'t> FileLines<'t> {
     }
 
     /// Finds the place of a hunk, not above the line `from`. `expected` is where it should be.
-    pub(super) fn place(&self, hunk: &Hunk, from: usize, expected: Option<usize>) -> Result<Place, NoPlace> {
+    pub(super) fn place(&self, hunk: &Hunk, from: usize, expected: Option<usize>) -> Result<HunkPlace, NoPlace> {
         let old: Vec<&str> = hunk.old().collect();
         let anchored = self.anchored(&hunk.anchors, from)?;
         if old.is_empty() {
             let at = self.place_of_addition(hunk, from, expected, anchored.as_deref())?;
-            return Ok(Place { at, likeness: Likeness::Exact });
+            return Ok(HunkPlace { at, likeness: Likeness::Exact });
         }
         for likeness in Likeness::ALL {
             let all = self.occurrences(&old, likeness);
@@ -90,7 +90,7 @@ impl<'t> FileLines<'t> {
                 places = vec![self.lines.len() - old.len()];
             }
             match nearest(&places, expected) {
-                Some(Ok(at)) => return Ok(Place { at, likeness }),
+                Some(Ok(at)) => return Ok(HunkPlace { at, likeness }),
                 Some(Err(at)) => return Err(NoPlace::Several { at }),
                 None => match all.last() {
                     Some(at) if anchored.is_none() => return Err(NoPlace::Above { at: *at }),

@@ -19,7 +19,7 @@ pub(super) struct Capture {
 
 /// Captured output of a command's stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Captured {
+pub(crate) struct CapturedOutput {
     /// The text, with a note where bytes were left out; empty where it is none.
     pub(crate) text: String,
     /// Kind of the output, where it is no text.
@@ -63,7 +63,7 @@ impl Capture {
         }
     }
 
-    pub(super) fn finish(self) -> Captured {
+    pub(super) fn finish(self) -> CapturedOutput {
         let Self { mut head, tail, total, .. } = self;
         let left_out = total - (head.len() + tail.len()) as u64;
         let mut tail: Vec<u8> = tail.into();
@@ -75,7 +75,7 @@ impl Capture {
             Err(what) => {
                 let ending = encoding::ending(&head);
                 let binary = Binary { what, ending, content: (left_out == 0).then_some(head) };
-                return Captured { binary: Some(binary), total, ..Captured::default() };
+                return CapturedOutput { binary: Some(binary), total, ..CapturedOutput::default() };
             }
         };
         let text = if left_out == 0 {
@@ -84,7 +84,7 @@ impl Capture {
             let (start, end) = (decoded(charset, whole_end(&head)), decoded(charset, whole_start(&tail)));
             format!("{start}\n[… {} left out …]\n{end}", text::size(left_out))
         };
-        Captured { text, total, ..Captured::default() }
+        CapturedOutput { text, total, ..CapturedOutput::default() }
     }
 }
 
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn captured(cap: usize, chunks: &[&[u8]]) -> Captured {
+    fn captured(cap: usize, chunks: &[&[u8]]) -> CapturedOutput {
         let mut capture = Capture::new(cap);
         chunks.iter().for_each(|chunk| capture.push(chunk));
         capture.finish()

@@ -16,6 +16,6 @@ mod misnamed;
 mod run;
 mod strays;
 
-pub(crate) use capture::{Binary, Captured};
+pub(crate) use capture::{Binary, CapturedOutput};
 pub(crate) use misnamed::misnamed;
-pub(crate) use run::{Ended, Finished, RunError, Script, bash, run};
+pub(crate) use run::{CommandEnd, FinishedCommand, RunError, Script, bash, run};

@@ -22,7 +22,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    capture::{Capture, Captured},
+    capture::{Capture, CapturedOutput},
     environment::MARK,
     group::Group,
     strays,
@@ -72,7 +72,7 @@ pub(crate) enum RunError {
 
 /// The way in which a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum CommandEnd {
     /// By itself, with this code.
     Code(i32),
     /// By a signal that was not ours.
@@ -85,10 +85,10 @@ pub(crate) enum Ended {
 
 /// A command that has ended, with everything that it started.
 #[derive(Debug)]
-pub(crate) struct Finished {
-    pub(crate) ended: Ended,
-    pub(crate) stdout: Captured,
-    pub(crate) stderr: Captured,
+pub(crate) struct FinishedCommand {
+    pub(crate) ended: CommandEnd,
+    pub(crate) stdout: CapturedOutput,
+    pub(crate) stderr: CapturedOutput,
     pub(crate) duration: Duration,
     /// Number of processes that it left running; they were killed.
     pub(crate) strays: usize,
@@ -110,7 +110,7 @@ pub(crate) async fn run(
     workspace: &Workspace,
     sandbox: Option<&Sandbox>,
     cancel: &CancellationToken,
-) -> Result<Finished, RunError> {
+) -> Result<FinishedCommand, RunError> {
     match sandbox.filter(|sandbox| sandbox.is_on()) {
         Some(sandbox) => locked_in(script, workspace, sandbox, cancel).await,
         None if script.read_only => {
@@ -121,7 +121,7 @@ pub(crate) async fn run(
 }
 
 #[cfg(not(target_os = "linux"))]
-async fn locked_in(_: Script, _: &Workspace, _: &Sandbox, _: &CancellationToken) -> Result<Finished, RunError> {
+async fn locked_in(_: Script, _: &Workspace, _: &Sandbox, _: &CancellationToken) -> Result<FinishedCommand, RunError> {
     Err(RunError::Refused("there is no sandbox on this system".to_owned()))
 }
 
@@ -131,7 +131,7 @@ async fn locked_in(
     workspace: &Workspace,
     sandbox: &Sandbox,
     cancel: &CancellationToken,
-) -> Result<Finished, RunError> {
+) -> Result<FinishedCommand, RunError> {
     use crate::sandbox::Report;
     let began = Instant::now();
     let Script { command, folder, environment, timeout, output_cap, read_only } = script;
@@ -142,8 +142,8 @@ async fn locked_in(
         let mut reading = Reading::new(drain(&mut stdout, out_pipe), drain(&mut stderr, err_pipe));
         let (report, cut) = match reading.wait(leash.report(), timeout, cancel).await {
             Wait::Over(report) => (report, None),
-            Wait::TimedOut => (reading.until(ask_to_end(&mut leash)).await, Some(Ended::TimedOut)),
-            Wait::Cancelled => (reading.until(ask_to_end(&mut leash)).await, Some(Ended::Cancelled)),
+            Wait::TimedOut => (reading.until(ask_to_end(&mut leash)).await, Some(CommandEnd::TimedOut)),
+            Wait::Cancelled => (reading.until(ask_to_end(&mut leash)).await, Some(CommandEnd::Cancelled)),
         };
         // Nobody holds the pipes any more, so this ends with what is left in them.
         reading.for_at_most(PIPE_GRACE).await;
@@ -154,12 +154,12 @@ async fn locked_in(
         (Ok(Report::Ended { strays, .. }), Some(cut)) => (cut, strays),
         (_, Some(cut)) => (cut, 0),
         (Ok(Report::Ended { code, signal, strays }), None) => {
-            (code.map_or(Ended::Signal(signal.unwrap_or_default()), Ended::Code), strays)
+            (code.map_or(CommandEnd::Signal(signal.unwrap_or_default()), CommandEnd::Code), strays)
         }
         (Ok(Report::Ready(_)), None) => return Err(RunError::Refused("there was no command".to_owned())),
         (Err(error), None) => return Err(RunError::Refused(format!("its helper broke: {error}"))),
     };
-    Ok(Finished { ended, stdout: stdout.finish(), stderr: stderr.finish(), duration: began.elapsed(), strays })
+    Ok(FinishedCommand { ended, stdout: stdout.finish(), stderr: stderr.finish(), duration: began.elapsed(), strays })
 }
 
 /// Lets the command tidy up, and has it killed if it does not come to an end.
@@ -175,7 +175,7 @@ async fn ask_to_end(leash: &mut crate::sandbox::KillGuard) -> io::Result<crate::
 }
 
 /// Runs a command without a sandbox.
-async fn at_large(script: Script, cancel: &CancellationToken) -> io::Result<Finished> {
+async fn at_large(script: Script, cancel: &CancellationToken) -> io::Result<FinishedCommand> {
     let began = Instant::now();
     let mark = uuid::Uuid::new_v4().simple().to_string();
     let (timeout, cap) = (script.timeout, script.output_cap);
@@ -189,11 +189,11 @@ async fn at_large(script: Script, cancel: &CancellationToken) -> io::Result<Fini
             Wait::Over(status) => ended_by_itself(status?),
             Wait::TimedOut => {
                 reading.until(end(&mut child, &group)).await;
-                Ended::TimedOut
+                CommandEnd::TimedOut
             }
             Wait::Cancelled => {
                 reading.until(end(&mut child, &group)).await;
-                Ended::Cancelled
+                CommandEnd::Cancelled
             }
         };
         // What was written before the end is still in the pipes; children in the background may hold them open.
@@ -204,7 +204,7 @@ async fn at_large(script: Script, cancel: &CancellationToken) -> io::Result<Fini
         reading.for_at_most(PIPE_GRACE).await;
         (ended, strays)
     };
-    Ok(Finished { ended, stdout: stdout.finish(), stderr: stderr.finish(), duration: began.elapsed(), strays })
+    Ok(FinishedCommand { ended, stdout: stdout.finish(), stderr: stderr.finish(), duration: began.elapsed(), strays })
 }
 
 async fn drain(capture: &mut Capture, pipe: Option<impl AsyncRead + Unpin>) {
@@ -252,11 +252,11 @@ impl<'a> Reading<'a> {
     }
 }
 
-fn ended_by_itself(status: ExitStatus) -> Ended {
+fn ended_by_itself(status: ExitStatus) -> CommandEnd {
     match (status.code(), status.signal()) {
-        (Some(code), _) => Ended::Code(code),
-        (None, Some(signal)) => Ended::Signal(signal),
-        (None, None) => Ended::Signal(0),
+        (Some(code), _) => CommandEnd::Code(code),
+        (None, Some(signal)) => CommandEnd::Signal(signal),
+        (None, None) => CommandEnd::Signal(0),
     }
 }
 

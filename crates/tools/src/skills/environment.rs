@@ -30,7 +30,7 @@ use super::{
     route::Network,
 };
 use crate::{
-    process::Ended,
+    process::CommandEnd,
     sandbox::{SandboxConfig, SandboxMode},
 };
 
@@ -204,7 +204,7 @@ impl Environments {
         };
         let command = words.into_iter().chain([list.as_os_str()]).map(OsString::from).collect();
         let finished = installer.run(skill, command, true, cancel).await?;
-        if finished.ended != Ended::Code(0) {
+        if finished.ended != CommandEnd::Code(0) {
             return Err(refused(skill, "could not install the packages of", &finished));
         }
         let mark = packages.join("\n");
@@ -237,7 +237,7 @@ impl Environments {
             let _ = fs::create_dir_all(&scratch);
             let finished = installer.run(skill, command, false, cancel).await?;
             let _ = fs::create_dir_all(&scratch);
-            if finished.ended == Ended::Code(0) {
+            if finished.ended == CommandEnd::Code(0) {
                 return Ok(());
             }
             last = Some(finished);

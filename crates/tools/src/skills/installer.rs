@@ -21,7 +21,7 @@ use super::{
     route::{Network, Route},
 };
 use crate::{
-    process::{self, Ended, Finished, RunError, Script},
+    process::{self, CommandEnd, FinishedCommand, RunError, Script},
     sandbox::SandboxConfig,
 };
 
@@ -68,7 +68,7 @@ impl Installer {
             let command = [python.as_os_str(), "-I".as_ref(), "-c".as_ref(), BUILT_IN_INDEX.as_ref()];
             let finished = self.run(skill, command.map(OsStr::to_owned).to_vec(), false, cancel).await?;
             let said = finished.stdout.text.trim();
-            let Some((index, files)) = said.split_once(' ').filter(|_| finished.ended == Ended::Code(0)) else {
+            let Some((index, files)) = said.split_once(' ').filter(|_| finished.ended == CommandEnd::Code(0)) else {
                 continue;
             };
             let variable = if self.uv.is_some() { "UV_DEFAULT_INDEX" } else { "PIP_INDEX_URL" };
@@ -91,7 +91,7 @@ impl Installer {
         command: Vec<OsString>,
         with_index: bool,
         cancel: &CancellationToken,
-    ) -> Result<Finished, WorkspaceError> {
+    ) -> Result<FinishedCommand, WorkspaceError> {
         let failed = |error: String| {
             WorkspaceError::new(ErrorKind::Internal, format!("could not prepare the skill {skill}: {error}"))
         };
@@ -130,13 +130,13 @@ impl Installer {
             RunError::Refused(why) => failed(why),
         })?;
         match finished.ended {
-            Ended::Cancelled => Err(cancelled(skill)),
-            Ended::TimedOut => {
+            CommandEnd::Cancelled => Err(cancelled(skill)),
+            CommandEnd::TimedOut => {
                 let minutes = PATIENCE.as_secs() / 60;
                 let message = format!("the packages of the skill {skill} were not installed within {minutes} minutes");
                 Err(WorkspaceError::new(ErrorKind::Timeout, message).with_hint("look at the network, and try again"))
             }
-            Ended::Code(_) | Ended::Signal(_) => Ok(finished),
+            CommandEnd::Code(_) | CommandEnd::Signal(_) => Ok(finished),
         }
     }
 }
@@ -147,7 +147,7 @@ pub(super) fn cancelled(skill: &str) -> WorkspaceError {
 }
 
 /// Error of an installer that failed, with the last lines that it printed.
-pub(super) fn refused(skill: &str, what: &str, finished: &Finished) -> WorkspaceError {
+pub(super) fn refused(skill: &str, what: &str, finished: &FinishedCommand) -> WorkspaceError {
     let said = without_passwords(&format!("{}\n{}", finished.stdout.text, finished.stderr.text));
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let told = lines[lines.len().saturating_sub(TOLD_LINES)..].join("; ");

@@ -44,12 +44,12 @@ pub(crate) use self::{
 };
 use self::{
     environment::Environments,
-    source::{Found, Source},
+    source::{FoundSkill, Source},
 };
 use crate::{
     guides::{
         disk::{NotAtHand, Pace},
-        known::Known,
+        known::GuideCache,
     },
     sandbox::SandboxConfig,
 };
@@ -95,9 +95,9 @@ pub struct SkillStore(Arc<Shelf>);
 struct Shelf {
     config: SkillConfig,
     settings: RwLock<Arc<SkillSettings>>,
-    known: Known,
+    known: GuideCache,
     /// The skills that came with agentd, under the settings that were passed for them.
-    bundled: Mutex<Option<(Arc<SkillSettings>, Vec<Found>)>>,
+    bundled: Mutex<Option<(Arc<SkillSettings>, Vec<FoundSkill>)>>,
     environments: Environments,
     /// One skill is copied at a time: two calls of one step may ask for the same.
     linking: Mutex<()>,
@@ -117,7 +117,7 @@ impl SkillStore {
         Self(Arc::new(Shelf {
             config,
             settings,
-            known: Known::default(),
+            known: GuideCache::default(),
             bundled: Mutex::default(),
             environments,
             linking: Mutex::default(),
@@ -184,7 +184,7 @@ impl Shelf {
         Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn skills(&self, workspace: &Workspace, pace: Pace) -> Result<Vec<Found>, NotAtHand> {
+    fn skills(&self, workspace: &Workspace, pace: Pace) -> Result<Vec<FoundSkill>, NotAtHand> {
         let settings = self.settings();
         let mut found = Vec::new();
         for source in self.sources(Some(workspace)) {
@@ -195,7 +195,12 @@ impl Shelf {
 
     /// The skills of one source. Those that came with agentd lie in a folder that is named by what it holds, so one
     /// look at it is enough: they are most of what there is to be looked at before a turn.
-    fn of_source(&self, source: &Source, settings: &Arc<SkillSettings>, pace: Pace) -> Result<Vec<Found>, NotAtHand> {
+    fn of_source(
+        &self,
+        source: &Source,
+        settings: &Arc<SkillSettings>,
+        pace: Pace,
+    ) -> Result<Vec<FoundSkill>, NotAtHand> {
         let look = || source::skills(source, settings, self.config.home.as_deref(), &self.known, pace);
         if source.origin != SkillOrigin::Bundled {
             return look();

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     guides::{
         disk::{NotAtHand, Pace},
-        known::{Entry, Known},
+        known::{Entry, GuideCache},
         place::shown,
     },
     text::first_chars,
@@ -62,7 +62,7 @@ pub(crate) fn sources(person: &Path, bundled: Option<&Path>, project: Option<&Pa
 }
 
 /// The folders that may be skills, in the order of their sources and names.
-pub(crate) fn candidates(sources: &[Source], known: &Known, pace: Pace) -> Result<Vec<Candidate>, NotAtHand> {
+pub(crate) fn candidates(sources: &[Source], known: &GuideCache, pace: Pace) -> Result<Vec<Candidate>, NotAtHand> {
     let mut found = Vec::new();
     for source in sources {
         for Entry { name, .. } in known.entries(&source.folder, pace)?.iter() {
@@ -74,16 +74,16 @@ pub(crate) fn candidates(sources: &[Source], known: &Known, pace: Pace) -> Resul
 }
 
 /// A skill and the folder in which it lies.
-pub(crate) type Found = (Skill, Candidate);
+pub(crate) type FoundSkill = (Skill, Candidate);
 
 /// The skills of one source, with their folders. One that says nothing of itself is left out.
 pub(crate) fn skills(
     source: &Source,
     settings: &SkillSettings,
     home: Option<&Path>,
-    known: &Known,
+    known: &GuideCache,
     pace: Pace,
-) -> Result<Vec<Found>, NotAtHand> {
+) -> Result<Vec<FoundSkill>, NotAtHand> {
     let mut skills = Vec::new();
     for candidate in candidates(std::slice::from_ref(source), known, pace)? {
         let skill = skill(&candidate, settings, home, known, pace)?;
@@ -94,8 +94,8 @@ pub(crate) fn skills(
 
 /// The skills that a session has, of those that its sources have, in their order: sorted by name, without those whose
 /// name an earlier one has.
-pub(crate) fn chosen(found: impl IntoIterator<Item = Found>) -> Vec<Found> {
-    let mut skills: Vec<Found> = Vec::new();
+pub(crate) fn chosen(found: impl IntoIterator<Item = FoundSkill>) -> Vec<FoundSkill> {
+    let mut skills: Vec<FoundSkill> = Vec::new();
     for (skill, candidate) in found {
         if !skills.iter().any(|(taken, _)| taken.name.eq_ignore_ascii_case(&skill.name)) {
             skills.push((skill, candidate));
@@ -113,7 +113,7 @@ fn skill(
     candidate: &Candidate,
     settings: &SkillSettings,
     home: Option<&Path>,
-    known: &Known,
+    known: &GuideCache,
     pace: Pace,
 ) -> Result<Option<Skill>, NotAtHand> {
     let path = candidate.folder.join(SKILL_FILE);

@@ -31,7 +31,7 @@ const PASSED_OVER: [&str; 6] = [".git", ".DS_Store", "__pycache__", ".venv", "no
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     /// Sorted by path.
-    files: Vec<Found>,
+    files: Vec<TreeFile>,
     /// Each before those in it.
     folders: Vec<PathBuf>,
     pub(crate) bytes: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Tree {
 }
 
 #[derive(Debug)]
-struct Found {
+struct TreeFile {
     path: PathBuf,
     size: u64,
     modified: (i64, i64),
@@ -73,7 +73,7 @@ impl Tree {
     /// The same as long as nothing of it has changed.
     pub(crate) fn digest(&self) -> String {
         let mut digest = Sha256::new();
-        for Found { path, size, modified, runs } in &self.files {
+        for TreeFile { path, size, modified, runs } in &self.files {
             digest.update(path.as_os_str().as_encoded_bytes());
             digest.update(format!("\0{size} {} {} {runs}\0", modified.0, modified.1));
         }
@@ -129,7 +129,7 @@ impl Tree {
     fn file(&mut self, path: PathBuf, metadata: &Metadata) {
         self.bytes = self.bytes.saturating_add(metadata.len());
         let modified = (metadata.mtime(), metadata.mtime_nsec());
-        self.files.push(Found { path, size: metadata.len(), modified, runs: metadata.mode() & 0o100 != 0 });
+        self.files.push(TreeFile { path, size: metadata.len(), modified, runs: metadata.mode() & 0o100 != 0 });
     }
 
     fn problem(&mut self, path: &Path, message: impl Into<String>) {
@@ -148,7 +148,7 @@ impl Tree {
             to.create_dir_with(folder, &private)?;
         }
         let mut left = MAX_BYTES;
-        for Found { path, runs, .. } in &self.files {
+        for TreeFile { path, runs, .. } in &self.files {
             let mut options = OpenOptions::new();
             options.read(true).custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
             let source = from.open_with(path, &options)?.into_std();

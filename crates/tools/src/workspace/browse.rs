@@ -16,7 +16,7 @@ use agentd_core::{
 
 use super::{
     backend::{Backend as _, Entry, Files, Kind, Listed},
-    path::{Place, ToolPath},
+    path::{PathPlace, ToolPath},
 };
 use crate::{encoding::Document, failure::Failure};
 
@@ -54,8 +54,8 @@ fn listing(files: &Files, path: &str) -> Result<FileListing, Failure> {
             Listed::Entry(_) | Listed::Unreadable => listing.cut = true,
         }
     }
-    if top == ToolPath::root(Place::Own) {
-        let others = [Place::Memories, Place::Project, Place::State].map(ToolPath::root).into_iter();
+    if top == ToolPath::root(PathPlace::Own) {
+        let others = [PathPlace::Memories, PathPlace::Project, PathPlace::State].map(ToolPath::root).into_iter();
         let there = others.filter(|place| files.is_folder(place).is_ok_and(|is| is));
         listing.entries.extend(there.map(|place| FileEntry {
             path: place.to_string(),

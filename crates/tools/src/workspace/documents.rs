@@ -15,7 +15,7 @@ use super::{
     browse,
     jail::Root,
     path::ToolPath,
-    walk::{Kind, Left, Walk},
+    walk::{Kind, UnreadEntries, Walk},
 };
 use crate::{failure::Failure, job::Job, toolbox::Limits};
 
@@ -62,7 +62,7 @@ fn opened(files: &Files, path: &str, range: Range, cancel: CancellationToken) ->
     let mut seen = 0;
     for place in files.places(&start) {
         let mut wanted: Vec<ToolPath> = Vec::new();
-        let mut left = Left::default();
+        let mut left = UnreadEntries::default();
         Walk::whole(false).run(&job, &place, &mut left, &mut |entry| {
             if entry.kind == Kind::File && has_document_name(&entry.path.to_string()) {
                 seen += 1;

@@ -30,9 +30,9 @@ use super::{
     backend::Files,
     browse, clean, copy, documents, exact, jail, kept,
     locks::SessionLocks,
-    path::{Place, ToolPath},
+    path::{PathPlace, ToolPath},
     remove, uploads,
-    walk::{Kind, Left, Walk},
+    walk::{Kind, UnreadEntries, Walk},
 };
 use crate::{guides::GuideReader, job::Job, skills::SkillStore, toolbox::Limits};
 
@@ -375,8 +375,8 @@ impl Workspaces for WorkspaceFolders {
 
 fn newest(job: &Job, limit: usize) -> Result<Vec<String>, crate::failure::Failure> {
     let mut files: Vec<(SystemTime, String)> = Vec::new();
-    let mut left = Left::default();
-    for place in job.files.places(&ToolPath::root(Place::Own)) {
+    let mut left = UnreadEntries::default();
+    for place in job.files.places(&ToolPath::root(PathPlace::Own)) {
         Walk::whole(false).run(job, &place, &mut left, &mut |found| {
             if found.kind == Kind::File {
                 files.push((found.modified.unwrap_or(SystemTime::UNIX_EPOCH), found.path.to_string()));

@@ -91,7 +91,7 @@ pub(crate) fn keep_in(project: &Path, how: HardLinks) -> Result<(), Failure> {
 
 /// A file with several names, and those that lie in the project.
 #[derive(Debug)]
-struct Linked {
+struct LinkedFile {
     device: u64,
     inode: u64,
     links: u64,
@@ -99,7 +99,7 @@ struct Linked {
     names: Vec<Vec<u8>>,
 }
 
-impl Linked {
+impl LinkedFile {
     fn is(&self, stat: &Stat) -> bool {
         (self.device, self.inode) == identity(stat)
     }
@@ -111,8 +111,8 @@ fn identity(stat: &Stat) -> (u64, u64) {
 }
 
 /// The files below a folder that have names elsewhere and that a command could change, in the order of their names.
-fn look(top: &OwnedFd) -> Result<Vec<Linked>, Failure> {
-    let mut found: HashMap<(u64, u64), Linked> = HashMap::new();
+fn look(top: &OwnedFd) -> Result<Vec<LinkedFile>, Failure> {
+    let mut found: HashMap<(u64, u64), LinkedFile> = HashMap::new();
     let mut folders = vec![Vec::new()];
     while let Some(path) = folders.pop() {
         let listed = open_folder(top, &path).and_then(|folder| list(&folder, &path, &mut folders, &mut found));
@@ -130,7 +130,7 @@ fn look(top: &OwnedFd) -> Result<Vec<Linked>, Failure> {
             }
         }
     }
-    let mut leading_out: Vec<Linked> =
+    let mut leading_out: Vec<LinkedFile> =
         found.into_values().filter(|file| (file.names.len() as u64) < file.links).collect();
     for file in &mut leading_out {
         file.names.sort();
@@ -145,7 +145,7 @@ fn list(
     folder: &OwnedFd,
     path: &[u8],
     folders: &mut Vec<Vec<u8>>,
-    found: &mut HashMap<(u64, u64), Linked>,
+    found: &mut HashMap<(u64, u64), LinkedFile>,
 ) -> io::Result<()> {
     for entry in Dir::read_from(folder.as_fd())? {
         let entry = entry?;
@@ -166,7 +166,7 @@ fn list(
             FileType::RegularFile if stat.st_nlink > 1 && can_be_changed(&stat) => {
                 let (device, inode) = identity(&stat);
                 let (links, size) = (stat.st_nlink as u64, stat.st_size as u64);
-                let linked = || Linked { device, inode, links, size, names: Vec::new() };
+                let linked = || LinkedFile { device, inode, links, size, names: Vec::new() };
                 found.entry((device, inode)).or_insert_with(linked).names.push(below());
             }
             _ => {}
@@ -196,7 +196,7 @@ fn is_own(top: &OwnedFd, path: &[u8]) -> bool {
 }
 
 /// Replaces all names of a file in a project by those of one copy.
-fn part(top: &OwnedFd, file: &Linked, may_copy: bool) -> io::Result<()> {
+fn part(top: &OwnedFd, file: &LinkedFile, may_copy: bool) -> io::Result<()> {
     let Some((first, others)) = file.names.split_first() else { return Ok(()) };
     let (folder, name) = split(first);
     let folder = open_folder(top, folder)?;
@@ -223,7 +223,7 @@ fn draft() -> String {
 }
 
 /// Gives a draft a name that the file has. A name that is another file's by now stays that.
-fn put(folder: &OwnedFd, draft: &str, name: &OsStr, file: &Linked) -> io::Result<()> {
+fn put(folder: &OwnedFd, draft: &str, name: &OsStr, file: &LinkedFile) -> io::Result<()> {
     let is_it = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| file.is(&stat));
     let put = if is_it { renameat(folder, draft, folder, name) } else { unlinkat(folder, draft, AtFlags::empty()) };
     if put.is_err() {
@@ -234,7 +234,7 @@ fn put(folder: &OwnedFd, draft: &str, name: &OsStr, file: &Linked) -> io::Result
 
 /// Copies a file, with its mode, its times and its extended attributes where they can be had. What it holds is not forced
 /// onto the disk: the other names still hold it.
-fn copy(folder: &OwnedFd, name: &OsStr, draft: &str, file: &Linked, may_copy: bool) -> io::Result<()> {
+fn copy(folder: &OwnedFd, name: &OsStr, draft: &str, file: &LinkedFile, may_copy: bool) -> io::Result<()> {
     let reading = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let writing = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let times = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec);
@@ -320,7 +320,7 @@ fn is_gone(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
 }
 
-fn bytes(files: &[Linked]) -> u64 {
+fn bytes(files: &[LinkedFile]) -> u64 {
     files.iter().map(|file| file.size).fold(0, u64::saturating_add)
 }
 
@@ -329,7 +329,7 @@ fn shown(path: &[u8]) -> String {
 }
 
 /// Says which files they are and what a person can do.
-fn refused(files: &[Linked], how: HardLinks) -> Failure {
+fn refused(files: &[LinkedFile], how: HardLinks) -> Failure {
     let mut folders: BTreeMap<String, usize> = BTreeMap::new();
     for name in files.iter().filter_map(|file| file.names.first()) {
         let (folder, _) = split(name);

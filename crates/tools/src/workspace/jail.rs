@@ -26,7 +26,7 @@ use rustix::fs::OFlags;
 
 use super::{
     exact, links,
-    path::{Place, ToolPath},
+    path::{PathPlace, ToolPath},
 };
 use crate::{failure::Failure, text};
 
@@ -114,8 +114,8 @@ impl Jail {
     /// Places searched from `start`: the root of the workspace includes the project, which comes first, so that clutter
     /// in the workspace does not use up what a search may show.
     pub(crate) fn places(&self, start: &ToolPath) -> Vec<ToolPath> {
-        let has_project = self.workspace.project.is_some() && *start == ToolPath::root(Place::Own);
-        let project = has_project.then(|| ToolPath::root(Place::Project));
+        let has_project = self.workspace.project.is_some() && *start == ToolPath::root(PathPlace::Own);
+        let project = has_project.then(|| ToolPath::root(PathPlace::Project));
         project.into_iter().chain([start.clone()]).collect()
     }
 
@@ -142,7 +142,7 @@ impl Jail {
         if metadata.is_dir() {
             return Err(Failure::path(format!("{path} is a folder; list_workspace_files shows what it holds")));
         }
-        if metadata.nlink() > 1 && path.place() != Place::Project {
+        if metadata.nlink() > 1 && path.place() != PathPlace::Project {
             return Err(hard_link(path));
         }
         Ok((file, metadata))
@@ -156,7 +156,7 @@ impl Jail {
             opened => opened.ok()?,
         };
         let metadata = file.metadata().ok()?;
-        let is_own = metadata.nlink() == 1 || path.place() == Place::Project;
+        let is_own = metadata.nlink() == 1 || path.place() == PathPlace::Project;
         (metadata.is_file() && is_own).then_some(file)
     }
 
@@ -186,21 +186,21 @@ impl Jail {
     }
 
     /// The folder that a path is resolved beneath when it is read.
-    pub(crate) fn root(&self, place: Place) -> Result<Dir, Failure> {
+    pub(crate) fn root(&self, place: PathPlace) -> Result<Dir, Failure> {
         match place {
-            Place::Own => session_root(&self.workspace.root)
+            PathPlace::Own => session_root(&self.workspace.root)
                 .map_err(|error| Failure::tool(format!("the session's workspace cannot be opened: {error}"))),
-            Place::Project => {
+            PathPlace::Project => {
                 let mount = self.project()?;
                 own_root(&mount.path)
                     .map_err(|error| Failure::path(format!("the project folder cannot be opened: {error}")))
             }
-            Place::Memories => {
+            PathPlace::Memories => {
                 let memories = self.workspace.memories.as_deref();
                 let memories = memories.ok_or_else(|| Failure::path("nothing is kept across sessions here"))?;
                 own_root(memories).map_err(|error| Failure::tool(format!("/memories cannot be opened: {error}")))
             }
-            Place::State => Err(Failure::path(
+            PathPlace::State => Err(Failure::path(
                 "/state is not on the disk: commands cannot see it, and the file tools can; copy what a command needs to temp/",
             )),
         }
@@ -209,14 +209,14 @@ impl Jail {
     /// The folder that a path is resolved beneath when it is written, and the path below it: one of the writable areas,
     /// the project or what all sessions share, so that no link leads from a writable folder into one that is not.
     pub(super) fn writable_root<'p>(&self, path: &'p ToolPath) -> Result<(Dir, &'p Path), Failure> {
-        if path.place() == Place::Project && !self.project()?.writable {
+        if path.place() == PathPlace::Project && !self.project()?.writable {
             return Err(Failure::path(format!(
                 "{path} cannot be changed: the project is mounted read-only, and only the user can mount it writable \
                  (`-C DIR:rw`); write to /outputs/{} instead",
                 path.name()
             )));
         }
-        if path.place() != Place::Own {
+        if path.place() != PathPlace::Own {
             return Ok((self.root(path.place())?, path.below_place()));
         }
         let (area, below) = path.rest().split_once('/').unwrap_or((path.rest(), "."));
@@ -227,7 +227,7 @@ impl Jail {
                 path.name()
             )));
         }
-        let root = self.root(Place::Own)?;
+        let root = self.root(PathPlace::Own)?;
         let folder = match open_real_folder(&root, area) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 root.create_dir(area).and_then(|()| open_real_folder(&root, area))
@@ -304,8 +304,8 @@ impl Jail {
     /// meant; or the one file of that name somewhere in the project.
     fn near(&self, path: &ToolPath) -> Option<ToolPath> {
         const MAX_NAMES: usize = 2000;
-        let project = self.project().ok().map(|_| ToolPath::root(Place::Project));
-        let areas = super::WRITABLE.iter().map(|area| ToolPath::root(Place::Own).entry(area));
+        let project = self.project().ok().map(|_| ToolPath::root(PathPlace::Project));
+        let areas = super::WRITABLE.iter().map(|area| ToolPath::root(PathPlace::Own).entry(area));
         let mut folders = path.parent().into_iter().chain(project.clone()).chain(areas);
         let beside = folders.find_map(|folder| {
             let root = self.root(folder.place()).ok()?;
@@ -348,12 +348,12 @@ impl Jail {
 /// other is, and looked at as any other is.
 pub(super) struct Root<'a> {
     jail: &'a Jail,
-    place: Place,
+    place: PathPlace,
     folder: Dir,
 }
 
 impl<'a> Root<'a> {
-    pub(super) fn open(jail: &'a Jail, place: Place) -> Result<Self, Failure> {
+    pub(super) fn open(jail: &'a Jail, place: PathPlace) -> Result<Self, Failure> {
         Ok(Self { jail, place, folder: jail.root(place)? })
     }
 

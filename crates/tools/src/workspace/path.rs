@@ -14,7 +14,7 @@ const MAX_NAME: usize = 255;
 
 /// Real folder that a path is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Place {
+pub(crate) enum PathPlace {
     /// The session's own tree.
     Own,
     /// The mounted project.
@@ -25,7 +25,7 @@ pub(crate) enum Place {
     State,
 }
 
-impl Place {
+impl PathPlace {
     /// The name that paths in it begin with; none for the session's own tree.
     pub(crate) fn name(self) -> Option<&'static str> {
         match self {
@@ -47,7 +47,7 @@ impl Place {
 /// A path that names something in the workspace, if it is there at all. It has no `..`, no empty and no `.` parts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ToolPath {
-    place: Place,
+    place: PathPlace,
     /// The parts below the place's root, joined by `/`; empty for the root itself.
     rest: String,
 }
@@ -74,7 +74,7 @@ impl ToolPath {
                 )));
             }
         }
-        let place = parts.first().and_then(|first| Place::of(first, written.starts_with('/')));
+        let place = parts.first().and_then(|first| PathPlace::of(first, written.starts_with('/')));
         match parts.split_first() {
             Some((_, below)) if let Some(place) = place => Ok(Self { place, rest: below.join("/") }),
             Some((first, _)) if written.starts_with('/') && !super::AREAS.contains(first) => {
@@ -84,19 +84,19 @@ impl ToolPath {
                     text::quoted(written)
                 )))
             }
-            _ => Ok(Self { place: Place::Own, rest: parts.join("/") }),
+            _ => Ok(Self { place: PathPlace::Own, rest: parts.join("/") }),
         }
     }
 
     /// Path that a link leads to. None where no call could name it: a name that is no plain text.
-    pub(super) fn found(place: Place, below: &Path) -> Option<Self> {
+    pub(super) fn found(place: PathPlace, below: &Path) -> Option<Self> {
         let found = Self { place, rest: below.to_str()?.to_owned() };
         Self::parse(&found.written()).is_ok_and(|again| again == found).then_some(found)
     }
 
     /// Returns whether a first part is a name of the tree, also without a slash.
     pub(super) fn is_name(first: &str) -> bool {
-        super::AREAS.contains(&first) || Place::of(first, false).is_some()
+        super::AREAS.contains(&first) || PathPlace::of(first, false).is_some()
     }
 
     /// Returns whether a path begins with such a name and no slash.
@@ -108,14 +108,14 @@ impl ToolPath {
     /// The path as a call can name it, whatever there is besides.
     pub(crate) fn written(&self) -> String {
         let shown = self.to_string();
-        if self.place == Place::Own && super::AREAS.contains(&shown.split('/').next().unwrap_or_default()) {
+        if self.place == PathPlace::Own && super::AREAS.contains(&shown.split('/').next().unwrap_or_default()) {
             return format!("/{shown}");
         }
         if shown.starts_with('~') { format!("./{shown}") } else { shown }
     }
 
     /// The root of a place.
-    pub(crate) fn root(place: Place) -> Self {
+    pub(crate) fn root(place: PathPlace) -> Self {
         Self { place, rest: String::new() }
     }
 
@@ -125,7 +125,7 @@ impl ToolPath {
         Self { place: self.place, rest }
     }
 
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> PathPlace {
         self.place
     }
 
@@ -135,7 +135,7 @@ impl ToolPath {
 
     /// Returns whether it is a folder in which the daemon keeps what it writes itself.
     pub(crate) fn is_kept_area(&self) -> bool {
-        self.place == Place::Own && super::KEPT.contains(&self.rest.as_str())
+        self.place == PathPlace::Own && super::KEPT.contains(&self.rest.as_str())
     }
 
     /// The path below its place, `.` for the place itself.
@@ -254,8 +254,8 @@ mod tests {
         assert_eq!(path.name(), "main.rs");
         assert_eq!(path.flat(), "project/src/main.rs");
         assert_eq!(path.parent().unwrap().to_string(), "/project/src");
-        assert_eq!(path.parent().unwrap().parent().unwrap(), ToolPath::root(Place::Project));
-        assert_eq!(ToolPath::root(Place::Project).parent(), None);
+        assert_eq!(path.parent().unwrap().parent().unwrap(), ToolPath::root(PathPlace::Project));
+        assert_eq!(ToolPath::root(PathPlace::Project).parent(), None);
     }
 
     #[test]
@@ -269,11 +269,11 @@ mod tests {
             (b"a\nb", false),
             (b"a\xff", false),
         ] {
-            let found = ToolPath::found(Place::Project, Path::new(OsStr::from_bytes(below)));
+            let found = ToolPath::found(PathPlace::Project, Path::new(OsStr::from_bytes(below)));
             assert_eq!(found.is_some(), named, "{below:?}");
         }
         // In the session's own tree that name means the other one.
-        assert_eq!(ToolPath::found(Place::Own, Path::new("project/a")), None);
+        assert_eq!(ToolPath::found(PathPlace::Own, Path::new("project/a")), None);
     }
 
     /// Text made of the pieces that matter, so that the generator meets them often.

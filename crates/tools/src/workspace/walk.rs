@@ -23,7 +23,7 @@ const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 
 /// An entry.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
+pub(crate) struct WalkEntry {
     pub(crate) path: ToolPath,
     pub(crate) kind: Kind,
     /// In bytes; 0 for folders.
@@ -46,7 +46,7 @@ pub(crate) struct Walk {
 
 /// Entries that a walk could not show.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Left {
+pub(crate) struct UnreadEntries {
     /// It ended early, and why.
     pub(crate) cut: Option<&'static str>,
     /// Entries that ignore files exclude.
@@ -66,8 +66,8 @@ impl Walk {
         self,
         job: &Job,
         start: &ToolPath,
-        left: &mut Left,
-        visit: &mut dyn FnMut(&Found) -> Result<ControlFlow<()>, Failure>,
+        left: &mut UnreadEntries,
+        visit: &mut dyn FnMut(&WalkEntry) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<(), Failure> {
         let mut walker = Walker { walk: self, job, left, budget: job.limits.walk_entries };
         let top = walker.opened(start)?;
@@ -96,14 +96,14 @@ impl Walk {
 
 /// An entry that was seen and not visited yet, with the ignore files that speak of what is below it.
 struct Pending {
-    found: Found,
+    found: WalkEntry,
     ignores: Rc<Vec<Gitignore>>,
 }
 
 struct Walker<'a> {
     walk: Walk,
     job: &'a Job,
-    left: &'a mut Left,
+    left: &'a mut UnreadEntries,
     /// Number of entries that may still be looked at.
     budget: usize,
 }
@@ -138,7 +138,7 @@ impl Walker<'_> {
                     continue;
                 }
             };
-            let found = Found { path: folder.entry(&name), kind, size, modified, depth };
+            let found = WalkEntry { path: folder.entry(&name), kind, size, modified, depth };
             if is_ignored(&ignores, &found.path, found.kind == Kind::Folder) {
                 self.left.ignored += 1;
                 continue;

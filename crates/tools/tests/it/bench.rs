@@ -11,7 +11,7 @@ use agentd_core::{
     ids::{CallId, SessionId, TurnId},
     ports::{ToolContext, Toolbox, Workspace, Workspaces},
     session::Mount,
-    tool::{Followed, StartFolder, ToolCall, ToolErrorCode, ToolOutput},
+    tool::{FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput},
 };
 use agentd_tools::{BuiltinToolbox, Limits, ToolboxConfig, WorkspaceFolders};
 use jiff::tz::TimeZone;
@@ -141,7 +141,7 @@ impl Bench {
         self.toolbox.call(&self.context, &written(tool, arguments)).await
     }
 
-    pub(crate) async fn follow(&self, tool: &str, arguments: Value) -> Option<Followed> {
+    pub(crate) async fn follow(&self, tool: &str, arguments: Value) -> Option<FollowedLink> {
         self.toolbox.follow(&self.context, &written(tool, &arguments.to_string())).await
     }
 

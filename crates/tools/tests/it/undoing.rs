@@ -15,7 +15,7 @@ use agentd_core::{
     ids::{CallId, SessionId},
     ports::{Changes, Snapshots as _, ToolContext, Workspaces as _},
     tool::{FileChange, FileChangeKind, FileKind},
-    undo::{UndoOutcome, Undone, folded},
+    undo::{FilesReverted, UndoOutcome, folded},
 };
 use agentd_tools::{FileSnapshots, SnapshotConfig};
 use proptest::prelude::*;
@@ -77,11 +77,11 @@ impl Camera {
         self.snapshots.after(&call).await.unwrap()
     }
 
-    async fn undo(&self, changes: &[FileChange]) -> Undone {
+    async fn undo(&self, changes: &[FileChange]) -> FilesReverted {
         self.try_undo(changes, false).await
     }
 
-    async fn try_undo(&self, changes: &[FileChange], preview: bool) -> Undone {
+    async fn try_undo(&self, changes: &[FileChange], preview: bool) -> FilesReverted {
         let context = &self.bench.context;
         self.snapshots.undo(context.session_id, &context.workspace, folded(changes), preview).await.unwrap()
     }
@@ -121,7 +121,7 @@ fn look(folder: &Path, held: &mut BTreeMap<PathBuf, Held>) {
 }
 
 #[track_caller]
-fn outcomes(undone: &Undone) -> Vec<(&str, UndoOutcome)> {
+fn outcomes(undone: &FilesReverted) -> Vec<(&str, UndoOutcome)> {
     undone.files.iter().map(|file| (file.path.as_str(), file.outcome)).collect()
 }
 

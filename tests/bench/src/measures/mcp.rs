@@ -12,7 +12,7 @@ use agentd_core::{
     tool::ToolCall,
 };
 use agentd_mcp::{
-    McpConfig, McpPool, McpToolbox, ServerConfig, catalogue::CatalogueFolder, config::Reached, login::Logins,
+    McpConfig, McpPool, McpToolbox, ServerConfig, catalogue::CatalogueFolder, config::ServerAddress, login::Logins,
     pool::PoolParts,
 };
 use anyhow::{Context as _, bail, ensure};
@@ -163,7 +163,12 @@ fn pool(folder: PathBuf) -> anyhow::Result<Arc<McpPool>> {
     let day = std::time::Duration::from_secs(86_400);
     let server = ServerConfig {
         enabled: true,
-        reached: Reached::Stdio { command, args: vec![MCP_SERVER.into()], env: BTreeMap::new(), cwd: folder.clone() },
+        reached: ServerAddress::Stdio {
+            command,
+            args: vec![MCP_SERVER.into()],
+            env: BTreeMap::new(),
+            cwd: folder.clone(),
+        },
         tools: BTreeMap::new(),
         defaults: Default::default(),
         grants: Default::default(),

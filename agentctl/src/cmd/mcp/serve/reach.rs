@@ -30,13 +30,13 @@ pub(super) enum Sessions {
 #[derive(Debug)]
 pub(super) struct Reach {
     sessions: Sessions,
-    begun: Mutex<Begun>,
+    begun: Mutex<OwnTurns>,
 }
 
 /// Sessions and turns begun here. An id for each session is little beside what the daemon keeps of it; turns are
 /// forgotten when they end.
 #[derive(Debug, Default)]
-struct Begun {
+struct OwnTurns {
     /// The newest last: the ids are made in the order of time.
     sessions: BTreeSet<SessionId>,
     turns: BTreeSet<TurnId>,

@@ -13,7 +13,7 @@ use rmcp::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{arguments, lookups, person::Approvals, reach::Reach, shown, tools, waiting::Told};
+use super::{arguments, lookups, person::Approvals, reach::Reach, shown, tools, waiting::WaitingTurns};
 use crate::{
     daemon::{self, Daemon},
     failure::Failure,
@@ -42,7 +42,7 @@ pub(super) struct House {
     pub(super) reach: Reach,
     /// Cancelled when nobody listens any more.
     pub(super) over: CancellationToken,
-    pub(super) told: Told,
+    pub(super) told: WaitingTurns,
 }
 
 impl AgentServer {
@@ -54,7 +54,7 @@ impl AgentServer {
         reach: Reach,
         over: CancellationToken,
     ) -> Self {
-        Self { house: Arc::new(House { global, project, approvals, reach, over, told: Told::default() }) }
+        Self { house: Arc::new(House { global, project, approvals, reach, over, told: WaitingTurns::default() }) }
     }
 
     /// Does what a tool is called for. The daemon is reached anew for each call, and started where it has gone.

@@ -19,14 +19,14 @@ use super::{
     progress::{self, Progress},
     server::{AgentServer, House, caller, gone},
     shown,
-    waiting::Waiting,
+    waiting::WaitingTurn,
 };
 use crate::{
     cmd::answer::resolve,
     daemon::Daemon,
     failure::Failure,
     keyboard::Keyboard,
-    session::Place,
+    session::SessionTarget,
     turn::{self, Signals, SocketLine},
 };
 
@@ -47,8 +47,8 @@ enum Rest {
 }
 
 /// Way in which a turn is followed.
-struct Following {
-    at: Waiting,
+struct FollowMode {
+    at: WaitingTurn,
     person: Person,
     /// Set if cancelling the call cancels the turn.
     cancels: bool,
@@ -93,8 +93,8 @@ impl AgentServer {
         let line = SocketLine::start(&daemon, StartRequest { session, start }).await?.answering_as(client);
         let turn = line.turn().ok_or_else(|| Failure::new(ErrorKind::Protocol, "the daemon named no turn"))?;
         self.house.reach.began(is_new.then(|| line.session()), turn);
-        let at = Waiting { session: line.session(), turn, seen: 0 };
-        self.follow(&daemon, line, Following { at, person, cancels: true, limit: None }, context).await
+        let at = WaitingTurn { session: line.session(), turn, seen: 0 };
+        self.follow(&daemon, line, FollowMode { at, person, cancels: true, limit: None }, context).await
     }
 
     /// The session that was named, seeing a folder if one was named too, or a new one.
@@ -121,7 +121,7 @@ impl AgentServer {
                 .hint("leave the folder out, or leave the session_id out to begin a session with it")
                 .into());
         }
-        Ok(Place::Known(session).show(daemon, folder).await?.into_choice())
+        Ok(SessionTarget::Known(session).show(daemon, folder).await?.into_choice())
     }
 
     /// Answers what a turn waits for, and follows it from there.
@@ -141,7 +141,7 @@ impl AgentServer {
             let at = at.ok_or_else(|| unknown(&args.interrupt_id))?;
             let limit = Duration::from_secs(args.wait_seconds.unwrap_or(WAIT).min(LONGEST_WAIT));
             let line = SocketLine::attach(&daemon, at.session, at.seen).await?.answering_as(client);
-            let following = Following { at, person: Person::nobody(), cancels: false, limit: Some(limit) };
+            let following = FollowMode { at, person: Person::nobody(), cancels: false, limit: Some(limit) };
             return self.follow(&daemon, line, following, context).await;
         }
         let decided = tokio::select! {
@@ -165,7 +165,7 @@ impl AgentServer {
         let line = SocketLine::attach(&daemon, at.session, at.seen).await?.answering_as(client);
         // What a person began is theirs to cancel, whoever answered in it.
         let cancels = self.house.reach.has_turn(at.turn);
-        self.follow(&daemon, line, Following { at, person, cancels, limit: None }, context).await
+        self.follow(&daemon, line, FollowMode { at, person, cancels, limit: None }, context).await
     }
 
     /// The turn that waits for an answer, or waited for one; none where nothing is known of it.
@@ -174,7 +174,7 @@ impl AgentServer {
         daemon: &Daemon,
         id: InterruptId,
         interrupt: Option<&Interrupt>,
-    ) -> anyhow::Result<Option<Waiting>> {
+    ) -> anyhow::Result<Option<WaitingTurn>> {
         let known = self.house.told.of(id);
         let Some(interrupt) = interrupt else { return Ok(known) };
         let session = match known {
@@ -184,7 +184,7 @@ impl AgentServer {
         let view = daemon.client.session(&session.to_string()).await?;
         let open = view.live_turn.or(view.session.open_turn.map(|(turn, _)| turn));
         let turn = known.map(|known| known.turn).or(open).unwrap_or(interrupt.turn_id);
-        Ok(Some(Waiting { session, turn, seen: view.session.summary.last_seq }))
+        Ok(Some(WaitingTurn { session, turn, seen: view.session.summary.last_seq }))
     }
 
     /// The answer that is given; none where a person was asked and gave none.
@@ -230,10 +230,10 @@ impl AgentServer {
         &self,
         daemon: &Daemon,
         line: SocketLine,
-        following: Following,
+        following: FollowMode,
         context: &RequestContext<RoleServer>,
     ) -> anyhow::Result<CallToolResult> {
-        let Following { mut at, mut person, cancels, limit } = following;
+        let FollowMode { mut at, mut person, cancels, limit } = following;
         let (mut progress, told) = Progress::of(at.turn, at.seen);
         let work = async {
             let rest = until_it_rests(daemon, line, at, &mut progress, &mut person);
@@ -274,7 +274,7 @@ impl AgentServer {
     }
 
     /// Tells what a turn waits for, and remembers from where it goes on.
-    fn told(&self, at: Waiting, pending: &[Interrupt], note: &str) -> CallToolResult {
+    fn told(&self, at: WaitingTurn, pending: &[Interrupt], note: &str) -> CallToolResult {
         for interrupt in pending {
             self.house.told.remember(interrupt.id, at);
         }
@@ -306,7 +306,7 @@ impl House {
 async fn until_it_rests(
     daemon: &Daemon,
     mut line: SocketLine,
-    at: Waiting,
+    at: WaitingTurn,
     progress: &mut Progress,
     person: &mut Person,
 ) -> anyhow::Result<Rest> {

@@ -12,7 +12,7 @@ const REMEMBERED: usize = 256;
 
 /// A turn that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Waiting {
+pub(super) struct WaitingTurn {
     /// Its session: of a subagent's question, the one that the subagent works for.
     pub(super) session: SessionId,
     /// The turn.
@@ -23,13 +23,13 @@ pub(super) struct Waiting {
 
 /// Those that callers were told of, by what they wait for.
 #[derive(Debug, Default)]
-pub(super) struct Told {
-    known: Mutex<VecDeque<(InterruptId, Waiting)>>,
+pub(super) struct WaitingTurns {
+    known: Mutex<VecDeque<(InterruptId, WaitingTurn)>>,
 }
 
-impl Told {
+impl WaitingTurns {
     /// Remembers what a turn waits for.
-    pub(super) fn remember(&self, interrupt: InterruptId, waiting: Waiting) {
+    pub(super) fn remember(&self, interrupt: InterruptId, waiting: WaitingTurn) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(id, _)| *id != interrupt);
         if known.len() == REMEMBERED {
@@ -39,7 +39,7 @@ impl Told {
     }
 
     /// The turn that waits, or waited, for this.
-    pub(super) fn of(&self, interrupt: InterruptId) -> Option<Waiting> {
+    pub(super) fn of(&self, interrupt: InterruptId) -> Option<WaitingTurn> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.iter().find(|(id, _)| *id == interrupt).map(|(_, waiting)| *waiting)
     }
@@ -51,14 +51,14 @@ mod tests {
 
     #[test]
     fn the_oldest_are_forgotten() {
-        let told = Told::default();
-        let waiting = Waiting { session: SessionId::generate(), turn: TurnId::generate(), seen: 1 };
+        let told = WaitingTurns::default();
+        let waiting = WaitingTurn { session: SessionId::generate(), turn: TurnId::generate(), seen: 1 };
         let ids: Vec<InterruptId> = (0..=REMEMBERED).map(|_| InterruptId::generate()).collect();
         for id in &ids {
             told.remember(*id, waiting);
         }
         assert_eq!((told.of(ids[0]), told.of(ids[1])), (None, Some(waiting)));
-        let later = Waiting { seen: 2, ..waiting };
+        let later = WaitingTurn { seen: 2, ..waiting };
         told.remember(ids[1], later);
         assert_eq!((told.of(ids[1]), told.of(ids[2])), (Some(later), Some(waiting)));
     }

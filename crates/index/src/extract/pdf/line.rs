@@ -76,7 +76,7 @@ fn rows_of_letters(mut letters: Vec<Letter>) -> Vec<Vec<Letter>> {
 /// Cuts a line at its large gaps.
 fn cut(mut row: Vec<Letter>, pieces: &mut Vec<Piece>) {
     row.sort_by(|one, other| one.left.total_cmp(&other.left));
-    let mut open: Option<Open> = None;
+    let mut open: Option<OpenPiece> = None;
     let mut has_space = false;
     for letter in accent::joined(row) {
         if !letter.is_ink() {
@@ -98,15 +98,15 @@ fn cut(mut row: Vec<Letter>, pieces: &mut Vec<Piece>) {
                 continue;
             }
         }
-        pieces.extend(open.take().map(Open::done));
-        open = Some(Open::new(letter));
+        pieces.extend(open.take().map(OpenPiece::done));
+        open = Some(OpenPiece::new(letter));
         has_space = false;
     }
-    pieces.extend(open.map(Open::done));
+    pieces.extend(open.map(OpenPiece::done));
 }
 
 /// A piece to which letters are added.
-struct Open {
+struct OpenPiece {
     text: String,
     left: f32,
     last: Letter,
@@ -119,7 +119,7 @@ struct Open {
     sizes: Vec<(f32, usize)>,
 }
 
-impl Open {
+impl OpenPiece {
     fn new(letter: Letter) -> Self {
         let mut open = Self {
             text: String::new(),

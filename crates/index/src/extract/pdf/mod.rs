@@ -17,7 +17,7 @@ mod text;
 use pdf_oxide::{PdfDocument, object::Object};
 
 use super::{Teller, broken};
-use crate::{document::Place, failure::Failure, kind::Kind};
+use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
 
 /// Mark that must stand near the end of every PDF that came whole.
 const END_MARK: &[u8] = b"%%EOF";
@@ -51,7 +51,7 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
 }
 
 #[derive(Default)]
-struct Read {
+struct PageContent {
     /// Set if some page has text.
     has_text: bool,
     /// Pages that are pictures without text.
@@ -60,8 +60,8 @@ struct Read {
     first_error: Option<String>,
 }
 
-fn tell_pages(document: &PdfDocument, pages: usize, teller: &mut Teller<'_>) -> Result<Read, Failure> {
-    let mut read = Read::default();
+fn tell_pages(document: &PdfDocument, pages: usize, teller: &mut Teller<'_>) -> Result<PageContent, Failure> {
+    let mut read = PageContent::default();
     for page in 0..pages {
         let number = u32::try_from(page + 1).unwrap_or(u32::MAX);
         let text = markdown(document, page).unwrap_or_else(|error| {
@@ -71,11 +71,11 @@ fn tell_pages(document: &PdfDocument, pages: usize, teller: &mut Teller<'_>) -> 
         let has_text = !text.trim().is_empty();
         if !has_text && shows_picture(document, page) {
             read.pictures += 1;
-            teller.picture(Place::Page(number))?;
+            teller.picture(DocumentPlace::Page(number))?;
             continue;
         }
         read.has_text |= has_text;
-        teller.text(Place::Page(number), text, None)?;
+        teller.text(DocumentPlace::Page(number), text, None)?;
     }
     Ok(read)
 }

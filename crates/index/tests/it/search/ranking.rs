@@ -1,6 +1,8 @@
 //! What is found, what comes first, and how it is shown.
 
-use agentd_index::{About, CellRange, Chunk, ContentHash, DocumentId, How, Kind, Place, Query, Request, Visible};
+use agentd_index::{
+    About, CellRange, Chunk, ContentHash, DocumentId, DocumentPlace, How, Kind, Query, Request, Visible,
+};
 
 use super::support::{Shelf, cited, put, told};
 
@@ -93,14 +95,14 @@ async fn places_are_cited_as_people_write_them_and_neighbours_are_told() {
     let shelf = Shelf::new().await;
     let range = CellRange { first: (0, 2), last: (5, 20) };
     let places = [
-        Place::Page(12),
-        Place::Sheet { number: 1, name: "Sales".to_owned(), range: Some(range) },
-        Place::Slide(7),
-        Place::Whole,
+        DocumentPlace::Page(12),
+        DocumentPlace::Sheet { number: 1, name: "Sales".to_owned(), range: Some(range) },
+        DocumentPlace::Slide(7),
+        DocumentPlace::Whole,
     ];
     let id = DocumentId::new(ContentHash::of(b"x"), Kind::Xlsx, 1);
     let mut indexing = shelf.index.begin(&id, None).await.unwrap().unwrap();
-    let chunk = |(number, place): (usize, Place)| Chunk {
+    let chunk = |(number, place): (usize, DocumentPlace)| Chunk {
         place,
         text: format!("common word{number}"),
         heading: None,

@@ -9,8 +9,8 @@ use std::{
 };
 
 use agentd_index::{
-    About, Answer, Chunk, ContentHash, DocumentId, IndexConfig, IndexError, IndexHandle, Kind, Place, Query, Request,
-    Visible,
+    About, Answer, Chunk, ContentHash, DocumentId, DocumentPlace, IndexConfig, IndexError, IndexHandle, Kind, Query,
+    Request, Visible,
 };
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -87,7 +87,7 @@ pub(crate) async fn put(
 }
 
 pub(crate) fn page(number: u32, heading: Option<&str>, text: String) -> Chunk {
-    Chunk { place: Place::Page(number), heading: heading.map(str::to_owned), bytes: 0..text.len(), text }
+    Chunk { place: DocumentPlace::Page(number), heading: heading.map(str::to_owned), bytes: 0..text.len(), text }
 }
 
 /// Citations and what is marked in them.

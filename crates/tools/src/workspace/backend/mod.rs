@@ -27,10 +27,10 @@ use agentd_core::{
     state_files::{StateFileChange, StateFiles},
 };
 
-pub(crate) use self::state::{Kept, StateBackend};
+pub(crate) use self::state::{StateBackend, StateContent};
 use super::{
     jail::{Aim, Jail},
-    path::{Place, ToolPath},
+    path::{PathPlace, ToolPath},
     target::Target,
 };
 use crate::failure::Failure;
@@ -74,7 +74,7 @@ pub(crate) enum Content {
     /// On the disk.
     Disk(File),
     /// In the journal.
-    Kept(Cursor<Kept>),
+    Kept(Cursor<StateContent>),
 }
 
 impl Content {
@@ -179,7 +179,7 @@ impl Files {
 
     /// The folder at which a search or a listing begins: where none is named, all that there is.
     pub(crate) fn start(&self, written: Option<&str>) -> Result<ToolPath, Failure> {
-        written.map_or_else(|| Ok(ToolPath::root(Place::Own)), |written| self.meant(written))
+        written.map_or_else(|| Ok(ToolPath::root(PathPlace::Own)), |written| self.meant(written))
     }
 
     /// Reads a path as a call writes it that changes something.
@@ -195,8 +195,8 @@ impl Files {
     /// Resolves links on the way of a path.
     pub(crate) fn follow(&self, path: &ToolPath) -> Result<ToolPath, Failure> {
         match path.place() {
-            Place::State => Ok(path.clone()),
-            Place::Own | Place::Project | Place::Memories => self.jail.follow(path),
+            PathPlace::State => Ok(path.clone()),
+            PathPlace::Own | PathPlace::Project | PathPlace::Memories => self.jail.follow(path),
         }
     }
 
@@ -205,13 +205,13 @@ impl Files {
         let holds = |place: &ToolPath| {
             self.entries(place).is_ok_and(|mut entries| entries.any(|e| matches!(e, Listed::Entry(_))))
         };
-        [Place::Memories, Place::State].map(ToolPath::root).into_iter().filter(holds).collect()
+        [PathPlace::Memories, PathPlace::State].map(ToolPath::root).into_iter().filter(holds).collect()
     }
 
     fn backend(&self, path: &ToolPath) -> &dyn Backend {
         match path.place() {
-            Place::State => &*self.state,
-            Place::Own | Place::Project | Place::Memories => &self.jail,
+            PathPlace::State => &*self.state,
+            PathPlace::Own | PathPlace::Project | PathPlace::Memories => &self.jail,
         }
     }
 }

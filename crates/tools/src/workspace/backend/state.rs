@@ -77,9 +77,9 @@ fn missing(path: &ToolPath, files: &StateFiles) -> Failure {
 
 /// A file of that content, for its readers.
 #[derive(Debug)]
-pub(crate) struct Kept(Arc<StateFile>);
+pub(crate) struct StateContent(Arc<StateFile>);
 
-impl AsRef<[u8]> for Kept {
+impl AsRef<[u8]> for StateContent {
     fn as_ref(&self) -> &[u8] {
         self.0.content.as_bytes()
     }
@@ -97,7 +97,7 @@ impl Backend for StateBackend {
         let file = self.file(path)?;
         let size = file.content.len() as u64;
         let modified = Some(SystemTime::from(file.changed));
-        Ok(OpenFile { content: Content::Kept(Cursor::new(Kept(file))), size, modified })
+        Ok(OpenFile { content: Content::Kept(Cursor::new(StateContent(file))), size, modified })
     }
 
     fn entries(&self, folder: &ToolPath) -> Result<Entries, Failure> {

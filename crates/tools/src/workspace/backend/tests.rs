@@ -104,21 +104,21 @@ fn the_disk_keeps_the_contract() {
     let folder = tempfile::tempdir().unwrap();
     let files = files(&folder);
     check(&files.jail, &ToolPath::parse("outputs").unwrap());
-    check(&files.jail, &ToolPath::root(Place::Memories));
+    check(&files.jail, &ToolPath::root(PathPlace::Memories));
     assert!(files.state_changes().is_empty());
 }
 
 #[test]
 fn the_state_keeps_the_contract() {
     let state = StateBackend::new(StateFiles::default(), Timestamp::UNIX_EPOCH);
-    check(&state, &ToolPath::root(Place::State));
+    check(&state, &ToolPath::root(PathPlace::State));
     // What it tells is what has happened.
     let mut again = StateFiles::default();
     for change in state.changes() {
         again.apply(&change, Timestamp::UNIX_EPOCH);
     }
     let replayed = StateBackend::new(again, Timestamp::UNIX_EPOCH);
-    assert_eq!(names(&replayed, &ToolPath::root(Place::State)), names(&state, &ToolPath::root(Place::State)));
+    assert_eq!(names(&replayed, &ToolPath::root(PathPlace::State)), names(&state, &ToolPath::root(PathPlace::State)));
 }
 
 #[test]
@@ -127,8 +127,8 @@ fn the_tree_of_both_keeps_the_contract_and_parts_them_by_their_first_part() {
     let files = files(&folder);
     check(&files, &ToolPath::parse("outputs").unwrap());
     assert_eq!(files.beside(), []);
-    check(&files, &ToolPath::root(Place::State));
-    assert_eq!(files.beside(), [ToolPath::root(Place::State)]);
+    check(&files, &ToolPath::root(PathPlace::State));
+    assert_eq!(files.beside(), [ToolPath::root(PathPlace::State)]);
     assert!(folder.path().join("workspace").read_dir().unwrap().next().is_some());
     assert!(files.jail.open_folder(&ToolPath::parse("/state").unwrap()).is_err(), "it is not on the disk");
     assert!(files.follow(&ToolPath::parse("/state/a.txt").unwrap()).is_ok());

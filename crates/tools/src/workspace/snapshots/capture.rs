@@ -12,7 +12,7 @@ use rustix::fs::fstat;
 use super::{
     blobs::{Blobs, Full, Intake},
     root::{Kind, Root, Stamp, is_missing},
-    scan::Seen,
+    scan::ScanResult,
     tree::{Content, Entry, Tree, Why},
 };
 
@@ -29,7 +29,7 @@ const TICK_NANOS: i128 = 20_000_000;
 const COARSE_TICK_NANOS: i128 = 2_000_000_000;
 
 /// A tree as it is now.
-pub(super) struct Captured {
+pub(super) struct CapturedTree {
     pub(super) tree: Arc<Tree>,
     /// Set if anything is other than it was known.
     pub(super) changed: bool,
@@ -38,16 +38,16 @@ pub(super) struct Captured {
 /// Keeps what is new of what was seen.
 pub(super) fn capture(
     root: &Root,
-    seen: Seen,
+    seen: ScanResult,
     known: &Arc<Tree>,
     blobs: &Blobs,
     max_file: u64,
-) -> io::Result<Captured> {
+) -> io::Result<CapturedTree> {
     let digest = seen.digest();
     if seen.tree.unseen.is_none() && known.unseen.is_none() && known.seen == Some(digest) {
-        return Ok(Captured { tree: Arc::clone(known), changed: false });
+        return Ok(CapturedTree { tree: Arc::clone(known), changed: false });
     }
-    let Seen { entries: paths, mut tree, .. } = seen;
+    let ScanResult { entries: paths, mut tree, .. } = seen;
     let mut changed = tree.unseen != known.unseen || paths.len() != known.entries.len();
     let mut entries: HashMap<Vec<u8>, Entry> = HashMap::with_capacity(paths.len());
     let (mut new, all) = (Vec::new(), paths.len());
@@ -78,7 +78,7 @@ pub(super) fn capture(
     is_settled &= entries.len() == all && !entries.values().any(needs_a_look);
     tree.seen = is_settled.then_some(digest);
     tree.entries = entries;
-    Ok(Captured { tree: Arc::new(tree), changed })
+    Ok(CapturedTree { tree: Arc::new(tree), changed })
 }
 
 /// State of a single path, as an entry of its own where there is nothing.
@@ -104,10 +104,10 @@ struct FileCapture<'a> {
     max_file: u64,
 }
 
-type Taken = Vec<(Vec<u8>, Entry)>;
+type TakenTree = Vec<(Vec<u8>, Entry)>;
 
 impl FileCapture<'_> {
-    fn take_all(&self, new: Vec<(Vec<u8>, Stamp)>) -> io::Result<Taken> {
+    fn take_all(&self, new: Vec<(Vec<u8>, Stamp)>) -> io::Result<TakenTree> {
         if new.len() < WORTH_TWO {
             return self.take_some(&new, false);
         }
@@ -121,7 +121,7 @@ impl FileCapture<'_> {
         })
     }
 
-    fn take_some(&self, new: &[(Vec<u8>, Stamp)], many: bool) -> io::Result<Taken> {
+    fn take_some(&self, new: &[(Vec<u8>, Stamp)], many: bool) -> io::Result<TakenTree> {
         let mut taken = Vec::with_capacity(new.len());
         let mut intake = self.blobs.intake(many);
         for (path, stamp) in new {

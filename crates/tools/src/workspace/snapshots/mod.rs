@@ -49,11 +49,11 @@ use agentd_core::{
     ids::{CallId, SessionId},
     ports::{Changes, Snapshots, ToolContext, Workspace},
     tool::FileChange,
-    undo::Undone,
+    undo::FilesReverted,
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 
-use self::{overlap::Overlaps, session::Kept, store::Store};
+use self::{overlap::Overlaps, session::SessionRecord, store::Store};
 
 /// Number of sessions whose trees are kept in memory. Of others the last look is read from the disk again.
 const IN_MEMORY: usize = 16;
@@ -92,7 +92,7 @@ pub struct FileSnapshots {
     overlaps: Arc<Mutex<Overlaps>>,
 }
 
-type Shared = Arc<Mutex<Option<Kept>>>;
+type Shared = Arc<Mutex<Option<SessionRecord>>>;
 
 impl FileSnapshots {
     /// Keeps below `base`, which is made when the first call is looked at.
@@ -165,7 +165,7 @@ impl FileSnapshots {
         &self,
         session: SessionId,
         doing: &'static str,
-        work: impl FnOnce(&mut Kept) -> io::Result<T> + Send + 'static,
+        work: impl FnOnce(&mut SessionRecord) -> io::Result<T> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, WorkspaceError>> {
         let shared = self.shared(session);
         let folder = self.base.join(session.to_string());
@@ -175,7 +175,7 @@ impl FileSnapshots {
                 let mut kept = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 let kept = match &mut *kept {
                     Some(kept) => kept,
-                    none => none.insert(Kept::open(folder, snapshots.config.clone(), snapshots.store()?)?),
+                    none => none.insert(SessionRecord::open(folder, snapshots.config.clone(), snapshots.store()?)?),
                 };
                 work(kept)
             });
@@ -252,7 +252,7 @@ impl Snapshots for FileSnapshots {
         workspace: &'a Workspace,
         changes: Vec<FileChange>,
         preview: bool,
-    ) -> BoxFuture<'a, Result<Undone, WorkspaceError>> {
+    ) -> BoxFuture<'a, Result<FilesReverted, WorkspaceError>> {
         let workspace = workspace.clone();
         self.work(session, "take the changes back", move |kept| kept.undo(&workspace, changes, preview))
     }

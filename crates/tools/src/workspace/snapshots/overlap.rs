@@ -13,11 +13,11 @@ use agentd_core::{
 /// The calls that are under way.
 #[derive(Debug, Default)]
 pub(super) struct Overlaps {
-    calls: Vec<Running>,
+    calls: Vec<RunningCalls>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningCalls {
     session: SessionId,
     call: CallId,
     /// The tree that it works on.
@@ -40,7 +40,7 @@ impl Overlaps {
     /// A call begins. A session has one of them at a time.
     pub(super) fn begin(&mut self, session: SessionId, call: CallId, root: PathBuf, anywhere: bool) {
         self.calls.retain(|running| running.session != session);
-        self.calls.push(Running { session, call, root, anywhere, of_others: Vec::new() });
+        self.calls.push(RunningCalls { session, call, root, anywhere, of_others: Vec::new() });
     }
 
     /// A call has ended, and this was seen to change meanwhile.

@@ -17,7 +17,7 @@ use std::{
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    super::path::Place,
+    super::path::PathPlace,
     blobs::Hash,
     root::{Kind, Stamp},
     tree::{Content, Entry, Tree, Why},
@@ -67,11 +67,11 @@ pub(super) fn read(path: &Path) -> io::Result<Option<Record>> {
 
 fn put_tree(bytes: &mut Vec<u8>, tree: &Tree) {
     bytes.push(match tree.place {
-        Place::Own => 0,
-        Place::Project => 1,
-        Place::Memories => 2,
+        PathPlace::Own => 0,
+        PathPlace::Project => 1,
+        PathPlace::Memories => 2,
         // It is not on the disk, so no tree is of it.
-        Place::State => 3,
+        PathPlace::State => 3,
     });
     put_bytes(bytes, tree.path.as_os_str().as_bytes());
     put_bytes(bytes, tree.unseen.as_deref().unwrap_or_default().as_bytes());
@@ -127,9 +127,9 @@ impl Reader<'_> {
 
     fn tree(&mut self) -> Option<Tree> {
         let place = match self.byte()? {
-            0 => Place::Own,
-            1 => Place::Project,
-            2 => Place::Memories,
+            0 => PathPlace::Own,
+            1 => PathPlace::Project,
+            2 => PathPlace::Memories,
             _ => return None,
         };
         let path = PathBuf::from(OsString::from_vec(self.bytes()?.to_vec()));
@@ -220,7 +220,7 @@ mod tests {
         Tree {
             entries: entries.collect(),
             unseen: Some("too large".into()),
-            ..Tree::new(Place::Project, "/a b".into())
+            ..Tree::new(PathPlace::Project, "/a b".into())
         }
     }
 
@@ -228,7 +228,7 @@ mod tests {
     fn what_is_written_can_be_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("record");
-        write(&path, true, [&tree(), &Tree::new(Place::Own, "/".into())]).unwrap();
+        write(&path, true, [&tree(), &Tree::new(PathPlace::Own, "/".into())]).unwrap();
         let record = read(&path).unwrap().unwrap();
         assert!(record.scoped);
         assert_eq!(record.trees.len(), 2);

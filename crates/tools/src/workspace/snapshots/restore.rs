@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use agentd_core::{
     ports::Workspace,
     tool::{FileChange, FileKind, FileState},
-    undo::{UndoOutcome, Undone, UndoneFile, reversed},
+    undo::{FilesReverted, UndoOutcome, UndoneFile, reversed},
 };
 
 use self::plan::{Plan, Step};
@@ -30,7 +30,7 @@ pub(super) fn undo(
     blobs: &Blobs,
     changes: Vec<FileChange>,
     preview: bool,
-) -> Undone {
+) -> FilesReverted {
     let mut plan = Plan::new(workspace, roots, blobs, changes);
     plan.keep_folders_that_are_in_use();
     if !preview {
@@ -59,8 +59,8 @@ impl Verdict {
 }
 
 impl Plan<'_> {
-    fn told(self, preview: bool) -> Undone {
-        let mut undone = Undone::default();
+    fn told(self, preview: bool) -> FilesReverted {
+        let mut undone = FilesReverted::default();
         for Step { change, verdict, diff, .. } in self.steps {
             let back = reversed(&change);
             let (outcome, reason) = match verdict {

@@ -15,7 +15,7 @@ use agentd_core::ports::Workspace;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
 
 use super::{
-    super::{exact, path::Place},
+    super::{exact, path::PathPlace},
     spot::split,
 };
 
@@ -25,7 +25,7 @@ const MAX_PATH: usize = 4000;
 /// The root of one tree, open.
 #[derive(Debug)]
 pub(super) struct Root {
-    pub(super) place: Place,
+    pub(super) place: PathPlace,
     /// Path of the root, to tell one project from another.
     pub(super) path: PathBuf,
     fd: OwnedFd,
@@ -103,12 +103,12 @@ impl Root {
     /// The trees of a workspace that a session may change: its own, a project that it may write to, and what all
     /// sessions share.
     pub(super) fn all(workspace: &Workspace) -> io::Result<Vec<Self>> {
-        let mut roots = vec![Self::open(Place::Own, &workspace.root)?];
+        let mut roots = vec![Self::open(PathPlace::Own, &workspace.root)?];
         if let Some(mount) = workspace.project.as_ref().filter(|mount| mount.writable) {
-            roots.push(Self::open(Place::Project, &mount.path)?);
+            roots.push(Self::open(PathPlace::Project, &mount.path)?);
         }
         if let Some(memories) = &workspace.memories {
-            match Self::open(Place::Memories, memories) {
+            match Self::open(PathPlace::Memories, memories) {
                 // Whoever has just removed it all does not want the rest to be no longer recorded.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 opened => roots.push(opened?),
@@ -120,13 +120,13 @@ impl Root {
     /// Those of them that a command may change. What all sessions share is not among them: whatever changes there while
     /// one runs is another session's, or a person's, and must not be taken back with it.
     pub(super) fn of_commands(roots: Vec<Self>) -> Vec<Self> {
-        roots.into_iter().filter(|root| root.place != Place::Memories).collect()
+        roots.into_iter().filter(|root| root.place != PathPlace::Memories).collect()
     }
 
-    fn open(place: Place, path: &Path) -> io::Result<Self> {
+    fn open(place: PathPlace, path: &Path) -> io::Result<Self> {
         let fd = match exact::open_folder(path) {
             // A command that closed it does not hide what it did.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && place == Place::Own => {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && place == PathPlace::Own => {
                 exact::let_in(path)?;
                 exact::open_folder(path)?
             }

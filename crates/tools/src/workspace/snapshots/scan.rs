@@ -25,7 +25,7 @@ use ignore::{
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    super::path::Place,
+    super::path::PathPlace,
     blobs::Hash,
     root::{self, Kind, Root, Stamp},
     tree::Tree,
@@ -44,7 +44,7 @@ const MAX_THREADS: usize = 4;
 
 /// Result of a look.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct ScanResult {
     /// Every path but the root, in no order.
     pub(super) entries: Vec<(Vec<u8>, Stamp)>,
     /// A tree that holds nothing but the ignore files that were read.
@@ -53,7 +53,7 @@ pub(super) struct Seen {
     pub(super) too_deep: usize,
 }
 
-impl Seen {
+impl ScanResult {
     /// Adds what another thread saw of the same tree.
     fn add(&mut self, part: Self) {
         self.entries.extend(part.entries);
@@ -81,17 +81,17 @@ impl Seen {
 
 /// Looks at a tree, at most at `max_files` paths. What was seen before is looked at again, whatever ignore files say by
 /// now: otherwise a command could write into one what the next command is about to change.
-pub(super) fn scan(root: &Root, known: &Tree, max_files: usize) -> io::Result<Seen> {
+pub(super) fn scan(root: &Root, known: &Tree, max_files: usize) -> io::Result<ScanResult> {
     let mut tree = Tree::new(root.place, root.path.clone());
     let top = match root.folder(b"") {
         Ok(top) => top,
         Err(error) => {
             tree.unseen = Some(format!("the folder cannot be opened: {error}"));
-            return Ok(Seen { entries: Vec::new(), tree, too_deep: 0 });
+            return Ok(ScanResult { entries: Vec::new(), tree, too_deep: 0 });
         }
     };
     let count = AtomicUsize::new(0);
-    let seen = Seen { entries: Vec::with_capacity(known.entries.len()), tree, too_deep: 0 };
+    let seen = ScanResult { entries: Vec::with_capacity(known.entries.len()), tree, too_deep: 0 };
     let shared = known.entries.len() >= SHARED_FROM;
     let mut scan = Scan { seen, known, max_files, count: &count, later: shared.then(Vec::new) };
     scan.folder(&top, &mut Vec::new(), 0, &[])?;
@@ -107,7 +107,7 @@ pub(super) fn scan(root: &Root, known: &Tree, max_files: usize) -> io::Result<Se
 }
 
 /// Looks into folders with several threads. What each of them holds comes in the order of the folders.
-fn together(scan: &Scan<'_>, top: &OwnedFd, folders: &[Later]) -> Vec<io::Result<Seen>> {
+fn together(scan: &Scan<'_>, top: &OwnedFd, folders: &[Later]) -> Vec<io::Result<ScanResult>> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut parts = Vec::new();
@@ -142,7 +142,7 @@ fn take_next<'a>(next: &AtomicUsize, folders: &'a [Later]) -> Option<(usize, &'a
 }
 
 struct Scan<'a> {
-    seen: Seen,
+    seen: ScanResult,
     known: &'a Tree,
     max_files: usize,
     /// The paths that all threads have seen.
@@ -161,7 +161,7 @@ impl Scan<'_> {
     /// The same, with nothing seen yet.
     fn part(&self) -> Scan<'_> {
         let tree = Tree::new(self.seen.tree.place, self.seen.tree.path.clone());
-        let seen = Seen { entries: Vec::new(), tree, too_deep: 0 };
+        let seen = ScanResult { entries: Vec::new(), tree, too_deep: 0 };
         Scan { seen, known: self.known, max_files: self.max_files, count: self.count, later: None }
     }
 
@@ -267,7 +267,7 @@ impl Scan<'_> {
     }
 
     fn is_left_out(&self, name: &[u8], path: &[u8], ignores: &[Arc<Gitignore>]) -> bool {
-        if self.seen.tree.place == Place::Own {
+        if self.seen.tree.place == PathPlace::Own {
             return super::super::KEPT.iter().any(|kept| path == kept.as_bytes());
         }
         if name == b".git" {
@@ -290,7 +290,7 @@ impl Scan<'_> {
 
     /// The ignore files that speak of what is in this folder, where it has one of its own.
     fn ignores(&mut self, folder: &OwnedFd, path: &[u8], above: &[Arc<Gitignore>]) -> Option<Vec<Arc<Gitignore>>> {
-        if self.seen.tree.place != Place::Project {
+        if self.seen.tree.place != PathPlace::Project {
             return None;
         }
         let stamp = root::look_in(folder, IGNORE_FILE).ok().filter(|stamp| stamp.kind == Kind::File)?;

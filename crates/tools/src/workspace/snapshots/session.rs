@@ -24,14 +24,14 @@ use agentd_core::{
     ids::CallId,
     ports::{Changes, Workspace},
     tool::FileChange,
-    undo::Undone,
+    undo::FilesReverted,
 };
 
 use super::{
-    super::path::Place,
+    super::path::PathPlace,
     SnapshotConfig,
     blobs::{self, Hash},
-    capture::{Captured, capture, capture_one},
+    capture::{CapturedTree, capture, capture_one},
     manifest,
     projects::without_lost,
     pulse::{Heartbeat, LastSign},
@@ -56,7 +56,7 @@ pub(super) const ENDED_OF_PROJECT: &str = "ended-project";
 const NAMED: usize = 3;
 
 /// Stored state of one session.
-pub(super) struct Kept {
+pub(super) struct SessionRecord {
     folder: PathBuf,
     config: SnapshotConfig,
     store: Arc<Store>,
@@ -82,7 +82,7 @@ struct Before {
     notes: Vec<String>,
 }
 
-impl Kept {
+impl SessionRecord {
     /// Opens what is kept, making the folder where it is missing.
     pub(super) fn open(folder: PathBuf, config: SnapshotConfig, store: Arc<Store>) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder.join("calls"))?;
@@ -94,7 +94,7 @@ impl Kept {
         let look = record::read(&folder.join("look"))?;
         let saved = look.is_some();
         let (projects, trees): (Vec<Tree>, Vec<Tree>) =
-            look.into_iter().flat_map(|look| look.trees).partition(|tree| tree.place == Place::Project);
+            look.into_iter().flat_map(|look| look.trees).partition(|tree| tree.place == PathPlace::Project);
         let named = projects.into_iter().next().map(|tree| tree.path);
         let trees = trees.into_iter().map(Arc::new).collect();
         let (removals, lacks_room, before, pulse) = (None, false, None, None);
@@ -133,12 +133,12 @@ impl Kept {
 
     /// Takes the last look that any session had at the project.
     fn go_on_from_others(&mut self, roots: &[Root]) -> io::Result<()> {
-        let Some(root) = roots.iter().find(|root| root.place == Place::Project) else { return Ok(()) };
+        let Some(root) = roots.iter().find(|root| root.place == PathPlace::Project) else { return Ok(()) };
         if self.known(root).is_some_and(|known| known.unseen.is_some()) {
             return Ok(());
         }
         if let Some(last) = self.store.projects.last(&root.path, &self.store.blobs)? {
-            self.trees.retain(|tree| tree.place != Place::Project);
+            self.trees.retain(|tree| tree.place != PathPlace::Project);
             self.trees.push(last);
         }
         Ok(())
@@ -146,7 +146,7 @@ impl Kept {
 
     /// Writes down the trees as they were before a call. The session's own come last: without them there is no mark.
     fn mark(&mut self, marker: &Path) -> io::Result<()> {
-        let project = self.trees.iter().find(|tree| tree.place == Place::Project);
+        let project = self.trees.iter().find(|tree| tree.place == PathPlace::Project);
         if let Some(tree) = project {
             let name = marker.with_extension(OF_PROJECT);
             match tree.unseen {
@@ -155,8 +155,8 @@ impl Kept {
             }
         }
         let named = project.map(|tree| tree.path.clone());
-        let only_name = named.clone().map(|path| Tree::new(Place::Project, path));
-        let own = self.trees.iter().filter(|tree| tree.place != Place::Project).map(Arc::as_ref);
+        let only_name = named.clone().map(|path| Tree::new(PathPlace::Project, path));
+        let own = self.trees.iter().filter(|tree| tree.place != PathPlace::Project).map(Arc::as_ref);
         let all: Vec<&Tree> = own.chain(&only_name).collect();
         let look = self.folder.join("look");
         if !self.saved || self.named != named {
@@ -198,7 +198,7 @@ impl Kept {
         let mut trees = record.trees;
         if !record.scoped {
             // What is named there is told by the other file.
-            trees.retain(|tree| tree.place != Place::Project);
+            trees.retain(|tree| tree.place != PathPlace::Project);
             let project = record::read(&marker.with_extension(of_project))?;
             trees.extend(project.into_iter().flat_map(|record| record.trees));
         }
@@ -229,7 +229,7 @@ impl Kept {
             let (seen, gate) = self.look_with_room(&store, &roots)?;
             _gate = gate;
             notes.extend(seen);
-            for tree in self.trees.iter().filter(|tree| tree.place == Place::Project && tree.unseen.is_none()) {
+            for tree in self.trees.iter().filter(|tree| tree.place == PathPlace::Project && tree.unseen.is_none()) {
                 store.projects.note(tree, &store.blobs);
             }
             self.trees.clone()
@@ -283,7 +283,7 @@ impl Kept {
         workspace: &Workspace,
         changes: Vec<FileChange>,
         preview: bool,
-    ) -> io::Result<Undone> {
+    ) -> io::Result<FilesReverted> {
         let roots = Root::all(workspace)?;
         let _gate = self.store.blobs.gate();
         Ok(restore::undo(workspace, &roots, &self.store.blobs, changes, preview))
@@ -318,7 +318,7 @@ impl Kept {
         self.removals = Some(removals);
         for tree in &mut self.trees {
             if let Some(left) = without_lost(tree, &self.store.blobs) {
-                self.saved &= tree.place == Place::Project;
+                self.saved &= tree.place == PathPlace::Project;
                 *tree = Arc::new(left);
             }
         }
@@ -334,7 +334,7 @@ impl Kept {
             let is_known = known.is_some();
             let known = known.unwrap_or_else(|| Arc::new(Tree::new(root.place, root.path.clone())));
             let (tree, changed) = self.look_again(root, &known, &mut notes)?;
-            self.saved &= root.place == Place::Project || is_known && !changed;
+            self.saved &= root.place == PathPlace::Project || is_known && !changed;
             trees.push(tree);
         }
         self.trees = trees;
@@ -343,10 +343,10 @@ impl Kept {
 
     fn look_again(&mut self, root: &Root, known: &Arc<Tree>, notes: &mut Vec<String>) -> io::Result<(Arc<Tree>, bool)> {
         let place = match root.place {
-            Place::Own => "the workspace",
-            Place::Project => "/project",
-            Place::Memories => "/memories",
-            Place::State => "/state",
+            PathPlace::Own => "the workspace",
+            PathPlace::Project => "/project",
+            PathPlace::Memories => "/memories",
+            PathPlace::State => "/state",
         };
         if let Some(why) = &known.unseen {
             // It does not become small again while a session goes on, and finding out costs more than all else.
@@ -357,7 +357,7 @@ impl Kept {
         if seen.too_deep > 0 {
             notes.push(format!("what lies very deep in {place} is not recorded"));
         }
-        let Captured { tree, changed } = capture(root, seen, known, &self.store.blobs, self.config.max_file_bytes)?;
+        let CapturedTree { tree, changed } = capture(root, seen, known, &self.store.blobs, self.config.max_file_bytes)?;
         let is_full = |tree: &Tree| tree.entries.values().any(|entry| entry.content == Content::Unkept(Why::Full));
         self.lacks_room |= is_full(&tree) && !is_full(known);
         if let Some(why) = &tree.unseen {

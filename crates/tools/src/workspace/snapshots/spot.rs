@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::super::path::Place;
+use super::super::path::PathPlace;
 
 /// One path: the tree that it is in, and its bytes below that tree's root.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct SafePath {
-    pub(super) place: Place,
+    pub(super) place: PathPlace,
     pub(super) below: Vec<u8>,
 }
 
@@ -38,9 +38,9 @@ impl SafePath {
     /// Reads what [`Self::shown`] wrote. None for what it never writes, such as a path that climbs.
     pub(super) fn read(shown: &str) -> Option<Self> {
         let within =
-            |place: Place| Some((place, shown.strip_prefix('/')?.strip_prefix(place.name()?)?.strip_prefix('/')?));
+            |place: PathPlace| Some((place, shown.strip_prefix('/')?.strip_prefix(place.name()?)?.strip_prefix('/')?));
         let (place, rest) =
-            [Place::Project, Place::Memories].into_iter().find_map(within).unwrap_or((Place::Own, shown));
+            [PathPlace::Project, PathPlace::Memories].into_iter().find_map(within).unwrap_or((PathPlace::Own, shown));
         let below = unescape(rest.strip_suffix('/').unwrap_or(rest))?;
         let sound = |part: &[u8]| !matches!(part, b"" | b"." | b"..") && !part.contains(&0);
         below.split(|byte| *byte == b'/').all(sound).then_some(Self { place, below })
@@ -95,11 +95,11 @@ mod tests {
     #[test]
     fn plain_paths_stay_plain() {
         for (place, below, shown) in [
-            (Place::Own, &b"outputs/a.txt"[..], "outputs/a.txt"),
-            (Place::Own, b"project/a", "project/a"),
-            (Place::Project, b"src/\xe6\x8a\xa5.rs", "/project/src/报.rs"),
-            (Place::Memories, b"a.md", "/memories/a.md"),
-            (Place::Own, b"temp/a\\b\n\xff", "temp/a\\\\b\\x0a\\xff"),
+            (PathPlace::Own, &b"outputs/a.txt"[..], "outputs/a.txt"),
+            (PathPlace::Own, b"project/a", "project/a"),
+            (PathPlace::Project, b"src/\xe6\x8a\xa5.rs", "/project/src/报.rs"),
+            (PathPlace::Memories, b"a.md", "/memories/a.md"),
+            (PathPlace::Own, b"temp/a\\b\n\xff", "temp/a\\\\b\\x0a\\xff"),
         ] {
             let spot = SafePath { place, below: below.to_vec() };
             assert_eq!(spot.shown(false), shown);
@@ -138,7 +138,7 @@ mod tests {
         fn every_name_survives(parts in proptest::collection::vec(proptest::collection::vec(1_u8.., 1..8), 1..4)) {
             let sound = |part: &Vec<u8>| !part.contains(&b'/') && part != b"." && part != b"..";
             prop_assume!(parts.iter().all(sound));
-            let spot = SafePath { place: Place::Own, below: parts.join(&b'/') };
+            let spot = SafePath { place: PathPlace::Own, below: parts.join(&b'/') };
             prop_assert_eq!(SafePath::read(&spot.shown(false)), Some(spot.clone()));
             prop_assert!(!spot.shown(false).chars().any(char::is_control));
         }

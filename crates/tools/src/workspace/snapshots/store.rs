@@ -14,7 +14,7 @@ use std::{
 };
 
 use super::{
-    super::path::Place,
+    super::path::PathPlace,
     blobs::{Blobs, Hash},
     manifest,
     projects::Projects,
@@ -151,7 +151,7 @@ impl Needs {
                 Content::Kept(hash, size) => Some((hash, size)),
                 _ => None,
             }));
-            if tree.place == Place::Project {
+            if tree.place == PathPlace::Project {
                 named.push(tree.path);
             }
         }

@@ -6,7 +6,7 @@ use agentd_core::tool::{FileChange, FileChangeKind, FileKind, FileState, SharedF
 use ignore::gitignore::Gitignore;
 
 use super::{
-    super::path::Place,
+    super::path::PathPlace,
     blobs::{self, Hash},
     root::{Kind, Stamp},
     spot::SafePath,
@@ -15,7 +15,7 @@ use super::{
 /// Content of one tree when it was last looked at.
 #[derive(Debug, Clone)]
 pub(super) struct Tree {
-    pub(super) place: Place,
+    pub(super) place: PathPlace,
     /// Path of its root.
     pub(super) path: PathBuf,
     /// Reason why nothing of it is recorded, if so.
@@ -118,7 +118,7 @@ pub(super) struct Difference {
 
 impl Tree {
     /// A tree of which nothing is known.
-    pub(super) fn new(place: Place, path: PathBuf) -> Self {
+    pub(super) fn new(place: PathPlace, path: PathBuf) -> Self {
         Self { place, path, unseen: None, entries: HashMap::new(), seen: None, ignores: HashMap::new() }
     }
 
@@ -166,7 +166,7 @@ impl Tree {
         };
         let spot = SafePath { place: self.place, below: below.to_vec() };
         let path = spot.shown(is_folder);
-        let project = (self.place == Place::Project).then(|| self.path.clone());
+        let project = (self.place == PathPlace::Project).then(|| self.path.clone());
         let shared = was.zip(now).and_then(|(was, now)| shared(&was.stamp, &now.stamp));
         let change = FileChange { path, change, before, after, project, late: false, shared };
         let stamp = |entry: Option<&Entry>| entry.map(|entry| entry.stamp);

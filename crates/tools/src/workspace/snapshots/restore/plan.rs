@@ -9,7 +9,7 @@ use agentd_core::{
 
 use super::{
     super::{
-        super::path::Place,
+        super::path::PathPlace,
         blobs::{self, Blobs},
         root::{Kind, Root, Stamp},
         spot::SafePath,
@@ -59,7 +59,7 @@ impl<'a> Plan<'a> {
 
     fn step(&mut self, change: FileChange) -> Step<'a> {
         let Some(spot) = SafePath::read(&change.path) else {
-            let spot = SafePath { place: Place::Own, below: change.path.clone().into_bytes() };
+            let spot = SafePath { place: PathPlace::Own, below: change.path.clone().into_bytes() };
             let verdict = Verdict::Failed("its path cannot be read".to_owned());
             return Step { change, spot, root: None, stamp: None, verdict, diff: None };
         };
@@ -79,7 +79,7 @@ impl<'a> Plan<'a> {
         if !step.change.is_recorded() {
             return Err("what it held before was not recorded, or something else changed it in between".to_owned());
         }
-        if step.spot.place == Place::Project {
+        if step.spot.place == PathPlace::Project {
             let was = step.change.project.as_deref();
             match &self.workspace.project {
                 Some(mount) if Some(mount.path.as_path()) != was => {

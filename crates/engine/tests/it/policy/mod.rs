@@ -41,7 +41,7 @@ const PROJECT: &str = hostile::CORPUS_PROJECT;
 const MEMORIES: &str = "/data/memories";
 
 pub(crate) fn shipped() -> Policy {
-    compiled(include_str!("../../../../config/hitl_rules.yaml"))
+    compiled(include_str!("../../../../../config/hitl_rules.yaml"))
 }
 
 pub(crate) fn compiled(yaml: &str) -> Policy {
@@ -153,7 +153,7 @@ fn disagreements(
 
 #[test]
 fn everyday_commands_get_the_verdict_that_people_expect() {
-    let corpus = hostile::commands(include_str!("../corpus/everyday_commands.txt"));
+    let corpus = hostile::commands(include_str!("../../corpus/everyday_commands.txt"));
     assert!(corpus.len() >= 100, "{}", corpus.len());
     let wrong = disagreements(&corpus, &SessionSettings::default(), |expected, found| expected == found);
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), corpus.len(), wrong.join("\n"));
@@ -181,7 +181,7 @@ fn hostile_commands_are_held_whatever_was_granted() {
 
 #[test]
 fn whatever_does_more_than_look_asks_where_asking_is_on() {
-    let corpus = hostile::commands(include_str!("../corpus/asking_commands.txt"));
+    let corpus = hostile::commands(include_str!("../../corpus/asking_commands.txt"));
     assert!(corpus.len() >= 150, "{}", corpus.len());
     let kept = ["cargo test *", "make", "make -f -", "make test", "printf x", "ls *", "npm run build", "echo evil"];
     let kept = granting(&kept.map(|rule| format!("{SHELL_TOOL}: {rule}")).each_ref().map(String::as_str));

@@ -18,7 +18,7 @@ fn no_command_takes_much_memory_to_judge() {
     if std::env::var_os(LIMITED).is_some() {
         return judge_all();
     }
-    let test = "memory::no_command_takes_much_memory_to_judge";
+    let test = "policy::memory::no_command_takes_much_memory_to_judge";
     let limited = format!("ulimit -v {SPACE}; exec \"$@\"");
     let judged = Command::new("sh")
         .args(["-c", &limited, "sh"])
