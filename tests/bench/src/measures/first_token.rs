@@ -71,7 +71,7 @@ async fn added(client: &Client, bare: &BareClient, session: Option<SessionId>, w
         }
     }
     let figures = vec![
-        Figure::millis("median", added.median()).at_most(1.0),
+        Figure::millis("median", added.median()).at_most(2.0),
         Figure::millis("p99", added.quantile(99)).at_most(5.0),
     ];
     // The ratio is that of the whole times: what is added has no floor.
