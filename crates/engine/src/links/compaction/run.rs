@@ -120,20 +120,13 @@ async fn compact(
         pinned: said.messages,
         ..CompactionReport::default()
     };
-    if told.left_out > 0 {
-        let count = told.left_out;
+    let left_out = said.left_out + told.left_out;
+    if left_out > 0 {
         note(
             &mut report,
             format!(
-                "{count} of the person's messages are stored but not in the summary: this window has no room for them"
+                "{left_out} of the person's messages are not in the summary word for word: there is no room for them"
             ),
-        );
-    }
-    if said.left_out > 0 {
-        let count = said.left_out;
-        note(
-            &mut report,
-            format!("{count} of the person's messages are no longer kept word for word: they are too long"),
         );
     }
     let mut written = None;
