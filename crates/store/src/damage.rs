@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use agentd_core::{event::Event, ids::SessionId};
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, Params, Row};
 
 use crate::{
     codec::{bound, id_from, number_from, text},
@@ -98,11 +98,31 @@ pub(crate) fn one_by_one(
     session_id: SessionId,
     numbers: RangeInclusive<u64>,
 ) -> Vec<Event> {
-    let read_one = |seq: u64| -> Result<Event, Fault> {
-        connection
-            .prepare_cached("SELECT seq, at, turn, payload FROM events WHERE session = ?1 AND seq = ?2")?
-            .query_row((session, bound(seq)), |row| Ok(read(row, session_id)))
-            .map_err(Fault::from)?
-    };
-    numbers.map(|seq| read_one(seq).unwrap_or_else(|_| Event::damaged(session_id, None, seq))).collect()
+    let event = "SELECT seq, at, turn, payload FROM events WHERE session = ?1 AND seq = ?2";
+    let read_one = |seq| one(connection, event, session, seq, |row| read(row, session_id)).ok().flatten();
+    numbers.map(|seq| read_one(seq).unwrap_or_else(|| Event::damaged(session_id, None, seq))).collect()
+}
+
+/// Reads one row of an event by `query`, which takes the session and the number; none where there is none.
+pub(crate) fn one<T>(
+    connection: &Connection,
+    query: &str,
+    session: i64,
+    seq: u64,
+    read: impl Fn(&Row<'_>) -> Result<T, Fault>,
+) -> Result<Option<T>, Fault> {
+    let mut statement = connection.prepare_cached(query)?;
+    let mut rows = statement.query((session, bound(seq)))?;
+    rows.next()?.map(read).transpose()
+}
+
+/// Numbers of events, by a query that reads nothing but an index.
+pub(crate) fn numbers(connection: &Connection, query: &str, params: impl Params) -> Result<Vec<u64>, Fault> {
+    let mut statement = connection.prepare_cached(query)?;
+    let mut rows = statement.query(params)?;
+    let mut numbers = Vec::new();
+    while let Some(row) = rows.next()? {
+        numbers.push(number_from(row.get("seq")?)?);
+    }
+    Ok(numbers)
 }

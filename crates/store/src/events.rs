@@ -79,26 +79,52 @@ pub(crate) fn read(row: &Row<'_>, session_id: SessionId) -> Result<Event, Fault>
 
 /// The turns of a session, in the order in which they began.
 pub(crate) fn turns(connection: &Connection, session_id: SessionId) -> Result<Vec<TurnSpan>, Fault> {
-    let Some(session) = sessions::key(connection, session_id)? else { return Ok(Vec::new()) };
-    let mut statement = connection.prepare_cached(
-        "SELECT seq, turn, kind FROM events WHERE session = ?1 AND kind IN ('turn_started', 'turn_ended') ORDER BY seq",
-    )?;
-    let mut rows = statement.query([session])?;
+    let snapshot = connection.unchecked_transaction()?;
+    let Some((session, last)) = sessions::head(&snapshot, session_id)? else { return Ok(Vec::new()) };
+    let edge = |row: &Row<'_>| -> Result<(u64, String, String), Fault> {
+        Ok((number_from(row.get("seq")?)?, text(row, "turn")?.to_owned(), text(row, "kind")?.to_owned()))
+    };
+    let edges = "SELECT seq, turn, kind FROM events WHERE kind IN ('turn_started', 'turn_ended') AND session = ?1";
+    let together = || -> Result<Vec<_>, Fault> {
+        let mut statement = snapshot.prepare_cached(&format!("{edges} ORDER BY seq"))?;
+        let mut rows = statement.query([session])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            found.push(edge(row)?);
+        }
+        Ok(found)
+    };
+    let found = match together() {
+        Err(fault) if fault.is_corrupt() => {
+            let one = format!("{edges} AND seq = ?2");
+            (1..=last).filter_map(|seq| damage::one(&snapshot, &one, session, seq, edge).ok().flatten()).collect()
+        }
+        found => found?,
+    };
+    Ok(spans(found))
+}
+
+/// Turns by their starts and ends.
+fn spans(edges: Vec<(u64, String, String)>) -> Vec<TurnSpan> {
     let mut spans: Vec<TurnSpan> = Vec::new();
     // Few are open at once: one that runs, and one that is told of though it never ran.
     let mut open: Vec<(String, usize)> = Vec::new();
-    while let Some(row) = rows.next()? {
-        let (seq, turn) = (number_from(row.get("seq")?)?, text(row, "turn")?);
-        if text(row, "kind")? == "turn_started" {
-            open.push((turn.to_owned(), spans.len()));
+    for (seq, turn, kind) in edges {
+        if kind == "turn_started" {
+            open.push((turn, spans.len()));
             spans.push(TurnSpan { began: seq, ended: None });
-        } else if let Some(found) = open.iter().position(|(open, _)| open == turn) {
+        } else if let Some(found) = open.iter().position(|(open, _)| *open == turn) {
             let (_, at) = open.swap_remove(found);
             spans[at].ended = Some(seq);
         }
     }
-    Ok(spans)
+    spans
 }
+
+/// The numbers of completed items: all that is read for them is the index, which is named so that a plan that reads other
+/// events is an error and not a slow start.
+const ITEM_NUMBERS: &str = "SELECT seq FROM events INDEXED BY completed_items
+    WHERE session = ?1 AND kind = 'item_completed' AND seq > ?2 ORDER BY seq DESC LIMIT ?3";
 
 pub(crate) fn recent_items(
     connection: &Connection,
@@ -106,36 +132,32 @@ pub(crate) fn recent_items(
     after: u64,
     at_most: usize,
 ) -> Result<Vec<(u64, Item)>, Fault> {
-    let Some(session) = sessions::key(connection, session_id)? else { return Ok(Vec::new()) };
-    // The index is named, so that a plan that reads other events is an error and not a slow start.
-    let mut statement = connection.prepare_cached(
-        "SELECT seq, turn, payload FROM events INDEXED BY completed_items
-         WHERE session = ?1 AND kind = 'item_completed' AND seq > ?2 ORDER BY seq DESC LIMIT ?3",
-    )?;
-    let mut rows = statement.query(params![session, bound(after), limit(at_most)])?;
-    let mut items = Vec::new();
-    while let Some(row) = rows.next()? {
-        let seq = number_from(row.get("seq")?)?;
-        let item = match text(row, "payload").and_then(json_from) {
-            Ok(EventKind::ItemCompleted { item, .. }) => item,
-            found => {
-                // Never what stands there: it may be private.
-                let fault = found.err();
-                tracing::warn!(?fault, session = %session_id, seq, "an item is damaged and is left out");
-                let turn = text(row, "turn").and_then(id_from);
-                left_out(seq, turn.unwrap_or_else(|_| TurnId::generate()))
-            }
+    let snapshot = connection.unchecked_transaction()?;
+    let Some(session) = sessions::key(&snapshot, session_id)? else { return Ok(Vec::new()) };
+    let mut numbers = damage::numbers(&snapshot, ITEM_NUMBERS, params![session, bound(after), limit(at_most)])?;
+    numbers.reverse();
+    let payload = "SELECT turn, payload FROM events WHERE session = ?1 AND seq = ?2";
+    let item = |seq: u64| -> Result<(u64, Item), Fault> {
+        let read = |row: &Row<'_>| {
+            Ok(match text(row, "payload").and_then(json_from) {
+                Ok(EventKind::ItemCompleted { item, .. }) => item,
+                _ => damaged_item(session_id, seq, text(row, "turn").and_then(id_from).ok()),
+            })
         };
-        items.push((seq, item));
-    }
-    items.reverse();
-    Ok(items)
+        let found = match damage::one(&snapshot, payload, session, seq, read) {
+            Err(fault) if fault.is_corrupt() => None,
+            found => found?,
+        };
+        Ok((seq, found.unwrap_or_else(|| damaged_item(session_id, seq, None))))
+    };
+    numbers.into_iter().map(item).collect()
 }
 
-/// Stand-in for a damaged item, for the model and the person.
-fn left_out(seq: u64, turn_id: TurnId) -> Item {
+/// Stand-in for a damaged item, for the model and the person. It never quotes what stood there: that may be private.
+fn damaged_item(session_id: SessionId, seq: u64, turn_id: Option<TurnId>) -> Item {
+    tracing::warn!(session = %session_id, seq, "an item is damaged and is left out");
     let text = format!("What stood here (event {seq}) is damaged on the disk and is left out.");
-    Item { id: ItemId::generate(), turn_id, body: ItemBody::notice(text) }
+    Item { id: ItemId::generate(), turn_id: turn_id.unwrap_or_else(TurnId::generate), body: ItemBody::notice(text) }
 }
 
 pub(crate) fn state_file_changes(
@@ -145,7 +167,7 @@ pub(crate) fn state_file_changes(
     at_most: usize,
 ) -> Result<Vec<(u64, StateFileChange)>, Fault> {
     let Some(session) = sessions::key(connection, session_id)? else { return Ok(Vec::new()) };
-    // The index is named for the same reason.
+    // The index is named, so that a plan that reads other events is an error and not a slow undo.
     let mut statement = connection.prepare_cached(
         "SELECT seq, payload FROM events INDEXED BY state_file_changes
          WHERE session = ?1 AND kind = 'state_changed'

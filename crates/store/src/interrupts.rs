@@ -76,7 +76,11 @@ pub(crate) fn pending(connection: &Connection, session: Option<SessionId>) -> Re
     let mut rows = statement.query([key])?;
     let mut pending = Vec::new();
     while let Some(row) = rows.next()? {
-        pending.push(json_from(text(row, "interrupt")?)?);
+        // One that cannot be read keeps nobody from the others.
+        match text(row, "interrupt").and_then(json_from) {
+            Ok(interrupt) => pending.push(interrupt),
+            Err(fault) => tracing::warn!(?fault, "an interrupt is damaged and is left out"),
+        }
     }
     Ok(pending)
 }

@@ -3,8 +3,8 @@
 //! A clean close moves the write-ahead log into the database and removes it. So a log that is there at the next open
 //! tells of an unclean stop; that there is none is no proof of a clean one, and for that there is a [`Mark`]. SQLite repairs
 //! such a stop by itself; what it cannot know is whether the disk kept its promises, and for that the file is checked: whole up
-//! to [`StoreConfig::full_check_up_to`], beyond it only the small tables that everything else hangs on, so that a start
-//! stays quick however long the journal is.
+//! to [`StoreConfig::full_check_up_to`], beyond it only the small tables that everything else depends on, so that a
+//! start stays quick however long the journal is. Damage in those tables is an error; elsewhere it costs what is damaged.
 
 use std::{fs::OpenOptions, path::Path};
 
@@ -179,22 +179,36 @@ fn set_up_writing(connection: &Connection, config: &StoreConfig) -> Result<(), F
     Ok(())
 }
 
+/// Tables that everything else depends on: where one of them is damaged, the journal is not opened.
+const VITAL: [&str; 4] = ["sessions", "session_state", "interrupts", "grants"];
+
+/// Looks for damage after a stop that was not clean. What is damaged elsewhere, as in `events`, costs what stands there when it
+/// is read, and keeps nobody from the rest.
 fn check(connection: &Connection, config: &StoreConfig) -> Result<(), Fault> {
     let size = std::fs::metadata(&config.path)?.len();
-    let targets: &[&str] =
-        if size <= config.full_check_up_to { &["1"] } else { &["sessions", "session_state", "interrupts", "grants"] };
-    tracing::info!(bytes = size, whole = targets.len() == 1, "the last stop was not clean; checking the journal");
-    for target in targets {
-        let known: bool = *target == "1" || connection.table_exists(None, *target)?;
-        if !known {
-            continue;
+    let is_whole = size <= config.full_check_up_to;
+    tracing::info!(bytes = size, whole = is_whole, "the last stop was not clean; checking the journal");
+    if is_whole {
+        let verdict = verdict(connection, "1")?;
+        if verdict == "ok" {
+            return Ok(());
         }
-        let verdict: String = connection.query_row(&format!("PRAGMA quick_check({target})"), [], |row| row.get(0))?;
-        if verdict != "ok" {
-            return Err(Fault::Corrupt(format!("the file is damaged: {verdict}")));
+        tracing::error!(verdict, "the journal is damaged; what cannot be read is left out: see `agentctl doctor`");
+    }
+    for table in VITAL {
+        if connection.table_exists(None, table)? {
+            let verdict = verdict(connection, table)?;
+            if verdict != "ok" {
+                return Err(Fault::Corrupt(format!("the file is damaged: {verdict}")));
+            }
         }
     }
     Ok(())
+}
+
+/// First problem that SQLite finds in a table, or in all of them by `1`; `ok` where there is none.
+fn verdict(connection: &Connection, target: &str) -> Result<String, Fault> {
+    Ok(connection.query_row(&format!("PRAGMA quick_check({target})"), [], |row| row.get(0))?)
 }
 
 fn migrate(connection: &mut Connection) -> Result<(), Fault> {

@@ -168,8 +168,16 @@ async fn a_deleted_session_that_cannot_be_overwritten_is_told() {
     bytes.chunks_mut(4096).find(|page| holds(page)).unwrap().fill(0xa5);
     fs::write(&journal, bytes).unwrap();
 
-    for _ in 0..2 {
+    for round in 0..2 {
         world.daemon.restart().await;
+        if round == 0 {
+            // Until then the session costs what is on the page, and goes on.
+            for command in [&["sessions", "show"][..], &["fork"], &["run", "Go on", "--session"]] {
+                world.daemon.agentctl([command, &[session.as_str()]].concat()).await.exits(0);
+            }
+            let seen = world.model.requests().pop().unwrap();
+            assert!(format!("{seen:?}").contains("is damaged on the disk and is left out"), "{seen:?}");
+        }
         for session in [&session, &other] {
             // The second time they are gone.
             world.daemon.agentctl(["sessions", "delete", session, "--yes"]).await;

@@ -145,7 +145,7 @@ mod tests {
         let long = format!("Never {}.", "again and ".repeat(500));
         let mixed = [&all[0], &long, &all[1], &all[2]].map(String::clone);
         assert_eq!(
-            for_window(&mixed, 800),
+            for_window(&mixed, 500),
             Verbatim { messages: [&all[0], &all[1], &all[2]].map(String::clone).to_vec(), left_out: 1 }
         );
         let first = for_window(&[long, all[0].clone()], 4000);

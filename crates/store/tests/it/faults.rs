@@ -8,13 +8,14 @@ use std::{
 use agentd_core::{
     error::{ErrorKind, StoreError},
     event::{EventKind, StateChange},
-    ids::SessionId,
+    ids::{InterruptId, SessionId},
     item::ItemBody,
     ports::Store,
     state_files::StateFileChange,
 };
 use agentd_store::{DamagedSession, SqliteStore, StoreConfig};
 use rusqlite::Connection;
+use serde_json::json;
 
 use crate::{new_session, open};
 
@@ -166,26 +167,64 @@ async fn spoiled(folder: &Path, unclean: bool) -> StoreConfig {
     StoreConfig::at(path)
 }
 
+/// After an unclean stop, whether the journal is small enough to be checked whole or not, a damaged page of events costs the
+/// events on it.
 #[tokio::test]
-async fn a_damaged_journal_is_found_after_an_unclean_stop() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = spoiled(folder.path(), true).await;
-    check(&failure(config), "the file is damaged", "keep a copy");
+async fn a_damaged_page_of_events_costs_what_is_on_it() {
+    for full_check_up_to in [0, u64::MAX] {
+        let folder = tempfile::tempdir().unwrap();
+        let config = StoreConfig { full_check_up_to, ..spoiled(folder.path(), true).await };
+        let store = SqliteStore::open(config).unwrap();
+        let [summary] = store.sessions(10).await.unwrap().try_into().unwrap();
+        let events = store.events(summary.id, 0, 1000).await.unwrap();
+        assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), (1..=200).collect::<Vec<_>>());
+        let damaged: Vec<u64> = events.iter().filter(|event| event.is_damaged()).map(|event| event.seq).collect();
+        assert!((1..100).contains(&damaged.len()), "{damaged:?}");
+        // The history of the model has a stand-in for each, so that the session goes on.
+        let items = store.recent_items(summary.id, 0, 1000).await.unwrap();
+        assert_eq!(items.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), (1..=200).collect::<Vec<_>>());
+        let stand_ins = items
+            .iter()
+            .filter(|(_, item)| matches!(&item.body, ItemBody::Notice { text, .. } if text.contains("damaged")));
+        assert_eq!(stand_ins.map(|(seq, _)| *seq).collect::<Vec<_>>(), damaged);
+        store.turns(summary.id).await.unwrap();
+        let found = store.damaged().await.unwrap();
+        assert_eq!(found, [DamagedSession { id: Some(summary.id), events: damaged }]);
+    }
 }
 
+/// Where the table of sessions is damaged, nothing is known for certain, and the file is left as it is.
 #[tokio::test]
-async fn a_large_journal_is_checked_in_part() {
+async fn a_damaged_table_of_sessions_is_found_after_an_unclean_stop() {
     let folder = tempfile::tempdir().unwrap();
-    let config = StoreConfig { full_check_up_to: 0, ..spoiled(folder.path(), true).await };
-    let store = SqliteStore::open(config).unwrap();
-    let [summary] = store.sessions(10).await.unwrap().try_into().unwrap();
-    // What is on the damaged page is left out, and nothing else.
-    let events = store.events(summary.id, 0, 1000).await.unwrap();
-    assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), (1..=200).collect::<Vec<_>>());
-    let damaged: Vec<u64> = events.iter().filter(|event| event.is_damaged()).map(|event| event.seq).collect();
-    assert!((1..100).contains(&damaged.len()), "{damaged:?}");
-    let found = store.damaged().await.unwrap();
-    assert_eq!(found, [DamagedSession { id: Some(summary.id), events: damaged }]);
+    let store = open(folder.path());
+    new_session(&store).await;
+    store.close().await.unwrap();
+    let path = journal(folder.path());
+    let page: usize = Connection::open(&path)
+        .unwrap()
+        .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'sessions'", [], |row| row.get(0))
+        .unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[(page - 1) * 4096..page * 4096].fill(0xa5);
+    std::fs::write(&path, bytes).unwrap();
+    std::fs::write(folder.path().join("journal.db-wal"), "what a crash left").unwrap();
+    check(&failure(StoreConfig::at(path)), "damaged", "keep a copy");
+}
+
+/// A question that cannot be read keeps nobody from the others.
+#[tokio::test]
+async fn a_damaged_interrupt_costs_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let mut script = new_session(&store).await;
+    let (first, second) = (InterruptId::generate(), InterruptId::generate());
+    let (first, second) = (script.approval(first, json!({})), script.approval(second, json!({})));
+    store.append(vec![script.turn_started(), first, second]).await.unwrap();
+    let [_, kept] = store.pending_interrupts(None).await.unwrap().try_into().unwrap();
+    let other = Connection::open(journal(folder.path())).unwrap();
+    other.execute("UPDATE interrupts SET interrupt = '{}' WHERE key = (SELECT min(key) FROM interrupts)", []).unwrap();
+    assert_eq!(store.pending_interrupts(None).await.unwrap(), [kept]);
 }
 
 #[tokio::test]
