@@ -201,12 +201,13 @@ async fn a_damaged_table_of_sessions_is_found_after_an_unclean_stop() {
     new_session(&store).await;
     store.close().await.unwrap();
     let path = journal(folder.path());
-    let page: usize = Connection::open(&path)
+    let page: u32 = Connection::open(&path)
         .unwrap()
         .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'sessions'", [], |row| row.get(0))
         .unwrap();
     let mut bytes = std::fs::read(&path).unwrap();
-    bytes[(page - 1) * 4096..page * 4096].fill(0xa5);
+    let end = page as usize * 4096;
+    bytes[end - 4096..end].fill(0xa5);
     std::fs::write(&path, bytes).unwrap();
     std::fs::write(folder.path().join("journal.db-wal"), "what a crash left").unwrap();
     check(&failure(StoreConfig::at(path)), "damaged", "keep a copy");
