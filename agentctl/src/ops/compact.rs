@@ -39,7 +39,7 @@ pub(crate) const STRATEGIES: [Choice<CompactionStrategy>; 3] = [
 
 /// Outcome of a turn that compacts.
 #[derive(Debug)]
-pub(crate) struct Done {
+pub(crate) struct CompactOutcome {
     /// Report of what was kept and dropped; none where there was nothing to do, or it came to no end.
     pub(crate) report: Option<CompactionReport>,
     pub(crate) result: TurnResult,
@@ -55,7 +55,7 @@ pub(crate) async fn compact(
     strategy: CompactionStrategy,
     shown: bool,
     person: turn::Person<'_>,
-) -> anyhow::Result<Done> {
+) -> anyhow::Result<CompactOutcome> {
     let request = StartRequest {
         session: SessionChoice::Existing(session.to_string()),
         start: StartTurn { compact: Some(strategy), ..daemon.turn(None) },
@@ -65,10 +65,10 @@ pub(crate) async fn compact(
     let mut watch = Watch { shown: shown.then(Human::stdio), report: None };
     let result = turn::drive(&mut line, &mut watch, person).await?;
     let result = result.ok_or_else(|| Failure::unreachable("the daemon did not tell how the compaction ended"))?;
-    Ok(Done { report: watch.report, result })
+    Ok(CompactOutcome { report: watch.report, result })
 }
 
-impl Done {
+impl CompactOutcome {
     /// Tells a person.
     ///
     /// # Errors
@@ -114,8 +114,8 @@ fn lines(report: &CompactionReport, color: bool) -> Vec<String> {
     if let Some(path) = &report.path {
         lines.push(format!("in full    {}", clean_line(path)));
     }
-    for rule in &report.pinned {
-        lines.push(format!("kept       {}", clean_line(rule)));
+    if !report.pinned.is_empty() {
+        lines.push(format!("kept       your messages, word for word ({})", report.pinned.len()));
     }
     if let Some(problem) = &report.problem {
         lines.push(paint(color, WARN, &format!("! {}", clean_line(problem))));
@@ -185,7 +185,7 @@ mod tests {
             messages_after: 11,
             tokens_before: 12_345,
             tokens_after: 1_900,
-            pinned: vec!["Never push\u{1b}[2J to main.".to_owned()],
+            pinned: vec!["Never push to main.".to_owned()],
             path: Some("/conversation_history/x.md".to_owned()),
             problem: Some("no model summed it up: it broke".to_owned()),
             ..CompactionReport::default()
@@ -194,7 +194,7 @@ mod tests {
         compacted  62 to 11 messages, about 12k to 1.9k tokens (15 %)
         summary    what is known for certain, without a model
         in full    /conversation_history/x.md
-        kept       Never push to main.
+        kept       your messages, word for word (1)
         ! no model summed it up: it broke
         undo with: agentctl compact --undo
         ");

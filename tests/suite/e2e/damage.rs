@@ -172,7 +172,7 @@ async fn a_deleted_session_that_cannot_be_overwritten_is_told() {
         world.daemon.restart().await;
         if round == 0 {
             // Until then the session costs what is on the page, and goes on.
-            for command in [&["sessions", "show"][..], &["sessions", "fork"], &["run", "Go on", "--session"]] {
+            for command in [&["sessions", "show"][..], &["run", "Go on", "--session"]] {
                 world.daemon.agentctl([command, &[session.as_str()]].concat()).await.exits(0);
             }
             let seen = world.model.requests().pop().unwrap();

@@ -169,8 +169,9 @@ async fn a_fork_of_a_compacted_session_finds_what_was_compacted() {
     let world = World::start().await;
     let mut origin = None;
     for number in 0..10 {
-        let text = format!("Piece of work {number}: the number is 47{number}1");
-        origin = Some(world.goes_on(origin.as_deref(), &text, &[Reply::text("Done.")]).await);
+        // Of the person's words a compaction drops none; of the model's, these.
+        let answer = Reply::text(format!("Done: the number is 47{number}1"));
+        origin = Some(world.goes_on(origin.as_deref(), &format!("Piece of work {number}"), &[answer]).await);
     }
     let origin = origin.unwrap();
     let before = world.fork(&origin, &[]).await;

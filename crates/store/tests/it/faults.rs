@@ -220,8 +220,8 @@ async fn a_damaged_interrupt_costs_itself() {
     let store = open(folder.path());
     let mut script = new_session(&store).await;
     let (first, second) = (InterruptId::generate(), InterruptId::generate());
-    let (first, second) = (script.approval(first, json!({})), script.approval(second, json!({})));
-    store.append(vec![script.turn_started(), first, second]).await.unwrap();
+    let started = script.turn_started();
+    store.append(vec![started, script.approval(first, json!({})), script.approval(second, json!({}))]).await.unwrap();
     let [_, kept] = store.pending_interrupts(None).await.unwrap().try_into().unwrap();
     let other = Connection::open(journal(folder.path())).unwrap();
     other.execute("UPDATE interrupts SET interrupt = '{}' WHERE key = (SELECT min(key) FROM interrupts)", []).unwrap();

@@ -120,13 +120,11 @@ async fn compact(
         pinned: said.messages,
         ..CompactionReport::default()
     };
-    let left_out = said.left_out + told.left_out;
-    if left_out > 0 {
+    if said.left_out > 0 {
+        let count = said.left_out;
         note(
             &mut report,
-            format!(
-                "{left_out} of the person's messages are not in the summary word for word: there is no room for them"
-            ),
+            format!("{count} of the person's messages are no longer kept word for word: together they are too long"),
         );
     }
     let mut written = None;
