@@ -738,8 +738,8 @@ async fn what_the_person_said_is_kept_whole_in_any_words() {
 async fn of_too_many_messages_the_longest_give_way_and_the_report_says_so() {
     let world = World::new([]);
     let session = world.session().await;
-    let pasted = |from: usize| (from..from + 400).map(|number| format!("- line {number}\n")).collect::<String>();
-    for words in std::iter::once("Never push.".to_owned()).chain((0..12).map(|n| pasted(n * 1000))) {
+    let pasted = |from: usize| (from..from + 1000).map(|number| format!("- line {number}\n")).collect::<String>();
+    for words in std::iter::once("Never push.".to_owned()).chain((0..16).map(|n| pasted(n * 1000))) {
         world.model.then(says("All right."));
         run(&session, &words).await;
     }
