@@ -746,8 +746,8 @@ async fn of_too_many_messages_the_longest_give_way_and_the_report_says_so() {
     talked(&world, 0..8, &session).await;
     world.model.then(says(SUMMARY));
     compact(&session).await;
-    let report = &compactions(&world, &session)[0].report;
+    let report = &compactions(&world, &session).pop().unwrap().report;
     assert_eq!(report.pinned[0], "Never push.");
-    let problem = report.problem.as_deref().unwrap();
-    assert!(problem.contains("of the person's messages are no longer kept word for word"), "{problem}");
+    let problem = report.problem.as_deref().unwrap_or_default();
+    assert!(problem.contains("of the person's messages are no longer kept word for word"), "{report:?}");
 }
