@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(for_window(&all, 100_000), Verbatim { messages: all.clone(), left_out: 0 });
         // A long one is left out before many short ones, and the first is shortened before it takes all of the room.
         let long = format!("Never {}.", "again and ".repeat(500));
-        let mixed = [&all[..1], &[long.clone()], &all[1..16]].concat();
+        let mixed = [&all[..1], std::slice::from_ref(&long), &all[1..16]].concat();
         assert_eq!(for_window(&mixed, 1900), Verbatim { messages: all[..16].to_vec(), left_out: 1 });
         let first = for_window(&[long, all[0].clone()], 4000);
         assert_eq!(first.left_out, 0);
