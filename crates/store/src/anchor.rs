@@ -37,6 +37,9 @@ impl Anchor {
     pub(crate) fn check(&self) -> Result<(), Fault> {
         let (path, opened) = &self.database;
         same(path, inode(path), *opened)?;
+        if fs::metadata(path)?.len() == 0 {
+            return Err(Fault::Gone(format!("{} was emptied", path.display())));
+        }
         match (self.log_inode.get(), inode(&self.log)) {
             (Some(opened), found) => same(&self.log, found, *opened),
             (None, Ok(found)) => {

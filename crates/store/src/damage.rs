@@ -1,6 +1,6 @@
 //! Events that cannot be read: each costs itself, and nothing behind it.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use agentd_core::{event::Event, ids::SessionId};
 use rusqlite::{Connection, Params, Row};
@@ -101,6 +101,19 @@ pub(crate) fn one_by_one(
     let event = "SELECT seq, at, turn, payload FROM events WHERE session = ?1 AND seq = ?2";
     let read_one = |seq| one(connection, event, session, seq, |row| read(row, session_id)).ok().flatten();
     numbers.map(|seq| read_one(seq).unwrap_or_else(|| Event::damaged(session_id, None, seq))).collect()
+}
+
+/// Numbers of the last completed items behind the start of the range, the last first, where the index that knows them cannot
+/// be read. An event that cannot be read may have been one.
+pub(crate) fn items_one_by_one(connection: &Connection, session: i64, range: Range<u64>, at_most: usize) -> Vec<u64> {
+    tracing::warn!("an index of events is damaged; items are looked for one by one");
+    let kind = "SELECT kind FROM events WHERE session = ?1 AND seq = ?2";
+    let is_item = |seq: &u64| {
+        let found = one(connection, kind, session, *seq, |row| Ok(text(row, "kind")? == "item_completed"));
+        found.map_or(true, |found| found.unwrap_or(true))
+    };
+    let numbers = (range.start + 1..=range.end).rev().take(usize::try_from(MAX_MISSING).unwrap_or(usize::MAX));
+    numbers.filter(is_item).take(at_most).collect()
 }
 
 /// Reads one row of an event by `query`, which takes the session and the number; none where there is none.

@@ -133,8 +133,11 @@ pub(crate) fn recent_items(
     at_most: usize,
 ) -> Result<Vec<(u64, Item)>, Fault> {
     let snapshot = connection.unchecked_transaction()?;
-    let Some(session) = sessions::key(&snapshot, session_id)? else { return Ok(Vec::new()) };
-    let mut numbers = damage::numbers(&snapshot, ITEM_NUMBERS, params![session, bound(after), limit(at_most)])?;
+    let Some((session, last)) = sessions::head(&snapshot, session_id)? else { return Ok(Vec::new()) };
+    let mut numbers = match damage::numbers(&snapshot, ITEM_NUMBERS, params![session, bound(after), limit(at_most)]) {
+        Err(fault) if fault.is_corrupt() => damage::items_one_by_one(&snapshot, session, after..last, at_most),
+        numbers => numbers?,
+    };
     numbers.reverse();
     let payload = "SELECT turn, payload FROM events WHERE session = ?1 AND seq = ?2";
     let item = |seq: u64| -> Result<(u64, Item), Fault> {

@@ -188,27 +188,52 @@ fn check(connection: &Connection, config: &StoreConfig) -> Result<(), Fault> {
     let size = std::fs::metadata(&config.path)?.len();
     let is_whole = size <= config.full_check_up_to;
     tracing::info!(bytes = size, whole = is_whole, "the last stop was not clean; checking the journal");
-    if is_whole {
-        let verdict = verdict(connection, "1")?;
-        if verdict == "ok" {
-            return Ok(());
-        }
-        tracing::error!(verdict, "the journal is damaged; what cannot be read is left out: see `agentctl doctor`");
+    // The first table of the file is checked with the list of its free pages.
+    let found = problems(connection, if is_whole { "1000" } else { "sqlite_schema" })?;
+    if found.is_empty() && is_whole {
+        return Ok(());
+    }
+    if let Some(problem) = found.iter().find(|problem| UNSAFE.iter().any(|part| problem.contains(part))) {
+        return Err(Fault::Corrupt(format!("the file is damaged: {problem}")));
     }
     for table in VITAL {
-        if connection.table_exists(None, table)? {
-            let verdict = verdict(connection, table)?;
-            if verdict != "ok" {
-                return Err(Fault::Corrupt(format!("the file is damaged: {verdict}")));
-            }
+        if connection.table_exists(None, table)?
+            && let Some(problem) = problems(connection, table)?.first()
+        {
+            return Err(Fault::Corrupt(format!("the file is damaged: {problem}")));
+        }
+    }
+    if let Some(problem) = found.first() {
+        tracing::error!(problem, "the journal is damaged; what cannot be read is left out: see `agentctl doctor`");
+        // Where only an index is damaged, that is all it takes. Else it is read around.
+        if let Err(fault) = connection.execute_batch("REINDEX events") {
+            tracing::warn!(fault = %fault, "the indexes of events could not be built again");
         }
     }
     Ok(())
 }
 
-/// First problem that SQLite finds in a table, or in all of them by `1`; `ok` where there is none.
-fn verdict(connection: &Connection, target: &str) -> Result<String, Fault> {
-    Ok(connection.query_row(&format!("PRAGMA quick_check({target})"), [], |row| row.get(0))?)
+/// Parts of what SQLite says of a page that belongs to two things, or to none that it should: a write to such a file could
+/// overwrite what is sound.
+const UNSAFE: [&str; 4] = ["reelist", "2nd reference", "ointer map", "ptr map"];
+
+/// Problems that SQLite finds in a table, or this many of all of them.
+fn problems(connection: &Connection, target: &str) -> Result<Vec<String>, Fault> {
+    let mut statement = connection.prepare(&format!("PRAGMA quick_check({target})"))?;
+    let mut told: Vec<String> = Vec::new();
+    for problem in statement.query_map([], |row| row.get(0))? {
+        match problem.map_err(Fault::from) {
+            Ok(problem) => told.push(problem),
+            // After the pages it reads the rows.
+            Err(fault) if fault.is_corrupt() => {
+                told.push("a part of it cannot be read".to_owned());
+                break;
+            }
+            Err(fault) => return Err(fault),
+        }
+    }
+    let lines = told.iter().flat_map(|told| told.lines()).map(str::trim);
+    Ok(lines.filter(|line| !matches!(*line, "ok" | "") && !line.starts_with("***")).map(str::to_owned).collect())
 }
 
 fn migrate(connection: &mut Connection) -> Result<(), Fault> {

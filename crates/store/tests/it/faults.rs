@@ -213,6 +213,49 @@ async fn a_damaged_table_of_sessions_is_found_after_an_unclean_stop() {
     check(&failure(StoreConfig::at(path)), "damaged", "keep a copy");
 }
 
+/// A page that is free and in use at once would be written over: such a file is left as it is.
+#[tokio::test]
+async fn a_damaged_list_of_free_pages_is_found_after_an_unclean_stop() {
+    for full_check_up_to in [0, u64::MAX] {
+        let folder = tempfile::tempdir().unwrap();
+        let config = StoreConfig { full_check_up_to, ..spoiled(folder.path(), true).await };
+        let mut bytes = std::fs::read(&config.path).unwrap();
+        // The first page of the list, and its length.
+        bytes[32..40].copy_from_slice(&[0, 0, 0, 9, 0, 0, 0, 1]);
+        std::fs::write(&config.path, bytes).unwrap();
+        std::fs::write(folder.path().join("journal.db-wal"), "what a crash left").unwrap();
+        check(&failure(config), "damaged", "keep a copy");
+    }
+}
+
+/// Of a damaged index nothing is lost but time: it is built again, and read around until then.
+#[tokio::test]
+async fn a_damaged_index_of_events_costs_nothing() {
+    for index in ["completed_items", "events_by_number"] {
+        for unclean in [true, false] {
+            let folder = tempfile::tempdir().unwrap();
+            let store = open(folder.path());
+            let mut script = new_session(&store).await;
+            store.append((0..200).map(|_| script.input("words")).collect()).await.unwrap();
+            store.close().await.unwrap();
+            let path = journal(folder.path());
+            let root = "SELECT rootpage FROM sqlite_schema WHERE name = ?1";
+            let page: Option<u32> =
+                Connection::open(&path).unwrap().query_row(root, [index], |row| row.get(0)).unwrap();
+            let mut bytes = std::fs::read(&path).unwrap();
+            let end = page.unwrap() as usize * 4096;
+            bytes[end - 4096..end].fill(0xa5);
+            std::fs::write(&path, bytes).unwrap();
+            if unclean {
+                std::fs::write(folder.path().join("journal.db-wal"), "what a crash left").unwrap();
+            }
+            let store = open(folder.path());
+            let items = store.recent_items(script.session, 0, 1000).await.unwrap();
+            assert_eq!(items.len(), 200, "{index} {unclean}");
+        }
+    }
+}
+
 /// A question that cannot be read keeps nobody from the others.
 #[tokio::test]
 async fn a_damaged_interrupt_costs_itself() {
@@ -387,6 +430,12 @@ async fn nothing_is_acknowledged_that_goes_into_a_removed_file() {
         script.seq = before.seq + seen.len() as u64;
         store.append(vec![script.input("c")]).await.unwrap();
     }
+    // In its place, and empty.
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let mut script = new_session(&store).await;
+    std::fs::write(folder.path().join("journal.db"), "").unwrap();
+    check(&store.append(vec![script.input("b")]).await.unwrap_err(), "was emptied", "docs/operations.md");
 }
 
 #[tokio::test]
