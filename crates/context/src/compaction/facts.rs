@@ -10,7 +10,7 @@ use agentd_core::{
 };
 use serde_json::Value;
 
-use super::transcript::shortened;
+use super::{transcript::shortened, verbatim};
 
 /// Lines of each list at the most; fewer in a small window.
 const MAX_LINES: usize = 40;
@@ -27,6 +27,8 @@ const READ: &str = "read_file";
 /// Facts that a history states for certain.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
+    /// Inputs of programs and pipes, in which a person has typed nothing: a line each, the oldest first.
+    pub requests: Vec<String>,
     /// Ends of turns: the last words of each.
     pub answers: Vec<String>,
     /// The input of the turn that runs, word for word, where it is among what is replaced. No item says how much of it
@@ -52,7 +54,12 @@ pub fn facts(items: &[Arc<Item>], todos: &[Todo], window: u64) -> Facts {
     let mut failed: BTreeMap<&str, String> = BTreeMap::new();
     for item in items {
         match &item.body {
-            ItemBody::UserMessage { .. } => facts.answers.extend(said.take().map(line)),
+            ItemBody::UserMessage { text, typed_bytes, .. } => {
+                facts.answers.extend(said.take().map(line));
+                if verbatim::typed(text, *typed_bytes).is_empty() {
+                    facts.requests.push(line(text));
+                }
+            }
             ItemBody::AgentMessage { text } => said = Some(text),
             ItemBody::ToolCall(call) => open = Some(call),
             ItemBody::ToolResult(result) => {
@@ -86,8 +93,8 @@ pub fn facts(items: &[Arc<Item>], todos: &[Todo], window: u64) -> Facts {
 }
 
 impl Facts {
-    fn lists(&mut self) -> [&mut Vec<String>; 5] {
-        [&mut self.answers, &mut self.files, &mut self.commands, &mut self.problems, &mut self.next]
+    fn lists(&mut self) -> [&mut Vec<String>; 6] {
+        [&mut self.requests, &mut self.answers, &mut self.files, &mut self.commands, &mut self.problems, &mut self.next]
     }
 
     /// The same in so many bytes, in a window of so many tokens: of long lists both ends stay, and the longest give way first.

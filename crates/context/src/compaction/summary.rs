@@ -30,6 +30,8 @@ const PARTS: [&str; 7] = [
 const BYTES_A_TOKEN: u64 = 2;
 /// Tokens that a summary in detail has at the most.
 const MAX_TOKENS: u64 = 1440;
+/// The part in which the messages of the person stand. Summaries of earlier versions have them in the next one.
+const SAID: usize = 0;
 /// Line before the messages of the person.
 const MESSAGES_FOLLOW: &str = "The person said, word for word:";
 /// Heading of the request in progress.
@@ -100,13 +102,15 @@ pub fn compose(words: Words<'_>, facts: &Facts, messages: &[String], path: Optio
         parts = parts.map(|part| transcript::shortened(&part, half / PARTS.len()));
     }
     // They stand there word for word.
-    parts[1] = verbatim::without_repeated(&parts[1], messages);
+    for part in &mut parts[..=SAID + 1] {
+        *part = verbatim::without_repeated(part, messages);
+    }
     // Only what the person said stands behind these words.
     let parts = parts.map(|part| harmless(&without_marker(part)));
     let facts = facts.clone().fitting(window, whole - parts.iter().map(String::len).sum::<usize>().min(half));
     let certain: [Vec<String>; 7] = [
+        facts.requests.clone(),
         Vec::new(),
-        messages.to_vec(),
         facts.answers.iter().map(|answer| format!("You answered: {answer}")).collect(),
         facts.files.clone(),
         facts.commands.clone(),
@@ -120,22 +124,24 @@ pub fn compose(words: Words<'_>, facts: &Facts, messages: &[String], path: Optio
     for (index, heading) in PARTS.iter().enumerate() {
         let said = parts[index].trim();
         let listed = &certain[index];
-        if said.is_empty() && listed.is_empty() {
+        let messages = if index == SAID { messages } else { &[] };
+        if said.is_empty() && listed.is_empty() && messages.is_empty() {
             continue;
         }
         let _ = write!(text, "\n\n## {heading}\n");
         if !said.is_empty() {
             let _ = writeln!(text, "{said}");
         }
-        if index == 1 && !listed.is_empty() {
-            text.push_str(MESSAGES_FOLLOW);
-            text.push('\n');
-        }
-        // A list that was carried over has some of it already. The person's messages stand by themselves.
-        let known = |line: &String| index != 1 && said.lines().any(|known| known.strip_prefix("- ") == Some(line));
+        // A list that was carried over has some of it already.
+        let known = |line: &String| said.lines().any(|known| known.strip_prefix("- ") == Some(line));
         for line in listed.iter().filter(|line| !known(line)) {
-            let line = if index == 1 { line.clone() } else { without_marker(line.clone()) };
-            let _ = writeln!(text, "- {}", harmless(&line));
+            let _ = writeln!(text, "- {}", harmless(&without_marker(line.clone())));
+        }
+        if !messages.is_empty() {
+            let _ = writeln!(text, "{MESSAGES_FOLLOW}");
+        }
+        for message in messages {
+            let _ = writeln!(text, "- {}", harmless(message));
         }
         text.truncate(text.trim_end().len());
     }
@@ -181,8 +187,10 @@ fn carried_parts(summary: &str, most: usize) -> [String; 7] {
     // Exactly as they were written then: what an answer or a command said may look like one of them.
     let exact = |line: &str| PARTS.iter().position(|part| line.strip_prefix("## ") == Some(part));
     let mut parts = parts(summary, exact);
-    if let Some((before, _)) = parts[1].split_once(MESSAGES_FOLLOW) {
-        parts[1].truncate(before.len());
+    for part in &mut parts[..=SAID + 1] {
+        if let Some((before, _)) = part.split_once(MESSAGES_FOLLOW) {
+            part.truncate(before.len());
+        }
     }
     parts[6].clear();
     parts.map(|part| transcript::shortened(part.trim(), MAX_CARRIED.min(most)))

@@ -37,14 +37,24 @@ pub fn messages(before: Option<&Compaction>, items: &[Arc<Item>]) -> Verbatim {
     let mut messages = before.map(|compaction| compaction.report.pinned.clone()).unwrap_or_default();
     for item in items {
         let ItemBody::UserMessage { text, typed_bytes, .. } = &item.body else { continue };
-        // What came through a pipe behind a request is a document, whatever it demands.
-        let typed = typed_bytes.map_or(Some(text.as_str()), |bytes| text.get(..usize::try_from(bytes).ok()?));
-        let message = clipped(typed.unwrap_or_default().trim(), MAX_MESSAGE);
-        if !message.is_empty() && !messages.contains(&message) {
-            messages.push(message);
+        let message = clipped(typed(text, *typed_bytes), MAX_MESSAGE);
+        if message.is_empty() {
+            continue;
+        }
+        // What is said again holds from now on; the first message keeps its place.
+        match messages.iter().position(|known| *known == message) {
+            Some(0) => {}
+            Some(before) => messages[before..].rotate_left(1),
+            None => messages.push(message),
         }
     }
     fitting(messages, MAX_STORED)
+}
+
+/// The part of an input that a person typed. What came through a pipe behind it is a document, whatever it demands.
+pub(crate) fn typed(text: &str, typed_bytes: Option<u64>) -> &str {
+    let typed = typed_bytes.map_or(Some(text), |bytes| text.get(..usize::try_from(bytes).ok()?));
+    typed.unwrap_or_default().trim()
 }
 
 /// Messages for a summary in a window of so many tokens. All of them stay stored, for a larger window.
@@ -82,10 +92,11 @@ fn clipped(message: &str, tokens: u64) -> String {
 
 /// A model's words without the lines that only repeat the person's.
 pub(crate) fn without_repeated(written: &str, messages: &[String]) -> String {
-    let is_repeated = |line: &&str| {
-        let bare = line.trim_matches(|letter: char| !letter.is_alphanumeric());
-        !bare.is_empty() && messages.iter().any(|message| message.contains(bare))
-    };
+    let bare = |text: &'_ str| text.trim_matches(|letter: char| !letter.is_alphanumeric()).to_owned();
+    let mut known: HashSet<String> = messages.iter().map(|message| bare(message)).collect();
+    known.extend(messages.iter().flat_map(|message| message.lines().map(bare)));
+    known.extend(messages.iter().flat_map(|message| message.split(['.', '!', '?', '。', '！', '？']).map(bare)));
+    let is_repeated = |line: &&str| Some(bare(line)).is_some_and(|line| !line.is_empty() && known.contains(&line));
     written.lines().filter(|line| !is_repeated(line)).collect::<Vec<_>>().join("\n")
 }
 
@@ -116,6 +127,12 @@ mod tests {
         assert_eq!(first, Verbatim { messages: said.map(str::to_owned).to_vec(), left_out: 0 });
         let second = messages(Some(&after(first)), &[user("Only port 31337 is open."), user(said[0])]);
         assert_eq!((second.messages.len(), second.messages[6].as_str()), (7, "Only port 31337 is open."));
+    }
+
+    #[test]
+    fn what_is_said_again_is_said_last() {
+        let items = ["Build it.", "Use tabs.", "Use spaces.", "Use tabs.", "Build it."].map(user);
+        assert_eq!(messages(None, &items).messages, ["Build it.", "Use spaces.", "Use tabs."]);
     }
 
     #[test]
@@ -164,7 +181,7 @@ mod tests {
     #[test]
     fn what_a_model_wrote_again_is_told_once() {
         let said = ["If it fails, tell me. Don't mend it.".to_owned()];
-        let written = "- Don't mend it\n\n- If it fails, tell me. Don't mend it.\n- It is blue.";
-        assert_eq!(without_repeated(written, &said), "\n- It is blue.");
+        let written = "- Don't mend it\n\n- If it fails, tell me. Don't mend it.\n- It is blue.\n- mend\n- fail";
+        assert_eq!(without_repeated(written, &said), "\n- It is blue.\n- mend\n- fail");
     }
 }

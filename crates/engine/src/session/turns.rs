@@ -111,8 +111,7 @@ impl Actor {
         began
     }
 
-    /// Begins a turn of whoever has the session. The model is asked before the start is stored: nothing of the answer is
-    /// shown before the start is, and the person does not wait for the disk.
+    /// Begins a turn of whoever has the session. Its start is stored before anybody hears of it.
     async fn begin_as(
         &mut self,
         turn_id: TurnId,
