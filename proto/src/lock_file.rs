@@ -6,9 +6,12 @@
 
 use std::{
     ffi::OsStr,
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, Read as _},
-    os::unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{MetadataExt as _, OpenOptionsExt as _},
+    },
     path::{Path, PathBuf},
 };
 
@@ -108,6 +111,43 @@ pub fn holder(path: &Path) -> io::Result<Option<LockHolder>> {
     Ok(Some(LockHolder { pid, socket: LockRecord::read(&file).and_then(|record| record.socket) }))
 }
 
+/// The process that has locked a data folder itself, which it does besides the file in it: so it is found where the file was
+/// removed. None where nobody has, or where the system does not tell (`/proc/locks` is Linux's).
+#[must_use]
+pub fn folder_holder(folder: &Path) -> Option<LockHolder> {
+    let wanted = identity(folder)?;
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let is_daemon = |pid: &u32| is_agentd(*pid) && has_open(*pid, wanted);
+    let pid = locks.lines().filter_map(|line| locker(line, wanted.1)).find(is_daemon)?;
+    Some(LockHolder { pid: Some(pid), socket: None })
+}
+
+/// The process of a line of `/proc/locks` about a lock of a whole file with this inode number. The device stands there too,
+/// but some file systems (btrfs) show another one than `stat` does.
+fn locker(line: &str, inode: u64) -> Option<u32> {
+    let mut words = line.split_ascii_whitespace().skip(1);
+    let (kind, pid, file) = (words.next()?, words.nth(2)?, words.next()?);
+    let of_inode = file.rsplit(':').next()?.parse() == Ok(inode);
+    pid.parse().ok().filter(|_| kind == "FLOCK" && of_inode)
+}
+
+/// True for a process of the daemon's program: others may lock a folder, too, while they copy it.
+fn is_agentd(pid: u32) -> bool {
+    let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    program.file_name().is_some_and(|name| name.as_bytes().starts_with(b"agentd"))
+}
+
+/// True where the process has the file open: its number could be another one's by now.
+fn has_open(pid: u32, wanted: (u64, u64)) -> bool {
+    let Ok(mut open) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    open.any(|file| file.is_ok_and(|file| identity(&file.path()) == Some(wanted)))
+}
+
+/// Device and inode number.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
+}
+
 fn whole_file() -> libc::flock {
     // The kinds of lock and of position are small numbers, which the systems keep in types of different width.
     let (kind, from) = (libc::F_WRLCK as libc::c_short, libc::SEEK_SET as libc::c_short);
@@ -140,6 +180,31 @@ mod tests {
         }
         let odd = LockRecord { pid: 7, socket: Some("/run/a\nb".into()) };
         assert_eq!(LockRecord::parse(&odd.to_bytes()), Some(LockRecord { pid: 7, socket: None }));
+    }
+
+    #[test]
+    fn a_locked_folder_names_who_holds_it() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(folder_holder(folder.path()), None);
+        let open = File::open(folder.path()).unwrap();
+        assert_eq!(folder_holder(folder.path()), None, "it is open, and not locked");
+        open.try_lock().unwrap();
+        let us = LockHolder { pid: Some(std::process::id()), socket: None };
+        assert_eq!(folder_holder(folder.path()), cfg!(target_os = "linux").then_some(us));
+        drop(open);
+        assert_eq!(folder_holder(folder.path()), None);
+        assert_eq!(folder_holder(&folder.path().join("none")), None);
+    }
+
+    #[test]
+    fn locks_that_are_others_or_waited_for_are_passed_over() {
+        let check = |line: &str, found: Option<u32>| assert_eq!(locker(line, 42), found, "{line}");
+        check("1: FLOCK  ADVISORY  WRITE 77 08:02:42 0 EOF", Some(77));
+        check("1: FLOCK  ADVISORY  WRITE 77 08:02:421 0 EOF", None);
+        check("1: -> FLOCK  ADVISORY  WRITE 78 08:02:42 0 EOF", None);
+        check("2: POSIX  ADVISORY  WRITE 77 08:02:42 0 EOF", None);
+        check("3: FLOCK  ADVISORY  WRITE -1 08:02:42 0 EOF", None);
+        check("", None);
     }
 
     #[test]

@@ -95,6 +95,11 @@ impl DaemonPlace {
 
     /// The process that holds the data folder, unless another socket than its own was named.
     pub(crate) fn holder(&self) -> Option<LockHolder> {
+        self.file_holder().or_else(|| self.folder_holder())
+    }
+
+    /// The process that the lock file leads to.
+    fn file_holder(&self) -> Option<LockHolder> {
         // A lock file that cannot be read tells as little as one that is not there.
         let holder = lock_file::holder(&self.data.as_ref()?.join(LOCK_FILE)).ok().flatten()?;
         let is_meant = match (&self.named, &holder.socket) {
@@ -105,9 +110,17 @@ impl DaemonPlace {
         is_meant.then_some(holder)
     }
 
+    /// The process that holds a folder whose lock file was removed, until it has made the file again.
+    fn folder_holder(&self) -> Option<LockHolder> {
+        if self.named.is_some() {
+            return None;
+        }
+        lock_file::folder_holder(self.data.as_ref()?)
+    }
+
     /// Looks once.
     pub(crate) async fn look(&self, versions: Versions) -> Sight {
-        if let Some(holder) = self.holder() {
+        if let Some(holder) = self.file_holder() {
             let Some(socket) = holder.socket.clone() else { return Sight::Silent(holder, None) };
             return match Self::connect_to(&socket, versions).await {
                 Ok(client) => Sight::Reached(client, socket),
@@ -128,7 +141,7 @@ impl DaemonPlace {
                 Err(error) => return Sight::Unusable(error),
             }
         }
-        Sight::Nobody
+        self.folder_holder().map_or(Sight::Nobody, |holder| Sight::Silent(holder, None))
     }
 
     /// Connects to the daemon, if it is there.
@@ -177,7 +190,7 @@ pub(crate) fn is_same_folder(one: &Path, other: &Path) -> bool {
 pub(crate) fn silent(holder: &LockHolder, error: Option<&ClientError>) -> Failure {
     let who = holder.pid.map_or("in another container".to_owned(), |pid| format!("pid {pid}"));
     let what = match (&holder.socket, error.map(|error| error.kind)) {
-        (None, _) => "has not come to listen yet".to_owned(),
+        (None, _) => "cannot be reached yet".to_owned(),
         (Some(socket), Some(ClientErrorKind::NotRunning)) => format!("has lost its socket {}", socket.display()),
         (Some(socket), _) => format!("does not answer at {}", socket.display()),
     };

@@ -4,12 +4,19 @@ mod following;
 
 use std::{
     fs,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::atomic::{AtomicI64, Ordering},
     time::Duration,
 };
 
 use agentd_audit::{AuditConfig, verify};
-use agentd_core::{session::SessionSettings, storage::StoragePart, turn::StartTurn};
+use agentd_core::{
+    ids::{CallId, TurnId},
+    ports::{Snapshots as _, ToolContext, Workspace},
+    session::SessionSettings,
+    storage::StoragePart,
+    turn::StartTurn,
+};
 use agentd_engine::{EngineConfig, EngineParts};
 use agentd_store::StoreConfig;
 use agentd_testkit::{
@@ -17,11 +24,14 @@ use agentd_testkit::{
     scripted::{OneModel, ScriptedModel, ScriptedTools, says},
 };
 use agentd_tools::{FileSnapshots, SnapshotConfig, WorkspaceFolders};
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::config::value::{Limit, Span};
 
 const DAY: u64 = 24 * 60 * 60;
+/// The bytes of each file that a session makes.
+const RESULT: usize = 50_000;
 
 /// A clock that goes on by days.
 struct Days {
@@ -60,6 +70,7 @@ struct World {
     clock: Arc<Days>,
     engine: Engine,
     store: Arc<SqliteStore>,
+    snapshots: Arc<FileSnapshots>,
     retention: Arc<Retention>,
 }
 
@@ -75,19 +86,20 @@ impl World {
         // Some lines a file: what is removed is told in a line of its own.
         log.rotate_at = 2_000;
         let audit = Arc::new(AuditLog::open(log).unwrap());
+        let snapshots = Arc::new(FileSnapshots::new(data.join("undo"), SnapshotConfig::default()));
         let engine = Engine::new(EngineParts {
             models: Arc::new(OneModel(model)),
             toolbox: ScriptedTools::new(),
             store: store.clone(),
             workspaces: Arc::new(WorkspaceFolders::new(data.join("workspace"))),
             pictures: None,
-            snapshots: Arc::new(FileSnapshots::new(data.join("undo"), SnapshotConfig::default())),
+            snapshots: snapshots.clone(),
             audit: audit.clone(),
             clock: clock.clone(),
             config: EngineConfig { idle_unload: Duration::from_millis(100), ..EngineConfig::default() },
         });
         let retention = Retention::new(engine.clone(), store.clone(), audit, clock.clone(), data, settings);
-        Self { folder, clock, engine, store, retention: Arc::new(retention) }
+        Self { folder, clock, engine, store, snapshots, retention: Arc::new(retention) }
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -107,13 +119,46 @@ impl World {
         })
         .await;
         self.engine.upload(id, "notes.txt".to_owned(), vec![b'n'; 50_000]).await.unwrap();
+        let call = self.call(id);
+        self.snapshots.before(&call, None).await.unwrap();
+        // Of every session another one, and of a size that nothing makes smaller.
+        let word = |number: usize| {
+            let mut hasher = DefaultHasher::new();
+            (id.to_string(), number).hash(&mut hasher);
+            hasher.finish().to_le_bytes()
+        };
+        let noise: Vec<u8> = (0..RESULT / 8).flat_map(word).collect();
         for file in ["outputs/report.txt", "temp/x", "large_tool_results/y.txt", "conversation_history/h.md"] {
-            fs::write(self.path(&format!("workspace/{id}/{file}")), vec![b'x'; 50_000]).unwrap();
+            fs::write(self.path(&format!("workspace/{id}/{file}")), &noise).unwrap();
         }
-        fs::create_dir_all(self.path(&format!("undo/{id}/contents"))).unwrap();
-        fs::write(self.path(&format!("undo/{id}/contents/z")), vec![b'z'; 50_000]).unwrap();
+        let changes = self.snapshots.after(&call).await.unwrap();
+        assert!(!changes.files.is_empty(), "{changes:?}");
         self.unloaded(id).await;
         id
+    }
+
+    /// A call that may change anything.
+    fn call(&self, session_id: SessionId) -> ToolContext {
+        ToolContext {
+            session_id,
+            turn_id: TurnId::generate(),
+            call_id: CallId::generate(),
+            workspace: Arc::new(Workspace {
+                root: self.path(&format!("workspace/{session_id}")),
+                project: None,
+                memories: None,
+            }),
+            state_files: Arc::default(),
+            reading: Default::default(),
+            environment: Arc::default(),
+            progress: Default::default(),
+            person: Default::default(),
+            sampler: Default::default(),
+            stands_for: None,
+            read_only: false,
+            now: self.clock.now(),
+            cancel: CancellationToken::new(),
+        }
     }
 
     async fn unloaded(&self, id: SessionId) {
@@ -186,7 +231,7 @@ async fn thirty_days_leave_a_folder_that_has_stopped_growing() {
     let bytes = |day: usize, part: StoragePart| {
         sizes[day].parts.iter().find(|known| known.part == part).map_or(0, |known| known.bytes)
     };
-    for part in [StoragePart::Workspaces, StoragePart::Undo, StoragePart::Audit] {
+    for part in [StoragePart::Workspaces, StoragePart::Audit] {
         let (then, now) = (bytes(14, part), bytes(29, part));
         // A file more or less is no growth.
         assert!(now <= then + then / 4 + 8_192, "{part:?} has grown from {then} to {now}");
@@ -197,6 +242,11 @@ async fn thirty_days_leave_a_folder_that_has_stopped_growing() {
     // Nine days and the pinned one.
     assert_eq!(world.engine.sessions(100).await.unwrap().len(), 10);
     assert!(world.folders("workspace") <= 11 && world.folders("undo") <= 8);
+    until("contents that no session needs are removed", async || {
+        let bytes = world.snapshots.bytes_on_disk().await.unwrap();
+        (bytes <= 10 * RESULT as u64).then_some(())
+    })
+    .await;
     assert!(world.holds(pinned.unwrap(), "outputs/report.txt"), "it was pinned");
     let report = verify::verify(world.folder.path(), &verify::ExpectedLog::default()).unwrap();
     assert!(report.holds(), "{report:?}");

@@ -12,6 +12,8 @@
 
 use std::fmt::Write as _;
 
+use unicode_normalization::char::is_combining_mark;
+
 use crate::untrusted::is_unseen;
 
 /// Stands for a tab.
@@ -22,8 +24,8 @@ const BLANK: char = '␣';
 const BREAK: char = '⏎';
 /// Prefix of a character that is written out.
 const WRITTEN: &str = "\\u{";
-/// Marks above or below one letter that are drawn. More of them paint over the lines beside it.
-const MOST_MARKS: usize = 2;
+/// Room for marks above and below a letter. More of them paint over the lines beside it.
+const ROOM: usize = 6;
 
 /// A text of several lines.
 #[must_use]
@@ -93,24 +95,31 @@ fn has_no_meaning(c: char) -> bool {
     matches!(code, 0xe000..=0xf8ff | 0xfdd0..=0xfdef | 0xf0000..=0x0010_ffff) || code & 0xfffe == 0xfffe
 }
 
-/// Marks that are drawn over the character before them.
-fn is_mark(c: char) -> bool {
-    matches!(c,
-        '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'
-        | '\u{20d0}'..='\u{20ff}' | '\u{fe20}'..='\u{fe2f}')
+/// Part of the room over a letter that a character takes: half of it where it goes with any letter, less where it belongs to a
+/// script in which a letter has several. Zero for what is no mark.
+fn room_taken(c: char) -> usize {
+    match c {
+        '\u{300}'..='\u{36f}'
+        | '\u{483}'..='\u{489}'
+        | '\u{1ab0}'..='\u{1aff}'
+        | '\u{1dc0}'..='\u{1dff}'
+        | '\u{20d0}'..='\u{20ff}'
+        | '\u{fe20}'..='\u{fe2f}' => ROOM / 2,
+        c => usize::from(is_combining_mark(c)),
+    }
 }
 
 /// A line without its break.
 fn push_line(line: &str, shown: &mut String) {
     let end = line.trim_end_matches(' ').len();
     let mut rest = &line[..end];
-    // How many more marks may be drawn over the letter before.
     let mut room = 0_usize;
     while let Some(c) = rest.chars().next() {
+        let taken = room_taken(c);
         let is_out = match c {
             '\\' => rest.starts_with(WRITTEN),
             TAB | BLANK | BREAK => true,
-            _ => is_hidden(c) || is_mark(c) && room == 0,
+            _ => is_hidden(c) || taken > room,
         };
         if c == '\t' {
             shown.push(TAB);
@@ -121,8 +130,8 @@ fn push_line(line: &str, shown: &mut String) {
             shown.push(c);
         }
         room = match c {
-            c if is_mark(c) => room.saturating_sub(1),
-            c if c.is_alphanumeric() => MOST_MARKS,
+            _ if taken > 0 => room.saturating_sub(taken),
+            c if c.is_alphanumeric() => ROOM,
             _ => 0,
         };
         rest = &rest[c.len_utf8()..];
@@ -171,6 +180,7 @@ mod tests {
             r#"printf '%s\n' "$x" | sed 's/\./-/' > "C:\temp\u1.txt""#,
             "two\nlines\n\n  and an indent\n",
             "Größe 漢字 ελληνικά עברית 한국어 1½ … → · é e\u{301}",
+            "בְּרֵאשִׁית العَرَبِيَّةُ हिन्दी क्षेत्र ไม่ได้ที่ தமிழ் မြန်မာ လျှို့ဝှက် བོད་སྐད་ Việt",
         ] {
             check(text, text);
             assert!(!line(text).contains('\n'));
@@ -190,6 +200,12 @@ mod tests {
         );
         check("\ta\t\nb  \n \n", "⇥a⇥\nb␣␣\n␣\n");
         check("/\u{338} e\u{301}\u{301}\u{301}", "/\\u{338} e\u{301}\u{301}\\u{301}");
+        // Thai tone marks and Hebrew points, one over the other.
+        for (letter, mark, written) in [('ก', '\u{e48}', "\\u{e48}"), ('ב', '\u{5b0}', "\\u{5b0}")] {
+            let stack = |count: usize| format!("{letter}{}", mark.to_string().repeat(count));
+            check(&stack(ROOM), &stack(ROOM));
+            check(&stack(ROOM + 1), &format!("{}{written}", stack(ROOM)));
+        }
     }
 
     #[test]

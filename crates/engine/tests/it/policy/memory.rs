@@ -8,8 +8,11 @@ use super::{run, shipped};
 
 /// Set where this process is the one whose memory is limited.
 const LIMITED: &str = "AGENTD_TEST_LIMITED";
-/// The address space of the process that judges, in KiB. Its threads and the code take most of it.
+/// The address space of the process that judges, in KiB: where a command takes all memory, the machine goes on. Its threads
+/// and the code take most of it.
 const SPACE: u32 = 512 * 1024;
+/// What judging may add to the most that the process has held, in KiB.
+const LIMIT: u64 = 16 * 1024;
 /// Beginnings that shells read on behind: documents, substitutions, arithmetic, quotes.
 const UNFINISHED: [&str; 10] = ["<<", "<<-", "<< \\\n", "$(", "$((", "${x:-", "`", "'", "\"", "case x in "];
 
@@ -33,16 +36,27 @@ fn no_command_takes_much_memory_to_judge() {
 
 fn judge_all() {
     let policy = shipped();
-    let mut commands: Vec<String> =
-        ["echo $(<< \n", "cat <<$( x", "<<-$((  )", "cat <<\"$(\n", "<<`", "<<${x"].map(str::to_owned).into();
+    // Quotes that happen to close make some of them plain; what is said of them is held elsewhere.
+    let judge = |command: &str| drop(run(&policy, command, &SessionSettings::default()));
+    judge("echo a");
+    let before = most_memory();
+    for command in ["echo $(<< \n", "cat <<$( x", "<<-$((  )", "cat <<\"$(\n", "<<`", "<<${x"] {
+        judge(command);
+    }
     for first in UNFINISHED {
         for second in UNFINISHED {
-            commands.extend([format!("echo {first}{second} x\n"), format!("{first} a\n{second}\nb").repeat(2000)]);
+            judge(&format!("echo {first}{second} x\n"));
+            judge(&format!("{first} a\n{second}\nb").repeat(2000));
         }
-        commands.push(first.repeat(20_000));
+        judge(&first.repeat(20_000));
     }
-    for command in commands {
-        // Quotes that happen to close make some of them plain; what is said of them is held elsewhere.
-        let _ = run(&policy, &command, &SessionSettings::default());
-    }
+    let taken = most_memory() - before;
+    assert!(taken < LIMIT, "judging took {taken} KiB");
+}
+
+/// The most memory that this process has held, in KiB.
+fn most_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
 }
