@@ -13,6 +13,12 @@ impl CallProgress {
         Self(Some(Arc::new(tell)))
     }
 
+    /// Returns whether anybody listens.
+    #[must_use]
+    pub fn is_heard(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Tells how far the call is, in one line. It is shown while the call runs, and forgotten when its result is there.
     pub fn tell(&self, line: &str) {
         if let Some(tell) = &self.0 {

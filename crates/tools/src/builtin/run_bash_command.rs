@@ -218,6 +218,7 @@ pub(crate) async fn run(
         timeout,
         output_cap: settings.output_bytes,
         read_only,
+        progress: context.progress.clone(),
     };
     if !read_only {
         keep_in_project(&context.workspace, settings.hard_links, cancel).await?;

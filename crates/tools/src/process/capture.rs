@@ -2,9 +2,11 @@
 
 use std::collections::VecDeque;
 
+use agentd_core::ports::CallProgress;
 use encoding_rs::{Encoding, UTF_8};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
+use super::live::LiveTail;
 use crate::{encoding, text};
 
 /// Captured part of a stream so far.
@@ -15,6 +17,7 @@ pub(super) struct Capture {
     /// Maximum size of the head, and of the tail.
     half: usize,
     total: u64,
+    live: LiveTail,
 }
 
 /// Captured output of a command's stream.
@@ -40,12 +43,14 @@ pub(crate) struct Binary {
 }
 
 impl Capture {
-    pub(super) fn new(cap: usize) -> Self {
-        Self { head: Vec::new(), tail: VecDeque::new(), half: cap / 2, total: 0 }
+    /// Keeps so many bytes, and tells of what comes.
+    pub(super) fn new(cap: usize, progress: CallProgress) -> Self {
+        Self { head: Vec::new(), tail: VecDeque::new(), half: cap / 2, total: 0, live: LiveTail::new(progress) }
     }
 
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
+        self.live.push(bytes);
         let (first, rest) = bytes.split_at(bytes.len().min(self.half - self.head.len()));
         self.head.extend_from_slice(first);
         let rest = &rest[rest.len().saturating_sub(self.half)..];
@@ -58,8 +63,14 @@ impl Capture {
     pub(super) async fn drain(&mut self, mut stream: impl AsyncRead + Unpin) {
         let mut buffer = vec![0; 64 * 1024];
         // A stream that fails has ended as far as we are concerned.
-        while let Ok(read @ 1..) = stream.read(&mut buffer).await {
-            self.push(&buffer[..read]);
+        loop {
+            tokio::select! {
+                read = stream.read(&mut buffer) => match read {
+                    Ok(read @ 1..) => self.push(&buffer[..read]),
+                    _ => return,
+                },
+                () = self.live.told() => {}
+            }
         }
     }
 
@@ -133,7 +144,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn captured(cap: usize, chunks: &[&[u8]]) -> CapturedOutput {
-        let mut capture = Capture::new(cap);
+        let mut capture = Capture::new(cap, CallProgress::default());
         chunks.iter().for_each(|chunk| capture.push(chunk));
         capture.finish()
     }

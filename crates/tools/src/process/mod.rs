@@ -3,6 +3,7 @@
 //! - `environment`: the environment of a command: a short list, nothing of the daemon's.
 //! - `capture`: the head and the tail of a stream; the rest is read and dropped, so that no command ever blocks on
 //!   a full pipe.
+//! - `live`: its last lines while it runs, for whoever watches.
 //! - `group`: the process group of a command, killed when it goes out of scope.
 //! - `strays`: children that were left running, also out of the group, found by a mark in their environment. In the
 //!   [sandbox](crate::sandbox) its keeper knows them all.
@@ -12,6 +13,7 @@
 mod capture;
 pub(crate) mod environment;
 mod group;
+mod live;
 mod misnamed;
 mod run;
 mod strays;

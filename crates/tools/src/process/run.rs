@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentd_core::ports::Workspace;
+use agentd_core::ports::{CallProgress, Workspace};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use nix::sys::signal::Signal;
 use tokio::{
@@ -50,6 +50,8 @@ pub(crate) struct Script {
     pub(crate) output_cap: usize,
     /// True where it may change nothing. Without a sandbox it does not run then.
     pub(crate) read_only: bool,
+    /// Listener to its last lines while it runs.
+    pub(crate) progress: CallProgress,
 }
 
 /// A text for bash, which reads no start-up file.
@@ -134,10 +136,10 @@ async fn locked_in(
 ) -> Result<FinishedCommand, RunError> {
     use crate::sandbox::Report;
     let began = Instant::now();
-    let Script { command, folder, environment, timeout, output_cap, read_only } = script;
+    let Script { command, folder, environment, timeout, output_cap, read_only, progress } = script;
     let (mut child, mut leash) = sandbox.run(workspace, command, &environment, &folder, read_only).await?;
     let (out_pipe, err_pipe) = (child.stdout.take(), child.stderr.take());
-    let (mut stdout, mut stderr) = (Capture::new(output_cap), Capture::new(output_cap));
+    let (mut stdout, mut stderr) = (Capture::new(output_cap, progress.clone()), Capture::new(output_cap, progress));
     let (report, cut) = {
         let mut reading = Reading::new(drain(&mut stdout, out_pipe), drain(&mut stderr, err_pipe));
         let (report, cut) = match reading.wait(leash.report(), timeout, cancel).await {
@@ -178,11 +180,11 @@ async fn ask_to_end(leash: &mut crate::sandbox::KillGuard) -> io::Result<crate::
 async fn at_large(script: Script, cancel: &CancellationToken) -> io::Result<FinishedCommand> {
     let began = Instant::now();
     let mark = uuid::Uuid::new_v4().simple().to_string();
-    let (timeout, cap) = (script.timeout, script.output_cap);
+    let (timeout, cap, progress) = (script.timeout, script.output_cap, script.progress.clone());
     let mut child = spawn(script, &mark)?;
     let group = Group::led_by(&child);
     let (out_pipe, err_pipe) = (child.stdout.take(), child.stderr.take());
-    let (mut stdout, mut stderr) = (Capture::new(cap), Capture::new(cap));
+    let (mut stdout, mut stderr) = (Capture::new(cap, progress.clone()), Capture::new(cap, progress));
     let (ended, strays) = {
         let mut reading = Reading::new(drain(&mut stdout, out_pipe), drain(&mut stderr, err_pipe));
         let ended = match reading.wait(child.wait(), timeout, cancel).await {

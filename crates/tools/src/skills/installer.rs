@@ -12,7 +12,7 @@ use std::{
 
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
-    ports::Workspace,
+    ports::{CallProgress, Workspace},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -108,6 +108,7 @@ impl Installer {
             timeout: PATIENCE,
             output_cap: SAID,
             read_only: false,
+            progress: CallProgress::default(),
         };
         let only_here = Workspace { root: self.place.clone(), project: None, memories: None };
         let ending = cancel.child_token();
