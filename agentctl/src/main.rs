@@ -27,7 +27,7 @@ mod session;
 mod terminal;
 mod turn;
 
-use std::process::ExitCode;
+use std::{io::IsTerminal as _, process::ExitCode};
 
 use futures_util::future::BoxFuture;
 
@@ -41,7 +41,11 @@ use crate::{
 fn main() -> ExitCode {
     // First of all: a shell that asks for completions wants nothing else from us.
     clap_complete::CompleteEnv::with_factory(args::command).complete();
-    let cli = match Cli::read(std::env::args_os()) {
+    let mut words: Vec<_> = std::env::args_os().collect();
+    if words.len() == 1 && std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
+        words.push("chat".into());
+    }
+    let cli = match Cli::read(words) {
         Ok(cli) => cli,
         Err(error) => misuse::end(&error),
     };

@@ -1,10 +1,64 @@
-//! The folder of `-C DIR[:ro|:rw]`.
+//! The folder of `-C DIR[:ro|:rw]`, and the one that is meant without it.
 
-use std::{fs, path::PathBuf, str::FromStr};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use agentd_core::session::Mount;
 
-use crate::failure::Failure;
+use crate::{failure::Failure, terminal::sanitize::clean_line};
+
+/// A choice of a folder to show, or of none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ProjectChoice {
+    /// `-C none`.
+    Nothing,
+    /// A folder; one that is called `none` is `./none`.
+    Folder(MountArg),
+}
+
+impl FromStr for ProjectChoice {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "none" { Ok(Self::Nothing) } else { text.parse().map(Self::Folder) }
+    }
+}
+
+impl ProjectChoice {
+    /// The folder with its absolute path.
+    ///
+    /// # Errors
+    /// As [`MountArg::resolve`] has.
+    pub(crate) fn resolve(&self) -> Result<Option<Mount>, Failure> {
+        match self {
+            Self::Nothing => Ok(None),
+            Self::Folder(folder) => folder.resolve().map(Some),
+        }
+    }
+}
+
+/// The current folder, read-only, as a new session sees it where nobody says otherwise. Not a home or what lies above one,
+/// nor what holds one of these folders of the daemon: that is more than a question is about.
+pub(crate) fn current_folder(of_daemon: impl IntoIterator<Item = PathBuf>) -> Option<Mount> {
+    let path = env::current_dir().and_then(fs::canonicalize).ok()?;
+    let home = env::var_os("HOME").map(PathBuf::from);
+    is_project(&path, home.into_iter().chain(of_daemon)).then_some(Mount { path, writable: false })
+}
+
+/// True for a folder that neither is nor holds any of these, and has a path that can be told.
+fn is_project(path: &Path, mut apart: impl Iterator<Item = PathBuf>) -> bool {
+    let holds = |kept: PathBuf| fs::canonicalize(&kept).unwrap_or(kept).starts_with(path);
+    path.to_str().is_some() && path.parent().is_some() && !apart.any(holds)
+}
+
+/// A folder in view, in a few words.
+pub(crate) fn shown_mount(mount: &Mount) -> String {
+    let name = mount.path.file_name().unwrap_or(mount.path.as_os_str()).to_string_lossy();
+    format!("{}/ ({})", clean_line(&name), if mount.writable { "writable" } else { "read-only" })
+}
 
 /// A folder as it stands on the command line. Read-only unless it says otherwise, because a folder is quickly
 /// named and slowly restored.
@@ -70,6 +124,23 @@ mod tests {
         check("odd:rw:ro", "odd:rw", false);
         assert!(":rw".parse::<MountArg>().is_err());
         assert!("".parse::<MountArg>().is_err());
+    }
+
+    #[test]
+    fn a_home_is_no_project_and_neither_is_what_holds_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("home/app")).unwrap();
+        let check = |path: &Path, expected: bool| {
+            assert_eq!(is_project(path, [root.join("home"), root.join("data/none")].into_iter()), expected, "{path:?}");
+        };
+        check(&root.join("home/app"), true);
+        check(&root.join("home"), false);
+        check(&root.join("data"), false);
+        check(&root, false);
+        check(Path::new("/"), false);
+        assert_eq!("none".parse(), Ok(ProjectChoice::Nothing));
+        assert_eq!("./none".parse(), Ok(ProjectChoice::Folder("./none".parse().unwrap())));
     }
 
     #[test]

@@ -15,7 +15,12 @@ use agentd_proto::{
 };
 use clap::Args;
 
-use crate::{daemon::Daemon, failure::Failure, mount::MountArg, terminal::sanitize::clean_line};
+use crate::{
+    daemon::{self, Daemon},
+    failure::Failure,
+    mount::{self, ProjectChoice},
+    terminal::sanitize::clean_line,
+};
 
 /// Which session a turn belongs to.
 #[derive(Debug, Clone, Default, Args)]
@@ -23,7 +28,7 @@ pub(crate) struct SessionChoice {
     /// Go on with this session; the start of its id is enough
     #[arg(long, value_name = "ID_OR_PREFIX", conflicts_with = "resume")]
     pub(crate) session: Option<String>,
-    /// Go on with the session that was used last
+    /// Go on with the session that was used last in this folder
     #[arg(long = "continue")]
     pub(crate) resume: bool,
 }
@@ -34,9 +39,10 @@ pub(crate) struct TurnChoice {
     /// The model slot: base, reasoning, vision, code or chat
     #[arg(long, value_name = "SLOT")]
     pub(crate) model: Option<Slot>,
-    /// The folder that the tools see as /project, read-only unless it ends in :rw
-    #[arg(short = 'C', value_name = "DIR[:ro|:rw]", value_hint = clap::ValueHint::DirPath)]
-    pub(crate) project: Option<MountArg>,
+    /// The folder that the tools see as /project, read-only unless it ends in :rw, or `none` [default for a new session:
+    /// the current folder, read-only, unless it is your home]
+    #[arg(short = 'C', long = "project", value_name = "DIR[:ro|:rw]", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) project: Option<ProjectChoice>,
 }
 
 /// A session to be, or one that is.
@@ -58,17 +64,21 @@ impl SessionTarget {
     pub(crate) async fn find(
         daemon: &Daemon,
         choice: &SessionChoice,
-        project: Option<&MountArg>,
+        project: Option<&ProjectChoice>,
     ) -> Result<Self, Failure> {
-        let project = project.map(MountArg::resolve).transpose()?;
+        let project = project.map(ProjectChoice::resolve).transpose()?;
         let place = match &choice.session {
             Some(session) if session.trim().is_empty() => {
                 return Err(Failure::usage("--session needs an id or the start of one")
                     .hint("`agentctl sessions list` shows them"));
             }
             Some(session) => Self::Named(session.clone()),
-            None if choice.resume => Self::Known(last_used(daemon).await?),
-            None => return Ok(Self::New(NewSession { project, ..NewSession::default() })),
+            None if choice.resume => Self::Known(last_here(daemon, project.as_ref().and_then(Option::as_ref)).await?),
+            None => {
+                let of_daemon = [daemon::data_dir(), daemon::config_dir()].into_iter().flatten();
+                let project = project.unwrap_or_else(|| mount::current_folder(of_daemon));
+                return Ok(Self::New(NewSession { project, ..NewSession::default() }));
+            }
         };
         match project {
             Some(project) => place.show(daemon, project).await,
@@ -76,15 +86,15 @@ impl SessionTarget {
         }
     }
 
-    /// Makes a folder known to a session that exists.
+    /// Makes a folder known to a session that exists, or takes the one away that it sees.
     ///
     /// # Errors
     /// When there is no such session.
-    pub(crate) async fn show(self, daemon: &Daemon, project: Mount) -> Result<Self, Failure> {
+    pub(crate) async fn show(self, daemon: &Daemon, project: Option<Mount>) -> Result<Self, Failure> {
         let stored = daemon.client.session(&self.name()).await?.session;
         let id = stored.summary.id;
-        if stored.settings.project.as_ref() != Some(&project) {
-            let settings = SessionSettings { project: Some(project), ..stored.settings };
+        if stored.settings.project != project {
+            let settings = SessionSettings { project, ..stored.settings };
             daemon.client.configure_session(&id.to_string(), &settings).await?;
         }
         Ok(Self::Known(id))
@@ -132,6 +142,14 @@ impl SessionTarget {
         Ok((Self::Known(id), taken))
     }
 
+    /// The folder that a session to be made sees.
+    pub(crate) fn project(&self) -> Option<&Mount> {
+        match self {
+            Self::New(new) => new.project.as_ref(),
+            Self::Named(_) | Self::Known(_) => None,
+        }
+    }
+
     /// The session's id, where it is known.
     pub(crate) fn id(&self) -> Option<SessionId> {
         match self {
@@ -169,15 +187,42 @@ pub(crate) async fn named_or_last(daemon: &Daemon, name: Option<&str>) -> Result
     }
 }
 
+/// The session that was used last in a folder, or in that of the shell: one that sees the folder, or none.
+///
+/// # Errors
+/// When there is none.
+async fn last_here(daemon: &Daemon, project: Option<&Mount>) -> Result<SessionId, Failure> {
+    let here = match project {
+        Some(mount) => Some(mount.path.clone()),
+        // The path of a folder that was removed is not known.
+        None => std::env::current_dir().and_then(std::fs::canonicalize).ok(),
+    };
+    let sessions = daemon.client.sessions(SEARCHED).await?;
+    let is_here = |mount: &Mount| here.as_ref() == Some(&mount.path);
+    let last = sessions.iter().find(|session| session.project.as_ref().is_none_or(is_here));
+    last.map(|session| session.id).ok_or_else(|| {
+        if sessions.is_empty() {
+            return nothing_to_resume();
+        }
+        Failure::new(ErrorKind::NotFound, "no session sees this folder")
+            .hint("`agentctl sessions list` shows those of other folders; go on with one by --session ID")
+    })
+}
+
+/// The sessions among which that of a folder is looked for.
+const SEARCHED: usize = 1000;
+
 /// The session that was used last.
 ///
 /// # Errors
 /// When there is none.
 pub(crate) async fn last_used(daemon: &Daemon) -> Result<SessionId, Failure> {
     let last = daemon.client.sessions(1).await?.into_iter().next();
-    last.map(|session| session.id).ok_or_else(|| {
-        Failure::new(ErrorKind::NotFound, "there is no session to resume").hint("leave --continue out to begin one")
-    })
+    last.map(|session| session.id).ok_or_else(nothing_to_resume)
+}
+
+fn nothing_to_resume() -> Failure {
+    Failure::new(ErrorKind::NotFound, "there is no session to resume").hint("leave --continue out to begin one")
 }
 
 /// A file to be put into a session.

@@ -23,9 +23,9 @@ use crate::{
   agentctl attach 0193a5b2 --after 0                      tell the whole session first
   agentctl attach 0193a5b2 --after 41 --output stream-json
 
-It ends with the turn, or at once when none runs. On a terminal you may answer what the turn asks.
-Ctrl-C cancels the turn, also one that another client started; twice leaves at once. Other signals end
-this command and leave the turn alone.")]
+It ends with the turn, or at once when none runs. On a terminal you may answer what the turn asks, and
+Enter adds what you type to the turn. Ctrl-D leaves and the turn continues; Ctrl-C twice cancels the
+turn. Other signals end this command and leave the turn alone.")]
 pub(crate) struct AttachArgs {
     /// The session; the start of its id is enough
     session: String,
@@ -78,7 +78,13 @@ pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<
     let mut renderer = BuiltinNotice::new(renderer, slots.unwrap_or_default());
     let asking = || ForeseeingAsker::new(TerminalAsker::new(keyboard.clone()), daemon.client.clone());
     let mut asker: Box<dyn Asker> = if asks { Box::new(asking()) } else { Box::new(NonInteractive) };
-    let person = turn::Person { asker: asker.as_mut(), signals: &mut signals, keyboard: &keyboard };
+    let person = turn::Person {
+        asker: asker.as_mut(),
+        signals: &mut signals,
+        keyboard: &keyboard,
+        may_steer: |_| true,
+        is_guest: asks,
+    };
     let result = turn::drive(&mut line, &mut renderer, person).await;
     keyboard.tell_unsent();
     let result = result?;

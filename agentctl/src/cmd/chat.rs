@@ -13,13 +13,17 @@ use crate::{
 /// The arguments of `chat`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agentctl chat                        begin a new session
-  agentctl chat --continue             go on with the session that was used last
+  agentctl chat                        begin a new session; at a terminal `agentctl` alone does so, too
+  agentctl chat 'Why is the build red?'
+  agentctl chat --continue             go on with the session that was used last in this folder
   agentctl chat -C ~/src/app:rw        with a folder that the tools may change
   printf 'Hello!\\n' | agentctl chat    each line is a turn
 
 Write /help in it for its commands. Ctrl-C cancels the turn, twice quits; Ctrl-D leaves.")]
 pub(crate) struct ChatArgs {
+    /// Said first
+    #[arg(value_name = "WORDS", num_args = 0..)]
+    words: Vec<String>,
     #[command(flatten)]
     session: SessionChoice,
     #[command(flatten)]
@@ -30,5 +34,6 @@ pub(crate) struct ChatArgs {
 pub(crate) async fn handle(global: &Global, args: ChatArgs, command_line: CommandLine) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let place = SessionTarget::find(&daemon, &args.session, args.turn.project.as_ref()).await?;
-    repl::run(daemon, place, args.turn.model, command_line).await
+    let first = Some(args.words.join(" ")).filter(|words| !words.trim().is_empty());
+    repl::run(daemon, place, args.turn.model, first, command_line).await
 }

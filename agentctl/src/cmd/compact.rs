@@ -46,7 +46,13 @@ pub(crate) async fn handle(global: &Global, args: CompactArgs) -> anyhow::Result
     // Nothing is lost with it: the history stays as it was.
     let mut signals = Signals::listen(AtEnd::Cancel)?;
     let keyboard = Keyboard::of_terminal();
-    let person = turn::Person { asker: &mut NonInteractive, signals: &mut signals, keyboard: &keyboard };
+    let person = turn::Person {
+        asker: &mut NonInteractive,
+        signals: &mut signals,
+        keyboard: &keyboard,
+        may_steer: |_| false,
+        is_guest: false,
+    };
     let done = compact(&daemon, session, args.strategy, !global.json, person).await;
     keyboard.tell_unsent();
     let done = done?;

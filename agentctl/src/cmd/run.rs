@@ -25,6 +25,7 @@ use crate::{
     flags::{Choice, Global, one_of},
     input::{self, Prompt, Words},
     keyboard::Keyboard,
+    mount::shown_mount,
     render::{Human, Jsonl, jsonl},
     repl::TerminalAsker,
     report,
@@ -191,6 +192,10 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
 
     let daemon = daemon::connect(global).await?;
     let place = SessionTarget::find(&daemon, &args.session, args.turn.project.as_ref()).await?;
+    if let (true, None, Some(mount)) = (has_terminal, &args.turn.project, place.project()) {
+        let folder = shown_mount(mount);
+        crate::terminal::note(&format!("in view: {folder}; -C none shows nothing, -C .:rw lets it be changed"));
+    }
     let (place, prompt) = place.with_uploads(&daemon, uploads, prompt.map(|prompt| prompt.text)).await?;
     known.session = place.id();
     let request = StartRequest {
@@ -227,7 +232,13 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     let mut renderer = BuiltinNotice::new(renderer, slots.unwrap_or_default());
     let asking = || ForeseeingAsker::new(TerminalAsker::new(keyboard.clone()), daemon.client.clone());
     let mut asker: Box<dyn Asker> = if asks { Box::new(asking()) } else { Box::new(NonInteractive) };
-    let person = turn::Person { asker: asker.as_mut(), signals: &mut signals, keyboard: &keyboard };
+    let person = turn::Person {
+        asker: asker.as_mut(),
+        signals: &mut signals,
+        keyboard: &keyboard,
+        may_steer: |_| true,
+        is_guest: false,
+    };
     let result = turn::drive(&mut line, &mut renderer, person).await;
     keyboard.tell_unsent();
     let result = result?;

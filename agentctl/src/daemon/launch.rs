@@ -11,6 +11,7 @@ use std::{
     },
     path::{Path, PathBuf, absolute},
     process::{Child, Command, ExitStatus, Stdio},
+    thread,
 };
 
 use crate::failure::Failure;
@@ -59,7 +60,8 @@ const ABSOLUTE: [&str; 2] = ["AGENTD_CONFIG_DIR", "AGENTD_DATA_DIR"];
 /// A daemon that is coming up.
 #[derive(Debug)]
 pub(crate) struct LaunchedDaemon {
-    child: Child,
+    /// None once it was left to itself.
+    child: Option<Child>,
     log: PathBuf,
     /// Where the log ended before the start.
     log_start: u64,
@@ -119,7 +121,7 @@ pub(crate) fn launch(program: &Path, socket: Option<&Path>, log: PathBuf) -> Res
         .stderr(copy);
     own_session(&mut command);
     let child = command.spawn().map_err(|error| failed(&format!("cannot run {}", program.display()), &error))?;
-    Ok(LaunchedDaemon { child, log, log_start })
+    Ok(LaunchedDaemon { child: Some(child), log, log_start })
 }
 
 /// Has the command leave our session, so that closing the terminal does not end it and Ctrl-C does not reach it.
@@ -147,10 +149,20 @@ fn is_inherited(name: &OsStr) -> bool {
         || INHERITED_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
 }
 
+/// Leaves it to itself. While we live its end is noted, or it would be held to be there by whoever waits for that.
+impl Drop for LaunchedDaemon {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // Without the thread it is noted at our end.
+            let _ = thread::Builder::new().name("agentctl-daemon".to_owned()).spawn(move || child.wait());
+        }
+    }
+}
+
 impl LaunchedDaemon {
     /// Exit status, once it has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().ok().flatten()
+        self.child.as_mut()?.try_wait().ok().flatten()
     }
 
     /// True if it ended because another one holds the data folder.
@@ -225,7 +237,7 @@ mod tests {
         fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let log = folder.path().join("logs/agentd.log");
         let mut launched = launch(&program, Some(&folder.path().join("sock")), log).unwrap();
-        let status = launched.child.wait().unwrap();
+        let status = launched.child.as_mut().unwrap().wait().unwrap();
         assert!(launched.ended().is_some());
         let failure = launched.failure("the daemon ended", Some(status));
         assert_eq!(failure.exit, crate::exit::Exit::Usage);

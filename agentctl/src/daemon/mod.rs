@@ -158,6 +158,14 @@ async fn reach(place: &DaemonPlace) -> Result<Option<Daemon>, Failure> {
     }
 }
 
+/// Starts the daemon again that a client has lost, if nobody else does.
+///
+/// # Errors
+/// When it cannot be started.
+pub(crate) async fn start_again(place: &DaemonPlace) -> Result<(), Failure> {
+    start(place.clone()).await.map(drop)
+}
+
 /// Starts a daemon and waits until it answers. Two clients may do so at once: the daemon's lock lets one of the two
 /// live, and both clients reach that one. The lock may also be that of a daemon which is ending: then nobody answers,
 /// and another one is started.

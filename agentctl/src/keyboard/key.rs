@@ -11,12 +11,18 @@ pub(crate) enum Key {
     Enter,
     /// Alt-Enter: a line break within a message.
     Break,
+    /// Keeps a message until the turn has ended.
+    Tab,
+    /// Takes back what waits.
+    Up,
     Backspace,
     /// Ctrl-W: the last word.
     Word,
     /// Ctrl-U: the whole line.
     Erase,
     Escape,
+    /// Ctrl-D: leaves.
+    Leave,
     /// Ctrl-Z: the process shall stop until it is continued.
     Suspend,
     /// A paste, as the terminal marks it.
@@ -49,7 +55,7 @@ fn plain(key: &KeyEvent) -> Option<Key> {
     let alt = key.modifiers.contains(KeyModifiers::ALT);
     match key.code {
         KeyCode::Char('u') if control => Some(Key::Erase),
-        KeyCode::Char('d') if control => Some(Key::Escape),
+        KeyCode::Char('d') if control => Some(Key::Leave),
         KeyCode::Char('h') if control => Some(Key::Backspace),
         KeyCode::Char('w') if control => Some(Key::Word),
         KeyCode::Char('z') if control => Some(Key::Suspend),
@@ -61,7 +67,8 @@ fn plain(key: &KeyEvent) -> Option<Key> {
         KeyCode::Backspace if alt => Some(Key::Word),
         KeyCode::Backspace => Some(Key::Backspace),
         KeyCode::Esc => Some(Key::Escape),
-        KeyCode::Tab => Some(Key::Char(' ')),
+        KeyCode::Tab => Some(Key::Tab),
+        KeyCode::Up => Some(Key::Up),
         _ => None,
     }
 }

@@ -111,6 +111,18 @@ impl Keyboard {
         }
     }
 
+    /// The next message for the turn that runs, typed while a question has the keys; never where nobody sits there.
+    pub(crate) async fn next_steer(&self) -> String {
+        let Some(shared) = &self.0 else { return std::future::pending().await };
+        loop {
+            let heard = shared.heard.notified();
+            if let Some(text) = shared.state().typed.next_steer() {
+                return text;
+            }
+            heard.await;
+        }
+    }
+
     /// Waits on this thread for the next key, so long at the most.
     pub(crate) fn wait(&self, patience: Duration) -> Option<Press> {
         let Some(shared) = &self.0 else {
@@ -124,7 +136,10 @@ impl Keyboard {
 
     /// Looks at what was typed, or changes it.
     pub(crate) fn typed<T: Default>(&self, look: impl FnOnce(&mut TypeAhead) -> T) -> T {
-        self.0.as_ref().map_or_else(T::default, |shared| look(&mut shared.state().typed))
+        let Some(shared) = &self.0 else { return T::default() };
+        let looked = look(&mut shared.state().typed);
+        shared.heard.notify_one();
+        looked
     }
 
     /// Leaves the terminal, as it was before, to a program that is run meanwhile.

@@ -1,4 +1,5 @@
-//! Words that a person types while a turn runs: messages that wait to be sent, and the line that is being written. Pure.
+//! Words that a person types while a turn runs: messages for it, messages that wait for its end, and the line that is being
+//! written. Pure.
 
 use std::{
     collections::VecDeque,
@@ -17,7 +18,11 @@ pub(crate) const STILLNESS: Duration = Duration::from_millis(700);
 /// All that was typed and not sent yet.
 #[derive(Debug, Default)]
 pub(crate) struct TypeAhead {
-    /// Whole messages, in their order.
+    /// Messages for the turn that runs, which it has not been given yet.
+    steers: VecDeque<String>,
+    /// Messages that it was given, and that no model has read yet.
+    unread: VecDeque<String>,
+    /// Messages that wait for its end, in their order.
     messages: VecDeque<String>,
     /// The line that is being written.
     line: String,
@@ -38,8 +43,12 @@ impl TypeAhead {
             }
             Key::Break => self.push(&['\n']),
             Key::Enter if self.line.trim().is_empty() => self.line.clear(),
-            Key::Enter if !is_whole(&self.line) || self.messages.len() >= MOST_MESSAGES => self.push(&['\n']),
-            Key::Enter => self.messages.push_back(std::mem::take(&mut self.line)),
+            Key::Enter if !is_whole(&self.line) || self.waiting() >= MOST_MESSAGES => self.push(&['\n']),
+            Key::Enter => self.steers.push_back(std::mem::take(&mut self.line)),
+            Key::Tab if self.line.trim().is_empty() => self.line.clear(),
+            Key::Tab if self.waiting() >= MOST_MESSAGES => {}
+            Key::Tab => self.messages.push_back(std::mem::take(&mut self.line)),
+            Key::Up => self.take_back(),
             Key::Backspace => {
                 self.line.pop();
             }
@@ -49,7 +58,16 @@ impl TypeAhead {
                 self.line.truncate(start);
             }
             Key::Erase => self.line.clear(),
-            Key::Escape | Key::Suspend => {}
+            Key::Escape | Key::Leave | Key::Suspend => {}
+        }
+    }
+
+    /// Puts the message that was kept last back into the line, where that is empty.
+    fn take_back(&mut self) {
+        if !self.is_writing()
+            && let Some(message) = self.messages.pop_back().or_else(|| self.steers.pop_back())
+        {
+            self.line = message;
         }
     }
 
@@ -72,9 +90,39 @@ impl TypeAhead {
         !self.is_writing() && at >= since + STILLNESS
     }
 
-    /// The number of messages that wait.
+    /// The number of messages that no model has read.
     pub(crate) fn waiting(&self) -> usize {
-        self.messages.len()
+        self.unread.len() + self.steers.len() + self.messages.len()
+    }
+
+    /// True if Up would take a message back.
+    pub(crate) fn can_take_back(&self) -> bool {
+        !(self.is_writing() || self.steers.is_empty() && self.messages.is_empty())
+    }
+
+    /// The next message for the turn that runs.
+    pub(crate) fn next_steer(&mut self) -> Option<String> {
+        self.steers.pop_front().map(|message| join_lines(&message))
+    }
+
+    /// The turn was given a message.
+    pub(crate) fn given(&mut self, message: String) {
+        self.unread.push_back(message);
+    }
+
+    /// A model has read the message that the turn was given first.
+    pub(crate) fn read(&mut self) {
+        self.unread.pop_front();
+    }
+
+    /// A message for the turn that runs waits for its end after all.
+    pub(crate) fn defer(&mut self, message: String) {
+        self.messages.push_back(message);
+    }
+
+    /// The turn has ended: what it was given is in the history.
+    pub(crate) fn end_turn(&mut self) {
+        self.unread.clear();
     }
 
     /// The last row of what is being written.
@@ -84,7 +132,7 @@ impl TypeAhead {
 
     /// The next message that waits.
     pub(crate) fn next_message(&mut self) -> Option<String> {
-        self.messages.pop_front().map(|message| join_lines(&message))
+        self.steers.pop_front().or_else(|| self.messages.pop_front()).map(|message| join_lines(&message))
     }
 
     /// The line that is being written, for the prompt to go on with.
@@ -95,13 +143,13 @@ impl TypeAhead {
     /// Puts the messages that wait back to what is being written: the person sends them when they still fit.
     pub(crate) fn put_back(&mut self) {
         let line = self.take_line();
-        let parts = self.messages.drain(..).chain([line]).filter(|part| !part.is_empty());
+        let parts = self.steers.drain(..).chain(self.messages.drain(..)).chain([line]).filter(|part| !part.is_empty());
         self.line = parts.collect::<Vec<_>>().join("\n");
     }
 
     /// Puts a message that could not be sent before all others.
     pub(crate) fn unsent(&mut self, message: String) {
-        self.messages.push_front(message);
+        self.steers.push_front(message);
         self.put_back();
     }
 }
@@ -133,12 +181,15 @@ pub(crate) fn join_lines(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Keys as text: `⏎` is Enter, `↵` is Alt-Enter, `⌫` is Backspace, `⌦` erases the line, `⇤` the last word.
+    /// Keys as text: `⏎` is Enter, `⇥` is Tab, `↑` is Up, `↵` is Alt-Enter, `⌫` is Backspace, `⌦` erases the line, `⇤` the last
+    /// word.
     fn typed(keys: &str) -> TypeAhead {
         let mut typed = TypeAhead::default();
         for c in keys.chars() {
             let key = match c {
                 '⏎' => Key::Enter,
+                '⇥' => Key::Tab,
+                '↑' => Key::Up,
                 '↵' => Key::Break,
                 '⌫' => Key::Backspace,
                 '⌦' => Key::Erase,
@@ -166,6 +217,37 @@ mod tests {
         check(typed("a↵b⏎"), &["a\nb"], "");
         check(typed("goes on \\⏎and ends⏎"), &["goes on \nand ends"], "");
         check(typed("```⏎code⏎```⏎"), &["```\ncode\n```"], "");
+    }
+
+    #[test]
+    fn enter_speaks_to_the_turn_and_tab_waits_for_its_end() {
+        let mut both = typed("later⇥now⏎then⇥ ⇥");
+        assert_eq!((both.waiting(), both.next_steer().as_deref(), both.next_steer()), (3, Some("now"), None));
+        both.given("now".into());
+        assert_eq!(both.waiting(), 3);
+        both.read();
+        assert_eq!(both.waiting(), 2);
+        check(both, &["later", "then"], "");
+        // What the turn could not be given comes before what waited for its end.
+        check(typed("later⇥now⏎"), &["now", "later"], "");
+        let mut deferred = typed("later⇥now⏎");
+        let now = deferred.next_steer().unwrap();
+        deferred.defer(now);
+        check(deferred, &["later", "now"], "");
+    }
+
+    #[test]
+    fn what_waits_can_be_taken_back_into_an_empty_line() {
+        check(typed("one⇥two⇥↑!⇥"), &["one", "two!"], "");
+        check(typed("one⇥tw↑o"), &["one"], "two");
+        check(typed("one⏎↑⌦↑"), &[], "");
+        let mut given = typed("one⏎two⏎");
+        let one = given.next_steer().unwrap();
+        given.given(one);
+        assert!(given.can_take_back());
+        given.press(Press { key: Key::Up, at: Instant::now() });
+        given.press(Press { key: Key::Erase, at: Instant::now() });
+        assert!(!given.can_take_back() && given.waiting() == 1, "what was given is given");
     }
 
     #[test]

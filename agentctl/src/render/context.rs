@@ -1,8 +1,9 @@
-//! How full the window is, and what was done to make room, in a line each.
+//! How full the window is, what was done to make room, and how far the todo list is, in a line each.
 
 use agentd_core::{
     context::{CompactionReport, TokenLevel},
     item::{NoticeSource, NoticeTopic},
+    session::{Todo, TodoStatus},
 };
 
 use crate::terminal::sanitize::clean_line;
@@ -69,6 +70,15 @@ pub(crate) fn short(number: u64) -> String {
         1000..1_000_000 => in_tenths(1000, "k"),
         _ => in_tenths(1_000_000, "M"),
     }
+}
+
+/// Progress of the todo list, and its current entry.
+pub(crate) fn todo_line(todos: &[Todo]) -> String {
+    let done = todos.iter().filter(|todo| todo.status == TodoStatus::Completed).count();
+    let next = todos.iter().find(|todo| todo.status == TodoStatus::InProgress);
+    let next = next.or_else(|| todos.iter().find(|todo| todo.status == TodoStatus::Pending));
+    let next = next.map(|todo| format!(" · {}", clean_line(&todo.content))).unwrap_or_default();
+    format!("☐ {done} of {} done{next}", todos.len())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! but what a terminal would obey is taken out of them there too: nobody knows where a pipe leads.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     io::{self, Write},
 };
 
@@ -15,7 +15,6 @@ use agentd_core::{
     ids::{CallId, ItemId},
     interrupt::{AnsweredBy, Ask, Interrupt},
     item::{Item, ItemBody, ItemStatus},
-    session::{Todo, TodoStatus},
     tool::ToolCall,
     turn::TurnResult,
     visible,
@@ -24,7 +23,8 @@ use anstyle::Style;
 
 use super::{
     closing,
-    context::{compaction_line, level_line, notice_line},
+    context::{compaction_line, level_line, notice_line, todo_line},
+    input_row,
     spinner::Spinner,
     stream::TextStream,
     tool_line::{self, argument_of, tool_lines},
@@ -33,10 +33,10 @@ use crate::{
     keyboard::TypeAhead,
     terminal::{
         look::TerminalStyle,
-        paint::{QUIET, STRONG, WARN, clip, fold, paint, tail, width},
+        paint::{QUIET, STRONG, WARN, clip, fold, paint},
         sanitize::{clean, clean_line},
     },
-    turn::Renderer,
+    turn::{LOST, Renderer},
 };
 
 /// Shows turns to a person.
@@ -67,9 +67,14 @@ pub(crate) struct Human<O, E> {
 struct RunningCall {
     item: ItemId,
     call: CallId,
-    /// The call with its argument, or its progress.
+    /// The call with its argument.
     what: String,
+    /// The last lines of its progress.
+    lines: VecDeque<String>,
 }
+
+/// Lines of a running call that are shown below it.
+const LIVE_LINES: usize = 3;
 
 /// An item's text as far as it is known.
 #[derive(Debug)]
@@ -120,6 +125,12 @@ impl<O: Write, E: Write> Human<O, E> {
     /// Shows what the person said, too: for those who did not type it themselves.
     pub(crate) fn showing_input(self) -> Self {
         Self { shows_input: true, ..self }
+    }
+
+    /// Shows nothing that moves: for what is over.
+    pub(crate) fn still(self) -> Self {
+        let look = TerminalStyle { err_terminal: false, ..self.look };
+        Self { spinner: Spinner::new(look), ..self }
     }
 
     /// Shows interrupts as lines, for clients that do not ask.
@@ -173,7 +184,7 @@ impl<O: Write, E: Write> Human<O, E> {
                 let about = tool_line::about(self.calls.get(&result.call_id), result);
                 let what = format!("{} {about}", clean_line(&result.name));
                 let (call, what) = (result.call_id.clone(), what.trim_end().to_owned());
-                self.running.push(RunningCall { item: item.id, call, what });
+                self.running.push(RunningCall { item: item.id, call, what, lines: VecDeque::new() });
                 self.wait();
                 Ok(())
             }
@@ -183,8 +194,9 @@ impl<O: Write, E: Write> Human<O, E> {
 
     fn delta(&mut self, id: ItemId, offset: u64, text: &str) -> io::Result<()> {
         if let Some(running) = self.running.iter_mut().find(|running| running.item == id) {
-            // How far it is: the last line counts.
-            running.what = text.trim_end().lines().next_back().map(clean_line).unwrap_or_default();
+            running.lines.extend(text.lines().map(clean_line).filter(|line| !line.is_empty()));
+            let surplus = running.lines.len().saturating_sub(LIVE_LINES);
+            running.lines.drain(..surplus);
             self.wait();
             return Ok(());
         }
@@ -272,8 +284,12 @@ impl<O: Write, E: Write> Human<O, E> {
         match self.running.as_slice() {
             _ if self.text.is_open() => {}
             [] => self.spinner.show("waiting for the model"),
-            [one] => self.spinner.show(&one.what),
-            [one, others @ ..] => self.spinner.show(&format!("{} and {} more", one.what, others.len())),
+            [one] => self.spinner.show_lines(&one.what, one.lines.iter().map(|line| format!("  {line}"))),
+            [one, others @ ..] => {
+                let last = |call: &RunningCall| Some(format!("  {}: {}", call.what, call.lines.back()?));
+                let what = format!("{} and {} more", one.what, others.len());
+                self.spinner.show_lines(&what, self.running.iter().filter_map(last));
+            }
         }
     }
 
@@ -435,28 +451,6 @@ impl PartialItem {
     }
 }
 
-/// The words typed while a turn runs, in one row; none where there are none.
-fn typed_row(typed: &TypeAhead, columns: usize) -> Option<String> {
-    let waiting = match typed.waiting() {
-        0 if !typed.is_writing() => return None,
-        0 => String::new(),
-        1 => "1 message waits ".to_owned(),
-        more => format!("{more} messages wait "),
-    };
-    let row = clean_line(typed.row());
-    let room = columns.saturating_sub(width(&waiting) + 3);
-    Some(format!("{waiting}› {}", tail(&row, room)))
-}
-
-/// Progress of the todo list, and its current entry.
-fn todo_line(todos: &[Todo]) -> String {
-    let done = todos.iter().filter(|todo| todo.status == TodoStatus::Completed).count();
-    let next = todos.iter().find(|todo| todo.status == TodoStatus::InProgress);
-    let next = next.or_else(|| todos.iter().find(|todo| todo.status == TodoStatus::Pending));
-    let next = next.map(|todo| format!(" · {}", clean_line(&todo.content))).unwrap_or_default();
-    format!("☐ {done} of {} done{next}", todos.len())
-}
-
 impl<O: Write + Send, E: Write + Send> Renderer for Human<O, E> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         self.show(&event.kind)
@@ -477,9 +471,17 @@ impl<O: Write + Send, E: Write + Send> Renderer for Human<O, E> {
     }
 
     fn typed(&mut self, typed: &TypeAhead) -> io::Result<()> {
-        let row = typed_row(typed, self.look.columns());
-        self.spinner.below(row.clone());
-        self.text.below(row)
+        let row = input_row::of(typed, self.look.columns());
+        self.spinner.below(Some(row.clone()));
+        // Below what streams it is written again with each piece, so it stands there only where it says something.
+        let has_words = typed.is_writing() || typed.waiting() > 0;
+        self.text.below(Some(row).filter(|_| has_words))
+    }
+
+    fn lost(&mut self) -> io::Result<()> {
+        self.note(LOST)?;
+        self.spinner.show("waiting for the daemon");
+        Ok(())
     }
 
     fn note(&mut self, text: &str) -> io::Result<()> {

@@ -8,6 +8,7 @@ use agentd_core::{
     ids::{InterruptId, SessionId, TraceId, TurnId},
     interrupt::{Answer, AskedBy},
     policy::Risk,
+    session::{Todo, TodoStatus},
     tool::{ToolErrorCode, ToolResult},
     turn::{StopReason, TurnError},
     usage::Usage,

@@ -2,7 +2,7 @@
 //!
 //! - [`human`]: text for people; the answer on standard output, everything else on standard error.
 //!   - [`stream`] shows the answer as it comes, [`markdown`] renders its finished blocks.
-//!   - [`tool_line`], [`closing`], [`context`], [`spinner`]: the quiet lines around it.
+//!   - [`tool_line`], [`closing`], [`context`], [`spinner`]: the quiet lines around it. [`input_row`]: the line below.
 //! - [`window`]: what fills the model's window.
 //! - [`jsonl`]: a line of JSON for each event, for programs.
 //! - [`asking`], [`diff`]: what a person is asked, in words, and what would happen.
@@ -12,6 +12,7 @@ pub(crate) mod closing;
 pub(crate) mod context;
 pub(crate) mod diff;
 pub(crate) mod human;
+pub(crate) mod input_row;
 pub(crate) mod jsonl;
 pub(crate) mod markdown;
 #[cfg(test)]

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::terminal::{look::TerminalStyle, paint::clip};
+use crate::terminal::{
+    look::TerminalStyle,
+    paint::{QUIET, clip, paint},
+};
 
 /// Interval of its frames. Slow enough to cost nothing.
 const TICK: Duration = Duration::from_millis(100);
@@ -13,20 +16,33 @@ const TICK: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Spinner {
     bar: Option<ProgressBar>,
-    /// The row below it: words that a person types meanwhile.
+    /// The rows below it: how far it is.
+    lines: Vec<String>,
+    /// The last row: words that a person types meanwhile.
     below: Option<String>,
     look: TerminalStyle,
 }
 
 impl Spinner {
     pub(crate) fn new(look: TerminalStyle) -> Self {
-        Self { bar: None, below: None, look }
+        Self { bar: None, lines: Vec::new(), below: None, look }
     }
 
     /// Says what is waited for. The text must be clean.
     pub(crate) fn show(&mut self, what: &str) {
+        self.show_lines(what, std::iter::empty());
+    }
+
+    /// The same, with rows about how far it is.
+    pub(crate) fn show_lines(&mut self, what: &str, lines: impl Iterator<Item = String>) {
         if !self.look.err_terminal {
             return;
+        }
+        let columns = self.look.columns().saturating_sub(1);
+        let lines: Vec<String> = lines.map(|line| paint(self.look.err_color, QUIET, &clip(&line, columns))).collect();
+        if lines != self.lines {
+            self.lines = lines;
+            self.style_bar();
         }
         // Room for the spinner itself, the time and a free column.
         let what = clip(what, self.look.columns().saturating_sub(12));
@@ -36,7 +52,7 @@ impl Spinner {
         }
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr())
             .with_style(self.style())
-            .with_prefix(self.below.clone().unwrap_or_default())
+            .with_prefix(self.rows())
             .with_message(what);
         bar.enable_steady_tick(TICK);
         self.bar = Some(bar);
@@ -45,14 +61,24 @@ impl Spinner {
     /// Shows this below it, in one row; none for nothing. The text must be clean.
     pub(crate) fn below(&mut self, text: Option<String>) {
         self.below = text.map(|text| clip(&text, self.look.columns().saturating_sub(1)));
+        self.style_bar();
+    }
+
+    fn style_bar(&self) {
         if let Some(bar) = &self.bar {
             bar.set_style(self.style());
-            bar.set_prefix(self.below.clone().unwrap_or_default());
+            bar.set_prefix(self.rows());
         }
     }
 
+    /// The rows below it.
+    fn rows(&self) -> String {
+        let rows: Vec<&str> = self.lines.iter().chain(&self.below).map(String::as_str).collect();
+        rows.join("\n")
+    }
+
     fn style(&self) -> ProgressStyle {
-        let template = match (self.look.err_color, self.below.is_some()) {
+        let template = match (self.look.err_color, !self.lines.is_empty() || self.below.is_some()) {
             (true, false) => "{spinner:.cyan} {msg:.dim} {elapsed:.dim}",
             (true, true) => "{spinner:.cyan} {msg:.dim} {elapsed:.dim}\n{prefix}",
             (false, false) => "{spinner} {msg} {elapsed}",

@@ -1,6 +1,6 @@
 //! A conversation over the daemon's socket.
 
-use std::path::Path;
+use std::{io::Write as _, path::Path};
 
 use agentd_core::{
     error::ErrorKind,
@@ -27,6 +27,7 @@ use crate::{
     failure::Failure,
     flags::{CommandLine, Global},
     keyboard::{Keyboard, TypeAhead},
+    mount::shown_mount,
     render::Human,
     report::count,
     session::{SessionTarget, Upload},
@@ -131,10 +132,12 @@ impl Chat {
             }
             None => "new session".to_owned(),
         };
+        let project = view.and_then(|view| view.session.settings.project.as_ref()).or(self.place.project());
+        let folder = project.map_or_else(|| "no folder in view".to_owned(), shown_mount);
         let slot = self.slot.or(view.and_then(|view| view.session.settings.slot)).unwrap_or_default();
         let model = self.slots.iter().find(|info| info.slot == slot).map(|info| info.model.clone());
         let name = model.as_ref().map_or_else(String::new, |model| format!(" · {}", clean_line(&model.id)));
-        self.note(&format!("agentd · {session}{name} · /help lists the commands"));
+        self.note(&format!("agentd · {session} · {folder}{name} · /help lists the commands"));
         if model.is_some_and(|model| model.embedded) {
             self.note(BUILTIN);
         }
@@ -143,6 +146,7 @@ impl Chat {
     /// Takes up what waits in a session: a turn that runs, questions, a turn that was interrupted.
     async fn take_up(&mut self, view: &SessionView) -> anyhow::Result<()> {
         let id = view.session.summary.id;
+        self.replay(view).await?;
         match (view.live_turn, view.session.open_turn) {
             (Some(_), Some((_, first_seq))) => {
                 self.note("a turn is under way here");
@@ -253,7 +257,14 @@ impl Chat {
     }
 
     async fn drive(&mut self, mut line: SocketLine) -> anyhow::Result<Exit> {
-        let person = turn::Person { asker: self.asker.as_mut(), signals: &mut self.signals, keyboard: &self.keyboard };
+        let person = turn::Person {
+            asker: self.asker.as_mut(),
+            signals: &mut self.signals,
+            keyboard: &self.keyboard,
+            // A command is ours, and a file that is named is handed over before the words are.
+            may_steer: |text| slash::parse(text).is_none() && mentions::find(text).is_empty(),
+            is_guest: false,
+        };
         // Until the prompt is there, so that nothing is echoed beside it.
         let _hold = self.keyboard.hold_ahead();
         let driven = turn::drive(&mut line, &mut self.renderer, person).await;
@@ -311,6 +322,7 @@ impl Chat {
                 return self.turn(None).await;
             }
             Slash::Undo(turn) => return self.undo(turn).await,
+            Slash::Show(number) => return self.show(number).await,
             Slash::Compact(strategy) => return self.compact(strategy).await,
             Slash::UndoCompaction => return self.undo_compaction().await,
             Slash::Context => return self.agentctl_here(&["context"]).await,
@@ -365,6 +377,13 @@ impl Chat {
         Ok(())
     }
 
+    /// Prints a text of many lines.
+    pub(super) fn print(&mut self, text: &str) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        Ok(out.flush()?)
+    }
+
     /// The session, once there is one.
     pub(super) fn session(&self) -> Result<SessionId, Failure> {
         self.place.id().ok_or_else(|| {
@@ -378,6 +397,7 @@ impl Chat {
             self.note(&format!("{usage:<16} {}", entry.does));
         }
         self.note("Alt-Enter, a backslash at the end or an open ``` begin a new line; Tab completes; Ctrl-D leaves");
+        self.note("while a turn runs: Enter speaks to it, Tab waits for its end, Up takes back, Esc or Ctrl-C cancels");
     }
 
     async fn load(&mut self, name: String) -> anyhow::Result<()> {

@@ -27,7 +27,7 @@ use crate::{
 const GLANCE: Duration = Duration::from_millis(20);
 
 /// Said where keys are typed ahead while a question waits.
-const HELD: &str = "  (no answer: Enter keeps it, Ctrl-U drops it)";
+const HELD: &str = "  (no answer: Enter sends it, Ctrl-U drops it)";
 /// The columns that words have beside it; where there are fewer it is left out.
 const LEAST_ROOM: usize = 12;
 

@@ -128,6 +128,8 @@ fn read(editor: &mut Reedline, prompt: &ChatPrompt, any: &AtomicBool) -> io::Res
     Ok(match editor.read_line(prompt)? {
         Signal::Success(text) => Input::Text(join_lines(&text)),
         // As in a shell: it drops the line that was begun, and says nothing about leaving.
+        // The line that is being written stands there again afterwards.
+        Signal::HostCommand(command) => Input::Text(command),
         Signal::CtrlC if any.load(Ordering::Relaxed) => Input::Text(String::new()),
         Signal::CtrlC => Input::Interrupted,
         Signal::CtrlD => Input::End,
@@ -143,6 +145,7 @@ fn reedline(
 ) -> Reedline {
     let mut keys = default_emacs_keybindings();
     keys.add_binding(KeyModifiers::ALT, KeyCode::Enter, ReedlineEvent::Edit(vec![EditCommand::InsertNewline]));
+    keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('o'), ReedlineEvent::ExecuteHostCommand("/show".to_owned()));
     let complete = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
     keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(complete));
     keys.add_binding(KeyModifiers::SHIFT, KeyCode::BackTab, ReedlineEvent::MenuPrevious);

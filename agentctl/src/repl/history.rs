@@ -19,7 +19,8 @@ impl Chat {
     pub(super) async fn compact(&mut self, strategy: CompactionStrategy) -> anyhow::Result<Exit> {
         let id = self.session()?;
         let (signals, keyboard) = (&mut self.signals, &self.keyboard);
-        let person = turn::Person { asker: &mut NonInteractive, signals, keyboard };
+        let person =
+            turn::Person { asker: &mut NonInteractive, signals, keyboard, may_steer: |_| false, is_guest: false };
         let done = compact::compact(&self.daemon, id, strategy, true, person).await;
         self.learn_fullness().await;
         let done = done?;

@@ -3,7 +3,8 @@
 //! - [`conversation`]: the loop, which knows neither terminal nor daemon. Lines come from [`editor`] where a
 //!   person sits and from [`stdin`] elsewhere; [`slash`] tells commands from text.
 //! - [`chat`]: what the loop does over the daemon's socket: turns, commands, moving between sessions.
-//! - [`history`]: its commands that compact and undo.
+//! - [`replay`]: the last turns of a session that is taken up.
+//! - [`history`]: its commands that compact and undo. [`show`]: the one that shows a result whole.
 //! - [`known`]: what the prompt completes and shows besides the commands.
 //! - [`mentions`]: files that a text names with `#`, handed over with it.
 //! - [`asker`]: approvals and questions; [`question`] is how they look and which key means what,
@@ -19,6 +20,8 @@ mod known;
 mod mentions;
 mod pager;
 mod question;
+mod replay;
+mod show;
 mod slash;
 mod stdin;
 
@@ -37,7 +40,7 @@ use crate::{
 };
 pub(crate) use asker::TerminalAsker;
 
-/// Holds a conversation until its input ends.
+/// Holds a conversation until its input ends. `first` is said before all else.
 ///
 /// # Errors
 /// When the session that was named is not there, the daemon is lost at the start, standard input is no text,
@@ -46,6 +49,7 @@ pub(crate) async fn run(
     daemon: Daemon,
     place: SessionTarget,
     slot: Option<Slot>,
+    first: Option<String>,
     command_line: CommandLine,
 ) -> anyhow::Result<Exit> {
     let present = io::stdin().is_terminal() && io::stderr().is_terminal();
@@ -55,9 +59,12 @@ pub(crate) async fn run(
     let mut lines: Box<dyn Lines> = if present {
         // A person without a history is better off than one without a conversation.
         let history = daemon::data_dir().ok().map(|folder| folder.join("history"));
+        if let Some(first) = first {
+            keyboard.typed(|typed| typed.defer(first));
+        }
         Box::new(Editor::open(history.as_deref(), known.clone(), TerminalStyle::detect().out_color, keyboard.clone())?)
     } else {
-        Box::new(StdinLines::open()?)
+        Box::new(StdinLines::open(first)?)
     };
     let mut chat = Chat::open(daemon, place, slot, present.then_some(keyboard), known, command_line).await?;
     let exit = conversation::hold(lines.as_mut(), &mut chat, present).await;

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::console::{Console, Key};
 use crate::{
+    daemon::CLIENT,
     render::{
         asking,
         diff::{self, Room},
@@ -120,10 +121,11 @@ impl Question<'_> {
             paint(color, STRONG, &visible::line(tool)),
             paint(color, style, &format!("({})", asking::risk(risk))),
         );
-        text.push_str(&format!(
-            "  {}\n",
-            paint(color, QUIET, &format!("for: {}", asking::who(&self.interrupt.asked_by)))
-        ));
+        // Of their own turns people know.
+        if !self.interrupt.asked_by.is_own(CLIENT) {
+            let who = format!("for: {}", asking::who(&self.interrupt.asked_by));
+            text.push_str(&format!("  {}\n", paint(color, QUIET, &who)));
+        }
         if !why.is_empty() {
             text.push_str(&format!("  {}\n", paint(color, QUIET, &format!("why: {why}"))));
         }
@@ -195,7 +197,7 @@ impl Question<'_> {
                     let what = format!("{}: approve it?", asking::risk(risk));
                     self.confirmed(key, &what, Answer::Approve)?
                 }
-                Some(Key::Char('n' | 'N')) => self.reject()?,
+                Some(Key::Char('n' | 'N') | Key::Escape) => self.reject()?,
                 Some(key @ Key::Char('a' | 'A')) if !grants.is_empty() => {
                     self.always(key, GrantScope::Session, &offers)?
                 }
@@ -203,7 +205,7 @@ impl Question<'_> {
                     self.always(key, GrantScope::ForGood, &offers)?
                 }
                 Some(Key::Char('e' | 'E')) => self.edit(args, grave)?,
-                Some(Key::Char('s' | 'S') | Key::Escape) => return self.skipped("approve"),
+                Some(Key::Char('s' | 'S') | Key::Leave) => return self.skipped("approve"),
                 Some(Key::Char('v' | 'V')) if longer => {
                     self.view_all(preview, &offers.all_rules())?;
                     self.show_rules(&offers)?;
@@ -383,7 +385,7 @@ impl Question<'_> {
             let room = self.console.size().0.saturating_sub(width(prompt) + 1).max(1);
             self.console.write(&format!("\r\x1b[K{}{}", paint(self.color, QUIET, prompt), tail(&line, room)))?;
             match self.console.key()? {
-                None | Some(Key::Escape) => {
+                None | Some(Key::Escape | Key::Leave) => {
                     self.console.write("\r\x1b[K")?;
                     return Ok(None);
                 }
@@ -401,7 +403,7 @@ impl Question<'_> {
                 Some(Key::Paste(text)) => {
                     line.extend(text.trim_end().chars().map(|c| if c.is_control() { ' ' } else { c }));
                 }
-                Some(Key::Break | Key::Suspend) => {}
+                Some(Key::Break | Key::Suspend | Key::Tab | Key::Up) => {}
             }
         }
     }
@@ -427,8 +429,8 @@ impl Question<'_> {
     }
 
     fn dropped(&mut self) -> io::Result<Option<Answer>> {
-        let line = paint(self.color, QUIET, "no longer needed");
-        self.console.write(&format!("\r\x1b[J  {line}\n"))?;
+        // Who has dropped it says why.
+        self.console.write("\r\x1b[J")?;
         Ok(None)
     }
 }

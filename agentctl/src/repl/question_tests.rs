@@ -131,7 +131,8 @@ fn approvals_take_a_key_and_what_reaches_further_takes_enter() {
         check(&approval_of(grave, rule), "y", None);
         check(&approval_of(grave, rule), "a⏎", Some(Answer::Always { scope: GrantScope::Session }));
     }
-    check(&approval(rule), "⎋", None);
+    check(&approval(rule), "⎋⏎", Some(Answer::Reject { reason: None }));
+    check(&approval(rule), "⎋no⏎", Some(Answer::Reject { reason: Some("no".to_owned()) }));
     check(&approval(rule), "", None);
     // Nothing happens by accident: Enter and space are no answer.
     check(&approval(&[]), "⏎ ⏎y", Some(Answer::Approve));

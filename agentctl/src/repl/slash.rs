@@ -22,6 +22,7 @@ pub(crate) enum Slash {
     Continue,
     Undo(Option<TurnChoice>),
     Context,
+    Show(usize),
     Compact(CompactionStrategy),
     UndoCompaction,
     Status,
@@ -46,10 +47,11 @@ const fn entry(name: &'static str, argument: &'static str, does: &'static str) -
 }
 
 /// All commands, in the order in which they are listed.
-pub(crate) const TABLE: [Entry; 21] = [
+pub(crate) const TABLE: [Entry; 22] = [
     entry("help", "", "list the commands"),
     entry("continue", "", "resume a turn that was stopped"),
     entry("undo", "[N]", "take back what the last turn, or turn N, did to files"),
+    entry("show", "[N]", "show the last result or reasoning whole, or the Nth from the end (also Ctrl-O)"),
     entry("context", "", "show what fills the model's window"),
     entry("compact", "[HOW]", "replace the older part by a summary (auto, compact, summarize); undo takes it back"),
     entry("upload", "PATH", "give the session a copy of a file; #PATH in what you say does, too"),
@@ -106,6 +108,11 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
         "undo" if argument.is_empty() => Slash::Undo(None),
         "undo" => return crate::ops::undo::turn(argument).map(|turn| Slash::Undo(Some(turn))),
         "context" => Slash::Context,
+        "show" if argument.is_empty() => Slash::Show(1),
+        "show" => {
+            let number = argument.parse().ok().filter(|number| *number > 0);
+            return number.map(Slash::Show).ok_or_else(|| format!("/show takes a number from 1, not {argument:?}"));
+        }
         "compact" if argument.is_empty() => Slash::Compact(CompactionStrategy::Auto),
         "compact" if argument == "undo" => return Ok(Slash::UndoCompaction),
         "compact" => {
@@ -154,6 +161,9 @@ mod tests {
         check("/undo 3", Some(Ok(Slash::Undo(Some(TurnChoice::Number(3))))));
         check("/undo all", Some(Err("\"all\" is neither the number of a turn nor the id of one")));
         check("/context", Some(Ok(Slash::Context)));
+        check("/show", Some(Ok(Slash::Show(1))));
+        check("/show 12", Some(Ok(Slash::Show(12))));
+        check("/show 0", Some(Err("/show takes a number from 1, not \"0\"")));
         check("/compact", Some(Ok(Slash::Compact(CompactionStrategy::Auto))));
         check("/compact summarize", Some(Ok(Slash::Compact(CompactionStrategy::Summarize))));
         check("/compact undo", Some(Ok(Slash::UndoCompaction)));
@@ -176,7 +186,7 @@ mod tests {
         for entry in TABLE {
             let argument = match entry.name {
                 "model" => "code",
-                "undo" => "1",
+                "undo" | "show" => "1",
                 "compact" => "auto",
                 _ => entry.argument,
             };

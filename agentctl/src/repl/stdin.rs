@@ -18,13 +18,16 @@ pub(crate) struct StdinLines {
 }
 
 impl StdinLines {
-    /// Reads from now on, one line ahead.
+    /// Reads from now on, one line ahead. `first` comes before all of them.
     ///
     /// # Errors
     /// When the thread cannot be started.
-    pub(crate) fn open() -> std::io::Result<Self> {
+    pub(crate) fn open(first: Option<String>) -> std::io::Result<Self> {
         let (sender, lines) = mpsc::channel(1);
         std::thread::Builder::new().name("agentctl-stdin".to_owned()).spawn(move || {
+            if first.is_some_and(|first| sender.blocking_send(Ok(first)).is_err()) {
+                return;
+            }
             let mut source = std::io::stdin().lock();
             let mut number = 0;
             while let Some(line) = read_line(&mut source, LONGEST_PROMPT, &mut number).transpose() {

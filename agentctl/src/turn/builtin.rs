@@ -63,6 +63,10 @@ impl Renderer for BuiltinNotice {
         self.inner.typed(typed)
     }
 
+    fn lost(&mut self) -> io::Result<()> {
+        self.inner.lost()
+    }
+
     fn note(&mut self, text: &str) -> io::Result<()> {
         self.inner.note(text)
     }

@@ -8,9 +8,12 @@ use std::{
 use agentd_core::{
     error::ErrorKind,
     event::{Event, EventKind},
+    grant::GrantScope,
     ids::InterruptId,
-    interrupt::{Answer, Interrupt},
+    interrupt::{Answer, AnsweredBy, Interrupt},
+    item::ItemBody,
     turn::TurnResult,
+    visible,
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -19,7 +22,13 @@ use super::{
     line::{Arrival, Line},
     signals::EndSignal,
 };
-use crate::{exit::Exit, failure::Failure, keyboard::Keyboard};
+use crate::{
+    daemon,
+    exit::Exit,
+    failure::Failure,
+    keyboard::{Key, Keyboard, TypeAhead},
+    terminal::sanitize::clean_line,
+};
 
 /// Maximum number of events that are stored while a person thinks. Beyond it pieces of text are dropped: the items come
 /// whole later.
@@ -33,13 +42,18 @@ pub(crate) struct Person<'a> {
     pub(crate) asker: &'a mut dyn Asker,
     pub(crate) signals: &'a mut Signals,
     pub(crate) keyboard: &'a Keyboard,
+    /// The words that may be added to the turn as they are; others wait for its end.
+    pub(crate) may_steer: fn(&str) -> bool,
+    /// The turn is somebody else's: Ctrl-C asks before it cancels it, and Ctrl-D leaves it.
+    pub(crate) is_guest: bool,
 }
 
 /// Follows a turn until it has ended, and hands back what it came to.
 ///
 /// The first Ctrl-C cancels the turn and goes on reading, because the turn's end tells what was done; the second one
-/// leaves. So do other signals, as [`Signals`] says. None is returned where the line ended without the turn's end:
-/// nothing was running, or the person put an answer off and has something else to do ([`Asker::leaves`]).
+/// leaves. Esc cancels too, and never leaves. Other signals do as [`Signals`] says. None is returned where the line ended
+/// without the turn's end: nothing was running, the person left a turn of somebody else's, or put an answer off and has
+/// something else to do ([`Asker::leaves`]).
 ///
 /// # Errors
 /// A [`Failure`] when the daemon is lost or refuses, or the person left; an [`std::io::Error`] of the renderer.
@@ -48,14 +62,16 @@ pub(crate) async fn drive(
     renderer: &mut dyn Renderer,
     person: Person<'_>,
 ) -> anyhow::Result<Option<TurnResult>> {
-    let Person { asker, signals, keyboard } = person;
+    let Person { asker, signals, keyboard, may_steer, is_guest } = person;
     let hold = keyboard.hold_ahead();
-    // What waited for the last turn may be sent by now.
-    keyboard.typed(|typed| renderer.typed(typed).ok());
     let mut driver = Driver {
         line,
         signals,
         keyboard,
+        shows_keys: hold.is_some(),
+        may_steer,
+        unconfirmed: is_guest,
+        is_guest,
         backlog: VecDeque::new(),
         asked: HashSet::new(),
         cancelled: false,
@@ -63,6 +79,7 @@ pub(crate) async fn drive(
     };
     let followed = driver.follow(renderer, asker).await;
     drop(hold);
+    keyboard.typed(TypeAhead::end_turn);
     if followed.is_err() {
         // What moves must not outlive the turn; why it ends is told by the failure.
         let _ = renderer.leave();
@@ -83,6 +100,12 @@ struct Driver<'a> {
     line: &'a mut dyn Line,
     signals: &'a mut Signals,
     keyboard: &'a Keyboard,
+    /// Keys are read all the time, not for questions only.
+    shows_keys: bool,
+    may_steer: fn(&str) -> bool,
+    is_guest: bool,
+    /// A Ctrl-C cancels nothing yet: it asks for another one.
+    unconfirmed: bool,
     /// Events that came while a person was asked.
     backlog: VecDeque<Event>,
     /// Questions asked here, so that a line that was reconnected asks nothing twice.
@@ -99,10 +122,18 @@ impl Driver<'_> {
         renderer: &mut dyn Renderer,
         asker: &mut dyn Asker,
     ) -> anyhow::Result<Option<TurnResult>> {
+        // What was typed before the turn had begun is for it.
+        self.steer(renderer).await?;
         let mut last = None;
         while let Some(event) = self.next(renderer).await? {
             renderer.event(&event)?;
             match event.kind {
+                EventKind::ItemCompleted { item, .. }
+                    if matches!(item.body, ItemBody::UserMessage { steered: true, .. }) =>
+                {
+                    self.keyboard.typed(TypeAhead::read);
+                    self.show_typed(renderer);
+                }
                 EventKind::TurnEnded { result } => {
                     renderer.finish(&result)?;
                     let is_last = self.line.ends_with(result.turn_id);
@@ -118,7 +149,7 @@ impl Driver<'_> {
                         renderer.note("the turn waits; /interrupts asks again")?;
                         return Ok(None);
                     }
-                    self.keyboard.typed(|typed| renderer.typed(typed).ok());
+                    self.steer(renderer).await?;
                 }
                 _ => {}
             }
@@ -137,20 +168,59 @@ impl Driver<'_> {
                 biased;
                 signal = self.signals.next() => self.told_to_end(signal, renderer).await?,
                 () = reached(self.due) => return Err(self.left("the turn has not ended in time").into()),
-                press = self.keyboard.next() => {
-                    self.keyboard.typed(|typed| {
-                        typed.press(press);
-                        // A terminal that takes no words is found out by the next event.
-                        renderer.typed(typed).ok()
-                    });
-                }
+                press = self.keyboard.next() => match press.key {
+                    Key::Escape if self.cancelled => {}
+                    Key::Escape => self.told_to_end(EndSignal::Interrupt, renderer).await?,
+                    Key::Leave if self.is_guest && !self.keyboard.typed(|typed| typed.is_writing()) => {
+                        renderer.leave()?;
+                        renderer.note(&format!("left; the turn continues: {}", self.line.attach_command()))?;
+                        return Ok(None);
+                    }
+                    _ => {
+                        self.keyboard.typed(|typed| typed.press(press));
+                        self.steer(renderer).await?;
+                    }
+                },
                 arrival = self.line.next() => match arrival? {
                     Some(Arrival::Event(event)) => return Ok(Some(*event)),
                     Some(Arrival::Child(event)) => renderer.child(&event)?,
                     Some(Arrival::Note(note)) => renderer.note(&note)?,
+                    Some(Arrival::Lost) => renderer.lost()?,
                     None => return Ok(None),
                 },
             }
+        }
+    }
+
+    /// Gives the turn what was typed for it. What it does not take waits for its end.
+    async fn steer(&mut self, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
+        while let Some(text) = self.keyboard.typed(TypeAhead::next_steer) {
+            self.give(text, renderer).await?;
+        }
+        self.show_typed(renderer);
+        Ok(())
+    }
+
+    /// A terminal that takes no words is found out by the next event.
+    fn show_typed(&self, renderer: &mut dyn Renderer) {
+        if self.shows_keys {
+            self.keyboard.typed(|typed| renderer.typed(typed).ok());
+        }
+    }
+
+    async fn give(&mut self, text: String, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
+        let (mut given, mut heard) = (false, None);
+        if !self.cancelled && (self.may_steer)(&text) {
+            tokio::select! {
+                biased;
+                signal = self.signals.next() => heard = Some(signal),
+                taken = self.line.steer(text.clone()) => given = taken.is_ok(),
+            }
+        }
+        self.keyboard.typed(|typed| if given { typed.given(text) } else { typed.defer(text) });
+        match heard {
+            Some(signal) => self.told_to_end(signal, renderer).await,
+            None => Ok(()),
         }
     }
 
@@ -158,6 +228,10 @@ impl Driver<'_> {
     async fn told_to_end(&mut self, signal: EndSignal, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
         if self.cancelled {
             return Err(self.left("left before the turn had ended").into());
+        }
+        if signal == EndSignal::Interrupt && std::mem::take(&mut self.unconfirmed) {
+            renderer.note("Ctrl-C again cancels the turn; Ctrl-D leaves it running")?;
+            return Ok(());
         }
         if !self.signals.cancels(signal) {
             return Err(Failure {
@@ -231,6 +305,8 @@ impl Driver<'_> {
                     self.told_to_end(signal, renderer).await?;
                     return Ok(QuestionOutcome::Settled);
                 }
+                // The row of the question tells of it.
+                text = self.keyboard.next_steer() => self.give(text, renderer).await?,
                 answer = &mut asking => {
                     drop(asking);
                     let Some(answer) = answer else { return Ok(QuestionOutcome::PutOff) };
@@ -249,14 +325,17 @@ impl Driver<'_> {
                             continue;
                         }
                         // It would be written over the question. If the line stays broken, the answer will tell.
-                        Some(Arrival::Note(_)) => continue,
+                        Some(Arrival::Note(_) | Arrival::Lost) => continue,
                         None => return Ok(QuestionOutcome::Settled),
                     };
                     let settled = settles(&event, interrupt);
+                    let elsewhere = answered_elsewhere(&event, interrupt);
                     if self.backlog.len() < BACKLOG || event.kind.is_stored() {
                         self.backlog.push_back(*event);
                     }
                     if settled {
+                        drop(asking);
+                        elsewhere.map_or(Ok(()), |note| renderer.note(&note))?;
                         return Ok(QuestionOutcome::Settled);
                     }
                 }
@@ -270,6 +349,25 @@ async fn reached(due: Option<Instant>) {
         Some(at) => sleep_until(at).await,
         None => std::future::pending().await,
     }
+}
+
+/// The words for an answer that another client has given.
+fn answered_elsewhere(event: &Event, interrupt: &Interrupt) -> Option<String> {
+    let EventKind::InterruptResolved { interrupt_id, answer, by: AnsweredBy::Client(client), .. } = &event.kind else {
+        return None;
+    };
+    let what = match answer {
+        Answer::Approve => "approved".to_owned(),
+        Answer::Reject { reason: None } => "rejected".to_owned(),
+        Answer::Reject { reason: Some(reason) } => format!("rejected ({})", visible::line(reason)),
+        Answer::Always { scope: GrantScope::Session } => "approved, for this session".to_owned(),
+        Answer::Always { scope: GrantScope::ForGood } => "approved, for good".to_owned(),
+        Answer::Keep { rule, .. } => format!("approved, with the rule {}", visible::line(rule)),
+        Answer::Edit { .. } => "approved with other arguments".to_owned(),
+        Answer::Text { text } => format!("answered ({})", visible::line(text)),
+    };
+    let from = if client == daemon::CLIENT { "another terminal".to_owned() } else { clean_line(client) };
+    (*interrupt_id == interrupt.id).then(|| format!("{what}, from {from}"))
 }
 
 /// Returns whether the interrupt needs no answer any more after this event.

@@ -65,6 +65,12 @@ impl Line for Script {
         Box::pin(std::future::ready(outcome))
     }
 
+    fn steer(&mut self, text: String) -> BoxFuture<'_, Result<(), Failure>> {
+        let outcome = if text.contains("late") { Err(Failure::usage("it has ended")) } else { Ok(()) };
+        self.told.push(format!("steer {text}"));
+        Box::pin(std::future::ready(outcome))
+    }
+
     fn cancel(&mut self) -> BoxFuture<'_, ()> {
         self.told.push("cancel".to_owned());
         Box::pin(std::future::ready(()))
@@ -207,13 +213,30 @@ async fn play_refusing(
     asker: &mut dyn Asker,
     pending: bool,
 ) -> Outcome {
+    play_typing(&Keyboard::none(), refusals, beats, asker, pending).await
+}
+
+/// The same, with keys.
+async fn play_typing(
+    keyboard: &Keyboard,
+    refusals: usize,
+    beats: impl FnOnce(TurnId) -> Vec<Beat>,
+    asker: &mut dyn Asker,
+    pending: bool,
+) -> Outcome {
     let turn = TurnId::generate();
     let (signals, heard) = mpsc::channel(2);
     let session = SessionId::generate();
     let mut line = Script { session, turn, beats: beats(turn).into(), signals, told: Vec::new(), pending, refusals };
     let mut shown = Shown::default();
     let mut signals = Signals::from_heard(heard, AtEnd::CancelUnlessHungUp);
-    let person = super::Person { asker, signals: &mut signals, keyboard: &Keyboard::none() };
+    let person = super::Person {
+        asker,
+        signals: &mut signals,
+        keyboard,
+        may_steer: |text| !text.starts_with('/'),
+        is_guest: false,
+    };
     let ended = drive(&mut line, &mut shown, person).await;
     Outcome { ended, shown: shown.0, told: line.told }
 }
@@ -266,7 +289,7 @@ async fn an_answer_from_elsewhere_ends_the_asking() {
     let outcome = play(|turn| vec![ask(turn), Beat::Note, resolved(turn), end(turn)], None, true).await;
     assert!(outcome.ended.unwrap().is_some());
     assert!(outcome.told.is_empty());
-    assert_eq!(outcome.shown, ["interrupt_raised", "interrupt_resolved", "turn_ended", "finish"]);
+    assert_eq!(outcome.shown, ["interrupt_raised", "note", "interrupt_resolved", "turn_ended", "finish"]);
 }
 
 #[tokio::test]
@@ -301,6 +324,96 @@ async fn ctrl_c_while_asking_cancels() {
     let outcome = play(|turn| vec![ask(turn), Beat::Signal(EndSignal::Interrupt), end(turn)], None, true).await;
     assert_eq!(outcome.told, ["cancel"]);
     assert!(outcome.ended.unwrap().is_some());
+}
+
+fn press(keyboard: &Keyboard, keys: &str) {
+    for c in keys.chars() {
+        let key = match c {
+            '⏎' => Key::Enter,
+            '⇥' => Key::Tab,
+            '⎋' => Key::Escape,
+            c => Key::Char(c),
+        };
+        keyboard.press(key, std::time::Instant::now());
+    }
+}
+
+fn waiting(keyboard: &Keyboard) -> Vec<String> {
+    keyboard.typed(|typed| std::iter::from_fn(|| typed.next_message()).collect())
+}
+
+#[tokio::test]
+async fn the_turn_is_given_what_was_typed_for_it_and_the_rest_waits() {
+    let keyboard = Keyboard::scripted();
+    press(&keyboard, "now⏎kept⇥/help⏎too late⏎and now⏎half");
+    let outcome = play_typing(&keyboard, 0, |turn| vec![end(turn)], &mut Person(None), true).await;
+    assert!(outcome.ended.unwrap().is_some());
+    assert_eq!(outcome.told, ["steer now", "steer too late", "steer and now"]);
+    assert_eq!(waiting(&keyboard), ["kept", "/help", "too late"]);
+    assert_eq!(keyboard.typed(TypeAhead::take_line), "half");
+}
+
+/// A person who speaks to the turn in place of an answer.
+struct Speaker(Keyboard);
+
+impl Asker for Speaker {
+    fn ask<'a>(&'a mut self, _: &'a Interrupt) -> BoxFuture<'a, Option<Answer>> {
+        let press = |key| crate::keyboard::Press { key, at: std::time::Instant::now() };
+        for key in "wait".chars().map(Key::Char).chain([Key::Enter]) {
+            self.0.typed(|typed| typed.press(press(key)));
+        }
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn a_question_keeps_nobody_from_speaking_to_the_turn() {
+    let keyboard = Keyboard::scripted();
+    let mut speaker = Speaker(keyboard.clone());
+    let beats = |turn| vec![ask(turn), resolved(turn), end(turn)];
+    let outcome = play_typing(&keyboard, 0, beats, &mut speaker, true).await;
+    assert_eq!((outcome.told, outcome.ended.unwrap().is_some()), (vec!["steer wait".to_owned()], true));
+}
+
+#[tokio::test]
+async fn escape_cancels_once_and_never_leaves() {
+    let keyboard = Keyboard::scripted();
+    press(&keyboard, "half⎋⎋⎋ a line⏎");
+    let outcome = play_typing(&keyboard, 0, |turn| vec![end(turn)], &mut Person(None), true).await;
+    assert_eq!((outcome.told, outcome.ended.unwrap().is_some()), (vec!["cancel".to_owned()], true));
+    assert_eq!(waiting(&keyboard), ["half a line"], "a turn that is being cancelled is given nothing");
+}
+
+#[tokio::test]
+async fn a_turn_of_somebody_else_is_cancelled_by_the_second_ctrl_c() {
+    let (keyboard, turn) = (Keyboard::scripted(), TurnId::generate());
+    let play = async |beats: Vec<Beat>| {
+        let (signals, heard) = mpsc::channel(4);
+        let session = SessionId::generate();
+        let mut line =
+            Script { session, turn, beats: beats.into(), signals, told: Vec::new(), pending: true, refusals: 0 };
+        let person = super::Person {
+            asker: &mut Person(None),
+            signals: &mut Signals::from_heard(heard, AtEnd::Leave),
+            keyboard: &keyboard,
+            may_steer: |_| true,
+            is_guest: true,
+        };
+        let mut shown = Shown::default();
+        let ended = drive(&mut line, &mut shown, person).await;
+        Outcome { ended, shown: shown.0, told: line.told }
+    };
+    let ctrl_c = || Beat::Signal(EndSignal::Interrupt);
+    assert_eq!(play(vec![ctrl_c(), end(turn)]).await.told, [""; 0]);
+    assert_eq!(play(vec![ctrl_c(), ctrl_c(), end(turn)]).await.told, ["cancel"]);
+    // Ctrl-D leaves it alone, unless a line is being written.
+    keyboard.press(Key::Leave, std::time::Instant::now());
+    let left = play(vec![Beat::Silence]).await;
+    assert!(left.ended.unwrap().is_none() && left.told.is_empty());
+    assert_eq!(left.shown, ["leave", "note"]);
+    press(&keyboard, "half");
+    keyboard.press(Key::Leave, std::time::Instant::now());
+    assert!(play(vec![end(turn)]).await.ended.unwrap().is_some());
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use agentd_core::{
     ids::{InterruptId, SessionId, TurnId},
     interrupt::Answer,
 };
-use agentd_proto::client::{Client, ClientError, EventStream, StartRequest, TurnStream};
+use agentd_proto::client::{Client, ClientError, ClientErrorKind, EventStream, StartRequest, TurnStream};
 use futures_util::future::BoxFuture;
 
 use super::children::Children;
@@ -20,6 +20,9 @@ use crate::{
 /// Time limit for a daemon that went away to come back: a restart by systemd takes a second or two, and the reading of
 /// a large journal some more.
 const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The time in which whoever looks after the daemon starts it again, such as systemd. After that we do.
+const OTHERS_TURN: Duration = Duration::from_secs(3);
 
 /// The pause between two tries to reach it.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -33,6 +36,8 @@ pub(crate) enum Arrival {
     Child(Box<Event>),
     /// Something about the line itself that the person should know.
     Note(String),
+    /// The daemon is gone, and is waited for.
+    Lost,
 }
 
 /// The line to one turn.
@@ -42,6 +47,9 @@ pub(crate) trait Line: Send {
 
     /// Answers an interrupt.
     fn answer(&mut self, id: InterruptId, answer: Answer) -> BoxFuture<'_, Result<(), Failure>>;
+
+    /// Adds something to the turn: the model reads it before its next step. Dropping the wait may or may not undo it.
+    fn steer(&mut self, text: String) -> BoxFuture<'_, Result<(), Failure>>;
 
     /// Cancels the turn, now or as soon as the line is whole again.
     fn cancel(&mut self) -> BoxFuture<'_, ()>;
@@ -201,9 +209,7 @@ impl SocketLine {
                 Ok(None) => self.source = Source::Over,
                 Err(error) if is_break(&error) => {
                     self.source = Source::Broken { since: Instant::now() };
-                    return Ok(Some(Arrival::Note(
-                        "the connection to the daemon was lost; waiting for it to come back".to_owned(),
-                    )));
+                    return Ok(Some(Arrival::Lost));
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -214,6 +220,9 @@ impl SocketLine {
     async fn take_up(&mut self, since: Instant) -> Result<(), Failure> {
         loop {
             match self.subscribe_again().await {
+                Err(error) if error.kind == ClientErrorKind::NotRunning && since.elapsed() > OTHERS_TURN => {
+                    daemon::start_again(&self.place).await?;
+                }
                 Ok(()) => return Ok(()),
                 Err(error) if !is_break(&error) => return Err(error.into()),
                 Err(_) if since.elapsed() > PATIENCE => {
@@ -249,7 +258,7 @@ impl SocketLine {
 
 /// Returns whether an error only says that the connection is gone or the daemon is going.
 fn is_break(error: &ClientError) -> bool {
-    use agentd_proto::client::ClientErrorKind as Kind;
+    use ClientErrorKind as Kind;
     matches!(error.kind, Kind::Lost | Kind::NotRunning | Kind::Answered(ErrorKind::ShuttingDown))
 }
 
@@ -260,6 +269,10 @@ impl Line for SocketLine {
 
     fn answer(&mut self, id: InterruptId, answer: Answer) -> BoxFuture<'_, Result<(), Failure>> {
         Box::pin(async move { Ok(self.client.answer(id, &answer, &self.answers_as).await?) })
+    }
+
+    fn steer(&mut self, text: String) -> BoxFuture<'_, Result<(), Failure>> {
+        Box::pin(async move { Ok(self.client.steer_turn(&self.session.to_string(), self.turn, &text).await?) })
     }
 
     fn cancel(&mut self) -> BoxFuture<'_, ()> {

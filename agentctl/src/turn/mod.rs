@@ -29,8 +29,11 @@ pub(crate) mod signals;
 
 pub(crate) use drive::{Person, drive};
 pub(crate) use foreseen::ForeseeingAsker;
-pub(crate) use line::SocketLine;
+pub(crate) use line::{Arrival, Line, SocketLine};
 pub(crate) use signals::{AtEnd, Signals};
+
+/// Said when the daemon is gone.
+pub(crate) const LOST: &str = "the connection to the daemon was lost; waiting for it to come back";
 
 /// Shows a turn as it happens. Calls come in the order of the events; each event comes once.
 pub(crate) trait Renderer: Send {
@@ -75,6 +78,14 @@ pub(crate) trait Renderer: Send {
     /// As [`Renderer::event`].
     fn typed(&mut self, _: &TypeAhead) -> io::Result<()> {
         Ok(())
+    }
+
+    /// Tells that the daemon is gone and waited for.
+    ///
+    /// # Errors
+    /// As [`Renderer::event`].
+    fn lost(&mut self) -> io::Result<()> {
+        self.note(LOST)
     }
 
     /// Shows one line of the client itself, such as that the daemon is gone and waited for. The text is ours.

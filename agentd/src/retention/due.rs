@@ -136,6 +136,7 @@ mod tests {
             status: SessionStatus::Idle,
             usage: agentd_core::usage::Usage::default(),
             parent: None,
+            project: None,
         }
     }
 

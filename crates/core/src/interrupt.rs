@@ -56,6 +56,14 @@ impl Default for AskedBy {
     }
 }
 
+impl AskedBy {
+    /// Returns whether it is for a session's own agent, in a turn that this client started.
+    #[must_use]
+    pub fn is_own(&self, client: &str) -> bool {
+        self.agent == "main" && self.client.as_deref().is_none_or(|started_by| started_by == client)
+    }
+}
+
 /// Whose a tool is that is somebody else's, as it stood when a person was asked about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {

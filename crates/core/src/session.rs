@@ -40,6 +40,9 @@ pub struct SessionSummary {
     /// The session for which it works, where another one made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionId>,
+    /// The folder of the person that it sees.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<Mount>,
 }
 
 /// Status of a session.

@@ -5,7 +5,7 @@ use agentd_core::{
     event::{EventKind, StateChange},
     files::PendingAttachments,
     ids::SessionId,
-    session::{SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo},
+    session::{Mount, SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo},
     usage::Usage,
 };
 use jiff::Timestamp;
@@ -89,7 +89,7 @@ impl SessionRow {
         })
     }
 
-    fn into_summary(self) -> SessionSummary {
+    fn into_summary(self, project: Option<Mount>) -> SessionSummary {
         let status = match (&self.projection.open_turn, self.waiting, self.projection.interrupted) {
             (Some(_), true, _) => SessionStatus::Waiting,
             (Some(_), false, _) => SessionStatus::Running,
@@ -106,6 +106,7 @@ impl SessionRow {
             status,
             usage: self.projection.usage,
             parent: self.parent,
+            project,
         }
     }
 }
@@ -261,8 +262,8 @@ pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<Store
     let Some((settings, todos, handed_over, agents)) = state else {
         return Err(Fault::Damaged(format!("the settings of session {id} are missing")));
     };
+    let settings: SessionSettings = json_from(&settings)?;
     Ok(Some(StoredSession {
-        settings: json_from(&settings)?,
         todos: json_from(&todos)?,
         open_turn: row.projection.open_turn,
         queue: queue::of(&snapshot, row.key)?,
@@ -270,33 +271,46 @@ pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<Store
         window: row.projection.window,
         handed_over: json_from(&handed_over)?,
         agents: json_from(&agents)?,
-        summary: row.into_summary(),
+        summary: row.into_summary(settings.project.clone()),
+        settings,
     }))
 }
 
 pub(crate) fn list(connection: &Connection, at_most: usize) -> Result<Vec<SessionSummary>, Fault> {
     let mut statement =
         connection.prepare_cached(select_sessions!("WHERE parent IS NULL ORDER BY used DESC LIMIT ?1"))?;
-    summaries(&mut statement.query([limit(at_most)])?)
+    summaries(connection, &mut statement.query([limit(at_most)])?)
 }
 
 /// Those that work for a session, in the order in which they were made.
 pub(crate) fn children(connection: &Connection, parent: SessionId) -> Result<Vec<SessionSummary>, Fault> {
     let Some(key) = key(connection, parent)? else { return Ok(Vec::new()) };
     let mut statement = connection.prepare_cached(select_sessions!("WHERE parent = ?1 ORDER BY key"))?;
-    summaries(&mut statement.query([key])?)
+    summaries(connection, &mut statement.query([key])?)
 }
 
-fn summaries(rows: &mut rusqlite::Rows<'_>) -> Result<Vec<SessionSummary>, Fault> {
+fn summaries(connection: &Connection, rows: &mut rusqlite::Rows<'_>) -> Result<Vec<SessionSummary>, Fault> {
     let mut sessions = Vec::new();
     while let Some(row) = rows.next()? {
         match SessionRow::read(row) {
-            Ok(session) => sessions.push(session.into_summary()),
+            Ok(session) => {
+                // A session whose settings are damaged is listed all the same.
+                let project = project(connection, session.key).unwrap_or_default();
+                sessions.push(session.into_summary(project));
+            }
             // The others are to be seen.
             Err(fault) => tracing::error!(?fault, "a session cannot be listed; `agentctl doctor` tells more"),
         }
     }
     Ok(sessions)
+}
+
+/// The folder that a session sees.
+fn project(connection: &Connection, key: i64) -> Result<Option<Mount>, Fault> {
+    let mut statement = connection
+        .prepare_cached("SELECT json_extract(settings, '$.project') FROM session_state WHERE session = ?1")?;
+    let found: Option<String> = statement.query_row([key], |row| row.get(0))?;
+    found.as_deref().map(json_from).transpose()
 }
 
 pub(crate) fn find(connection: &Connection, prefix: &str, at_most: usize) -> Result<Vec<SessionId>, Fault> {

@@ -171,6 +171,7 @@ impl From<&SessionSummary> for v1::SessionSummary {
             status: status_to_wire(summary.status),
             usage: Some((&summary.usage).into()),
             parent: summary.parent.map(|parent| parent.to_string()),
+            project: summary.project.as_ref().map(Into::into),
         }
     }
 }
@@ -189,6 +190,7 @@ impl TryFrom<v1::SessionSummary> for SessionSummary {
             status: status(summary.status)?,
             usage: required(summary.usage, "the usage of a session")?.into(),
             parent: summary.parent.map(|parent| id(&parent)).transpose()?,
+            project: summary.project.map(Mount::try_from).transpose()?,
         })
     }
 }

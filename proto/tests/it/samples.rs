@@ -76,6 +76,7 @@ pub(crate) fn summary() -> SessionSummary {
         status: SessionStatus::Waiting,
         usage: usage(),
         parent: Some(SessionId::generate()),
+        project: Some(Mount { path: "/home/me/app".into(), writable: true }),
     }
 }
 

@@ -56,6 +56,88 @@ async fn a_conversation() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_comes_back_sees_the_last_turns_as_they_were() {
+    let mut world = World::start().await;
+    world.daemon.set("PAGER", "cat");
+    let run = async |words: &str, answer: Reply, more: &[&str]| {
+        world.model.reply(answer);
+        let args = [&["run", words, "--output", "json", "--on-interrupt", "approve"], more].concat();
+        world.daemon.agentctl(args).await.exits(0).json()["session_id"].as_str().unwrap().to_owned()
+    };
+    let session = run("First of all", Reply::text("Answer one."), &[]).await;
+    let here = ["--session", session.as_str()];
+    world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "printf 'un%s\\n' seen; exit 3"})));
+    run("Second thing", Reply::text("Answer two."), &here).await;
+    run("Third thing", Reply::text("Answer three."), &here).await;
+    let mut terminal = Terminal::open(&world.daemon, &here);
+    let shown = terminal.prompt();
+    let mut rest = shown.as_str();
+    // The bytes of other letters are not taken for UTF-8 here.
+    for words in
+        ["1 earlier turn: agentctl attach", "Second thing", "exit 3", "Answer two.", "Third thing", "Answer three."]
+    {
+        rest = rest.split_once(words).unwrap_or_else(|| panic!("{words} is missing behind {rest:?} in {shown:?}")).1;
+    }
+    assert!(!shown.contains("Answer one."), "{shown:?}");
+    // The whole of what was told in a line.
+    terminal.says("/show");
+    let whole = terminal.sees("stdout:\r\nunseen");
+    assert!(whole.contains("command: printf 'un%s"), "{whole:?}");
+    terminal.prompt();
+    terminal.says("/show 2");
+    terminal.sees("there are 1 results and reasonings");
+    terminal.prompt();
+    terminal.leaves();
+}
+
+#[tokio::test]
+async fn continuing_means_the_last_session_of_this_folder() {
+    let world = World::start().await;
+    world.model.default_reply(Reply::text("Done."));
+    let folder = |name: &str| {
+        let folder = world.daemon.path().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        folder.to_str().unwrap().to_owned()
+    };
+    let (one, other, third) = (folder("one"), folder("other"), folder("third"));
+    let run = async |args: &[&str]| {
+        let ran = world.daemon.agentctl([&["run", "Hi", "--output", "json"], args].concat()).await;
+        ran.exits(0).json()["session_id"].clone()
+    };
+    let first = run(&["-C", &format!("{one}:rw")]).await;
+    let second = run(&["-C", &other]).await;
+    assert_eq!(run(&["--continue", "-C", &format!("{one}:rw")]).await, first);
+    assert_eq!(run(&["--continue", "-C", &other]).await, second);
+    let refused = world.daemon.agentctl(["run", "Hi", "--continue", "-C", &third]).await;
+    refused.exits(2).says(&["no session sees this folder", "agentctl sessions list"]);
+    let listed = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    assert_eq!(listed[0]["project"], json!({"path": other, "writable": false}));
+    // One without a folder goes on anywhere.
+    let nowhere = run(&[]).await;
+    assert_eq!(run(&["--continue"]).await, nowhere);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_begins_with_the_words_of_its_command() {
+    let world = World::start().await;
+    world.model.default_reply(Reply::text("Good morning."));
+    let mut terminal = Terminal::open(&world.daemon, &["Say", "hello"]);
+    terminal.sees("Say hello");
+    terminal.sees("Good morning.");
+    terminal.prompt();
+    terminal.leaves();
+    let piped = world.daemon.agentctl_with(["chat", "First"], b"Second\n".to_vec()).await;
+    assert_eq!(piped.exits(0).stdout, "Good morning.\nGood morning.\n");
+    let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
+    assert_eq!(said, ["Say hello", "First", "Second"]);
+    // Without a command a terminal is talked to, and nothing else is.
+    let mut terminal = Terminal::around(&world.daemon, "exec \"$@\"", &[]);
+    terminal.prompt();
+    terminal.leaves();
+    world.daemon.agentctl::<&str>([]).await.exits(2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_is_approved_with_its_changes_in_view() {
     let world = World::start().await;
     let mut terminal = Terminal::open(&world.daemon, &[]);
@@ -99,13 +181,7 @@ async fn a_rule_is_kept_and_an_edit_is_refused_in_the_chat() {
     world.model.reply(run("touch a && touch b")).reply(Reply::text("Touched."));
     terminal.says("Touch them");
     let question = terminal.sees("y yes");
-    for words in [
-        "the main agent in \"Touch them\"",
-        "confirm_exec",
-        "medium risk",
-        "run_bash_command: touch a",
-        "run_bash_command: touch b",
-    ] {
+    for words in ["confirm_exec", "medium risk", "run_bash_command: touch a", "run_bash_command: touch b"] {
         assert!(question.contains(words), "{words} is missing in {question:?}");
     }
     terminal.presses("g");
@@ -187,7 +263,7 @@ async fn an_answer_from_elsewhere_takes_the_question_off_the_screen() {
     terminal.sees("y yes");
     let waiting = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
     world.daemon.agentctl(["answer", waiting[0]["id"].as_str().unwrap(), "approve"]).await.exits(0);
-    terminal.sees("no longer needed");
+    terminal.sees("approved, from another terminal");
     terminal.sees("It is written.");
     terminal.prompt();
     terminal.leaves();

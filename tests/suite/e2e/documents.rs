@@ -296,6 +296,6 @@ async fn what_is_beyond_the_first_three_hundred_is_listed_and_found() {
             }
         }
     });
-    let output = world.daemon.agentctl(["run", "Where is zircon303?", "--continue"]).await.exits(0);
+    let output = world.daemon.agentctl(["run", "Where is zircon303?", "--continue", "-C", mount]).await.exits(0);
     assert_eq!(output.stdout.trim(), "There.");
 }

@@ -9,22 +9,24 @@ use std::{
 
 use agentd_testkit::{
     daemon::{Output, Running, TempHome, program, until},
-    model_server::ModelServer,
+    model_server::{ModelServer, Reply},
 };
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
+use super::terminal::Terminal;
+
 /// A person's environment: a home, and a runtime folder where a desktop or a login made one. No socket is named.
 struct Person {
     home: TempHome,
-    _model: ModelServer,
+    model: ModelServer,
 }
 
 impl Person {
     async fn new() -> Self {
         let model = ModelServer::start().await;
         let home = TempHome::with_model(&model.base_url());
-        let person = Self { home, _model: model };
+        let person = Self { home, model };
         person.make_runtime();
         person
     }
@@ -71,6 +73,13 @@ impl Person {
         let started = self.desk(&["start", "--json"]).await.exits(0).json();
         assert_eq!(started["started"], true);
         u32::try_from(started["pid"].as_u64().unwrap()).unwrap()
+    }
+
+    /// Takes away all that leads to the daemon.
+    fn hide(&self) {
+        fs::remove_file(self.lock()).unwrap();
+        fs::remove_dir_all(self.runtime()).unwrap();
+        self.make_runtime();
     }
 
     fn lock(&self) -> PathBuf {
@@ -198,14 +207,15 @@ async fn a_removed_lock_file_lets_no_second_daemon_in_and_is_made_again() {
     until("the lock file is there again", || async { person.told_socket().exists().then_some(()) }).await;
     assert_eq!(person.status(None).await["pid"], pid);
 
-    // With its socket gone too, nothing leads to it for some seconds.
-    fs::remove_file(person.lock()).unwrap();
-    fs::remove_dir_all(person.runtime()).unwrap();
-    person.make_runtime();
-    assert_eq!(person.desk(&["run", "Hi"]).await.exits(0).stdout, "Hello from the model server.\n");
-    assert_eq!(person.status(None).await["pid"], pid);
-    person.desk(&["sessions", "list"]).await.exits(0);
-    person.desk(&["audit", "verify"]).await.exits(0);
+    // With its socket gone too, only the lock of the folder leads to it for some seconds.
+    for command in [&["status"][..], &["run", "Hi"], &["sessions", "list"], &["audit", "verify"]] {
+        person.hide();
+        person.desk(command).await.exits(0);
+        assert_eq!(person.status(None).await["pid"], pid);
+    }
+    person.hide();
+    person.cron(&["stop"]).await.exits(0).says(&["it was sent a signal", &pid.to_string(), "the daemon has stopped"]);
+    person.desk(&["status"]).await.exits(3);
 }
 
 #[tokio::test]
@@ -248,6 +258,36 @@ async fn a_killed_daemon_leaves_nothing_that_leads_astray() {
     person.cron(&["status"]).await.exits(3);
     person.desk(&["run", "Hi"]).await.exits(0);
     assert_ne!(person.status(None).await["pid"], pid);
+}
+
+/// The chat has started the daemon, and may not be what keeps its end from being seen.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_chat_outlives_the_daemon_that_it_started() {
+    let person = Person::new().await;
+    let mut terminal = Terminal::open(&person.home, &[]);
+    terminal.prompt();
+    person.home.agentctl(["stop"]).await.exits(0).says(&["the daemon has stopped"]);
+    terminal.says("Hi");
+    terminal.sees("the daemon is back");
+    terminal.prompt();
+    terminal.presses("\r");
+    terminal.sees("Hello from the model server.");
+    terminal.prompt();
+
+    person.model.reply(Reply::deltas(["It hangs.\n\n", "Now."]).hang_after(450));
+    terminal.says("Slowly");
+    terminal.sees("It hangs.");
+    let pid = person.home.agentctl(["status", "--json"]).await.exits(0).json()["pid"].as_u64().unwrap();
+    signal(u32::try_from(pid).unwrap(), Signal::SIGKILL);
+    terminal.sees("waiting for the daemon");
+    terminal.sees("the daemon is back");
+    terminal.sees("interrupted");
+    terminal.prompt();
+    terminal.says("/continue");
+    terminal.sees("Hello from the model server.");
+    terminal.prompt();
+    terminal.leaves();
+    person.home.agentctl(["stop"]).await.exits(0);
 }
 
 #[tokio::test]

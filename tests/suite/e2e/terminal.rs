@@ -26,6 +26,9 @@ impl Terminal {
         command.args(["-c", &format!("stty echo && {line}"), "sh"]).arg(client.get_program()).args(client.get_args());
         command.env_clear().envs(client.get_envs().filter_map(|(name, value)| Some((name, value?))));
         command.env("TERM", "xterm-256color").env("NO_COLOR", "1");
+        if let Some(folder) = client.get_current_dir() {
+            command.current_dir(folder);
+        }
         Self(spawn_command(command, Some(60_000)).unwrap())
     }
 

@@ -36,7 +36,7 @@ async fn all_messages_are_sent_in_their_order_and_the_rest_stands_in_the_prompt(
     world.model.reply(slow).reply(says("Second heard.")).reply(says("Third heard."));
     terminal.says("slow");
     terminal.sees("One.");
-    terminal.presses("second\rthird\rfour");
+    terminal.presses("second\tthird\tfour");
     terminal.sees("2 messages wait");
     terminal.sees("Second heard.");
     terminal.sees("Third heard.");
@@ -49,7 +49,7 @@ async fn all_messages_are_sent_in_their_order_and_the_rest_stands_in_the_prompt(
     world.model.reply(says("It hangs now").hang_after(450));
     terminal.presses("th\r");
     world.model.wait_until(|counts| counts.requests == 4).await;
-    terminal.presses("fifth\rsix");
+    terminal.presses("fifth\tsix");
     terminal.sees("1 message waits");
     terminal.control('c');
     terminal.sees("cancelling");
@@ -65,17 +65,77 @@ async fn all_messages_are_sent_in_their_order_and_the_rest_stands_in_the_prompt(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn enter_speaks_to_the_turn_that_runs() {
+    let world = World::start().await;
+    let mut terminal = Terminal::open(&world.daemon, &[]);
+    terminal.prompt();
+    let slow = Reply::deltas(["One.\n\n", "Two.\n\n", "Three."]).delay_ms(500);
+    world.model.reply(slow).reply(says("In French: un.")).reply(says("Afterwards."));
+    terminal.says("Count");
+    terminal.sees("Enter speaks to the turn");
+    terminal.sees("One.");
+    terminal.presses("and then stop\tin Frensh\r");
+    terminal.sees("2 messages wait");
+    terminal.sees("Three.");
+    terminal.sees("in Frensh\r");
+    terminal.sees("In French: un.");
+    terminal.sees("Afterwards.");
+    terminal.prompt();
+    let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
+    assert_eq!(said, ["Count", "in Frensh", "and then stop"]);
+    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    assert_eq!(sessions[0]["turns"], 2, "what was said to a turn began none");
+
+    // What waits can be taken back and changed; a command waits for the end by itself.
+    let slow = Reply::deltas(["Uno.\n\n", "Due.\n\n", "Tre."]).delay_ms(500);
+    world.model.reply(slow).reply(says("As changed."));
+    terminal.says("Again");
+    terminal.sees("Uno.");
+    terminal.presses("as it was\t");
+    terminal.sees("(Up takes back)");
+    terminal.presses("\u{1b}[A\u{17}changed\t/context\r");
+    terminal.sees("2 messages wait");
+    terminal.sees("As changed.");
+    terminal.sees("window of");
+    terminal.prompt();
+    assert_eq!(world.model.requests().last().unwrap().last_user(), "as it changed");
+    terminal.leaves();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn escape_cancels_the_turn_and_keeps_what_is_being_written() {
+    let world = World::start().await;
+    let mut terminal = Terminal::open(&world.daemon, &[]);
+    terminal.prompt();
+    world.model.reply(says("It hangs now").hang_after(450));
+    terminal.says("Go");
+    world.model.wait_until(|counts| counts.requests == 1).await;
+    terminal.presses("half a li");
+    terminal.sees("half a li");
+    terminal.presses("\u{1b}");
+    terminal.sees("cancelling");
+    terminal.prompt();
+    terminal.sees("half a li");
+    world.model.reply(says("Whole."));
+    terminal.presses("ne\r");
+    terminal.sees("Whole.");
+    terminal.prompt();
+    assert_eq!(world.model.requests().last().unwrap().last_user(), "half a line");
+    terminal.leaves();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn words_that_were_meant_for_the_next_message_approve_nothing() {
     let world = World::start().await;
     let mut terminal = Terminal::open(&world.daemon, &[]);
     terminal.prompt();
-    world.model.reply(write()).reply(says("Not written.")).reply(says("I heard."));
+    world.model.reply(write()).reply(says("I heard."));
     terminal.says("Write it");
     terminal.sees("Let me see.");
     terminal.presses("say a year as");
     terminal.sees("write_file");
     terminal.presses(" you may go");
-    terminal.sees("no answer: Enter keeps it");
+    terminal.sees("no answer: Enter sends it");
     assert_eq!((pending(&world).await, kept_rules(&world).await), (1, json!([])));
     // The question has the keys once the message is out of the way.
     terminal.presses("\r");
@@ -83,7 +143,7 @@ async fn words_that_were_meant_for_the_next_message_approve_nothing() {
     terminal.presses("n");
     terminal.sees("reason");
     terminal.presses("\r");
-    terminal.sees("Not written.");
+    terminal.sees("say a year as you may go\r");
     terminal.sees("I heard.");
     terminal.prompt();
     assert_eq!(world.model.requests().last().unwrap().last_user(), "say a year as you may go");
@@ -94,7 +154,7 @@ async fn words_that_were_meant_for_the_next_message_approve_nothing() {
     terminal.sees("y yes");
     for words in ["maybe", "as", "go", "\u{1b}[200~y\r\u{1b}[201~"] {
         terminal.presses(words);
-        terminal.sees("no answer: Enter keeps it");
+        terminal.sees("no answer: Enter sends it");
         assert_eq!((pending(&world).await, kept_rules(&world).await), (1, json!([])), "{words:?}");
         // Each line of what was pasted is erased by itself.
         terminal.presses(&ERASE.repeat(2));
@@ -120,7 +180,7 @@ async fn what_reaches_further_takes_a_second_key() {
     terminal.presses("y");
     terminal.sees("high risk: approve it? Enter yes");
     terminal.presses("e");
-    terminal.sees("no answer: Enter keeps it");
+    terminal.sees("no answer: Enter sends it");
     assert_eq!(pending(&world).await, 1);
     terminal.presses(ERASE);
     terminal.sees("y yes");
@@ -172,7 +232,7 @@ async fn a_question_of_the_model_takes_no_words_that_were_typed_before_it() {
     terminal.sees("Let me ask.");
     terminal.presses("and then the door");
     terminal.sees("Which colour?");
-    terminal.sees("no answer: Enter keeps it");
+    terminal.sees("no answer: Enter sends it");
     assert_eq!(pending(&world).await, 1);
     terminal.presses(ERASE);
     terminal.sees("  > ");
@@ -191,9 +251,9 @@ async fn a_run_tells_what_was_typed_and_sent_to_nobody() {
     let mut terminal = Terminal::around(&world.daemon, line, &["run", "Write it"]);
     terminal.sees("Let me see.");
     terminal.presses("yes a");
-    terminal.sees("no answer: Enter keeps it");
+    terminal.sees("no answer: Enter sends it");
     assert_eq!((pending(&world).await, kept_rules(&world).await), (1, json!([])));
-    terminal.presses("\r");
+    terminal.presses("\t");
     terminal.sees("y yes");
     terminal.presses("n");
     terminal.sees("reason");
@@ -218,9 +278,9 @@ async fn an_attached_terminal_takes_no_words_for_answers_and_tells_them_at_the_e
         Terminal::around(&world.daemon, "\"$@\"; echo \"code $?\"", &["attach", session, "--after", "0"]);
     terminal.sees("Let me see.");
     terminal.presses("yes a");
-    terminal.sees("no answer: Enter keeps it");
+    terminal.sees("no answer: Enter sends it");
     assert_eq!((pending(&world).await, kept_rules(&world).await), (1, json!([])));
-    terminal.presses("\r");
+    terminal.presses("\t");
     terminal.sees("y yes");
     terminal.presses("n");
     terminal.sees("reason");

@@ -88,7 +88,8 @@ async fn a_turn_is_undone_byte_for_byte_after_a_restart() {
 
     // The model is told.
     world.model.reply(Reply::text("I know.").when("And now?"));
-    world.daemon.agentctl(["run", "--continue", "And now?"]).await.exits(0);
+    let folder = format!("{}:rw", world.daemon.path().join("project").display());
+    world.daemon.agentctl(["run", "--continue", "And now?", "-C", &folder]).await.exits(0);
     let request = format!("{:?}", world.model.requests().last().unwrap().messages());
     assert!(request.contains("took back what turn 1 had done"), "{request}");
 }
@@ -248,7 +249,8 @@ async fn a_note_of_the_state_is_undone_and_brought_back_after_a_restart() {
 async fn the_chat_shows_and_asks_first() {
     let (world, _) = changed().await;
     // Nobody sits before a script: it is shown what would be done, and nothing is.
-    let output = world.daemon.agentctl_with(["chat", "--continue"], b"/undo\n/quit\n".to_vec()).await;
+    let folder = format!("{}:rw", world.daemon.path().join("project").display());
+    let output = world.daemon.agentctl_with(["chat", "--continue", "-C", &folder], b"/undo\n/quit\n".to_vec()).await;
     assert!(output.stdout.contains("/project/moved.txt: is removed"), "{}", output.stdout);
     assert!(output.stderr.contains("nothing was undone"), "{}", output.stderr);
     assert_eq!(project(&world, "moved.txt"), b"new words\n");

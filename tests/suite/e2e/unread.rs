@@ -115,7 +115,8 @@ async fn an_edit_that_cannot_be_taken_back_tells_nothing_of_such_a_file_either()
         let world = &world;
         async move {
             world.model.reply(Reply::tool_call("undo_patch", json!({}))).reply(Reply::text("I see."));
-            let args = ["run", "Back", "--continue", "--on-interrupt", on_interrupt];
+            let project = format!("{}:rw", world.daemon.path().join("project").display());
+            let args = ["run", "Back", "--continue", "-C", &project, "--on-interrupt", on_interrupt];
             world.daemon.agentctl(args).await.exits(0);
             let request = world.model.requests().pop().unwrap();
             request.messages().iter().rfind(|message| message["role"] == "tool").unwrap()["content"].to_string()

@@ -265,6 +265,7 @@ impl State {
                 status: SessionStatus::Idle,
                 usage: Usage::default(),
                 parent: self.parent(id),
+                project: settings.project.clone(),
             },
             settings: settings.clone(),
             todos: Vec::new(),

@@ -121,7 +121,7 @@ impl AgentServer {
                 .hint("leave the folder out, or leave the session_id out to begin a session with it")
                 .into());
         }
-        Ok(SessionTarget::Known(session).show(daemon, folder).await?.into_choice())
+        Ok(SessionTarget::Known(session).show(daemon, Some(folder)).await?.into_choice())
     }
 
     /// Answers what a turn waits for, and follows it from there.
@@ -312,7 +312,13 @@ async fn until_it_rests(
 ) -> anyhow::Result<Rest> {
     let session = at.session.to_string();
     loop {
-        let nobody = turn::Person { asker: person, signals: &mut Signals::never(), keyboard: &Keyboard::none() };
+        let nobody = turn::Person {
+            asker: person,
+            signals: &mut Signals::never(),
+            keyboard: &Keyboard::none(),
+            may_steer: |_| false,
+            is_guest: false,
+        };
         turn::drive(&mut line, progress, nobody).await?;
         if let Some(result) = progress.result.take() {
             return Ok(Rest::Ended(Box::new(result)));
