@@ -5,7 +5,10 @@ use std::io;
 use agentd_core::{error::ErrorKind, turn::TurnError};
 use agentd_proto::client::{ClientError, ClientErrorKind};
 
-use crate::{exit::Exit, terminal::sanitize};
+use crate::{
+    exit::Exit,
+    terminal::{fitted, sanitize},
+};
 
 /// Why a command ended early.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -61,11 +64,12 @@ impl Failure {
 
     /// Writes it for people.
     pub(crate) fn print(&self, mut to: impl io::Write) -> io::Result<()> {
-        writeln!(to, "\x1b[1;31merror:\x1b[0m {}", sanitize::clean(&self.message))?;
-        if let Some(hint) = &self.hint {
-            writeln!(to, "\x1b[1;36mhint:\x1b[0m {}", sanitize::clean(hint))?;
-        }
-        Ok(())
+        let mut line = |name: &str, color: &str, text: &str| {
+            let text = fitted(&format!("{name} {}", sanitize::clean(text)));
+            writeln!(to, "\x1b[1;{color}m{name}\x1b[0m{}", text.strip_prefix(name).unwrap_or(&text))
+        };
+        line("error:", "31", &self.message)?;
+        self.hint.as_deref().map_or(Ok(()), |hint| line("hint:", "36", hint))
     }
 }
 

@@ -31,13 +31,16 @@ use crate::{
     render::Human,
     report::count,
     session::{SessionTarget, Upload},
-    terminal::sanitize::clean_line,
+    terminal::{paint::clip, sanitize::clean_line},
     turn::{
         self, Asker, AtEnd, ForeseeingAsker, NonInteractive, Renderer as _, Signals, SocketLine,
         builtin::{BUILTIN, BuiltinNotice},
         signals::EndSignal,
     },
 };
+
+/// The columns of a session's title.
+const TITLE: usize = 40;
 
 /// The state of a conversation.
 pub(crate) struct Chat {
@@ -128,7 +131,12 @@ impl Chat {
         let session = match view {
             Some(view) => {
                 let summary = &view.session.summary;
-                format!("session {} · {} · {}", summary.id, visible::line(&summary.title), count(summary.turns, "turn"))
+                format!(
+                    "session {} · {} · {}",
+                    summary.id,
+                    clip(&visible::line(&summary.title), TITLE),
+                    count(summary.turns, "turn")
+                )
             }
             None => "new session".to_owned(),
         };

@@ -18,7 +18,7 @@ use crate::{
         asking,
         diff::{self, Room},
     },
-    terminal::paint::{BAD, CODE, GOOD, QUIET, STRONG, WARN, clip, paint, tail, width},
+    terminal::paint::{BAD, CODE, GOOD, QUIET, STRONG, WARN, clip, fold, paint, tail, width},
 };
 
 /// The rows that a question needs besides its preview and the rules that could be kept.
@@ -115,23 +115,31 @@ impl Question<'_> {
             Risk::High => BAD,
             Risk::Critical => BAD.bold(),
         };
+        let (asks, tool, risk) = ("? The model wants to use", visible::line(tool), format!("({})", asking::risk(risk)));
+        // On a narrow screen the risk has a row of its own.
+        let gap = if width(asks) + width(&tool) + width(&risk) + 3 > self.console.size().0 { "\n  " } else { " " };
         let mut text = format!(
-            "\n{} {} {}\n",
-            paint(color, WARN, "? The model wants to use"),
-            paint(color, STRONG, &visible::line(tool)),
-            paint(color, style, &format!("({})", asking::risk(risk))),
+            "\n{} {}{gap}{}\n",
+            paint(color, WARN, asks),
+            paint(color, STRONG, &tool),
+            paint(color, style, &risk),
         );
         // Of their own turns people know.
         if !self.interrupt.asked_by.is_own(CLIENT) {
-            let who = format!("for: {}", asking::who(&self.interrupt.asked_by));
-            text.push_str(&format!("  {}\n", paint(color, QUIET, &who)));
+            text.push_str(&self.aside(&format!("for: {}", asking::who(&self.interrupt.asked_by))));
         }
         if !why.is_empty() {
-            text.push_str(&format!("  {}\n", paint(color, QUIET, &format!("why: {why}"))));
+            text.push_str(&self.aside(&format!("why: {why}")));
         }
         self.console.write(&text)?;
         let text = indented(&diff::preview(preview, self.room(), color));
         self.console.write(&text)
+    }
+
+    /// A quiet text of ours, set in and broken between words.
+    fn aside(&self, text: &str) -> String {
+        let rows = fold(text, self.console.size().0.saturating_sub(INDENT));
+        rows.iter().map(|row| format!("  {}\n", paint(self.color, QUIET, row))).collect()
     }
 
     /// The room of a preview, so that what is asked and what can be answered are on one screen with it.

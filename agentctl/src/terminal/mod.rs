@@ -12,5 +12,15 @@ use std::io::Write as _;
 
 /// Tells the person something that is not the answer.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(anstream::stderr(), "{}", sanitize::clean(text));
+    let _ = writeln!(anstream::stderr(), "{}", fitted(&sanitize::clean(text)));
+}
+
+/// A text for standard error: broken between words where that is a terminal, so that no word or id is cut in two.
+pub(crate) fn fitted(text: &str) -> String {
+    let look = look::TerminalStyle::detect();
+    if !look.err_terminal {
+        return text.to_owned();
+    }
+    let columns = look.columns().saturating_sub(1);
+    text.lines().flat_map(|line| paint::fold(line, columns)).collect::<Vec<_>>().join("\n")
 }
