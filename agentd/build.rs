@@ -63,8 +63,8 @@ fn visit(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
         let is_folder = entry.file_type()?.is_dir();
         if is_folder {
             visit(&entry.path(), files)?;
-        } else if entry.path().is_file() {
-            // A link to a module that skills share: each gets the file itself.
+        } else if fs::metadata(entry.path())?.is_file() {
+            // A link to a module that skills share: each gets the file itself. One that leads nowhere ends the build.
             println!("cargo::rerun-if-changed={}", entry.path().display());
             files.push(entry.path());
         }
