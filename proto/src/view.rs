@@ -9,7 +9,7 @@ use agentd_core::{
     item::Item,
     model::Slot,
     policy::Explanation,
-    session::{Mount, StoredSession},
+    session::{Mount, SessionMode, StoredSession},
 };
 /// A session to make. What is absent is as the daemon is configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub struct NewSession {
     pub slot: Option<Slot>,
     /// The folder that the session sees as `/project`.
     pub project: Option<Mount>,
+    /// How much runs unasked.
+    pub mode: Option<SessionMode>,
 }
 
 /// A session with what goes on in it.

@@ -199,6 +199,7 @@ fn print(view: &SessionView, items: &[NumberedItem]) -> anyhow::Result<()> {
         line("project", &format!("{} ({mode})", project.path.display()))?;
     }
     let asks = |asks: bool| if asks { "ask first" } else { "allowed" };
+    line("mode", &format!("{}: {}", settings.mode, settings.mode.description()))?;
     line("tools", &format!("writing: {}, commands: {}", asks(settings.confirm_write), asks(settings.confirm_exec)))?;
     if settings.pinned {
         line("pinned", "nothing of it is cleaned")?;

@@ -5,7 +5,7 @@ use agentd_engine::SessionHandle;
 use agentd_proto::{
     MAX_CHUNK_BYTES,
     client::{ForkReply, NumberedItem, SessionView},
-    convert::WireError,
+    convert::{WireError, mode_of},
     v1::{self, sessions_server::Sessions},
 };
 use tonic::{Request, Response, Status, Streaming};
@@ -116,6 +116,13 @@ impl Sessions for Context {
         let settings = request.settings.ok_or(WireError::Missing("what to configure"))?.try_into()?;
         self.session(&request.session).await?.configure(settings).await.map_err(Refusal::from)?;
         Ok(Response::new(v1::ConfigureSessionResponse {}))
+    }
+
+    async fn set_mode(&self, request: Request<v1::SetModeRequest>) -> Result<Response<v1::SetModeResponse>, Status> {
+        let request = request.into_inner();
+        let mode = mode_of(&request)?;
+        self.session(&request.session).await?.set_mode(mode, request.client).await.map_err(Refusal::from)?;
+        Ok(Response::new(v1::SetModeResponse {}))
     }
 
     async fn undo(&self, request: Request<v1::UndoRequest>) -> Result<Response<v1::UndoReport>, Status> {

@@ -56,6 +56,7 @@ impl Shape<'_> {
             AuditFact::GrantRevoked { rule, scope, by } => {
                 AuditFact::GrantRevoked { rule: self.text(&rule), scope: self.text(&scope), by: self.answerer(by) }
             }
+            AuditFact::ModeSet { mode, by } => AuditFact::ModeSet { mode, by: self.answerer(by) },
             AuditFact::Undone { of_turn, files, by } => {
                 AuditFact::Undone { of_turn, files: self.files(files), by: self.text(&by) }
             }

@@ -16,6 +16,7 @@ use crate::{
     ids::{CallId, SessionId, TraceId, TurnId},
     interrupt::{Answer, AnsweredBy},
     policy::Risk,
+    settings::SessionMode,
     storage::CleanedData,
     tool::{FileChange, FileChangeKind, ToolErrorCode},
     turn::OnInterrupt,
@@ -91,6 +92,13 @@ pub enum AuditFact {
         /// Its scope: `session` or `for_good`.
         scope: String,
         /// The client that revoked it.
+        by: AnsweredBy,
+    },
+    /// A session was set to another mode.
+    ModeSet {
+        /// Its mode from then on.
+        mode: SessionMode,
+        /// The client that set it.
         by: AnsweredBy,
     },
     /// Changes of files were undone.
@@ -176,6 +184,7 @@ impl AuditFact {
             Self::ModelAsked { .. } => "model_asked",
             Self::GrantAdded { .. } => "grant_added",
             Self::GrantRevoked { .. } => "grant_revoked",
+            Self::ModeSet { .. } => "mode_set",
             Self::Undone { .. } => "undone",
             Self::DaemonStarted { .. } => "daemon_started",
             Self::DaemonStopped { .. } => "daemon_stopped",

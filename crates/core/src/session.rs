@@ -14,7 +14,7 @@ use crate::{
     usage::Usage,
 };
 pub use crate::{
-    settings::{Mount, SessionSettings},
+    settings::{Mount, SessionMode, SessionSettings, UnknownMode},
     todo::{Todo, TodoPriority, TodoStatus},
 };
 

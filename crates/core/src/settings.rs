@@ -1,6 +1,6 @@
 //! What people can set for a session.
 
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +28,89 @@ pub struct SessionSettings {
     /// Set if nothing of it is ever cleaned, however long nobody uses it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
+    /// How much of what nothing but the defaults asks about runs unasked.
+    #[serde(default, skip_serializing_if = "SessionMode::is_ask")]
+    pub mode: SessionMode,
+}
+
+/// A session's mode: it answers where nothing but the defaults would ask. No rule that denies, and no rule that asks, is
+/// weakened by it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SessionMode {
+    /// Ask as the session's `confirm_write` and `confirm_exec` say.
+    #[default]
+    Ask,
+    /// Files are changed unasked, commands ask.
+    AcceptEdits,
+    /// Look only: nothing is changed, whatever was allowed before.
+    Plan,
+    /// Files are changed, and commands run unasked if the sandbox holds them; the rest asks.
+    Auto,
+}
+
+impl SessionMode {
+    /// All modes, in the order in which a key goes through them.
+    pub const ALL: [Self; 4] = [Self::Ask, Self::AcceptEdits, Self::Plan, Self::Auto];
+
+    /// The mode's name on the command line and in events.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ask => "ask",
+            Self::AcceptEdits => "accept-edits",
+            Self::Plan => "plan",
+            Self::Auto => "auto",
+        }
+    }
+
+    /// One line for people.
+    #[must_use]
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::Ask => "asks before files change and commands run",
+            Self::AcceptEdits => "changes files without asking; commands ask",
+            Self::Plan => "looks only; changes nothing",
+            Self::Auto => "runs what the sandbox holds; the rest asks",
+        }
+    }
+
+    /// The next mode in order, from the last the first.
+    #[must_use]
+    pub fn following(self) -> Self {
+        match self {
+            Self::Ask => Self::AcceptEdits,
+            Self::AcceptEdits => Self::Plan,
+            Self::Plan => Self::Auto,
+            Self::Auto => Self::Ask,
+        }
+    }
+
+    // By reference, as serde calls it.
+    #[allow(clippy::trivially_copy_pass_by_ref)]
+    fn is_ask(&self) -> bool {
+        *self == Self::Ask
+    }
+}
+
+impl fmt::Display for SessionMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A text that names no mode.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no mode {0:?}; the modes are ask, accept-edits, plan and auto")]
+pub struct UnknownMode(String);
+
+impl FromStr for SessionMode {
+    type Err = UnknownMode;
+
+    fn from_str(text: &str) -> Result<Self, UnknownMode> {
+        let wanted = text.trim().to_ascii_lowercase().replace(['_', ' '], "-");
+        Self::ALL.into_iter().find(|mode| mode.as_str() == wanted).ok_or_else(|| UnknownMode(text.to_owned()))
+    }
 }
 
 impl SessionSettings {
@@ -48,6 +131,7 @@ impl Default for SessionSettings {
             grants: Vec::new(),
             parent: None,
             pinned: false,
+            mode: SessionMode::Ask,
         }
     }
 }

@@ -7,6 +7,7 @@ use agentd_core::{
     error::{ErrorKind, StoreError},
     grant::Grant,
     ports::Store,
+    session::{SessionMode, SessionSettings},
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -55,21 +56,51 @@ impl KeptHandle {
     }
 }
 
-/// Grants of one session, live: unlike the settings of a turn they change while the turn runs, so that a rule that is
-/// revoked does not hold for the next call.
+/// Part of a session's settings that holds for the next call, also of a turn that runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SessionPermissions {
+    /// The rules of this session alone.
+    pub(crate) grants: Arc<[Grant]>,
+    pub(crate) mode: SessionMode,
+}
+
+impl SessionPermissions {
+    /// Permissions in these settings.
+    pub(crate) fn of(settings: &SessionSettings) -> Self {
+        Self { grants: Arc::from(settings.grants.as_slice()), mode: settings.mode }
+    }
+
+    /// Returns whether these settings say the same.
+    pub(crate) fn are_those_of(&self, settings: &SessionSettings) -> bool {
+        *self.grants == *settings.grants && self.mode == settings.mode
+    }
+
+    /// These permissions in place of those of the settings.
+    pub(crate) fn over(&self, settings: &SessionSettings) -> SessionSettings {
+        SessionSettings { grants: self.grants.to_vec(), mode: self.mode, ..settings.clone() }
+    }
+}
+
+/// Permissions of one session, live: unlike the other settings of a turn they change while the turn runs, so that a rule
+/// that is revoked does not hold for the next call.
 #[derive(Clone)]
 pub(crate) struct LiveGrants {
-    pub(crate) of_session: watch::Receiver<Arc<[Grant]>>,
+    pub(crate) of_session: watch::Receiver<SessionPermissions>,
     pub(crate) kept: KeptHandle,
 }
 
 impl LiveGrants {
-    /// The rules of this session alone.
-    pub(crate) fn of_session(&self) -> Vec<Grant> {
-        self.of_session.borrow().to_vec()
+    /// Permissions of this session alone, as they are now.
+    pub(crate) fn of_session(&self) -> SessionPermissions {
+        self.of_session.borrow().clone()
     }
 
-    /// Waits until the rules of the session change.
+    /// The session's mode, as it is now.
+    pub(crate) fn mode(&self) -> SessionMode {
+        self.of_session.borrow().mode
+    }
+
+    /// Waits until the permissions of the session change.
     pub(crate) async fn changed(&mut self) {
         if self.of_session.changed().await.is_err() {
             std::future::pending::<()>().await;

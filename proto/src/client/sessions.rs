@@ -6,7 +6,7 @@ use agentd_core::{
     files::{FileListing, FilePiece, UploadReceipt},
     ids::SessionId,
     search::SearchResult,
-    session::{Mount, SessionSettings, SessionSummary},
+    session::{Mount, SessionMode, SessionSettings, SessionSummary},
     undo::{UndoReport, UndoRequest},
 };
 use futures_util::{StreamExt as _, stream};
@@ -141,6 +141,15 @@ impl Client {
         check_path(settings.project.as_ref())?;
         let request = v1::ConfigureSessionRequest { session: session.to_owned(), settings: Some(settings.into()) };
         self.sessions_client().configure(request).await?;
+        Ok(())
+    }
+
+    /// Sets a session's mode, in this client's name. It holds for the next call, also of a turn that runs.
+    ///
+    /// # Errors
+    /// When there is no such session, it works for another one, or the connection fails.
+    pub async fn set_mode(&self, session: &str, mode: SessionMode, client: &str) -> Result<(), ClientError> {
+        self.sessions_client().set_mode(convert::set_mode_to_wire(session, mode, client)).await?;
         Ok(())
     }
 

@@ -27,7 +27,8 @@ mod undo;
 mod usage;
 
 pub(crate) use error::{error_kind_to_wire, optional_error_kind};
-pub use session::settings_over;
+pub(crate) use session::set_mode_to_wire;
+pub use session::{mode_of, settings_over};
 pub use undo::undo_to_wire;
 
 use std::str::FromStr;

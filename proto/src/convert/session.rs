@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use agentd_core::{
     agent::Parent,
     files::FilesCopied,
-    session::{Mount, SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo, TodoPriority, TodoStatus},
+    session::{
+        Mount, SessionMode, SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo, TodoPriority,
+        TodoStatus,
+    },
 };
 
 use super::{
@@ -48,6 +51,29 @@ mirrored!(
     [High, Medium, Low]
 );
 
+mirrored!(
+    SessionMode,
+    v1::SessionMode,
+    mode_to_wire,
+    mode,
+    optional_mode,
+    "the mode of a session",
+    [Ask, AcceptEdits, Plan, Auto]
+);
+
+/// A request to set a session's mode.
+pub(crate) fn set_mode_to_wire(session: &str, mode: SessionMode, client: &str) -> v1::SetModeRequest {
+    v1::SetModeRequest { session: session.to_owned(), mode: mode_to_wire(mode), client: client.to_owned() }
+}
+
+/// The mode that a request names.
+///
+/// # Errors
+/// When it names none.
+pub fn mode_of(request: &v1::SetModeRequest) -> Result<SessionMode, WireError> {
+    mode(request.mode)
+}
+
 impl From<&SessionSettings> for v1::SessionSettings {
     fn from(settings: &SessionSettings) -> Self {
         Self {
@@ -61,6 +87,7 @@ impl From<&SessionSettings> for v1::SessionSettings {
                 .as_ref()
                 .map(|parent| v1::Parent { session: parent.session.to_string(), agent: parent.agent.clone() }),
             pinned: settings.pinned,
+            mode: mode_to_wire(settings.mode),
         }
     }
 }
@@ -92,6 +119,7 @@ pub fn settings_over(base: SessionSettings, said: v1::SessionSettings) -> Result
         parent: base.parent,
         // Only a session that is there can be pinned.
         pinned: base.pinned,
+        mode: optional_mode(said.mode)?.unwrap_or(base.mode),
     })
 }
 
@@ -113,6 +141,7 @@ impl From<&NewSession> for v1::SessionSettings {
             grants: Vec::new(),
             parent: None,
             pinned: false,
+            mode: new.mode.map(mode_to_wire).unwrap_or_default(),
         }
     }
 }

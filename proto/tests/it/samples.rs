@@ -13,7 +13,7 @@ use agentd_core::{
     item::{Item, ItemBody, ItemStatus, NoticeSource, NoticeTopic},
     model::Slot,
     policy::{Layer, Risk},
-    session::{Mount, SessionSettings, SessionStatus, SessionSummary, Todo, TodoPriority, TodoStatus},
+    session::{Mount, SessionMode, SessionSettings, SessionStatus, SessionSummary, Todo, TodoPriority, TodoStatus},
     state_files::StateFileChange,
     tool::{FileChange, FileChangeKind, ToolCall, ToolErrorCode, ToolResult},
     turn::{Denial, StopReason, TurnError, TurnResult},
@@ -62,6 +62,7 @@ pub(crate) fn settings() -> SessionSettings {
             agent: Some("researcher".into()),
         }),
         pinned: true,
+        mode: SessionMode::Plan,
     }
 }
 

@@ -29,6 +29,7 @@ fn names_are_what_json_says() {
             scope: "session".to_owned(),
             by: AnsweredBy::Client("agentctl".to_owned()),
         },
+        AuditFact::ModeSet { mode: crate::session::SessionMode::Plan, by: AnsweredBy::Client("agentctl".to_owned()) },
         AuditFact::DaemonStarted { version: "1".to_owned(), pid: 7 },
         AuditFact::RulesRead { sources: Vec::new(), sha256: None, problem: None },
         AuditFact::LogContinued { previous: "audit-1.jsonl".to_owned() },

@@ -10,7 +10,6 @@ use agentd_core::{
     event::EventKind,
     interrupt::{Answer, Ask, Owner},
     policy::{Explanation, Layer, Verdict},
-    session::SessionSettings,
     tool::{FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{Denial, OnInterrupt},
 };
@@ -259,7 +258,7 @@ async fn judge(
     let context = call.context;
     let start = start(call, tool).await?;
     let held = tool.name != SHELL_TOOL || context.tools.toolbox.holds_commands().await;
-    let settings = SessionSettings { grants: context.rules.grants.of_session(), ..context.settings.clone() };
+    let settings = context.rules.grants.of_session().over(&context.settings);
     let foreign = context.foreign(tool);
     let facts = CallContext {
         tool,

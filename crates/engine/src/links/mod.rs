@@ -14,6 +14,7 @@ mod find_tool;
 mod handoff;
 mod memory;
 mod mentions;
+mod mode;
 mod questions;
 mod repair;
 mod search;

@@ -14,6 +14,7 @@ use super::{
     handoff::Handoff,
     memory::Memory,
     mentions::MentionsOfInput,
+    mode::PlanMode,
     questions::Questions,
     repair::Repair,
     search::Search,
@@ -43,10 +44,11 @@ use crate::turn::{
 /// 8. `memory`, `skills`: behind the compaction, so that what it has just replaced of them is told again; memory
 ///    first, for what people wrote of themselves and the work counts more than what they could use.
 /// 9. `files`, `mentions`: what is new comes in front of what is to be done, at the end of the request.
-/// 10. `search`, `find_tool`, `todos`, `questions`: they answer their own tools.
-/// 11. `handoff`, `delegation`: as they do; what others do for the session is judged and told where they do it.
-/// 12. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
-/// 13. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
+/// 10. `plan_mode`: tells the model at the end of the request what it cannot do now.
+/// 11. `search`, `find_tool`, `todos`, `questions`: they answer their own tools.
+/// 12. `handoff`, `delegation`: as they do; what others do for the session is judged and told where they do it.
+/// 13. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
+/// 14. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
 ///     a person did while being asked.
 pub(crate) fn chain() -> Chain {
     let links: Vec<Arc<dyn Link>> = vec![
@@ -61,6 +63,7 @@ pub(crate) fn chain() -> Chain {
         Arc::new(Skills),
         Arc::new(Files),
         Arc::new(MentionsOfInput),
+        Arc::new(PlanMode),
         Arc::new(Search),
         Arc::new(FindTool),
         Arc::new(Todos),

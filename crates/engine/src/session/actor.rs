@@ -11,7 +11,6 @@ use agentd_core::{
     error::ErrorKind,
     event::{Event, EventKind, StateChange},
     files::SessionTree,
-    grant::Grant,
     ids::{CallId, SessionId, TraceId, TurnId},
     item::{Item, ItemBody},
     model::Slot,
@@ -35,6 +34,7 @@ use super::{
 };
 use crate::{
     error::EngineError,
+    grants::SessionPermissions,
     mentions::Mentions,
     recovery::RecoveredTurn,
     session::{gauges::GaugeGuard, handle::Reply, shared::Shared},
@@ -53,8 +53,8 @@ pub(super) struct Actor {
     pub(super) interrupts: Interrupts,
     /// The turn that has begun and not ended.
     pub(super) open: Option<OpenTurn>,
-    /// The rules that the session keeps, for the running turn to see as they are now.
-    pub(super) grants: watch::Sender<Arc<[Grant]>>,
+    /// The rules that the session keeps and its mode, for the running turn to see as they are now.
+    pub(super) grants: watch::Sender<SessionPermissions>,
     /// The files of the session's own state, for the running turn to see as they are now.
     pub(super) files: watch::Sender<Arc<StateFiles>>,
     /// Turns that wait behind it.
@@ -165,7 +165,7 @@ impl Actor {
             share: shared.gauges.enter(),
             shared,
             journal,
-            grants: watch::Sender::new(Arc::from(state.settings.grants.as_slice())),
+            grants: watch::Sender::new(SessionPermissions::of(&state.settings)),
             files: watch::Sender::new(Arc::clone(&state.files)),
             state,
             interrupts: Interrupts::default(),
@@ -195,11 +195,11 @@ impl Actor {
                 open.note(&event.kind);
             }
         }
-        let grants = &self.state.settings.grants;
+        let settings = &self.state.settings;
         self.grants.send_if_modified(|live| {
-            let changed = **live != **grants;
+            let changed = !live.are_those_of(settings);
             if changed {
-                *live = Arc::from(grants.as_slice());
+                *live = SessionPermissions::of(settings);
             }
             changed
         });

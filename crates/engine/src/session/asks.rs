@@ -11,7 +11,6 @@ use agentd_core::{
     ids::{CallId, InterruptId, TurnId},
     interrupt::{Answer, AnsweredBy, Ask, AskedBy, Interrupt},
     policy::Verdict,
-    session::SessionSettings,
 };
 use agentd_policy::{CallContext, is_shallow, roots};
 use jiff::SignedDuration;
@@ -19,7 +18,12 @@ use serde_json::Value;
 use tokio::{sync::oneshot, time::Instant};
 
 use super::actor::{Actor, Fault, Next};
-use crate::{error::EngineError, grants::not_kept, recovery::withdrawn, turn::recorder::ResolvedInterrupt};
+use crate::{
+    error::EngineError,
+    grants::{SessionPermissions, not_kept},
+    recovery::withdrawn,
+    turn::recorder::ResolvedInterrupt,
+};
 
 /// Time that a deadline is waited for before the clock is looked at again.
 const GLANCE: Duration = Duration::from_secs(30);
@@ -179,12 +183,12 @@ impl Actor {
         self.commit(None, vec![EventKind::StateChanged { change: StateChange::Settings { settings } }]).await
     }
 
-    /// Keeps these rules and no others.
-    pub(super) async fn take_grants(&mut self, grants: Vec<Grant>) -> Result<(), Fault> {
-        if grants == self.state.settings.grants {
+    /// Keeps these rules and no others, in this mode.
+    pub(super) async fn take_permissions(&mut self, permissions: &SessionPermissions) -> Result<(), Fault> {
+        if permissions.are_those_of(&self.state.settings) {
             return Ok(());
         }
-        let settings = SessionSettings { grants, ..self.state.settings.clone() };
+        let settings = permissions.over(&self.state.settings);
         self.commit(None, vec![EventKind::StateChanged { change: StateChange::Settings { settings } }]).await
     }
 

@@ -13,7 +13,7 @@ use agentd_core::{
     grant::Grant,
     ids::{InterruptId, SessionId, TurnId},
     interrupt::{Answer, Interrupt},
-    session::{SessionSettings, StoredSession},
+    session::{SessionMode, SessionSettings, StoredSession},
     state_files::StateFileChange,
     turn::StartTurn,
     undo::{UndoReport, UndoRequest},
@@ -24,7 +24,7 @@ use super::{
     orders::{CleanOrder, HoldMark, Lease, Retirement, SessionCleaned},
     subscribers::Subscription,
 };
-use crate::{error::EngineError, recovery::RecoveredTurn};
+use crate::{error::EngineError, grants::SessionPermissions, recovery::RecoveredTurn};
 
 /// Commands that wait for a session at the most.
 pub(super) const QUEUE: usize = 64;
@@ -44,7 +44,8 @@ pub(super) enum Command {
     Rename { title: String, reply: Reply<()> },
     Grant { grant: Box<Grant>, reply: Reply<()> },
     Revoke { rule: String, reply: Reply<()> },
-    TakeGrants { grants: Vec<Grant>, reply: Reply<()> },
+    TakePermissions { permissions: Box<SessionPermissions>, reply: Reply<()> },
+    SetMode { mode: SessionMode, client: String, reply: Reply<()> },
     Adopt { settings: Box<SessionSettings>, reply: Reply<()> },
     Configure { settings: Box<SessionSettings>, reply: Reply<()> },
     Pin { pinned: bool, reply: Reply<()> },
@@ -105,7 +106,8 @@ impl Command {
             | Self::Rename { reply, .. }
             | Self::Grant { reply, .. }
             | Self::Revoke { reply, .. }
-            | Self::TakeGrants { reply, .. }
+            | Self::TakePermissions { reply, .. }
+            | Self::SetMode { reply, .. }
             | Self::Adopt { reply, .. }
             | Self::Configure { reply, .. }
             | Self::Leave { reply, .. }
@@ -268,9 +270,18 @@ impl SessionHandle {
         self.ask(|reply| Command::Revoke { rule, reply }).await
     }
 
-    /// Takes over the rules of the session for which this one works.
-    pub(crate) async fn take_grants(&self, grants: Vec<Grant>) -> Result<(), EngineError> {
-        self.ask(|reply| Command::TakeGrants { grants, reply }).await
+    /// Takes over the rules and the mode of the session for which this one works.
+    pub(crate) async fn take_permissions(&self, permissions: SessionPermissions) -> Result<(), EngineError> {
+        let permissions = Box::new(permissions);
+        self.ask(|reply| Command::TakePermissions { permissions, reply }).await
+    }
+
+    /// Sets the session's mode, in that client's name. It holds for the next call, also of a turn that runs.
+    ///
+    /// # Errors
+    /// When the session works for another one, or the audit log or the journal cannot be written.
+    pub async fn set_mode(&self, mode: SessionMode, client: String) -> Result<(), EngineError> {
+        self.ask(|reply| Command::SetMode { mode, client, reply }).await
     }
 
     /// Takes over the settings of the session for which this one works, its rules included, for later turns.

@@ -162,7 +162,10 @@ impl Actor {
             Command::Rename { title, reply } => reply_to(reply, self.rename(title).await)?,
             Command::Grant { grant, reply } => reply_to(reply, self.grant(*grant).await)?,
             Command::Revoke { rule, reply } => reply_to(reply, self.revoke(&rule).await)?,
-            Command::TakeGrants { grants, reply } => reply_to(reply, self.take_grants(grants).await)?,
+            Command::TakePermissions { permissions, reply } => {
+                reply_to(reply, self.take_permissions(&permissions).await)?;
+            }
+            Command::SetMode { mode, client, reply } => reply_to(reply, self.set_mode(mode, client).await)?,
             Command::Adopt { settings, reply } => reply_to(reply, self.adopt(*settings).await)?,
             Command::Configure { settings, reply } => reply_to(reply, self.configure(*settings).await)?,
             Command::Pin { pinned, reply } => reply_to(reply, self.pin(pinned).await)?,

@@ -1,9 +1,18 @@
 //! Changing what is set for a session.
 
-use agentd_core::{error::ErrorKind, event::StateChange, session::SessionSettings};
+use agentd_core::{
+    audit::{AuditEntry, AuditFact},
+    error::ErrorKind,
+    event::StateChange,
+    interrupt::AnsweredBy,
+    session::{SessionMode, SessionSettings},
+};
 
 use super::actor::{Actor, Fault};
 use crate::error::EngineError;
+
+/// Characters that are kept of a client's name.
+const MAX_NAME: usize = 100;
 
 impl Actor {
     /// Takes in new settings. A turn keeps those that it began with, also where it is taken up again after a restart:
@@ -15,8 +24,24 @@ impl Actor {
                 .with_hint("wait for its end, answer what it waits for, or cancel it; then change them")
                 .into());
         }
-        let SessionSettings { grants, parent, pinned, .. } = self.state.settings.clone();
-        self.set(SessionSettings { grants, parent, pinned, ..settings }).await
+        let SessionSettings { grants, parent, pinned, mode, .. } = self.state.settings.clone();
+        self.set(SessionSettings { grants, parent, pinned, mode, ..settings }).await
+    }
+
+    /// Sets the mode. It holds for the next call, also of a turn that runs.
+    pub(super) async fn set_mode(&mut self, mode: SessionMode, client: String) -> Result<(), Fault> {
+        if self.state.settings.parent.is_some() {
+            let own = "a session that works for another one has its mode";
+            return Err(EngineError::new(ErrorKind::InvalidInput, own).with_hint("set it there").into());
+        }
+        if self.state.settings.mode == mode {
+            return Ok(());
+        }
+        let by = AnsweredBy::Client(client.chars().take(MAX_NAME).collect());
+        let entry = AuditEntry::of_session(self.shared.parts.clock.now(), self.id, AuditFact::ModeSet { mode, by });
+        // A mode that the audit log has not heard of allows nothing.
+        self.shared.parts.audit.record(entry).await.map_err(EngineError::from)?;
+        self.change(StateChange::Settings { settings: SessionSettings { mode, ..self.state.settings.clone() } }).await
     }
 
     /// Works under these settings from here on, which are those of the session for which it works.

@@ -131,7 +131,7 @@ impl SessionSubagents {
         subagent: &Subagent,
     ) -> Result<(SessionHandle, Option<TurnId>), EngineError> {
         let session = self.0.registry()?.get(subagent.session_id).await?;
-        session.take_grants(context.rules.grants.of_session()).await?;
+        session.take_permissions(context.rules.grants.of_session()).await?;
         let turn = session.show().await?.live_turn;
         Ok((session, turn))
     }
@@ -175,8 +175,7 @@ impl SessionSubagents {
     ) -> Result<RunningSubagent, EngineError> {
         let registry = self.0.registry()?;
         let parent = Some(Parent { session: context.ids.session, agent });
-        let settings =
-            SessionSettings { parent, grants: context.rules.grants.of_session(), ..context.settings.clone() };
+        let settings = SessionSettings { parent, ..context.rules.grants.of_session().over(&context.settings) };
         let session = match task.context_id {
             Some(id) => {
                 let session = registry.get(id).await?;

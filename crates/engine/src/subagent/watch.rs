@@ -178,11 +178,11 @@ impl<'a> Monitor<'a> {
         let _ = self.session.cancel(Some(self.turn)).await;
     }
 
-    /// Passes grants on: what a person allows for the session holds for those that work for it, and what they revoke
-    /// does not.
+    /// Passes grants and mode on: what a person allows for the session holds for those that work for it, and what they
+    /// revoke does not.
     async fn pass_grants_on(&mut self) {
-        let grants = self.grants.of_session();
-        if let Err(error) = self.session.take_grants(grants).await {
+        let permissions = self.grants.of_session();
+        if let Err(error) = self.session.take_permissions(permissions).await {
             tracing::warn!(session = %self.session.id(), "what is allowed now could not be passed on: {error}");
         }
     }

@@ -240,7 +240,7 @@ impl TurnContext {
         else {
             return ReadRules::default();
         };
-        let settings = SessionSettings { grants: self.rules.grants.of_session(), ..self.settings.clone() };
+        let settings = self.rules.grants.of_session().over(&self.settings);
         let foreign = self.foreign(&tool);
         let (kept, in_force, workspace) =
             (self.rules.grants.for_good(), self.rules.policy.clone(), Arc::clone(&self.files.workspace));

@@ -1,7 +1,8 @@
 //! The layers put together. `command` judges what a shell is given, part by part, and `place` where that runs; `patterns`
-//! looks through the texts of any call.
+//! looks through the texts of any call. `mode` is the session's mode.
 
 mod command;
+mod mode;
 mod patterns;
 mod place;
 
@@ -179,7 +180,10 @@ impl Policy {
     fn judge_form(&self, facts: &CallContext<'_>) -> Explanation {
         let judge = || match self.checks.iter().find_map(|check| check.objects(facts)) {
             Some(reason) => denial(facts, reason),
-            None => Call::read(self, facts).judge(),
+            None => {
+                let call = Call::read(self, facts);
+                call.in_plan(call.judge())
+            }
         };
         catch_unwind(AssertUnwindSafe(judge))
             .unwrap_or_else(|_| denial(facts, "a check failed on it, so its effect is unknown".to_owned()))
@@ -318,6 +322,9 @@ impl<'a> Call<'a> {
                 "global.default_action is deny",
             ),
             Action::Allow => LayerVerdict::by_default(Verdict::Allow, "global.default_action is allow"),
+            Action::RequireApproval if confirm && let Some(rule) = self.allowed_by_mode() => {
+                LayerVerdict::by_default(Verdict::Allow, rule)
+            }
             Action::RequireApproval if confirm => LayerVerdict::by_default(
                 Verdict::Ask { risk, reason: reason.to_owned() },
                 format!("the session's {setting} is on"),
