@@ -17,6 +17,7 @@ mod levels;
 mod links;
 mod looking;
 mod meeting;
+mod modes;
 mod own_tools;
 mod policy;
 mod questions;

@@ -7,6 +7,7 @@
 //! - `starts`: rules that were kept for a folder, and folders of secrets.
 //! - `looking`: what commands that run without asking change, by a real bash.
 //! - `memory`: the memory that judging takes.
+//! - `modes`: the modes of a session.
 //! - `others`: tools of MCP servers.
 //! - `web`: requests over the network.
 //! - `properties`: what holds for all commands.
@@ -14,6 +15,7 @@
 mod kept;
 mod looking;
 mod memory;
+mod modes;
 mod names;
 mod others;
 pub(crate) mod properties;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{compiled, granting, in_project, mark, shipped, tool, with_all};
 
-fn weather(server: &str, granted: bool) -> Foreign {
+pub(super) fn weather(server: &str, granted: bool) -> Foreign {
     Foreign {
         server: server.to_owned(),
         tool: "weather".to_owned(),
