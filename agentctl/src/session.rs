@@ -7,17 +7,18 @@ use agentd_core::{
     files::UploadReceipt,
     ids::SessionId,
     model::Slot,
-    session::{Mount, SessionSettings},
+    session::{Mount, SessionMode, SessionSettings},
 };
 use agentd_proto::{
     MAX_UPLOAD_BYTES,
-    client::{ClientError, NewSession, SessionChoice as Choice, upload_too_large},
+    client::{ClientError, NewSession, SessionChoice as WireChoice, upload_too_large},
 };
 use clap::Args;
 
 use crate::{
     daemon::{self, Daemon},
     failure::Failure,
+    flags::{Choice, one_of},
     mount::{self, ProjectChoice},
     terminal::sanitize::clean_line,
 };
@@ -43,7 +44,19 @@ pub(crate) struct TurnChoice {
     /// the current folder, read-only, unless it is your home]
     #[arg(short = 'C', long = "project", value_name = "DIR[:ro|:rw]", value_hint = clap::ValueHint::DirPath)]
     pub(crate) project: Option<ProjectChoice>,
+    /// How much runs unasked, from here on: /mode and Shift-Tab change it [default for a new session: ask]
+    #[arg(long, value_name = "MODE", value_parser = one_of(&MODES))]
+    pub(crate) mode: Option<SessionMode>,
 }
+
+/// The modes of a session.
+const MODES: [Choice<SessionMode>; 4] = {
+    const fn choice(mode: SessionMode) -> Choice<SessionMode> {
+        (mode.as_str(), mode.description(), mode)
+    }
+    let [ask, accept_edits, plan, auto] = SessionMode::ALL;
+    [choice(ask), choice(accept_edits), choice(plan), choice(auto)]
+};
 
 /// A session to be, or one that is.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,6 +97,19 @@ impl SessionTarget {
             Some(project) => place.show(daemon, project).await,
             None => Ok(place),
         }
+    }
+
+    /// Sets the session's mode, if one is wanted. One that exists has it from its next call on.
+    ///
+    /// # Errors
+    /// When there is no such session.
+    pub(crate) async fn in_mode(self, daemon: &Daemon, mode: Option<SessionMode>) -> Result<Self, Failure> {
+        let Some(mode) = mode else { return Ok(self) };
+        if let Self::New(new) = self {
+            return Ok(Self::New(NewSession { mode: Some(mode), ..new }));
+        }
+        daemon.client.set_mode(&self.name(), mode, daemon::CLIENT).await?;
+        Ok(self)
     }
 
     /// Makes a folder known to a session that exists, or takes the one away that it sees.
@@ -150,6 +176,14 @@ impl SessionTarget {
         }
     }
 
+    /// The mode in which a session to be made begins.
+    pub(crate) fn first_mode(&self) -> SessionMode {
+        match self {
+            Self::New(new) => new.mode.unwrap_or_default(),
+            Self::Named(_) | Self::Known(_) => SessionMode::default(),
+        }
+    }
+
     /// The session's id, where it is known.
     pub(crate) fn id(&self) -> Option<SessionId> {
         match self {
@@ -159,11 +193,11 @@ impl SessionTarget {
     }
 
     /// The same for the daemon.
-    pub(crate) fn into_choice(self) -> Choice {
+    pub(crate) fn into_choice(self) -> WireChoice {
         match self {
-            Self::New(new) => Choice::New(new),
-            Self::Named(name) => Choice::Existing(name),
-            Self::Known(id) => Choice::Existing(id.to_string()),
+            Self::New(new) => WireChoice::New(new),
+            Self::Named(name) => WireChoice::Existing(name),
+            Self::Known(id) => WireChoice::Existing(id.to_string()),
         }
     }
 

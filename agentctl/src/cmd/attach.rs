@@ -11,6 +11,7 @@ use crate::{
     keyboard::Keyboard,
     render::{Human, Jsonl},
     repl::TerminalAsker,
+    terminal::attention::Attention,
     turn::{
         self, Asker, AtEnd, ForeseeingAsker, NonInteractive, Renderer, Signals, SocketLine, builtin::BuiltinNotice,
     },
@@ -83,6 +84,7 @@ pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<
         signals: &mut signals,
         keyboard: &keyboard,
         may_steer: |_| true,
+        attention: Attention::of_terminal(),
         is_guest: asks,
     };
     let result = turn::drive(&mut line, &mut renderer, person).await;

@@ -17,6 +17,7 @@ use crate::{
   agentctl chat 'Why is the build red?'
   agentctl chat --continue             go on with the session that was used last in this folder
   agentctl chat -C ~/src/app:rw        with a folder that the tools may change
+  agentctl chat --mode plan            look and plan, change nothing
   printf 'Hello!\\n' | agentctl chat    each line is a turn
 
 Write /help in it for its commands. Ctrl-C cancels the turn, twice quits; Ctrl-D leaves.")]
@@ -34,6 +35,7 @@ pub(crate) struct ChatArgs {
 pub(crate) async fn handle(global: &Global, args: ChatArgs, command_line: CommandLine) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let place = SessionTarget::find(&daemon, &args.session, args.turn.project.as_ref()).await?;
+    let place = place.in_mode(&daemon, args.turn.mode).await?;
     let first = Some(args.words.join(" ")).filter(|words| !words.trim().is_empty());
     repl::run(daemon, place, args.turn.model, first, command_line).await
 }

@@ -11,6 +11,7 @@ use crate::{
     keyboard::Keyboard,
     ops::compact::{STRATEGIES, compact, tell_undone},
     report, session,
+    terminal::attention::Attention,
     turn::{self, AtEnd, NonInteractive, Signals},
 };
 
@@ -51,6 +52,7 @@ pub(crate) async fn handle(global: &Global, args: CompactArgs) -> anyhow::Result
         signals: &mut signals,
         keyboard: &keyboard,
         may_steer: |_| false,
+        attention: Attention::Off,
         is_guest: false,
     };
     let done = compact(&daemon, session, args.strategy, !global.json, person).await;

@@ -30,7 +30,7 @@ use crate::{
     repl::TerminalAsker,
     report,
     session::{SessionChoice, SessionTarget, TurnChoice, Upload},
-    terminal::sanitize::clean_line,
+    terminal::{attention::Attention, sanitize::clean_line},
     turn::{
         self, Asker, AtEnd, ForeseeingAsker, NonInteractive, Renderer, Signals, SocketLine, builtin::BuiltinNotice,
     },
@@ -45,6 +45,7 @@ const EXAMPLES: &str = "Examples:
   agentctl run --session 0193a5b2                   continue a turn that was interrupted
   agentctl run 'Summarise it' --file report.txt     the file is copied into the session's uploads/
   agentctl run 'Add a test' -C .:rw --on-interrupt approve
+  agentctl run 'Add a test' -C .:rw --mode auto    what the sandbox holds runs unasked
   agentctl run 'And the docs' --continue --if-busy queue   when the turn that runs is done
   agentctl run 'Check all links' --detach          leave it running; agentctl attach shows it
   agentctl run 'List my files' --output json | jq -r .text";
@@ -192,6 +193,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
 
     let daemon = daemon::connect(global).await?;
     let place = SessionTarget::find(&daemon, &args.session, args.turn.project.as_ref()).await?;
+    let place = place.in_mode(&daemon, args.turn.mode).await?;
     if let (true, None, Some(mount)) = (has_terminal, &args.turn.project, place.project()) {
         let folder = shown_mount(mount);
         crate::terminal::note(&format!("in view: {folder}; -C none shows nothing, -C .:rw lets it be changed"));
@@ -237,6 +239,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
         signals: &mut signals,
         keyboard: &keyboard,
         may_steer: |_| true,
+        attention: Attention::of_terminal(),
         is_guest: false,
     };
     let result = turn::drive(&mut line, &mut renderer, person).await;

@@ -13,6 +13,8 @@ pub(crate) enum Key {
     Break,
     /// Keeps a message until the turn has ended.
     Tab,
+    /// Shift-Tab: the next mode of the session.
+    Mode,
     /// Takes back what waits.
     Up,
     Backspace,
@@ -67,6 +69,7 @@ fn plain(key: &KeyEvent) -> Option<Key> {
         KeyCode::Backspace if alt => Some(Key::Word),
         KeyCode::Backspace => Some(Key::Backspace),
         KeyCode::Esc => Some(Key::Escape),
+        KeyCode::BackTab => Some(Key::Mode),
         KeyCode::Tab => Some(Key::Tab),
         KeyCode::Up => Some(Key::Up),
         _ => None,

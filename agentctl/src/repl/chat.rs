@@ -20,6 +20,7 @@ use super::{
     known::CompletionCache,
     mentions::{self, Mention, UploadedFiles, typed_path},
     slash::{self, Slash},
+    status::{ChatStatus, branch},
 };
 use crate::{
     daemon::{self, Daemon},
@@ -31,7 +32,7 @@ use crate::{
     render::Human,
     report::count,
     session::{SessionTarget, Upload},
-    terminal::{paint::clip, sanitize::clean_line},
+    terminal::{attention::Attention, paint::clip, sanitize::clean_line, title::WindowTitle},
     turn::{
         self, Asker, AtEnd, ForeseeingAsker, NonInteractive, Renderer as _, Signals, SocketLine,
         builtin::{BUILTIN, BuiltinNotice},
@@ -45,7 +46,7 @@ const TITLE: usize = 40;
 /// The state of a conversation.
 pub(crate) struct Chat {
     pub(super) daemon: Daemon,
-    place: SessionTarget,
+    pub(super) place: SessionTarget,
     slot: Option<Slot>,
     slots: Vec<SlotInfo>,
     /// Set if a person sits at the terminal, who can be asked.
@@ -54,7 +55,8 @@ pub(crate) struct Chat {
     pub(super) asker: Box<dyn Asker>,
     pub(super) signals: Signals,
     pub(super) keyboard: Keyboard,
-    known: CompletionCache,
+    pub(super) known: CompletionCache,
+    title: WindowTitle,
     command_line: CommandLine,
     /// Files that were handed over by a mention.
     pub(super) handed: UploadedFiles,
@@ -94,6 +96,7 @@ impl Chat {
             signals,
             keyboard,
             known,
+            title: if present { WindowTitle::take() } else { WindowTitle::default() },
             command_line,
             handed,
         };
@@ -145,6 +148,12 @@ impl Chat {
         let slot = self.slot.or(view.and_then(|view| view.session.settings.slot)).unwrap_or_default();
         let model = self.slots.iter().find(|info| info.slot == slot).map(|info| info.model.clone());
         let name = model.as_ref().map_or_else(String::new, |model| format!(" · {}", clean_line(&model.id)));
+        self.known.change_status(|status| {
+            let mode = view.map_or_else(|| self.place.first_mode(), |view| view.session.settings.mode);
+            let branch = project.and_then(|mount| branch(&mount.path));
+            let model = model.as_ref().map(|model| clean_line(&model.id)).unwrap_or_default();
+            *status = ChatStatus { folder: project.cloned(), branch, model, mode, ..ChatStatus::default() };
+        });
         self.note(&format!("agentd · {session} · {folder}{name} · /help lists the commands"));
         if model.is_some_and(|model| model.embedded) {
             self.note(BUILTIN);
@@ -271,10 +280,12 @@ impl Chat {
             keyboard: &self.keyboard,
             // A command is ours, and a file that is named is handed over before the words are.
             may_steer: |text| slash::parse(text).is_none() && mentions::find(text).is_empty(),
+            attention: if self.present { Attention::of_terminal() } else { Attention::Off },
             is_guest: false,
         };
         // Until the prompt is there, so that nothing is echoed beside it.
         let _hold = self.keyboard.hold_ahead();
+        self.title.set(&self.known.status().title(true));
         let driven = turn::drive(&mut line, &mut self.renderer, person).await;
         self.learn().await;
         let attendance = if self.present { Interactivity::Attended } else { Interactivity::Unattended };
@@ -290,13 +301,14 @@ impl Chat {
     async fn learn(&mut self) {
         if self.present {
             self.known.learn(&self.daemon.client, self.place.id()).await;
+            self.title.set(&self.known.status().title(false));
         }
     }
 
     /// The same of what the prompt shows alone.
-    pub(super) async fn learn_fullness(&mut self) {
+    pub(super) async fn learn_status(&mut self) {
         if let (true, Some(id)) = (self.present, self.place.id()) {
-            self.known.learn_fullness(&self.daemon.client, id).await;
+            self.known.learn_status(&self.daemon.client, id).await;
         }
     }
 
@@ -307,14 +319,17 @@ impl Chat {
                 let id = self.session()?;
                 self.daemon.client.reset_session(&id.to_string()).await?;
                 self.handed.forget();
-                self.learn_fullness().await;
+                self.learn_status().await;
                 self.note("the history is set aside: the model sees none of it any more");
             }
             Slash::Load(name) => self.load(name).await?,
             Slash::Model(Some(slot)) => {
                 self.slot = Some(slot);
+                let model = self.slots.iter().find(|info| info.slot == slot).map(|info| clean_line(&info.model.id));
+                self.known.change_status(|status| status.model = model.unwrap_or_default());
                 self.note(&format!("the next turns use the slot {slot}"));
             }
+            Slash::Mode(change) => return self.change_mode(change).await,
             Slash::Upload(path) => self.upload(&typed_path(&path)).await?,
             Slash::Rename(title) => {
                 let id = self.session()?;
@@ -413,7 +428,7 @@ impl Chat {
         match self.resolve().await {
             Ok(Some(view)) => {
                 self.greet(Some(&view));
-                self.learn_fullness().await;
+                self.learn_status().await;
                 if self.present { self.take_up(&view).await } else { Ok(()) }
             }
             Ok(None) => Ok(()),

@@ -12,11 +12,12 @@ use std::{
     },
 };
 
+use agentd_core::session::SessionMode;
 use futures_util::future::BoxFuture;
 use reedline::{
-    ColumnarMenu, Completer, CompletionResult, DefaultHinter, EditCommand, Emacs, FileBackedHistory, Highlighter,
-    HistoryItem, KeyCode, KeyModifiers, MenuBuilder as _, Prompt, PromptEditMode, PromptHistorySearch, Reedline,
-    ReedlineEvent, ReedlineMenu, Signal, Span, StyledText, Suggestion, ValidationResult, Validator,
+    Color, ColumnarMenu, Completer, CompletionResult, DefaultHinter, EditCommand, Emacs, FileBackedHistory,
+    Highlighter, HistoryItem, KeyCode, KeyModifiers, MenuBuilder as _, Prompt, PromptEditMode, PromptHistorySearch,
+    Reedline, ReedlineEvent, ReedlineMenu, Signal, Span, StyledText, Suggestion, ValidationResult, Validator,
     default_emacs_keybindings,
 };
 use tokio::sync::{mpsc, oneshot};
@@ -25,6 +26,7 @@ use super::{
     conversation::{Input, Lines},
     known::CompletionCache,
     mentions, slash,
+    status::ChatStatus,
 };
 use crate::{
     failure::Failure,
@@ -32,7 +34,7 @@ use crate::{
         Keyboard, TypeAhead,
         typed::{is_whole, join_lines},
     },
-    terminal::sanitize::clean,
+    terminal::{look::TerminalStyle, sanitize::clean},
 };
 
 /// The inputs that the history keeps.
@@ -75,8 +77,7 @@ impl Editor {
         let (requests, mut queue) = mpsc::channel(2);
         std::thread::Builder::new().name("agentctl-editor".to_owned()).spawn(move || {
             let any = Arc::new(AtomicBool::new(false));
-            let (fullness, agent) = (Arc::clone(&known.fullness), Arc::clone(&known.agent));
-            let mut editor = reedline(history, known, color, &any);
+            let mut editor = reedline(history, known.clone(), color, &any);
             while let Some(request) = queue.blocking_recv() {
                 let (begun, answer) = match request {
                     Request::Read { begun, answer } => (begun, answer),
@@ -89,8 +90,7 @@ impl Editor {
                 if !begun.is_empty() {
                     editor.run_edit_commands(&[EditCommand::InsertString(begun)]);
                 }
-                let agent = agent.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                let prompt = ChatPrompt { fullness: fullness.load(Ordering::Relaxed), agent };
+                let prompt = ChatPrompt { status: known.status() };
                 // Nobody waits for it where the conversation has ended.
                 let _ = answer.send(read(&mut editor, &prompt, &any));
             }
@@ -148,12 +148,14 @@ fn reedline(
     keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('o'), ReedlineEvent::ExecuteHostCommand("/show".to_owned()));
     let complete = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
     keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(complete));
-    keys.add_binding(KeyModifiers::SHIFT, KeyCode::BackTab, ReedlineEvent::MenuPrevious);
+    let back = vec![ReedlineEvent::MenuPrevious, ReedlineEvent::ExecuteHostCommand("/mode next".to_owned())];
+    keys.add_binding(KeyModifiers::SHIFT, KeyCode::BackTab, ReedlineEvent::UntilFound(back));
     let editor = Reedline::create()
         .use_bracketed_paste(true)
         .with_ansi_colors(color)
         .with_edit_mode(Box::new(Emacs::new(keys)))
         .with_highlighter(Box::new(Plain { any: Arc::clone(any) }))
+        .with_transient_prompt(Box::new(Mark))
         .with_validator(Box::new(WholeInput))
         .with_hinter(Box::new(DefaultHinter::default().with_min_chars(2)))
         .with_completer(Box::new(Names(known)))
@@ -252,6 +254,10 @@ fn names(typed: &str, sessions: &[(String, String)], mentioned: &[(String, Strin
         let fits = agentd_core::model::Slot::ALL.iter().filter(|slot| slot.as_str().starts_with(argument));
         return fits.map(|slot| (start, slot.to_string(), "model slot".to_owned())).collect();
     }
+    if let Some((argument, start)) = argument_of("/mode ") {
+        let fits = SessionMode::ALL.into_iter().filter(|mode| mode.as_str().starts_with(argument));
+        return fits.map(|mode| (start, mode.to_string(), mode.description().to_owned())).collect();
+    }
     if let Some((argument, start)) = argument_of("/compact ") {
         let fits = COMPACT.iter().filter(|(word, _)| word.starts_with(argument));
         return fits.map(|(word, does)| (start, (*word).to_owned(), (*does).to_owned())).collect();
@@ -267,15 +273,42 @@ fn names(typed: &str, sessions: &[(String, String)], mentioned: &[(String, Strin
         .collect()
 }
 
-/// Prompt in front of a line: the agent, and how full the window is, where that matters.
+/// Prompt while a line is written: the status above it.
 struct ChatPrompt {
-    /// In percent; 0 where there is room.
-    fullness: u64,
-    /// Empty where it is the main agent.
-    agent: String,
+    status: ChatStatus,
 }
 
 impl Prompt for ChatPrompt {
+    fn render_prompt_left(&self) -> Cow<'_, str> {
+        let columns = TerminalStyle::detect().columns().saturating_sub(1);
+        Cow::Owned(format!("{}\n", self.status.line(columns)))
+    }
+
+    fn get_prompt_color(&self) -> Color {
+        Color::DarkGray
+    }
+
+    fn render_prompt_right(&self) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
+        Cow::Borrowed(INDICATOR)
+    }
+
+    fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {
+        Cow::Borrowed("… ")
+    }
+
+    fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
+        Cow::Owned(format!("search {}› ", search.term))
+    }
+}
+
+/// Prompt of a line that was sent: the mark alone, so that the transcript has no status lines in it.
+struct Mark;
+
+impl Prompt for Mark {
     fn render_prompt_left(&self) -> Cow<'_, str> {
         Cow::Borrowed("")
     }
@@ -285,20 +318,15 @@ impl Prompt for ChatPrompt {
     }
 
     fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
-        match (self.agent.as_str(), self.fullness) {
-            ("", 0) => Cow::Borrowed(INDICATOR),
-            ("", percent) => Cow::Owned(format!("{percent}% › ")),
-            (agent, 0) => Cow::Owned(format!("{agent} › ")),
-            (agent, percent) => Cow::Owned(format!("{agent} {percent}% › ")),
-        }
+        Cow::Borrowed(INDICATOR)
     }
 
     fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {
         Cow::Borrowed("… ")
     }
 
-    fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
-        Cow::Owned(format!("search {}› ", search.term))
+    fn render_prompt_history_search_indicator(&self, _: PromptHistorySearch) -> Cow<'_, str> {
+        Cow::Borrowed("")
     }
 }
 
@@ -336,13 +364,12 @@ mod tests {
     }
 
     #[test]
-    fn the_prompt_is_quiet_until_the_window_fills() {
-        let indicator = |agent: &str, fullness| {
-            let prompt = ChatPrompt { fullness, agent: agent.to_owned() };
-            prompt.render_prompt_indicator(PromptEditMode::Default).into_owned()
-        };
-        assert_eq!((indicator("", 0).as_str(), indicator("", 78).as_str()), ("› ", "78% › "));
-        assert_eq!((indicator("poet", 0).as_str(), indicator("poet", 78).as_str()), ("poet › ", "poet 78% › "));
+    fn the_status_stands_above_the_prompt_and_goes_with_the_line() {
+        let prompt = ChatPrompt { status: ChatStatus { model: "m".to_owned(), ..ChatStatus::default() } };
+        assert_eq!(prompt.render_prompt_left(), "no folder · m · ask\n");
+        assert_eq!(prompt.render_prompt_indicator(PromptEditMode::Default), INDICATOR);
+        assert_eq!(Mark.render_prompt_left(), "");
+        assert_eq!(Mark.render_prompt_indicator(PromptEditMode::Default), INDICATOR);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::{
     daemon,
     exit::Exit,
     ops::{compact, undo},
+    terminal::attention::Attention,
     turn::{self, NonInteractive},
 };
 
@@ -19,10 +20,16 @@ impl Chat {
     pub(super) async fn compact(&mut self, strategy: CompactionStrategy) -> anyhow::Result<Exit> {
         let id = self.session()?;
         let (signals, keyboard) = (&mut self.signals, &self.keyboard);
-        let person =
-            turn::Person { asker: &mut NonInteractive, signals, keyboard, may_steer: |_| false, is_guest: false };
+        let person = turn::Person {
+            asker: &mut NonInteractive,
+            signals,
+            keyboard,
+            may_steer: |_| false,
+            attention: Attention::Off,
+            is_guest: false,
+        };
         let done = compact::compact(&self.daemon, id, strategy, true, person).await;
-        self.learn_fullness().await;
+        self.learn_status().await;
         let done = done?;
         self.handed.forget();
         done.print()?;
@@ -33,7 +40,7 @@ impl Chat {
     pub(super) async fn undo_compaction(&mut self) -> anyhow::Result<Exit> {
         let id = self.session()?;
         let (window, undone) = self.daemon.client.undo_compaction(&id.to_string()).await?;
-        self.learn_fullness().await;
+        self.learn_status().await;
         compact::tell_undone(id, window, &undone, false)
     }
 

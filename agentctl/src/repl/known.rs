@@ -1,18 +1,15 @@
 //! What the prompt completes and shows besides the commands: fetched between turns, read by the line editor.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use agentd_core::{
     catalogue::{ToolStanding, ToolTier},
-    context::TokenLevel,
     guide::SkillReport,
     ids::SessionId,
 };
 use agentd_proto::client::{Client, McpServerView};
 
+use super::status::{self, ChatStatus};
 use crate::{render::context::percent, terminal::sanitize::clean_line};
 
 /// The sessions that can be completed.
@@ -25,10 +22,8 @@ pub(crate) struct CompletionCache {
     pub(crate) sessions: Arc<Mutex<Vec<(String, String)>>>,
     /// Names that can be mentioned, each with a description: tools, skills, agents, MCP servers.
     pub(crate) names: Arc<Mutex<Vec<(String, String)>>>,
-    /// Percentage of the window in use, where a person should see it before they say more; 0 otherwise.
-    pub(crate) fullness: Arc<AtomicU64>,
-    /// The agent of the session, where that is not the main agent; empty otherwise.
-    pub(crate) agent: Arc<Mutex<String>>,
+    /// The line above the prompt.
+    pub(crate) status: Arc<Mutex<ChatStatus>>,
 }
 
 impl CompletionCache {
@@ -37,8 +32,18 @@ impl CompletionCache {
         self.learn_sessions(client).await;
         self.learn_names(client, session).await;
         if let Some(session) = session {
-            self.learn_fullness(client, session).await;
+            self.learn_status(client, session).await;
         }
+    }
+
+    /// Changes what the status line says.
+    pub(crate) fn change_status(&self, change: impl FnOnce(&mut ChatStatus)) {
+        change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The status as it is now.
+    pub(crate) fn status(&self) -> ChatStatus {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     async fn learn_sessions(&self, client: &Client) {
@@ -81,16 +86,20 @@ impl CompletionCache {
         *self.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
     }
 
-    /// Asks how full the window is and who works there, for the prompt: it shows the one from the warning on, and the other
-    /// where it is not the main agent.
-    pub(crate) async fn learn_fullness(&self, client: &Client, session: SessionId) {
-        // The prompt is there all the same where nobody knows.
-        let view = client.context(&session.to_string()).await.ok();
-        let full = view.filter(|view| view.level >= TokenLevel::Warning);
-        let percent = full.map_or(0, |view| percent(view.tokens, view.window));
-        self.fullness.store(percent, Ordering::Relaxed);
-        let view = client.session(&session.to_string()).await.ok();
-        let agent = view.and_then(|view| view.session.agents.last().map(|agent| clean_line(agent)));
-        *self.agent.lock().unwrap_or_else(PoisonError::into_inner) = agent.unwrap_or_default();
+    /// Asks what the status line tells of a session. The prompt is there all the same where nobody knows.
+    pub(crate) async fn learn_status(&self, client: &Client, session: SessionId) {
+        let session = session.to_string();
+        let (context, view) = tokio::join!(client.context(&session), client.session(&session));
+        let Ok(view) = view else { return };
+        let stored = view.session;
+        let branch = stored.settings.project.as_ref().and_then(|mount| status::branch(&mount.path));
+        self.change_status(|status| {
+            status.agent = stored.agents.last().map(|agent| clean_line(agent)).unwrap_or_default();
+            status.mode = stored.settings.mode;
+            status.folder = stored.settings.project;
+            status.branch = branch;
+            status.cost = stored.summary.usage.cost_microusd.filter(|cost| *cost > 0);
+            status.fullness = context.ok().map(|view| percent(view.tokens, view.window));
+        });
     }
 }

@@ -18,11 +18,13 @@ mod editor;
 mod history;
 mod known;
 mod mentions;
+mod modes;
 mod pager;
 mod question;
 mod replay;
 mod show;
 mod slash;
+mod status;
 mod stdin;
 
 use std::io::{self, IsTerminal as _, Write as _};

@@ -1,6 +1,6 @@
 //! Slash commands: the table of them, and how a line is read as one.
 
-use agentd_core::{context::CompactionStrategy, model::Slot, undo::TurnChoice};
+use agentd_core::{context::CompactionStrategy, model::Slot, session::SessionMode, undo::TurnChoice};
 
 use crate::ops::compact::STRATEGIES;
 
@@ -13,6 +13,7 @@ pub(crate) enum Slash {
     Load(String),
     Current,
     Model(Option<Slot>),
+    Mode(Option<ModeChange>),
     Tools,
     Agents,
     Upload(String),
@@ -31,6 +32,15 @@ pub(crate) enum Slash {
     Quit,
 }
 
+/// A change of the session's mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ModeChange {
+    /// The one that follows, as Shift-Tab chooses it.
+    Next,
+    /// This one.
+    To(SessionMode),
+}
+
 /// A command as it is listed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
@@ -47,7 +57,7 @@ const fn entry(name: &'static str, argument: &'static str, does: &'static str) -
 }
 
 /// All commands, in the order in which they are listed.
-pub(crate) const TABLE: [Entry; 22] = [
+pub(crate) const TABLE: [Entry; 23] = [
     entry("help", "", "list the commands"),
     entry("continue", "", "resume a turn that was stopped"),
     entry("undo", "[N]", "take back what the last turn, or turn N, did to files"),
@@ -58,6 +68,7 @@ pub(crate) const TABLE: [Entry; 22] = [
     entry("interrupts", "", "answer what waits for an answer"),
     entry("grants", "", "list the rules that hold here; agentctl grants takes them back"),
     entry("model", "[SLOT]", "show the models, or choose the slot for the next turns"),
+    entry("mode", "[MODE]", "show the modes, or choose ask, accept-edits, plan or auto (also Shift-Tab)"),
     entry("tools", "", "list the tools"),
     entry("agents", "", "list the agents that can work besides the main one"),
     entry("sessions", "", "list the sessions"),
@@ -98,6 +109,12 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
         "current" => Slash::Current,
         "model" if argument.is_empty() => Slash::Model(None),
         "model" => return argument.parse().map(|slot| Slash::Model(Some(slot))).map_err(|error| format!("{error}")),
+        "mode" if argument.is_empty() => Slash::Mode(None),
+        "mode" if argument == "next" => return Ok(Slash::Mode(Some(ModeChange::Next))),
+        "mode" => {
+            let mode = argument.parse().map(ModeChange::To).map_err(|error| format!("{error}"));
+            return mode.map(|change| Slash::Mode(Some(change)));
+        }
         "tools" => Slash::Tools,
         "agents" => Slash::Agents,
         "upload" => return needed("the path of a file").map(Slash::Upload),
@@ -157,6 +174,10 @@ mod tests {
         check("/rename a long title", Some(Ok(Slash::Rename("a long title".into()))));
         check("/model", Some(Ok(Slash::Model(None))));
         check("/model code", Some(Ok(Slash::Model(Some(Slot::Code)))));
+        check("/mode", Some(Ok(Slash::Mode(None))));
+        check("/mode Plan", Some(Ok(Slash::Mode(Some(ModeChange::To(SessionMode::Plan))))));
+        check("/mode accept edits", Some(Ok(Slash::Mode(Some(ModeChange::To(SessionMode::AcceptEdits))))));
+        check("/mode yolo", Some(Err("there is no mode \"yolo\"; the modes are ask, accept-edits, plan and auto")));
         check("/undo", Some(Ok(Slash::Undo(None))));
         check("/undo 3", Some(Ok(Slash::Undo(Some(TurnChoice::Number(3))))));
         check("/undo all", Some(Err("\"all\" is neither the number of a turn nor the id of one")));
@@ -186,6 +207,7 @@ mod tests {
         for entry in TABLE {
             let argument = match entry.name {
                 "model" => "code",
+                "mode" => "plan",
                 "undo" | "show" => "1",
                 "compact" => "auto",
                 _ => entry.argument,

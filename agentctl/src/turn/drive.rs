@@ -10,8 +10,9 @@ use agentd_core::{
     event::{Event, EventKind},
     grant::GrantScope,
     ids::InterruptId,
-    interrupt::{Answer, AnsweredBy, Interrupt},
+    interrupt::{Answer, AnsweredBy, Ask, Interrupt},
     item::ItemBody,
+    session::SessionMode,
     turn::TurnResult,
     visible,
 };
@@ -27,12 +28,15 @@ use crate::{
     exit::Exit,
     failure::Failure,
     keyboard::{Key, Keyboard, TypeAhead},
-    terminal::sanitize::clean_line,
+    terminal::{attention::Attention, sanitize::clean_line},
 };
 
 /// Maximum number of events that are stored while a person thinks. Beyond it pieces of text are dropped: the items come
 /// whole later.
 const BACKLOG: usize = 10_000;
+
+/// The time after which a person may have turned to something else.
+const LONG_TURN: Duration = Duration::from_secs(10);
 
 /// The time that a turn may take to end when the client was told to. Those who supervise it kill it some time after.
 const END_PATIENCE: Duration = Duration::from_secs(8);
@@ -44,6 +48,8 @@ pub(crate) struct Person<'a> {
     pub(crate) keyboard: &'a Keyboard,
     /// The words that may be added to the turn as they are; others wait for its end.
     pub(crate) may_steer: fn(&str) -> bool,
+    /// The way in which they are called when they are asked something, and when a long turn ends.
+    pub(crate) attention: Attention,
     /// The turn is somebody else's: Ctrl-C asks before it cancels it, and Ctrl-D leaves it.
     pub(crate) is_guest: bool,
 }
@@ -62,7 +68,7 @@ pub(crate) async fn drive(
     renderer: &mut dyn Renderer,
     person: Person<'_>,
 ) -> anyhow::Result<Option<TurnResult>> {
-    let Person { asker, signals, keyboard, may_steer, is_guest } = person;
+    let Person { asker, signals, keyboard, may_steer, attention, is_guest } = person;
     let hold = keyboard.hold_ahead();
     let mut driver = Driver {
         line,
@@ -70,6 +76,8 @@ pub(crate) async fn drive(
         keyboard,
         shows_keys: hold.is_some(),
         may_steer,
+        attention,
+        begun: Instant::now(),
         unconfirmed: is_guest,
         is_guest,
         backlog: VecDeque::new(),
@@ -103,6 +111,8 @@ struct Driver<'a> {
     /// Keys are read all the time, not for questions only.
     shows_keys: bool,
     may_steer: fn(&str) -> bool,
+    attention: Attention,
+    begun: Instant,
     is_guest: bool,
     /// A Ctrl-C cancels nothing yet: it asks for another one.
     unconfirmed: bool,
@@ -139,6 +149,9 @@ impl Driver<'_> {
                     let is_last = self.line.ends_with(result.turn_id);
                     last = Some(*result);
                     if is_last {
+                        if self.begun.elapsed() >= LONG_TURN {
+                            self.attention.call("agentd: the turn has ended");
+                        }
                         break;
                     }
                 }
@@ -176,6 +189,7 @@ impl Driver<'_> {
                         renderer.note(&format!("left; the turn continues: {}", self.line.attach_command()))?;
                         return Ok(None);
                     }
+                    Key::Mode => self.next_mode(renderer).await?,
                     _ => {
                         self.keyboard.typed(|typed| typed.press(press));
                         self.steer(renderer).await?;
@@ -221,6 +235,18 @@ impl Driver<'_> {
         match heard {
             Some(signal) => self.told_to_end(signal, renderer).await,
             None => Ok(()),
+        }
+    }
+
+    /// Sets the session to its next mode. It holds for the turn's next call.
+    async fn next_mode(&mut self, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
+        tokio::select! {
+            biased;
+            signal = self.signals.next() => self.told_to_end(signal, renderer).await,
+            set = self.line.next_mode() => Ok(renderer.note(&match set {
+                Ok(mode) => mode_note(mode),
+                Err(failure) => format!("the mode was not changed: {failure}"),
+            })?),
         }
     }
 
@@ -296,6 +322,7 @@ impl Driver<'_> {
         if !self.asked.insert(interrupt.id) || !self.line.is_pending(interrupt.id).await {
             return Ok(QuestionOutcome::Settled);
         }
+        self.attention.call(&reason_to_look(&interrupt.ask));
         let mut asking = asker.ask(interrupt);
         loop {
             tokio::select! {
@@ -344,10 +371,23 @@ impl Driver<'_> {
     }
 }
 
+/// The words for a mode that was set.
+pub(crate) fn mode_note(mode: SessionMode) -> String {
+    format!("mode: {mode} · {}", mode.description())
+}
+
 async fn reached(due: Option<Instant>) {
     match due {
         Some(at) => sleep_until(at).await,
         None => std::future::pending().await,
+    }
+}
+
+/// The words for a question, for whoever looks elsewhere.
+fn reason_to_look(ask: &Ask) -> String {
+    match ask {
+        Ask::Approval { tool, .. } => format!("agentd: may {tool} run?"),
+        Ask::Question { question, .. } => format!("agentd: {question}"),
     }
 }
 

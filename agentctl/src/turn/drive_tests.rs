@@ -71,6 +71,11 @@ impl Line for Script {
         Box::pin(std::future::ready(outcome))
     }
 
+    fn next_mode(&mut self) -> BoxFuture<'_, Result<SessionMode, Failure>> {
+        self.told.push("next mode".to_owned());
+        Box::pin(std::future::ready(Ok(SessionMode::Plan)))
+    }
+
     fn cancel(&mut self) -> BoxFuture<'_, ()> {
         self.told.push("cancel".to_owned());
         Box::pin(std::future::ready(()))
@@ -235,6 +240,7 @@ async fn play_typing(
         signals: &mut signals,
         keyboard,
         may_steer: |text| !text.starts_with('/'),
+        attention: Attention::Off,
         is_guest: false,
     };
     let ended = drive(&mut line, &mut shown, person).await;
@@ -376,6 +382,17 @@ async fn a_question_keeps_nobody_from_speaking_to_the_turn() {
 }
 
 #[tokio::test]
+async fn shift_tab_sets_the_next_mode_and_keeps_the_line() {
+    let keyboard = Keyboard::scripted();
+    press(&keyboard, "half");
+    keyboard.press(Key::Mode, std::time::Instant::now());
+    press(&keyboard, " a line⏎");
+    let outcome = play_typing(&keyboard, 0, |turn| vec![end(turn)], &mut Person(None), true).await;
+    assert_eq!(outcome.told, ["next mode", "steer half a line"]);
+    assert_eq!(outcome.shown[0], "note");
+}
+
+#[tokio::test]
 async fn escape_cancels_once_and_never_leaves() {
     let keyboard = Keyboard::scripted();
     press(&keyboard, "half⎋⎋⎋ a line⏎");
@@ -397,6 +414,7 @@ async fn a_turn_of_somebody_else_is_cancelled_by_the_second_ctrl_c() {
             signals: &mut Signals::from_heard(heard, AtEnd::Leave),
             keyboard: &keyboard,
             may_steer: |_| true,
+            attention: Attention::Off,
             is_guest: true,
         };
         let mut shown = Shown::default();

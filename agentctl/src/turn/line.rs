@@ -7,6 +7,7 @@ use agentd_core::{
     event::{Event, EventKind},
     ids::{InterruptId, SessionId, TurnId},
     interrupt::Answer,
+    session::SessionMode,
 };
 use agentd_proto::client::{Client, ClientError, ClientErrorKind, EventStream, StartRequest, TurnStream};
 use futures_util::future::BoxFuture;
@@ -50,6 +51,9 @@ pub(crate) trait Line: Send {
 
     /// Adds something to the turn: the model reads it before its next step. Dropping the wait may or may not undo it.
     fn steer(&mut self, text: String) -> BoxFuture<'_, Result<(), Failure>>;
+
+    /// Sets the session to the mode that follows its own, for the turn's next call, and tells which that is.
+    fn next_mode(&mut self) -> BoxFuture<'_, Result<SessionMode, Failure>>;
 
     /// Cancels the turn, now or as soon as the line is whole again.
     fn cancel(&mut self) -> BoxFuture<'_, ()>;
@@ -273,6 +277,15 @@ impl Line for SocketLine {
 
     fn steer(&mut self, text: String) -> BoxFuture<'_, Result<(), Failure>> {
         Box::pin(async move { Ok(self.client.steer_turn(&self.session.to_string(), self.turn, &text).await?) })
+    }
+
+    fn next_mode(&mut self) -> BoxFuture<'_, Result<SessionMode, Failure>> {
+        Box::pin(async move {
+            let session = self.session.to_string();
+            let mode = self.client.session(&session).await?.session.settings.mode.following();
+            self.client.set_mode(&session, mode, &self.answers_as).await?;
+            Ok(mode)
+        })
     }
 
     fn cancel(&mut self) -> BoxFuture<'_, ()> {

@@ -27,7 +27,7 @@ mod foreseen;
 pub(crate) mod line;
 pub(crate) mod signals;
 
-pub(crate) use drive::{Person, drive};
+pub(crate) use drive::{Person, drive, mode_note};
 pub(crate) use foreseen::ForeseeingAsker;
 pub(crate) use line::{Arrival, Line, SocketLine};
 pub(crate) use signals::{AtEnd, Signals};

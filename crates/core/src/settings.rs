@@ -55,7 +55,7 @@ impl SessionMode {
 
     /// The mode's name on the command line and in events.
     #[must_use]
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ask => "ask",
             Self::AcceptEdits => "accept-edits",
@@ -66,7 +66,7 @@ impl SessionMode {
 
     /// One line for people.
     #[must_use]
-    pub fn description(self) -> &'static str {
+    pub const fn description(self) -> &'static str {
         match self {
             Self::Ask => "asks before files change and commands run",
             Self::AcceptEdits => "changes files without asking; commands ask",

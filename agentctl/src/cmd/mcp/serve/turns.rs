@@ -27,6 +27,7 @@ use crate::{
     failure::Failure,
     keyboard::Keyboard,
     session::SessionTarget,
+    terminal::attention::Attention,
     turn::{self, Signals, SocketLine},
 };
 
@@ -317,6 +318,7 @@ async fn until_it_rests(
             signals: &mut Signals::never(),
             keyboard: &Keyboard::none(),
             may_steer: |_| false,
+            attention: Attention::Off,
             is_guest: false,
         };
         turn::drive(&mut line, progress, nobody).await?;

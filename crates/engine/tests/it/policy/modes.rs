@@ -42,7 +42,7 @@ fn each_mode_lets_its_own_run() {
     assert_eq!(marks(&tool("write_file", Effect::Write), &state), "allow allow allow allow");
     // What all sessions share is no file of this one.
     let memory = json!({"path": "/memories/me.md", "content": "x"});
-    assert_eq!(marks(&tool("write_file", Effect::Write), &memory), "ask ask deny ask");
+    assert_eq!(marks(&tool("write_file", Effect::Write), &memory), "high high deny high");
 
     assert_eq!(marks(&tool("read_url", Effect::Network), &json!({"url": "https://x.test"})), "allow allow allow allow");
     // What is no command is held by no sandbox.

@@ -1,0 +1,134 @@
+//! The status line above the prompt: where commands work, on what, how free they are, and what that has cost.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use agentd_core::session::{Mount, SessionMode};
+
+use crate::terminal::{
+    paint::{clip, dollars},
+    sanitize::clean_line,
+};
+
+/// Bytes of `.git/HEAD` that are read.
+const HEAD_BYTES: u64 = 4096;
+
+/// State of a conversation, as its status line tells it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ChatStatus {
+    /// The folder in view.
+    pub(crate) folder: Option<Mount>,
+    /// The branch of the folder's repository.
+    pub(crate) branch: Option<String>,
+    /// The model's id.
+    pub(crate) model: String,
+    /// The agent of the session, where that is not the main agent; empty otherwise.
+    pub(crate) agent: String,
+    pub(crate) mode: SessionMode,
+    /// Percentage of the model's window in use, once there is something in it.
+    pub(crate) fullness: Option<u64>,
+    /// Money that the session has cost, in millionths of a US dollar, where prices are known.
+    pub(crate) cost: Option<u64>,
+}
+
+impl ChatStatus {
+    /// The title of the window.
+    pub(crate) fn title(&self, is_busy: bool) -> String {
+        let mark = if is_busy { "● " } else { "" };
+        let folder = self.folder.as_ref().map_or_else(String::new, |mount| format!(": {}", folder_name(&mount.path)));
+        format!("{mark}agentd{folder}")
+    }
+
+    /// The line, in no more than these columns.
+    pub(crate) fn line(&self, columns: usize) -> String {
+        let folder = match &self.folder {
+            Some(mount) => format!("{} {}", folder_name(&mount.path), if mount.writable { "rw" } else { "ro" }),
+            None => "no folder".to_owned(),
+        };
+        let mut parts = vec![self.agent.clone(), folder];
+        parts.extend(self.branch.clone());
+        parts.extend([self.model.clone(), self.mode.to_string()]);
+        parts.extend(self.fullness.map(|percent| format!("{percent}% of the window")));
+        parts.extend(self.cost.map(dollars));
+        parts.retain(|part| !part.is_empty());
+        clip(&parts.join(" · "), columns)
+    }
+}
+
+/// A folder's last name.
+pub(crate) fn folder_name(path: &Path) -> String {
+    clean_line(&path.file_name().unwrap_or(path.as_os_str()).to_string_lossy())
+}
+
+/// The branch that is checked out in the repository of a folder, or the start of the commit.
+pub(crate) fn branch(folder: &Path) -> Option<String> {
+    let head = folder.ancestors().find_map(|folder| head_file(&folder.join(".git")))?;
+    let head = read_start(&head)?;
+    let head = head.trim();
+    let name = match head.strip_prefix("ref: refs/heads/") {
+        Some(branch) => branch.to_owned(),
+        None => head.chars().take(7).collect(),
+    };
+    Some(clean_line(&name)).filter(|name| !name.is_empty())
+}
+
+/// The file that names what is checked out. A worktree has a file in place of the folder, which names the folder.
+fn head_file(git: &Path) -> Option<PathBuf> {
+    if git.is_dir() {
+        return Some(git.join("HEAD"));
+    }
+    let named = read_start(git)?;
+    let folder = named.trim().strip_prefix("gitdir: ")?;
+    Some(git.parent()?.join(folder).join("HEAD"))
+}
+
+fn read_start(path: &Path) -> Option<String> {
+    use std::io::Read as _;
+    let metadata = fs::metadata(path).ok()?;
+    let mut text = String::new();
+    let is_file = metadata.is_file();
+    is_file.then(|| fs::File::open(path).ok()?.take(HEAD_BYTES).read_to_string(&mut text).ok()).flatten()?;
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_says_what_is_known() {
+        let mut status = ChatStatus { model: "gpt-5".to_owned(), ..ChatStatus::default() };
+        assert_eq!(status.line(80), "no folder · gpt-5 · ask");
+        status = ChatStatus {
+            folder: Some(Mount { path: "/home/ada/app".into(), writable: true }),
+            branch: Some("main".to_owned()),
+            agent: "poet".to_owned(),
+            mode: SessionMode::AcceptEdits,
+            fullness: Some(12),
+            cost: Some(40_000),
+            ..status
+        };
+        assert_eq!(status.line(80), "poet · app rw · main · gpt-5 · accept-edits · 12% of the window · $0.0400");
+        let narrow = status.line(20);
+        assert_eq!(status.title(true), "● agentd: app");
+        assert!(narrow.chars().count() <= 20 && narrow.starts_with("poet · app rw"), "{narrow}");
+    }
+
+    #[test]
+    fn the_branch_is_that_of_the_repository_around_the_folder() {
+        let root = tempfile::tempdir().unwrap();
+        let (app, work) = (root.path().join("app"), root.path().join("work"));
+        fs::create_dir_all(app.join("src")).unwrap();
+        fs::create_dir_all(app.join(".git/worktrees/work")).unwrap();
+        fs::create_dir(&work).unwrap();
+        assert_eq!(branch(&app), None);
+        fs::write(app.join(".git/HEAD"), "ref: refs/heads/topic/one\u{1b}[2J\n").unwrap();
+        assert!(branch(&app.join("src")).unwrap().starts_with("topic/one"));
+        assert!(!branch(&app).unwrap().contains('\u{1b}'));
+        fs::write(work.join(".git"), "gitdir: ../app/.git/worktrees/work\n").unwrap();
+        fs::write(app.join(".git/worktrees/work/HEAD"), "0123456789abcdef\n").unwrap();
+        assert_eq!(branch(&work).as_deref(), Some("0123456"));
+    }
+}
