@@ -112,7 +112,9 @@ impl Chat {
     }
 
     /// Says how to come back, where there is something to come back to.
-    pub(crate) fn farewell(&mut self) {
+    pub(crate) async fn farewell(&mut self) {
+        // Whoever goes on with the session finds it as it was left.
+        let _ = self.settle_mode().await;
         if let (true, Some(id)) = (self.present, self.place.id()) {
             self.note(&format!("resume with: agentctl chat --session {id}"));
         }
@@ -380,6 +382,12 @@ impl Chat {
         Ok(())
     }
 
+    /// Does what a turn with this text depends on.
+    async fn prepare(&mut self, text: &str) -> Result<(), Failure> {
+        self.settle_mode().await?;
+        self.hand_over(text).await
+    }
+
     /// Hands over the files that a text mentions. One that cannot be read stops the turn: the person counts on it.
     async fn hand_over(&mut self, text: &str) -> Result<(), Failure> {
         for mention in mentions::find(text) {
@@ -455,16 +463,19 @@ impl Chat {
 impl ChatBackend for Chat {
     fn say(&mut self, text: String) -> BoxFuture<'_, anyhow::Result<Exit>> {
         Box::pin(async move {
-            if let Err(failure) = self.hand_over(&text).await {
+            if let Err(failure) = self.prepare(&text).await {
                 self.keep(text);
-                return Err(failure.into());
+                return Err(self.explained(failure).await.into());
             }
             self.turn(Some(text)).await
         })
     }
 
     fn command(&mut self, command: Slash) -> BoxFuture<'_, anyhow::Result<Exit>> {
-        Box::pin(self.obey(command))
+        Box::pin(async move {
+            self.settle_mode().await?;
+            self.obey(command).await
+        })
     }
 
     fn told_to_end(&mut self) -> BoxFuture<'_, Exit> {

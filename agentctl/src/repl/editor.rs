@@ -90,7 +90,7 @@ impl Editor {
                 if !begun.is_empty() {
                     editor.run_edit_commands(&[EditCommand::InsertString(begun)]);
                 }
-                let prompt = ChatPrompt { status: known.status() };
+                let prompt = ChatPrompt { known: known.clone() };
                 // Nobody waits for it where the conversation has ended.
                 let _ = answer.send(read(&mut editor, &prompt, &any));
             }
@@ -125,7 +125,15 @@ impl Lines for Editor {
 
 fn read(editor: &mut Reedline, prompt: &ChatPrompt, any: &AtomicBool) -> io::Result<Input> {
     any.store(false, Ordering::Relaxed);
-    Ok(match editor.read_line(prompt)? {
+    let signal = loop {
+        match editor.read_line(prompt)? {
+            Signal::HostCommand(command) if command == NEXT_MODE => {
+                prompt.known.change_status(ChatStatus::choose_next_mode);
+            }
+            signal => break signal,
+        }
+    };
+    Ok(match signal {
         Signal::Success(text) => Input::Text(join_lines(&text)),
         // As in a shell: it drops the line that was begun, and says nothing about leaving.
         // The line that is being written stands there again afterwards.
@@ -148,7 +156,7 @@ fn reedline(
     keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('o'), ReedlineEvent::ExecuteHostCommand("/show".to_owned()));
     let complete = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
     keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(complete));
-    let back = vec![ReedlineEvent::MenuPrevious, ReedlineEvent::ExecuteHostCommand("/mode next".to_owned())];
+    let back = vec![ReedlineEvent::MenuPrevious, ReedlineEvent::ExecuteHostCommand(NEXT_MODE.to_owned())];
     keys.add_binding(KeyModifiers::SHIFT, KeyCode::BackTab, ReedlineEvent::UntilFound(back));
     let editor = Reedline::create()
         .use_bracketed_paste(true)
@@ -273,15 +281,18 @@ fn names(typed: &str, sessions: &[(String, String)], mentioned: &[(String, Strin
         .collect()
 }
 
-/// Prompt while a line is written: the status above it.
+/// The command of Shift-Tab, which is obeyed here: the keys after it belong to the line.
+const NEXT_MODE: &str = "next mode";
+
+/// Prompt while a line is written: the status above it, as it is now.
 struct ChatPrompt {
-    status: ChatStatus,
+    known: CompletionCache,
 }
 
 impl Prompt for ChatPrompt {
     fn render_prompt_left(&self) -> Cow<'_, str> {
         let columns = TerminalStyle::detect().columns().saturating_sub(1);
-        Cow::Owned(format!("{}\n", self.status.line(columns)))
+        Cow::Owned(format!("{}\n", self.known.status().line(columns)))
     }
 
     fn get_prompt_color(&self) -> Color {
@@ -365,7 +376,8 @@ mod tests {
 
     #[test]
     fn the_status_stands_above_the_prompt_and_goes_with_the_line() {
-        let prompt = ChatPrompt { status: ChatStatus { model: "m".to_owned(), ..ChatStatus::default() } };
+        let prompt = ChatPrompt { known: CompletionCache::default() };
+        prompt.known.change_status(|status| status.model = "m".to_owned());
         assert_eq!(prompt.render_prompt_left(), "no folder · m · ask\n");
         assert_eq!(prompt.render_prompt_indicator(PromptEditMode::Default), INDICATOR);
         assert_eq!(Mark.render_prompt_left(), "");

@@ -70,7 +70,7 @@ pub(crate) async fn run(
     };
     let mut chat = Chat::open(daemon, place, slot, present.then_some(keyboard), known, command_line).await?;
     let exit = conversation::hold(lines.as_mut(), &mut chat, present).await;
-    chat.farewell();
+    chat.farewell().await;
     exit
 }
 

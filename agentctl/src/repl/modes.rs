@@ -2,43 +2,53 @@
 
 use agentd_core::session::SessionMode;
 
-use super::{chat::Chat, conversation::ChatBackend, slash::ModeChange};
-use crate::{daemon, exit::Exit, session::SessionTarget, turn::mode_note};
+use super::{chat::Chat, conversation::ChatBackend as _};
+use crate::{daemon, exit::Exit, failure::Failure, session::SessionTarget, turn::mode_note};
 
 impl Chat {
     /// Sets the mode, or shows what there is to choose.
-    pub(super) async fn change_mode(&mut self, change: Option<ModeChange>) -> anyhow::Result<Exit> {
-        let now = self.mode().await?;
-        let mode = match change {
-            None => {
-                self.list_modes(now);
-                return Ok(Exit::Done);
+    pub(super) async fn change_mode(&mut self, wanted: Option<SessionMode>) -> anyhow::Result<Exit> {
+        match wanted {
+            Some(mode) => {
+                self.set_mode(mode).await?;
+                self.note(&mode_note(mode));
             }
-            Some(ModeChange::Next) => now.following(),
-            Some(ModeChange::To(mode)) => mode,
-        };
+            None => self.list_modes().await?,
+        }
+        Ok(Exit::Done)
+    }
+
+    /// Sets the mode that was chosen by a key, before anything depends on it.
+    ///
+    /// # Errors
+    /// When the daemon is lost. The choice stands.
+    pub(super) async fn settle_mode(&mut self) -> Result<(), Failure> {
+        match self.known.status().chosen {
+            Some(mode) => self.set_mode(mode).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn set_mode(&mut self, mode: SessionMode) -> Result<(), Failure> {
         match &mut self.place {
             SessionTarget::New(new) => new.mode = Some(mode),
             SessionTarget::Named(name) => self.daemon.client.set_mode(name, mode, daemon::CLIENT).await?,
             SessionTarget::Known(id) => self.daemon.client.set_mode(&id.to_string(), mode, daemon::CLIENT).await?,
         }
-        self.known.change_status(|status| status.mode = mode);
-        self.note(&mode_note(mode));
-        Ok(Exit::Done)
+        self.known.change_status(|status| (status.mode, status.chosen) = (mode, None));
+        Ok(())
     }
 
-    async fn mode(&mut self) -> anyhow::Result<SessionMode> {
-        Ok(match self.place.id() {
+    async fn list_modes(&mut self) -> Result<(), Failure> {
+        let now = match self.place.id() {
             Some(id) => self.daemon.client.session(&id.to_string()).await?.session.settings.mode,
             None => self.place.first_mode(),
-        })
-    }
-
-    fn list_modes(&mut self, now: SessionMode) {
+        };
         for mode in SessionMode::ALL {
             let mark = if mode == now { '›' } else { ' ' };
             self.note(&format!("{mark} {:<13} {}", mode.as_str(), mode.description()));
         }
         self.note("/mode NAME chooses one, Shift-Tab the next");
+        Ok(())
     }
 }

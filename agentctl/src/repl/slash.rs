@@ -13,7 +13,7 @@ pub(crate) enum Slash {
     Load(String),
     Current,
     Model(Option<Slot>),
-    Mode(Option<ModeChange>),
+    Mode(Option<SessionMode>),
     Tools,
     Agents,
     Upload(String),
@@ -30,15 +30,6 @@ pub(crate) enum Slash {
     Clean,
     Clear,
     Quit,
-}
-
-/// A change of the session's mode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ModeChange {
-    /// The one that follows, as Shift-Tab chooses it.
-    Next,
-    /// This one.
-    To(SessionMode),
 }
 
 /// A command as it is listed.
@@ -110,11 +101,7 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
         "model" if argument.is_empty() => Slash::Model(None),
         "model" => return argument.parse().map(|slot| Slash::Model(Some(slot))).map_err(|error| format!("{error}")),
         "mode" if argument.is_empty() => Slash::Mode(None),
-        "mode" if argument == "next" => return Ok(Slash::Mode(Some(ModeChange::Next))),
-        "mode" => {
-            let mode = argument.parse().map(ModeChange::To).map_err(|error| format!("{error}"));
-            return mode.map(|change| Slash::Mode(Some(change)));
-        }
+        "mode" => return argument.parse().map(|mode| Slash::Mode(Some(mode))).map_err(|error| format!("{error}")),
         "tools" => Slash::Tools,
         "agents" => Slash::Agents,
         "upload" => return needed("the path of a file").map(Slash::Upload),
@@ -175,8 +162,8 @@ mod tests {
         check("/model", Some(Ok(Slash::Model(None))));
         check("/model code", Some(Ok(Slash::Model(Some(Slot::Code)))));
         check("/mode", Some(Ok(Slash::Mode(None))));
-        check("/mode Plan", Some(Ok(Slash::Mode(Some(ModeChange::To(SessionMode::Plan))))));
-        check("/mode accept edits", Some(Ok(Slash::Mode(Some(ModeChange::To(SessionMode::AcceptEdits))))));
+        check("/mode Plan", Some(Ok(Slash::Mode(Some(SessionMode::Plan)))));
+        check("/mode accept edits", Some(Ok(Slash::Mode(Some(SessionMode::AcceptEdits)))));
         check("/mode yolo", Some(Err("there is no mode \"yolo\"; the modes are ask, accept-edits, plan and auto")));
         check("/undo", Some(Ok(Slash::Undo(None))));
         check("/undo 3", Some(Ok(Slash::Undo(Some(TurnChoice::Number(3))))));

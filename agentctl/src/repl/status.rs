@@ -27,6 +27,8 @@ pub(crate) struct ChatStatus {
     /// The agent of the session, where that is not the main agent; empty otherwise.
     pub(crate) agent: String,
     pub(crate) mode: SessionMode,
+    /// The mode that was chosen by a key and is set before anything depends on it.
+    pub(crate) chosen: Option<SessionMode>,
     /// Percentage of the model's window in use, once there is something in it.
     pub(crate) fullness: Option<u64>,
     /// Money that the session has cost, in millionths of a US dollar, where prices are known.
@@ -34,6 +36,11 @@ pub(crate) struct ChatStatus {
 }
 
 impl ChatStatus {
+    /// Chooses the next mode.
+    pub(crate) fn choose_next_mode(&mut self) {
+        self.chosen = Some(self.chosen.unwrap_or(self.mode).following());
+    }
+
     /// The title of the window.
     pub(crate) fn title(&self, is_busy: bool) -> String {
         let mark = if is_busy { "● " } else { "" };
@@ -49,7 +56,7 @@ impl ChatStatus {
         };
         let mut parts = vec![self.agent.clone(), folder];
         parts.extend(self.branch.clone());
-        parts.extend([self.model.clone(), self.mode.to_string()]);
+        parts.extend([self.model.clone(), self.chosen.unwrap_or(self.mode).to_string()]);
         parts.extend(self.fullness.map(|percent| format!("{percent}% of the window")));
         parts.extend(self.cost.map(dollars));
         parts.retain(|part| !part.is_empty());
@@ -112,6 +119,8 @@ mod tests {
         };
         assert_eq!(status.line(80), "poet · app rw · main · gpt-5 · accept-edits · 12% of the window · $0.0400");
         let narrow = status.line(20);
+        status.choose_next_mode();
+        assert!(status.line(80).contains(" · plan · "));
         assert_eq!(status.title(true), "● agentd: app");
         assert!(narrow.chars().count() <= 20 && narrow.starts_with("poet · app rw"), "{narrow}");
     }
