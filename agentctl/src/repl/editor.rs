@@ -15,18 +15,17 @@ use std::{
 use agentd_core::session::SessionMode;
 use futures_util::future::BoxFuture;
 use reedline::{
-    Color, ColumnarMenu, Completer, CompletionResult, DefaultHinter, EditCommand, Emacs, FileBackedHistory,
-    Highlighter, HistoryItem, KeyCode, KeyModifiers, MenuBuilder as _, Prompt, PromptEditMode, PromptHistorySearch,
-    Reedline, ReedlineEvent, ReedlineMenu, Signal, Span, StyledText, Suggestion, ValidationResult, Validator,
-    default_emacs_keybindings,
+    Color, ColumnarMenu, Completer, CompletionResult, DefaultHinter, EditCommand, FileBackedHistory, Highlighter,
+    HistoryItem, MenuBuilder as _, Prompt, PromptEditMode, PromptHistorySearch, Reedline, ReedlineMenu, Signal, Span,
+    StyledText, Suggestion, ValidationResult, Validator,
 };
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
     conversation::{Input, Lines},
+    keys::{MENU, PromptKeys},
     known::CompletionCache,
     mentions, slash,
-    status::ChatStatus,
 };
 use crate::{
     failure::Failure,
@@ -125,15 +124,7 @@ impl Lines for Editor {
 
 fn read(editor: &mut Reedline, prompt: &ChatPrompt, any: &AtomicBool) -> io::Result<Input> {
     any.store(false, Ordering::Relaxed);
-    let signal = loop {
-        match editor.read_line(prompt)? {
-            Signal::HostCommand(command) if command == NEXT_MODE => {
-                prompt.known.change_status(ChatStatus::choose_next_mode);
-            }
-            signal => break signal,
-        }
-    };
-    Ok(match signal {
+    Ok(match editor.read_line(prompt)? {
         Signal::Success(text) => Input::Text(join_lines(&text)),
         // As in a shell: it drops the line that was begun, and says nothing about leaving.
         // The line that is being written stands there again afterwards.
@@ -151,17 +142,10 @@ fn reedline(
     color: bool,
     any: &Arc<AtomicBool>,
 ) -> Reedline {
-    let mut keys = default_emacs_keybindings();
-    keys.add_binding(KeyModifiers::ALT, KeyCode::Enter, ReedlineEvent::Edit(vec![EditCommand::InsertNewline]));
-    keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('o'), ReedlineEvent::ExecuteHostCommand("/show".to_owned()));
-    let complete = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
-    keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(complete));
-    let back = vec![ReedlineEvent::MenuPrevious, ReedlineEvent::ExecuteHostCommand(NEXT_MODE.to_owned())];
-    keys.add_binding(KeyModifiers::SHIFT, KeyCode::BackTab, ReedlineEvent::UntilFound(back));
     let editor = Reedline::create()
         .use_bracketed_paste(true)
         .with_ansi_colors(color)
-        .with_edit_mode(Box::new(Emacs::new(keys)))
+        .with_edit_mode(Box::new(PromptKeys::new(known.clone())))
         .with_highlighter(Box::new(Plain { any: Arc::clone(any) }))
         .with_transient_prompt(Box::new(Mark))
         .with_validator(Box::new(WholeInput))
@@ -194,8 +178,6 @@ impl Highlighter for Plain {
         text
     }
 }
-
-const MENU: &str = "names";
 
 /// The history file, for nobody else's eyes.
 fn open_history(path: &Path) -> Option<FileBackedHistory> {
@@ -280,9 +262,6 @@ fn names(typed: &str, sessions: &[(String, String)], mentioned: &[(String, Strin
         })
         .collect()
 }
-
-/// The command of Shift-Tab, which is obeyed here: the keys after it belong to the line.
-const NEXT_MODE: &str = "next mode";
 
 /// Prompt while a line is written: the status above it, as it is now.
 struct ChatPrompt {

@@ -5,6 +5,7 @@
 //! - [`chat`]: what the loop does over the daemon's socket: turns, commands, moving between sessions.
 //! - [`replay`]: the last turns of a session that is taken up.
 //! - [`history`]: its commands that compact and undo. [`show`]: the one that shows a result whole.
+//! - [`keys`]: what keys do at the prompt. [`status`]: the line above it. [`modes`]: `/mode`.
 //! - [`known`]: what the prompt completes and shows besides the commands.
 //! - [`mentions`]: files that a text names with `#`, handed over with it.
 //! - [`asker`]: approvals and questions; [`question`] is how they look and which key means what,
@@ -16,6 +17,7 @@ mod console;
 mod conversation;
 mod editor;
 mod history;
+mod keys;
 mod known;
 mod mentions;
 mod modes;
