@@ -57,7 +57,7 @@ impl ChatStatus {
         let mut parts = vec![self.agent.clone(), folder];
         parts.extend(self.branch.clone());
         parts.extend([self.model.clone(), self.chosen.unwrap_or(self.mode).to_string()]);
-        parts.extend(self.fullness.map(|percent| format!("{percent}% of the window")));
+        parts.extend(self.fullness.filter(|percent| *percent > 0).map(|percent| format!("{percent}% of the window")));
         parts.extend(self.cost.map(dollars));
         parts.retain(|part| !part.is_empty());
         clip(&parts.join(" · "), columns)

@@ -61,6 +61,7 @@ mod limits;
 mod links;
 mod mcp;
 mod mentions;
+mod modes;
 mod own_tools;
 mod patches;
 mod policy;

@@ -1,0 +1,82 @@
+//! The modes of a session at a terminal and for scripts: what runs unasked, and that it is told.
+
+use agentd_testkit::model_server::Reply;
+use serde_json::json;
+
+use super::{World, terminal::Terminal};
+
+/// Shift-Tab, as a terminal sends it.
+const SHIFT_TAB: &str = "\u{1b}[Z";
+
+fn says(words: &str) -> Reply {
+    Reply::deltas([words])
+}
+
+fn writes(path: &str) -> Reply {
+    Reply::deltas(["Now."]).and_call("write_file", json!({"path": path, "content": "a"}))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shift_tab_chooses_how_much_runs_unasked() {
+    let world = World::start().await;
+    let mut terminal = Terminal::open(&world.daemon, &[]);
+    terminal.sees("\u{1b}]2;agentd");
+    terminal.prompt();
+    // Keys that come together are all taken, and the line stays.
+    terminal.presses(&format!("wri{SHIFT_TAB}te"));
+    terminal.sees("accept-edits");
+    terminal.sees("write");
+    world.model.reply(writes("outputs/a.txt")).reply(says("It stands there."));
+    terminal.presses("\r");
+    terminal.sees("It stands there.");
+    terminal.prompt();
+    assert_eq!(world.model.requests()[0].last_user(), "write");
+
+    // While a turn runs, the key holds for its next call.
+    world.model.reply(
+        Reply::deltas(["One.\n\n", "Two."])
+            .delay_ms(700)
+            .and_call("write_file", json!({"path": "outputs/b.txt", "content": "b"})),
+    );
+    world.model.reply(says("I only looked."));
+    terminal.says("again");
+    terminal.sees("One.");
+    terminal.presses(SHIFT_TAB);
+    terminal.sees("mode: plan");
+    terminal.sees("in plan mode");
+    terminal.sees("I only looked.");
+    terminal.prompt();
+    assert!(world.model.requests().last().unwrap().body.to_string().contains("The session is in plan mode"));
+
+    terminal.says("/mode ask");
+    terminal.sees("mode: ask");
+    terminal.prompt();
+    world.model.reply(writes("outputs/c.txt"));
+    terminal.says("once more");
+    terminal.sees("wants to use write_file");
+    // Whoever is asked is called.
+    terminal.control('c');
+    terminal.prompt();
+    terminal.leaves();
+
+    let audit = world.daemon.agentctl(["audit"]).await.exits(0).stdout;
+    for mode in ["plan", "ask"] {
+        assert!(audit.lines().any(|line| line.contains("mode set") && line.contains(mode)), "{audit}");
+    }
+    world.daemon.agentctl(["audit", "verify"]).await.exits(0);
+}
+
+#[tokio::test]
+async fn a_run_may_begin_in_a_mode_and_a_session_keeps_it() {
+    let world = World::start().await;
+    world.model.reply(writes("outputs/a.txt")).reply(says("Written."));
+    let made = world.daemon.agentctl(["run", "Write", "--mode", "accept-edits"]).await.exits(0);
+    assert_eq!(made.stdout, "Written.\n");
+    world.model.reply(writes("outputs/b.txt")).reply(says("I only looked."));
+    world.daemon.agentctl(["run", "Write", "--continue", "--mode", "plan"]).await.exits(5);
+    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let id = sessions[0]["id"].as_str().unwrap();
+    let shown = world.daemon.agentctl(["sessions", "show", id]).await.exits(0).stdout;
+    assert!(shown.contains("plan: looks only"), "{shown}");
+    world.daemon.agentctl(["run", "Write", "--mode", "yolo"]).await.exits(2).says(&["accept-edits"]);
+}
