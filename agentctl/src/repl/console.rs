@@ -45,8 +45,8 @@ pub(crate) trait Console {
     /// The columns and rows of the window now.
     fn size(&self) -> (usize, usize);
 
-    /// Has the person change a text in their editor; none where there is no editor or the question was dropped.
-    fn edit(&mut self, text: &str) -> io::Result<Option<String>>;
+    /// Has the person change a text in their editor, in a file with this suffix; none where there is no editor or the question was dropped.
+    fn edit(&mut self, text: &str, suffix: &str) -> io::Result<Option<String>>;
 
     /// Shows a long text page by page, in the person's own program; false where there is none.
     fn page(&mut self, _text: &str) -> io::Result<bool> {
@@ -214,10 +214,10 @@ impl Console for TerminalConsole {
         (self.size)()
     }
 
-    fn edit(&mut self, text: &str) -> io::Result<Option<String>> {
+    fn edit(&mut self, text: &str, suffix: &str) -> io::Result<Option<String>> {
         let set = |name: &str| std::env::var_os(name).filter(|editor| !editor.is_empty());
         let Some(editor) = set("VISUAL").or_else(|| set("EDITOR")) else { return Ok(None) };
-        let mut file = tempfile::Builder::new().prefix("agentctl-").suffix(".json").tempfile()?;
+        let mut file = tempfile::Builder::new().prefix("agentctl-").suffix(suffix).tempfile()?;
         file.write_all(text.as_bytes())?;
         let edited = self.keyboard.lend(|| self.run_editor(&editor, file.path()));
         if edited? { std::fs::read_to_string(file.path()).map(Some) } else { Ok(None) }

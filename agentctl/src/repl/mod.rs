@@ -8,13 +8,14 @@
 //! - [`keys`]: what keys do at the prompt. [`status`]: the line above it. [`modes`]: `/mode`.
 //! - [`known`]: what the prompt completes and shows besides the commands.
 //! - [`mentions`]: files that a text names with `#`, handed over with it.
-//! - [`asker`]: approvals and questions; [`question`] is how they look and which key means what,
+//! - [`asker`]: approvals and questions; [`question`] is how they look and which key means what, [`edit`] changes a call,
 //!   [`console`] where its keys come from, [`pager`] what shows the long ones whole.
 
 mod asker;
 mod chat;
 mod console;
 mod conversation;
+mod edit;
 mod editor;
 mod history;
 mod keys;

@@ -74,6 +74,11 @@ impl<'a> Offers<'a> {
         self.rules().iter().chain(for_good).cloned().collect()
     }
 
+    /// True if what would be kept now can be kept for good.
+    fn is_for_good(&self) -> bool {
+        self.chosen.is_none() || self.rules().iter().all(|rule| Ask::is_for_good(rule))
+    }
+
     /// The same offers with the choice of that digit, if it is one: 1 are the exact rules.
     fn with(self, digit: char) -> Option<Self> {
         let at = digit.to_digit(10)?.checked_sub(1)? as usize;
@@ -100,8 +105,8 @@ impl<'a> Offers<'a> {
     }
 }
 
-struct Question<'a> {
-    console: &'a mut dyn Console,
+pub(super) struct Question<'a> {
+    pub(super) console: &'a mut dyn Console,
     interrupt: &'a Interrupt,
     color: bool,
 }
@@ -195,7 +200,7 @@ impl Question<'_> {
         let grave = matches!(risk, Risk::High | Risk::Critical);
         let longer = self.is_longer(preview, &offers.all_rules());
         self.show_rules(&offers)?;
-        self.show_choices(offers.rules(), longer)?;
+        self.show_choices(&offers, longer)?;
         loop {
             let grants = offers.rules();
             let answer = match self.console.key()? {
@@ -209,7 +214,7 @@ impl Question<'_> {
                 Some(key @ Key::Char('a' | 'A')) if !grants.is_empty() => {
                     self.always(key, GrantScope::Session, &offers)?
                 }
-                Some(key @ Key::Char('g' | 'G')) if !grants.is_empty() => {
+                Some(key @ Key::Char('g' | 'G')) if !grants.is_empty() && offers.is_for_good() => {
                     self.always(key, GrantScope::ForGood, &offers)?
                 }
                 Some(Key::Char('e' | 'E')) => self.edit(args, grave)?,
@@ -217,14 +222,14 @@ impl Question<'_> {
                 Some(Key::Char('v' | 'V')) if longer => {
                     self.view_all(preview, &offers.all_rules())?;
                     self.show_rules(&offers)?;
-                    self.show_choices(grants, longer)?;
+                    self.show_choices(&offers, longer)?;
                     continue;
                 }
                 Some(Key::Char(digit)) if offers.with(digit).is_some() => {
                     offers = offers.with(digit).unwrap_or(offers);
                     self.console.write("\r\x1b[J")?;
                     self.show_rules(&offers)?;
-                    self.show_choices(offers.rules(), longer)?;
+                    self.show_choices(&offers, longer)?;
                     continue;
                 }
                 Some(key @ (Key::Char(_) | Key::Paste(_))) if key != Key::Char(' ') => {
@@ -239,7 +244,7 @@ impl Question<'_> {
                     self.said(&answer, grants)?;
                     return Ok(Some(answer));
                 }
-                None => self.show_choices(grants, longer)?,
+                None => self.show_choices(&offers, longer)?,
             }
         }
     }
@@ -251,8 +256,10 @@ impl Question<'_> {
         if !grants.is_empty() {
             let is_same = offers.chosen.is_some() || offers.for_good.is_empty();
             let kept = |rules: &[String]| asking::rules(rules, self.room_of_rules()).0;
+            let here = "always keeps, for this session (a):";
             let both = "always keeps, for this session (a) or for good in every session (g):";
-            lines.push(if is_same { both } else { "always keeps, for this session (a):" }.to_owned());
+            let both = if offers.is_for_good() { both } else { here };
+            lines.push(if is_same { both } else { here }.to_owned());
             lines.extend(kept(grants).iter().map(|rule| format!("  {rule}")));
             if !is_same {
                 lines.push("or for good (g), in every session that starts it in the same folder:".to_owned());
@@ -269,12 +276,14 @@ impl Question<'_> {
         self.console.write(&text)
     }
 
-    fn show_choices(&mut self, grants: &[String], longer: bool) -> io::Result<()> {
+    fn show_choices(&mut self, offers: &Offers<'_>, longer: bool) -> io::Result<()> {
         let color = self.color;
         let key = |key: &str| paint(color, CODE, key);
         let mut choices = vec![format!("{} yes, once", key("y")), format!("{} no", key("n"))];
-        if !grants.is_empty() {
+        if !offers.rules().is_empty() {
             choices.push(format!("{} always here", key("a")));
+        }
+        if !offers.rules().is_empty() && offers.is_for_good() {
             choices.push(format!("{} for good", key("g")));
         }
         choices.push(format!("{} edit", key("e")));
@@ -297,7 +306,7 @@ impl Question<'_> {
 
     /// An answer for which one key is too little, once the person presses Enter. Other keys show that they were writing
     /// something else, of which the first key is a part.
-    fn confirmed(&mut self, key: Key, what: &str, answer: Answer) -> io::Result<Option<Answer>> {
+    pub(super) fn confirmed(&mut self, key: Key, what: &str, answer: Answer) -> io::Result<Option<Answer>> {
         let what = paint(self.color, WARN, what);
         self.console.write(&format!("\n  {what} Enter yes, Esc no "))?;
         let next = self.console.key()?;
@@ -318,47 +327,7 @@ impl Question<'_> {
         Ok(reason.map(|reason| Answer::Reject { reason: (!reason.trim().is_empty()).then_some(reason) }))
     }
 
-    /// The arguments as the person changes them; none where they are left as they were. What is no JSON object is opened
-    /// again as it is, so that nothing of it is lost and nothing of it is taken for an answer.
-    fn edit(&mut self, args: &Value, grave: bool) -> io::Result<Option<Answer>> {
-        self.console.write("\n")?;
-        let mut draft = None;
-        loop {
-            let shown = draft.clone().unwrap_or_else(|| pretty(args));
-            let (edited, with_editor) = match self.console.edit(&shown)? {
-                Some(edited) => (edited, true),
-                None => match self.line("  arguments: ", &draft.unwrap_or_else(|| args.to_string()))? {
-                    Some(edited) => (edited, false),
-                    None => return Ok(None),
-                },
-            };
-            match serde_json::from_str::<Value>(&edited) {
-                Ok(edited) if edited.is_object() && edited != *args => {
-                    let answer = Answer::Edit { args: edited };
-                    // Leaving an editor is no Enter.
-                    return if grave && with_editor {
-                        self.confirmed(Key::Escape, "run it with these arguments?", answer)
-                    } else {
-                        Ok(Some(answer))
-                    };
-                }
-                Ok(edited) if edited.is_object() => return self.not_taken("the arguments are as they were"),
-                Ok(_) => self.not_taken("the arguments must be a JSON object")?,
-                Err(error) => self.not_taken(&format!("this is no JSON: {error}"))?,
-            };
-            draft = Some(edited);
-            if with_editor {
-                self.console.write("  Enter opens it again, Esc goes back ")?;
-                let next = self.console.key()?;
-                self.console.write("\n")?;
-                if next != Some(Key::Enter) {
-                    return Ok(None);
-                }
-            }
-        }
-    }
-
-    fn not_taken(&mut self, why: &str) -> io::Result<Option<Answer>> {
+    pub(super) fn not_taken(&mut self, why: &str) -> io::Result<Option<Answer>> {
         let line = paint(self.color, BAD, &visible::line(why));
         self.console.write(&format!("  {line}\n"))?;
         Ok(None)
@@ -386,7 +355,7 @@ impl Question<'_> {
     }
 
     /// A line as the person types it; none after Escape, or where the question was dropped.
-    fn line(&mut self, prompt: &str, initial: &str) -> io::Result<Option<String>> {
+    pub(super) fn line(&mut self, prompt: &str, initial: &str) -> io::Result<Option<String>> {
         let mut line = initial.to_owned();
         loop {
             // The end of the line is what is being typed; the start of a long one is out of sight.
@@ -447,7 +416,7 @@ fn indented(lines: &[String]) -> String {
     lines.iter().map(|line| format!("  {line}\n")).collect()
 }
 
-fn pretty(args: &Value) -> String {
+pub(super) fn pretty(args: &Value) -> String {
     match args {
         Value::String(text) => text.clone(),
         args => format!("{args:#}"),

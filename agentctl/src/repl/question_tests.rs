@@ -40,7 +40,7 @@ impl Console for Typist {
         (80, 14)
     }
 
-    fn edit(&mut self, _: &str) -> io::Result<Option<String>> {
+    fn edit(&mut self, _: &str, _: &str) -> io::Result<Option<String>> {
         Ok(self.edited.take())
     }
 }
@@ -187,6 +187,19 @@ fn a_digit_chooses_a_rule_that_reaches_further() {
 }
 
 #[test]
+fn a_rule_by_prefix_is_kept_for_the_session_only() {
+    let mut wide = approval(&["run_bash_command: cargo test -q"]);
+    let Ask::Approval { wider, .. } = &mut wide.ask else { unreachable!() };
+    wider.push("run_bash_command: cargo test *".to_owned());
+    let keep = Answer::Keep { rule: "run_bash_command: cargo test *".to_owned(), scope: GrantScope::Session };
+    let shown = check(&wide, "2a⏎", Some(keep));
+    assert!(shown.contains("2  run_bash_command: cargo test *"), "{shown}");
+    // `g` means nothing then, and is kept as the start of words.
+    assert_eq!(kept(&wide, keys("2g")), "g");
+    check(&wide, "g⏎", Some(Answer::Always { scope: GrantScope::ForGood }));
+}
+
+#[test]
 fn what_is_kept_for_good_is_shown_where_it_is_another_rule() {
     let mut placed = approval(&["run_bash_command: make"]);
     let Ask::Approval { for_good, .. } = &mut placed.ask else { unreachable!() };
@@ -256,26 +269,37 @@ fn rules_do_not_push_the_question_off_the_screen() {
 }
 
 #[test]
-fn arguments_can_be_edited() {
+fn a_command_is_edited_as_it_is() {
     let edited = Some(Answer::Edit { args: json!({"command": "make test"}) });
-    check(&approval(&[]), "e⌫⌫ test\"}⏎", edited.clone());
+    check(&approval(&[]), "e test⏎", edited.clone());
     check(&approval(&[]), "e⏎e⎋y", Some(Answer::Approve));
-    // What is no JSON object stays in the field: neither it nor what follows it answers anything.
-    check(&approval(&[]), "e⌦{\"comma⏎nd\": \"make test\"}⏎", edited.clone());
-    check(&approval(&[]), "e⌦[]⏎⌦y⏎⎋s", None);
-    let kept = check(&approval(&[]), "e⌦{\"a⏎⎋s", None);
-    assert!(kept.contains("this is no JSON") && kept.matches("arguments: {\"a").count() >= 2, "{kept}");
-    let pasted = [Key::Char('e'), Key::Erase, Key::Paste("{\n\"command\": \"make test\"\n}\n".into()), Key::Enter];
-    let mut typist = Typist { keys: pasted.into(), ..Typist::default() };
-    assert_eq!(ask(&mut typist, &approval(&[]), false).unwrap(), edited);
-    let mut typist =
-        Typist { keys: keys("e"), edited: Some("{\n\"command\": \"make test\"\n}\n".into()), ..Typist::default() };
-    assert_eq!(ask(&mut typist, &approval(&[]), false).unwrap(), edited);
+    // One that is empty stays in the field.
+    check(&approval(&[]), "e⌦⏎make test⏎", edited.clone());
+    let saved = |keys| Typist { keys, edited: Some("make test\n".into()), ..Typist::default() };
+    assert_eq!(ask(&mut saved(keys("e")), &approval(&[]), false).unwrap(), edited);
     // Leaving the editor is no Enter.
-    let saved = |keys| Typist { keys, edited: Some("{\"command\": \"make test\"}".into()), ..Typist::default() };
     let grave = approval_of(Risk::High, &[]);
     assert_eq!(ask(&mut saved(keys("e⏎")), &grave, false).unwrap(), edited);
     assert_eq!(ask(&mut saved(keys("e⎋s")), &grave, false).unwrap(), None);
+}
+
+#[test]
+fn other_arguments_are_edited_as_json() {
+    let mut deploy = approval(&[]);
+    let Ask::Approval { args, .. } = &mut deploy.ask else { unreachable!() };
+    *args = json!({"to": "a"});
+    let edited = Some(Answer::Edit { args: json!({"to": "test"}) });
+    check(&deploy, "e⌫⌫⌫test\"}⏎", edited.clone());
+    // What is no JSON object stays in the field: neither it nor what follows it answers anything.
+    check(&deploy, "e⌦{\"t⏎o\": \"test\"}⏎", edited.clone());
+    check(&deploy, "e⌦[]⏎⌦y⏎⎋s", None);
+    let kept = check(&deploy, "e⌦{\"a⏎⎋s", None);
+    assert!(kept.contains("invalid JSON") && kept.matches("arguments: {\"a").count() >= 2, "{kept}");
+    let pasted = [Key::Char('e'), Key::Erase, Key::Paste("{\n\"to\": \"test\"\n}\n".into()), Key::Enter];
+    let mut typist = Typist { keys: pasted.into(), ..Typist::default() };
+    assert_eq!(ask(&mut typist, &deploy, false).unwrap(), edited);
+    let mut typist = Typist { keys: keys("e"), edited: Some("{\n\"to\": \"test\"\n}\n".into()), ..Typist::default() };
+    assert_eq!(ask(&mut typist, &deploy, false).unwrap(), edited);
 }
 
 #[test]

@@ -131,6 +131,13 @@ impl Ask {
     /// Prefix of every question that an MCP server asks. Its name follows.
     pub const OF_MCP_SERVER: &str = "The MCP server ";
 
+    /// Returns whether one of the wider rules can be kept for good. A rule by prefix means commands in whatever folder a
+    /// session works in, so it is kept for one session only.
+    #[must_use]
+    pub fn is_for_good(rule: &str) -> bool {
+        !rule.ends_with(" *")
+    }
+
     /// Returns whether an MCP server asks. It wants a person to agree to something, which is more than the question of
     /// a model: no model may answer it. A model that begins its own question like this only loses that it can be
     /// answered by another.
@@ -191,6 +198,9 @@ impl Answer {
             }
             (Ask::Approval { wider, .. }, Self::Keep { rule, .. }) if !wider.contains(rule) => {
                 Some("this rule is none of those that the question names; answer approve, reject, always or edit")
+            }
+            (Ask::Approval { .. }, Self::Keep { rule, scope: GrantScope::ForGood }) if !Ask::is_for_good(rule) => {
+                Some("this rule covers commands in any folder, so it can be kept for this session only")
             }
             (Ask::Approval { .. }, Self::Edit { args }) if !args.is_object() => {
                 Some("edited arguments must be a JSON object")

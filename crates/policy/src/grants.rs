@@ -7,8 +7,8 @@
 //! - `run_bash_command: printf x | make -f -`: this one pipeline. A rule for one command of it says nothing of that command
 //!   where something is piped into it.
 //! - `run_bash_command: cargo test *`: every command that begins with these words, is nothing but plain words, runs no
-//!   other command, names no path outside the session's folders and no secret, and is of medium risk at the most. Only
-//!   people write such rules; none is ever proposed.
+//!   other command, names no path outside the session's folders and no secret, and is of medium risk at the most. Such a
+//!   rule is offered for the programs of `judge::prefix` and one session; others are written by people.
 //! - `write_file`: every call of this tool of medium risk at the most.
 //! - `deploy {"to":"test"}`: this one call of a tool that runs something.
 //! - `mcp_lab_weather`, `mcp_lab_*`: every call of this tool of an MCP server, or of any tool of it, of medium risk at the most.
@@ -45,6 +45,11 @@ pub(super) enum NeededText<'a> {
 impl<'a> Grants<'a> {
     pub(super) fn new(rules: impl IntoIterator<Item = &'a Grant>, roots: &'a [&'a Path]) -> Self {
         Self { rules: rules.into_iter().map(|grant| grant.rule.as_str()).collect(), roots }
+    }
+
+    /// Returns whether a rule by prefix would cover a command of medium risk.
+    pub(super) fn would_cover(&self, rule: &str, part: &Part) -> bool {
+        covers(rule, part, self.roots)
     }
 
     /// The rule that covers what is wanted at this risk.

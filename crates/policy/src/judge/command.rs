@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::{
     Call, NAMES, PartVerdict,
     place::{StartPlace, changes_folder},
+    prefix,
 };
 use crate::{
     checker::{bash, carriers, looking, may_be, programs},
@@ -43,7 +44,7 @@ impl Call<'_> {
         let decided = match whole {
             Some(whole) if whole.verdict > leading.opinion.verdict => self.with_grants(whole, &[]),
             // The question about the whole cannot be answered by rules about parts.
-            Some(_) => PartVerdict { grant: None, ..leading },
+            Some(_) => PartVerdict { grant: None, wider: Vec::new(), ..leading },
             None => leading,
         };
         let asks = judged.iter().filter(|(part, _)| matches!(part.verdict, Verdict::Ask { .. }));
@@ -77,11 +78,21 @@ impl Call<'_> {
                     (_, 0) => &[own, whole],
                     _ => &[whole],
                 };
-                let judgement = PartVerdict { matched, ..self.with_grants(opinion, wanted) };
+                let mut judgement = PartVerdict { matched, ..self.with_grants(opinion, wanted) };
+                if pipelines.len() == 1 && pipeline.len() == 1 && !moved && folder.is_none() {
+                    judgement.wider = self.by_prefix(part, &judgement);
+                }
                 judged.push((shown(part.exact(), &judgement), judgement));
             }
         }
         judged
+    }
+
+    /// The rule by prefix that is offered for a command, if it would cover this one.
+    fn by_prefix(&self, part: &Part, judgement: &PartVerdict) -> Vec<String> {
+        let is_mild = matches!(judgement.opinion.verdict, Verdict::Ask { risk, .. } if risk <= Risk::Medium);
+        let rule = prefix::rule(part).filter(|_| is_mild && judgement.grant.is_some() && !judgement.opinion.dynamic);
+        rule.filter(|rule| self.grants.would_cover(rule, part)).into_iter().collect()
     }
 
     /// Verdicts on each part, with the patterns that were found in it. Only a line of which all parts look is held to

@@ -1,10 +1,12 @@
 //! The layers put together. `command` judges what a shell is given, part by part, and `place` where that runs; `patterns`
-//! looks through the texts of any call. `mode` is the session's mode.
+//! looks through the texts of any call. `mode` is the session's mode, `prefix` has the
+//! wider rules that are offered for commands.
 
 mod command;
 mod mode;
 mod patterns;
 mod place;
+mod prefix;
 
 use std::{
     fmt::Debug,
@@ -399,8 +401,11 @@ impl<'a> Call<'a> {
                 granted_by.push(rule.clone());
             }
         }
-        let (grants, wider) =
-            if parts.is_empty() { (decided.grant.into_iter().collect(), decided.wider) } else { (grants, Vec::new()) };
+        let (grants, wider) = if parts.is_empty() {
+            (decided.grant.into_iter().collect(), decided.wider)
+        } else {
+            (grants, decided.wider)
+        };
         let LayerVerdict { verdict, layer, rule, .. } = decided.opinion;
         Explanation {
             tool: self.facts.tool.name.clone(),

@@ -10,6 +10,7 @@
 //! - `modes`: the modes of a session.
 //! - `others`: tools of MCP servers.
 //! - `web`: requests over the network.
+//! - `prefixes`: rules that are offered by prefix.
 //! - `properties`: what holds for all commands.
 
 mod kept;
@@ -18,6 +19,7 @@ mod memory;
 mod modes;
 mod names;
 mod others;
+mod prefixes;
 pub(crate) mod properties;
 mod reach;
 mod rules;

@@ -1,0 +1,194 @@
+//! Changing a call before it runs: its command or the text of its file as such, and all other arguments as JSON.
+
+use std::{io, path::Path};
+
+use serde_json::Value;
+
+use agentd_core::interrupt::Answer;
+
+use super::question::{Question, pretty};
+use crate::keyboard::Key;
+
+/// The longest suffix of a file's name that an editor is told.
+const LONGEST_SUFFIX: usize = 12;
+
+/// What a person changes of a call.
+#[derive(Debug, PartialEq, Eq)]
+enum Draft {
+    /// The text of one argument.
+    Field { name: &'static str, suffix: String, text: String },
+    /// All arguments.
+    Json { text: String },
+}
+
+impl Draft {
+    /// The draft that fits a call: its command, or the text for its file.
+    fn of(args: &Value) -> Self {
+        let text = |name: &str| args.get(name).and_then(Value::as_str).map(str::to_owned);
+        if let Some(text) = text("command") {
+            return Self::Field { name: "command", suffix: ".sh".to_owned(), text };
+        }
+        let suffix = args.get("path").and_then(Value::as_str).map(suffix_of);
+        let field = ["content", "new_string"].into_iter().find_map(|name| Some((name, text(name)?)));
+        match (field, suffix) {
+            (Some((name, text)), Some(suffix)) => Self::Field { name, suffix, text },
+            _ => Self::json(args),
+        }
+    }
+
+    fn json(args: &Value) -> Self {
+        Self::Json { text: pretty(args) }
+    }
+
+    /// The same as one line can hold it.
+    fn in_a_line(self, args: &Value) -> Self {
+        match self {
+            Self::Field { text, .. } if text.contains('\n') => Self::Json { text: args.to_string() },
+            Self::Json { text } if text == pretty(args) => Self::Json { text: args.to_string() },
+            draft => draft,
+        }
+    }
+
+    fn text(&self) -> &str {
+        match self {
+            Self::Field { text, .. } | Self::Json { text } => text,
+        }
+    }
+
+    fn suffix(&self) -> &str {
+        match self {
+            Self::Field { suffix, .. } => suffix,
+            Self::Json { .. } => ".json",
+        }
+    }
+
+    fn prompt(&self) -> String {
+        match self {
+            Self::Field { name, .. } => format!("  {}: ", name.replace('_', " ")),
+            Self::Json { .. } => "  arguments: ".to_owned(),
+        }
+    }
+
+    /// The same with what the person has made of it.
+    fn with(self, edited: String) -> Self {
+        match self {
+            // Editors end the last line; nobody asked for that.
+            Self::Field { name, suffix, text } if edited.strip_suffix('\n') == Some(&text) => {
+                Self::Field { name, suffix, text }
+            }
+            Self::Field { name: "command", suffix, .. } => {
+                Self::Field { name: "command", suffix, text: edited.trim_end_matches('\n').to_owned() }
+            }
+            Self::Field { name, suffix, .. } => Self::Field { name, suffix, text: edited },
+            Self::Json { .. } => Self::Json { text: edited },
+        }
+    }
+
+    /// The call's arguments with it.
+    fn arguments(&self, args: &Value) -> Result<Value, String> {
+        match self {
+            Self::Field { name: "command", text, .. } if text.trim().is_empty() => {
+                Err("the command is empty".to_owned())
+            }
+            Self::Field { name, text, .. } => {
+                let mut args = args.clone();
+                args[*name] = Value::String(text.clone());
+                Ok(args)
+            }
+            Self::Json { text } => match serde_json::from_str::<Value>(text) {
+                Ok(args) if args.is_object() => Ok(args),
+                Ok(_) => Err("the arguments must be a JSON object".to_owned()),
+                Err(error) => Err(format!("invalid JSON: {error}")),
+            },
+        }
+    }
+}
+
+/// The suffix of a file's name, for the editor to know its language; `.txt` where it has none.
+fn suffix_of(path: &str) -> String {
+    let suffix = Path::new(path).extension().and_then(|suffix| suffix.to_str()).unwrap_or("txt");
+    let is_plain = suffix.len() <= LONGEST_SUFFIX && suffix.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    format!(".{}", if is_plain { suffix } else { "txt" })
+}
+
+impl Question<'_> {
+    /// The call as the person changes it; none where it is left as it was. What makes no sense is opened again as it is,
+    /// so that nothing of it is lost and nothing of it is taken for an answer.
+    pub(super) fn edit(&mut self, args: &Value, grave: bool) -> io::Result<Option<Answer>> {
+        self.console.write("\n")?;
+        let mut draft = Draft::of(args);
+        loop {
+            let with_editor;
+            (draft, with_editor) = match self.console.edit(draft.text(), draft.suffix())? {
+                Some(edited) => (draft.with(edited), true),
+                None => {
+                    let draft = draft.in_a_line(args);
+                    let Some(edited) = self.line(&draft.prompt(), draft.text())? else { return Ok(None) };
+                    (draft.with(edited), false)
+                }
+            };
+            match draft.arguments(args) {
+                Ok(edited) if edited == *args => return self.not_taken("the call is as it was"),
+                Ok(edited) => {
+                    let answer = Answer::Edit { args: edited };
+                    // Leaving an editor is no Enter.
+                    return if grave && with_editor {
+                        self.confirmed(Key::Escape, "run it with these arguments?", answer)
+                    } else {
+                        Ok(Some(answer))
+                    };
+                }
+                Err(why) => self.not_taken(&why)?,
+            };
+            if with_editor {
+                self.console.write("  Enter opens it again, Esc goes back ")?;
+                let next = self.console.key()?;
+                self.console.write("\n")?;
+                if next != Some(Key::Enter) {
+                    return Ok(None);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_command_and_a_files_text_are_edited_as_they_are() {
+        let check = |args: Value, suffix: &str, text: &str, edited: &str, expected: Value| {
+            let draft = Draft::of(&args);
+            assert_eq!((draft.suffix(), draft.text()), (suffix, text));
+            assert_eq!(draft.with(edited.to_owned()).arguments(&args), Ok(expected));
+        };
+        let command = json!({"command": "make", "timeout": 5});
+        check(command.clone(), ".sh", "make", "make test\n", json!({"command": "make test", "timeout": 5}));
+        check(command.clone(), ".sh", "make", "make\n", command);
+        let write = json!({"path": "/project/a.py", "content": "x = 1"});
+        check(write.clone(), ".py", "x = 1", "x = 2\n", json!({"path": "/project/a.py", "content": "x = 2\n"}));
+        check(write.clone(), ".py", "x = 1", "x = 1\n", write);
+        let edit = json!({"path": "a", "old_string": "a", "new_string": "b"});
+        check(edit, ".txt", "b", "c", json!({"path": "a", "old_string": "a", "new_string": "c"}));
+        check(json!({"to": "test"}), ".json", "{\n  \"to\": \"test\"\n}", "{\"to\": \"x\"}", json!({"to": "x"}));
+    }
+
+    #[test]
+    fn what_makes_no_call_is_told() {
+        let problem = |args: &Value, edited: &str| Draft::of(args).with(edited.to_owned()).arguments(args).unwrap_err();
+        assert_eq!(problem(&json!({"command": "make"}), " \n"), "the command is empty");
+        assert_eq!(problem(&json!({"to": 1}), "[]"), "the arguments must be a JSON object");
+        assert!(problem(&json!({"to": 1}), "{").starts_with("invalid JSON"));
+    }
+
+    #[test]
+    fn a_path_of_the_model_names_no_odd_suffix() {
+        assert_eq!(suffix_of("a.rs"), ".rs");
+        assert_eq!(suffix_of("a.x/../../etc"), ".txt");
+        assert_eq!(suffix_of("a.$(x)"), ".txt");
+        assert_eq!(suffix_of("a.averyveryverylongone"), ".txt");
+    }
+}

@@ -1,0 +1,114 @@
+//! Rules by prefix that are offered beside the exact one: for which commands, and how far they reach.
+
+use agentd_core::{interrupt::Ask, policy::Verdict, session::SessionSettings};
+use agentd_testkit::hostile;
+use proptest::prelude::*;
+
+use super::{granting, lived_in, mark, properties::wrapped, run, shipped};
+
+fn offered(command: &str) -> Vec<String> {
+    run(&shipped(), command, &SessionSettings::default()).wider
+}
+
+#[test]
+fn programs_that_build_and_test_are_offered_by_prefix() {
+    #[track_caller]
+    fn check(command: &str, prefix: &str) {
+        assert_eq!(offered(command), [format!("run_bash_command: {prefix} *")], "{command}");
+    }
+    check("cargo test", "cargo test");
+    check("cargo test --workspace -- slow", "cargo test");
+    check("cargo test 2>&1", "cargo test");
+    check("git commit -m 'a message'", "git commit");
+    check("pytest -q tests", "pytest");
+    check("go test -run X", "go test");
+    check("mkdir -p src/a", "mkdir");
+}
+
+#[test]
+fn nothing_else_is_offered_by_prefix() {
+    for command in [
+        // Only looks, so nothing is asked.
+        "git status",
+        // What it runs is in its words.
+        "cargo run",
+        "cargo install ripgrep",
+        "git push",
+        "git -c core.pager=x commit",
+        "npm run build",
+        "make test",
+        "python3 -c 'x'",
+        "bash -c 'cargo test'",
+        "env cargo test",
+        "find . -delete",
+        "rm a",
+        "sudo cargo test",
+        "./cargo test",
+        "/tmp/cargo test",
+        // More than one simple command.
+        "cargo test && cargo build",
+        "cargo test; ls",
+        "cargo test | tee log",
+        "cargo test > log",
+        "cargo test &",
+        "A=1 cargo test",
+        "cargo test $(cat args)",
+        "cargo test $X",
+        "(cargo test)",
+        "cd sub && cargo test",
+        // Outside of the session's folders.
+        "mkdir /etc/x",
+        "cargo build --target-dir /etc",
+        "cargo test ../other",
+    ] {
+        assert_eq!(offered(command), [""; 0], "{command}");
+    }
+}
+
+#[test]
+fn a_prefix_covers_other_arguments_and_nothing_that_could_be_more() {
+    let kept = granting(&["run_bash_command: cargo test *"]);
+    let said = |command: &str| mark(&run(&shipped(), command, &kept));
+    for command in ["cargo test", "cargo test -- slow", "cargo test --lib 2>&1"] {
+        assert_eq!(said(command), "allow", "{command}");
+    }
+    for command in [
+        "cargo build",
+        "cargo testing",
+        "cargo test > log",
+        "cargo test; make",
+        "cargo test && make",
+        "cargo test $(make)",
+        "cargo test --target-dir /etc",
+        "make | cargo test",
+        "cargo test --config build.rustc-wrapper=x",
+    ] {
+        assert_ne!(said(command), "allow", "{command}");
+    }
+}
+
+#[test]
+fn no_hostile_command_is_offered_one_or_let_run_by_one() {
+    let rules = ["cargo test", "git add", "git commit", "go test", "mkdir", "npm test", "pytest", "tsc", "ninja"];
+    let rules = rules.map(|prefix| format!("run_bash_command: {prefix} *"));
+    let kept = granting(&rules.each_ref().map(String::as_str));
+    for (_, command) in hostile::hostile_commands() {
+        assert_eq!(offered(&command), [""; 0], "{command}");
+        assert_ne!(run(&shipped(), &command, &kept).verdict, Verdict::Allow, "{command}");
+    }
+}
+
+#[test]
+fn a_prefix_is_kept_for_a_session_and_never_for_good() {
+    assert!(!Ask::is_for_good(&offered("cargo test")[0]));
+    assert!(Ask::is_for_good("mcp_lab_*"));
+}
+
+proptest! {
+    #[test]
+    fn what_is_denied_is_offered_nothing_however_it_is_written(command in wrapped()) {
+        for settings in [SessionSettings::default(), lived_in()] {
+            prop_assert_eq!(run(&shipped(), &command, &settings).wider, Vec::<String>::new());
+        }
+    }
+}
