@@ -44,7 +44,7 @@ pub(crate) struct TurnChoice {
     /// the current folder, read-only, unless it is your home]
     #[arg(short = 'C', long = "project", value_name = "DIR[:ro|:rw]", value_hint = clap::ValueHint::DirPath)]
     pub(crate) project: Option<ProjectChoice>,
-    /// How much runs unasked, from here on: /mode and Shift-Tab change it [default for a new session: ask]
+    /// Mode of the session, which says how much runs unasked; /mode and Shift-Tab change it [default for a new session: ask]
     #[arg(long, value_name = "MODE", value_parser = one_of(&MODES))]
     pub(crate) mode: Option<SessionMode>,
 }

@@ -24,7 +24,7 @@ pub struct NewSession {
     pub slot: Option<Slot>,
     /// The folder that the session sees as `/project`.
     pub project: Option<Mount>,
-    /// How much runs unasked.
+    /// Its mode.
     pub mode: Option<SessionMode>,
 }
 

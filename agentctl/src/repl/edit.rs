@@ -12,7 +12,7 @@ use crate::keyboard::Key;
 /// The longest suffix of a file's name that an editor is told.
 const LONGEST_SUFFIX: usize = 12;
 
-/// What a person changes of a call.
+/// Part of a call that a person changes.
 #[derive(Debug, PartialEq, Eq)]
 enum Draft {
     /// The text of one argument.

@@ -11,7 +11,7 @@ use super::{known::CompletionCache, status::ChatStatus};
 /// The menu of completions.
 pub(super) const MENU: &str = "names";
 
-/// What a key does at the prompt.
+/// Keys of the prompt, as the line editor reads them.
 pub(super) struct PromptKeys {
     emacs: Emacs,
     known: CompletionCache,

@@ -128,16 +128,16 @@ mod tests {
     #[test]
     fn the_branch_is_that_of_the_repository_around_the_folder() {
         let root = tempfile::tempdir().unwrap();
-        let (app, work) = (root.path().join("app"), root.path().join("work"));
+        let (app, other) = (root.path().join("app"), root.path().join("other"));
         fs::create_dir_all(app.join("src")).unwrap();
-        fs::create_dir_all(app.join(".git/worktrees/work")).unwrap();
-        fs::create_dir(&work).unwrap();
+        fs::create_dir_all(app.join(".git/worktrees/other")).unwrap();
+        fs::create_dir(&other).unwrap();
         assert_eq!(branch(&app), None);
         fs::write(app.join(".git/HEAD"), "ref: refs/heads/topic/one\u{1b}[2J\n").unwrap();
         assert!(branch(&app.join("src")).unwrap().starts_with("topic/one"));
         assert!(!branch(&app).unwrap().contains('\u{1b}'));
-        fs::write(work.join(".git"), "gitdir: ../app/.git/worktrees/work\n").unwrap();
-        fs::write(app.join(".git/worktrees/work/HEAD"), "0123456789abcdef\n").unwrap();
-        assert_eq!(branch(&work).as_deref(), Some("0123456"));
+        fs::write(other.join(".git"), "gitdir: ../app/.git/worktrees/other\n").unwrap();
+        fs::write(app.join(".git/worktrees/other/HEAD"), "0123456789abcdef\n").unwrap();
+        assert_eq!(branch(&other).as_deref(), Some("0123456"));
     }
 }

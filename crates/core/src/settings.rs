@@ -28,7 +28,7 @@ pub struct SessionSettings {
     /// Set if nothing of it is ever cleaned, however long nobody uses it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
-    /// How much of what nothing but the defaults asks about runs unasked.
+    /// Mode, which answers where nothing but the defaults would ask.
     #[serde(default, skip_serializing_if = "SessionMode::is_ask")]
     pub mode: SessionMode,
 }

@@ -198,9 +198,9 @@ async fn a_rule_is_kept_and_an_edit_is_refused_in_the_chat() {
     terminal.says("One more");
     terminal.sees("y yes");
     terminal.presses("e");
-    terminal.sees("arguments:");
+    terminal.sees("command:");
     // Ctrl-U erases the line.
-    terminal.presses("\u{15}{\"command\": \"shr'ed' c\"}\r");
+    terminal.presses("\u{15}shr'ed' c\r");
     terminal.sees("denied");
     terminal.sees("y yes");
     terminal.presses("n");

@@ -87,7 +87,7 @@ async fn nothing_is_approved_unseen() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_edited_call_is_shown_before_it_runs_and_is_what_everybody_is_told_of() {
     let mut world = World::start().await;
-    let edited = world.daemon.write("edited.json", r#"{"command": "echo edited > outputs/a"}"#);
+    let edited = world.daemon.write("edited.sh", "echo edited > outputs/a\n");
     world.daemon.set("EDITOR", format!("cp '{}'", edited.display()));
     let mut terminal = Terminal::open(&world.daemon, &[]);
     terminal.prompt();

@@ -191,14 +191,14 @@ async fn what_reaches_further_takes_a_second_key() {
     terminal.sees("Dropped.");
     terminal.prompt();
 
-    // An edit that is no JSON stays in its field, and what is pasted behind it answers nothing.
+    // An edit that is no command stays in its field, and what is pasted behind it answers nothing.
     world.model.reply(run("touch a")).reply(says("Touched."));
     terminal.says("Touch it");
     terminal.sees("y yes");
     terminal.presses("e");
-    terminal.sees("arguments:");
-    terminal.presses(&format!("{ERASE}{{\"comma\rnd\": \"touch b\"}}"));
-    terminal.sees("this is no JSON");
+    terminal.sees("command:");
+    terminal.presses(&format!("{ERASE} \rtouch b"));
+    terminal.sees("the command is empty");
     assert_eq!((pending(&world).await, kept_rules(&world).await), (1, json!([])));
     terminal.presses("\r");
     terminal.sees("answered with other arguments");
@@ -217,6 +217,20 @@ async fn what_reaches_further_takes_a_second_key() {
     terminal.presses("\r");
     terminal.sees("kept for this session: run_bash_command: touch c");
     terminal.sees("Kept.");
+    terminal.prompt();
+    // A rule by prefix is a digit away, and lets the next command of its kind run.
+    world.model.reply(run("mkdir -p one")).reply(run("mkdir two three")).reply(says("Made."));
+    terminal.says("Folders");
+    terminal.sees("2  run_bash_command: mkdir *");
+    terminal.sees("y yes");
+    terminal.presses("2");
+    terminal.sees("run_bash_command: mkdir *");
+    terminal.sees("a always here");
+    terminal.presses("a");
+    terminal.sees("Enter yes");
+    terminal.presses("\r");
+    terminal.sees("kept for this session: run_bash_command: mkdir *");
+    terminal.sees("Made.");
     terminal.prompt();
     terminal.leaves();
 }
