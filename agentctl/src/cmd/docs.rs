@@ -33,9 +33,9 @@ use crate::{
   agentctl docs reindex                         read all of them again
   agentctl docs stats
 
-PDF, Word, Excel, PowerPoint, OpenDocument spreadsheets. Text is not indexed: models read it and search it line by line, and
-`docs search --in` looks into one that is named. A document is named by the path that tools use; a session finds only what
-it was given.")]
+PDF, Word, Excel, PowerPoint, OpenDocument spreadsheets, and text. Texts that were handed over are searched like documents,
+those of a project where --in names them. A document is named by the path that tools use; a session finds only what it was
+given.")]
 pub(crate) struct DocsArgs {
     #[command(subcommand)]
     command: DocsCommand,

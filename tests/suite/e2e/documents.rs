@@ -253,16 +253,21 @@ async fn a_person_adds_lists_shows_and_searches_documents() {
 }
 
 #[tokio::test]
-async fn a_text_that_is_added_is_not_said_to_be_indexed_and_is_found_where_it_is_named() {
+async fn a_text_that_is_added_is_listed_and_found() {
     let world = World::start().await;
     let text = world.daemon.path().join("n.txt");
     std::fs::write(&text, "The colour of the barn is vermilion.\n").unwrap();
     let docs = async |args: &[&str]| world.daemon.agentctl(["docs"].iter().chain(args)).await;
-    let added = docs(&["add", text.to_str().unwrap()]).await.exits(0).says(&["text is not indexed", "--in"]);
+    let added =
+        docs(&["add", text.to_str().unwrap()]).await.exits(0).says(&["text is not indexed ahead", "docs search"]);
     assert!(added.stdout.contains("not indexed"), "{}", added.stdout);
-    docs(&["search", "vermilion"]).await.exits(0).says(&["nothing was found in 0 documents", "--in names them"]);
-    let found = docs(&["search", "vermilion", "--in", "uploads/n.txt"]).await.exits(0);
-    assert!(found.stdout.contains("uploads/n.txt") && found.stdout.contains("vermilion"), "{}", found.stdout);
+    let listed = docs(&["list"]).await.exits(0);
+    assert!(listed.stdout.contains("uploads/n.txt"), "{}", listed.stdout);
+    for args in [&["search", "vermilion"][..], &["search", "vermilion", "--in", "uploads/n.txt"]] {
+        let found = docs(args).await.exits(0);
+        assert!(found.stdout.contains("uploads/n.txt") && found.stdout.contains("vermilion"), "{}", found.stdout);
+    }
+    docs(&["search", "azure"]).await.exits(0).says(&["nothing was found in 1 document;", "--in names them"]);
 }
 
 #[tokio::test]

@@ -27,7 +27,7 @@ pub(super) fn listing(DocumentListing { documents, notes }: &DocumentListing) ->
         let title = clean_line(title.as_deref().unwrap_or_default());
         table.row_with_long_end([clean_line(name), clean_line(format), parts, chunks, title]);
     }
-    table.print("there is no document; text files are listed by agentctl files ls")?;
+    table.print("there is no document; agentctl files ls shows all files")?;
     for state in documents {
         if let Some(problem) = &state.problem {
             crate::terminal::note(&format!("{}: {}", clean_line(&state.name), clean_line(problem)));
@@ -95,7 +95,7 @@ pub(super) fn finds(finds: &DocumentFinds) -> anyhow::Result<()> {
     if finds.hits.is_empty() {
         let searched = report::count(finds.searched as u64, "document");
         crate::terminal::note(&format!(
-            "nothing was found in {searched}; text files are searched where --in names them"
+            "nothing was found in {searched}; texts of the project are searched where --in names them"
         ));
     }
     finds.notes.iter().for_each(|note| crate::terminal::note(&clean_line(note)));

@@ -48,8 +48,8 @@ const READING: u32 = 3;
 const AT_ONCE: usize = 8;
 
 /// The word on a text.
-const TEXT: &str = "text is not indexed: it is searched line by line where it is named, with agentctl docs search --in, and by \
-                    models with search_file and grep";
+const TEXT: &str = "text is not indexed ahead: agentctl docs search finds in it what was handed over or is named by --in, and \
+                    models use search_file and grep";
 
 /// Reads documents and finds what they say.
 #[derive(Debug)]

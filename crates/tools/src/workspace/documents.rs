@@ -30,6 +30,19 @@ pub(crate) fn has_document_name(name: &str) -> bool {
     ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()))
 }
 
+/// Returns whether a file was handed over and is named as a text. Those of a project are far too many, and `grep` finds
+/// what is in them.
+fn is_handed_text(path: &str) -> bool {
+    const ENDINGS: [&str; 38] = [
+        "adoc", "c", "cc", "cfg", "cpp", "cs", "css", "csv", "go", "h", "hpp", "htm", "html", "ini", "java", "js",
+        "json", "jsonl", "log", "lua", "markdown", "md", "org", "php", "py", "rb", "rs", "rst", "sh", "sql", "tex",
+        "toml", "ts", "tsv", "txt", "xml", "yaml", "yml",
+    ];
+    let ending = path.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
+    let is_text = ending.is_some_and(|ending| ENDINGS.contains(&&*ending));
+    is_text && path.trim_start_matches('/').starts_with("uploads/")
+}
+
 /// Selected documents of a folder.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Range {
@@ -64,7 +77,8 @@ fn opened(files: &Files, path: &str, range: Range, cancel: CancellationToken) ->
         let mut wanted: Vec<ToolPath> = Vec::new();
         let mut left = UnreadEntries::default();
         Walk::whole(false).run(&job, &place, &mut left, &mut |entry| {
-            if entry.kind == Kind::File && has_document_name(&entry.path.to_string()) {
+            let name = entry.path.to_string();
+            if entry.kind == Kind::File && (has_document_name(&name) || is_handed_text(&name)) {
                 seen += 1;
                 if seen > skip {
                     page.found += 1;
