@@ -6,7 +6,11 @@ use agentd_core::{
     session::{Todo, TodoStatus},
 };
 
-use crate::terminal::sanitize::clean_line;
+use crate::terminal::{
+    look::TerminalStyle,
+    paint::{QUIET, STRONG, clip, paint},
+    sanitize::clean_line,
+};
 
 /// Line about a new level; nothing where there is room.
 pub(crate) fn level_line(level: TokenLevel, tokens: u64, window: u64) -> Option<String> {
@@ -73,12 +77,30 @@ pub(crate) fn short(number: u64) -> String {
 }
 
 /// Progress of the todo list, and its current entry.
-pub(crate) fn todo_line(todos: &[Todo]) -> String {
+fn todo_line(todos: &[Todo]) -> String {
     let done = todos.iter().filter(|todo| todo.status == TodoStatus::Completed).count();
     let next = todos.iter().find(|todo| todo.status == TodoStatus::InProgress);
     let next = next.or_else(|| todos.iter().find(|todo| todo.status == TodoStatus::Pending));
     let next = next.map(|todo| format!(" · {}", clean_line(&todo.content))).unwrap_or_default();
     format!("☐ {done} of {} done{next}", todos.len())
+}
+
+/// The todo list: its progress, and for a person who watches its entries.
+pub(crate) fn todo_rows(todos: &[Todo], look: TerminalStyle) -> Vec<String> {
+    let columns = look.columns().saturating_sub(1);
+    let first = paint(look.err_color, QUIET, &clip(&todo_line(todos), columns));
+    if !look.err_terminal || todos.is_empty() {
+        return vec![first];
+    }
+    let row = |todo: &Todo| {
+        let (mark, style) = match todo.status {
+            TodoStatus::Completed => ('✓', QUIET),
+            TodoStatus::InProgress => ('▸', STRONG),
+            TodoStatus::Pending => ('☐', QUIET),
+        };
+        paint(look.err_color, style, &clip(&format!("  {mark} {}", clean_line(&todo.content)), columns))
+    };
+    std::iter::once(first).chain(todos.iter().map(row)).collect()
 }
 
 #[cfg(test)]

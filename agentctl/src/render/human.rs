@@ -23,11 +23,11 @@ use anstyle::Style;
 
 use super::{
     closing,
-    context::{compaction_line, level_line, notice_line, todo_line},
+    context::{compaction_line, level_line, notice_line, todo_rows},
     input_row,
     spinner::Spinner,
     stream::TextStream,
-    tool_line::{self, argument_of, tool_lines},
+    tool_line::{self, argument_of, watched_lines},
 };
 use crate::{
     keyboard::TypeAhead,
@@ -229,8 +229,7 @@ impl<O: Write, E: Write> Human<O, E> {
             ItemBody::ToolResult(result) => {
                 let call = self.calls.remove(&result.call_id);
                 self.running.retain(|running| running.call != result.call_id);
-                let (columns, color) = (self.look.columns(), self.look.err_color);
-                for line in tool_lines(call.as_ref(), result, columns, color) {
+                for line in watched_lines(call.as_ref(), result, self.look) {
                     self.painted(&line)?;
                 }
                 self.wait();
@@ -332,7 +331,7 @@ impl<O: Write, E: Write> Human<O, E> {
                 None => Ok(()),
             },
             StateChange::Window { .. } => self.status(QUIET, "the last compaction was taken back"),
-            StateChange::Todos { todos } => self.status(QUIET, &todo_line(todos)),
+            StateChange::Todos { todos } => todo_rows(todos, self.look).iter().try_for_each(|row| self.painted(row)),
             StateChange::Queue { length: 0, .. } | StateChange::Title { .. } | StateChange::Settings { .. } => Ok(()),
             StateChange::Queue { length: 1, .. } => self.status(QUIET, "one more turn waits"),
             StateChange::Queue { length, .. } => self.status(QUIET, &format!("{length} more turns wait")),

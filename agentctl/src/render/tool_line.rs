@@ -7,6 +7,7 @@ use agentd_core::{
 use serde_json::Value;
 
 use crate::terminal::{
+    look::TerminalStyle,
     paint::{BAD, GOOD, QUIET, STRONG, clip, duration, number, paint, width},
     sanitize::clean_line,
 };
@@ -45,6 +46,8 @@ pub(crate) fn about(call: Option<&ToolCall>, result: &ToolResult) -> String {
     }
 }
 
+/// The lines of a command's output that are shown where it ran well.
+const TOLD_OF_SUCCESS: usize = 3;
 /// The lines of a command's output that are shown where it failed.
 const TOLD_OF_FAILURE: usize = 4;
 
@@ -54,8 +57,19 @@ pub(crate) fn tool_lines(call: Option<&ToolCall>, result: &ToolResult, columns: 
     let mut lines = vec![tool_line(call, result, columns, color)];
     if failed(result) {
         let output = Output::of(&result.text);
-        let rows = output.last.iter().rev().take(TOLD_OF_FAILURE).rev();
+        let rows = output.last().iter().rev().take(TOLD_OF_FAILURE).rev();
         lines.extend(rows.map(|row| paint(color, QUIET, &clip(&format!("  {row}"), columns.saturating_sub(1)))));
+    }
+    lines
+}
+
+/// The same with the first lines of a command that ran well, for a person who watches.
+pub(crate) fn watched_lines(call: Option<&ToolCall>, result: &ToolResult, look: TerminalStyle) -> Vec<String> {
+    let (columns, color) = (look.columns(), look.err_color);
+    let mut lines = tool_lines(call, result, columns, color);
+    if look.err_terminal && result.exit_code.is_some() && !failed(result) && result.files.is_empty() {
+        let rows = Output::of(&result.text).first_rows();
+        lines.extend(rows.iter().map(|row| paint(color, QUIET, &clip(&format!("  {row}"), columns.saturating_sub(1)))));
     }
     lines
 }
@@ -122,32 +136,53 @@ fn summary(result: &ToolResult) -> String {
 struct Output {
     /// The lines of all of it, those that were left out where it is said how many.
     lines: u64,
-    /// Lines that are not empty, of its standard error where it wrote there.
-    last: Vec<String>,
+    /// Lines that are not empty, of its standard output.
+    out: Vec<String>,
+    /// Lines that are not empty, of its standard error.
+    err: Vec<String>,
 }
 
 impl Output {
     /// Reads the text of a result: what is said of the command, and then each stream below its name.
     fn of(text: &str) -> Self {
-        let mut output = Self { lines: 0, last: Vec::new() };
+        let mut output = Self { lines: 0, out: Vec::new(), err: Vec::new() };
+        let mut is_err = false;
         let rest = text.lines().skip_while(|line| !matches!(*line, "stdout:" | "stderr:"));
         for line in rest {
             match line {
-                "stdout:" => {}
-                "stderr:" => output.last.clear(),
+                "stdout:" => is_err = false,
+                "stderr:" => is_err = true,
                 line => {
                     output.lines += left_out(line).unwrap_or(1);
-                    output.last.push(clean_line(line));
+                    let row = Some(clean_line(line)).filter(|row| !row.is_empty());
+                    if is_err { &mut output.err } else { &mut output.out }.extend(row);
                 }
             }
         }
-        output.last.retain(|line| !line.is_empty());
         output
+    }
+
+    /// Lines of its standard error where it wrote there.
+    fn last(&self) -> &[String] {
+        if self.err.is_empty() { &self.out } else { &self.err }
+    }
+
+    /// Its first lines, and the number of the others. One alone stands in the line of its call.
+    fn first_rows(&self) -> Vec<String> {
+        if self.lines <= 1 {
+            return Vec::new();
+        }
+        let mut rows: Vec<String> = self.out.iter().chain(&self.err).take(TOLD_OF_SUCCESS).cloned().collect();
+        let more = self.lines.saturating_sub(rows.len() as u64);
+        if more > 0 {
+            rows.push(format!("… {} more {}", number(more), if more == 1 { "line" } else { "lines" }));
+        }
+        rows
     }
 
     /// In a few words.
     fn told(&self) -> String {
-        match (self.lines, self.last.as_slice()) {
+        match (self.lines, self.last()) {
             (0, _) => "no output".to_owned(),
             (1, [line]) => line.clone(),
             (1, _) => "1 line".to_owned(),
@@ -255,6 +290,20 @@ mod tests {
         );
         let one = ran("exit code 0 after 0.0 s\nstdout:\n5.15");
         assert_eq!(line("{}", one, 80), "● run_bash_command → 5.15 · 12 ms");
+        let look = TerminalStyle {
+            err_terminal: true,
+            out_terminal: true,
+            out_color: false,
+            err_color: false,
+            size: || (40, 24),
+        };
+        let rows = |text: &str| watched_lines(None, &ran(text), look).split_off(1);
+        assert_eq!(rows("exit code 0 after 0.0 s\nstdout:\n5.15"), [""; 0]);
+        let five = "exit code 0 after 0.0 s\nstdout:\na\n\u{1b}[2Jb\n\nc\nstderr:\nhm";
+        assert_eq!(rows(five), ["  a", "  b", "  c", "  … 2 more lines"]);
+        assert!(rows(&format!("exit code 0\nstdout:\n{}\nb", "long ".repeat(50))).iter().all(|row| width(row) < 40));
+        let piped = TerminalStyle { err_terminal: false, ..look };
+        assert_eq!(watched_lines(None, &ran(five), piped).len(), 1);
         let more = ran("exit code 0 after 0.0 s\nstdout:\na\n[… 4,917 lines left out, 2 to 4918 …]\nz\nstderr:\nhm");
         assert_eq!(line("{}", more, 80), "● run_bash_command → 4,920 lines · 12 ms");
     }
