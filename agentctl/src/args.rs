@@ -47,7 +47,7 @@ pub(crate) enum Command {
     Interrupts(cmd::interrupts::InterruptsArgs),
     /// Answer what a turn waits for
     Answer(cmd::answer::AnswerArgs),
-    /// List, keep and take back rules about what nobody needs to be asked
+    /// List, add and revoke grants: rules about what runs without asking
     Grants(cmd::grants::GrantsArgs),
     /// List, show, rename, reset and delete sessions
     Sessions(cmd::sessions::SessionsArgs),
@@ -57,13 +57,13 @@ pub(crate) enum Command {
     Docs(cmd::docs::DocsArgs),
     /// Show what fills the model's window, and what would be cut next
     Context(cmd::context::ContextArgs),
-    /// Replace the older part of a history by a summary, or take that back
+    /// Summarize the older part of a history, or undo that
     Compact(cmd::compact::CompactArgs),
     /// Take back what a turn did to files
     Undo(cmd::undo::UndoArgs),
-    /// Show who asked for what, what was decided and what came of it
+    /// Show the audit log
     Audit(cmd::audit::AuditArgs),
-    /// Say what the rules make of a call, and what a file of rules would change
+    /// Explain what the policy decides for a call; test a policy file
     Policy(cmd::policy::PolicyArgs),
     /// List the models and the slots that they stand in
     Models(cmd::models::ModelsArgs),
@@ -73,7 +73,7 @@ pub(crate) enum Command {
     Agents(cmd::agents::AgentsArgs),
     /// List, show, check and add skills
     Skills(cmd::skills::SkillsArgs),
-    /// List, try and add MCP servers, and be one
+    /// Manage MCP servers, or act as one
     Mcp(cmd::mcp::McpArgs),
     /// Show what takes how much room in the data folder
     Storage(cmd::storage::StorageArgs),
@@ -163,6 +163,38 @@ mod tests {
         let cli = Cli::command();
         check(&cli);
         cli.get_subcommands().for_each(check);
+    }
+
+    /// Examples are commands, which are copied whole.
+    #[test]
+    fn paragraphs_of_help_are_as_wide_as_the_terminal() {
+        fn check(command: clap::Command, columns: usize) {
+            let mut command = command.term_width(columns);
+            let help = command.render_long_help().to_string();
+            let is_example =
+                |line: &str| line.starts_with("  ") && line.contains("agentctl") || line.starts_with("Usage");
+            for line in help.lines().filter(|line| !is_example(line)) {
+                assert!(
+                    line.chars().count() <= columns || !line.trim().contains(' '),
+                    "{}: {line}",
+                    command.get_name()
+                );
+            }
+            let rest: Vec<&str> = help.lines().collect();
+            for pair in rest.windows(2) {
+                // A line that ends early is the last of its paragraph: clap has wrapped it, and nobody by hand.
+                let is_text = |line: &str| line.starts_with(char::is_alphabetic) && line.contains(' ');
+                if is_text(pair[0]) && is_text(pair[1]) && !pair[0].ends_with(':') {
+                    let next = pair[1].split(' ').next().unwrap_or_default().chars().count();
+                    let is_full = pair[0].chars().count() + 1 + next > columns;
+                    assert!(is_full, "{}: {:?} is wrapped by hand", command.get_name(), pair[0]);
+                }
+            }
+            command.get_subcommands().cloned().for_each(|command| check(command, columns));
+        }
+        for columns in [60, 80, 100] {
+            check(command(), columns);
+        }
     }
 
     #[test]

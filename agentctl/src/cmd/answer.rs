@@ -37,7 +37,7 @@ use crate::{
   agentctl answer 0193a5b2 edit --args '…' --preview        only show what it would do with them
   agentctl answer 0193a5b2 'The second one, please'         a question gets a text
 
-What `always` keeps is shown by `agentctl interrupts ID`, and taken back by `agentctl grants revoke`. What an edit
+What `always` keeps is shown by `agentctl interrupts ID`, and taken back by `agentctl grants revoke`. What an edit \
 would do is shown before it is given; one that the rules deny is refused, and the question still waits. The turn goes on at once, also when the daemon was restarted since. An interrupt is answered once.")]
 pub(crate) struct AnswerArgs {
     /// The interrupt; the start of its id is enough

@@ -24,8 +24,8 @@ use crate::{
   agentctl attach 0193a5b2 --after 0                      tell the whole session first
   agentctl attach 0193a5b2 --after 41 --output stream-json
 
-It ends with the turn, or at once when none runs. On a terminal you may answer what the turn asks, and
-Enter adds what you type to the turn. Ctrl-D leaves and the turn continues; Ctrl-C twice cancels the
+It ends with the turn, or at once when none runs. On a terminal you may answer what the turn asks, and \
+Enter adds what you type to the turn. Ctrl-D leaves and the turn continues; Ctrl-C twice cancels the \
 turn. Other signals end this command and leave the turn alone.")]
 pub(crate) struct AttachArgs {
     /// The session; the start of its id is enough

@@ -30,7 +30,7 @@ use crate::{
   agentctl audit --tool run_bash_command --json | jq '.[] | select(.outcome == \"unknown\")'
   agentctl audit verify                       whether anything was changed, removed or added
 
-`list` may be left out. A call without an end was cut off when the daemon ended: its outcome is `unknown`, for it may have
+`list` may be left out. A call without an end was cut off when the daemon ended: its outcome is `unknown`, for it may have \
 taken effect or not."
 )]
 pub(crate) struct AuditArgs {
@@ -53,7 +53,7 @@ enum AuditCommand {
   agentctl audit verify --noted HASH   whether the line with this hash is still there
   agentctl audit verify --json | jq -r .head.hash
 
-The exit code is 1 where the log does not hold. Note the hash of the last line elsewhere: it proves later that nothing up
+The exit code is 1 where the log does not hold. Note the hash of the last line elsewhere: it proves later that nothing up \
 to there was changed, also to somebody who could have written the whole log anew.")]
     Verify(VerifyArgs),
 }

@@ -23,7 +23,7 @@ use crate::{
   agentctl compact --undo                       the model sees again what was replaced
   agentctl compact --json | jq .report.tokens_after
 
-Nothing is removed: what is replaced is in /conversation_history/, where tools read it, and --undo brings it back.
+Nothing is removed: what is replaced is in /conversation_history/, where tools read it, and --undo brings it back. \
 Your own messages are kept word for word, up to a tenth of the window. Ctrl-C cancels, and then nothing has changed.")]
 pub(crate) struct CompactArgs {
     /// The session; the start of its id is enough [default: the one that was used last]

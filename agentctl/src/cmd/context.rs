@@ -22,7 +22,7 @@ use crate::{
   agentctl context 0193a5b2
   agentctl context --json | jq '.segments[] | {kind, tokens, source}'
 
-It shows what the next request is made of, part by part, how full the window is, and what would be cut next.
+It shows what the next request is made of, part by part, how full the window is, and what would be cut next. \
 Figures are estimates that follow what the model's server counts. `agentctl compact` makes room.")]
 pub(crate) struct ContextArgs {
     /// The session; the start of its id is enough [default: the one that was used last]

@@ -33,8 +33,8 @@ use crate::{
   agentctl docs reindex                         read all of them again
   agentctl docs stats
 
-PDF, Word, Excel, PowerPoint, OpenDocument spreadsheets, and text. Texts that were handed over are searched like documents,
-those of a project where --in names them. A document is named by the path that tools use; a session finds only what it was
+PDF, Word, Excel, PowerPoint, OpenDocument spreadsheets, and text. Texts that were handed over are searched like documents, \
+those of a project where --in names them. A document is named by the path that tools use; a session finds only what it was \
 given.")]
 pub(crate) struct DocsArgs {
     #[command(subcommand)]

@@ -37,7 +37,7 @@ const TRIAL_BYTES: usize = 64 << 10;
   agentctl doctor
   agentctl doctor --json | jq '.[] | select(.state != \"ok\")'
 
-The exit code is 0 when nothing failed, 3 when the daemon cannot be reached, 2 otherwise.
+The exit code is 0 when nothing failed, 3 when the daemon cannot be reached, 2 otherwise. \
 The daemon is started when none runs.")]
 pub(crate) struct DoctorArgs {}
 

@@ -31,7 +31,7 @@ use crate::{
   agentctl files put 0193a5b2 /state/plan.md < plan.md
   agentctl files put 0193a5b2 uploads/data.csv data.csv
 
-Paths are those that the session's tools use: uploads/, outputs/, temp/, skills/, large_tool_results/,
+Paths are those that the session's tools use: uploads/, outputs/, temp/, skills/, large_tool_results/, \
 conversation_history/, /project, /memories and /state. What tools cannot write, `put` cannot either.")]
 pub(crate) struct FilesArgs {
     #[command(subcommand)]

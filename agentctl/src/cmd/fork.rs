@@ -13,9 +13,9 @@ use crate::{daemon::Daemon, exit::Exit, report};
   agentctl sessions fork 0193a5b2 --at-turn 3 --name 'Another way'
   agentctl run 'Try it without the library.' --session \"$(agentctl sessions fork 0193a5b2)\"
 
-The fork has the history, the settings and the todo list, and what was in /state then. What is in uploads/ and outputs/ is
-copied as it is now, also where an earlier turn is named; links are left out, and temp/ is empty. A project folder is the
-same one for both. What was granted to the session, and what waits for an answer, does not come along, and what the
+The fork has the history, the settings and the todo list, and what was in /state then. What is in uploads/ and outputs/ is \
+copied as it is now, also where an earlier turn is named; links are left out, and temp/ is empty. A project folder is the \
+same one for both. What was granted to the session, and what waits for an answer, does not come along, and what the \
 copied turns did to files can only be undone in the session that did it.
 
 The id of the new session is printed on standard output.")]

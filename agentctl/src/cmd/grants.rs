@@ -23,7 +23,7 @@ use crate::{
   agentctl grants revoke 2                                    the second of `grants list`
   agentctl grants revoke 'run_bash_command: cargo test'       by its words
 
-The answer `always` keeps rules too; the question shows them. A change holds at once, also for turns that run. No rule
+The answer `always` keeps rules too; the question shows them. A change holds at once, also for turns that run. No rule \
 beats a denial, and none covers what is of critical risk.")]
 pub(crate) struct GrantsArgs {
     #[command(subcommand)]

@@ -46,7 +46,7 @@ use crate::{
   agentctl mcp stop time
   agentctl mcp serve --help                               the other way round: agentd for other agents
 
-Servers stand in mcp_servers.yaml. They start when one of their tools is called, are shared by all sessions, and are
+Servers stand in mcp_servers.yaml. They start when one of their tools is called, are shared by all sessions, and are \
 stopped when nobody has called them for a while.")]
 pub(crate) struct McpArgs {
     #[command(subcommand)]

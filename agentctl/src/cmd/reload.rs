@@ -12,7 +12,7 @@ use crate::{daemon, exit::Exit, failure::Failure, flags::Global, report, termina
   agentctl reload --json
   agentctl policy test ~/.config/agentd/hitl_rules.yaml && agentctl reload
 
-A configuration with a mistake changes nothing: the mistake is shown with its line, and what was running goes on.
+A configuration with a mistake changes nothing: the mistake is shown with its line, and what was running goes on. \
 Changed rules hold for the next call of every session.")]
 pub(crate) struct ReloadArgs {}
 

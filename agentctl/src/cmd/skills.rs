@@ -24,7 +24,7 @@ use crate::{
   agentctl skills add ~/.claude/skills/tax     a copy among your own
   agentctl skills list --json | jq -r '.[] | select(.usable | not) | .name'
 
-A skill is a folder with a SKILL.md. Yours are in ~/.config/agentd/skills; `skills.yaml` says which are told to models.
+A skill is a folder with a SKILL.md. Yours are in ~/.config/agentd/skills; `skills.yaml` says which are told to models. \
 @NAME in an input brings one into the session.")]
 pub(crate) struct SkillsArgs {
     #[command(subcommand)]

@@ -28,7 +28,7 @@ pub(crate) struct StorageArgs {}
   agentctl clean --json | jq .parts
   agentctl sessions pin 0193a5b2            keep a session from being cleaned
 
-What is old enough stands under `retention` in agentd.yaml. Nothing is removed of a session that is in use, waits for an
+What is old enough stands under `retention` in agentd.yaml. Nothing is removed of a session that is in use, waits for an \
 answer, or is pinned.")]
 pub(crate) struct CleanArgs {
     /// Remove nothing; say what would be removed

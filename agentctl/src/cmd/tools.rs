@@ -19,8 +19,8 @@ use crate::{
   agentctl tools --json                 with descriptions and JSON schemas
   agentctl tools --json | jq -r '.[] | select(.visible | not) | \"\\(.name): \\(.why)\"'
 
-A tool that is discovered comes with a turn whose input mentions it, as in @NAME; those of an MCP server also with @SERVER, and
-where the model finds them with find_tool. `tools.yaml` and `mcp_servers.yaml` say which are.
+A tool that is discovered comes with a turn whose input mentions it, as in @NAME; those of an MCP server also with @SERVER, and \
+where the model finds them with find_tool. `tools.yaml` and `mcp_servers.yaml` say which are. \
 Tools that write or execute ask first, unless the session allows them.")]
 pub(crate) struct ToolsArgs {
     /// The session; the start of its id is enough [default: a new one]

@@ -20,7 +20,7 @@ use crate::{
   agentctl undo --redo                 bring back what was undone last
   agentctl undo --json | jq '.files[] | select(.outcome == \"conflict\").path'
 
-Files are restored byte for byte, with their permissions; what a turn created is removed. A file that something else
+Files are restored byte for byte, with their permissions; what a turn created is removed. A file that something else \
 changed since is a conflict: it is shown and left alone, and the exit code is 1. An undo never runs by itself.")]
 pub(crate) struct UndoArgs {
     /// The session; the start of its id is enough [default: the one that was used last]

@@ -27,7 +27,7 @@ const LONGEST_FILE: u64 = 1 << 20;
   agentctl policy test new.yaml -- git push --force
   agentctl policy test new.yaml --audit --since 7d what would have been different this week?
 
-FILE is tried in place of your own hitl_rules.yaml; nothing is adopted and nothing is run. A mistake in it is shown
+FILE is tried in place of your own hitl_rules.yaml; nothing is adopted and nothing is run. A mistake in it is shown \
 with line and column, and the exit code is 2.")]
 pub(super) struct TestArgs {
     /// The file of rules

@@ -48,8 +48,8 @@ use crate::{exit::Exit, failure::Failure, flags::Global, mount::MountArg};
 For the configuration of another agent (Claude Desktop, VS Code, …):
   {\"mcpServers\": {\"agentd\": {\"command\": \"agentctl\", \"args\": [\"mcp\", \"serve\"]}}}
 
-It speaks the Model Context Protocol on standard input and output, and offers ask, answer, search_documents and
-list_sessions. The daemon is started when the first of them is called. When standard input ends, the calls that are
+It speaks the Model Context Protocol on standard input and output, and offers ask, answer, search_documents and \
+list_sessions. The daemon is started when the first of them is called. When standard input ends, the calls that are \
 under way are cancelled.")]
 pub(super) struct ServeArgs {
     /// The folder that new sessions see as /project, read-only unless it ends in :rw; callers may name one below it
