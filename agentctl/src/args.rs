@@ -85,9 +85,9 @@ pub(crate) enum Command {
     Start(cmd::daemon::StartArgs),
     /// Stop the daemon; turns that run can be continued later
     Stop(cmd::daemon::StopArgs),
-    /// Show where the configuration comes from, and the chain around a turn
+    /// Show the effective configuration and its sources, and the chain around a turn
     Config(cmd::config::ConfigArgs),
-    /// Make the daemon read its configuration again
+    /// Reload the configuration
     Reload(cmd::reload::ReloadArgs),
     /// Check the installation and say what to do about what is wrong
     Doctor(cmd::doctor::DoctorArgs),

@@ -79,7 +79,7 @@ fn show(card: &AgentCard) -> anyhow::Result<()> {
         state(card),
         card.description,
         names(&card.tools, "all of the main agent's"),
-        names(&card.skills, "none in particular"),
+        names(&card.skills, "any"),
         card.prompt,
     );
     anstream::print!("{}", clean(&text));

@@ -47,7 +47,7 @@ enum AuditCommand {
   agentctl audit list --since 2026-01-31
   agentctl audit list --verdict ask -n 10")]
     List(ListArgs),
-    /// Read the whole log and tell whether it holds
+    /// Verify the integrity of the log
     #[command(after_help = "Examples:
   agentctl audit verify
   agentctl audit verify --noted HASH   whether the line with this hash is still there

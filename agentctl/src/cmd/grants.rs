@@ -136,7 +136,7 @@ fn as_json((at, held): (usize, &HeldGrant)) -> Value {
 
 fn done(json: bool, what: &str, rule: &str, session: Option<&str>) -> anyhow::Result<Exit> {
     let place = session.map_or_else(|| "for good, in every session".to_owned(), |id| format!("for session {id}"));
-    let verb = if what == "kept" { "kept" } else { "taken back; it was kept" };
+    let verb = if what == "kept" { "kept" } else { "removed; it was kept" };
     let told = json!({ "status": what, "rule": rule, "session_id": session });
     report::note(json, &told, &agentd_core::visible::line(&format!("{verb} {place}: {rule}")))
 }

@@ -63,7 +63,7 @@ enum McpCommand {
     Stop(One),
     /// Start a server, and show how long that took and what it offers
     Test(One),
-    /// Show the last words of a server
+    /// Show a server's log
     Logs {
         #[command(flatten)]
         one: One,
@@ -80,7 +80,7 @@ enum McpCommand {
         #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
         port: Option<u16>,
     },
-    /// Write a server into the person's mcp_servers.yaml
+    /// Add a server to your mcp_servers.yaml
     Add(AddArgs),
     /// Offer the daemon's sessions to another agent, as an MCP server over standard input and output
     Serve(serve::ServeArgs),
@@ -107,7 +107,7 @@ struct AddArgs {
     /// Name of the server
     #[arg(value_name = "NAME")]
     name: String,
-    /// Where it is, for one that is no program of this machine
+    /// Its URL, for one that is no program of this machine
     #[arg(long, value_name = "URL", conflicts_with = "command")]
     url: Option<String>,
     /// Speak the older way over HTTP, with an event stream of its own
@@ -181,9 +181,10 @@ async fn test(daemon: &Daemon, name: &str, json: bool) -> anyhow::Result<Exit> {
     let mut told = as_json(&server);
     told["took_ms"] = json!(u64::try_from(took).unwrap_or(u64::MAX));
     report::show(json, &told, || {
-        let says = if server.says_it_is.is_empty() { "nothing of itself" } else { &server.says_it_is };
+        let says = clean_line(&server.says_it_is);
+        let says = if says.is_empty() { says } else { format!(" ({says})") };
         report::lines([
-            format!("{} runs after {took} ms; it says it is {}", server.name, clean_line(says)),
+            format!("{} started in {took} ms{says}", server.name),
             format!("{}:", report::count(server.tools.len() as u64, "tool")),
         ])?;
         report::lines(server.tools.iter().map(|tool| format!("  {}", clean_line(tool))))?;

@@ -92,7 +92,7 @@ pub(crate) struct RunArgs {
 
 /// Behaviour when a turn of the session runs already.
 const WHEN_BUSY: [Choice<IfBusy>; 3] = [
-    ("refuse", "It is told, and nothing else happens; the exit code is 1", IfBusy::Refuse),
+    ("refuse", "Refuse with an error; the exit code is 1", IfBusy::Refuse),
     ("queue", "The prompt waits for the turns before it", IfBusy::Queue),
     ("steer", "The prompt is added to the turn that runs, and its answer is shown", IfBusy::Steer),
 ];

@@ -110,7 +110,7 @@ fn absolute(folder: &PathBuf) -> anyhow::Result<String> {
 }
 
 fn list(skills: &[SkillReport]) -> anyhow::Result<()> {
-    let mut table = Table::new(["SKILL", "FROM", "TOLD", "PACKAGES", "WHAT IT IS FOR"]);
+    let mut table = Table::new(["SKILL", "FROM", "SHOWN", "PACKAGES", "WHAT IT IS FOR"]);
     for found in skills {
         let skill = &found.skill;
         let told = match (found.usable, skill.enabled) {

@@ -177,7 +177,7 @@ impl LaunchedDaemon {
         let failure = Failure::unreachable(if lines.is_empty() {
             what.to_owned()
         } else {
-            format!("{what}; its last words:\n  {}", lines.join("\n  "))
+            format!("{what}; it said:\n  {}", lines.join("\n  "))
         });
         let log = self.log.display();
         let mut failure = failure.hint(format!("the whole log is in {log}; `agentctl doctor` may find the cause"));

@@ -319,7 +319,7 @@ impl<O: Write, E: Write> Human<O, E> {
             AnsweredBy::Client(client) if self.shows_interrupts => format!("answered by {}", clean_line(client)),
             AnsweredBy::Client(_) => return Ok(()),
             AnsweredBy::Deadline => "no answer in time".to_owned(),
-            AnsweredBy::Daemon => "the question lapsed".to_owned(),
+            AnsweredBy::Daemon => "question withdrawn".to_owned(),
         };
         self.status(QUIET, &line)
     }

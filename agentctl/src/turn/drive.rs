@@ -303,8 +303,8 @@ impl Driver<'_> {
         let id = interrupt.id;
         renderer.note(&match failure.kind {
             ErrorKind::Conflict | ErrorKind::NotFound => format!("not needed any more: {failure}"),
-            ErrorKind::InvalidInput => format!("the answer was not taken: {failure}"),
-            _ => format!("the answer was not taken: {failure}; give it with `agentctl answer {id} …`"),
+            ErrorKind::InvalidInput => format!("answer refused: {failure}"),
+            _ => format!("answer refused: {failure}; give it with `agentctl answer {id} …`"),
         })?;
         Ok(failure.kind != ErrorKind::InvalidInput)
     }

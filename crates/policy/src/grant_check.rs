@@ -135,7 +135,7 @@ impl Check<'_> {
         }
         if command == "*" || command.is_empty() {
             return unfit(
-                "a rule that covers every command would be no rule",
+                "a rule must not match every command",
                 format!("name the words that commands begin with: `{SHELL_TOOL}: cargo test *`"),
             );
         }

@@ -42,7 +42,7 @@ pub(super) fn lines(report: &AuditReport, color: bool) -> Vec<String> {
     let read =
         format!("{} in {}", report::count(report.lines, "line"), report::count(report.files.len() as u64, "file"));
     lines.push(if report.holds() {
-        format!("{} {read}", paint(color, GOOD, "the log holds:"))
+        format!("{} {read}", paint(color, GOOD, "the log is intact:"))
     } else {
         format!("{} {read}", paint(color, BAD, "the log does not hold:"))
     });
@@ -73,7 +73,7 @@ mod tests {
         };
         insta::assert_snapshot!(lines(&report, false).join("\n"), @r"
         audit.jsonl:2: recorded: it is not what it was
-        the log holds: 9 lines in 1 file
+        the log is intact: 9 lines in 1 file
         last line 9, hash ab
         ");
         report.findings.push(finding(AuditProblem::Changed, 5));
