@@ -16,6 +16,7 @@ use crate::{
   agentctl chat                        begin a new session; at a terminal `agentctl` alone does so, too
   agentctl chat 'Why is the build red?'
   agentctl chat --continue             go on with the session that was used last in this folder
+  agentctl chat --resume               choose one of all sessions
   agentctl chat -C ~/src/app:rw        with a folder that the tools may change
   agentctl chat --mode plan            look and plan, change nothing
   printf 'Hello!\\n' | agentctl chat    each line is a turn
@@ -27,6 +28,9 @@ pub(crate) struct ChatArgs {
     words: Vec<String>,
     #[command(flatten)]
     session: SessionChoice,
+    /// Choose the session to go on with
+    #[arg(long = "resume", conflicts_with_all = ["session", "resume", "words"])]
+    choose: bool,
     #[command(flatten)]
     turn: TurnChoice,
 }
@@ -36,6 +40,7 @@ pub(crate) async fn handle(global: &Global, args: ChatArgs, command_line: Comman
     let daemon = daemon::connect(global).await?;
     let place = SessionTarget::find(&daemon, &args.session, args.turn.project.as_ref()).await?;
     let place = place.in_mode(&daemon, args.turn.mode).await?;
-    let first = Some(args.words.join(" ")).filter(|words| !words.trim().is_empty());
+    let words = if args.choose { "/resume".to_owned() } else { args.words.join(" ") };
+    let first = Some(words).filter(|words| !words.trim().is_empty());
     repl::run(daemon, place, args.turn.model, first, command_line).await
 }

@@ -17,6 +17,8 @@ pub(crate) enum Key {
     Mode,
     /// Takes back what waits.
     Up,
+    /// Goes down in a list.
+    Down,
     Backspace,
     /// Ctrl-W: the last word.
     Word,
@@ -72,6 +74,7 @@ fn plain(key: &KeyEvent) -> Option<Key> {
         KeyCode::BackTab => Some(Key::Mode),
         KeyCode::Tab => Some(Key::Tab),
         KeyCode::Up => Some(Key::Up),
+        KeyCode::Down => Some(Key::Down),
         _ => None,
     }
 }

@@ -58,7 +58,7 @@ impl TypeAhead {
                 self.line.truncate(start);
             }
             Key::Erase => self.line.clear(),
-            Key::Escape | Key::Leave | Key::Suspend | Key::Mode => {}
+            Key::Escape | Key::Leave | Key::Suspend | Key::Mode | Key::Down => {}
         }
     }
 

@@ -50,7 +50,7 @@ pub(crate) struct Chat {
     slot: Option<Slot>,
     slots: Vec<SlotInfo>,
     /// Set if a person sits at the terminal, who can be asked.
-    present: bool,
+    pub(super) present: bool,
     renderer: BuiltinNotice,
     pub(super) asker: Box<dyn Asker>,
     pub(super) signals: Signals,
@@ -103,6 +103,7 @@ impl Chat {
         let view = chat.resolve().await?;
         if present {
             chat.greet(view.as_ref());
+            chat.tell_last_here().await;
             chat.learn().await;
             if let Some(view) = view {
                 chat.take_up(&view).await?;
@@ -121,7 +122,7 @@ impl Chat {
     }
 
     /// Finds the session that was named.
-    async fn resolve(&mut self) -> Result<Option<SessionView>, Failure> {
+    pub(super) async fn resolve(&mut self) -> Result<Option<SessionView>, Failure> {
         let name = match &self.place {
             SessionTarget::New(_) => return Ok(None),
             SessionTarget::Named(name) => name.clone(),
@@ -132,7 +133,7 @@ impl Chat {
         Ok(Some(view))
     }
 
-    fn greet(&mut self, view: Option<&SessionView>) {
+    pub(super) fn greet(&mut self, view: Option<&SessionView>) {
         let session = match view {
             Some(view) => {
                 let summary = &view.session.summary;
@@ -163,7 +164,7 @@ impl Chat {
     }
 
     /// Takes up what waits in a session: a turn that runs, questions, a turn that was interrupted.
-    async fn take_up(&mut self, view: &SessionView) -> anyhow::Result<()> {
+    pub(super) async fn take_up(&mut self, view: &SessionView) -> anyhow::Result<()> {
         let id = view.session.summary.id;
         self.replay(view).await?;
         match (view.live_turn, view.session.open_turn) {
@@ -325,6 +326,8 @@ impl Chat {
                 self.note("the history is set aside: the model sees none of it any more");
             }
             Slash::Load(name) => self.load(name).await?,
+            Slash::Resume => return self.resume().await,
+            Slash::New => return self.begin_anew().await,
             Slash::Model(Some(slot)) => {
                 self.slot = Some(slot);
                 let model = self.slots.iter().find(|info| info.slot == slot).map(|info| clean_line(&info.model.id));
@@ -351,8 +354,7 @@ impl Chat {
             Slash::Compact(strategy) => return self.compact(strategy).await,
             Slash::UndoCompaction => return self.undo_compaction().await,
             Slash::Context => return self.agentctl_here(&["context"]).await,
-            Slash::Clear if self.present => eprint!("\x1b[H\x1b[2J\x1b[3J"),
-            Slash::Clear | Slash::Quit => {}
+            Slash::Quit => {}
             Slash::Sessions => return self.agentctl(&["sessions", "list"]).await,
             Slash::Model(None) => return self.agentctl(&["models"]).await,
             Slash::Agents => return self.agentctl(&["agents", "list"]).await,
@@ -429,22 +431,6 @@ impl Chat {
         }
         self.note("Alt-Enter, a backslash at the end or an open ``` begin a new line; Tab completes; Ctrl-D leaves");
         self.note("while a turn runs: Enter speaks to it, Tab waits for its end, Up takes back, Esc or Ctrl-C cancels");
-    }
-
-    async fn load(&mut self, name: String) -> anyhow::Result<()> {
-        let before = std::mem::replace(&mut self.place, SessionTarget::Named(name));
-        match self.resolve().await {
-            Ok(Some(view)) => {
-                self.greet(Some(&view));
-                self.learn_status().await;
-                if self.present { self.take_up(&view).await } else { Ok(()) }
-            }
-            Ok(None) => Ok(()),
-            Err(failure) => {
-                self.place = before;
-                Err(failure.into())
-            }
-        }
     }
 
     /// The same as [`Self::agentctl`], with the session at the end.

@@ -328,7 +328,7 @@ mod tests {
     fn commands_sessions_and_slots_are_completed() {
         let sessions = [("0193a".to_owned(), "one".to_owned()), ("0200b".to_owned(), "two".to_owned())];
         let words = |typed: &str| names(typed, &sessions, &[]).into_iter().map(|(_, word, _)| word).collect::<Vec<_>>();
-        assert_eq!(words("/re"), ["/rename ", "/reset"]);
+        assert_eq!(words("/re"), ["/resume", "/rename ", "/reset"]);
         assert_eq!(words("/load 02"), ["0200b"]);
         assert_eq!(words("/model c"), ["code", "chat"]);
         assert_eq!(words("/com"), ["/compact "]);

@@ -4,6 +4,7 @@
 //!   person sits and from [`stdin`] elsewhere; [`slash`] tells commands from text.
 //! - [`chat`]: what the loop does over the daemon's socket: turns, commands, moving between sessions.
 //! - [`replay`]: the last turns of a session that is taken up.
+//! - [`moving`]: its commands that go to other sessions, [`picker`] a list to choose from.
 //! - [`history`]: its commands that compact and undo. [`show`]: the one that shows a result whole.
 //! - [`keys`]: what keys do at the prompt. [`status`]: the line above it. [`modes`]: `/mode`.
 //! - [`known`]: what the prompt completes and shows besides the commands.
@@ -22,7 +23,9 @@ mod keys;
 mod known;
 mod mentions;
 mod modes;
+mod moving;
 mod pager;
+mod picker;
 mod question;
 mod replay;
 mod show;

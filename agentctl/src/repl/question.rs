@@ -380,7 +380,7 @@ impl Question<'_> {
                 Some(Key::Paste(text)) => {
                     line.extend(text.trim_end().chars().map(|c| if c.is_control() { ' ' } else { c }));
                 }
-                Some(Key::Break | Key::Suspend | Key::Tab | Key::Up | Key::Mode) => {}
+                Some(Key::Break | Key::Suspend | Key::Tab | Key::Up | Key::Down | Key::Mode) => {}
             }
         }
     }

@@ -11,6 +11,8 @@ pub(crate) enum Slash {
     Reset,
     Sessions,
     Load(String),
+    Resume,
+    New,
     Current,
     Model(Option<Slot>),
     Mode(Option<SessionMode>),
@@ -28,7 +30,6 @@ pub(crate) enum Slash {
     UndoCompaction,
     Status,
     Clean,
-    Clear,
     Quit,
 }
 
@@ -48,7 +49,7 @@ const fn entry(name: &'static str, argument: &'static str, does: &'static str) -
 }
 
 /// All commands, in the order in which they are listed.
-pub(crate) const TABLE: [Entry; 23] = [
+pub(crate) const TABLE: [Entry; 25] = [
     entry("help", "", "list the commands"),
     entry("continue", "", "resume a turn that was stopped"),
     entry("undo", "[N]", "take back what the last turn, or turn N, did to files"),
@@ -63,13 +64,15 @@ pub(crate) const TABLE: [Entry; 23] = [
     entry("tools", "", "list the tools"),
     entry("agents", "", "list the agents that can work besides the main one"),
     entry("sessions", "", "list the sessions"),
+    entry("resume", "", "choose a session to go on with"),
     entry("load", "ID", "go to another session; the start of its id is enough"),
+    entry("new", "", "begin a new session in this folder; the one before is kept"),
     entry("current", "", "show this session"),
     entry("rename", "TITLE", "name this session"),
     entry("reset", "", "set the history of this session aside"),
     entry("status", "", "show how the daemon is doing"),
     entry("clean", "", "remove what has been unused for long; agentctl clean --dry-run lists it"),
-    entry("clear", "", "clear the screen"),
+    entry("clear", "", "the same as /new: the model knows nothing of what was said"),
     entry("quit", "", "leave (also Ctrl-D)"),
     entry("exit", "", "leave"),
 ];
@@ -126,7 +129,8 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
         }
         "status" => Slash::Status,
         "clean" => Slash::Clean,
-        "clear" => Slash::Clear,
+        "resume" => Slash::Resume,
+        "new" | "clear" => Slash::New,
         "quit" | "exit" => Slash::Quit,
         unknown => return Err(unknown_command(unknown)),
     };

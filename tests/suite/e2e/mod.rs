@@ -68,6 +68,7 @@ mod policy;
 mod random_kills;
 mod readers;
 mod requests;
+mod resume;
 mod retention;
 mod rough;
 mod run;

@@ -1,0 +1,125 @@
+//! Commands that go to another session: by name, by choice, or a new one.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use agentd_core::{Timestamp, session::SessionSummary, visible};
+use agentd_proto::client::NewSession;
+
+use super::{
+    chat::Chat,
+    conversation::ChatBackend as _,
+    picker::{self, Choice},
+};
+use crate::{
+    exit::Exit,
+    failure::Failure,
+    mount::shown_mount,
+    report::{ago, count},
+    session::SessionTarget,
+    terminal::paint::clip,
+};
+
+/// Sessions among which that of the folder is looked for.
+const LOOKED_AT: usize = 50;
+/// The columns of a session's title.
+const TITLE: usize = 40;
+/// Sessions to choose from at the most.
+const OFFERED: usize = 500;
+
+impl Chat {
+    /// Goes to a session, and takes up what waits there.
+    pub(super) async fn load(&mut self, name: String) -> anyhow::Result<()> {
+        let before = std::mem::replace(&mut self.place, SessionTarget::Named(name));
+        match self.resolve().await {
+            Ok(Some(view)) => {
+                self.greet(Some(&view));
+                self.learn_status().await;
+                if self.present { self.take_up(&view).await } else { Ok(()) }
+            }
+            Ok(None) => Ok(()),
+            Err(failure) => {
+                self.place = before;
+                Err(failure.into())
+            }
+        }
+    }
+
+    /// Has the person choose a session, those of this folder first.
+    pub(super) async fn resume(&mut self) -> anyhow::Result<Exit> {
+        if !self.present {
+            return Err(Failure::usage("/resume needs a terminal to choose at")
+                .hint("/load ID goes to a session; /sessions lists them")
+                .into());
+        }
+        let mut sessions = self.daemon.client.sessions(OFFERED).await?;
+        let here = self.place.project().map(|mount| mount.path.clone()).or(self.known.status().folder.map(|m| m.path));
+        let is_here = |session: &SessionSummary| {
+            session.project.as_ref().map(|mount| mount.path.as_path()) == here.as_deref().map(Path::new)
+        };
+        // Stable: of each part, those that were used last stay first.
+        sessions.sort_by_key(|session| !is_here(session));
+        if sessions.is_empty() {
+            self.note("no sessions yet; this is the first");
+            return Ok(Exit::Done);
+        }
+        let choices = sessions.iter().map(|session| choice(session, Timestamp::now())).collect();
+        let stop = Arc::new(AtomicBool::new(false));
+        self.signals.forget();
+        let keyboard = self.keyboard.clone();
+        let mut picking = Box::pin(picker::pick(&keyboard, "Sessions", choices, Arc::clone(&stop)));
+        let picked = tokio::select! {
+            biased;
+            signal = self.signals.next() => {
+                stop.store(true, Ordering::Relaxed);
+                picking.await?;
+                return self.left(signal).map(|()| Exit::Done);
+            }
+            picked = &mut picking => picked?,
+        };
+        if let Some(session) = picked.and_then(|index| sessions.get(index)) {
+            self.load(session.id.to_string()).await?;
+        }
+        Ok(Exit::Done)
+    }
+
+    /// Says which session was used last in the folder of a new one.
+    pub(super) async fn tell_last_here(&mut self) {
+        let Some(here) = self.place.project().map(|mount| mount.path.clone()) else { return };
+        // A greeting is as good without it.
+        let sessions = self.daemon.client.sessions(LOOKED_AT).await.unwrap_or_default();
+        let is_here = |session: &&SessionSummary| session.project.as_ref().is_some_and(|mount| mount.path == here);
+        if let Some(last) = sessions.iter().find(is_here) {
+            let (title, used) = (clip(&visible::line(&last.title), TITLE), ago(last.updated_at, Timestamp::now()));
+            self.note(&format!("last here: {title} · {used} · /resume, or agentctl chat --continue"));
+        }
+    }
+
+    /// Begins a new session in the same folder and mode. The one before stays as it is.
+    pub(super) async fn begin_anew(&mut self) -> anyhow::Result<Exit> {
+        let status = self.known.status();
+        let before = self.place.id();
+        let new = NewSession { project: status.folder, mode: Some(status.mode), ..NewSession::default() };
+        self.place = SessionTarget::New(new);
+        self.handed.forget();
+        self.greet(None);
+        if let Some(id) = before {
+            self.note(&format!("the session before is kept: /load {id}, or /resume"));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn choice(session: &SessionSummary, now: Timestamp) -> Choice {
+    let folder = session.project.as_ref().map_or_else(|| "no folder".to_owned(), shown_mount);
+    let title = match visible::line(&session.title) {
+        title if title.is_empty() => "(untitled)".to_owned(),
+        title => title,
+    };
+    Choice::new(&title, &format!("{folder} · {} · {}", ago(session.updated_at, now), count(session.turns, "turn")))
+}

@@ -1,0 +1,212 @@
+//! A list to choose from: arrow keys, letters to search, Enter takes, Esc leaves.
+
+use std::{
+    io::{self, Write as _},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::{
+    keyboard::{Key, Keyboard},
+    terminal::{
+        look::TerminalStyle,
+        paint::{QUIET, STRONG, clip, paint},
+        sanitize::clean_line,
+    },
+};
+
+/// Rows of the list that are shown at once at the most.
+const MOST_ROWS: usize = 12;
+/// Interval at which the window's size is looked at, and whether to stop.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// A row to choose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Choice {
+    /// Its name.
+    pub(crate) name: String,
+    /// More about it.
+    pub(crate) about: String,
+}
+
+impl Choice {
+    /// A row of words that may be anybody's.
+    pub(crate) fn new(name: &str, about: &str) -> Self {
+        Self { name: clean_line(name), about: clean_line(about) }
+    }
+}
+
+/// State of the list, apart from any terminal.
+#[derive(Debug)]
+struct List<'a> {
+    choices: &'a [Choice],
+    search: String,
+    /// Indexes of the choices that fit.
+    fitting: Vec<usize>,
+    at: usize,
+}
+
+/// What a key came to.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Goes,
+    Taken(usize),
+    Left,
+}
+
+impl<'a> List<'a> {
+    fn new(choices: &'a [Choice]) -> Self {
+        Self { choices, search: String::new(), fitting: (0..choices.len()).collect(), at: 0 }
+    }
+
+    fn press(&mut self, key: Key) -> Outcome {
+        match key {
+            Key::Escape | Key::Leave => return Outcome::Left,
+            Key::Enter => match self.fitting.get(self.at) {
+                Some(index) => return Outcome::Taken(*index),
+                None => return Outcome::Goes,
+            },
+            Key::Up => self.at = self.at.saturating_sub(1),
+            Key::Down | Key::Tab => self.at = (self.at + 1).min(self.fitting.len().saturating_sub(1)),
+            Key::Char(c) => self.find(|search| search.push(c)),
+            Key::Paste(text) => self.find(|search| search.push_str(&clean_line(&text))),
+            Key::Backspace => self.find(|search| {
+                search.pop();
+            }),
+            Key::Erase | Key::Word => self.find(String::clear),
+            Key::Break | Key::Suspend | Key::Mode => {}
+        }
+        Outcome::Goes
+    }
+
+    fn find(&mut self, change: impl FnOnce(&mut String)) {
+        change(&mut self.search);
+        let wanted = self.search.to_lowercase();
+        let fits = |choice: &Choice| {
+            let text = format!("{} {}", choice.name, choice.about).to_lowercase();
+            wanted.split_whitespace().all(|word| text.contains(word))
+        };
+        self.fitting = (0..self.choices.len()).filter(|index| fits(&self.choices[*index])).collect();
+        self.at = 0;
+    }
+
+    /// The rows as they are drawn, none wider than the window.
+    fn rows(&self, title: &str, (columns, rows): (usize, usize), color: bool) -> Vec<String> {
+        let columns = columns.saturating_sub(1);
+        let room = rows.saturating_sub(4).clamp(1, MOST_ROWS);
+        let first = self.at.saturating_sub(room - 1);
+        let search = format!("{title} (type to search, Enter takes, Esc leaves): {}", self.search);
+        let mut drawn = vec![paint(color, QUIET, &clip(&search, columns))];
+        for (row, index) in self.fitting.iter().enumerate().skip(first).take(room) {
+            let Choice { name, about } = &self.choices[*index];
+            let (mark, style) = if row == self.at { ("› ", STRONG) } else { ("  ", anstyle::Style::new()) };
+            let line = clip(&format!("{mark}{name}  {about}"), columns);
+            drawn.push(paint(color, style, &line));
+        }
+        if self.fitting.is_empty() {
+            drawn.push(clip("  nothing fits", columns));
+        }
+        let hidden = self.fitting.len().saturating_sub(first + room);
+        if hidden > 0 {
+            drawn.push(paint(color, QUIET, &clip(&format!("  … {hidden} more"), columns)));
+        }
+        drawn
+    }
+}
+
+/// Has the person choose; none where they leave it, or are told to stop.
+///
+/// # Errors
+/// When the terminal cannot be written.
+pub(crate) async fn pick(
+    keyboard: &Keyboard,
+    title: &str,
+    choices: Vec<Choice>,
+    stop: Arc<AtomicBool>,
+) -> io::Result<Option<usize>> {
+    let (keyboard, title) = (keyboard.clone(), title.to_owned());
+    let picked = tokio::task::spawn_blocking(move || {
+        let _hold = keyboard.hold();
+        choose(&keyboard, &title, &choices, &stop)
+    });
+    picked.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+fn choose(keyboard: &Keyboard, title: &str, choices: &[Choice], stop: &AtomicBool) -> io::Result<Option<usize>> {
+    let look = TerminalStyle::detect();
+    let mut list = List::new(choices);
+    let (mut drawn, mut shown) = (0, Vec::new());
+    loop {
+        let rows = list.rows(title, (look.size)(), look.err_color);
+        if rows != shown {
+            redraw(drawn, &rows)?;
+            drawn = rows.len();
+            shown = rows;
+        }
+        let Some(press) = keyboard.wait(GLANCE) else {
+            if stop.load(Ordering::Relaxed) {
+                return redraw(drawn, &[]).map(|()| None);
+            }
+            continue;
+        };
+        match list.press(press.key) {
+            Outcome::Goes => {}
+            Outcome::Taken(index) => return redraw(drawn, &[]).map(|()| Some(index)),
+            Outcome::Left => return redraw(drawn, &[]).map(|()| None),
+        }
+    }
+}
+
+/// Puts rows in the place of those that were drawn.
+fn redraw(drawn: usize, rows: &[String]) -> io::Result<()> {
+    let mut err = io::stderr().lock();
+    let up = if drawn > 1 { format!("\x1b[{}A", drawn - 1) } else { String::new() };
+    write!(err, "{up}\r\x1b[J{}", rows.join("\r\n"))?;
+    err.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::terminal::paint::width;
+
+    fn choices() -> Vec<Choice> {
+        ["Fix the tests|app/, 2 h ago", "漢字 in names|app/, 3 d ago", "Plan\x1b[2J a trip|no folder, 9 d ago"]
+            .map(|row| row.split_once('|').map(|(name, about)| Choice::new(name, about)).unwrap())
+            .to_vec()
+    }
+
+    #[test]
+    fn keys_move_search_take_and_leave() {
+        let choices = choices();
+        let mut list = List::new(&choices);
+        assert_eq!(list.press(Key::Up), Outcome::Goes);
+        assert_eq!(list.press(Key::Down), Outcome::Goes);
+        assert_eq!(list.press(Key::Enter), Outcome::Taken(1));
+        "TRIP folder".chars().for_each(|c| drop(list.press(Key::Char(c))));
+        assert_eq!(list.press(Key::Enter), Outcome::Taken(2));
+        list.press(Key::Paste("zebra".to_owned()));
+        assert_eq!(list.press(Key::Enter), Outcome::Goes, "nothing fits");
+        list.press(Key::Erase);
+        (0..9).for_each(|_| drop(list.press(Key::Down)));
+        assert_eq!(list.press(Key::Enter), Outcome::Taken(2));
+        assert_eq!(list.press(Key::Escape), Outcome::Left);
+    }
+
+    #[test]
+    fn rows_fit_the_window_and_are_harmless() {
+        let many: Vec<Choice> = (0..50).map(|n| Choice::new(&format!("{n} {}", "漢字".repeat(40)), "x")).collect();
+        let mut list = List::new(&many);
+        (0..30).for_each(|_| drop(list.press(Key::Down)));
+        for size in [(110, 40), (40, 10), (20, 3), (1, 1)] {
+            let rows = list.rows("Sessions", size, false);
+            assert!(rows.iter().all(|row| width(row) <= size.0), "{size:?}: {rows:?}");
+            assert!(size.0 < 10 || rows.iter().any(|row| row.starts_with("› 30")), "{size:?}: {rows:?}");
+        }
+        let choices = choices();
+        assert!(!List::new(&choices).rows("Sessions", (80, 24), false).concat().contains('\x1b'));
+    }
+}

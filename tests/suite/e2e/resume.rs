@@ -1,0 +1,64 @@
+//! Coming back at a terminal: the list of sessions, a new one beside the old, and what was used last in a folder.
+
+use agentd_testkit::model_server::Reply;
+
+use super::{World, terminal::Terminal};
+
+/// An arrow key, as a terminal sends it.
+const DOWN: &str = "\u{1b}[B";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_is_chosen_from_a_list_and_goes_on() {
+    let world = World::start().await;
+    let project = world.daemon.path().join("app");
+    std::fs::create_dir(&project).unwrap();
+    let view = format!("{}:ro", project.display());
+    for (prompt, folder) in [("Paint the barn", &view[..]), ("Mend the roof", &view), ("Sail away", "none")] {
+        world.model.reply(Reply::text("Certainly."));
+        world.daemon.agentctl(["run", prompt, "-C", folder]).await.exits(0);
+    }
+    let mut terminal = Terminal::open(&world.daemon, &["-C", &view]);
+    terminal.sees("last here: Mend the roof");
+    terminal.prompt();
+    terminal.says("/resume");
+    // Those of this folder come first, though another was used later.
+    let list = terminal.sees("Sail away");
+    let (roof, barn) = (list.find("Mend the roof").unwrap(), list.find("Paint the barn").unwrap());
+    assert!(roof < barn, "{list}");
+    terminal.presses("app");
+    terminal.sees("leaves): app");
+    terminal.presses(DOWN);
+    // `› `, as bytes.
+    terminal.sees("\u{e2}\u{80}\u{ba} Paint the barn");
+    terminal.presses("\r");
+    terminal.sees("Certainly.");
+    terminal.prompt();
+    world.model.reply(Reply::text("Red."));
+    terminal.says("Which colour?");
+    terminal.sees("Red.");
+    terminal.prompt();
+    let request = world.model.requests().last().unwrap().body.to_string();
+    assert!(request.contains("Paint the barn") && !request.contains("Mend the roof"), "{request}");
+
+    // Nothing is chosen by Esc; a new session knows nothing of the one before, which is kept.
+    terminal.says("/resume");
+    terminal.sees("leaves)");
+    terminal.presses("\u{1b}");
+    terminal.prompt();
+    terminal.says("/clear");
+    terminal.sees("the session before is kept");
+    terminal.prompt();
+    world.model.reply(Reply::text("Hello."));
+    terminal.says("Hi");
+    terminal.sees("Hello.");
+    terminal.prompt();
+    let request = world.model.requests().last().unwrap().body.to_string();
+    assert!(!request.contains("Paint the barn"), "{request}");
+    terminal.leaves();
+}
+
+#[tokio::test]
+async fn without_a_terminal_nothing_can_be_chosen() {
+    let world = World::start().await;
+    world.daemon.agentctl(["chat", "--resume"]).await.exits(2).says(&["needs a terminal", "hint: /load"]);
+}
