@@ -1,10 +1,9 @@
 //! A conversation over the daemon's socket.
 
-use std::{io::Write as _, path::Path};
+use std::io::Write as _;
 
 use agentd_core::{
     error::ErrorKind,
-    files::UploadReceipt,
     ids::SessionId,
     model::{Slot, SlotInfo},
     session::SessionStatus,
@@ -18,7 +17,7 @@ use super::{
     TerminalAsker,
     conversation::ChatBackend,
     known::CompletionCache,
-    mentions::{self, Mention, UploadedFiles, typed_path},
+    mentions::{self, UploadedFiles},
     slash::{self, Slash},
     status::{ChatStatus, branch},
 };
@@ -31,7 +30,7 @@ use crate::{
     mount::shown_mount,
     render::Human,
     report::count,
-    session::{SessionTarget, Upload},
+    session::SessionTarget,
     terminal::{attention::Attention, paint::clip, sanitize::clean_line, title::WindowTitle},
     turn::{
         self, Asker, AtEnd, ForeseeingAsker, NonInteractive, Renderer as _, Signals, SocketLine,
@@ -47,17 +46,17 @@ const TITLE: usize = 40;
 pub(crate) struct Chat {
     pub(super) daemon: Daemon,
     pub(super) place: SessionTarget,
-    slot: Option<Slot>,
-    slots: Vec<SlotInfo>,
+    pub(super) slot: Option<Slot>,
+    pub(super) slots: Vec<SlotInfo>,
     /// Set if a person sits at the terminal, who can be asked.
     pub(super) present: bool,
-    renderer: BuiltinNotice,
+    pub(super) renderer: BuiltinNotice,
     pub(super) asker: Box<dyn Asker>,
     pub(super) signals: Signals,
     pub(super) keyboard: Keyboard,
     pub(super) known: CompletionCache,
     title: WindowTitle,
-    command_line: CommandLine,
+    pub(super) command_line: CommandLine,
     /// Files that were handed over by a mention.
     pub(super) handed: UploadedFiles,
 }
@@ -184,7 +183,7 @@ impl Chat {
     }
 
     /// Asks what waits for an answer in this session.
-    async fn answer_pending(&mut self, session: SessionId) -> anyhow::Result<()> {
+    pub(super) async fn answer_pending(&mut self, session: SessionId) -> anyhow::Result<()> {
         let pending = self.daemon.client.interrupts(Some(&session.to_string())).await?;
         if pending.is_empty() {
             self.note("nothing waits for an answer here");
@@ -218,7 +217,7 @@ impl Chat {
         Ok(())
     }
 
-    async fn turn(&mut self, text: Option<String>) -> anyhow::Result<Exit> {
+    pub(super) async fn turn(&mut self, text: Option<String>) -> anyhow::Result<Exit> {
         let request = StartRequest {
             session: self.place.clone().into_choice(),
             start: StartTurn {
@@ -315,101 +314,6 @@ impl Chat {
         }
     }
 
-    async fn obey(&mut self, command: Slash) -> anyhow::Result<Exit> {
-        match command {
-            Slash::Help => self.help(),
-            Slash::Reset => {
-                let id = self.session()?;
-                self.daemon.client.reset_session(&id.to_string()).await?;
-                self.handed.forget();
-                self.learn_status().await;
-                self.note("the history is set aside: the model sees none of it any more");
-            }
-            Slash::Load(name) => self.load(name).await?,
-            Slash::Resume => return self.resume().await,
-            Slash::New => return self.begin_anew().await,
-            Slash::Model(Some(slot)) => {
-                self.slot = Some(slot);
-                let model = self.slots.iter().find(|info| info.slot == slot).map(|info| clean_line(&info.model.id));
-                self.known.change_status(|status| status.model = model.unwrap_or_default());
-                self.note(&format!("the next turns use the slot {slot}"));
-            }
-            Slash::Mode(change) => return self.change_mode(change).await,
-            Slash::Upload(path) => self.upload(&typed_path(&path)).await?,
-            Slash::Rename(title) => {
-                let id = self.session()?;
-                self.daemon.client.rename_session(&id.to_string(), &title).await?;
-                self.note("renamed");
-            }
-            Slash::Interrupts => {
-                let id = self.session()?;
-                self.answer_pending(id).await?;
-            }
-            Slash::Continue => {
-                self.session()?;
-                return self.turn(None).await;
-            }
-            Slash::Undo(turn) => return self.undo(turn).await,
-            Slash::Show(number) => return self.show(number).await,
-            Slash::Compact(strategy) => return self.compact(strategy).await,
-            Slash::UndoCompaction => return self.undo_compaction().await,
-            Slash::Context => return self.agentctl_here(&["context"]).await,
-            Slash::Quit => {}
-            Slash::Sessions => return self.agentctl(&["sessions", "list"]).await,
-            Slash::Model(None) => return self.agentctl(&["models"]).await,
-            Slash::Agents => return self.agentctl(&["agents", "list"]).await,
-            Slash::Tools => return self.agentctl_here(&["tools", "--session"]).await,
-            Slash::Status => return self.agentctl(&["status"]).await,
-            Slash::Clean => return self.agentctl(&["clean"]).await,
-            Slash::Grants => return self.agentctl_here(&["grants", "list", "--session"]).await,
-            Slash::Current => return self.agentctl_here(&["sessions", "show"]).await,
-        }
-        Ok(Exit::Done)
-    }
-
-    /// The next turn is told of it. A session that has not begun begins with it.
-    async fn upload(&mut self, path: &Path) -> Result<(), Failure> {
-        let upload = Upload::open(path)?;
-        // Made first, so that a file that is refused leaves no session behind for each attempt.
-        self.place = self.place.clone().take(&self.daemon, Vec::new()).await?.0;
-        let (place, taken) = self.place.clone().take(&self.daemon, vec![upload]).await?;
-        self.place = place;
-        for UploadReceipt { path, picture, problem } in taken {
-            let told = if picture.is_some() { "is shown it" } else { "is told" };
-            self.note(&format!("uploaded as {path}; the model {told} with what you say next"));
-            if let Some(problem) = problem {
-                self.note(&problem);
-            }
-        }
-        Ok(())
-    }
-
-    /// Does what a turn with this text depends on.
-    async fn prepare(&mut self, text: &str) -> Result<(), Failure> {
-        self.settle_mode().await?;
-        self.hand_over(text).await
-    }
-
-    /// Hands over the files that a text mentions. One that cannot be read stops the turn: the person counts on it.
-    async fn hand_over(&mut self, text: &str) -> Result<(), Failure> {
-        for mention in mentions::find(text) {
-            match mention {
-                Mention::File(path) if self.handed.has(self.place.id(), &path) => {}
-                Mention::File(path) => {
-                    self.upload(&path).await?;
-                    if let Some(session) = self.place.id() {
-                        self.handed.note(session, path);
-                    }
-                }
-                Mention::Hidden(path) => {
-                    let path = clean_line(&path.display().to_string());
-                    self.note(&format!("#{path} is hidden and stays here; /upload {path} hands it over all the same"));
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Prints a text of many lines.
     pub(super) fn print(&mut self, text: &str) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
@@ -422,27 +326,6 @@ impl Chat {
         self.place.id().ok_or_else(|| {
             Failure::new(ErrorKind::NotFound, "there is no session yet").hint("it begins with the first thing you say")
         })
-    }
-
-    fn help(&mut self) {
-        for entry in slash::TABLE {
-            let usage = format!("/{} {}", entry.name, entry.argument);
-            self.note(&format!("{usage:<16} {}", entry.does));
-        }
-        self.note("Alt-Enter, a backslash at the end or an open ``` begin a new line; Tab completes; Ctrl-D leaves");
-        self.note("while a turn runs: Enter speaks to it, Tab waits for its end, Up takes back, Esc or Ctrl-C cancels");
-    }
-
-    /// The same as [`Self::agentctl`], with the session at the end.
-    async fn agentctl_here(&mut self, words: &[&str]) -> anyhow::Result<Exit> {
-        let id = self.session()?.to_string();
-        self.agentctl(&[words, &[id.as_str()]].concat()).await
-    }
-
-    /// Does what a command of `agentctl` does, so that both list the same.
-    async fn agentctl(&mut self, words: &[&str]) -> anyhow::Result<Exit> {
-        let global = Global { socket: self.daemon.place.named().map(Path::to_owned), json: false };
-        (self.command_line)(global, words.iter().map(|word| (*word).to_owned()).collect()).await
     }
 }
 

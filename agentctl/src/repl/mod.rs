@@ -2,7 +2,8 @@
 //!
 //! - [`conversation`]: the loop, which knows neither terminal nor daemon. Lines come from [`editor`] where a
 //!   person sits and from [`stdin`] elsewhere; [`slash`] tells commands from text.
-//! - [`chat`]: what the loop does over the daemon's socket: turns, commands, moving between sessions.
+//! - [`chat`]: what the loop does over the daemon's socket: turns and what waits; [`commands`] are the slash commands,
+//!   [`uploads`] the files that go with what is said.
 //! - [`replay`]: the last turns of a session that is taken up.
 //! - [`moving`]: its commands that go to other sessions, [`picker`] a list to choose from.
 //! - [`history`]: its commands that compact and undo. [`show`]: the one that shows a result whole.
@@ -14,6 +15,7 @@
 
 mod asker;
 mod chat;
+mod commands;
 mod console;
 mod conversation;
 mod edit;
@@ -32,6 +34,7 @@ mod show;
 mod slash;
 mod status;
 mod stdin;
+mod uploads;
 
 use std::io::{self, IsTerminal as _, Write as _};
 
