@@ -177,6 +177,10 @@ impl Toolbox for AllTools {
         self.ours.holds_commands()
     }
 
+    fn contains_commands(&self) -> BoxFuture<'_, bool> {
+        self.ours.contains_commands()
+    }
+
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
         self.whose(call).call(context, call)
     }

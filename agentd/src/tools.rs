@@ -123,6 +123,10 @@ impl Toolbox for ConfiguredToolbox {
         self.inner.holds_commands()
     }
 
+    fn contains_commands(&self) -> BoxFuture<'_, bool> {
+        self.inner.contains_commands()
+    }
+
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
         match self.refusal(call) {
             Some(refusal) => async { refusal }.boxed(),

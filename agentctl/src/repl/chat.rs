@@ -114,7 +114,9 @@ impl Chat {
     /// Says how to come back, where there is something to come back to.
     pub(crate) async fn farewell(&mut self) {
         // Whoever goes on with the session finds it as it was left.
-        let _ = self.settle_mode().await;
+        if let Err(failure) = self.settle_mode().await {
+            self.fail(&failure);
+        }
         if let (true, Some(id)) = (self.present, self.place.id()) {
             self.note(&format!("resume with: agentctl chat --session {id}"));
         }

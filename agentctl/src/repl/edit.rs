@@ -4,7 +4,7 @@ use std::{io, path::Path};
 
 use serde_json::Value;
 
-use agentd_core::interrupt::Answer;
+use agentd_core::{interrupt::Answer, visible};
 
 use super::question::{Question, pretty};
 use crate::keyboard::Key;
@@ -43,7 +43,8 @@ impl Draft {
     /// The same as one line can hold it.
     fn in_a_line(self, args: &Value) -> Self {
         match self {
-            Self::Field { text, .. } if text.contains('\n') => Self::Json { text: args.to_string() },
+            // What a line cannot show as it is stands in it with its escapes.
+            Self::Field { text, .. } if visible::line(&text) != text => Self::Json { text: args.to_string() },
             Self::Json { text } if text == pretty(args) => Self::Json { text: args.to_string() },
             draft => draft,
         }

@@ -357,7 +357,7 @@ mod tests {
     fn the_status_stands_above_the_prompt_and_goes_with_the_line() {
         let prompt = ChatPrompt { known: CompletionCache::default() };
         prompt.known.change_status(|status| status.model = "m".to_owned());
-        assert_eq!(prompt.render_prompt_left(), "no folder · m · ask\n");
+        assert_eq!(prompt.render_prompt_left(), "ask · no folder · m\n");
         assert_eq!(prompt.render_prompt_indicator(PromptEditMode::Default), INDICATOR);
         assert_eq!(Mark.render_prompt_left(), "");
         assert_eq!(Mark.render_prompt_indicator(PromptEditMode::Default), INDICATOR);

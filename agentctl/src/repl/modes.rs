@@ -21,12 +21,14 @@ impl Chat {
     /// Sets the mode that was chosen by a key, before anything depends on it.
     ///
     /// # Errors
-    /// When the daemon is lost. The choice stands.
+    /// When the daemon is lost, after which the choice stands, or refuses it, after which it does not.
     pub(super) async fn settle_mode(&mut self) -> Result<(), Failure> {
-        match self.known.status().chosen {
-            Some(mode) => self.set_mode(mode).await,
-            None => Ok(()),
+        let Some(mode) = self.known.status().chosen else { return Ok(()) };
+        let set = self.set_mode(mode).await;
+        if set.as_ref().is_err_and(|failure| failure.exit != Exit::Unreachable) {
+            self.known.change_status(|status| status.chosen = None);
         }
+        set.map_err(|failure| Failure { message: format!("the mode is not {mode}: {}", failure.message), ..failure })
     }
 
     async fn set_mode(&mut self, mode: SessionMode) -> Result<(), Failure> {

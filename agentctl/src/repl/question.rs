@@ -360,7 +360,11 @@ impl Question<'_> {
         loop {
             // The end of the line is what is being typed; the start of a long one is out of sight.
             let room = self.console.size().0.saturating_sub(width(prompt) + 1).max(1);
-            self.console.write(&format!("\r\x1b[K{}{}", paint(self.color, QUIET, prompt), tail(&line, room)))?;
+            self.console.write(&format!(
+                "\r\x1b[K{}{}",
+                paint(self.color, QUIET, prompt),
+                tail(&visible::line(&line), room)
+            ))?;
             match self.console.key()? {
                 None | Some(Key::Escape | Key::Leave) => {
                     self.console.write("\r\x1b[K")?;

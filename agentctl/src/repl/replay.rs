@@ -22,7 +22,9 @@ impl Chat {
         let before = view.session.open_turn.map_or(u64::MAX, |(_, first_seq)| first_seq);
         let items = self.daemon.client.items(&summary.id.to_string(), 0, LOOKED_AT).await?;
         let begins = begins(&items, before);
-        let Some(first) = begins.iter().rev().take(TURNS).next_back() else { return Ok(()) };
+        // Of a turn that is longer than what was looked at, its end is shown.
+        let tail = items.iter().map(|item| item.seq).find(|seq| *seq < before);
+        let Some(first) = begins.iter().rev().take(TURNS).next_back().copied().or(tail) else { return Ok(()) };
         let shown = begins.len().min(TURNS) as u64;
         let open = u64::from(view.session.open_turn.is_some());
         if let earlier @ 1.. = summary.turns.saturating_sub(shown + open) {

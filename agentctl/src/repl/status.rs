@@ -12,6 +12,8 @@ use crate::terminal::{
     sanitize::clean_line,
 };
 
+/// The columns of a branch.
+const BRANCH: usize = 24;
 /// Bytes of `.git/HEAD` that are read.
 const HEAD_BYTES: u64 = 4096;
 
@@ -54,9 +56,15 @@ impl ChatStatus {
             Some(mount) => format!("{} {}", folder_name(&mount.path), if mount.writable { "rw" } else { "ro" }),
             None => "no folder".to_owned(),
         };
-        let mut parts = vec![self.agent.clone(), folder];
-        parts.extend(self.branch.clone());
-        parts.extend([self.model.clone(), self.chosen.unwrap_or(self.mode).to_string()]);
+        // First, so that nothing pushes it off a narrow screen. A choice holds with the next message.
+        let mode = match self.chosen.filter(|chosen| *chosen != self.mode) {
+            Some(chosen) => format!("{} → {chosen}", self.mode),
+            None => self.mode.to_string(),
+        };
+        let mut parts = vec![mode, self.agent.clone(), folder];
+        // Text of the repository, which is not to look like parts of ours.
+        parts.extend(self.branch.as_ref().map(|branch| clip(&branch.replace('·', "."), BRANCH)));
+        parts.push(self.model.clone());
         parts.extend(self.fullness.filter(|percent| *percent > 0).map(|percent| format!("{percent}% of the window")));
         parts.extend(self.cost.map(dollars));
         parts.retain(|part| !part.is_empty());
@@ -107,7 +115,7 @@ mod tests {
     #[test]
     fn the_line_says_what_is_known() {
         let mut status = ChatStatus { model: "gpt-5".to_owned(), ..ChatStatus::default() };
-        assert_eq!(status.line(80), "no folder · gpt-5 · ask");
+        assert_eq!(status.line(80), "ask · no folder · gpt-5");
         status = ChatStatus {
             folder: Some(Mount { path: "/home/ada/app".into(), writable: true }),
             branch: Some("main".to_owned()),
@@ -117,12 +125,14 @@ mod tests {
             cost: Some(40_000),
             ..status
         };
-        assert_eq!(status.line(80), "poet · app rw · main · gpt-5 · accept-edits · 12% of the window · $0.0400");
+        assert_eq!(status.line(80), "accept-edits · poet · app rw · main · gpt-5 · 12% of the window · $0.0400");
         let narrow = status.line(20);
         status.choose_next_mode();
-        assert!(status.line(80).contains(" · plan · "));
+        assert!(status.line(80).starts_with("accept-edits → plan · "));
+        status.branch = Some("main · gpt-5 · ask · and more of that".to_owned());
+        assert!(status.line(200).contains(" · main . gpt-5 . ask . an… · gpt-5 · "), "{}", status.line(200));
         assert_eq!(status.title(true), "● agentd: app");
-        assert!(narrow.chars().count() <= 20 && narrow.starts_with("poet · app rw"), "{narrow}");
+        assert!(narrow.chars().count() <= 20 && narrow.starts_with("accept-edits · poet"), "{narrow}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use agentd_core::{
     turn::TurnResult,
     visible,
 };
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{
     Asker, Renderer, Signals,
@@ -27,7 +27,7 @@ use crate::{
     daemon,
     exit::Exit,
     failure::Failure,
-    keyboard::{Key, Keyboard, TypeAhead},
+    keyboard::{Key, Keyboard, TypeAhead, typed::STILLNESS},
     terminal::{attention::Attention, sanitize::clean_line},
 };
 
@@ -40,6 +40,9 @@ const LONG_TURN: Duration = Duration::from_secs(10);
 
 /// The time that a turn may take to end when the client was told to. Those who supervise it kill it some time after.
 const END_PATIENCE: Duration = Duration::from_secs(8);
+
+/// The time for which words to the turn are waited for once the client was told to end.
+const STEER_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The person before the client, as far as they can reach it while a turn runs.
 pub(crate) struct Person<'a> {
@@ -83,6 +86,7 @@ pub(crate) async fn drive(
         backlog: VecDeque::new(),
         asked: HashSet::new(),
         cancelled: false,
+        deaf_until: None,
         due: None,
     };
     let followed = driver.follow(renderer, asker).await;
@@ -122,6 +126,8 @@ struct Driver<'a> {
     asked: HashSet<InterruptId>,
     /// Set once the turn was told to end.
     cancelled: bool,
+    /// Until when Esc is not for the turn: a question has just gone away.
+    deaf_until: Option<Instant>,
     /// Until when it may take to end.
     due: Option<Instant>,
 }
@@ -182,7 +188,7 @@ impl Driver<'_> {
                 signal = self.signals.next() => self.told_to_end(signal, renderer).await?,
                 () = reached(self.due) => return Err(self.left("the turn has not ended in time").into()),
                 press = self.keyboard.next() => match press.key {
-                    Key::Escape if self.cancelled => {}
+                    Key::Escape if self.cancelled || self.deaf_until.is_some_and(|until| Instant::now() < until) => {}
                     Key::Escape => self.told_to_end(EndSignal::Interrupt, renderer).await?,
                     Key::Leave if self.is_guest && !self.keyboard.typed(|typed| typed.is_writing()) => {
                         renderer.leave()?;
@@ -225,10 +231,15 @@ impl Driver<'_> {
     async fn give(&mut self, text: String, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
         let (mut given, mut heard) = (false, None);
         if !self.cancelled && (self.may_steer)(&text) {
+            let mut steer = self.line.steer(text.clone());
             tokio::select! {
                 biased;
                 signal = self.signals.next() => heard = Some(signal),
-                taken = self.line.steer(text.clone()) => given = taken.is_ok(),
+                taken = &mut steer => given = taken.is_ok(),
+            }
+            if heard.is_some() {
+                // The daemon may have it already: what was not heard of would be said twice.
+                given = timeout(STEER_PATIENCE, steer).await.is_ok_and(|taken| taken.is_ok());
             }
         }
         self.keyboard.typed(|typed| if given { typed.given(text) } else { typed.defer(text) });
@@ -362,6 +373,8 @@ impl Driver<'_> {
                     }
                     if settled {
                         drop(asking);
+                        // An Esc that was meant for the question cancels nothing.
+                        self.deaf_until = Some(Instant::now() + STILLNESS);
                         elsewhere.map_or(Ok(()), |note| renderer.note(&note))?;
                         return Ok(QuestionOutcome::Settled);
                     }

@@ -19,6 +19,8 @@ enum Beat {
     Note,
     Silence,
     Signal(EndSignal),
+    /// Esc, after that time.
+    Escape(Duration, Keyboard),
     Fail(Failure),
 }
 
@@ -48,6 +50,11 @@ impl Line for Script {
                 Some(Beat::Say(kind)) => Ok(Some(self.event(*kind))),
                 Some(Beat::Note) => Ok(Some(Arrival::Note("lost".to_owned()))),
                 Some(Beat::Silence) => std::future::pending().await,
+                Some(Beat::Escape(after, keyboard)) => {
+                    tokio::time::sleep(after).await;
+                    keyboard.press(Key::Escape, std::time::Instant::now());
+                    std::future::pending().await
+                }
                 Some(Beat::Fail(failure)) => Err(failure),
                 Some(Beat::Signal(signal)) => {
                     let _ = self.signals.try_send(signal);
@@ -399,6 +406,18 @@ async fn escape_cancels_once_and_never_leaves() {
     let outcome = play_typing(&keyboard, 0, |turn| vec![end(turn)], &mut Person(None), true).await;
     assert_eq!((outcome.told, outcome.ended.unwrap().is_some()), (vec!["cancel".to_owned()], true));
     assert_eq!(waiting(&keyboard), ["half a line"], "a turn that is being cancelled is given nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_esc_that_was_meant_for_a_question_cancels_nothing() {
+    let play_escape = async |after: Duration| {
+        let keyboard = Keyboard::scripted();
+        let esc = Beat::Escape(after, keyboard.clone());
+        let beats = |turn| vec![ask(turn), resolved(turn), esc, end(turn)];
+        play_typing(&keyboard, 0, beats, &mut Person(None), true).await.told
+    };
+    assert_eq!(play_escape(Duration::from_millis(100)).await, [""; 0]);
+    assert_eq!(play_escape(Duration::from_millis(900)).await, ["cancel"]);
 }
 
 #[tokio::test]

@@ -77,6 +77,8 @@ pub(crate) struct SocketLine {
     /// The turn that was started here; none for a line that only listens.
     turn: Option<TurnId>,
     source: Source,
+    /// The daemon said that it stops, so that somebody wanted that.
+    was_stopped: bool,
     /// The number of the last stored event that came in.
     last_seq: u64,
     /// Set if older events may come, whose interrupts may have their answers.
@@ -129,6 +131,7 @@ impl SocketLine {
             session,
             turn: None,
             source,
+            was_stopped: false,
             last_seq,
             replays: true,
             answers_as: daemon::CLIENT.to_owned(),
@@ -212,6 +215,7 @@ impl SocketLine {
                 }
                 Ok(None) => self.source = Source::Over,
                 Err(error) if is_break(&error) => {
+                    self.was_stopped = error.kind == ClientErrorKind::Answered(ErrorKind::ShuttingDown);
                     self.source = Source::Broken { since: Instant::now() };
                     return Ok(Some(Arrival::Lost));
                 }
@@ -224,7 +228,12 @@ impl SocketLine {
     async fn take_up(&mut self, since: Instant) -> Result<(), Failure> {
         loop {
             match self.subscribe_again().await {
-                Err(error) if error.kind == ClientErrorKind::NotRunning && since.elapsed() > OTHERS_TURN => {
+                // Whoever stopped it does not want it back from here.
+                Err(error)
+                    if error.kind == ClientErrorKind::NotRunning
+                        && !self.was_stopped
+                        && since.elapsed() > OTHERS_TURN =>
+                {
                     daemon::start_again(&self.place).await?;
                 }
                 Ok(()) => return Ok(()),
@@ -282,7 +291,7 @@ impl Line for SocketLine {
     fn next_mode(&mut self) -> BoxFuture<'_, Result<SessionMode, Failure>> {
         Box::pin(async move {
             let session = self.session.to_string();
-            let mode = self.client.session(&session).await?.session.settings.mode.following();
+            let mode = self.client.session(&session).await?.session.settings.mode.following_live();
             self.client.set_mode(&session, mode, &self.answers_as).await?;
             Ok(mode)
         })

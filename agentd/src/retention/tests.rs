@@ -155,7 +155,7 @@ impl World {
             person: Default::default(),
             sampler: Default::default(),
             stands_for: None,
-            read_only: false,
+            confinement: agentd_core::policy::Confinement::Usual,
             now: self.clock.now(),
             cancel: CancellationToken::new(),
         }

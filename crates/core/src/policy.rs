@@ -155,6 +155,44 @@ impl Explanation {
     }
 }
 
+/// Limits of what a call runs, by how closely a person looked at it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Confinement {
+    /// Those of every command: a person looked at this very call, or wrote a rule about it.
+    #[default]
+    Usual,
+    /// Nobody looked at this very call: what others run or obey by itself in a project, such as `.git`, cannot be changed.
+    Guarded,
+    /// Nobody was asked, because it only looks: nothing can be changed, and no network is there.
+    ReadOnly,
+}
+
+impl Explanation {
+    /// The rule of a call that runs because of the session's mode `auto`.
+    pub const BY_AUTO: &'static str = "the session's mode is auto";
+
+    /// The limits of the call, if it runs by this verdict.
+    #[must_use]
+    pub fn confinement(&self) -> Confinement {
+        let is_unseen = |layer: Layer, rule: &str| match layer {
+            Layer::Default => rule == Self::BY_AUTO,
+            // A kept rule by prefix. Whoever lets git record means that it writes to its own folder.
+            Layer::Grant => rule.ends_with(" *") && !rule.contains(": git "),
+            _ => false,
+        };
+        let is_unseen_part = |part: &PartExplanation| is_unseen(part.layer, &part.rule);
+        if self.only_looks() {
+            Confinement::ReadOnly
+        } else if self.verdict == Verdict::Allow
+            && (is_unseen(self.layer, &self.rule) || self.parts.iter().any(is_unseen_part))
+        {
+            Confinement::Guarded
+        } else {
+            Confinement::Usual
+        }
+    }
+}
+
 /// Explanation of one part of a compound command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartExplanation {

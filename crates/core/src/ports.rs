@@ -26,6 +26,7 @@ use crate::{
     interrupt::{Answer, Interrupt},
     item::Item,
     model::{ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
+    policy::Confinement,
     search::{SearchQuery, SearchResult},
     session::{NewFork, SessionSettings, SessionSummary, StoredSession, TurnSpan},
     state_files::{StateFileChange, StateFiles},
@@ -106,9 +107,8 @@ pub struct ToolContext {
     /// ([`CatalogueTool::stands_for`](crate::catalogue::CatalogueTool::stands_for)): where it stands for something else
     /// by now, the call is not what was shown and allowed, and does not run. None where it was not offered.
     pub stands_for: Option<Arc<str>>,
-    /// True where the call may change nothing, whatever it runs: nobody was asked about it, because the rules take it for one
-    /// that only looks. A tool that runs commands holds them to it.
-    pub read_only: bool,
+    /// Limits of what the call runs. A tool that runs commands holds them to it.
+    pub confinement: Confinement,
     /// The time.
     pub now: Timestamp,
     /// Set when the turn is cancelled. A tool that holds processes ends them before it returns.
@@ -190,9 +190,15 @@ pub trait Toolbox: Send + Sync {
         Box::pin(std::future::ready(None))
     }
 
-    /// True where a command that is called with [`ToolContext::read_only`] can change nothing. Where nothing would hold it to
+    /// True where a command that is called with [`Confinement::ReadOnly`] can change nothing. Where nothing would hold it to
     /// that, it is judged as any other command.
     fn holds_commands(&self) -> BoxFuture<'_, bool>;
+
+    /// True where a command changes nothing outside of the session's folders, and reaches no other process, whatever it
+    /// does: only there may one run that nobody looked at.
+    fn contains_commands(&self) -> BoxFuture<'_, bool> {
+        Box::pin(std::future::ready(false))
+    }
 
     /// Runs the call. Failures are outputs; this cannot fail otherwise.
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput>;

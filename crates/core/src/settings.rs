@@ -86,6 +86,16 @@ impl SessionMode {
         }
     }
 
+    /// The next mode in order while a turn runs, in which each holds at once: nobody goes through `auto` on the way to
+    /// another one.
+    #[must_use]
+    pub fn following_live(self) -> Self {
+        match self.following() {
+            Self::Auto => Self::Ask,
+            next => next,
+        }
+    }
+
     // By reference, as serde calls it.
     #[allow(clippy::trivially_copy_pass_by_ref)]
     fn is_ask(&self) -> bool {

@@ -136,7 +136,7 @@ fn context() -> ToolContext {
         person: Person::new(|_| std::future::ready(Some(Answer::Text { text: "{}".to_owned() })).boxed()),
         sampler: Default::default(),
         stands_for: None,
-        read_only: false,
+        confinement: agentd_core::policy::Confinement::Usual,
         now: Timestamp::UNIX_EPOCH,
         cancel: CancellationToken::new(),
     }

@@ -231,6 +231,7 @@ impl Check<'_> {
             memories: None,
             kept: &kept,
             held: true,
+            contained: true,
         };
         match self.policy.judge(&facts).verdict {
             Verdict::Deny { reason } => unfit(

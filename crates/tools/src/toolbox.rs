@@ -439,6 +439,16 @@ impl Toolbox for BuiltinToolbox {
         .boxed()
     }
 
+    fn contains_commands(&self) -> BoxFuture<'_, bool> {
+        async move {
+            match &self.commands.sandbox {
+                Some(sandbox) => sandbox.contains().await,
+                None => false,
+            }
+        }
+        .boxed()
+    }
+
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
         async move {
             let ran = AssertUnwindSafe(self.run(context, call)).catch_unwind().await;

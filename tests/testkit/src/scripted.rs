@@ -395,6 +395,10 @@ impl Toolbox for ScriptedTools {
         std::future::ready(true).boxed()
     }
 
+    fn contains_commands(&self) -> BoxFuture<'_, bool> {
+        std::future::ready(true).boxed()
+    }
+
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
         async move {
             self.write(call);

@@ -8,7 +8,7 @@ use agentd_core::{
     grant::Grant,
     ids::{CallId, InterruptId, SessionId, TurnId},
     interrupt::{Ask, Interrupt},
-    policy::{Explanation, Verdict},
+    policy::{Confinement, Explanation, Verdict},
     ports::{StoredInterrupt, ToolContext, Workspace},
     session::SessionSettings,
     tool::{Effect, FollowedLink, StartFolder, ToolCall, ToolSpec},
@@ -30,6 +30,8 @@ pub struct DryRunSubject {
     others: Arc<ForeignTools>,
     /// Nothing holds commands, as [`CallContext::held`] has it.
     unheld: bool,
+    /// Commands are contained, as [`CallContext::contained`] has it.
+    contained: bool,
 }
 
 /// State of the files that a call is about. Empty from a standpoint without folders.
@@ -61,6 +63,7 @@ impl DryRunSubject {
             memories,
             kept,
             held,
+            contained: self.contained,
         })
     }
 }
@@ -80,9 +83,10 @@ impl Engine {
         let kept = self.shared.kept.now();
         let others = Arc::new(self.shared.stock().others());
         let unheld = !self.shared.parts.toolbox.holds_commands().await;
+        let contained = self.shared.parts.toolbox.contains_commands().await;
         let Some(id) = session else {
             let settings = self.shared.config().session_defaults.clone();
-            return Ok(DryRunSubject { settings, workspace: None, kept, others, unheld });
+            return Ok(DryRunSubject { settings, workspace: None, kept, others, unheld, contained });
         };
         let stored = self.shared.parts.store.session(id).await?;
         let stored =
@@ -97,7 +101,7 @@ impl Engine {
                 None
             }
         };
-        Ok(DryRunSubject { settings, workspace, kept, others, unheld })
+        Ok(DryRunSubject { settings, workspace, kept, others, unheld, contained })
     }
 
     /// Looks up the files of a call that would be made there.
@@ -193,7 +197,7 @@ impl Engine {
             person: Default::default(),
             sampler: Default::default(),
             stands_for: None,
-            read_only: false,
+            confinement: Confinement::Usual,
             now: self.shared.parts.clock.now(),
             cancel: CancellationToken::new(),
         }

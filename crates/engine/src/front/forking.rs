@@ -14,7 +14,7 @@ use agentd_core::{
     ids::{ItemId, SessionId},
     item::{Item, ItemBody, ItemStatus},
     ports::Store,
-    session::{NewFork, SessionSettings, TurnSpan},
+    session::{NewFork, SessionMode, SessionSettings, TurnSpan},
 };
 
 use super::Engine;
@@ -69,7 +69,9 @@ impl Engine {
         let (id, at) = (SessionId::generate(), parts.clock.now());
         let files_of = stored.settings.files_of(from);
         // It works for nobody but the person, whoever the other worked for.
-        let settings = SessionSettings { grants: Vec::new(), parent: None, pinned: false, ..stored.settings };
+        // A mode that lets more run is a permission as a grant is one.
+        let mode = if stored.settings.mode == SessionMode::Plan { SessionMode::Plan } else { SessionMode::Ask };
+        let settings = SessionSettings { grants: Vec::new(), parent: None, pinned: false, mode, ..stored.settings };
         let facts = facts(&*parts.store, from, cut, settings, title.as_deref(), &stored.summary.title).await?;
         let files = match parts.workspaces.copy(files_of, id, history).await {
             Ok(files) => files,

@@ -20,7 +20,7 @@ use agentd_core::{
     model::SlotInfo,
     ports::{Audit, Clock, Models, Pictures, Snapshots, Store, Toolbox, Workspace, Workspaces},
     search::{SearchQuery, SearchResult},
-    session::{SessionSettings, SessionSummary},
+    session::{SessionMode, SessionSettings, SessionSummary},
     tool::ToolSpec,
     turn::StartTurn,
 };
@@ -39,6 +39,7 @@ use crate::{
         SessionHandle, StartedTurn,
         gauges::{Activity, EngineStats, Gauges},
         registry::RegistryBuilder,
+        settings::mode_set,
         shared::{Ports, Shared},
         siblings::RegistryHandle,
     },
@@ -134,6 +135,7 @@ impl Engine {
         title: Option<String>,
     ) -> Result<SessionHandle, EngineError> {
         let id = SessionId::generate();
+        self.audit_first_mode(id, &settings, "").await?;
         self.shared.parts.store.create_session(id, self.shared.parts.clock.now(), settings, Vec::new()).await?;
         let handle = self.registry.get(id).await?;
         if let Some(title) = title {
@@ -152,7 +154,9 @@ impl Engine {
         settings: SessionSettings,
         start: StartTurn,
     ) -> Result<(SessionHandle, StartedTurn), EngineError> {
-        let session = self.registry.newborn(SessionId::generate(), settings).await?;
+        let id = SessionId::generate();
+        self.audit_first_mode(id, &settings, &start.client).await?;
+        let session = self.registry.newborn(id, settings).await?;
         match session.start_turn(start).await {
             Ok(started) => Ok((session, started)),
             Err(error) => {
@@ -162,6 +166,20 @@ impl Engine {
                 Err(error)
             }
         }
+    }
+
+    /// Tells the audit log of the mode in which a session begins: one that it has not heard of allows nothing.
+    async fn audit_first_mode(
+        &self,
+        id: SessionId,
+        settings: &SessionSettings,
+        client: &str,
+    ) -> Result<(), EngineError> {
+        if settings.mode == SessionMode::default() {
+            return Ok(());
+        }
+        let parts = &self.shared.parts;
+        Ok(parts.audit.record(mode_set(id, parts.clock.now(), settings.mode, client)).await?)
     }
 
     /// The settings of a new session where nobody says otherwise.

@@ -59,7 +59,8 @@ impl Link for Approvals {
                 (Decision::Deny(reason), _) => Ok(ToolOutput::error(ToolErrorCode::Denied, reason)),
                 (Decision::Fail, failed) => Ok(failed.unwrap_or_else(|| refuse("it could not be prepared"))),
                 (Decision::Run, _) => {
-                    hold(call, &judgement);
+                    // Whatever its words were taken for, nobody looked at them.
+                    call.record.confine(judgement.confinement());
                     run(call, next, followed).await
                 }
                 (Decision::RunUnasked, _) => run(call, next, followed).await,
@@ -176,13 +177,6 @@ async fn start(call: &Invocation<'_>, tool: &ToolSpec) -> Result<Option<StartFol
     context.or_cancelled(context.tools.toolbox.start(&tool_context, call.call)).await
 }
 
-/// A command that nobody was asked about can change nothing when it runs, whatever its words were taken for.
-fn hold(call: &Invocation<'_>, judgement: &Explanation) {
-    if judgement.only_looks() {
-        call.record.hold();
-    }
-}
-
 /// Lets the call run, in the form that leads through no link.
 async fn run<'a>(
     call: &'a Invocation<'a>,
@@ -257,7 +251,9 @@ async fn judge(
 ) -> Result<Explanation, TurnExit> {
     let context = call.context;
     let start = start(call, tool).await?;
-    let held = tool.name != SHELL_TOOL || context.tools.toolbox.holds_commands().await;
+    let is_command = tool.name == SHELL_TOOL;
+    let held = !is_command || context.tools.toolbox.holds_commands().await;
+    let contained = is_command && context.tools.toolbox.contains_commands().await;
     let settings = context.rules.grants.of_session().over(&context.settings);
     let foreign = context.foreign(tool);
     let facts = CallContext {
@@ -271,6 +267,7 @@ async fn judge(
         memories: context.files.workspace.memories.as_deref(),
         kept: &context.rules.grants.for_good(),
         held,
+        contained,
     };
     let mut judgement = context.rules.policy.judge(&facts);
     for path in context.tools.chain.affected_paths(call) {
@@ -282,7 +279,7 @@ async fn judge(
         }
     }
     if let Some(need) = call.record.need() {
-        judgement = need.over(judgement);
+        judgement = need.over(judgement, settings.mode);
     }
     call.record.judged(&judgement);
     Ok(judgement)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use agentd_core::{
     item::{Item, ItemBody},
+    policy::Confinement,
     tool::{Effect, FileChange, FileChangeKind, ToolErrorCode, ToolOutput, ToolResult, ToolSpec},
     undo::{FilesReverted, UndoOutcome, UndoneFile, folded, reversed},
 };
@@ -69,7 +70,7 @@ impl Link for Undo {
         if call.call.name == NAME {
             return take_back(call).boxed();
         }
-        if call.record.is_held() {
+        if call.record.confinement() == Confinement::ReadOnly {
             // It can change nothing, so there is nothing to record.
             return next.run(call);
         }

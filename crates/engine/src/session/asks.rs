@@ -142,6 +142,7 @@ impl Actor {
             memories: workspace.memories.as_deref(),
             kept: &shared.kept.now(),
             held: shared.parts.toolbox.holds_commands().await,
+            contained: shared.parts.toolbox.contains_commands().await,
         };
         match shared.config().policy.judge(&facts).verdict {
             Verdict::Deny { reason } => Err(denied_edit(&reason).into()),

@@ -28,7 +28,7 @@ mod queue;
 pub(crate) mod registry;
 mod room;
 mod run;
-mod settings;
+pub(crate) mod settings;
 pub(crate) mod shared;
 pub(crate) mod siblings;
 mod state;

@@ -1,9 +1,11 @@
 //! Changing what is set for a session.
 
 use agentd_core::{
+    Timestamp,
     audit::{AuditEntry, AuditFact},
     error::ErrorKind,
     event::StateChange,
+    ids::SessionId,
     interrupt::AnsweredBy,
     session::{SessionMode, SessionSettings},
 };
@@ -13,6 +15,13 @@ use crate::error::EngineError;
 
 /// Characters that are kept of a client's name.
 const MAX_NAME: usize = 100;
+
+/// The entry of the audit log about a mode that a client sets.
+pub(crate) fn mode_set(id: SessionId, at: Timestamp, mode: SessionMode, client: &str) -> AuditEntry {
+    let client = if client.is_empty() { "an unnamed client" } else { client };
+    let by = AnsweredBy::Client(client.chars().take(MAX_NAME).collect());
+    AuditEntry::of_session(at, id, AuditFact::ModeSet { mode, by })
+}
 
 impl Actor {
     /// Takes in new settings. A turn keeps those that it began with, also where it is taken up again after a restart:
@@ -30,15 +39,14 @@ impl Actor {
 
     /// Sets the mode. It holds for the next call, also of a turn that runs.
     pub(super) async fn set_mode(&mut self, mode: SessionMode, client: String) -> Result<(), Fault> {
+        if self.state.settings.mode == mode {
+            return Ok(());
+        }
         if self.state.settings.parent.is_some() {
             let own = "a session that works for another one has its mode";
             return Err(EngineError::new(ErrorKind::InvalidInput, own).with_hint("set it there").into());
         }
-        if self.state.settings.mode == mode {
-            return Ok(());
-        }
-        let by = AnsweredBy::Client(client.chars().take(MAX_NAME).collect());
-        let entry = AuditEntry::of_session(self.shared.parts.clock.now(), self.id, AuditFact::ModeSet { mode, by });
+        let entry = mode_set(self.id, self.shared.parts.clock.now(), mode, &client);
         // A mode that the audit log has not heard of allows nothing.
         self.shared.parts.audit.record(entry).await.map_err(EngineError::from)?;
         self.change(StateChange::Settings { settings: SessionSettings { mode, ..self.state.settings.clone() } }).await

@@ -6,8 +6,9 @@ use std::{
 };
 
 use agentd_core::{
-    policy::{Explanation, Layer, Risk, Verdict},
+    policy::{Confinement, Explanation, Layer, Risk, Verdict},
     ports::SkillPackages,
+    session::SessionMode,
     tool::{ToolCall, ToolOutput},
 };
 use tokio::time::Instant;
@@ -43,7 +44,7 @@ struct Entries {
     logged: bool,
     shut: bool,
     unwritten: bool,
-    held: bool,
+    confinement: Confinement,
     waited: Duration,
     effects: SideEffects,
 }
@@ -142,14 +143,14 @@ impl<'a> CallRecord<'a> {
         (entries.unwritten, entries.shut) = (true, true);
     }
 
-    /// Records that nobody was asked, because it only looks: it may change nothing.
-    pub(crate) fn hold(&self) {
-        self.entries().held = true;
+    /// Records the limits of what it runs, where no person looked at this very call.
+    pub(crate) fn confine(&self, confinement: Confinement) {
+        self.entries().confinement = confinement;
     }
 
-    /// Returns whether it may change nothing, whatever it runs.
-    pub(crate) fn is_held(&self) -> bool {
-        self.entries().held
+    /// The limits of what it runs.
+    pub(crate) fn confinement(&self) -> Confinement {
+        self.entries().confinement
     }
 
     /// The verdict, the strictest where there are two; none where the rules were not asked.
@@ -205,10 +206,19 @@ pub(crate) struct PackageNeed {
 impl PackageNeed {
     /// The judgement of a call that is to install something first: a person is asked, whatever they have allowed, and nothing
     /// of their answer is kept.
-    pub(crate) fn over(&self, judgement: Explanation) -> Explanation {
+    pub(crate) fn over(&self, judgement: Explanation, mode: SessionMode) -> Explanation {
         let own = format!("it installs Python packages first, over the network: {}", self.told());
         let (risk, reason) = match judgement.verdict {
             Verdict::Deny { .. } => return judgement,
+            _ if mode == SessionMode::Plan => {
+                let reason = format!("the session is in plan mode, and {own}");
+                return Explanation {
+                    verdict: Verdict::Deny { reason },
+                    grants: Vec::new(),
+                    wider: Vec::new(),
+                    ..judgement
+                };
+            }
             Verdict::Allow => (Risk::High, own),
             Verdict::Ask { risk, reason } => (risk.max(Risk::High), format!("{own}; and {reason}")),
         };

@@ -16,7 +16,7 @@ use agentd_core::{
     ids::{CallId, ItemId, SessionId, TraceId, TurnId},
     interrupt::Ask,
     model::{ModelInfo, Slot},
-    policy::Verdict,
+    policy::{Confinement, Verdict},
     ports::{Audit, Clock, Model, ReadRules, Snapshots, Store, ToolContext, Toolbox, Workspace},
     session::SessionSettings,
     state_files::StateFiles,
@@ -259,6 +259,7 @@ impl TurnContext {
                 kept: &kept,
                 // It is no command that is judged here.
                 held: true,
+                contained: true,
             };
             if is_address { in_force.judge(&facts).verdict == Verdict::Allow } else { in_force.may_show(&facts) }
         })
@@ -286,7 +287,7 @@ impl TurnContext {
             sampler: Default::default(),
             stands_for: self.tools.finds.tools().stands_for(&call.name).cloned(),
             // Only a call that was let through is known to be one.
-            read_only: false,
+            confinement: Confinement::Usual,
             now: self.control.clock.now(),
             cancel: self.control.cancel.clone(),
         }

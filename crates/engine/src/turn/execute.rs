@@ -25,8 +25,8 @@ async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     let Invocation { context, call, started, record, .. } = invocation;
     let progress = started.get().map(|id| context.recorder.progress(*id)).unwrap_or_default();
     let tab = SamplingBudget::open(invocation);
-    let read_only = record.is_held();
-    let tool_context = ToolContext { progress, sampler: tab.sampler(), read_only, ..context.tool_context(call) };
+    let confinement = record.confinement();
+    let tool_context = ToolContext { progress, sampler: tab.sampler(), confinement, ..context.tool_context(call) };
     let given_up = async {
         context.control.cancel.cancelled().await;
         tokio::time::sleep(CANCEL_GRACE).await;

@@ -41,6 +41,7 @@ fn judged(policy: &Policy, path: &str, leads_to: &str, settings: &SessionSetting
         memories: None,
         kept: &[],
         held: true,
+        contained: true,
     };
     policy.judge(&facts)
 }

@@ -52,7 +52,7 @@ impl Toolbox for Shell {
     }
 
     fn call<'a>(&'a self, context: &'a ToolContext, _: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
-        self.held.lock().unwrap().push(context.read_only);
+        self.held.lock().unwrap().push(context.confinement == agentd_core::policy::Confinement::ReadOnly);
         self.disk.write("changed", "by a command");
         Box::pin(std::future::ready(ToolOutput::ok("done")))
     }

@@ -69,9 +69,26 @@ async fn a_mode_outlives_the_daemon_and_other_settings() {
 async fn a_session_may_begin_in_a_mode() {
     let world = World::new([change(), says("Done.")]);
     let settings = SessionSettings { mode: SessionMode::AcceptEdits, ..world.engine.session_defaults() };
-    let session = world.engine.create_session(settings, None).await.unwrap();
+    let session = world.engine.create_session(settings.clone(), None).await.unwrap();
     run(&session, "Go!").await;
     assert_eq!(world.tools.ran().len(), 1);
+    let told =
+        || world.audit.entries().into_iter().filter(|entry| matches!(entry.fact, AuditFact::ModeSet { .. })).count();
+    assert_eq!(told(), 1, "the audit log hears of the mode");
+    world.audit.break_it(true);
+    assert!(world.engine.create_session(settings, None).await.is_err(), "or there is no such session");
+}
+
+#[tokio::test]
+async fn a_fork_asks_again_unless_it_plans() {
+    let world = World::new([says("One."), says("Two.")]);
+    let session = world.session().await;
+    run(&session, "Go!").await;
+    for (mode, expected) in [(SessionMode::Auto, SessionMode::Ask), (SessionMode::Plan, SessionMode::Plan)] {
+        session.set_mode(mode, client()).await.unwrap();
+        let fork = world.engine.fork_session(session.id(), None, None).await.unwrap().session;
+        assert_eq!(fork.show().await.unwrap().session.settings.mode, expected);
+    }
 }
 
 #[tokio::test]

@@ -326,7 +326,7 @@ pub(crate) mod tests {
             person: Person::default(),
             sampler: Sampler::default(),
             stands_for: None,
-            read_only: false,
+            confinement: agentd_core::policy::Confinement::Usual,
             now: Timestamp::UNIX_EPOCH,
             cancel: CancellationToken::new(),
         }

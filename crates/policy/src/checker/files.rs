@@ -11,7 +11,7 @@ use crate::opinion::{LayerVerdict, strictest};
 const PATH_KEYS: [&str; 8] = ["path", "file_path", "filepath", "filename", "file", "directory", "dir", "destination"];
 
 /// File names that programs run or obey without being asked to.
-const RUN_BY_NAME: [&str; 47] = [
+const RUN_BY_NAME: [&str; 51] = [
     ".git",
     ".yarnrc",
     ".yarnrc.yml",
@@ -57,11 +57,15 @@ const RUN_BY_NAME: [&str; 47] = [
     ".pre-commit-config.yaml",
     ".gitlab-ci.yml",
     ".travis.yml",
+    ".drone.yml",
+    "azure-pipelines.yml",
+    "bitbucket-pipelines.yml",
+    "jenkinsfile",
     "sitecustomize.py",
     "usercustomize.py",
 ];
 /// Folders in which that is true of every file.
-const RUN_BY_FOLDER: [&str; 14] = [
+const RUN_BY_FOLDER: [&str; 15] = [
     ".git",
     ".ssh",
     ".gnupg",
@@ -71,6 +75,7 @@ const RUN_BY_FOLDER: [&str; 14] = [
     ".idea",
     ".devcontainer",
     ".circleci",
+    ".buildkite",
     ".cargo",
     ".direnv",
     ".config",
@@ -79,6 +84,21 @@ const RUN_BY_FOLDER: [&str; 14] = [
 ];
 /// Pairs of folders in which that is true of every file.
 const RUN_BY_FOLDERS: [(&str, &str); 3] = [(".github", "workflows"), (".github", "actions"), (".local", "bin")];
+
+/// File names and folders of instructions and servers that agents obey in sessions to come, this one among them: whoever
+/// talked a model into writing there would talk to all of them.
+const OBEYED_BY_NAME: [&str; 9] = [
+    "agents.md",
+    "agents.override.md",
+    "claude.md",
+    "claude.local.md",
+    "gemini.md",
+    ".cursorrules",
+    ".windsurfrules",
+    ".mcp.json",
+    "copilot-instructions.md",
+];
+const OBEYED_BY_FOLDER: [&str; 4] = [".agentd", ".agents", ".claude", ".cursor"];
 
 /// The names under which tools take a patch.
 const PATCH_KEYS: [&str; 3] = ["patch", "diff", "input"];
@@ -243,6 +263,9 @@ pub(super) fn path(path: &str) -> Option<LayerVerdict> {
             Risk::High,
             format!("{path} is run or obeyed by other programs without being asked to"),
         ));
+    }
+    if OBEYED_BY_NAME.contains(&name) || folders.iter().any(|folder| OBEYED_BY_FOLDER.contains(folder)) {
+        return Some(LayerVerdict::asks(Risk::High, format!("{path} is obeyed by agents in sessions to come")));
     }
     super::paths::is_secret(&lower)
         .then(|| LayerVerdict::asks(Risk::High, format!("{path} looks like a file of secrets")))

@@ -35,8 +35,11 @@ impl Call<'_> {
         };
         let whole = strictest(self.patterns_against().into_iter().filter(is_new));
         let leading = judged.iter().map(|(_, judged)| judged).reduce(|best, next| {
-            let louder =
-                |judged: &PartVerdict| (judged.opinion.verdict.clone(), judged.opinion.layer != Layer::Default);
+            // Of parts that may run, one that does more than look says why.
+            let louder = |judged: &PartVerdict| {
+                let opinion = &judged.opinion;
+                (opinion.verdict.clone(), opinion.layer != Layer::Default, !opinion.only_looks())
+            };
             if louder(next) > louder(best) { next } else { best }
         });
         let leading = leading.cloned();
@@ -180,7 +183,7 @@ impl Call<'_> {
         let opinion = opinion.or_else(mild).unwrap_or_else(|| match (looks(), &place.reading) {
             (true, None) => LayerVerdict::by_default(Verdict::Allow, Explanation::ONLY_LOOKS),
             (true, Some(reading)) => reading.clone(),
-            (false, _) => self.by_default().because(looking::why_not(part)),
+            (false, _) => self.unless_git(part, self.by_default()).because(looking::why_not(part)),
         });
         (opinion, matched)
     }

@@ -88,6 +88,9 @@ pub struct CallContext<'a> {
     /// True where commands that run without asking can change nothing, whatever they do. Where they could, one that only
     /// looks is judged as any other.
     pub held: bool,
+    /// True where a command changes nothing outside of the session's folders, and reaches no other process, whatever it
+    /// does. Elsewhere none runs that nobody looked at.
+    pub contained: bool,
 }
 
 /// The name by which tools and commands know the project.

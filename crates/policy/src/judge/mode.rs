@@ -1,13 +1,17 @@
 //! The session's mode: the defaults where it allows more, and a denial of all that does more than look while it plans.
 
 use agentd_core::{
-    policy::{Explanation, Layer, Verdict},
+    policy::{Explanation, Layer, Risk, Verdict},
     session::SessionMode,
     tool::Effect,
 };
 
 use super::{Call, SHELL_TOOL};
-use crate::checker::{files, web};
+use crate::{
+    checker::{files, web},
+    command::Part,
+    opinion::LayerVerdict,
+};
 
 /// Reason of a denial, also for the model.
 const PLANNING: &str = "the session is in plan mode, in which nothing is changed";
@@ -22,10 +26,26 @@ impl Call<'_> {
         let is_ours = self.facts.foreign.is_none();
         let allowed = match (mode, self.facts.tool.effect) {
             (SessionMode::AcceptEdits | SessionMode::Auto, Effect::Write) => is_ours,
-            (SessionMode::Auto, Effect::Execute) => is_ours && self.facts.held && self.facts.tool.name == SHELL_TOOL,
+            (SessionMode::Auto, Effect::Execute) => {
+                is_ours && self.facts.held && self.facts.contained && self.facts.tool.name == SHELL_TOOL
+            }
             _ => false,
         };
-        allowed.then(|| format!("the session's mode is {mode}"))
+        allowed.then(|| match mode {
+            SessionMode::Auto => Explanation::BY_AUTO.to_owned(),
+            other => format!("the session's mode is {other}"),
+        })
+    }
+
+    /// The same opinion of a part; of one that the mode alone lets run and that needs more than a command has which nobody
+    /// looked at, the question that the defaults would ask. Git records in its own folder, which is kept from such commands.
+    pub(super) fn unless_git(&self, part: &Part, opinion: LayerVerdict) -> LayerVerdict {
+        let program = part.words.first().map(|word| word.text.rsplit('/').next().unwrap_or_default());
+        if opinion.rule != Explanation::BY_AUTO || program != Some("git") {
+            return opinion;
+        }
+        let reason = "it runs git, which the mode auto does not cover".to_owned();
+        LayerVerdict::by_default(Verdict::Ask { risk: Risk::Medium, reason }, "the session's confirm_exec is on")
     }
 
     /// The same verdict; while the session plans, a denial of what does more than look, whoever allowed it.

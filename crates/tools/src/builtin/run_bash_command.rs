@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, os::fd::OwnedFd, path::Path, sync::Arc, time::D
 
 use agentd_core::{
     guide::skills_named,
+    policy::Confinement,
     ports::{ToolContext, Workspace},
     tool::{Effect, StartFolder, ToolData, ToolErrorCode, ToolOutput, ToolSpec},
 };
@@ -206,7 +207,7 @@ pub(crate) async fn run(
             process::environment::find_last(&mut environment, &folder);
         }
     }
-    let read_only = context.read_only;
+    let read_only = context.confinement == Confinement::ReadOnly;
     if read_only {
         // The session's own is closed; this is the command's, where there are namespaces.
         environment.insert("TMPDIR".into(), "/tmp".into());
@@ -217,7 +218,7 @@ pub(crate) async fn run(
         environment,
         timeout,
         output_cap: settings.output_bytes,
-        read_only,
+        confinement: context.confinement,
         progress: context.progress.clone(),
     };
     if !read_only {

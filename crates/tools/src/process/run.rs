@@ -12,7 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentd_core::ports::{CallProgress, Workspace};
+use agentd_core::{
+    policy::Confinement,
+    ports::{CallProgress, Workspace},
+};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use nix::sys::signal::Signal;
 use tokio::{
@@ -48,8 +51,8 @@ pub(crate) struct Script {
     pub(crate) timeout: Duration,
     /// Maximum number of stored bytes of each stream.
     pub(crate) output_cap: usize,
-    /// True where it may change nothing. Without a sandbox it does not run then.
-    pub(crate) read_only: bool,
+    /// Its limits. Without a sandbox none runs that may change nothing.
+    pub(crate) confinement: Confinement,
     /// Listener to its last lines while it runs.
     pub(crate) progress: CallProgress,
 }
@@ -115,7 +118,7 @@ pub(crate) async fn run(
 ) -> Result<FinishedCommand, RunError> {
     match sandbox.filter(|sandbox| sandbox.is_on()) {
         Some(sandbox) => locked_in(script, workspace, sandbox, cancel).await,
-        None if script.read_only => {
+        None if script.confinement == Confinement::ReadOnly => {
             Err(RunError::Refused("nothing here would keep it from changing what it may only look at".to_owned()))
         }
         None => Ok(at_large(script, cancel).await?),
@@ -136,8 +139,8 @@ async fn locked_in(
 ) -> Result<FinishedCommand, RunError> {
     use crate::sandbox::Report;
     let began = Instant::now();
-    let Script { command, folder, environment, timeout, output_cap, read_only, progress } = script;
-    let (mut child, mut leash) = sandbox.run(workspace, command, &environment, &folder, read_only).await?;
+    let Script { command, folder, environment, timeout, output_cap, confinement, progress } = script;
+    let (mut child, mut leash) = sandbox.run(workspace, command, &environment, &folder, confinement).await?;
     let (out_pipe, err_pipe) = (child.stdout.take(), child.stderr.take());
     let (mut stdout, mut stderr) = (Capture::new(output_cap, progress.clone()), Capture::new(output_cap, progress));
     let (report, cut) = {

@@ -110,7 +110,7 @@ mod linux {
         time::Duration,
     };
 
-    use agentd_core::ports::Workspace;
+    use agentd_core::{policy::Confinement, ports::Workspace};
     use tokio::{
         io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
         net::{
@@ -236,6 +236,13 @@ mod linux {
             }
         }
 
+        /// True where a command changes nothing outside of the session's folders, not even modes and times, and reaches no
+        /// other process.
+        pub async fn contains(&self) -> bool {
+            let is_whole = |force: &InForce| force.gap().is_none() && force.namespaces;
+            self.config.mode != SandboxMode::Off && self.offer().await.force.as_ref().is_ok_and(is_whole)
+        }
+
         /// Features of the kernel, found out once.
         async fn offer(&self) -> &Offer {
             self.offer.get_or_init(|| self.probe()).await
@@ -302,20 +309,23 @@ mod linux {
             }
         }
 
-        /// Starts a command that may reach what this workspace allows, or of that only what changes nothing.
+        /// Starts a command that may reach what this workspace allows, as far as its limits let it.
         pub(crate) async fn run(
             &self,
             workspace: &Workspace,
             command: Vec<OsString>,
             environment: &BTreeMap<OsString, OsString>,
             folder: &OwnedFd,
-            read_only: bool,
+            confinement: Confinement,
         ) -> io::Result<(Child, KillGuard)> {
             let config = &self.config;
             let names = self.names(workspace).await;
             let mut places = places(workspace, &config.read, &config.write, &config.hidden);
-            if read_only {
-                places.close();
+            let read_only = confinement == Confinement::ReadOnly;
+            match confinement {
+                Confinement::ReadOnly => places.close(),
+                Confinement::Guarded => places.guard(workspace),
+                Confinement::Usual => {}
             }
             let policy = Policy {
                 exact: exact(workspace),

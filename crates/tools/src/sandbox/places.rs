@@ -72,6 +72,34 @@ pub(super) const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/d
 /// Folders that are fresh for each command, where there are namespaces.
 pub(super) const FRESH: &[&str] = &["/tmp", "/dev/shm"];
 
+/// What is run or obeyed in a project without being asked for: by git, by editors and shells that open the folder, by agents
+/// to come.
+const GUARDED: &[&str] = &[
+    ".git",
+    ".gitmodules",
+    ".githooks",
+    ".husky",
+    ".pre-commit-config.yaml",
+    ".github",
+    ".gitlab-ci.yml",
+    ".circleci",
+    ".envrc",
+    ".direnv",
+    ".vscode",
+    ".idea",
+    ".devcontainer",
+    ".cargo",
+    ".npmrc",
+    ".yarnrc",
+    ".yarnrc.yml",
+    ".claude",
+    ".cursor",
+    ".agentd",
+    ".mcp.json",
+    "AGENTS.md",
+    "CLAUDE.md",
+];
+
 /// Parts of the file system that a command may reach.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Places {
@@ -87,6 +115,17 @@ impl Places {
         for tree in &mut self.trees {
             tree.writable = false;
         }
+    }
+
+    /// Closes what programs run or obey by themselves in a writable project, as far as it is there. That which a command
+    /// could put in its place is closed with it.
+    pub(super) fn guard(&mut self, workspace: &Workspace) {
+        let Some(project) = workspace.project.as_ref().filter(|project| project.writable) else { return };
+        let guarded = GUARDED
+            .iter()
+            .map(|name| project.path.join(name))
+            .filter(|path| path.symlink_metadata().is_ok_and(|found| !found.is_symlink()));
+        self.trees.extend(guarded.map(|path| Tree { path, writable: false }));
     }
 }
 
@@ -165,6 +204,26 @@ mod tests {
         assert!(places.write.is_empty() && places.trees.iter().all(|tree| !tree.writable), "{places:?}");
         for path in ["/code", "/home/p/cache", "/home/p/data/workspace/1/outputs"] {
             assert!(places.read.contains(&path.into()), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_others_obey_in_a_project_is_guarded_where_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let project = folder.path().to_owned();
+        std::fs::create_dir_all(project.join(".git/hooks")).unwrap();
+        std::fs::write(project.join("AGENTS.md"), "x").unwrap();
+        std::os::unix::fs::symlink("elsewhere", project.join(".vscode")).unwrap();
+        for writable in [true, false] {
+            let project = Some(Mount { path: project.clone(), writable });
+            let workspace = Workspace { root: "/home/p/data/workspace/1".into(), project, memories: None };
+            let mut places = places(&workspace, &[], &[], &[]);
+            let before = places.trees.len();
+            places.guard(&workspace);
+            let names =
+                places.trees[before..].iter().map(|tree| (tree.path.file_name().unwrap().to_owned(), tree.writable));
+            let expected = [(".git".into(), false), ("AGENTS.md".into(), false)];
+            assert_eq!(names.collect::<Vec<_>>(), if writable { expected.to_vec() } else { Vec::new() });
         }
     }
 

@@ -12,6 +12,7 @@ use std::{
 
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
+    policy::Confinement,
     ports::{CallProgress, Workspace},
 };
 use tokio_util::sync::CancellationToken;
@@ -107,7 +108,7 @@ impl Installer {
             environment,
             timeout: PATIENCE,
             output_cap: SAID,
-            read_only: false,
+            confinement: Confinement::Usual,
             progress: CallProgress::default(),
         };
         let only_here = Workspace { root: self.place.clone(), project: None, memories: None };

@@ -2,6 +2,7 @@ use super::*;
 use agentd_core::{
     Timestamp,
     ids::{CallId, SessionId, TurnId},
+    policy::Confinement,
     ports::Workspace,
 };
 
@@ -18,7 +19,7 @@ fn context() -> ToolContext {
         person: Default::default(),
         sampler: Default::default(),
         stands_for: None,
-        read_only: false,
+        confinement: Confinement::Usual,
         now: Timestamp::UNIX_EPOCH,
         cancel: CancellationToken::new(),
     }

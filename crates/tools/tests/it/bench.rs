@@ -78,7 +78,7 @@ impl Bench {
                 person: Default::default(),
                 sampler: Default::default(),
                 stands_for: None,
-                read_only: false,
+                confinement: agentd_core::policy::Confinement::Usual,
                 now: "2026-11-21T08:31:05Z".parse().unwrap(),
                 cancel: CancellationToken::new(),
             },

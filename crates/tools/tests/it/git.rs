@@ -57,7 +57,11 @@ async fn no_program_of_a_folder_is_run_though_the_environment_is_emptied() {
     for read_only in [false, true] {
         let mut bench = locked(Project::Writable, |_| {}).await;
         poisoned(&bench);
-        bench.context.read_only = read_only;
+        bench.context.confinement = if read_only {
+            agentd_core::policy::Confinement::ReadOnly
+        } else {
+            agentd_core::policy::Confinement::Usual
+        };
         for way in WAYS {
             for (folder, command) in [("", "status"), ("", "diff --stat"), ("", "log -1"), ("/bare", "status")] {
                 // It writes the index that it has looked through, and hooks may wait for that, where it can be written.

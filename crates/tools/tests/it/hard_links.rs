@@ -105,7 +105,7 @@ async fn links_are_not_followed_and_commands_that_only_look_change_nothing() {
     run(&bench, "true").await;
     assert_eq!(inode(&store.join("a")), inode(&store.join("b")));
     let (outside, inside) = linked(&bench, "linked", "old");
-    bench.context.read_only = true;
+    bench.context.confinement = agentd_core::policy::Confinement::ReadOnly;
     bench.call("run_bash_command", json!({ "command": "true" })).await;
     assert_eq!(inode(&outside), inode(&inside));
 }

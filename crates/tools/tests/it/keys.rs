@@ -101,7 +101,11 @@ async fn no_key_is_read_in_a_home_that_is_listed() {
         for read_only in [false, true] {
             let home = home();
             let mut bench = reading(home.path(), namespaces, &[""], |_| {}).await;
-            bench.context.read_only = read_only;
+            bench.context.confinement = if read_only {
+                agentd_core::policy::Confinement::ReadOnly
+            } else {
+                agentd_core::policy::Confinement::Usual
+            };
             let shown = home.path().display();
             for path in SECRETS {
                 let told = bench.sh(&format!("cat '{shown}/{path}'")).await.text;

@@ -21,7 +21,7 @@ async fn held(namespaces: bool, listed: &Path, adapt: impl FnOnce(&mut SandboxCo
         adapt(config);
     })
     .await;
-    bench.context.read_only = true;
+    bench.context.confinement = agentd_core::policy::Confinement::ReadOnly;
     bench
 }
 
@@ -86,7 +86,7 @@ async fn there_is_no_network_though_it_is_allowed() {
         let told = bench.barred(&command).await;
         assert!(told.contains("this command ran without approval"), "{told}");
         assert!(listener.accept().is_err(), "nobody came");
-        bench.context.read_only = false;
+        bench.context.confinement = agentd_core::policy::Confinement::Usual;
         bench.allowed(&command).await;
         assert!(listener.accept().is_ok());
     }
@@ -97,7 +97,7 @@ async fn its_temporary_files_are_its_own_and_looking_goes_on() {
     // The session lies below /tmp, which is fresh.
     for base in ["/tmp", "/var/tmp"] {
         let mut bench = locked_in(base, Project::Writable, |_| {}).await;
-        bench.context.read_only = true;
+        bench.context.confinement = agentd_core::policy::Confinement::ReadOnly;
         bench.put("/project/a.txt", "b\na\n");
         bench.put("uploads/b.txt", "found");
         assert!(bench.allowed("sort -S 1k \"$PROJECT/a.txt\"; cat uploads/*").await.contains("a\nb\nfound"));
@@ -147,7 +147,11 @@ async fn attributes_of_files_are_neither_read_nor_changed_by_their_paths() {
     for namespaces in STRENGTHS {
         for read_only in [false, true] {
             let mut bench = locked(Project::Writable, |config| config.namespaces = namespaces).await;
-            bench.context.read_only = read_only;
+            bench.context.confinement = if read_only {
+                agentd_core::policy::Confinement::ReadOnly
+            } else {
+                agentd_core::policy::Confinement::Usual
+            };
             let path = closed.display();
             for body in [
                 format!("print(os.getxattr(\"{path}\", \"user.secret\"))"),

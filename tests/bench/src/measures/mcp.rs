@@ -205,7 +205,7 @@ fn context(folder: PathBuf) -> ToolContext {
         now: Timestamp::now(),
         cancel: Default::default(),
         stands_for: None,
-        read_only: false,
+        confinement: agentd_core::policy::Confinement::Usual,
     }
 }
 

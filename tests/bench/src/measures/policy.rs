@@ -64,6 +64,7 @@ fn judge(policy: &Policy, samples: &mut Samples) {
             memories: None,
             kept: &[],
             held: true,
+            contained: true,
         };
         let begun = Instant::now();
         let said = policy.judge(black_box(&facts));

@@ -42,7 +42,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         person: Default::default(),
         sampler: Default::default(),
         stands_for: None,
-        read_only: false,
+        confinement: agentd_core::policy::Confinement::Usual,
         now: Timestamp::now(),
         cancel: CancellationToken::new(),
     };

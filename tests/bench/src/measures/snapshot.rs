@@ -89,7 +89,7 @@ async fn call(home: &Path, project: &Path) -> anyhow::Result<ToolContext> {
         person: Default::default(),
         sampler: Default::default(),
         stands_for: None,
-        read_only: false,
+        confinement: agentd_core::policy::Confinement::Usual,
         now: Timestamp::now(),
         cancel: Default::default(),
     })

@@ -104,6 +104,7 @@ fn with_all<T>(
         memories,
         kept: &[],
         held: true,
+        contained: true,
     })
 }
 

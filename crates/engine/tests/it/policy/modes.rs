@@ -1,7 +1,7 @@
 //! The modes of a session: what each lets run unasked, and that none weakens a rule.
 
 use agentd_core::{
-    policy::{Explanation, Layer, Verdict},
+    policy::{Confinement, Explanation, Layer, Verdict},
     session::{SessionMode, SessionSettings},
     tool::{Effect, ToolSpec},
 };
@@ -68,12 +68,53 @@ fn tools_of_others_ask_in_every_mode_but_plan() {
 #[test]
 fn auto_runs_only_what_the_sandbox_holds() {
     let (shell, args) = (tool(SHELL_TOOL, Effect::Execute), json!({"command": "make"}));
-    for (held, expected) in [(true, "allow"), (false, "ask")] {
+    for (held, contained, expected) in [(true, true, "allow"), (false, true, "ask"), (true, false, "ask")] {
         let settings = in_mode(SessionMode::Auto);
         let said = with_all(None, None, &shell, &args, &settings, |facts| {
-            shipped().judge(&agentd_policy::CallContext { held, ..*facts })
+            shipped().judge(&agentd_policy::CallContext { held, contained, ..*facts })
         });
         assert_eq!(mark(&said), expected);
+    }
+}
+
+#[test]
+fn what_nobody_looked_at_runs_guarded_and_says_why_it_runs() {
+    let auto = in_mode(SessionMode::Auto);
+    let check = |command: &str, settings: &SessionSettings, confinement: Confinement, rule: &str| {
+        let said = run(&shipped(), command, settings);
+        assert_eq!((mark(&said), said.confinement()), ("allow", confinement), "{command} {said:?}");
+        assert_eq!(said.rule, rule, "{command}");
+    };
+    check("make", &auto, Confinement::Guarded, Explanation::BY_AUTO);
+    // Of several parts, not the one that only looks says why.
+    check("ls && make", &auto, Confinement::Guarded, Explanation::BY_AUTO);
+    check("cd src && touch x", &auto, Confinement::Guarded, Explanation::BY_AUTO);
+    check("for i in 1 2; do echo $i > f; done", &auto, Confinement::Guarded, Explanation::BY_AUTO);
+    check("ls", &auto, Confinement::ReadOnly, Explanation::ONLY_LOOKS);
+    let prefix = granting(&["run_bash_command: cargo test *"]);
+    check("cargo test -q", &prefix, Confinement::Guarded, "run_bash_command: cargo test *");
+    let exact = granting(&["run_bash_command: make"]);
+    check("make", &exact, Confinement::Usual, "run_bash_command: make");
+    let git = granting(&["run_bash_command: git commit *"]);
+    check("git commit -m x", &git, Confinement::Usual, "run_bash_command: git commit *");
+}
+
+#[test]
+fn git_asks_in_auto_for_its_folder_is_kept_from_commands_that_nobody_looked_at() {
+    for command in ["git commit -m x", "git add . && git commit -m x", "make && /usr/bin/git push"] {
+        let said = run(&shipped(), command, &in_mode(SessionMode::Auto));
+        assert!(matches!(said.verdict, Verdict::Ask { .. }), "{command} {said:?}");
+    }
+    assert_eq!(mark(&run(&shipped(), "git log --oneline", &in_mode(SessionMode::Auto))), "allow");
+}
+
+#[test]
+fn no_mode_writes_instructions_for_agents_or_continuous_integration() {
+    for path in
+        ["AGENTS.md", "sub/CLAUDE.md", ".claude/skills/x/SKILL.md", ".mcp.json", "Jenkinsfile", ".agentd/x.yaml"]
+    {
+        let write = json!({"path": format!("/project/{path}"), "content": "x"});
+        assert_eq!(marks(&tool("write_file", Effect::Write), &write), "high high deny high", "{path}");
     }
 }
 

@@ -27,6 +27,7 @@ fn judged(policy: &Policy, name: &str, effect: Effect, arguments: &Value, has_pr
         memories: workspace.memories.as_deref(),
         kept: &[],
         held: true,
+        contained: true,
     };
     mark(&policy.judge(&facts))
 }

@@ -113,6 +113,7 @@ fn the_letters_of_json_hide_nothing() {
             memories: None,
             kept: &[],
             held: true,
+            contained: true,
         }))
     };
     assert_eq!(facts_of(r#"{"path":"a","content":"\u0070assword=hunter2"}"#), "critical");
