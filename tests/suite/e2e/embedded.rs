@@ -6,6 +6,7 @@ use std::{
 };
 
 use agentd_testkit::daemon::{Output, TempHome};
+use serde_json::{Value, json};
 
 /// The model's file, from `make model`.
 fn weights() -> PathBuf {
@@ -70,6 +71,116 @@ async fn the_built_in_model_uses_real_tools() {
     let output = home.agentctl_with(["chat"], "Hello!\n").await.exits(0);
     assert!(!output.stdout.trim().is_empty());
     assert_eq!(home.agentctl(["models", "--json"]).await.exits(0).json()[0]["model"]["embedded"], true);
+}
+
+/// A project that was not made for the model: folders, front matter, names of several languages.
+fn project(home: &TempHome) -> String {
+    let readme = "---\ntitle: Lamp\ntags: [light, home]\n---\n\n# Lamp\n\n[![build](https://x.invalid/b.svg)](https://x.invalid)\n\n\
+        Lamp switches the lights of a house on at dusk. It listens to a sensor on the roof.\n\n## Use\n\n    lamp --start\n";
+    home.write("lamp/README.md", readme);
+    home.write("lamp/greet.py", "def greet(name):\n    return 'Good evening, ' + name\n");
+    home.write("lamp/docs/README.md", "The pages about the sensor.\n");
+    home.write("lamp/docs/Übersicht für Gäste.md", "Der Schalter ist neben der Tür.\n");
+    home.write("lamp/docs/説明.txt", "屋根のセンサー。\n");
+    home.write("lamp/src/core/switch.rs", "// TODO wait for the sensor\nfn main() {}\n");
+    home.write("lamp/.gitignore", "target/\n");
+    home.write("lamp/target/out.bin", "x");
+    home.path().join("lamp").to_str().unwrap().to_owned()
+}
+
+/// Asks in a session of its own, as most people begin: no folder has been made for it yet.
+async fn ask(home: &TempHome, project: &str, prompt: &str) -> (Vec<(String, Value)>, String) {
+    let output = home.agentctl(["run", prompt, "-C", project, "--output", "stream-json"]).await.exits(0);
+    let lines = output.json_lines();
+    let items = lines.iter().filter(|line| line["type"] == "item_completed" && line["item"]["kind"] == "tool_call");
+    let calls = items.map(|line| {
+        let arguments = line["item"]["arguments"].as_str().unwrap_or("null");
+        (line["item"]["name"].as_str().unwrap().to_owned(), serde_json::from_str(arguments).unwrap())
+    });
+    (calls.collect(), lines.last().unwrap()["text"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn the_first_sentences_of_a_newcomer_work_in_a_project() {
+    let home = home();
+    let project = project(&home);
+    let check = async |prompt: &str, tool: &str, arguments: Value, says: &[&str]| {
+        let (calls, text) = ask(&home, &project, prompt).await;
+        assert_eq!(calls, [(tool.to_owned(), arguments)], "{prompt}: {text}");
+        for word in says {
+            assert!(text.contains(word), "{prompt}: {text}");
+        }
+        text
+    };
+    let readme = json!({"path": "/project/README.md"});
+    // What a summary says is the model's affair.
+    check("Summarise README.md", "read_file", readme.clone(), &[]).await;
+    check("Summarise the readme", "read_file", readme.clone(), &[]).await;
+    check("What is in README.md?", "read_file", readme.clone(), &["sensor on the roof"]).await;
+    check("What does this project do?", "read_file", readme, &["Lamp switches the lights of a house on at dusk."])
+        .await;
+    let guide = json!({"path": "/project/docs/Übersicht für Gäste.md"});
+    check("Show me Übersicht für Gäste.md", "read_file", guide, &["Der Schalter"]).await;
+    check("What is in 説明.txt?", "read_file", json!({"path": "/project/docs/説明.txt"}), &["屋根"]).await;
+
+    let all = json!({"pattern": "*", "path": "/project"});
+    check("How many files are here?", "find_files", all, &["There are 6 files in /project"]).await;
+    let listed = check("List the files", "list_workspace_files", json!({"path": "/project"}), &["greet.py"]).await;
+    for unseen in ["conversation_history", "large_tool_results", "skills/", "out.bin"] {
+        assert!(!listed.contains(unseen), "{listed}");
+    }
+    let todo = json!({"pattern": "TODO", "ignore_case": true});
+    check("Find TODO in this project", "grep", todo, &["/project/src/core/switch.rs:1"]).await;
+    let sensor = json!({"pattern": "sensor", "ignore_case": true});
+    let found = check("Which files mention sensor?", "grep", sensor, &["switch.rs", "docs/README.md"]).await;
+    assert!(!found.contains("greet.py"), "{found}");
+}
+
+#[tokio::test]
+async fn orders_beyond_the_built_in_model_are_answered_with_its_limits() {
+    let home = home();
+    let project = project(&home);
+    for (prompt, limit) in [
+        ("Fix the bug in greet.py", "I cannot write, change or delete files."),
+        ("What does greet.py do?", "I cannot explain, review or compare code."),
+    ] {
+        let (calls, text) = ask(&home, &project, prompt).await;
+        assert_eq!(calls, [("read_file".to_owned(), json!({"path": "/project/greet.py"}))], "{prompt}");
+        for said in [limit, "def greet(name):", "MODEL_BASIC_BASE_URL"] {
+            assert!(text.contains(said), "{prompt}: {text}");
+        }
+    }
+    for (prompt, limit) in [
+        ("Run the tests", "I cannot run commands"),
+        ("Please delete README.md", "I cannot write, change or delete files."),
+        ("Can you install numpy?", "I cannot run commands"),
+        ("Translate README.md to German", "I cannot translate"),
+        ("git commit -m fix", "I cannot run commands"),
+    ] {
+        let (calls, text) = ask(&home, &project, prompt).await;
+        assert_eq!(calls, [], "{prompt}");
+        for said in [limit, "I can tell the time, list, count, find and search your files", "MODEL_BASIC_BASE_URL"] {
+            assert!(text.contains(said), "{prompt}: {text}");
+        }
+    }
+    let (_, text) = ask(&home, &project, "What can you do?").await;
+    assert!(text.contains("I cannot change files") && text.contains("MODEL_BASIC_BASE_URL"), "{text}");
+}
+
+#[tokio::test]
+async fn a_file_deep_in_a_large_project_is_found_by_its_name() {
+    let home = home();
+    for number in 0..400 {
+        home.write(&format!("large/src/part{number}.txt"), "x\n");
+    }
+    let old = home.write("large/a/b/c/needle.txt", "Here it is.\n");
+    fs::File::options().write(true).open(old).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    let large = home.path().join("large");
+    let (calls, text) = ask(&home, large.to_str().unwrap(), "Read needle.txt").await;
+    assert_eq!(calls, [("read_file".to_owned(), json!({"path": "/project/a/b/c/needle.txt"}))], "{text}");
+    assert!(text.contains("Here it is."), "{text}");
+    let (_, text) = ask(&home, large.to_str().unwrap(), "How many files are here?").await;
+    assert!(text.contains("There are 401 files in /project"), "{text}");
 }
 
 #[tokio::test]

@@ -194,8 +194,8 @@ pub trait Workspaces: Send + Sync {
         None
     }
 
-    /// Paths of files that tools could open, relative to the workspace, newest first, at most `limit`. What the daemon
-    /// keeps for itself is not among them.
+    /// Paths of files that tools could open, relative to the workspace, at most `limit`: the session's own first, newest
+    /// first, then the project's, from the top of its tree down. What the daemon keeps for itself is not among them.
     fn paths<'a>(
         &'a self,
         workspace: &'a Workspace,

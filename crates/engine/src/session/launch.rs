@@ -28,6 +28,10 @@ use crate::{
     },
 };
 
+/// Number of paths that a model can be held to. They are no part of its prompt; what is deeper in a larger project has
+/// to be named by its whole path.
+const KNOWN_PATHS: usize = 5000;
+
 impl Actor {
     /// Where the session's files are.
     pub(super) async fn workspace(&mut self) -> Result<Arc<Workspace>, EngineError> {
@@ -131,7 +135,7 @@ impl Actor {
     ) -> Result<PromptSource, EngineError> {
         let (model, chat) = (models.model.info(), models.chat.info());
         let known_paths =
-            if model.embedded { self.shared.parts.workspaces.paths(workspace, 200).await? } else { Vec::new() };
+            if model.embedded { self.shared.parts.workspaces.paths(workspace, KNOWN_PATHS).await? } else { Vec::new() };
         // The last answer may be written by another model, which reads the same results.
         let window = models.windows.of(model).min(models.windows.of(chat));
         Ok(PromptSource {

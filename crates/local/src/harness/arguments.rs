@@ -6,14 +6,15 @@ use serde_json::{Value, json};
 
 use super::{
     candidates::Tool,
-    words::{is_path_like, is_telling, quoted, words},
+    naming::{in_project, name, named_files, named_folder},
+    words::{is_glob, is_path_like, is_telling, quoted, words},
 };
 
 /// Possible arguments at the most; the model chooses among them by their words.
 const MOST: usize = 20;
 
 /// The endings of files that people name by kind.
-const KINDS: &[(&str, &str)] = &[
+pub(super) const KINDS: &[(&str, &str)] = &[
     ("csv", "*.csv"),
     ("excel", "*.xlsx"),
     ("html", "*.html"),
@@ -94,46 +95,6 @@ pub(crate) fn for_tool(tool: Tool, request: &str, known_paths: &[String]) -> Opt
     }
 }
 
-/// The known files that the request names: by their whole path, else by their name, else by their name without its
-/// ending.
-fn named_files<'a>(request: &str, known_paths: &'a [String]) -> Vec<&'a str> {
-    let request = request.to_lowercase();
-    let tokens: Vec<&str> = words(&request).collect();
-    let named = |by: fn(&str) -> Option<&str>, whole_words: bool| -> Vec<&'a str> {
-        let is_named = |path: &&str| {
-            let path = path.to_lowercase();
-            // A name with spaces is no single word, so it is looked for as it stands.
-            by(&path).is_some_and(|part| tokens.contains(&part) || (!whole_words && stands_in(&request, part)))
-        };
-        known_paths.iter().map(String::as_str).filter(is_named).collect()
-    };
-    let tiers = [named(|path| Some(path), false), named(|path| Some(name(path)), false), named(stem, true)];
-    tiers.into_iter().find(|tier| !tier.is_empty()).unwrap_or_default()
-}
-
-/// Returns whether a name stands in a text with nothing joined to it.
-fn stands_in(text: &str, name: &str) -> bool {
-    let joins = |letter: char| letter.is_alphanumeric() || matches!(letter, '/' | '_' | '-');
-    text.match_indices(name).any(|(at, _)| {
-        let before = text[..at].chars().next_back();
-        let mut after = text[at + name.len()..].chars();
-        let next = after.next();
-        // A dot may end the sentence, or go on with another ending.
-        let dotted = next == Some('.') && after.next().is_some_and(char::is_alphanumeric);
-        !before.is_some_and(joins) && !next.is_some_and(joins) && !dotted
-    })
-}
-
-fn name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
-}
-
-fn stem(path: &str) -> Option<&str> {
-    let name = name(path);
-    let stem = name.split_once('.').map_or(name, |(stem, _)| stem);
-    (stem.len() >= 3 && is_telling(stem)).then_some(stem)
-}
-
 /// Files that may be meant when no known file is named: a word that looks like a path (the tool will say that it is not
 /// there), or any file when the person speaks of "the file".
 fn guessed_files<'a>(request: &'a str, known_paths: &'a [String]) -> Vec<&'a str> {
@@ -143,25 +104,15 @@ fn guessed_files<'a>(request: &'a str, known_paths: &'a [String]) -> Vec<&'a str
     }
     const ANY: &[&str] = &["file", "document", "upload", "uploaded", "attachment", "attached"];
     let means_one = words(request).any(|word| ANY.contains(&word.to_lowercase().as_str()));
-    // Newest first: what was just uploaded is what people speak of.
-    if means_one { known_paths.iter().map(String::as_str).take(1).collect() } else { Vec::new() }
-}
-
-/// The folder that the request names, if there is one.
-fn named_folder<'a>(request: &str, known_paths: &'a [String]) -> Option<&'a str> {
-    let request = request.to_lowercase();
-    let tokens: Vec<&str> = words(&request).map(|word| word.trim_end_matches('/')).collect();
-    let folders = known_paths.iter().flat_map(|path| path.match_indices('/').map(|(at, _)| &path[..at]));
-    let named = |folder: &&str| {
-        let lower = folder.to_lowercase();
-        !lower.is_empty() && (tokens.contains(&lower.as_str()) || tokens.contains(&name(&lower)))
-    };
-    folders.filter(named).min_by_key(|folder| folder.len())
+    // Newest first: what was just uploaded is what people speak of. In a project, no file is meant more than another.
+    let own =
+        known_paths.iter().map(String::as_str).filter(|path| known_paths.len() == 1 || in_project(path).is_none());
+    if means_one { own.take(1).collect() } else { Vec::new() }
 }
 
 /// Globs for the files that the request asks for.
 fn name_patterns(request: &str) -> Vec<String> {
-    let written = words(request).filter(|word| is_path_like(word) || word.contains('*'));
+    let written = words(request).filter(|word| is_path_like(word) || is_glob(word));
     let mut patterns: Vec<String> = written.map(|word| name(word).to_owned()).collect();
     let endings = words(request).filter_map(|word| word.strip_prefix('.')).filter(|ending| {
         (1..=8).contains(&ending.len()) && ending.chars().all(|letter| letter.is_ascii_alphanumeric())
@@ -184,7 +135,7 @@ fn telling_words(request: &str) -> impl Iterator<Item = &str> {
 }
 
 /// A regular expression that matches a text and nothing else.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
         if letter.is_ascii_punctuation() {

@@ -2,7 +2,7 @@
 
 use agentd_core::{ids::CallId, model::Message, tool::ToolCall};
 
-use super::{smalltalk, words::estimate_tokens};
+use super::{limits, smalltalk, words::estimate_tokens};
 use crate::chat::{Role, Turn};
 
 /// The one system message that this model answers well with. Its template's own default, and personas of any kind,
@@ -46,7 +46,7 @@ pub(crate) struct Conversation {
     /// The last result since then.
     pub(crate) outcome: Option<Outcome>,
     /// Earlier turns, oldest first: as much as the model can make use of. Turns that called a tool are left out, since
-    /// what they showed was not the model's and is long, and so is small talk.
+    /// what they showed was not the model's and is long, and so is small talk, and what was refused.
     pub(crate) history: Vec<Turn>,
 }
 
@@ -71,7 +71,8 @@ impl Conversation {
                     }
                     let before = std::mem::replace(&mut request, text);
                     let used_tool = outcome.take().is_some() || !calls.is_empty();
-                    if !used_tool && !answers.is_empty() && !smalltalk::is_small_talk(&before) {
+                    let is_aside = smalltalk::is_small_talk(&before) || limits::met(&before).is_some();
+                    if !used_tool && !answers.is_empty() && !is_aside {
                         history.push(Turn::user(before));
                         history.append(&mut answers);
                     }
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_with_tools_and_small_talk_are_no_history() {
+    fn turns_with_tools_small_talk_and_refusals_are_no_history() {
         let call =
             ToolCall { call_id: CallId::from("c1".to_owned()), name: "now".to_owned(), arguments: "{}".to_owned() };
         let called = Message::Assistant { text: String::new(), reasoning: None, tool_calls: vec![call.clone()] };
@@ -242,6 +243,8 @@ mod tests {
             assistant("It is noon."),
             user("Thanks!"),
             assistant("You're welcome!"),
+            user("Run the tests"),
+            assistant("I cannot."),
             user("two"),
             assistant("2"),
             user("three"),

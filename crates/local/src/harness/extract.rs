@@ -22,13 +22,61 @@ pub(crate) fn sentences(text: &str) -> Vec<Sentence<'_>> {
     for line in text.lines() {
         if let Some(named) = line.strip_prefix("--- ").and_then(|rest| rest.strip_suffix(" ---")) {
             place = named;
-        } else if !(line.starts_with('[') && line.ends_with(']')) {
+        } else if !(line.starts_with('[') && line.ends_with(']') || line.starts_with("[![")) {
             let said = split_line(line).into_iter().map(str::trim);
             let said = said.filter(|sentence| sentence.chars().any(char::is_alphanumeric));
             sentences.extend(said.map(|text| Sentence { place, text }));
         }
     }
     sentences
+}
+
+/// A text without the settings that some put between two lines of dashes before it.
+pub(crate) fn without_front_matter(text: &str) -> &str {
+    let Some(rest) = text.trim_start().strip_prefix("---").filter(|rest| rest.starts_with(['\n', '\r'])) else {
+        return text;
+    };
+    let mut at = 0;
+    for line in rest.split_inclusive('\n') {
+        at += line.len();
+        if matches!(line.trim_end(), "---" | "...") && at > line.len() {
+            return rest[at..].trim_start();
+        }
+    }
+    text
+}
+
+/// The title of a text and its first paragraph of prose: what it says of itself.
+pub(crate) fn opening(text: &str) -> Option<String> {
+    let text = without_front_matter(text);
+    let is_tool = |line: &str| line.starts_with('[') && line.ends_with(']');
+    let mut title = None;
+    let mut prose: Vec<&str> = Vec::new();
+    let mut lines = text.lines().map(str::trim).peekable();
+    while let Some(line) = lines.next() {
+        // A title may also stand above a line of its own.
+        let underlined = lines.peek().is_some_and(|next| next.len() > 2 && next.chars().all(|letter| letter == '='));
+        if underlined && title.is_none() && prose.is_empty() {
+            title = Some(line);
+            continue;
+        }
+        let is_heading = line.starts_with('#');
+        let is_prose = line.chars().filter(|letter| letter.is_alphabetic()).count() > 3
+            && !line.starts_with(['#', '<', '|', '!', '`', '=', '~'])
+            && !line.starts_with("[![")
+            && !is_tool(line);
+        if is_heading && title.is_none() && prose.is_empty() {
+            title = Some(line.trim_start_matches('#').trim());
+        }
+        match (is_prose, prose.is_empty()) {
+            (true, _) => prose.push(line),
+            (false, false) => break,
+            (false, true) => {}
+        }
+    }
+    let prose = prose.join(" ");
+    let said: Vec<&str> = title.into_iter().chain([prose.trim()]).filter(|part| !part.is_empty()).collect();
+    (!said.is_empty()).then(|| said.join("\n\n"))
 }
 
 fn split_line(line: &str) -> Vec<&str> {
@@ -96,6 +144,7 @@ mod tests {
         check("One. Two! Three?\nFour", &["One.", "Two!", "Three?", "Four"]);
         check("Version 1.5 is out. It is good.", &["Version 1.5 is out.", "It is good."]);
         check("- milk\n- eggs\n\n---\n", &["- milk", "- eggs"]);
+        check("[![build](x.svg)](y)\nIt lights.", &["It lights."]);
         check("一。二。", &["一。", "二。"]);
         check("", &[]);
         assert_eq!(sentences(&"x".repeat(1000)).len(), 3);
@@ -106,6 +155,21 @@ mod tests {
         let read = "[a.pdf: PDF; pages 1-2 of 2]\n\n--- page 1 ---\nOne. Two.\n\n--- page 2 ---\nThree.\n";
         let told: Vec<_> = sentences(read).into_iter().map(|sentence| (sentence.place, sentence.text)).collect();
         assert_eq!(told, [("page 1", "One."), ("page 1", "Two."), ("page 2", "Three.")]);
+    }
+
+    #[test]
+    fn a_text_opens_with_its_title_and_first_paragraph() {
+        let check = |text: &str, expected: Option<&str>| assert_eq!(opening(text).as_deref(), expected, "{text:?}");
+        check("# Lamp\n\n[![build](x.svg)](y)\n\nA lamp that\nlights.\n\nMore.\n", Some("Lamp\n\nA lamp that lights."));
+        check("---\ntitle: x\ntags: [a]\n---\n\n# Lamp\n\nIt lights.", Some("Lamp\n\nIt lights."));
+        check("It lights.", Some("It lights."));
+        check("lamp\n====\nA lamp.\n\n[![build](x.svg)](y)\n", Some("lamp\n\nA lamp."));
+        check("# Lamp\n\n```\nmake\n```\n", Some("Lamp\n\nmake"));
+        check("---\n\n---\n", None);
+        check("", None);
+        assert_eq!(without_front_matter("---\na: b\n---\nText"), "Text");
+        assert_eq!(without_front_matter("--- page 1 ---\nText"), "--- page 1 ---\nText");
+        assert_eq!(without_front_matter("---\nno end"), "---\nno end");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use super::{
     candidates::Tool,
-    words::{is_path_like, quoted, words},
+    words::{is_glob, is_path_like, quoted, words},
 };
 
 /// Beginnings of words that have to do with the time.
@@ -78,7 +78,7 @@ pub(crate) fn hints_at(tool: Tool, request: &str) -> bool {
     match tool {
         Tool::Now => words(&lower).any(|word| TIME.iter().any(|start| word.starts_with(start))),
         Tool::ListFiles => any(PLACES) || words(&lower).any(|word| word.ends_with('/')),
-        Tool::FindFiles => any(FINDING) || words(&lower).any(|word| is_path_like(word) || word.contains('*')),
+        Tool::FindFiles => any(FINDING) || words(&lower).any(|word| is_path_like(word) || is_glob(word)),
         Tool::Grep => any(SEARCHING) && (quoted(&lower).is_some() || words(&lower).count() > 1),
         // Its arguments are paths out of the request, which is hint enough.
         Tool::ReadFile => true,
@@ -97,6 +97,7 @@ mod tests {
         };
         check("Hello!", &[]);
         check("What is a file system?", &[]);
+        check("What is 17 * 23?", &[]);
         check("What time is it?", &[Tool::Now]);
         check("List my files", &[Tool::ListFiles, Tool::FindFiles]);
         check("ls", &[Tool::ListFiles]);

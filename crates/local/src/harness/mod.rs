@@ -6,12 +6,14 @@
 //!
 //! 1. [`conversation`] reads the request: what was asked last, and which results this turn has already.
 //! 2. [`plan`] decides what to do next. Pure, as all of these but the last are.
-//! 3. [`hints`] tells which tools are worth weighing; [`candidates`] are the tools it knows, each with a description and
+//! 3. [`limits`] are what it cannot do, told by the words of an order; [`direct`] are the requests whose words leave no doubt
+//!    about the tool; [`naming`] tells which files a request names.
+//! 4. For all others, [`hints`] tells which tools are worth weighing; [`candidates`] are the tools it knows, each with a description and
 //!    examples; [`decision`] compares their scores. [`smalltalk`] needs none of this.
-//! 4. [`arguments`] constrains each tool's arguments to what exists in the workspace or stands in the request.
-//! 5. [`reading`] tells what the person wants of a file; [`extract`] cuts it into sentences to quote from; [`report`]
+//! 5. [`arguments`] constrains each tool's arguments to what exists in the workspace or stands in the request.
+//! 6. [`reading`] tells what the person wants of a file; [`extract`] cuts it into sentences to quote from; [`report`]
 //!    words the results that need no model.
-//! 6. [`run`] carries a plan out with the model.
+//! 7. [`run`] carries a plan out with the model.
 //!
 //! A turn makes one hop: a tool at the most, then the answer with its result in view.
 
@@ -19,8 +21,11 @@ pub(crate) mod arguments;
 pub(crate) mod candidates;
 pub(crate) mod conversation;
 pub(crate) mod decision;
+pub(crate) mod direct;
 pub(crate) mod extract;
 pub(crate) mod hints;
+pub(crate) mod limits;
+pub(crate) mod naming;
 pub(crate) mod plan;
 pub(crate) mod reading;
 pub(crate) mod report;

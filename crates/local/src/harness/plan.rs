@@ -1,14 +1,16 @@
 //! What to do next. Pure.
 
 use agentd_core::model::ModelRequest;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     arguments::{self, Arguments},
     candidates::Tool,
     conversation::{Conversation, Outcome, PROMPT_TOKENS},
-    extract,
+    direct, extract,
     hints::hints_at,
+    limits::{self, Limit},
+    naming,
     reading::{self, Reading},
     report, smalltalk,
     words::estimate_tokens,
@@ -17,6 +19,8 @@ use crate::chat::Turn;
 
 /// Sentences that are weighed against a question at the most; each takes the model a fifth of a second.
 const SENTENCES: usize = 8;
+
+const WHICH_FILE: &str = "Which file? Name it, as in \"Summarise README.md\"; \"List the files\" shows what is there.";
 
 /// The next step.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +33,13 @@ pub(crate) enum Plan {
         offers: Vec<(Tool, Arguments)>,
         /// The conversation, for chatting.
         turns: Vec<Turn>,
+    },
+    /// Call this tool; there is no doubt.
+    Call {
+        /// The tool.
+        tool: Tool,
+        /// Its arguments.
+        arguments: Value,
     },
     /// Answer the conversation.
     Chat {
@@ -63,24 +74,61 @@ pub(crate) fn plan(request: &ModelRequest) -> Plan {
         return answer(&conversation.request, outcome);
     }
     if let Some(said) = smalltalk::said(&conversation.request) {
-        return Plan::Say(said.to_owned());
+        return Plan::Say(said);
     }
     let wanted = conversation.request.clone();
     let tools = if request.may_call { &request.tools[..] } else { &[] };
-    let hinted = tools.iter().filter_map(|spec| Tool::from_name(&spec.name)).filter(|tool| hints_at(*tool, &wanted));
+    let tools: Vec<Tool> = tools.iter().filter_map(|spec| Tool::from_name(&spec.name)).collect();
+    if let Some(limit) = limits::met(&wanted) {
+        return refuse(limit, &wanted, &tools, &request.known_paths);
+    }
+    if smalltalk::is_small_talk(&wanted) {
+        return Plan::Chat { turns: conversation.into_turns() };
+    }
+    if let Some((tool, arguments)) = direct::call(&wanted, &request.known_paths, &tools) {
+        return Plan::Call { tool, arguments };
+    }
+    let hinted = tools.into_iter().filter(|tool| hints_at(*tool, &wanted));
     let offers: Vec<(Tool, Arguments)> =
         hinted.filter_map(|tool| Some((tool, arguments::for_tool(tool, &wanted, &request.known_paths)?))).collect();
     let turns = conversation.into_turns();
-    if offers.is_empty() { Plan::Chat { turns } } else { Plan::Choose { request: wanted, offers, turns } }
+    match offers.is_empty() {
+        true if direct::lacks_file(&wanted) => Plan::Say(WHICH_FILE.to_owned()),
+        true => Plan::Chat { turns },
+        false => Plan::Choose { request: wanted, offers, turns },
+    }
+}
+
+/// Says what cannot be done, or shows first the file that it should be done to.
+fn refuse(limit: Limit, wanted: &str, tools: &[Tool], known_paths: &[String]) -> Plan {
+    let named = naming::named_files(wanted, known_paths);
+    match named.first().filter(|_| limit.shows_file() && tools.contains(&Tool::ReadFile)) {
+        Some(path) => Plan::Call { tool: Tool::ReadFile, arguments: json!({ "path": path }) },
+        None => Plan::Say(format!("{} {}\n\n{}", limit.told(), smalltalk::ABOUT, smalltalk::MORE)),
+    }
 }
 
 fn answer(wanted: &str, outcome: &Outcome) -> Plan {
-    if let Some(failure) = report::failure(&outcome.text) {
+    let failure = report::failure(&outcome.text);
+    if let Some(limit) = limits::met(wanted) {
+        let path = argument(&outcome.arguments, "path").unwrap_or_else(|| "the file".to_owned());
+        let shown = failure.unwrap_or_else(|| report::verbatim(&format!("This is {path}:"), &outcome.text));
+        return Plan::Say(format!("{} {shown}\n\n{}", limit.told(), smalltalk::MORE));
+    }
+    if let Some(failure) = failure {
         return Plan::Say(failure);
     }
     match Tool::from_name(&outcome.tool) {
         Some(Tool::Now) => Plan::Say(report::time(&outcome.text)),
+        Some(Tool::FindFiles) if direct::counts_files(wanted) => {
+            let of = |name| argument(&outcome.arguments, name).unwrap_or_default();
+            Plan::Say(report::count(&outcome.text, &of("pattern"), &of("path")))
+        }
+        Some(Tool::ListFiles) if argument(&outcome.arguments, "path").is_none() => {
+            Plan::Say(report::all_files(&outcome.text))
+        }
         Some(Tool::ListFiles | Tool::FindFiles) => Plan::Say(report::list(&outcome.text)),
+        Some(Tool::Grep) if outcome.text.starts_with("No line matches ") => Plan::Say(outcome.text.trim().to_owned()),
         Some(Tool::ReadFile) => answer_from_file(wanted, outcome),
         Some(Tool::Grep) => Plan::Say(report::verbatim("Here is what I found:", &outcome.text)),
         None => Plan::Say(report::verbatim(&format!("This is what {} returned:", outcome.tool), &outcome.text)),
@@ -88,7 +136,7 @@ fn answer(wanted: &str, outcome: &Outcome) -> Plan {
 }
 
 fn answer_from_file(wanted: &str, outcome: &Outcome) -> Plan {
-    let path = path_of(&outcome.arguments).unwrap_or_else(|| "The file".to_owned());
+    let path = argument(&outcome.arguments, "path").unwrap_or_else(|| "The file".to_owned());
     let show = || Plan::Say(report::verbatim(&format!("{path}:"), &outcome.text));
     if outcome.text.trim().is_empty() || outcome.text.trim_end().ends_with("is empty]") {
         return Plan::Say(format!("{path} is empty."));
@@ -96,11 +144,22 @@ fn answer_from_file(wanted: &str, outcome: &Outcome) -> Plan {
     match reading::wanted(wanted, &path) {
         Reading::Show => show(),
         Reading::Summarize => {
-            let text = fitting(&outcome.text);
-            let cut = text.len() < outcome.text.trim().len();
+            let whole = extract::without_front_matter(&outcome.text);
+            let text = fitting(whole);
+            let cut = text.len() < whole.trim().len();
             let note =
                 cut.then(|| format!("(This is about the beginning of {path} only; it is too long to read whole.)"));
             Plan::Summarize { text: text.to_owned(), note }
+        }
+        Reading::Open => match extract::opening(&outcome.text) {
+            Some(said) => Plan::Say(report::quote(&path, "", &said)),
+            None => show(),
+        },
+        // What the tool says of a long file stands in brackets at its end.
+        Reading::Count if outcome.text.trim_end().ends_with(']') => show(),
+        Reading::Count => {
+            let lines = outcome.text.lines().count();
+            Plan::Say(format!("{path} has {lines} {}.", if lines == 1 { "line" } else { "lines" }))
         }
         Reading::Ask => {
             let sentences = extract::sentences(&outcome.text);
@@ -113,9 +172,9 @@ fn answer_from_file(wanted: &str, outcome: &Outcome) -> Plan {
     }
 }
 
-fn path_of(arguments: &str) -> Option<String> {
+fn argument(arguments: &str, name: &str) -> Option<String> {
     let arguments: Value = serde_json::from_str(arguments).ok()?;
-    Some(arguments.get("path")?.as_str()?.to_owned())
+    Some(arguments.get(name)?.as_str()?.to_owned())
 }
 
 /// The beginning of a text that a prompt may have, up to the end of a line or word.
@@ -144,7 +203,6 @@ mod tests {
         model::Message,
         tool::{Effect, ToolCall, ToolSpec},
     };
-    use serde_json::json;
 
     use super::*;
 
@@ -199,7 +257,7 @@ mod tests {
         assert_eq!(offered("What time is it?", &all), [Tool::Now]);
         assert_eq!(offered("What time is it?", &[]), []);
         assert_eq!(offered("What time is it?", &["run_bash_command"]), []);
-        assert_eq!(offered("read notes.txt", &all), [Tool::FindFiles, Tool::ReadFile]);
+        assert_eq!(offered("the notes.txt", &all), [Tool::FindFiles, Tool::ReadFile]);
         assert_eq!(
             offered("find the file about notes", &["find_files", "read_file"]),
             [Tool::FindFiles, Tool::ReadFile]
@@ -222,7 +280,70 @@ mod tests {
         check("read notes.txt", "read_file", "E_PATH: not there", "That did not work: not there");
         check("read notes.txt", "read_file", "Buy milk.\n", "uploads/notes.txt:\n\n```\nBuy milk.\n```");
         check("read notes.txt", "read_file", "[uploads/notes.txt is empty]", "uploads/notes.txt is empty.");
-        check("run it", "run_bash_command", "done", "This is what run_bash_command returned:\n\n```\ndone\n```");
+        check("look", "run_bash_command", "done", "This is what run_bash_command returned:\n\n```\ndone\n```");
+    }
+
+    #[test]
+    fn orders_are_answered_with_the_limit_and_the_file_where_that_helps() {
+        let all = ["list_workspace_files", "now", "read_file", "write_file"];
+        let limited = |text: &str, names: &[&str]| match plan(&request(vec![user(text)], names)) {
+            Plan::Say(said) => said,
+            Plan::Call { tool, arguments } => format!("{} {arguments}", tool.name()),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(limited("Fix the typo in notes.txt", &all), r#"read_file {"path":"uploads/notes.txt"}"#);
+        let said = limited("Fix the typo in notes.txt", &["now"]);
+        assert!(
+            said.starts_with("I cannot write, change or delete files.") && said.contains("MODEL_BASIC_BASE_URL"),
+            "{said}"
+        );
+        assert!(limited("Run the tests", &all).starts_with("I cannot run commands"));
+        assert!(limited("Delete notes.txt", &all).starts_with("I cannot write, change or delete files."));
+
+        let arguments = r#"{"path":"uploads/notes.txt"}"#;
+        let Plan::Say(said) = after("Fix the typo in notes.txt", "read_file", arguments, "Buy mlk.\n") else {
+            panic!()
+        };
+        let start =
+            "I cannot write, change or delete files. This is uploads/notes.txt:\n\n```\nBuy mlk.\n```\n\nTo do more";
+        assert!(said.starts_with(start), "{said}");
+        let Plan::Say(said) = after("Fix notes.txt", "read_file", arguments, "E_PATH: it is gone") else { panic!() };
+        assert!(said.starts_with("I cannot write, change or delete files. That did not work: it is gone"), "{said}");
+    }
+
+    #[test]
+    fn clear_requests_are_called_at_once_and_vague_ones_asked_back() {
+        let called = |text: &str, names: &[&str]| match plan(&request(vec![user(text)], names)) {
+            Plan::Call { tool, arguments } => Some((tool, arguments)),
+            _ => None,
+        };
+        let all = ["find_files", "grep", "list_workspace_files", "now", "read_file"];
+        assert_eq!(called("Read notes.txt", &all), Some((Tool::ReadFile, json!({"path": "uploads/notes.txt"}))));
+        assert_eq!(called("How many files are here?", &all), Some((Tool::FindFiles, json!({"pattern": "*"}))));
+        assert_eq!(called("How many files are here?", &["now"]), None);
+        let vague = ModelRequest { known_paths: Vec::new(), ..request(vec![user("Summarise the file")], &all) };
+        assert_eq!(plan(&vague), Plan::Say(WHICH_FILE.to_owned()));
+    }
+
+    #[test]
+    fn counts_openings_and_lines_are_worded_without_the_model() {
+        let check = |text: &str, tool: &str, arguments: &str, result: &str, expected: &str| {
+            assert_eq!(after(text, tool, arguments, result), Plan::Say(expected.to_owned()), "{text}");
+        };
+        let path = r#"{"path":"/project/README.md"}"#;
+        let readme = "---\nx: y\n---\n# Lamp\n\nIt lights.\n\nMore.\n";
+        check(
+            "What is this project?",
+            "read_file",
+            path,
+            readme,
+            "/project/README.md says:\n\n> Lamp\n> \n> It lights.",
+        );
+        check("How many lines does README.md have?", "read_file", path, "a\nb\n", "/project/README.md has 2 lines.");
+        check("How many files are here?", "find_files", r#"{"pattern":"*"}"#, "a (1 byte)", "There is 1 file.");
+        check("Find x in the code", "grep", "{}", "No line matches \"x\".\n", "No line matches \"x\".");
+        let summary = after("Summarise README.md", "read_file", path, readme);
+        assert_eq!(summary, Plan::Summarize { text: "# Lamp\n\nIt lights.\n\nMore.".to_owned(), note: None });
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! What the person wants of a file that was read.
 
-use super::words::{is_path_like, is_telling, words};
+use super::{
+    direct::asks_of_project,
+    words::{is_path_like, is_telling, words},
+};
 
 /// The person's wish about a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,6 +12,10 @@ pub(crate) enum Reading {
     Show,
     /// A short summary.
     Summarize,
+    /// The beginning of the file, where it says what it is.
+    Open,
+    /// The number of its lines.
+    Count,
     /// The place that answers the question.
     Ask,
 }
@@ -25,6 +32,12 @@ const QUESTIONS: &[&str] = &[
 /// Tells what is wanted by the words of the request. `path` is the file.
 pub(crate) fn wanted(request: &str, path: &str) -> Reading {
     let lower = request.to_lowercase();
+    if asks_of_project(request) {
+        return Reading::Open;
+    }
+    if lower.contains("how many lines") {
+        return Reading::Count;
+    }
     let asks_short = words(&lower).any(|word| SHORT.iter().any(|start| word.starts_with(start)))
         || SHORT_PHRASES.iter().any(|phrase| lower.contains(phrase))
         || is_about(&lower, path);
@@ -69,5 +82,7 @@ mod tests {
         check("When is the deadline in notes.txt?", Reading::Ask);
         check("Read uploads/notes.txt and tell me who wrote it", Reading::Ask);
         check("Read notes.txt and tell me the author", Reading::Ask);
+        check("How many lines does notes.txt have?", Reading::Count);
+        check("What does this project do?", Reading::Open);
     }
 }

@@ -62,6 +62,42 @@ pub(crate) fn list(text: &str) -> String {
     if body.is_empty() { "There is nothing here.".to_owned() } else { body }
 }
 
+/// Folders of a session that hold nothing of the person's.
+const UNSEEN: [&str; 3] = ["skills/", "conversation_history/", "large_tool_results/"];
+/// Those that are there in each session, with anything in them or not.
+const AREAS: [&str; 3] = ["uploads/", "outputs/", "temp/"];
+
+/// All files of a session as a list, without what the daemon keeps beside them.
+pub(crate) fn all_files(text: &str) -> String {
+    let lines = || text.lines().map(str::trim_end).filter(|line| !UNSEEN.iter().any(|unseen| line.starts_with(unseen)));
+    if lines().all(|line| AREAS.contains(&line) || line.is_empty()) {
+        return "There are no files yet. In a chat, `#PATH` hands one over; `agentctl chat -C FOLDER` shows a folder."
+            .to_owned();
+    }
+    let is_empty = |area: &str| !lines().any(|line| line.len() > area.len() && line.starts_with(area));
+    let kept: Vec<&str> = lines().filter(|line| !(AREAS.contains(line) && is_empty(line))).collect();
+    list(&kept.join("\n"))
+}
+
+/// The number of files that a search by `pattern` found below `folder`, which is empty for everything.
+pub(crate) fn count(text: &str, pattern: &str, folder: &str) -> String {
+    let listed = text.lines().filter(|line| line.ends_with(')') && !line.starts_with('[')).count();
+    let more = text.lines().find_map(|line| line.strip_prefix('[')?.split_once(" match; ")?.0.parse::<usize>().ok());
+    let is_cut = text.lines().any(|line| line.starts_with("[the search is not complete"));
+    let count = more.unwrap_or(listed);
+    let (be, files) = if count == 1 { ("is", "file") } else { ("are", "files") };
+    let kind = pattern.strip_prefix('*').filter(|ending| !ending.is_empty()).map(|ending| format!(" {ending}"));
+    let place = if folder.is_empty() { String::new() } else { format!(" in {folder} and its folders") };
+    let least = if is_cut { "at least " } else { "" };
+    let number = if count == 0 { "no".to_owned() } else { count.to_string() };
+    let rest = if folder.starts_with("/project") {
+        " Hidden files, and those that .gitignore excludes, are not counted."
+    } else {
+        ""
+    };
+    format!("There {be} {least}{number}{} {files}{place}.{rest}", kind.unwrap_or_default())
+}
+
 /// A text as it stands, with a head that says what it is.
 pub(crate) fn verbatim(head: &str, text: &str) -> String {
     let (shown, left) = match text.char_indices().nth(CHARACTERS) {
@@ -82,7 +118,7 @@ fn fence(text: &str) -> String {
 /// A sentence quoted, with the place where it stands, if it has one.
 pub(crate) fn quote(path: &str, place: &str, sentence: &str) -> String {
     let comma = if place.is_empty() { "" } else { ", " };
-    format!("{path}{comma}{place} says:\n\n> {sentence}")
+    format!("{path}{comma}{place} says:\n\n> {}", sentence.replace('\n', "\n> "))
 }
 
 #[cfg(test)]
@@ -128,6 +164,41 @@ mod tests {
         assert_eq!(list(""), "There is nothing here.");
         let many: String = (0..150).map(|number| format!("{number}.txt\n")).collect();
         assert!(list(&many).ends_with("- … and 50 more"));
+    }
+
+    #[test]
+    fn the_daemons_own_folders_are_no_files_of_the_person() {
+        let areas = "uploads/\noutputs/\ntemp/\nskills/\nskills/x/\nconversation_history/\nlarge_tool_results/";
+        assert!(all_files(areas).starts_with("There are no files yet."));
+        assert_eq!(
+            all_files(&format!("{areas}\nuploads/a.txt (1 byte)\n/project/\n/project/b.md (2 bytes)\n[1 left out]")),
+            "Here is what I found:\n\n- uploads/\n- uploads/a.txt (1 byte)\n- /project/\n- /project/b.md (2 bytes)\n\n[1 left out]"
+        );
+    }
+
+    #[test]
+    fn files_are_counted_with_those_that_are_not_shown() {
+        let check = |text: &str, pattern: &str, folder: &str, expected: &str| {
+            assert_eq!(count(text, pattern, folder), expected, "{text}");
+        };
+        let unseen = "Hidden files, and those that .gitignore excludes, are not counted.";
+        let project = |told: &str| format!("{told} {unseen}");
+        check(
+            "/project/a (1 byte)\n/project/b c (2 KB)",
+            "*",
+            "/project",
+            &project("There are 2 files in /project and its folders."),
+        );
+        check(
+            "/project/a.py (1 byte)",
+            "*.py",
+            "/project",
+            &project("There is 1 .py file in /project and its folders."),
+        );
+        check("x (1 byte)\n[350 match; the newest 1 are shown]", "*", "", "There are 350 files.");
+        check("No file matches \"*\" in the workspace.", "*", "", "There are no files.");
+        let cut = "x (1 byte)\n[the search is not complete: there are too many files; search a smaller folder]";
+        check(cut, "*", "", "There is at least 1 file.");
     }
 
     #[test]

@@ -66,6 +66,11 @@ impl RequestRun<'_> {
         let finish = match plan {
             Plan::Say(text) => self.say(text).map(|()| Finish::Stop)?,
             Plan::Chat { turns } => self.chat(&turns)?,
+            Plan::Call { tool, arguments } => {
+                let (name, arguments) = (tool.name().to_owned(), arguments.to_string());
+                self.hand_out(ModelChunk::ToolCall { name, arguments })?;
+                Finish::Stop
+            }
             Plan::Choose { request, offers, turns } => match self.choose(&request, &offers)? {
                 Some((tool, arguments)) => {
                     self.hand_out(ModelChunk::ToolCall { name: tool.name().to_owned(), arguments })?;

@@ -3,13 +3,18 @@
 //! To a bare "Thanks!" this model answers "I'm sorry for your loss". With one example of the same kind before it, it
 //! finds the tone. What it is, can do and feels it cannot know at all, so that this is told for it.
 
-use super::words::words;
+use super::words::{among, words};
 use crate::chat::Turn;
 
 /// Self-description of the built-in model.
-const ABOUT: &str = "I am the small language model that is built into agentd and runs on this computer alone. I can tell \
-    the time, list, find and search your files, and show, quote or summarize one; and we can chat, though I get facts \
-    wrong. To do more, name a larger model in models.yaml.";
+pub(crate) const ABOUT: &str = "I am the small language model that is built into agentd and runs on this computer alone. I can \
+    tell the time, list, count, find and search your files, and show, quote or summarize one; and we can chat, though I get \
+    facts wrong.";
+/// Its limits.
+const LIMITS: &str = "I cannot change files, run commands or programs, write code that works, or reach the internet.";
+/// The way to a larger one.
+pub(crate) const MORE: &str = "To do more, connect a larger model: set MODEL_BASIC_BASE_URL (and MODEL_BASIC_API_KEY), or name \
+    one in models.yaml, and restart the daemon with `agentctl stop`.";
 
 /// Questions about itself, in the words that mean something.
 const ABOUT_QUESTIONS: &[&str] = &[
@@ -19,7 +24,36 @@ const ABOUT_QUESTIONS: &[&str] = &[
     "what's your name",
     "what can you do",
     "what can you do for me",
+    "what can't you do",
+    "what can you not do",
+    "what are your limits",
+    "what are your limitations",
+    "what are you able to do",
     "what do you do",
+    "what can i do",
+    "what can i do here",
+    "what now",
+    "what is agentd",
+    "what is this",
+    "how do i start",
+    "how does this work",
+    "how do i use this",
+    "how do i use you",
+    "how do you work",
+    "are you an ai",
+    "are you a bot",
+    "are you a human",
+    "are you human",
+    "are you real",
+    "are you chatgpt",
+    "are you gpt",
+    "are you claude",
+    "is this chatgpt",
+    "is this claude",
+    "help me with my code",
+    "help me with my project",
+    "can you help me with my code",
+    "can you help me with my project",
     "what can i ask you",
     "how can you help me",
     "how can you help",
@@ -31,6 +65,14 @@ const ABOUT_QUESTIONS: &[&str] = &[
     "which model are you",
     "what model are you",
 ];
+
+/// Words that a question about another model is made of.
+const OTHER_MODEL: &str = "a add an another better bigger can change choose configure connect could different do get here how i \
+    instead larger llm model models my need other own pick please set smarter stronger switch the to up use want we where with \
+    you";
+/// Those of them that tell it from a question about this one.
+const OTHER: &str = "add another better bigger change choose configure connect different larger my other own pick set smarter \
+    stronger switch";
 
 /// A kind of small talk.
 struct Kind {
@@ -83,15 +125,28 @@ const KINDS: &[Kind] = &[
         others: &["is", "it", "that", "that's", "then", "very"],
         reply: Reply::Say("All right. Tell me when there is anything that I can do."),
     },
+    Kind {
+        keys: &["test", "testing", "ping"],
+        others: &["a", "hello", "is", "just", "this", "1", "2", "3", "one", "two", "three"],
+        reply: Reply::Say("It works. How can I help you?"),
+    },
 ];
 
 /// Answer that needs no model.
-pub(crate) fn said(request: &str) -> Option<&'static str> {
-    if ABOUT_QUESTIONS.contains(&lower_words(request).join(" ").as_str()) {
-        return Some(ABOUT);
+pub(crate) fn said(request: &str) -> Option<String> {
+    let spoken = lower_words(&request.replace('’', "'"));
+    let greeted = spoken.iter().take_while(|word| among("hello hi hey please so ok", word)).count();
+    if ABOUT_QUESTIONS.contains(&spoken[greeted..].join(" ").as_str()) {
+        return Some(format!("{ABOUT} {LIMITS}\n\n{MORE}"));
+    }
+    let asks_for_model = spoken.iter().all(|word| among(OTHER_MODEL, word))
+        && spoken.iter().any(|word| among("model models llm", word))
+        && spoken.iter().any(|word| among(OTHER, word));
+    if asks_for_model {
+        return Some(MORE.to_owned());
     }
     match kind(request)?.reply {
-        Reply::Say(text) => Some(text),
+        Reply::Say(text) => Some(text.to_owned()),
         Reply::Example(..) => None,
     }
 }
@@ -154,13 +209,19 @@ mod tests {
     #[test]
     fn what_the_model_cannot_know_is_told_for_it() {
         let check = |request: &str, expected: Option<&str>| {
-            assert_eq!(said(request).map(|text| &text[..9]), expected, "{request}");
+            assert_eq!(said(request).as_deref().map(|text| &text[..9]), expected, "{request}");
         };
         check("Who are you?", Some("I am the "));
         check("What can you do?", Some("I am the "));
         check("help", Some("I am the "));
+        check("Hello! Can you help me?", Some("I am the "));
         check("Hi, how are you?", Some("All is we"));
         check("ok", Some("All right"));
+        check("What can’t you do?", Some("I am the "));
+        check("How do I connect a better model?", Some("To do mor"));
+        check("test", Some("It works."));
+        check("How do I train a better model of the weather in Rust?", None);
+        check("Are you a doctor?", None);
         check("Who are you going to vote for?", None);
         check("Help me find notes.txt", None);
         check("How old are you?", None);

@@ -127,6 +127,11 @@ fn is_closing(letter: char) -> bool {
     is_opening(letter) || matches!(letter, '.' | ')' | ']' | '}' | '>' | '”' | '’' | '»')
 }
 
+/// Returns whether a word is one of a list, whose words have a space between them.
+pub(crate) fn among(list: &str, word: &str) -> bool {
+    list.split_whitespace().any(|one| one == word)
+}
+
 /// Returns whether a word tells what is looked for.
 pub(crate) fn is_telling(word: &str) -> bool {
     let lower = word.to_lowercase();
@@ -146,6 +151,11 @@ pub(crate) fn is_path_like(word: &str) -> bool {
             && extension.chars().any(|letter| letter.is_ascii_alphabetic())
     });
     has_extension && name.chars().any(char::is_alphanumeric)
+}
+
+/// Returns whether a word is a pattern of names, and no product of numbers.
+pub(crate) fn is_glob(word: &str) -> bool {
+    word.contains('*') && word.contains(|letter: char| letter.is_alphabetic() || letter == '/')
 }
 
 /// The first text in quotes.

@@ -26,13 +26,8 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    AREAS,
-    backend::Files,
-    browse, clean, copy, documents, exact, jail, kept,
-    locks::SessionLocks,
-    path::{PathPlace, ToolPath},
-    remove, uploads,
-    walk::{Kind, UnreadEntries, Walk},
+    AREAS, backend::Files, browse, clean, copy, documents, exact, jail, kept, known, locks::SessionLocks, remove,
+    uploads,
 };
 use crate::{guides::GuideReader, job::Job, skills::SkillStore, toolbox::Limits};
 
@@ -356,12 +351,9 @@ impl Workspaces for WorkspaceFolders {
         let cancel = CancellationToken::new();
         let abandoned = cancel.clone().drop_guard();
         let listed = self.work("list the workspace", move |_| {
-            if !session_root.exists() {
-                return Ok(Vec::new());
-            }
             let files = Files::new(workspace, &StateFiles::default(), Timestamp::UNIX_EPOCH);
             let job = Job::new(files, Limits::default(), cancel);
-            newest(&job, limit)
+            known::paths(&job, session_root.exists(), limit)
                 .map_err(|failure| WorkspaceError::new(ErrorKind::Storage, format!("could not list files: {failure}")))
         });
         async move {
@@ -371,21 +363,6 @@ impl Workspaces for WorkspaceFolders {
         }
         .boxed()
     }
-}
-
-fn newest(job: &Job, limit: usize) -> Result<Vec<String>, crate::failure::Failure> {
-    let mut files: Vec<(SystemTime, String)> = Vec::new();
-    let mut left = UnreadEntries::default();
-    for place in job.files.places(&ToolPath::root(PathPlace::Own)) {
-        Walk::whole(false).run(job, &place, &mut left, &mut |found| {
-            if found.kind == Kind::File {
-                files.push((found.modified.unwrap_or(SystemTime::UNIX_EPOCH), found.path.to_string()));
-            }
-            Ok(std::ops::ControlFlow::Continue(()))
-        })?;
-    }
-    files.sort_by(|left, right| right.0.cmp(&left.0).then_with(|| left.1.cmp(&right.1)));
-    Ok(files.into_iter().take(limit).map(|(_, path)| path).collect())
 }
 
 /// Makes a session's folders where they are missing, and returns its root.

@@ -13,6 +13,7 @@
 //! - `target`: a file about to be written: replaced whole or not at all.
 //! - `walk`: visits files below a folder, through the jail, within bounds.
 //! - `kept`: files that the daemon stores in a session's tree for tools to read.
+//! - `known`: the files that a model's arguments are held to.
 //! - `copy`: a session's own files, for another session. `uploads`: uploads from people.
 //! - `remove`: empties a folder whatever it holds.
 //! - [`snapshots`]: records the changes of calls, and reverts them.
@@ -27,6 +28,7 @@ pub mod folders;
 pub(crate) mod hard_links;
 pub(crate) mod jail;
 mod kept;
+mod known;
 mod links;
 mod locks;
 pub(crate) mod path;

@@ -13,7 +13,7 @@ use agentd_core::{
     error::ErrorKind,
     files::{FilesCopied, SessionTree},
     ids::SessionId,
-    ports::{WorkspaceArea, Workspaces as _},
+    ports::{Workspace, WorkspaceArea, Workspaces as _},
     session::Mount,
 };
 use agentd_tools::WorkspaceFolders;
@@ -263,15 +263,31 @@ async fn what_is_handed_over_while_a_session_is_cleaned_stays() {
 }
 
 #[tokio::test]
-async fn paths_are_newest_first_and_bounded() {
+async fn known_paths_are_bounded_with_the_own_newest_first_and_the_project_from_the_top() {
     let bench = Bench::with_project(Project::ReadOnly).await;
-    for (age, path) in ["uploads/old.txt", "/project/mid.rs", "outputs/new.txt"].into_iter().enumerate() {
+    let paths = ["/project/src/new.rs", "uploads/old.txt", "/project/old.md", "/project/mid.rs", "outputs/new.txt"];
+    for (age, path) in paths.into_iter().enumerate() {
         let file = fs::File::options().write(true).open(bench.put(path, "x")).unwrap();
-        let born = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000 + age as u64);
-        file.set_modified(born).unwrap();
+        let age = if path.ends_with("new.rs") { 99 } else { age as u64 };
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + age)).unwrap();
     }
     bench.put("uploads/.hidden", "x");
     let paths = |limit| bench.folders.paths(bench.workspace(), limit);
-    assert_eq!(paths(10).await.unwrap(), ["outputs/new.txt", "/project/mid.rs", "uploads/old.txt"]);
-    assert_eq!(paths(1).await.unwrap(), ["outputs/new.txt"]);
+    let expected = ["outputs/new.txt", "uploads/old.txt", "/project/mid.rs", "/project/old.md", "/project/src/new.rs"];
+    assert_eq!(paths(10).await.unwrap(), expected);
+    assert_eq!(paths(3).await.unwrap(), expected[..3]);
+}
+
+#[tokio::test]
+async fn the_project_of_a_session_without_a_folder_is_known() {
+    let bench = Bench::with_project(Project::ReadOnly).await;
+    bench.put("/project/README.md", "x");
+    let workspace = Workspace { root: bench.workspace().root.join("not-made-yet"), ..bench.workspace().clone() };
+    assert_eq!(bench.folders.paths(&workspace, 10).await.unwrap(), ["/project/README.md"]);
+    let gone = Workspace {
+        project: Some(Mount { path: workspace.root.join("gone"), writable: false }),
+        ..bench.workspace().clone()
+    };
+    bench.put("uploads/a.txt", "x");
+    assert_eq!(bench.folders.paths(&gone, 10).await.unwrap(), ["uploads/a.txt"]);
 }
