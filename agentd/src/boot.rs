@@ -176,7 +176,7 @@ pub fn engine_config(config: &Config) -> EngineConfig {
             confirm_exec: settings.sessions.confirm_exec,
             ..SessionSettings::default()
         },
-        max_message_history: size(settings.turns.max_message_history.0),
+        max_message_history: settings.turns.max_message_history.0.map(|number| size(number.0)),
         guides: GuideLimits {
             memory: settings.memory.enabled,
             skills: settings.skills.enabled,

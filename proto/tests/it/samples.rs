@@ -188,6 +188,7 @@ fn compaction() -> Compaction {
             messages_after: 11,
             tokens_before: 15_000,
             tokens_after: 3_000,
+            percent_before: 96,
             pinned: vec!["never push".into()],
             path: Some("/conversation_history/x.md".into()),
             model: Some("m".into()),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agentd_context::long_text::ResultLimits;
+use agentd_context::{compaction::plan, long_text::ResultLimits};
 use agentd_core::{
     event::{EventKind, StateChange},
     model::Slot,
@@ -142,7 +142,7 @@ impl Actor {
                 self.state.created_at,
             ),
             compact: Arc::clone(&config.compact_prompt),
-            max_message_history: config.max_message_history,
+            max_message_history: plan::most_messages(config.max_message_history),
             guide_limits: config.guides,
             known_paths,
             results: ResultLimits::of(config.large_result_tokens, config.feedback_tokens, window),
