@@ -299,6 +299,10 @@ impl Models for Slots {
         self.local.get(&slot).cloned().unwrap_or_else(|| self.router.get(slot))
     }
 
+    fn named(&self, slot: Slot, id: &str) -> Option<Arc<dyn Model>> {
+        if self.local.contains_key(&slot) { None } else { self.router.named(slot, id) }
+    }
+
     fn list(&self) -> Vec<SlotInfo> {
         let own = |info: SlotInfo| match self.local.get(&info.slot) {
             Some(model) => SlotInfo { slot: info.slot, falls_back_to: None, model: model.info().clone() },

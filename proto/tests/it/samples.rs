@@ -55,6 +55,7 @@ pub(crate) fn settings() -> SessionSettings {
         confirm_write: false,
         confirm_exec: true,
         slot: Some(Slot::Code),
+        model: Some("coder-70b".into()),
         project: Some(Mount { path: "/home/me/日本 語".into(), writable: true }),
         grants: vec!["run_bash_command: git status".into()],
         parent: Some(Parent {

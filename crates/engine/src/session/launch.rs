@@ -23,8 +23,7 @@ use crate::{
     session::actor::{OpenTurn, RunningTurn},
     turn::{
         Control, Limits, Phase, PromptSource, Records, TurnContext, TurnFiles, TurnIds, TurnModels, TurnRules,
-        TurnState, TurnTools, files::SessionFiles, recorder::Recorder, route::chat_slot, run::run,
-        stopwatch::Stopwatch,
+        TurnState, TurnTools, files::SessionFiles, recorder::Recorder, run::run, stopwatch::Stopwatch,
     },
 };
 
@@ -109,12 +108,12 @@ impl Actor {
 
     /// Models of a turn that was routed to this slot.
     fn models(&self, slot: Slot) -> TurnModels {
-        let shared = &self.shared;
+        let (shared, (chat_slot, chat)) = (&self.shared, self.chat(slot));
         TurnModels {
             slot,
-            model: shared.parts.models.get(slot),
-            chat_slot: chat_slot(slot),
-            chat: shared.parts.models.get(chat_slot(slot)),
+            model: self.model(slot),
+            chat_slot,
+            chat,
             scales: Arc::clone(&shared.scales),
             windows: Arc::clone(&shared.windows),
         }
