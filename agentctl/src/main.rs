@@ -18,6 +18,7 @@ mod flags;
 mod input;
 mod keyboard;
 mod misuse;
+mod model_name;
 mod mount;
 mod ops;
 mod render;

@@ -6,7 +6,6 @@ use agentd_core::{
     error::ErrorKind,
     files::UploadReceipt,
     ids::SessionId,
-    model::Slot,
     session::{Mount, SessionMode, SessionSettings},
 };
 use agentd_proto::{
@@ -19,6 +18,7 @@ use crate::{
     daemon::{self, Daemon},
     failure::Failure,
     flags::{Choice, one_of},
+    model_name::{ModelChoice, ModelName},
     mount::{self, ProjectChoice},
     terminal::sanitize::clean_line,
 };
@@ -37,9 +37,10 @@ pub(crate) struct SessionChoice {
 /// Choices about a turn that `chat` and `run` share.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct TurnChoice {
-    /// The model slot: base, reasoning, vision, code or chat
-    #[arg(long, value_name = "SLOT")]
-    pub(crate) model: Option<Slot>,
+    /// The model: a slot (base, reasoning, vision, code or chat), or one that the slot's server lists, by its id or a part of
+    /// it; the session keeps a model of the server until it is set to another one, or to `default`
+    #[arg(long, value_name = "SLOT_OR_ID")]
+    pub(crate) model: Option<ModelName>,
     /// The folder that the tools see as /project, read-only unless it ends in :rw, or `none` [default for a new session:
     /// the current folder, read-only, unless it is your home]
     #[arg(short = 'C', long = "project", value_name = "DIR[:ro|:rw]", value_hint = clap::ValueHint::DirPath)]
@@ -112,6 +113,25 @@ impl SessionTarget {
         Ok(self)
     }
 
+    /// Sets the session's model, if one is wanted.
+    ///
+    /// # Errors
+    /// When there is no such session or model.
+    pub(crate) async fn with_model(self, daemon: &Daemon, model: Option<&ModelName>) -> Result<Self, Failure> {
+        let Some(name) = model else { return Ok(self) };
+        let slot = match (&self, name) {
+            (Self::New(new), _) => new.slot,
+            (_, ModelName::Default | ModelName::Slot(_)) => None,
+            _ => daemon.client.session(&self.name()).await?.session.settings.slot,
+        };
+        let ModelChoice { slot, id } = name.resolve(&daemon.client, slot.unwrap_or_default()).await?;
+        if let Self::New(new) = self {
+            return Ok(Self::New(NewSession { slot, model: id, ..new }));
+        }
+        daemon.client.set_model(&self.name(), slot, id.as_deref()).await?;
+        Ok(self)
+    }
+
     /// Makes a folder known to a session that exists, or takes the one away that it sees.
     ///
     /// # Errors
@@ -181,6 +201,14 @@ impl SessionTarget {
         match self {
             Self::New(new) => new.mode.unwrap_or_default(),
             Self::Named(_) | Self::Known(_) => SessionMode::default(),
+        }
+    }
+
+    /// The model with which a session to be made begins.
+    pub(crate) fn first_model(&self) -> ModelChoice {
+        match self {
+            Self::New(new) => ModelChoice { slot: new.slot, id: new.model.clone() },
+            Self::Named(_) | Self::Known(_) => ModelChoice::default(),
         }
     }
 

@@ -176,7 +176,7 @@ pub fn engine_config(config: &Config) -> EngineConfig {
             confirm_exec: settings.sessions.confirm_exec,
             ..SessionSettings::default()
         },
-        max_message_history: size(settings.turns.max_message_history.0),
+        max_message_history: settings.turns.max_message_history.0.map(|number| size(number.0)),
         guides: GuideLimits {
             memory: settings.memory.enabled,
             skills: settings.skills.enabled,
@@ -297,6 +297,10 @@ struct Slots {
 impl Models for Slots {
     fn get(&self, slot: Slot) -> Arc<dyn Model> {
         self.local.get(&slot).cloned().unwrap_or_else(|| self.router.get(slot))
+    }
+
+    fn named(&self, slot: Slot, id: &str) -> Option<Arc<dyn Model>> {
+        if self.local.contains_key(&slot) { None } else { self.router.named(slot, id) }
     }
 
     fn list(&self) -> Vec<SlotInfo> {

@@ -32,6 +32,10 @@ impl Models for ReloadableModels {
         self.current().get(slot)
     }
 
+    fn named(&self, slot: Slot, id: &str) -> Option<Arc<dyn Model>> {
+        self.current().named(slot, id)
+    }
+
     fn list(&self) -> Vec<SlotInfo> {
         self.current().list()
     }

@@ -26,6 +26,8 @@ pub struct NewSession {
     pub project: Option<Mount>,
     /// Its mode.
     pub mode: Option<SessionMode>,
+    /// The id of a model on the server of the slot.
+    pub model: Option<String>,
 }
 
 /// A session with what goes on in it.

@@ -19,6 +19,7 @@ use crate::{
   agentctl chat --resume               choose one of all sessions
   agentctl chat -C ~/src/app:rw        with a folder that the tools may change
   agentctl chat --mode plan            look and plan, change nothing
+  agentctl chat --model gpt-5          with a model that the server lists
   printf 'Hello!\\n' | agentctl chat    each line is a turn
 
 Write /help in it for its commands. Ctrl-C cancels the turn, twice quits; Ctrl-D leaves.")]
@@ -40,7 +41,8 @@ pub(crate) async fn handle(global: &Global, args: ChatArgs, command_line: Comman
     let daemon = daemon::connect(global).await?;
     let place = SessionTarget::find(&daemon, &args.session, args.turn.project.as_ref()).await?;
     let place = place.in_mode(&daemon, args.turn.mode).await?;
+    let place = place.with_model(&daemon, args.turn.model.as_ref()).await?;
     let words = if args.choose { "/resume".to_owned() } else { args.words.join(" ") };
     let first = Some(words).filter(|words| !words.trim().is_empty());
-    repl::run(daemon, place, args.turn.model, first, command_line).await
+    repl::run(daemon, place, first, command_line).await
 }

@@ -1,6 +1,6 @@
 //! `agentctl models`: the five slots and what stands in them.
 
-use agentd_core::model::SlotInfo;
+use agentd_core::model::{ListedModel, MAX_LISTED_MODELS, Slot, SlotInfo};
 use clap::Args;
 
 use crate::{
@@ -8,6 +8,7 @@ use crate::{
     exit::Exit,
     flags::Global,
     report::{self, Table},
+    terminal::sanitize::clean_line,
     turn::builtin::BUILTIN,
 };
 
@@ -16,27 +17,55 @@ use crate::{
 #[command(after_help = "Examples:
   agentctl models
   agentctl models --json
+  agentctl models --available          what the server of base lists
+  agentctl models --available --slot code --json | jq -r '.[].id'
   MODEL_BASIC_BASE_URL=http://127.0.0.1:8080/v1 agentctl start   name a model by the environment
 
 Models are named in models.yaml, or by MODEL_* variables when the daemon starts. An empty slot falls back to another.")]
-pub(crate) struct ModelsArgs {}
+pub(crate) struct ModelsArgs {
+    /// List the models that a server has, to be chosen by `/model` in the chat or `--model`
+    #[arg(long)]
+    available: bool,
+    /// The slot whose server is asked
+    #[arg(long, value_name = "SLOT", requires = "available", default_value_t)]
+    slot: Slot,
+}
 
 /// Lists.
-pub(crate) async fn handle(global: &Global, _: ModelsArgs) -> anyhow::Result<Exit> {
-    let slots = daemon::connect(global).await?.client.models().await?;
+pub(crate) async fn handle(global: &Global, args: ModelsArgs) -> anyhow::Result<Exit> {
+    let client = daemon::connect(global).await?.client;
+    if args.available {
+        let models = client.listed_models(args.slot).await?;
+        return report::show(global.json, &models, || available(&models));
+    }
+    let slots = client.models_looked_up().await?;
     report::show(global.json, &slots, || table(&slots))
 }
 
+fn available(models: &[ListedModel]) -> anyhow::Result<()> {
+    let mut table = Table::new(["MODEL", "CONTEXT"]);
+    for model in models {
+        let window = model.context_window.map_or_else(|| "-".to_owned(), |tokens| tokens.to_string());
+        table.row([clean_line(&model.id), window]);
+    }
+    table.print("no models")?;
+    if models.len() == MAX_LISTED_MODELS {
+        crate::terminal::note(&format!("the first {MAX_LISTED_MODELS}; others are taken by their ids: --model =ID"));
+    }
+    Ok(())
+}
+
 fn table(slots: &[SlotInfo]) -> anyhow::Result<()> {
-    let mut table = Table::new(["SLOT", "MODEL", "WIRE", "CONTEXT", "TOOLS", "WHERE"]);
+    let mut table = Table::new(["SLOT", "MODEL", "WIRE", "CONTEXT", "FROM", "TOOLS", "WHERE"]);
     for slot in slots {
         let model = &slot.model;
-        let id = slot.falls_back_to.map_or_else(|| model.id.clone(), |other| format!("(as {other})"));
+        let id = slot.falls_back_to.map_or_else(|| clean_line(&model.id), |other| format!("(as {other})"));
         table.row([
             slot.slot.to_string(),
             id,
             model.wire.clone(),
             model.context_window.to_string(),
+            if model.embedded { "built in" } else { model.window_source.as_str() }.to_owned(),
             if model.native_tools { "native" } else { "text" }.to_owned(),
             model.base_url.clone().unwrap_or_else(|| "built in".to_owned()),
         ]);

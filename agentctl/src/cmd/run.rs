@@ -25,6 +25,7 @@ use crate::{
     flags::{Choice, Global, one_of},
     input::{self, Prompt, Words},
     keyboard::Keyboard,
+    model_name::ModelName,
     mount::shown_mount,
     render::{Human, Jsonl, jsonl},
     repl::TerminalAsker,
@@ -194,6 +195,12 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     let daemon = daemon::connect(global).await?;
     let place = SessionTarget::find(&daemon, &args.session, args.turn.project.as_ref()).await?;
     let place = place.in_mode(&daemon, args.turn.mode).await?;
+    // A slot is one for this turn alone.
+    let (slot, model) = match args.turn.model {
+        Some(ModelName::Slot(slot)) => (Some(slot), None),
+        model => (None, model),
+    };
+    let place = place.with_model(&daemon, model.as_ref()).await?;
     if let (true, None, Some(mount)) = (has_terminal, &args.turn.project, place.project()) {
         let folder = shown_mount(mount);
         crate::terminal::note(&format!("in view: {folder}; -C none shows nothing, -C .:rw lets it be changed"));
@@ -205,7 +212,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
         start: StartTurn {
             typed_bytes,
             whole: args.whole,
-            slot: args.turn.model,
+            slot,
             max_steps: args.max_steps.map(NonZeroU32::get),
             on_interrupt: at_interrupt.for_daemon(),
             // Whoever is dead approves nothing.

@@ -27,7 +27,7 @@ fn everything_that_scripts_rely_on_is_understood() {
     .unwrap();
     assert_eq!(args.words, ["ask", "-"]);
     assert_eq!(args.session.session.as_deref(), Some("0193"));
-    assert_eq!(args.turn.model, Some(Slot::Code));
+    assert_eq!(args.turn.model, Some(ModelName::Slot(Slot::Code)));
     assert_eq!(args.max_steps.map(NonZeroU32::get), Some(7));
     assert_eq!(args.turn.project, Some("src:rw".parse().unwrap()));
     assert_eq!(args.files, [PathBuf::from("a.txt"), PathBuf::from("b.txt")]);
@@ -46,7 +46,7 @@ fn little_is_needed() {
 fn nonsense_is_refused() {
     for line in [
         "ask --session 0193 --continue",
-        "ask --model best",
+        "ask --model =",
         "ask --max-steps 0",
         "ask --output xml",
         "ask --on-interrupt maybe",

@@ -5,7 +5,8 @@ use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use agentd_core::{
     Timestamp,
     item::ItemBody,
-    session::{SessionStatus, SessionSummary},
+    model::SlotInfo,
+    session::{SessionSettings, SessionStatus, SessionSummary},
     visible,
 };
 use agentd_proto::client::{NumberedItem, SessionView};
@@ -167,7 +168,9 @@ async fn show(daemon: &Daemon, session: &str, items: usize, json: bool) -> anyho
     let view = daemon.client.session(session).await?;
     let id = view.session.summary.id.to_string();
     let items = if items == 0 { Vec::new() } else { daemon.client.items(&id, 0, items).await? };
-    report::show(json, &as_json(&view, &items)?, || print(&view, &items))
+    // It is told all the same where nobody knows the slots.
+    let slots = daemon.client.models().await.unwrap_or_default();
+    report::show(json, &as_json(&view, &items)?, || print(&view, &items, &slots))
 }
 
 fn as_json(view: &SessionView, items: &[NumberedItem]) -> serde_json::Result<serde_json::Value> {
@@ -181,7 +184,7 @@ fn as_json(view: &SessionView, items: &[NumberedItem]) -> serde_json::Result<ser
     Ok(object)
 }
 
-fn print(view: &SessionView, items: &[NumberedItem]) -> anyhow::Result<()> {
+fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyhow::Result<()> {
     let (summary, settings) = (&view.session.summary, &view.session.settings);
     let now = Timestamp::now();
     let mut out = anstream::stdout().lock();
@@ -198,6 +201,7 @@ fn print(view: &SessionView, items: &[NumberedItem]) -> anyhow::Result<()> {
         let mode = if project.writable { "writable" } else { "read-only" };
         line("project", &format!("{} ({mode})", project.path.display()))?;
     }
+    line("model", &model(settings, slots))?;
     let asks = |asks: bool| if asks { "ask first" } else { "allowed" };
     line("mode", &format!("{}: {}", settings.mode, settings.mode.description()))?;
     line("tools", &format!("writing: {}, commands: {}", asks(settings.confirm_write), asks(settings.confirm_exec)))?;
@@ -228,6 +232,14 @@ fn print(view: &SessionView, items: &[NumberedItem]) -> anyhow::Result<()> {
         line(who, &report::cut(&text, 200))?;
     }
     Ok(())
+}
+
+/// The model that turns ask which name none.
+fn model(settings: &SessionSettings, slots: &[SlotInfo]) -> String {
+    let slot = settings.slot.unwrap_or_default();
+    let own = slots.iter().find(|info| info.slot == slot).map_or("", |info| info.model.id.as_str());
+    let how = if settings.slot.is_some() { format!("slot {slot}") } else { "as configured".to_owned() };
+    format!("{} ({how})", settings.model.as_deref().unwrap_or(own))
 }
 
 /// Author and text of an item.

@@ -1,7 +1,7 @@
 //! How full the window is, what was done to make room, and how far the todo list is, in a line each.
 
 use agentd_core::{
-    context::{CompactionReport, TokenLevel},
+    context::{CompactionCause, CompactionReport, TokenLevel},
     item::{NoticeSource, NoticeTopic},
     session::{Todo, TodoStatus},
 };
@@ -24,11 +24,19 @@ pub(crate) fn level_line(level: TokenLevel, tokens: u64, window: u64) -> Option<
     }
 }
 
-/// Line about a compaction.
+/// Line about a compaction: the reason for it, and its size.
 pub(crate) fn compaction_line(report: &CompactionReport) -> String {
-    let CompactionReport { messages_before, messages_after, tokens_before, tokens_after, .. } = report;
+    let CompactionReport { messages_before, messages_after, tokens_before, tokens_after, percent_before, .. } = report;
+    let reason = match report.cause {
+        CompactionCause::Critical if *percent_before > 0 => format!("the window was {percent_before} % full"),
+        CompactionCause::Critical => "the window was nearly full".to_owned(),
+        CompactionCause::Overflow => "the request did not fit into the window".to_owned(),
+        CompactionCause::Limit => "it had more messages than turns.max_message_history allows".to_owned(),
+        CompactionCause::Model => "the model asked for it".to_owned(),
+        CompactionCause::Person => "you asked for it".to_owned(),
+    };
     let mut line = format!(
-        "the history was compacted: {messages_before} to {messages_after} messages, about {} to {} tokens",
+        "history summarized: {reason}; {messages_before} to {messages_after} messages, about {} to {} tokens",
         short(*tokens_before),
         short(*tokens_after)
     );
@@ -106,6 +114,32 @@ pub(crate) fn todo_rows(todos: &[Todo], look: TerminalStyle) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_compaction_says_why_it_was_done() {
+        let report = CompactionReport {
+            messages_before: 41,
+            messages_after: 12,
+            tokens_before: 28_200,
+            tokens_after: 1_200,
+            percent_before: 86,
+            ..CompactionReport::default()
+        };
+        let check = |report: &CompactionReport, line: &str| assert_eq!(compaction_line(report), line);
+        check(&report, "history summarized: the window was 86 % full; 41 to 12 messages, about 28k to 1.2k tokens");
+        let limit = CompactionReport {
+            cause: CompactionCause::Limit,
+            problem: Some("no file\u{1b}[2J".to_owned()),
+            ..report.clone()
+        };
+        check(
+            &limit,
+            "history summarized: it had more messages than turns.max_message_history allows; 41 to 12 messages, about \
+             28k to 1.2k tokens (no file)",
+        );
+        let older = CompactionReport { percent_before: 0, ..report };
+        assert!(compaction_line(&older).starts_with("history summarized: the window was nearly full; 41"));
+    }
 
     #[test]
     fn numbers_are_short() {

@@ -19,7 +19,7 @@ pub(crate) fn lines(view: &ContextView, columns: usize, color: bool) -> Vec<Stri
     let mut lines = vec![
         clip(&format!("model     {} · window of {} tokens", clean_line(&view.model), number(view.window)), columns),
         paint(color, style_of(view.level), &clip(&filled(view), columns)),
-        clip(&format!("messages  {} of {}", number(view.messages.into()), number(view.max_messages.into())), columns),
+        clip(&messages(view), columns),
         String::new(),
         bar(view, columns.min(WIDEST_BAR), color),
         String::new(),
@@ -65,6 +65,15 @@ fn row(name: &str, tokens: &str, percent: &str, bytes: &str, pieces: &str, sourc
     let padding = " ".repeat(15usize.saturating_sub(width(name)));
     let row = format!("{name}{padding}{tokens:>9}{percent:>4}{bytes:>11}{pieces:>8}  {source}");
     row.trim_end().to_owned()
+}
+
+/// The messages of the history, and how many it may have, where that is set.
+fn messages(view: &ContextView) -> String {
+    let there = number(view.messages.into());
+    match view.max_messages {
+        0 => format!("messages  {there}"),
+        most => format!("messages  {there} of {}", number(most.into())),
+    }
 }
 
 /// The bar: each part in its sign, so that it reads without colours too.
@@ -166,6 +175,12 @@ mod tests {
                 assert!(width(&line) <= columns.max(unbroken), "{columns}: {line}");
             }
         }
+    }
+
+    #[test]
+    fn messages_without_a_limit_are_only_counted() {
+        let view = ContextView { max_messages: 0, ..view() };
+        assert_eq!(lines(&view, 80, false)[2], "messages  62");
     }
 
     #[test]

@@ -1,17 +1,18 @@
 //! A conversation over the daemon's socket.
 
-use std::io::Write as _;
+use std::{io::Write as _, time::Duration};
 
 use agentd_core::{
     error::ErrorKind,
     ids::SessionId,
-    model::{Slot, SlotInfo},
+    model::SlotInfo,
     session::SessionStatus,
     turn::{OnInterrupt, StartTurn},
     visible,
 };
-use agentd_proto::client::{SessionView, StartRequest};
+use agentd_proto::client::{Client, ClientError, SessionView, StartRequest};
 use futures_util::future::BoxFuture;
+use tokio::time::timeout;
 
 use super::{
     TerminalAsker,
@@ -27,6 +28,7 @@ use crate::{
     failure::Failure,
     flags::{CommandLine, Global},
     keyboard::{Keyboard, TypeAhead},
+    model_name::ModelChoice,
     mount::shown_mount,
     render::Human,
     report::count,
@@ -42,11 +44,21 @@ use crate::{
 /// The columns of a session's title.
 const TITLE: usize = 40;
 
+/// Time for which a greeting waits until servers have told which models they have.
+const MODELS_TOLD: Duration = Duration::from_millis(400);
+
+/// The models as the greeting shows them: servers that answer at once are asked for what nobody configured.
+async fn models_shown(client: &Client) -> Result<Vec<SlotInfo>, ClientError> {
+    match timeout(MODELS_TOLD, client.models_looked_up()).await {
+        Ok(told) => told,
+        Err(_) => client.models().await,
+    }
+}
+
 /// The state of a conversation.
 pub(crate) struct Chat {
     pub(super) daemon: Daemon,
     pub(super) place: SessionTarget,
-    pub(super) slot: Option<Slot>,
     pub(super) slots: Vec<SlotInfo>,
     /// Set if a person sits at the terminal, who can be asked.
     pub(super) present: bool,
@@ -69,13 +81,12 @@ impl Chat {
     pub(crate) async fn open(
         daemon: Daemon,
         place: SessionTarget,
-        slot: Option<Slot>,
         keyboard: Option<Keyboard>,
         known: CompletionCache,
         command_line: CommandLine,
     ) -> anyhow::Result<Self> {
         let (present, keyboard) = (keyboard.is_some(), keyboard.unwrap_or_else(Keyboard::none));
-        let slots = daemon.client.models().await?;
+        let slots = if present { models_shown(&daemon.client).await } else { daemon.client.models().await }?;
         // A person is told by the greeting, at once; in a script it is told with the first turn.
         let told = if present { Vec::new() } else { slots.clone() };
         let person = || ForeseeingAsker::new(TerminalAsker::new(keyboard.clone()).leaving(), daemon.client.clone());
@@ -87,7 +98,6 @@ impl Chat {
         let mut chat = Self {
             daemon,
             place,
-            slot,
             slots,
             present,
             renderer,
@@ -149,17 +159,20 @@ impl Chat {
         };
         let project = view.and_then(|view| view.session.settings.project.as_ref()).or(self.place.project());
         let folder = project.map_or_else(|| "no folder in view".to_owned(), shown_mount);
-        let slot = self.slot.or(view.and_then(|view| view.session.settings.slot)).unwrap_or_default();
-        let model = self.slots.iter().find(|info| info.slot == slot).map(|info| info.model.clone());
-        let name = model.as_ref().map_or_else(String::new, |model| format!(" · {}", clean_line(&model.id)));
+        let choice = view.map_or_else(
+            || self.place.first_model(),
+            |view| ModelChoice { slot: view.session.settings.slot, id: view.session.settings.model.clone() },
+        );
+        let model = self.foreseen(&choice).model;
+        let name = format!(" · {}", clean_line(&model.id));
         self.known.change_status(|status| {
             let mode = view.map_or_else(|| self.place.first_mode(), |view| view.session.settings.mode);
             let branch = project.and_then(|mount| branch(&mount.path));
-            let model = model.as_ref().map(|model| clean_line(&model.id)).unwrap_or_default();
+            let model = clean_line(&model.id);
             *status = ChatStatus { folder: project.cloned(), branch, model, mode, ..ChatStatus::default() };
         });
         self.note(&format!("agentd · {session} · {folder}{name} · /help lists the commands"));
-        if model.is_some_and(|model| model.embedded) {
+        if model.embedded {
             self.note(BUILTIN);
         }
     }
@@ -223,7 +236,6 @@ impl Chat {
         let request = StartRequest {
             session: self.place.clone().into_choice(),
             start: StartTurn {
-                slot: self.slot,
                 on_interrupt: if self.present { OnInterrupt::Wait } else { OnInterrupt::Deny },
                 ..self.daemon.turn(text)
             },

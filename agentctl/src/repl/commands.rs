@@ -8,7 +8,7 @@ use super::{
     mentions::typed_path,
     slash::{self, Slash},
 };
-use crate::{exit::Exit, flags::Global, terminal::sanitize::clean_line};
+use crate::{exit::Exit, flags::Global};
 
 impl Chat {
     /// Does what a command says.
@@ -25,12 +25,7 @@ impl Chat {
             Slash::Load(name) => self.load(name).await?,
             Slash::Resume => return self.resume().await,
             Slash::New => return self.begin_anew().await,
-            Slash::Model(Some(slot)) => {
-                self.slot = Some(slot);
-                let model = self.slots.iter().find(|info| info.slot == slot).map(|info| clean_line(&info.model.id));
-                self.known.change_status(|status| status.model = model.unwrap_or_default());
-                self.note(&format!("the next turns use the slot {slot}"));
-            }
+            Slash::Model(name) => return self.change_model(name).await,
             Slash::Mode(change) => return self.change_mode(change).await,
             Slash::Upload(path) => self.upload(&typed_path(&path)).await?,
             Slash::Rename(title) => {
@@ -53,7 +48,6 @@ impl Chat {
             Slash::Context => return self.agentctl_here(&["context"]).await,
             Slash::Quit => {}
             Slash::Sessions => return self.agentctl(&["sessions", "list"]).await,
-            Slash::Model(None) => return self.agentctl(&["models"]).await,
             Slash::Agents => return self.agentctl(&["agents", "list"]).await,
             Slash::Tools => return self.agentctl_here(&["tools", "--session"]).await,
             Slash::Status => return self.agentctl(&["status"]).await,

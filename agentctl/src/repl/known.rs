@@ -99,6 +99,9 @@ impl CompletionCache {
             status.folder = stored.settings.project;
             status.branch = branch;
             status.cost = stored.summary.usage.cost_microusd.filter(|cost| *cost > 0);
+            if let Ok(view) = &context {
+                status.model = clean_line(&view.model);
+            }
             status.fullness = context.ok().map(|view| percent(view.tokens, view.window));
         });
     }

@@ -7,7 +7,7 @@
 //! - [`replay`]: the last turns of a session that is taken up.
 //! - [`moving`]: its commands that go to other sessions, [`picker`] a list to choose from.
 //! - [`history`]: its commands that compact and undo. [`show`]: the one that shows a result whole.
-//! - [`keys`]: what keys do at the prompt. [`status`]: the line above it. [`modes`]: `/mode`.
+//! - [`keys`]: what keys do at the prompt. [`status`]: the line above it. [`modes`]: `/mode`. [`models`]: `/model`.
 //! - [`known`]: what the prompt completes and shows besides the commands.
 //! - [`mentions`]: files that a text names with `#`, handed over with it.
 //! - [`asker`]: approvals and questions; [`question`] is how they look and which key means what, [`edit`] changes a call,
@@ -24,6 +24,7 @@ mod history;
 mod keys;
 mod known;
 mod mentions;
+mod models;
 mod modes;
 mod moving;
 mod pager;
@@ -37,8 +38,6 @@ mod stdin;
 mod uploads;
 
 use std::io::{self, IsTerminal as _, Write as _};
-
-use agentd_core::model::Slot;
 
 use self::{chat::Chat, conversation::Lines, editor::Editor, known::CompletionCache, stdin::StdinLines};
 use crate::{
@@ -59,7 +58,6 @@ pub(crate) use asker::TerminalAsker;
 pub(crate) async fn run(
     daemon: Daemon,
     place: SessionTarget,
-    slot: Option<Slot>,
     first: Option<String>,
     command_line: CommandLine,
 ) -> anyhow::Result<Exit> {
@@ -77,7 +75,7 @@ pub(crate) async fn run(
     } else {
         Box::new(StdinLines::open(first)?)
     };
-    let mut chat = Chat::open(daemon, place, slot, present.then_some(keyboard), known, command_line).await?;
+    let mut chat = Chat::open(daemon, place, present.then_some(keyboard), known, command_line).await?;
     let exit = conversation::hold(lines.as_mut(), &mut chat, present).await;
     chat.farewell().await;
     exit

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     exit::Exit,
     failure::Failure,
+    model_name::ModelChoice,
     mount::shown_mount,
     report::{ago, count},
     session::SessionTarget,
@@ -100,11 +101,14 @@ impl Chat {
         }
     }
 
-    /// Begins a new session in the same folder and mode. The one before stays as it is.
+    /// Begins a new session in the same folder and mode, with the same model. The one before stays as it is.
     pub(super) async fn begin_anew(&mut self) -> anyhow::Result<Exit> {
         let status = self.known.status();
         let before = self.place.id();
-        let new = NewSession { project: status.folder, mode: Some(status.mode), ..NewSession::default() };
+        // Where nobody knows it any more, it is what is configured.
+        let ModelChoice { slot, id: model } = self.model_choice().await.unwrap_or_default();
+        let (project, mode) = (status.folder, Some(status.mode));
+        let new = NewSession { project, mode, slot, model, ..NewSession::default() };
         self.place = SessionTarget::New(new);
         self.handed.forget();
         self.greet(None);

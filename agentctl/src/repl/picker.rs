@@ -58,8 +58,13 @@ enum Outcome {
 }
 
 impl<'a> List<'a> {
+    #[cfg(test)]
     fn new(choices: &'a [Choice]) -> Self {
-        Self { choices, search: String::new(), fitting: (0..choices.len()).collect(), at: 0 }
+        Self::at(choices, 0)
+    }
+
+    fn at(choices: &'a [Choice], at: usize) -> Self {
+        Self { choices, search: String::new(), fitting: (0..choices.len()).collect(), at }
     }
 
     fn press(&mut self, key: Key) -> Outcome {
@@ -127,17 +132,30 @@ pub(crate) async fn pick(
     choices: Vec<Choice>,
     stop: Arc<AtomicBool>,
 ) -> io::Result<Option<usize>> {
+    pick_at(keyboard, title, choices, 0, stop).await
+}
+
+/// The same, with the mark at a row to begin with.
+///
+/// # Errors
+/// When the terminal cannot be written.
+pub(crate) async fn pick_at(
+    keyboard: &Keyboard,
+    title: &str,
+    choices: Vec<Choice>,
+    at: usize,
+    stop: Arc<AtomicBool>,
+) -> io::Result<Option<usize>> {
     let (keyboard, title) = (keyboard.clone(), title.to_owned());
     let picked = tokio::task::spawn_blocking(move || {
         let _hold = keyboard.hold();
-        choose(&keyboard, &title, &choices, &stop)
+        choose(&keyboard, &title, List::at(&choices, at), &stop)
     });
     picked.await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
-fn choose(keyboard: &Keyboard, title: &str, choices: &[Choice], stop: &AtomicBool) -> io::Result<Option<usize>> {
+fn choose(keyboard: &Keyboard, title: &str, mut list: List<'_>, stop: &AtomicBool) -> io::Result<Option<usize>> {
     let look = TerminalStyle::detect();
-    let mut list = List::new(choices);
     let (mut drawn, mut shown) = (0, Vec::new());
     loop {
         let rows = list.rows(title, (look.size)(), look.err_color);

@@ -1,8 +1,8 @@
 //! Slash commands: the table of them, and how a line is read as one.
 
-use agentd_core::{context::CompactionStrategy, model::Slot, session::SessionMode, undo::TurnChoice};
+use agentd_core::{context::CompactionStrategy, session::SessionMode, undo::TurnChoice};
 
-use crate::ops::compact::STRATEGIES;
+use crate::{model_name::ModelName, ops::compact::STRATEGIES};
 
 /// Commands for the client itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(crate) enum Slash {
     Resume,
     New,
     Current,
-    Model(Option<Slot>),
+    Model(Option<ModelName>),
     Mode(Option<SessionMode>),
     Tools,
     Agents,
@@ -59,7 +59,7 @@ pub(crate) const TABLE: [Entry; 25] = [
     entry("upload", "PATH", "give the session a copy of a file; #PATH in what you say does, too"),
     entry("interrupts", "", "answer what waits for an answer"),
     entry("grants", "", "list the rules that hold here; agentctl grants takes them back"),
-    entry("model", "[SLOT]", "show the models, or choose the slot for the next turns"),
+    entry("model", "[NAME]", "choose a model: a slot, or one that its server lists; default goes back"),
     entry("mode", "[MODE]", "show the modes, or choose ask, accept-edits, plan or auto (also Shift-Tab)"),
     entry("tools", "", "list the tools"),
     entry("agents", "", "list the agents that can work besides the main one"),
@@ -102,7 +102,9 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
         "load" => return needed("the id of a session; /sessions lists them").map(Slash::Load),
         "current" => Slash::Current,
         "model" if argument.is_empty() => Slash::Model(None),
-        "model" => return argument.parse().map(|slot| Slash::Model(Some(slot))).map_err(|error| format!("{error}")),
+        "model" => {
+            return argument.parse().map(|name| Slash::Model(Some(name))).map_err(|error: &str| error.to_owned());
+        }
         "mode" if argument.is_empty() => Slash::Mode(None),
         "mode" => return argument.parse().map(|mode| Slash::Mode(Some(mode))).map_err(|error| format!("{error}")),
         "tools" => Slash::Tools,
@@ -151,6 +153,8 @@ fn unknown_command(name: &str) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use agentd_core::model::Slot;
+
     use super::*;
 
     #[test]
@@ -164,7 +168,8 @@ mod tests {
         check("/load  0193a  ", Some(Ok(Slash::Load("0193a".into()))));
         check("/rename a long title", Some(Ok(Slash::Rename("a long title".into()))));
         check("/model", Some(Ok(Slash::Model(None))));
-        check("/model code", Some(Ok(Slash::Model(Some(Slot::Code)))));
+        check("/model code", Some(Ok(Slash::Model(Some(ModelName::Slot(Slot::Code))))));
+        check("/model gpt-5", Some(Ok(Slash::Model(Some(ModelName::Listed("gpt-5".into()))))));
         check("/mode", Some(Ok(Slash::Mode(None))));
         check("/mode Plan", Some(Ok(Slash::Mode(Some(SessionMode::Plan)))));
         check("/mode accept edits", Some(Ok(Slash::Mode(Some(SessionMode::AcceptEdits)))));

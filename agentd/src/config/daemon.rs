@@ -67,8 +67,8 @@ group! {
         time_limit: Limit<Span>,
         /// Tokens of requests and answers.
         token_budget: Limit<u64>,
-        /// Messages of history that a model sees.
-        max_message_history: Within<10, 100>,
+        /// Messages of history that a model sees; `auto` where its window alone decides.
+        max_message_history: Auto<Within<10, 100>>,
         /// Read-only calls of one step that run at once.
         parallel_calls: Within<1, 64>,
         /// Turns that may wait.
@@ -369,7 +369,7 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Daemon
 
     if let Some(text) = sources.env.text(HISTORY) {
         let number =
-            Within::parse(text).map_err(|why| ConfigError::new(ErrorPlace::Variable(HISTORY.to_owned()), why))?;
+            Auto::parse(text).map_err(|why| ConfigError::new(ErrorPlace::Variable(HISTORY.to_owned()), why))?;
         let over = TurnLayer { max_message_history: Some(number), ..TurnLayer::default() };
         turns.overlay(Some(over), "turns", &Origin::Variable(HISTORY), origins);
     }

@@ -198,7 +198,7 @@ impl SlotLayer {
         model.id = self.id.clone().or_else(|| server.id.clone()).unwrap_or_default();
         model.temperature = self.temperature;
         model.max_tokens = self.max_tokens;
-        model.context_window = self.context_window.unwrap_or(model.context_window);
+        model.context_window = self.context_window;
         model.native_tools = self.native_tools.or(server.native_tools);
         model.echo_reasoning = self.echo_reasoning.or(server.echo_reasoning).unwrap_or_default();
         // A model that is named for pictures sees them, unless somebody knows better.

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use agentd_core::model::Slot;
 use secrecy::ExposeSecret;
 
-use super::*;
+use super::{value::Within, *};
 
 fn file(subject: Subject, text: &str) -> SourceFile {
     SourceFile {
@@ -41,7 +41,7 @@ fn place(config: &Config, slot: Slot) -> String {
 fn the_shipped_files_set_every_key() {
     let config = config(&[], &[]);
     assert!(config.models.is_empty());
-    assert_eq!(config.daemon.turns.max_message_history.0, 40);
+    assert_eq!(config.daemon.turns.max_message_history.0, None);
     assert!(config.daemon.sessions.confirm_write && config.daemon.sessions.confirm_exec);
     assert_eq!(config.daemon.tools.command_timeout.0, Duration::from_secs(120));
     assert_eq!(config.daemon.named_weights(), None);
@@ -56,7 +56,7 @@ fn a_layer_changes_only_what_it_names_and_is_remembered() {
     let text = "turns: {max_steps: 7, max_message_history: 20}\n";
     let config = config(&[(Subject::Daemon, text)], &[("MAX_MESSAGE_HISTORY", "60")]);
     assert_eq!(config.daemon.turns.max_steps.0, Some(7));
-    assert_eq!(config.daemon.turns.max_message_history.0, 60);
+    assert_eq!(config.daemon.turns.max_message_history.0, Some(Within(60)));
     assert_eq!(config.daemon.turns.parallel_calls.0, 8);
     let origin = |key| config.origins.get(key).map(ToString::to_string);
     assert_eq!(origin("turns.max_steps").as_deref(), Some("/conf/agentd.yaml"));
@@ -221,7 +221,13 @@ fn errors_say_where_and_what_instead() {
         "/conf/agentd.yaml:2:15: `soon` is not a time such as 250ms, 30s, 5m, 2h or 7d, or never",
         "",
     );
-    check(Daemon, "turns: {max_message_history: 5}", "/conf/agentd.yaml:1:30: `5` is not a number from 10 to 100", "");
+    check(
+        Daemon,
+        "turns: {max_message_history: 5}",
+        "/conf/agentd.yaml:1:30: `5` is not a number from 10 to 100, or auto",
+        "",
+    );
+    check(Daemon, "turns: {parallel_calls: 0}", "/conf/agentd.yaml:1:25: `0` is not a number from 1 to 64", "");
     check(Daemon, "service: {log_level: loud}", "/conf/agentd.yaml: `loud` is not a log level", "trace");
     check(
         Tools,
@@ -277,7 +283,8 @@ fn wrong_variables_are_named_without_their_values() {
     let check = |name, value, message: &str| {
         assert_eq!(resolve(&sources(&[], &[(name, value)])).unwrap_err().to_string(), message);
     };
-    check("MAX_MESSAGE_HISTORY", "5", "environment variable MAX_MESSAGE_HISTORY: \"5\" is not a number from 10 to 100");
+    let range = "\"5\" is not a number from 10 to 100, or auto";
+    check("MAX_MESSAGE_HISTORY", "5", &format!("environment variable MAX_MESSAGE_HISTORY: {range}"));
     check(
         "MODEL_CODE_BASE_URL",
         "ftp://u:secret@x",

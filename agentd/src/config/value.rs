@@ -34,6 +34,12 @@ impl Span {
 /// Parser of one scalar, so that the types above share one visitor.
 trait Scalar: Sized {
     const EXPECTED: &'static str;
+
+    /// The bounds of a number, behind what is expected.
+    fn bounds() -> String {
+        String::new()
+    }
+
     fn read(text: &str) -> Option<Self>;
 }
 
@@ -77,6 +83,10 @@ impl Scalar for u64 {
 impl<T: Scalar> Scalar for Limit<T> {
     const EXPECTED: &'static str = T::EXPECTED;
 
+    fn bounds() -> String {
+        T::bounds()
+    }
+
     fn read(text: &str) -> Option<Self> {
         if text.trim() == "never" { Some(Self(None)) } else { T::read(text).map(|value| Self(Some(value))) }
     }
@@ -84,6 +94,10 @@ impl<T: Scalar> Scalar for Limit<T> {
 
 impl<T: Scalar> Scalar for Auto<T> {
     const EXPECTED: &'static str = T::EXPECTED;
+
+    fn bounds() -> String {
+        T::bounds()
+    }
 
     fn read(text: &str) -> Option<Self> {
         if text.trim() == "auto" { Some(Self(None)) } else { T::read(text).map(|value| Self(Some(value))) }
@@ -93,15 +107,19 @@ impl<T: Scalar> Scalar for Auto<T> {
 impl<const LOW: u64, const HIGH: u64> Scalar for Within<LOW, HIGH> {
     const EXPECTED: &'static str = "a number";
 
+    fn bounds() -> String {
+        format!(" from {LOW} to {HIGH}")
+    }
+
     fn read(text: &str) -> Option<Self> {
         text.trim().parse().ok().filter(|number| (LOW..=HIGH).contains(number)).map(Self)
     }
 }
 
-impl<const LOW: u64, const HIGH: u64> Within<LOW, HIGH> {
+impl<const LOW: u64, const HIGH: u64> Auto<Within<LOW, HIGH>> {
     /// Reads a variable's text.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        Self::read(text).ok_or_else(|| format!("{text:?} is not a number from {LOW} to {HIGH}"))
+        Self::read(text).ok_or_else(|| format!("{text:?} is not a number from {LOW} to {HIGH}, or auto"))
     }
 }
 
@@ -111,8 +129,9 @@ struct ScalarVisitor<T> {
 }
 
 impl<T: Scalar> ScalarVisitor<T> {
-    fn new(suffix: impl Into<String>) -> Self {
-        Self { suffix: suffix.into(), kind: PhantomData }
+    /// A visitor that says these words behind what is expected.
+    fn or(words: &str) -> Self {
+        Self { suffix: format!("{}{words}", T::bounds()), kind: PhantomData }
     }
 
     fn read<E: Error>(&self, text: &str) -> Result<T, E> {
@@ -149,25 +168,25 @@ impl<T: Scalar> Visitor<'_> for ScalarVisitor<T> {
 
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ScalarVisitor::<Self>::new(""))
+        deserializer.deserialize_any(ScalarVisitor::<Self>::or(""))
     }
 }
 
 impl<'de, T: Scalar> Deserialize<'de> for Limit<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ScalarVisitor::<Self>::new(", or never"))
+        deserializer.deserialize_any(ScalarVisitor::<Self>::or(", or never"))
     }
 }
 
 impl<'de, T: Scalar> Deserialize<'de> for Auto<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ScalarVisitor::<Self>::new(", or auto"))
+        deserializer.deserialize_any(ScalarVisitor::<Self>::or(", or auto"))
     }
 }
 
 impl<'de, const LOW: u64, const HIGH: u64> Deserialize<'de> for Within<LOW, HIGH> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ScalarVisitor::<Self>::new(format!(" from {LOW} to {HIGH}")))
+        deserializer.deserialize_any(ScalarVisitor::<Self>::or(""))
     }
 }
 
@@ -202,5 +221,9 @@ mod tests {
         assert_eq!(Limit::<u32>::read("0"), None);
         assert_eq!(Auto::<u32>::read("auto"), Some(Auto(None)));
         assert_eq!(Auto::<u32>::read("never"), None);
+        assert_eq!(Auto::<Within<10, 100>>::parse("auto"), Ok(Auto(None)));
+        assert_eq!(Auto::<Within<10, 100>>::parse("40"), Ok(Auto(Some(Within(40)))));
+        let refusal = Auto::<Within<10, 100>>::parse("9").unwrap_err();
+        assert_eq!(refusal, "\"9\" is not a number from 10 to 100, or auto");
     }
 }

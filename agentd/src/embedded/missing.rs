@@ -41,6 +41,7 @@ pub(crate) fn model(_config: EmbeddedConfig) -> Arc<dyn Model> {
         wire: "embedded".to_owned(),
         base_url: None,
         context_window: 8192,
+        window_source: Default::default(),
         native_tools: true,
         embedded: false,
         echo_reasoning: false,

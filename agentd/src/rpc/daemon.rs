@@ -6,6 +6,7 @@ use agentd_core::environment::ClientEnvironment;
 use agentd_proto::{
     PROTOCOL_VERSION,
     client::{ConfigView, DaemonStatus, RecoveredTurn},
+    convert::listed_slot,
     v1::{self, daemon_server::Daemon},
 };
 use tonic::{Request, Response, Status};
@@ -64,8 +65,18 @@ impl Daemon for Context {
         Ok(Response::new(v1::ExamineResponse { findings: findings.into_iter().map(Into::into).collect() }))
     }
 
-    async fn models(&self, _: Request<v1::ModelsRequest>) -> Result<Response<v1::ModelsResponse>, Status> {
-        Ok(Response::new(v1::ModelsResponse { slots: self.engine.models().iter().map(Into::into).collect() }))
+    async fn models(&self, request: Request<v1::ModelsRequest>) -> Result<Response<v1::ModelsResponse>, Status> {
+        let look_up = request.into_inner().look_up;
+        let slots = if look_up { self.engine.models_looked_up().await } else { self.engine.models() };
+        Ok(Response::new(v1::ModelsResponse { slots: slots.iter().map(Into::into).collect() }))
+    }
+
+    async fn list_models(
+        &self,
+        request: Request<v1::ListModelsRequest>,
+    ) -> Result<Response<v1::ListModelsResponse>, Status> {
+        let models = self.engine.listed_models(listed_slot(&request.into_inner())?).await.map_err(Refusal::from)?;
+        Ok(Response::new(v1::ListModelsResponse { models: models.iter().map(Into::into).collect() }))
     }
 
     async fn tools(&self, request: Request<v1::ToolsRequest>) -> Result<Response<v1::ToolsResponse>, Status> {

@@ -5,7 +5,7 @@ use agentd_engine::SessionHandle;
 use agentd_proto::{
     MAX_CHUNK_BYTES,
     client::{ForkReply, NumberedItem, SessionView},
-    convert::{WireError, mode_of},
+    convert::{WireError, chosen_slot, mode_of},
     v1::{self, sessions_server::Sessions},
 };
 use tonic::{Request, Response, Status, Streaming};
@@ -123,6 +123,14 @@ impl Sessions for Context {
         let mode = mode_of(&request)?;
         self.session(&request.session).await?.set_mode(mode, request.client).await.map_err(Refusal::from)?;
         Ok(Response::new(v1::SetModeResponse {}))
+    }
+
+    async fn set_model(&self, request: Request<v1::SetModelRequest>) -> Result<Response<v1::SetModelResponse>, Status> {
+        let request = request.into_inner();
+        let slot = chosen_slot(&request)?;
+        let session = self.session(&request.session).await?;
+        let set = session.set_model(slot, request.model).await.map_err(Refusal::from)?;
+        Ok(Response::new(v1::SetModelResponse { slot: Some((&set).into()) }))
     }
 
     async fn undo(&self, request: Request<v1::UndoRequest>) -> Result<Response<v1::UndoReport>, Status> {

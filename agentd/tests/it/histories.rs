@@ -208,7 +208,7 @@ async fn goes_on(model: &Arc<dyn Model>, history: History) -> Option<String> {
         snapshots: disk,
         audit: Arc::new(MemoryAudit::default()),
         clock: Arc::new(StoppedClock::default()),
-        config: EngineConfig { max_message_history: limit, ..EngineConfig::default() },
+        config: EngineConfig { max_message_history: Some(limit), ..EngineConfig::default() },
     });
     let start = StartTurn {
         compact: None,

@@ -79,6 +79,7 @@ mod tests {
             wire: "openai".to_owned(),
             base_url: Some(base_url.to_owned()),
             context_window: 8192,
+            window_source: Default::default(),
             native_tools: true,
             embedded: false,
             echo_reasoning: false,

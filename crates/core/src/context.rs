@@ -71,6 +71,9 @@ pub struct CompactionReport {
     pub tokens_before: u64,
     /// About how many it takes now.
     pub tokens_after: u64,
+    /// The part of the window that the next request would have taken, in percent; 0 where that is not known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub percent_before: u64,
     /// The person's messages that are kept verbatim.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pinned: Vec<String>,
@@ -189,7 +192,7 @@ pub struct ContextView {
     pub segments: Vec<Segment>,
     /// The messages of the history.
     pub messages: u32,
-    /// The messages that it may have.
+    /// The messages that it may have; 0 where the window alone decides.
     pub max_messages: u32,
     /// Cuts that come next, and when, in a sentence each.
     pub next_cuts: Vec<String>,

@@ -67,7 +67,7 @@ impl FromStr for Slot {
     }
 }
 
-/// Properties of a configured model that are known without asking it.
+/// Properties of a configured model, as far as they are known: what nobody configured its server may tell later.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelInfo {
     /// The model's id, as its server knows it.
@@ -79,6 +79,9 @@ pub struct ModelInfo {
     pub base_url: Option<String>,
     /// The tokens that request and answer may have together.
     pub context_window: u64,
+    /// Origin of that number.
+    #[serde(default)]
+    pub window_source: WindowSource,
     /// Set if the wire carries tool calls. Where not, calls are written into and read from the text.
     pub native_tools: bool,
     /// Set if it runs in the daemon's own process, so that people are told how to name a better one.
@@ -97,6 +100,54 @@ impl ModelInfo {
     pub fn default_max_steps(&self) -> u32 {
         if self.native_tools { 100 } else { 20 }
     }
+}
+
+/// Origin of the size of a model's window.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WindowSource {
+    /// Nobody said: it is assumed.
+    #[default]
+    Default,
+    /// The configuration.
+    Configured,
+    /// The model's server.
+    Server,
+}
+
+impl WindowSource {
+    /// Its name for people and in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Configured => "configured",
+            Self::Server => "server",
+        }
+    }
+}
+
+/// A model that a server lists.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedModel {
+    /// Its id.
+    pub id: String,
+    /// Its window, where the list tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_window: Option<u64>,
+}
+
+/// Models of one list at the most.
+pub const MAX_LISTED_MODELS: usize = 500;
+
+/// The longest id of a model, in bytes.
+pub const MAX_MODEL_ID: usize = 256;
+
+/// Returns whether a text can be the id of a model: not empty, not too long, in one line, with nothing in it that steers a
+/// terminal.
+#[must_use]
+pub fn is_model_id(text: &str) -> bool {
+    !text.trim().is_empty() && text.len() <= MAX_MODEL_ID && !text.chars().any(char::is_control)
 }
 
 /// A slot and what stands in it.

@@ -19,13 +19,13 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     catalogue::{Catalogue, ToolOrigin},
     environment::ClientEnvironment,
-    error::{ModelError, StoreError, WorkspaceError},
+    error::{ErrorKind, ModelError, StoreError, WorkspaceError},
     event::Event,
     grant::{Grant, HeldGrant},
     ids::{CallId, InterruptId, SessionId, TurnId},
     interrupt::{Answer, Interrupt},
     item::Item,
-    model::{ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
+    model::{ListedModel, ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
     policy::Confinement,
     search::{SearchQuery, SearchResult},
     session::{NewFork, SessionSettings, SessionSummary, StoredSession, TurnSpan},
@@ -54,8 +54,29 @@ pub trait Clock: Send + Sync {
 
 /// A model that can be asked.
 pub trait Model: Send + Sync {
-    /// Properties that are known without asking it.
+    /// Properties that are known now.
     fn info(&self) -> &ModelInfo;
+
+    /// Asks its server for the id and the window, where nobody configured them; [`Self::info`] tells them from then on. It
+    /// takes a few seconds at the most, and no time where nothing is missing. What cannot be found out stays as it is.
+    fn look_up(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Returns whether its id is known, or will not be for now: a request that must name a model waits for its server to tell
+    /// which it is.
+    fn is_named(&self) -> bool {
+        true
+    }
+
+    /// The models that its server lists, in its order, at most [`MAX_LISTED_MODELS`].
+    ///
+    /// [`MAX_LISTED_MODELS`]: crate::model::MAX_LISTED_MODELS
+    fn listed(&self) -> BoxFuture<'_, Result<Vec<ListedModel>, ModelError>> {
+        let alone =
+            ModelError::new(ErrorKind::Configuration, format!("{} has no server that lists models", self.info().id));
+        Box::pin(std::future::ready(Err(alone)))
+    }
 
     /// Asks it. The stream ends after [`ModelChunk::End`] or after the first error; an end without either is
     /// a defect of the adapter. Dropping the stream cancels the call: an HTTP request is closed, the embedded
@@ -74,6 +95,11 @@ pub trait Model: Send + Sync {
 pub trait Models: Send + Sync {
     /// The model that serves a slot, after falling back.
     fn get(&self, slot: Slot) -> Arc<dyn Model>;
+
+    /// The model of that id on the server of a slot. None where the slot has no server that is told which model is meant.
+    fn named(&self, _slot: Slot, _id: &str) -> Option<Arc<dyn Model>> {
+        None
+    }
 
     /// All slots.
     fn list(&self) -> Vec<SlotInfo>;

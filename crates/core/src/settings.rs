@@ -16,6 +16,9 @@ pub struct SessionSettings {
     /// The slot that turns use where they name none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<Slot>,
+    /// Id of the model that turns with that slot ask, on the slot's server and in place of its own model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// The folder that the session sees as `/project`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<Mount>,
@@ -137,6 +140,7 @@ impl Default for SessionSettings {
             confirm_write: true,
             confirm_exec: true,
             slot: None,
+            model: None,
             project: None,
             grants: Vec::new(),
             parent: None,

@@ -24,8 +24,9 @@ pub struct EngineConfig {
     pub policy: Arc<Policy>,
     /// The settings of a new session.
     pub session_defaults: SessionSettings,
-    /// The messages of history that a model sees at the most, those of the running turn not included; from 10 to 100.
-    pub max_message_history: usize,
+    /// The messages of history that a model sees at the most, those of the running turn not included; from 10 to 100. None
+    /// where its window alone decides.
+    pub max_message_history: Option<usize>,
     /// Limits on how much is read of what people wrote for models.
     pub guides: GuideLimits,
     /// The steps that a turn may take where its client names no number; the model's default where absent.
@@ -62,7 +63,7 @@ impl Default for EngineConfig {
             compact_prompt: Arc::from("Sum up the history."),
             policy: Arc::default(),
             session_defaults: SessionSettings::default(),
-            max_message_history: 40,
+            max_message_history: None,
             guides: GuideLimits::default(),
             max_steps: None,
             turn_time_limit: None,

@@ -1,7 +1,7 @@
 //! What can go wrong between a client and a session.
 
 use agentd_core::{
-    error::{AuditError, ErrorKind, StoreError, WorkspaceError},
+    error::{AuditError, ErrorKind, ModelError, StoreError, WorkspaceError},
     turn::TurnError,
 };
 
@@ -66,4 +66,4 @@ macro_rules! from_port_error {
     )*};
 }
 
-from_port_error!(AuditError, StoreError, WorkspaceError);
+from_port_error!(AuditError, ModelError, StoreError, WorkspaceError);

@@ -48,6 +48,7 @@ impl EmbeddedModel {
             wire: "embedded".to_owned(),
             base_url: None,
             context_window: u64::from(config.context),
+            window_source: Default::default(),
             // Calls never pass through text: the harness makes them.
             native_tools: true,
             embedded: true,

@@ -3,18 +3,18 @@
 
 mod reading;
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, pin::pin, sync::Arc, time::Duration};
 
 use agentd_core::{
     error::ModelError,
-    model::{ModelChunk, ModelInfo, ModelRequest},
+    model::{ListedModel, ModelChunk, ModelInfo, ModelRequest},
     ports::Model,
     tool::ToolSpec,
     usage::Prices,
 };
 use futures_util::{
     StreamExt,
-    future::BoxFuture,
+    future::{BoxFuture, Either, select},
     stream::{self, BoxStream},
 };
 
@@ -22,22 +22,17 @@ use self::reading::{Progress, Reading};
 use crate::{
     answer::{Answer, RawCall},
     config::ModelConfig,
-    deadline::Deadline,
+    facts::ModelFacts,
     failure::Failure,
     http::Target,
     retry::{Retries, Retry},
-    text_protocol,
+    server, text_protocol,
 };
 
 /// A dialect: writes requests and makes readers of answers.
 pub(crate) trait Dialect: Send + Sync + 'static {
-    /// The path below the base address and the body. May ask the server for what it must know first.
-    fn outgoing<'a>(
-        &'a self,
-        target: &'a Target,
-        request: &'a ModelRequest,
-        deadline: &'a Deadline,
-    ) -> BoxFuture<'a, Result<Outgoing, Failure>>;
+    /// The path below the base address and the body, for the model of that id.
+    fn outgoing(&self, target: &Target, id: &str, request: &ModelRequest) -> Result<Outgoing, Failure>;
 
     /// A reader for one answer.
     fn reader(&self) -> Box<dyn AnswerReader>;
@@ -64,7 +59,7 @@ pub(crate) enum AdaptedForm {
 
 /// A request, ready to be posted.
 pub(crate) struct Outgoing {
-    pub(crate) path: &'static str,
+    pub(crate) path: String,
     pub(crate) body: String,
 }
 
@@ -79,7 +74,6 @@ pub(crate) trait AnswerReader: Send {
 
 /// A model behind HTTP.
 pub(crate) struct HttpModel {
-    info: ModelInfo,
     inner: Arc<Inner>,
 }
 
@@ -87,29 +81,33 @@ struct Inner {
     dialect: Box<dyn Dialect>,
     target: Target,
     config: ModelConfig,
+    facts: ModelFacts,
     text_tools: bool,
 }
 
 impl HttpModel {
     pub(crate) fn new(dialect: Box<dyn Dialect>, target: Target, config: ModelConfig) -> Self {
-        let info = ModelInfo {
-            id: if config.id.is_empty() { "default".to_owned() } else { config.id.clone() },
-            wire: config.wire.as_str().to_owned(),
-            base_url: Some(target.shown().to_owned()),
-            context_window: config.context_window,
-            native_tools: config.uses_native_tools(),
-            embedded: false,
-            echo_reasoning: config.echo_reasoning,
-            sees_pictures: config.sees_pictures && config.wire == crate::config::Wire::OpenAi,
-        };
-        let text_tools = !info.native_tools;
-        Self { info, inner: Arc::new(Inner { dialect, target, config, text_tools }) }
+        let (facts, text_tools) = (ModelFacts::configured(&config, &target), !config.uses_native_tools());
+        Self { inner: Arc::new(Inner { dialect, target, config, facts, text_tools }) }
     }
 }
 
 impl Model for HttpModel {
     fn info(&self) -> &ModelInfo {
-        &self.info
+        self.inner.facts.info()
+    }
+
+    fn look_up(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.inner.look_up())
+    }
+
+    fn is_named(&self) -> bool {
+        !self.inner.config.needs_id() || self.inner.facts.were_asked_for()
+    }
+
+    fn listed(&self) -> BoxFuture<'_, Result<Vec<ListedModel>, ModelError>> {
+        let Inner { target, config, .. } = &*self.inner;
+        Box::pin(async move { server::listed(target, config).await.map_err(|failure| failure.error) })
     }
 
     fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelChunk, ModelError>> {
@@ -259,17 +257,29 @@ impl Call {
     }
 }
 
-/// One attempt, up to the head of the answer. The deadline of the first byte goes on into reading it.
+/// One attempt, up to the head of the answer. The deadline of the first byte goes on into reading it. What the server
+/// tells of the model is asked meanwhile; only where the request must name a model that nobody configured, it waits.
 async fn open(model: &Inner, request: &ModelRequest) -> Result<Reading, Failure> {
+    if model.config.needs_id() {
+        model.look_up().await;
+    }
     let deadline = model.target.deadlines.first_byte();
-    let outgoing = model.dialect.outgoing(&model.target, request, &deadline).await?;
-    let response = model.target.post(outgoing.path, outgoing.body, &deadline).await?;
+    let Outgoing { path, body } = model.dialect.outgoing(&model.target, &model.facts.info().id, request)?;
+    let posted = pin!(model.target.post(&path, body, &deadline));
+    let response = match select(posted, pin!(model.look_up())).await {
+        Either::Left((response, _)) => response,
+        Either::Right(((), posted)) => posted.await,
+    }?;
     let text_calls =
         (model.text_tools && !request.tools.is_empty()).then(|| text_protocol::Scanner::new(request.tools.clone()));
     Ok(Reading::new(response, deadline, model.dialect.reader(), text_calls, model.prices().copied()))
 }
 
 impl Inner {
+    async fn look_up(&self) {
+        self.facts.look_up(&self.target, &self.config).await;
+    }
+
     fn prices(&self) -> Option<&Prices> {
         self.config.prices.as_ref()
     }

@@ -7,6 +7,9 @@ use secrecy::SecretString;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
+/// The window of a model of which nobody says how large it is, in tokens.
+pub(crate) const DEFAULT_WINDOW: u64 = 32_768;
+
 /// The dialect in which a server is spoken to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -52,9 +55,9 @@ pub struct ModelConfig {
     /// The tokens that an answer may have; the server's own limit where absent.
     #[serde(default)]
     pub max_tokens: Option<u64>,
-    /// The tokens that request and answer may have together.
-    #[serde(default = "default_context_window")]
-    pub context_window: u64,
+    /// The tokens that request and answer may have together; where absent, as many as the server tells.
+    #[serde(default)]
+    pub context_window: Option<u64>,
     /// Set if tool calls travel in the wire's own fields. Where not, they are written into and read from the text. The
     /// default is what the dialect can do; `llamacpp` never can.
     #[serde(default)]
@@ -108,7 +111,7 @@ impl ModelConfig {
             id: String::new(),
             temperature: None,
             max_tokens: None,
-            context_window: default_context_window(),
+            context_window: None,
             native_tools: None,
             echo_reasoning: false,
             sees_pictures: false,
@@ -134,9 +137,28 @@ impl ModelConfig {
         }
     }
 
+    /// Returns whether a request must name a model that is not configured.
+    pub(crate) fn needs_id(&self) -> bool {
+        self.id.is_empty() && self.wire == Wire::OpenAi
+    }
+
     /// Maximum number of tokens of the answer to a request; none for the server's own limit.
     pub(crate) fn most_tokens(&self, request: &ModelRequest) -> Option<u64> {
         self.max_tokens.into_iter().chain(request.max_tokens).min()
+    }
+
+    /// Another model on the same server. It shares the way in which the server is reached, but neither the limits nor the
+    /// prices of this one.
+    pub(crate) fn with_id(&self, id: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            temperature: None,
+            max_tokens: None,
+            context_window: None,
+            prices: None,
+            body: Map::new(),
+            ..self.clone()
+        }
     }
 
     pub(crate) fn connect_timeout(&self) -> Duration {
@@ -212,10 +234,6 @@ fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretStr
 fn secrets<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, SecretString>, D::Error> {
     let texts = BTreeMap::<String, String>::deserialize(deserializer)?;
     Ok(texts.into_iter().map(|(name, value)| (name, SecretString::from(value))).collect())
-}
-
-fn default_context_window() -> u64 {
-    32_768
 }
 
 fn default_connect_timeout_ms() -> u64 {

@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt, time::Duration};
 
 use agentd_core::error::ErrorKind;
 use reqwest::{
-    Body, Certificate, Client, Response, Url,
+    Body, Certificate, Client, RequestBuilder, Response, Url,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
     redirect,
 };
@@ -21,6 +21,31 @@ use crate::{
 
 /// The bytes of an error's body that are read.
 const MAX_ERROR_BODY: usize = 64 << 10;
+
+/// The bytes of a document about models that are read. A list of some hundred models with all that is told of each has one
+/// megabyte.
+const MAX_DOCUMENT: usize = 4 << 20;
+
+/// Answer to a request for a document.
+#[derive(Debug)]
+pub(crate) enum Document {
+    /// Its text.
+    There(Vec<u8>),
+    /// The server has none, or does not hand it out.
+    Refused,
+    /// The server could not be asked.
+    Unreachable,
+}
+
+impl Document {
+    /// Its text, if it is there.
+    pub(crate) fn text(self) -> Option<Vec<u8>> {
+        match self {
+            Self::There(text) => Some(text),
+            Self::Refused | Self::Unreachable => None,
+        }
+    }
+}
 
 /// One client for all models that connect alike, so that they share connections and certificates.
 #[derive(Default)]
@@ -119,18 +144,35 @@ impl Target {
             return Ok(response);
         }
         let headers = response.headers().clone();
-        let body = capped_body(response, deadline, self).await;
+        let body = capped_body(response, deadline, self, MAX_ERROR_BODY).await;
         Err(Failure::status(self, status, &headers, &body))
     }
 
-    /// Gets a small JSON document; nothing where anything goes wrong.
-    pub(crate) async fn get(&self, path: &str, deadline: &Deadline) -> Option<Vec<u8>> {
-        let request = self.client.get(self.at(path)).headers(self.headers.clone()).header(ACCEPT, "application/json");
-        let response = deadline.run(self, request.send()).await.ok()?.ok()?;
-        if !response.status().is_success() {
-            return None;
+    /// Gets a JSON document.
+    pub(crate) async fn get(&self, path: &str, deadline: &Deadline) -> Document {
+        self.document(self.client.get(self.at(path)), deadline).await
+    }
+
+    /// Gets a JSON document that answers a question.
+    pub(crate) async fn ask(&self, path: &str, question: String, deadline: &Deadline) -> Document {
+        let request = self.client.post(self.at(path)).header(CONTENT_TYPE, "application/json").body(question);
+        self.document(request, deadline).await
+    }
+
+    async fn document(&self, request: RequestBuilder, deadline: &Deadline) -> Document {
+        let request = request.headers(self.headers.clone()).header(ACCEPT, "application/json");
+        match deadline.run(self, request.send()).await {
+            Ok(Ok(response)) if response.status().is_success() => {
+                Document::There(capped_body(response, deadline, self, MAX_DOCUMENT).await)
+            }
+            Ok(Ok(response)) if !response.status().is_server_error() => Document::Refused,
+            _ => Document::Unreachable,
         }
-        Some(capped_body(response, deadline, self).await)
+    }
+
+    /// A path of the server's root, as it is written below the address: beside `/v1` there are only namesakes of another form.
+    pub(crate) fn beside(&self, path: &str) -> String {
+        if self.path().trim_end_matches('/').ends_with("/v1") { format!("/..{path}") } else { path.to_owned() }
     }
 
     fn at(&self, path: &str) -> Url {
@@ -174,15 +216,15 @@ pub(crate) fn unwritable(error: &serde_json::Error) -> Failure {
 }
 
 /// Body within the deadline and the limit. A failure in the middle keeps what came before it.
-async fn capped_body(mut response: Response, deadline: &Deadline, target: &Target) -> Vec<u8> {
+async fn capped_body(mut response: Response, deadline: &Deadline, target: &Target, most: usize) -> Vec<u8> {
     let mut body = Vec::new();
-    while body.len() < MAX_ERROR_BODY {
+    while body.len() < most {
         match deadline.run(target, response.chunk()).await {
             Ok(Ok(Some(bytes))) => body.extend_from_slice(&bytes),
             _ => break,
         }
     }
-    body.truncate(MAX_ERROR_BODY);
+    body.truncate(most);
     body
 }
 

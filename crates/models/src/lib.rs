@@ -10,12 +10,15 @@
 //! - `sse`: bytes to events; `answer`: what has been read so far; `runaway`: answers that repeat without end.
 //! - `openai`, `llamacpp`: the dialects. Their wire structs never leave their folders.
 //! - `text_protocol`: tool calls for models whose wire carries none.
+//! - `facts`: what is known of a model, and asked of its server where nobody configured it; `server`: what servers tell of
+//!   their models, in the many documents in which they do.
 //! - `window`: how large a model's window is, out of what its server says when a request does not fit.
 
 mod answer;
 mod call;
 pub mod config;
 mod deadline;
+mod facts;
 mod failure;
 mod http;
 mod llamacpp;
@@ -23,6 +26,7 @@ mod openai;
 mod retry;
 pub mod router;
 mod runaway;
+mod server;
 mod sse;
 mod text_protocol;
 mod window;

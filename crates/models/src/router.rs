@@ -1,6 +1,10 @@
 //! Which model serves which slot.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use agentd_core::{
     model::{Slot, SlotInfo},
@@ -18,8 +22,20 @@ use crate::{
 /// The five slots. An empty one is served by the base slot, and an empty base slot by the embedded model.
 pub struct ModelRouter {
     filled: BTreeMap<Slot, Arc<dyn Model>>,
+    configs: BTreeMap<Slot, ModelConfig>,
+    named: Mutex<NamedModels>,
     embedded: Arc<dyn Model>,
 }
+
+/// Models that sessions chose by their ids, and the clients for more of them.
+#[derive(Default)]
+struct NamedModels {
+    clients: Clients,
+    models: HashMap<(Slot, String), Arc<dyn Model>>,
+}
+
+/// Models that are kept once they were named. Of one that is named again after that, what its server told is asked again.
+const MAX_NAMED: usize = 64;
 
 /// A slot whose model cannot be spoken to.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +62,8 @@ impl ModelRouter {
                 Err(source) => Err(SlotError { slot: *slot, source }),
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { filled, embedded })
+        let named = Mutex::new(NamedModels { clients, models: HashMap::new() });
+        Ok(Self { filled, configs: slots.clone(), named, embedded })
     }
 }
 
@@ -54,6 +71,30 @@ impl Models for ModelRouter {
     fn get(&self, slot: Slot) -> Arc<dyn Model> {
         let model = self.filled.get(&slot).or_else(|| self.filled.get(&Slot::Base));
         model.unwrap_or(&self.embedded).clone()
+    }
+
+    fn named(&self, slot: Slot, id: &str) -> Option<Arc<dyn Model>> {
+        let slot = if self.configs.contains_key(&slot) { slot } else { Slot::Base };
+        let (config, own) = (self.configs.get(&slot)?, self.filled.get(&slot)?);
+        if config.wire != Wire::OpenAi {
+            return None;
+        }
+        if own.info().id == id {
+            return Some(Arc::clone(own));
+        }
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let NamedModels { clients, models } = &mut *named;
+        if let Some(model) = models.get(&(slot, id.to_owned())) {
+            return Some(Arc::clone(model));
+        }
+        let config = ModelConfig { sees_pictures: slot == Slot::Vision, ..config.with_id(id) };
+        let model = open(&config, clients).inspect_err(|error| tracing::warn!("a named model cannot be used: {error}"));
+        let model = model.ok()?;
+        if models.len() >= MAX_NAMED {
+            models.clear();
+        }
+        models.insert((slot, id.to_owned()), Arc::clone(&model));
+        Some(model)
     }
 
     fn list(&self) -> Vec<SlotInfo> {

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use agentd_core::{agent::AgentCard, catalogue::ToolStanding, model::SlotInfo};
+use agentd_core::{
+    agent::AgentCard,
+    catalogue::ToolStanding,
+    model::{ListedModel, Slot, SlotInfo},
+};
 
 use super::{Client, ClientError, ConfigView, DaemonStatus, Finding, ReloadOutcome};
 use crate::{
@@ -37,7 +41,28 @@ impl Client {
     /// # Errors
     /// When the connection fails.
     pub async fn models(&self) -> Result<Vec<SlotInfo>, ClientError> {
-        Ok(convert::all(self.daemon().models(v1::ModelsRequest {}).await?.into_inner().slots)?)
+        self.slots(v1::ModelsRequest::default()).await
+    }
+
+    /// The same, after the servers were asked for what nobody configured of their models; two seconds at the most.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    pub async fn models_looked_up(&self) -> Result<Vec<SlotInfo>, ClientError> {
+        self.slots(v1::ModelsRequest { look_up: true }).await
+    }
+
+    /// The models that the server of a slot lists.
+    ///
+    /// # Errors
+    /// When the slot has no server, the server cannot be asked or lists none, or the connection fails.
+    pub async fn listed_models(&self, slot: Slot) -> Result<Vec<ListedModel>, ClientError> {
+        let listed = self.daemon().list_models(convert::list_models_to_wire(slot)).await?.into_inner();
+        Ok(listed.models.into_iter().map(Into::into).collect())
+    }
+
+    async fn slots(&self, request: v1::ModelsRequest) -> Result<Vec<SlotInfo>, ClientError> {
+        Ok(convert::all(self.daemon().models(request).await?.into_inner().slots)?)
     }
 
     /// All tools, sorted by name, and why the next turn of that session, or of a new one where it is empty, would show each

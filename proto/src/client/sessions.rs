@@ -5,6 +5,7 @@ use agentd_core::{
     error::ErrorKind,
     files::{FileListing, FilePiece, UploadReceipt},
     ids::SessionId,
+    model::{Slot, SlotInfo},
     search::SearchResult,
     session::{Mount, SessionMode, SessionSettings, SessionSummary},
     undo::{UndoReport, UndoRequest},
@@ -151,6 +152,22 @@ impl Client {
     pub async fn set_mode(&self, session: &str, mode: SessionMode, client: &str) -> Result<(), ClientError> {
         self.sessions_client().set_mode(convert::set_mode_to_wire(session, mode, client)).await?;
         Ok(())
+    }
+
+    /// Sets the slot of a session, and the model on the slot's server; the slot's own without a model, and what routing decides
+    /// without a slot. Both hold from the next turn on.
+    ///
+    /// # Errors
+    /// When there is no such session, it works for another one, the slot has no server with more than one model, or the
+    /// connection fails.
+    pub async fn set_model(
+        &self,
+        session: &str,
+        slot: Option<Slot>,
+        model: Option<&str>,
+    ) -> Result<SlotInfo, ClientError> {
+        let set = self.sessions_client().set_model(convert::set_model_to_wire(session, slot, model)).await?;
+        Ok(set.into_inner().slot.ok_or(WireError::Missing("the model that was set"))?.try_into()?)
     }
 
     /// Takes back what a turn did to files, or foresees it.

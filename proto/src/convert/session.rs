@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use agentd_core::{
     agent::Parent,
     files::FilesCopied,
+    model::Slot,
     session::{
         Mount, SessionMode, SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo, TodoPriority,
         TodoStatus,
@@ -74,6 +75,20 @@ pub fn mode_of(request: &v1::SetModeRequest) -> Result<SessionMode, WireError> {
     mode(request.mode)
 }
 
+/// A request to set a session's slot and model.
+pub(crate) fn set_model_to_wire(session: &str, slot: Option<Slot>, model: Option<&str>) -> v1::SetModelRequest {
+    let model = model.map(str::to_owned);
+    v1::SetModelRequest { session: session.to_owned(), slot: optional_slot_to_wire(slot), model }
+}
+
+/// The slot that a request names, if it names one.
+///
+/// # Errors
+/// When it is none that is known.
+pub fn chosen_slot(request: &v1::SetModelRequest) -> Result<Option<Slot>, WireError> {
+    optional_slot(request.slot)
+}
+
 impl From<&SessionSettings> for v1::SessionSettings {
     fn from(settings: &SessionSettings) -> Self {
         Self {
@@ -88,6 +103,7 @@ impl From<&SessionSettings> for v1::SessionSettings {
                 .map(|parent| v1::Parent { session: parent.session.to_string(), agent: parent.agent.clone() }),
             pinned: settings.pinned,
             mode: mode_to_wire(settings.mode),
+            model: settings.model.clone(),
         }
     }
 }
@@ -120,6 +136,7 @@ pub fn settings_over(base: SessionSettings, said: v1::SessionSettings) -> Result
         // Only a session that is there can be pinned.
         pinned: base.pinned,
         mode: optional_mode(said.mode)?.unwrap_or(base.mode),
+        model: said.model.or(base.model),
     })
 }
 
@@ -142,6 +159,7 @@ impl From<&NewSession> for v1::SessionSettings {
             parent: None,
             pinned: false,
             mode: new.mode.map(mode_to_wire).unwrap_or_default(),
+            model: new.model.clone(),
         }
     }
 }

@@ -200,6 +200,10 @@ impl Daemon for Fake {
         Err(Status::unimplemented("not here"))
     }
 
+    async fn list_models(&self, _: Request<v1::ListModelsRequest>) -> Result<Response<v1::ListModelsResponse>, Status> {
+        Err(Status::unimplemented("not here"))
+    }
+
     async fn tools(&self, _: Request<v1::ToolsRequest>) -> Result<Response<v1::ToolsResponse>, Status> {
         Err(Status::unimplemented("not here"))
     }

@@ -55,6 +55,7 @@ pub(crate) fn settings() -> SessionSettings {
         confirm_write: false,
         confirm_exec: true,
         slot: Some(Slot::Code),
+        model: Some("coder-70b".into()),
         project: Some(Mount { path: "/home/me/日本 語".into(), writable: true }),
         grants: vec!["run_bash_command: git status".into()],
         parent: Some(Parent {
@@ -188,6 +189,7 @@ fn compaction() -> Compaction {
             messages_after: 11,
             tokens_before: 15_000,
             tokens_after: 3_000,
+            percent_before: 96,
             pinned: vec!["never push".into()],
             path: Some("/conversation_history/x.md".into()),
             model: Some("m".into()),

@@ -155,6 +155,7 @@ async fn world() -> World {
     let model = ModelServer::start().await;
     let home = TempHome::with_model(&model.base_url());
     home.write("config/models.yaml", format!("base: {{context_window: {WINDOW}, retries: 0}}"));
+    home.write("config/agentd.yaml", "turns: {max_message_history: 40}");
     let daemon = TempDaemon::start_in(home).await;
     World { model, daemon }
 }

@@ -61,6 +61,7 @@ mod limits;
 mod links;
 mod mcp;
 mod mentions;
+mod models;
 mod modes;
 mod own_tools;
 mod patches;

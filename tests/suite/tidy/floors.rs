@@ -29,7 +29,7 @@ const ENGINE: Floors = &[
 const AGENTCTL: Floors = &[
     &["exit", "terminal"],
     &["failure", "flags"],
-    &["daemon", "input", "mount", "report"],
+    &["daemon", "input", "model_name", "mount", "report"],
     &["complete", "keyboard", "misuse"],
     &["session", "turn"],
     &["render"],

@@ -5,11 +5,13 @@
 //! [`crate::validator`] with 400, and does so before it looks at its script.
 //!
 //! - [`Reply`]: what is answered and how it travels; readable from JSON, for scripts.
+//! - `documents`: the list of models, and what else is told of them.
 //! - `render`: a reply as bytes; `delivery`: the bytes on their way, with pauses, cuts and silence.
 //! - [`Script`]: which reply comes next; [`command`]: the server as a program of its own.
 
 pub mod command;
 mod delivery;
+mod documents;
 mod render;
 mod reply;
 mod script;
@@ -32,11 +34,13 @@ use axum::{
     response::Response,
     serve::ListenerExt,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
+use self::documents::{Documents, Handing};
 pub use self::{
+    documents::listing,
     render::fast_text,
     reply::{Reply, ReplyCall, UsagePlace},
     script::Script,
@@ -106,6 +110,7 @@ pub struct ModelServer {
 struct Shared {
     script: Mutex<Script>,
     requests: Mutex<Vec<Recorded>>,
+    documents: Mutex<Documents>,
     counts: watch::Sender<Counts>,
     /// Set if requests that break the rules of providers are answered all the same.
     lenient: AtomicBool,
@@ -143,6 +148,7 @@ impl ModelServer {
         let shared = Arc::new(Shared {
             script: Mutex::new(script),
             requests: Mutex::default(),
+            documents: Mutex::default(),
             counts: watch::Sender::default(),
             lenient: AtomicBool::new(false),
             stop: CancellationToken::new(),
@@ -186,6 +192,35 @@ impl ModelServer {
     pub fn respond_with(&self, respond: impl Fn(&Recorded) -> Reply + Send + Sync + 'static) -> &Self {
         self.script().respond_with(respond);
         self
+    }
+
+    /// Lists these models in place of [`MODEL_ID`].
+    pub fn lists(&self, models: impl IntoIterator<Item = Value>) -> &Self {
+        self.tells("/v1/models", documents::listing(models))
+    }
+
+    /// Has this document at a path, such as `/props`.
+    pub fn tells(&self, path: &str, document: Value) -> &Self {
+        locked(&self.shared.documents).set(path, Handing::There(document));
+        self
+    }
+
+    /// Has no document at a path.
+    pub fn lacks(&self, path: &str) -> &Self {
+        locked(&self.shared.documents).set(path, Handing::Missing);
+        self
+    }
+
+    /// Says nothing where it is asked for the document at a path.
+    pub fn is_silent_about(&self, path: &str) -> &Self {
+        locked(&self.shared.documents).set(path, Handing::Silence);
+        self
+    }
+
+    /// The paths of documents that it was asked for, oldest first.
+    #[must_use]
+    pub fn documents_asked(&self) -> Vec<String> {
+        locked(&self.shared.documents).asked.clone()
     }
 
     /// Answers also requests that break the rules of providers, for tests whose requests are none.
@@ -247,9 +282,13 @@ impl Drop for ModelServer {
 async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let path = head.uri.path().to_owned();
-    if path.ends_with("/models") {
-        let listing = json!({"object": "list", "data": [{"id": MODEL_ID, "object": "model"}]});
-        return respond(StatusCode::OK, "application/json", Body::from(listing.to_string()));
+    let document = locked(&shared.documents).ask(&path);
+    match document {
+        Some(Handing::There(document)) => {
+            return respond(StatusCode::OK, "application/json", Body::from(document.to_string()));
+        }
+        Some(Handing::Silence) => std::future::pending::<()>().await,
+        Some(Handing::Missing) | None => {}
     }
     if !(path.ends_with("/chat/completions") || path.ends_with("/completion")) {
         return respond(

@@ -119,6 +119,7 @@ impl ScriptedModel {
                 wire: "script".to_owned(),
                 base_url: None,
                 context_window: 8192,
+                window_source: Default::default(),
                 native_tools: true,
                 embedded: false,
                 echo_reasoning: false,

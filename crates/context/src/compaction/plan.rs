@@ -19,6 +19,15 @@ const RECENT_PERCENT: u64 = 15;
 /// Maximum percentage of the window for the last [`RECENT_MESSAGES`].
 const RECENT_MAX_PERCENT: u64 = 40;
 
+/// Messages that a history may have where the window alone decides: more than any window is likely to hold, and less than
+/// what is read into memory.
+const MOST_MESSAGES: usize = 5000;
+
+/// The messages that a history may have, where that is set or not.
+pub fn most_messages(set: Option<usize>) -> usize {
+    set.unwrap_or(MOST_MESSAGES)
+}
+
 /// Room for the history.
 #[derive(Debug, Clone, Copy)]
 pub struct Room {

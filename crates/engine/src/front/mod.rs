@@ -17,14 +17,18 @@ use agentd_core::{
     interrupt::{Answer, Interrupt},
     item::Item,
     knowledge::DocumentPage,
-    model::SlotInfo,
+    model::{ListedModel, Slot, SlotInfo},
     ports::{Audit, Clock, Models, Pictures, Snapshots, Store, Toolbox, Workspace, Workspaces},
     search::{SearchQuery, SearchResult},
     session::{SessionMode, SessionSettings, SessionSummary},
     tool::ToolSpec,
     turn::StartTurn,
 };
-use tokio::sync::{OnceCell, watch};
+use futures_util::future::join_all;
+use tokio::{
+    sync::{OnceCell, watch},
+    time::timeout,
+};
 
 use crate::{
     agents::{active::ActiveAgent, toolset_cache::ToolSetCache},
@@ -38,6 +42,7 @@ use crate::{
     session::{
         SessionHandle, StartedTurn,
         gauges::{Activity, EngineStats, Gauges},
+        model_choice::checked,
         registry::RegistryBuilder,
         settings::mode_set,
         shared::{Ports, Shared},
@@ -45,6 +50,9 @@ use crate::{
     },
     subagent::SessionSubagents,
 };
+
+/// Time limit for asking all servers about their models.
+const LOOK_UP: Duration = Duration::from_secs(2);
 
 /// Ports of the engine.
 pub struct EngineParts {
@@ -128,12 +136,13 @@ impl Engine {
     /// Creates a session.
     ///
     /// # Errors
-    /// When the journal cannot be written.
+    /// When the settings name a model that it cannot have, or the journal cannot be written.
     pub async fn create_session(
         &self,
         settings: SessionSettings,
         title: Option<String>,
     ) -> Result<SessionHandle, EngineError> {
+        let settings = checked(&*self.shared.parts.models, settings)?;
         let id = SessionId::generate();
         self.audit_first_mode(id, &settings, "").await?;
         self.shared.parts.store.create_session(id, self.shared.parts.clock.now(), settings, Vec::new()).await?;
@@ -154,6 +163,7 @@ impl Engine {
         settings: SessionSettings,
         start: StartTurn,
     ) -> Result<(SessionHandle, StartedTurn), EngineError> {
+        let settings = checked(&*self.shared.parts.models, settings)?;
         let id = SessionId::generate();
         self.audit_first_mode(id, &settings, &start.client).await?;
         let session = self.registry.newborn(id, settings).await?;
@@ -394,6 +404,23 @@ impl Engine {
     #[must_use]
     pub fn models(&self) -> Vec<SlotInfo> {
         self.shared.parts.models.list()
+    }
+
+    /// The same, after each server was asked for what nobody configured of its model.
+    pub async fn models_looked_up(&self) -> Vec<SlotInfo> {
+        let models = &self.shared.parts.models;
+        let all: Vec<_> = Slot::ALL.into_iter().map(|slot| models.get(slot)).collect();
+        // What is not told in time is not known.
+        let _ = timeout(LOOK_UP, join_all(all.iter().map(|model| model.look_up()))).await;
+        models.list()
+    }
+
+    /// The models that the server of a slot lists.
+    ///
+    /// # Errors
+    /// When the slot has no server, or the server cannot be asked or lists none.
+    pub async fn listed_models(&self, slot: Slot) -> Result<Vec<ListedModel>, EngineError> {
+        Ok(self.shared.parts.models.get(slot).listed().await?)
     }
 
     /// All tools that there are now, sorted by name, those included that no turn shows.

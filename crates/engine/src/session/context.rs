@@ -26,7 +26,7 @@ use crate::{
     instructions::{self, PreambleContext},
     mentions::Mentions,
     session::context_view::ContextViewInput,
-    turn::route::{chat_slot, route},
+    turn::route::route,
 };
 
 impl Actor {
@@ -37,7 +37,7 @@ impl Actor {
         let sight = self.sight(&[]);
         let pictures = sight.pictures;
         let (slot, _) = route(None, self.state.settings.slot, sight);
-        let model = self.shared.parts.models.get(slot);
+        let model = self.model(slot);
         let finds = self.finds(&MentionedTools::new(), slot, pictures, &self.state.seen());
         let instructions =
             agentd_context::system(&config.system_prompt, &finds.about_servers(), &workspace, self.state.created_at);
@@ -69,7 +69,7 @@ impl Actor {
         let limits = if looked.is_some() { limits } else { GuideLimits { memory: false, skills: false, ..limits } };
         let guides = looked.unwrap_or_default();
         // The last answer may be written by another model, which reads the same.
-        let chat = shared.parts.models.get(chat_slot(slot));
+        let (_, chat) = self.chat(slot);
         let window = shared.windows.of(model.info()).min(shared.windows.of(chat.info()));
         let history = self.state.seen();
         let pictures =

@@ -27,7 +27,8 @@ pub(crate) struct ContextViewInput<'a> {
     pub(crate) scales: &'a TokenCalibration,
     /// The last count; none while a turn is open, which counts for itself.
     pub(crate) meter: Option<&'a ContextMeter>,
-    pub(crate) max_messages: usize,
+    /// None where the window alone decides.
+    pub(crate) max_messages: Option<usize>,
     /// The messages that were seen when a compaction was taken back; 0 where none was.
     pub(crate) held: u64,
 }
@@ -103,7 +104,7 @@ pub(crate) fn view(standing: &ContextViewInput<'_>) -> ContextView {
         level: TokenLevel::of(tokens, window),
         segments,
         messages: count(messages),
-        max_messages: count(standing.max_messages),
+        max_messages: standing.max_messages.map_or(0, count),
         next_cuts: next_cuts(standing, tokens, messages),
     }
 }
@@ -135,16 +136,18 @@ fn next_cuts(standing: &ContextViewInput<'_>, tokens: u64, messages: usize) -> V
     let window = standing.window;
     let critical = if standing.held == 0 { window / 100 * 95 } else { window };
     let left = critical.saturating_sub(tokens);
-    let limit = plan::limit(standing.max_messages, standing.held);
-    // However many a history may have that was fetched back: what is left then is half of what others may have, so that
-    // it is not due again with the next message.
-    let rest = standing.max_messages / 2;
     let mut cuts = Vec::new();
-    if messages > limit {
-        cuts.push(format!("At the next turn the oldest turns are set aside, down to {rest} messages."));
-    } else {
-        let more = limit - messages;
-        cuts.push(format!("After {more} more messages the oldest turns are set aside, down to {rest} messages."));
+    if let Some(most) = standing.max_messages {
+        let limit = plan::limit(most, standing.held);
+        // However many a history may have that was fetched back: what is left then is half of what others may have, so
+        // that it is not due again with the next message.
+        let rest = most / 2;
+        cuts.push(if messages > limit {
+            format!("At the next turn the oldest turns are set aside, down to {rest} messages.")
+        } else {
+            let more = limit - messages;
+            format!("After {more} more messages the oldest turns are set aside, down to {rest} messages.")
+        });
     }
     if left == 0 {
         cuts.push("Before the next call the older part is replaced by a summary.".to_owned());

@@ -13,6 +13,7 @@ use agentd_core::{
     grant::Grant,
     ids::{InterruptId, SessionId, TurnId},
     interrupt::{Answer, Interrupt},
+    model::{Slot, SlotInfo},
     session::{SessionMode, SessionSettings, StoredSession},
     state_files::StateFileChange,
     turn::StartTurn,
@@ -46,6 +47,7 @@ pub(super) enum Command {
     Revoke { rule: String, reply: Reply<()> },
     TakePermissions { permissions: Box<SessionPermissions>, reply: Reply<()> },
     SetMode { mode: SessionMode, client: String, reply: Reply<()> },
+    SetModel { slot: Option<Slot>, model: Option<String>, reply: Reply<SlotInfo> },
     Adopt { settings: Box<SessionSettings>, reply: Reply<()> },
     Configure { settings: Box<SessionSettings>, reply: Reply<()> },
     Pin { pinned: bool, reply: Reply<()> },
@@ -99,6 +101,7 @@ impl Command {
             Self::Lease { reply } => drop(reply.send(Err(error))),
             Self::Retire { reply, .. } => drop(reply.send(Err(error))),
             Self::Recovered { reply } => drop(reply.send(Err(error))),
+            Self::SetModel { reply, .. } => drop(reply.send(Err(error))),
             Self::Steer { reply, .. }
             | Self::Cancel { reply, .. }
             | Self::Answer { reply, .. }
@@ -282,6 +285,17 @@ impl SessionHandle {
     /// When the session works for another one, or the audit log or the journal cannot be written.
     pub async fn set_mode(&self, mode: SessionMode, client: String) -> Result<(), EngineError> {
         self.ask(|reply| Command::SetMode { mode, client, reply }).await
+    }
+
+    /// Sets the slot that turns use where they name none, and the model on its server; where no model is given, the slot's
+    /// own, and where neither is, what the configuration says. A model without a slot is one of the slot that is set. They
+    /// hold from the next turn on, and for agents of it that use the same slot. Returns the model.
+    ///
+    /// # Errors
+    /// When the session works for another one, the slot has no server that is told which model is meant, or the journal
+    /// cannot be written.
+    pub async fn set_model(&self, slot: Option<Slot>, model: Option<String>) -> Result<SlotInfo, EngineError> {
+        self.ask(|reply| Command::SetModel { slot, model, reply }).await
     }
 
     /// Takes over the settings of the session for which this one works, its rules included, for later turns.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agentd_context::long_text::ResultLimits;
+use agentd_context::{compaction::plan, long_text::ResultLimits};
 use agentd_core::{
     event::{EventKind, StateChange},
     model::Slot,
@@ -23,8 +23,7 @@ use crate::{
     session::actor::{OpenTurn, RunningTurn},
     turn::{
         Control, Limits, Phase, PromptSource, Records, TurnContext, TurnFiles, TurnIds, TurnModels, TurnRules,
-        TurnState, TurnTools, files::SessionFiles, recorder::Recorder, route::chat_slot, run::run,
-        stopwatch::Stopwatch,
+        TurnState, TurnTools, files::SessionFiles, recorder::Recorder, run::run, stopwatch::Stopwatch,
     },
 };
 
@@ -113,12 +112,12 @@ impl Actor {
 
     /// Models of a turn that was routed to this slot.
     fn models(&self, slot: Slot) -> TurnModels {
-        let shared = &self.shared;
+        let (shared, (chat_slot, chat)) = (&self.shared, self.chat(slot));
         TurnModels {
             slot,
-            model: shared.parts.models.get(slot),
-            chat_slot: chat_slot(slot),
-            chat: shared.parts.models.get(chat_slot(slot)),
+            model: self.model(slot),
+            chat_slot,
+            chat,
             scales: Arc::clone(&shared.scales),
             windows: Arc::clone(&shared.windows),
         }
@@ -146,7 +145,7 @@ impl Actor {
                 self.state.created_at,
             ),
             compact: Arc::clone(&config.compact_prompt),
-            max_message_history: config.max_message_history,
+            max_message_history: plan::most_messages(config.max_message_history),
             guide_limits: config.guides,
             known_paths,
             results: ResultLimits::of(config.large_result_tokens, config.feedback_tokens, window),

@@ -5,7 +5,7 @@
 //! - `actor`: what the actor holds; `run`: its loop. `load` restores it from the journal, `turns` begins and ends turns,
 //!   `launch` starts their tasks, also after a restart, `steers` adds to them, `queue` lets them wait, `room` keeps inputs
 //!   that do not fit, `asks` raises interrupts and takes answers, `undo` reverts what turns did to files, `context` and
-//!   `context_view` say what a model sees, `settings` changes what is set, `visible` says which tools it is shown, `clean`
+//!   `context_view` say what a model sees, `settings` changes what is set, `model_choice` which model is asked, `visible` says which tools it is shown, `clean`
 //!   removes what nobody has used for long, `leaving` ends a session that is unloaded or to be removed, `drain` stops in
 //!   good order.
 //! - `journal`, `subscribers`, `interrupts`, `state`: what the actor holds.
@@ -23,6 +23,7 @@ mod journal;
 mod launch;
 mod leaving;
 mod load;
+pub(crate) mod model_choice;
 pub(crate) mod orders;
 mod queue;
 pub(crate) mod registry;

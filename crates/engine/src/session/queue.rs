@@ -67,7 +67,7 @@ impl Actor {
     ) -> Result<(), Fault> {
         let (turn_id, trace_id) = (*turn_id, TraceId::generate());
         let slot = start.slot.or(self.state.settings.slot).unwrap_or(Slot::Base);
-        let model = self.shared.parts.models.get(slot).info().id.clone();
+        let model = self.model(slot).info().id.clone();
         let reason = "it waited and never ran".to_owned();
         let (environment, compacts) = (Default::default(), start.compact.is_some());
         let (max_steps, handed_over) = (0, Vec::new());

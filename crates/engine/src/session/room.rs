@@ -17,7 +17,7 @@ use crate::{
     error::EngineError,
     large_input::{self, InputRoom, OccupiedRoom, UserInput},
     mentions::Mentions,
-    turn::route::{chat_slot, route},
+    turn::route::route,
 };
 
 /// Tokens of an input that is told of a turn which never ran and that cannot be kept.
@@ -43,9 +43,12 @@ impl Actor {
         has_to_be_whole: bool,
         front: InFront<'_>,
     ) -> Result<UserInput, Fault> {
-        let window = self.least_window(front.slot);
-        let model = self.shared.parts.models.get(front.slot);
-        let info = model.info();
+        let model = self.model(front.slot);
+        if large_input::surely_fits(input.text.len(), self.least_window(front.slot), model.info().embedded) {
+            return Ok(input);
+        }
+        self.look_up(front.slot).await;
+        let (info, window) = (model.info(), self.least_window(front.slot));
         if large_input::surely_fits(input.text.len(), window, info.embedded) {
             return Ok(input);
         }
@@ -102,13 +105,13 @@ impl Actor {
 
     /// A word to people about an input of which the model sees a part.
     pub(super) fn stored_warning(&self, input: &UserInput, slot: Slot) -> Option<EventKind> {
-        input.warning(&self.shared.parts.models.get(slot).info().id, self.least_window(slot))
+        input.warning(&self.model(slot).info().id, self.least_window(slot))
     }
 
     /// The smaller window of the models that a turn may ask: the last answer may be written by another one.
     fn least_window(&self, slot: Slot) -> u64 {
-        let window = |slot| self.shared.windows.of(self.shared.parts.models.get(slot).info());
-        window(slot).min(window(chat_slot(slot)))
+        let (windows, (_, chat)) = (&self.shared.windows, self.chat(slot));
+        windows.of(self.model(slot).info()).min(windows.of(chat.info()))
     }
 
     /// About how many tokens an input may have now.

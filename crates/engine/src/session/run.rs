@@ -166,6 +166,7 @@ impl Actor {
                 reply_to(reply, self.take_permissions(&permissions).await)?;
             }
             Command::SetMode { mode, client, reply } => reply_to(reply, self.set_mode(mode, client).await)?,
+            Command::SetModel { slot, model, reply } => reply_to(reply, self.set_model(slot, model).await)?,
             Command::Adopt { settings, reply } => reply_to(reply, self.adopt(*settings).await)?,
             Command::Configure { settings, reply } => reply_to(reply, self.configure(*settings).await)?,
             Command::Pin { pinned, reply } => reply_to(reply, self.pin(pinned).await)?,

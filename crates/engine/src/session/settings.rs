@@ -33,8 +33,10 @@ impl Actor {
                 .with_hint("wait for its end, answer what it waits for, or cancel it; then change them")
                 .into());
         }
-        let SessionSettings { grants, parent, pinned, mode, .. } = self.state.settings.clone();
-        self.set(SessionSettings { grants, parent, pinned, mode, ..settings }).await
+        let SessionSettings { grants, parent, pinned, mode, slot, model, .. } = self.state.settings.clone();
+        // A model is one of the server of its slot.
+        let model = model.filter(|_| slot == settings.slot);
+        self.set(SessionSettings { grants, parent, pinned, mode, model, ..settings }).await
     }
 
     /// Sets the mode. It holds for the next call, also of a turn that runs.
@@ -62,7 +64,7 @@ impl Actor {
         if settings == self.state.settings { Ok(()) } else { self.set(settings).await }
     }
 
-    async fn set(&mut self, settings: SessionSettings) -> Result<(), Fault> {
+    pub(super) async fn set(&mut self, settings: SessionSettings) -> Result<(), Fault> {
         // The project may have changed with the settings.
         self.workspace = None;
         self.change(StateChange::Settings { settings }).await?;

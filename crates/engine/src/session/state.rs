@@ -17,7 +17,7 @@ use agentd_core::{
 
 /// Items that are read into memory at the most. More than a history may have: only a turn that was still running when the
 /// daemon stopped can come near it.
-pub(crate) const MAX_ITEMS: usize = 2000;
+pub(crate) const MAX_ITEMS: usize = 20_000;
 
 /// State of a session's actor.
 pub(crate) struct SessionState {

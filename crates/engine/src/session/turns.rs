@@ -127,7 +127,12 @@ impl Actor {
             Some(slot) => (slot, "its agent uses it"),
             None => (routed, why),
         };
-        let model = self.shared.parts.models.get(slot);
+        self.check_model(slot)?;
+        let model = self.model(slot);
+        if !model.is_named() {
+            // The request would wait for it, and so the window is known before anything is measured by it.
+            self.look_up(slot).await;
+        }
         let mentions = if tells { self.mentioned(&start, &handed, slot).await? } else { Arc::default() };
         let told = if tells { self.told_first(slot, &*model, &handed, &mentions).await? } else { Vec::new() };
         let said = match start.text.take() {
@@ -223,7 +228,7 @@ impl Actor {
     pub(super) fn sight(&self, handed: &[Attachment]) -> VisionSupport {
         let there = handed.iter().any(|file| file.picture.is_some())
             || attachments::pictures(&self.state.seen()).next().is_some();
-        let sees = |slot| self.shared.parts.models.get(slot).info().sees_pictures;
+        let sees = |slot| self.model(slot).info().sees_pictures;
         VisionSupport { pictures: there, base: there && sees(Slot::Base), vision: there && sees(Slot::Vision) }
     }
 

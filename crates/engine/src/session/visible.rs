@@ -51,7 +51,7 @@ impl Actor {
 
     /// Upper bound on a turn's tools, given its agent, its nesting and its model.
     fn reach(&self, slot: Slot, pictures: bool) -> ToolScope {
-        let sees = pictures && self.shared.parts.models.get(slot).info().sees_pictures;
+        let sees = pictures && self.model(slot).info().sees_pictures;
         let acting = self.acting();
         let (agent, is_child) = (acting.reach(), acting.is_subagent());
         ToolScope { agent, is_child, ..ToolScope::default() }.with_model(slot, sees)

@@ -7,12 +7,13 @@ use agentd_core::{
     error::ErrorKind,
     event::EventKind,
     item::{Item, ItemBody},
-    model::{Message, ModelChunk, ModelRequest},
+    model::{Message, ModelChunk, ModelInfo, ModelRequest},
+    ports::Model as _,
     turn::{StartTurn, StopReason},
     usage::Usage,
 };
 use agentd_engine::{EngineConfig, SessionHandle};
-use agentd_testkit::scripted::{Play, calls, says};
+use agentd_testkit::scripted::{OneModel, Play, ScriptedModel, calls, says};
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -117,7 +118,7 @@ async fn the_model_may_ask_for_it() {
 
 #[tokio::test]
 async fn a_history_with_too_many_messages_loses_its_oldest_turns_and_keeps_what_the_person_said() {
-    let config = EngineConfig { max_message_history: 10, ..EngineConfig::default() };
+    let config = EngineConfig { max_message_history: Some(10), ..EngineConfig::default() };
     let world = World::with(config, (0..12).map(|n| says(&format!("Answer {n}."))));
     let session = world.session().await;
     run(&session, "Always answer briefly.").await;
@@ -132,6 +133,39 @@ async fn a_history_with_too_many_messages_loses_its_oldest_turns_and_keeps_what_
         assert!(request.messages.len() <= 1 + 1 + 10 + 1, "{}", request.messages.len());
         assert!(texts(&request).contains("Always answer briefly."));
     }
+}
+
+#[tokio::test]
+async fn many_small_messages_in_a_large_window_are_left_alone() {
+    let info = ModelInfo { context_window: 200_000, ..ScriptedModel::new([]).info().clone() };
+    let model = ScriptedModel::with_info(info, (0..50).map(|n| says(&format!("Answer {n}."))));
+    let world = World::with_models(Arc::new(OneModel(Arc::clone(&model))));
+    let session = world.session().await;
+    for turn in 0..50 {
+        run(&session, &format!("Question {turn}")).await;
+    }
+    assert_eq!(compactions(&world, &session), []);
+    let asked = texts(model.requests().last().unwrap());
+    assert!(asked.contains("Question 0") && asked.contains("Answer 48."), "{asked}");
+    assert_eq!(session.context().await.unwrap().messages, 100);
+    // Another life of the daemon sees all of it, too.
+    let model = ScriptedModel::with_info(model.info().clone(), [says("Still here.")]);
+    let world = world.restarted_with(Arc::new(OneModel(Arc::clone(&model))));
+    let session = world.engine.session(session.id()).await.unwrap();
+    run(&session, "And now?").await;
+    assert!(texts(&model.requests()[0]).contains("Question 0"));
+}
+
+#[tokio::test]
+async fn a_full_window_is_summarized_and_the_report_says_how_full_it_was() {
+    let world = World::new([]);
+    let session = full(&world).await;
+    world.model.then(says(SUMMARY));
+    world.model.then(says("On we go."));
+    run(&session, "And now?").await;
+    let report = &compactions(&world, &session)[0].report;
+    assert_eq!(report.cause, CompactionCause::Critical);
+    assert!((95..200).contains(&report.percent_before), "{report:?}");
 }
 
 #[tokio::test]
@@ -267,13 +301,13 @@ async fn what_fills_the_window_is_told_part_by_part() {
     assert_eq!(kinds, ["tools", "instructions", "history", "results"]);
     assert_eq!(view.window, 8192);
     assert_eq!(view.tokens, view.segments.iter().map(|segment| segment.tokens).sum::<u64>());
-    assert_eq!((view.messages, view.max_messages), (4, 40));
-    assert_eq!(view.next_cuts.len(), 2);
+    assert_eq!((view.messages, view.max_messages), (4, 0));
+    assert_eq!(view.next_cuts.len(), 1, "only the window decides");
 }
 
 #[tokio::test]
 async fn a_summary_without_a_model_keeps_the_one_before_it_and_the_last_answer() {
-    let config = EngineConfig { max_message_history: 10, ..EngineConfig::default() };
+    let config = EngineConfig { max_message_history: Some(10), ..EngineConfig::default() };
     let world = World::with(config, []);
     let session = world.session().await;
     for turn in 0..20 {
@@ -521,7 +555,7 @@ async fn what_was_taken_back_is_not_done_again_while_all_of_it_fits() {
 
 #[tokio::test]
 async fn turns_that_were_set_aside_and_fetched_back_stay() {
-    let config = EngineConfig { max_message_history: 10, ..EngineConfig::default() };
+    let config = EngineConfig { max_message_history: Some(10), ..EngineConfig::default() };
     let world = World::with(config, []);
     let session = world.session().await;
     let turn = async |number: usize| {

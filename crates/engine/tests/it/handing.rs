@@ -38,6 +38,7 @@ fn model(id: &str, sees_pictures: bool, script: impl IntoIterator<Item = Play>) 
         wire: "script".to_owned(),
         base_url: None,
         context_window: 8192,
+        window_source: Default::default(),
         native_tools: true,
         embedded: false,
         echo_reasoning: false,

@@ -4,6 +4,7 @@
 
 mod answers;
 mod audit;
+mod choosing;
 mod compaction;
 mod crash;
 mod edges;

@@ -109,6 +109,12 @@ impl World {
         Self::on_disk(Arc::clone(&self.store), Arc::clone(&self.disk), EngineConfig::default(), script)
     }
 
+    /// The same with other models; its own is asked nothing.
+    pub(crate) fn restarted_with(&self, models: Arc<dyn Models>) -> Self {
+        let (store, disk) = (Arc::clone(&self.store), Arc::clone(&self.disk));
+        Self::of(ScriptedModel::new([]), Some(models), store, disk, EngineConfig::default())
+    }
+
     pub(crate) async fn session(&self) -> SessionHandle {
         self.engine.create_session(self.engine.session_defaults(), None).await.unwrap()
     }

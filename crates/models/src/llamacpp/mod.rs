@@ -8,13 +8,11 @@ mod template;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use agentd_core::model::ModelRequest;
-use futures_util::future::BoxFuture;
 use serde::Serialize;
 
 use crate::{
     call::{AdaptedForm, AnswerReader, Dialect, Outgoing},
     config::ModelConfig,
-    deadline::Deadline,
     failure::Failure,
     http::{Target, json_body},
     text_protocol,
@@ -66,17 +64,9 @@ impl LlamaCpp {
 }
 
 impl Dialect for LlamaCpp {
-    fn outgoing<'a>(
-        &'a self,
-        target: &'a Target,
-        request: &'a ModelRequest,
-        _deadline: &'a Deadline,
-    ) -> BoxFuture<'a, Result<Outgoing, Failure>> {
-        Box::pin(async move {
-            // `/completion` lives at the server's root; beside `/v1` there is only a namesake of another form.
-            let path = if target.path().ends_with("/v1") { "/../completion" } else { "/completion" };
-            Ok(Outgoing { path, body: self.body(request)? })
-        })
+    fn outgoing(&self, target: &Target, _id: &str, request: &ModelRequest) -> Result<Outgoing, Failure> {
+        // `/completion` lives at the server's root.
+        Ok(Outgoing { path: target.beside("/completion"), body: self.body(request)? })
     }
 
     fn reader(&self) -> Box<dyn AnswerReader> {

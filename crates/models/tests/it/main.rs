@@ -5,6 +5,7 @@
 mod asking;
 mod failing;
 mod llamacpp;
+mod looking_up;
 mod reading;
 mod repeating;
 mod routing;

@@ -104,6 +104,7 @@ async fn assembling() -> anyhow::Result<Row> {
         wire: "none".to_owned(),
         base_url: None,
         context_window: 131_072,
+        window_source: Default::default(),
         native_tools: true,
         embedded: false,
         echo_reasoning: false,

@@ -2,12 +2,15 @@
 
 use std::{io::Write, net::SocketAddr};
 
+use serde_json::Value;
+
 use super::{ModelServer, Reply, Script};
 
 /// How the program is used.
 pub const USAGE: &str = "\
-usage: model-server [--port PORT] [--delay-ms MS] [--first-delay-ms MS] [--lenient] MODE
+usage: model-server [--port PORT] [--delay-ms MS] [--first-delay-ms MS] [--lenient] [--models FILE] MODE
        --lenient      answers also requests that providers would refuse, and looks at none
+       --models FILE  lists the models of a JSON file, an array of objects
 modes: text [WORDS]   answers every request with these words
        fast COUNT     answers with so many deltas, as fast as they are taken
        echo           answers with the person's last words
@@ -18,12 +21,15 @@ modes: text [WORDS]   answers every request with these words
 /// # Errors
 /// Where the arguments or the script make no sense, or the port is taken.
 pub async fn run(arguments: impl IntoIterator<Item = String>) -> Result<(), String> {
-    let Parsed { port, script, lenient } = parse(arguments)?;
+    let Parsed { port, script, lenient, models } = parse(arguments)?;
     let server = ModelServer::bind(SocketAddr::from(([127, 0, 0, 1], port)), script)
         .await
         .map_err(|error| format!("could not listen on port {port}: {error}"))?;
     if lenient {
         server.lenient();
+    }
+    if let Some(models) = models {
+        server.lists(models);
     }
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", server.base_url())
@@ -37,19 +43,21 @@ struct Parsed {
     port: u16,
     script: Script,
     lenient: bool,
+    models: Option<Vec<Value>>,
 }
 
 fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Parsed, String> {
     let mut arguments = arguments.into_iter();
     let mut lenient = false;
     let (mut port, mut delay_ms, mut first_delay_ms) = (0, 0, 0);
-    let mut mode = None;
+    let (mut mode, mut models) = (None, None);
     let mut words: Vec<String> = Vec::new();
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--port" => port = number(arguments.next())?,
             "--delay-ms" => delay_ms = number(arguments.next())?,
             "--lenient" => lenient = true,
+            "--models" => models = Some(list(&arguments.next().ok_or(USAGE)?)?),
             "--first-delay-ms" => first_delay_ms = number(arguments.next())?,
             _ if mode.is_none() => mode = Some(argument),
             _ => words.push(argument),
@@ -73,7 +81,12 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Parsed, String> 
         }
         _ => return Err(USAGE.to_owned()),
     };
-    Ok(Parsed { port, script, lenient })
+    Ok(Parsed { port, script, lenient, models })
+}
+
+fn list(path: &str) -> Result<Vec<Value>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("could not read {path}: {error}"))?;
+    serde_json::from_str(&text).map_err(|error| format!("{path} is no list of models: {error}"))
 }
 
 fn number<T: std::str::FromStr>(text: Option<String>) -> Result<T, String> {

@@ -117,6 +117,7 @@ async fn compact(
         messages_before: count(plan.messages),
         messages_after: count(plan::count(&kept) + 1),
         tokens_before: scaled(context, &state.history),
+        percent_before: percent_before(context, state),
         pinned: said.messages,
         ..CompactionReport::default()
     };
@@ -250,6 +251,12 @@ fn note(report: &mut CompactionReport, problem: String) {
 fn scaled(context: &TurnContext, items: &[Arc<Item>]) -> u64 {
     let info = context.models.model.info();
     context.models.scales.apply(&info.id, items.iter().map(|item| meter::guess(item, info.echo_reasoning)).sum())
+}
+
+/// The part of the window that the next request would take, in percent.
+fn percent_before(context: &TurnContext, state: &TurnState) -> u64 {
+    let expected = request::expected(context, state, context.next_model(state));
+    expected.saturating_mul(100) / context.next_window(state).max(1)
 }
 
 fn count(messages: usize) -> u32 {

@@ -1,0 +1,149 @@
+//! A model as people name it: a slot, one that the server of a slot lists, or what is configured.
+
+use std::str::FromStr;
+
+use agentd_core::{
+    error::ErrorKind,
+    model::{ListedModel, Slot},
+};
+use agentd_proto::client::Client;
+
+use crate::{failure::Failure, terminal::sanitize::clean_line};
+
+/// Ids that are shown where a name could mean several.
+const SHOWN: usize = 5;
+
+/// The name of a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ModelName {
+    /// Model of the configuration.
+    Default,
+    /// The model of a slot.
+    Slot(Slot),
+    /// A model that the server lists: its id, or a part of it that no other has.
+    Listed(String),
+    /// This id, whatever the server lists.
+    Exactly(String),
+}
+
+/// The model of a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ModelChoice {
+    /// The slot; none where the configuration decides.
+    pub(crate) slot: Option<Slot>,
+    /// The id of a model on the slot's server; none for the slot's own.
+    pub(crate) id: Option<String>,
+}
+
+impl FromStr for ModelName {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let text = text.trim();
+        if text.trim_start_matches('=').trim().is_empty() {
+            return Err("a model needs a name: a slot, an id, or default");
+        }
+        Ok(match (text, text.strip_prefix('='), text.parse()) {
+            ("default", ..) => Self::Default,
+            (_, Some(id), _) => Self::Exactly(id.trim().to_owned()),
+            (_, _, Ok(slot)) => Self::Slot(slot),
+            _ => Self::Listed(text.to_owned()),
+        })
+    }
+}
+
+impl ModelName {
+    /// Finds out what is meant, where `slot` is the one that the session has. Only a name that is neither a slot nor an id is
+    /// looked for in the server's list.
+    ///
+    /// # Errors
+    /// When the server lists no such model, or cannot be asked.
+    pub(crate) async fn resolve(&self, client: &Client, slot: Slot) -> Result<ModelChoice, Failure> {
+        let of_server = |id: String| ModelChoice { slot: Some(slot), id: Some(id) };
+        Ok(match self {
+            Self::Default => ModelChoice::default(),
+            Self::Slot(slot) => ModelChoice { slot: Some(*slot), id: None },
+            Self::Exactly(id) => of_server(id.clone()),
+            Self::Listed(name) => of_server(find(&client.listed_models(slot).await?, name, slot)?),
+        })
+    }
+}
+
+/// The listed id that a name means.
+fn find(listed: &[ListedModel], name: &str, slot: Slot) -> Result<String, Failure> {
+    let ids = || listed.iter().map(|model| model.id.as_str());
+    if let Some(id) = ids().find(|id| *id == name).or_else(|| ids().find(|id| id.eq_ignore_ascii_case(name))) {
+        return Ok(id.to_owned());
+    }
+    let wanted = name.to_lowercase();
+    let parts: Vec<&str> = ids().filter(|id| id.to_lowercase().contains(&wanted)).collect();
+    match parts.as_slice() {
+        [id] => Ok((*id).to_owned()),
+        [] => {
+            let slots = "the slots are base, reasoning, vision, code and chat";
+            let message = format!("the server of {slot} lists no model {name:?}, and {slots}");
+            let near = nearest(ids(), &wanted).map_or_else(
+                || "/model and `agentctl models --available` list them".to_owned(),
+                |id| format!("did you mean {}?", clean_line(id)),
+            );
+            Err(Failure::new(ErrorKind::NotFound, message).hint(format!("{near} (={name} takes it all the same)")))
+        }
+        several => {
+            let shown: Vec<String> = several.iter().take(SHOWN).map(|id| clean_line(id)).collect();
+            let more = if several.len() > SHOWN { ", …" } else { "" };
+            Err(Failure::usage(format!("{name:?} could mean several models"))
+                .hint(format!("write more of it: {}{more}", shown.join(", "))))
+        }
+    }
+}
+
+/// The id that is most like a name, if one is like it: without what stands before the last slash, too, and by its beginning.
+fn nearest<'a>(ids: impl Iterator<Item = &'a str>, wanted: &str) -> Option<&'a str> {
+    let length = wanted.chars().count();
+    let distance = |id: &str| {
+        let id = id.to_lowercase();
+        let last = id.rsplit('/').next().unwrap_or(&id);
+        let begun: String = last.chars().take(length).collect();
+        [id.as_str(), last, &begun]
+            .map(|id| strsim::damerau_levenshtein(id, wanted))
+            .into_iter()
+            .min()
+            .unwrap_or(length)
+    };
+    let near = ids.map(|id| (distance(id), id)).min_by_key(|(distance, _)| *distance);
+    near.filter(|(distance, _)| *distance <= length.div_ceil(3)).map(|(_, id)| id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_slots_ids_or_the_default() {
+        let check = |text: &str, name: ModelName| assert_eq!(text.parse(), Ok(name), "{text}");
+        check("default", ModelName::Default);
+        check(" code ", ModelName::Slot(Slot::Code));
+        check("gpt-5", ModelName::Listed("gpt-5".to_owned()));
+        check("=code", ModelName::Exactly("code".to_owned()));
+        assert!("".parse::<ModelName>().is_err() && " = ".parse::<ModelName>().is_err());
+        check("= my/model", ModelName::Exactly("my/model".to_owned()));
+    }
+
+    #[test]
+    fn an_id_is_found_by_a_part_that_no_other_has() {
+        let listed = ["openai/gpt-5", "openai/gpt-5-mini", "meta/Llama-4", "x\u{1b}[2J-1", "x\u{1b}[2J-2"]
+            .map(|id| ListedModel { id: id.to_owned(), context_window: None });
+        let found = |name: &str| find(&listed, name, Slot::Base).map_err(|failure| failure.hint.unwrap_or_default());
+        assert_eq!(found("openai/gpt-5"), Ok("openai/gpt-5".to_owned()));
+        assert_eq!(found("mini"), Ok("openai/gpt-5-mini".to_owned()));
+        assert_eq!(found("llama"), Ok("meta/Llama-4".to_owned()));
+        assert_eq!(found("gpt"), Err("write more of it: openai/gpt-5, openai/gpt-5-mini".to_owned()));
+        assert_eq!(found("gbt"), Err("did you mean openai/gpt-5? (=gbt takes it all the same)".to_owned()));
+        assert_eq!(found("lama-5"), Err("did you mean meta/Llama-4? (=lama-5 takes it all the same)".to_owned()));
+        assert_eq!(
+            found("claude"),
+            Err("/model and `agentctl models --available` list them (=claude takes it all the same)".to_owned())
+        );
+        assert!(!found("x").unwrap_err().contains('\u{1b}'));
+    }
+}

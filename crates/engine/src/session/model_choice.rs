@@ -1,0 +1,108 @@
+//! The model of a session: the one of a slot, or one that was chosen by its id from those of that slot's server.
+
+use std::{sync::Arc, time::Duration};
+
+use agentd_core::{
+    error::ErrorKind,
+    model::{MAX_MODEL_ID, Slot, SlotInfo, is_model_id},
+    ports::{Model, Models},
+    session::SessionSettings,
+};
+use futures_util::future::join;
+use tokio::time::timeout;
+
+use super::actor::{Actor, Fault};
+use crate::{error::EngineError, turn::route::chat_slot};
+
+/// Time limit for asking servers about their models while a person waits.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The model that was chosen by its id, where it is one of that slot.
+fn chosen(settings: &SessionSettings, slot: Slot) -> Option<&str> {
+    settings.model.as_deref().filter(|_| settings.slot == Some(slot))
+}
+
+/// These settings with the slot of the model that they name, where they name one.
+///
+/// # Errors
+/// When it cannot be the model of a session.
+pub(crate) fn checked(models: &dyn Models, settings: SessionSettings) -> Result<SessionSettings, EngineError> {
+    let Some(id) = settings.model.as_deref() else { return Ok(settings) };
+    let slot = settings.slot.unwrap_or_default();
+    check(models, slot, id)?;
+    Ok(SessionSettings { slot: Some(slot), ..settings })
+}
+
+/// Makes sure that the server of a slot can be asked for the model of that id.
+fn check(models: &dyn Models, slot: Slot, id: &str) -> Result<(), EngineError> {
+    if !is_model_id(id) {
+        let odd = format!("that is no id of a model: it has 1 to {MAX_MODEL_ID} bytes, in one line");
+        return Err(
+            EngineError::new(ErrorKind::InvalidInput, odd).with_hint("`agentctl models --available` lists them")
+        );
+    }
+    if models.named(slot, id).is_some() {
+        return Ok(());
+    }
+    let own = models.get(slot);
+    let (message, hint) = if own.info().embedded {
+        let message = format!("the slot {slot} has the built-in model, and no server that has a model {id:?}");
+        (message, "name a server in models.yaml, or by MODEL_BASIC_BASE_URL")
+    } else {
+        let message = format!("the server of the slot {slot} has one model, which is not chosen by its id");
+        (message, "with `wire: openai` and the address up to /v1 it can be asked for its models")
+    };
+    Err(EngineError::new(ErrorKind::InvalidInput, message).with_hint(hint))
+}
+
+impl Actor {
+    /// The model that a slot means in this session.
+    pub(super) fn model(&self, slot: Slot) -> Arc<dyn Model> {
+        let models = &self.shared.parts.models;
+        let named = chosen(&self.state.settings, slot).and_then(|id| models.named(slot, id));
+        named.unwrap_or_else(|| models.get(slot))
+    }
+
+    /// The slot and the model that write the last answer of a turn with that slot. Whoever chose a model wants its words.
+    pub(super) fn chat(&self, slot: Slot) -> (Slot, Arc<dyn Model>) {
+        let slot = if chosen(&self.state.settings, slot).is_some() { slot } else { chat_slot(slot) };
+        (slot, self.model(slot))
+    }
+
+    /// Makes sure that a turn with that slot has the model that was chosen for it: the configuration may be another since.
+    pub(super) fn check_model(&self, slot: Slot) -> Result<(), EngineError> {
+        match chosen(&self.state.settings, slot) {
+            Some(id) => check(&*self.shared.parts.models, slot, id).map_err(|error| {
+                EngineError::new(ErrorKind::Configuration, format!("this session is set to a model: {error}"))
+                    .with_hint("/model default sets it back; so does /model with another one")
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Has the models that a turn may ask tell their ids and the sizes of their windows, if they were not asked yet.
+    pub(super) async fn look_up(&self, slot: Slot) {
+        let (model, (_, chat)) = (self.model(slot), self.chat(slot));
+        // A server that says nothing in time is asked again with the request.
+        let _ = timeout(PATIENCE, join(model.look_up(), chat.look_up())).await;
+    }
+
+    /// Sets the slot, and the model on its server. Both hold from the next turn on: one that runs keeps its own.
+    pub(super) async fn set_model(&mut self, slot: Option<Slot>, model: Option<String>) -> Result<SlotInfo, Fault> {
+        let settings = self.state.settings.clone();
+        if settings.parent.is_some() {
+            let own = "a session that works for another one has its model";
+            return Err(EngineError::new(ErrorKind::InvalidInput, own).with_hint("set it there").into());
+        }
+        let slot = if model.is_some() { slot.or(settings.slot) } else { slot };
+        let settings = checked(&*self.shared.parts.models, SessionSettings { slot, model, ..settings })?;
+        if settings != self.state.settings {
+            self.set(settings).await?;
+        }
+        let slot = slot.unwrap_or_default();
+        self.look_up(slot).await;
+        // Another model has another window.
+        self.tell_level().await?;
+        Ok(SlotInfo { slot, falls_back_to: None, model: self.model(slot).info().clone() })
+    }
+}

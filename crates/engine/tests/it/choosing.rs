@@ -1,0 +1,223 @@
+//! The model of a session, chosen by its id from those that the server of its slot has.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use agentd_core::{
+    error::ErrorKind,
+    event::EventKind,
+    model::{Message, ModelInfo, Slot, SlotInfo},
+    ports::{Model, Models, Store as _},
+    session::SessionSettings,
+    turn::{StartTurn, StopReason},
+};
+use agentd_testkit::scripted::{ScriptedModel, calls, says};
+use serde_json::json;
+
+use crate::world::{World, input, run, to_end};
+
+/// A server in the base slot with some models, another one in the slots `code` and `chat`, and a built-in model for pictures.
+struct Servers {
+    own: BTreeMap<Slot, Arc<ScriptedModel>>,
+    named: BTreeMap<&'static str, Arc<ScriptedModel>>,
+    /// Set if the base slot has its server no more.
+    is_gone: AtomicBool,
+}
+
+fn model(id: &str, context_window: u64, embedded: bool) -> Arc<ScriptedModel> {
+    let info = ModelInfo { id: id.to_owned(), context_window, embedded, ..ScriptedModel::new([]).info().clone() };
+    ScriptedModel::with_info(info, [])
+}
+
+impl Models for Servers {
+    fn get(&self, slot: Slot) -> Arc<dyn Model> {
+        Arc::clone(self.own.get(&slot).unwrap_or(&self.own[&Slot::Base])) as _
+    }
+
+    fn named(&self, slot: Slot, id: &str) -> Option<Arc<dyn Model>> {
+        let has_server = slot == Slot::Base && !self.is_gone.load(Ordering::Relaxed);
+        let model = has_server.then(|| self.named.get(id)).flatten()?;
+        Some(Arc::clone(model) as _)
+    }
+
+    fn list(&self) -> Vec<SlotInfo> {
+        let of = |slot| SlotInfo { slot, falls_back_to: None, model: self.get(slot).info().clone() };
+        Slot::ALL.into_iter().map(of).collect()
+    }
+}
+
+fn servers() -> Arc<Servers> {
+    let own = [("base", Slot::Base, false), ("coder", Slot::Code, false), ("talker", Slot::Chat, false)];
+    let own = own.into_iter().chain([("built-in", Slot::Vision, true)]);
+    Arc::new(Servers {
+        own: own.map(|(id, slot, embedded)| (slot, model(id, 8192, embedded))).collect(),
+        named: ["big", "small"].map(|id| (id, model(id, 100_000, false))).into(),
+        is_gone: AtomicBool::new(false),
+    })
+}
+
+fn world() -> (World, Arc<Servers>) {
+    let servers = servers();
+    (World::with_models(Arc::clone(&servers) as _), servers)
+}
+
+#[tokio::test]
+async fn a_choice_holds_from_the_next_turn_on_and_outlives_the_daemon() {
+    let (world, servers) = world();
+    let session = world.session().await;
+    servers.own[&Slot::Base].then(says("Base here."));
+    assert_eq!(run(&session, "Who are you?").await.text, "Base here.");
+
+    let set = session.set_model(None, Some("big".to_owned())).await.unwrap();
+    assert_eq!((set.slot, set.model.id.as_str(), set.model.context_window), (Slot::Base, "big", 100_000));
+    servers.named["big"].then(says("Big here."));
+    assert_eq!(run(&session, "And now?").await.text, "Big here.");
+    let view = session.context().await.unwrap();
+    assert_eq!((view.model.as_str(), view.window), ("big", 100_000));
+    let started = world.store.events_of(session.id()).into_iter().filter_map(|event| match &event.kind {
+        EventKind::TurnStarted { model, .. } => Some(model.clone()),
+        _ => None,
+    });
+    assert_eq!(started.collect::<Vec<_>>(), ["base", "big"]);
+
+    let again = servers_of(&world, &servers);
+    let session = again.engine.session(session.id()).await.unwrap();
+    servers.named["big"].then(says("Still big."));
+    assert_eq!(run(&session, "And after a restart?").await.text, "Still big.");
+
+    let set = session.set_model(None, None).await.unwrap();
+    assert_eq!((set.slot, set.model.id.as_str()), (Slot::Base, "base"));
+    let settings = session.show().await.unwrap().session.settings;
+    assert_eq!((settings.slot, settings.model), (None, None));
+    servers.own[&Slot::Base].then(says("Base again."));
+    assert_eq!(run(&session, "And now?").await.text, "Base again.");
+}
+
+/// Another daemon on the same journal, with the same models.
+fn servers_of(world: &World, servers: &Arc<Servers>) -> World {
+    world.restarted_with(Arc::clone(servers) as _)
+}
+
+#[tokio::test]
+async fn a_turn_that_runs_keeps_its_model() {
+    let (world, servers) = world();
+    let session = world.session().await;
+    servers.own[&Slot::Base].then(calls(&[("hold", json!({}))]));
+    servers.own[&Slot::Base].then(says("Base to the end."));
+    let mut started = session.start_turn(input("Wait")).await.unwrap();
+    world.tools.began(1).await;
+    session.set_model(None, Some("big".to_owned())).await.unwrap();
+    world.tools.release(1);
+    assert_eq!(to_end(&mut started.events).await.1.text, "Base to the end.");
+    servers.named["big"].then(says("Big now."));
+    assert_eq!(run(&session, "And now?").await.text, "Big now.");
+}
+
+#[tokio::test]
+async fn it_is_a_choice_for_its_slot_alone() {
+    let (world, servers) = world();
+    let session = world.session().await;
+    session.set_model(None, Some("big".to_owned())).await.unwrap();
+    servers.own[&Slot::Code].then(says("Coder here."));
+    let start = StartTurn { slot: Some(Slot::Code), ..input("Write code") };
+    assert_eq!(to_end(&mut session.start_turn(start).await.unwrap().events).await.1.text, "Coder here.");
+
+    // Other settings leave it as it is, and another slot has another server.
+    let settings = session.show().await.unwrap().session.settings;
+    session.configure(SessionSettings { confirm_write: false, model: None, ..settings.clone() }).await.unwrap();
+    assert_eq!(session.show().await.unwrap().session.settings.model.as_deref(), Some("big"));
+    session.configure(SessionSettings { slot: Some(Slot::Code), ..settings }).await.unwrap();
+    assert_eq!(session.show().await.unwrap().session.settings.model, None);
+}
+
+#[tokio::test]
+async fn the_last_answer_is_the_chosen_models_too() {
+    let (world, servers) = world();
+    let session = world.session().await;
+    session.set_model(None, Some("big".to_owned())).await.unwrap();
+    servers.named["big"].then(calls(&[("look", json!({}))]));
+    servers.named["big"].then(says("What I saw."));
+    let start = StartTurn { max_steps: Some(1), ..input("Look around") };
+    let result = to_end(&mut session.start_turn(start).await.unwrap().events).await.1;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::MaxSteps, "What I saw."));
+}
+
+#[tokio::test]
+async fn a_new_session_begins_with_it() {
+    let (world, servers) = world();
+    let settings = SessionSettings { model: Some("small".to_owned()), ..world.engine.session_defaults() };
+    servers.named["small"].then(says("Small here."));
+    let (session, mut started) = world.engine.start_session(settings, input("Who are you?")).await.unwrap();
+    assert_eq!(to_end(&mut started.events).await.1.text, "Small here.");
+    assert_eq!(session.show().await.unwrap().session.settings.slot, Some(Slot::Base));
+}
+
+#[tokio::test]
+async fn what_cannot_be_chosen_is_refused_with_what_to_do() {
+    let (world, servers) = world();
+    let session = world.session().await;
+    let refused = async |slot, id: &str| session.set_model(slot, Some(id.to_owned())).await.unwrap_err();
+    let error = refused(Some(Slot::Vision), "big").await;
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("built-in model") && error.hint().unwrap().contains("models.yaml"), "{error}");
+    let error = refused(Some(Slot::Code), "big").await;
+    assert!(error.to_string().contains("not chosen by its id"), "{error}");
+    for odd in ["", "  ", "a\nb", "\u{1b}[2J", &"x".repeat(300)] {
+        assert_eq!(refused(None, odd).await.kind(), ErrorKind::InvalidInput, "{odd:?}");
+    }
+    let before = session.show().await.unwrap().session;
+    assert_eq!((before.settings.slot, before.settings.model), (None, None));
+    let settings =
+        SessionSettings { slot: Some(Slot::Vision), model: Some("big".to_owned()), ..world.engine.session_defaults() };
+    assert!(world.engine.create_session(settings.clone(), None).await.is_err());
+    assert!(world.engine.start_session(settings, input("Hi")).await.is_err());
+
+    // Nor does a turn go to another model where the chosen one is not there any more.
+    session.set_model(None, Some("big".to_owned())).await.unwrap();
+    servers.is_gone.store(true, Ordering::Relaxed);
+    let error = session.start_turn(input("Hi")).await.err().unwrap();
+    assert!(error.kind() == ErrorKind::Configuration && error.hint().unwrap().contains("/model default"), "{error}");
+    session.set_model(None, None).await.unwrap();
+    servers.own[&Slot::Base].then(says("Base here."));
+    assert_eq!(run(&session, "Hi").await.text, "Base here.");
+}
+
+#[tokio::test]
+async fn agents_of_the_session_that_use_the_same_slot_use_it() {
+    let (world, servers) = world();
+    servers.named["big"].respond_with(|request| {
+        let is_child =
+            matches!(&request.messages[0], Message::System { text } if text.contains("work for another agent"));
+        match request.messages.last() {
+            Some(Message::Tool { .. }) => says("All is done."),
+            _ if is_child => says(&"The report of the part, in which all was found in order. ".repeat(6)),
+            _ => calls(&[("delegate_task", json!({"task": "Look at the part"}))]),
+        }
+    });
+    let session = world.session().await;
+    session.set_model(None, Some("big".to_owned())).await.unwrap();
+    assert_eq!(run(&session, "Have it done").await.text, "All is done.");
+    assert_eq!(servers.named["big"].requests().len(), 3);
+    let child = world.store.children(session.id()).await.unwrap().pop().unwrap();
+    let child = world.engine.session(child.id).await.unwrap();
+    let error = child.set_model(None, None).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+}
+
+#[tokio::test]
+async fn what_is_said_has_the_room_of_the_chosen_models_window() {
+    let (world, servers) = world();
+    let session = world.session().await;
+    session.set_model(None, Some("big".to_owned())).await.unwrap();
+    servers.named["big"].then(says("Read."));
+    let long = "many words ".repeat(5000);
+    run(&session, &long).await;
+    let request = servers.named["big"].requests().remove(0);
+    let said = |message: &Message| matches!(message, Message::User { text } if *text == long);
+    assert!(request.messages.iter().any(said), "it would not fit into the window of base");
+}

@@ -1,0 +1,147 @@
+//! What servers tell of their models: which there are, and how large their windows are.
+//!
+//! - `listing`: the list of models; `documents`: what some servers tell elsewhere. Both are pure.
+//! - this file: which of them is asked for.
+//!
+//! All of it is a server's word: bounded, and believed only where it is plausible. A window that turns out to be smaller is
+//! learnt from the server's refusals.
+
+mod documents;
+mod listing;
+
+use agentd_core::{
+    error::ErrorKind,
+    model::{ListedModel, MAX_LISTED_MODELS},
+};
+use serde_json::json;
+
+use self::listing::ListedEntry;
+use crate::{
+    config::{ModelConfig, Wire},
+    deadline::Deadline,
+    failure::Failure,
+    http::{Document, Target},
+};
+
+/// Plausible windows, in tokens. In less than that nothing can be done.
+const PLAUSIBLE: std::ops::RangeInclusive<u64> = 1024..=100_000_000;
+
+/// Facts that a server told of a model.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ServerFacts {
+    /// Its id.
+    pub(crate) id: Option<String>,
+    /// Its window.
+    pub(crate) window: WindowFacts,
+}
+
+/// Facts about a window, in tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct WindowFacts {
+    /// Its size.
+    exact: Option<u64>,
+    /// The size for which the model was made. Its server may have given it less, and some then cut requests in silence: so
+    /// it says only that the window is not larger.
+    bound: Option<u64>,
+}
+
+impl WindowFacts {
+    fn exact(tokens: Option<u64>) -> Self {
+        Self { exact: plausible(tokens), bound: None }
+    }
+
+    fn bound(tokens: Option<u64>) -> Self {
+        Self { exact: None, bound: plausible(tokens) }
+    }
+
+    /// These facts, and the others where they say nothing.
+    fn or(self, other: Self) -> Self {
+        Self { exact: self.exact.or(other.exact), bound: self.bound.or(other.bound) }
+    }
+
+    /// The window, where what was told changes what is assumed.
+    pub(crate) fn tokens(self, assumed: u64) -> Option<u64> {
+        self.exact.or(self.bound.filter(|bound| *bound < assumed))
+    }
+}
+
+fn plausible(tokens: Option<u64>) -> Option<u64> {
+    tokens.filter(|tokens| PLAUSIBLE.contains(tokens))
+}
+
+/// Asks a server for what it tells of a model. None where it could not be asked.
+pub(crate) async fn ask(target: &Target, config: &ModelConfig) -> Option<ServerFacts> {
+    let deadline = target.deadlines.listing();
+    if config.wire == Wire::LlamaCpp {
+        return match target.get(&target.beside("/props"), &deadline).await {
+            Document::There(text) => Some(documents::properties(&text)),
+            Document::Refused => Some(ServerFacts::default()),
+            Document::Unreachable => None,
+        };
+    }
+    let entries = match target.get("/models", &deadline).await {
+        Document::There(text) => listing::parse(&text).unwrap_or_default(),
+        Document::Refused => return Some(ServerFacts::default()),
+        Document::Unreachable => return None,
+    };
+    let meant = listing::find(&entries, &config.id);
+    let id = meant.map(|entry| entry.id.clone());
+    let mut window = meant.map(|entry| entry.window).unwrap_or_default();
+    if config.context_window.is_none() && window.exact.is_none() {
+        let asked_for = id.as_deref().unwrap_or(&config.id);
+        window = elsewhere(target, &entries, asked_for, &deadline).await.or(window);
+    }
+    Some(ServerFacts { id, window })
+}
+
+/// Facts about a window from the other documents of servers that are known to have some.
+async fn elsewhere(target: &Target, entries: &[ListedEntry], id: &str, deadline: &Deadline) -> WindowFacts {
+    let is_of = |owner: &str| entries.iter().any(|entry| entry.owner == owner);
+    let text = |document: Document| document.text().unwrap_or_default();
+    // Ollama.
+    if is_of("library") {
+        let question = json!({ "model": id }).to_string();
+        return documents::modelfile(&text(target.ask(&target.beside("/api/show"), question, deadline).await));
+    }
+    // llama.cpp.
+    if is_of("llamacpp") || entries.iter().any(|entry| entry.window.bound.is_some()) {
+        return documents::properties(&text(target.get(&target.beside("/props"), deadline).await)).window;
+    }
+    // LM Studio.
+    if is_of("organization_owner") {
+        let entries = listing::parse_with_bounds(&text(target.get(&target.beside("/api/v0/models"), deadline).await));
+        let entries = entries.unwrap_or_default();
+        return listing::find(&entries, id).map(|entry| entry.window).unwrap_or_default();
+    }
+    WindowFacts::default()
+}
+
+/// The models that a server lists.
+///
+/// # Errors
+/// When it lists none, or could not be asked.
+pub(crate) async fn listed(target: &Target, config: &ModelConfig) -> Result<Vec<ListedModel>, Failure> {
+    if config.wire == Wire::LlamaCpp {
+        let message = format!("the server at {target} has one model, which is not chosen by name");
+        return Err(Failure::new(ErrorKind::Configuration, message)
+            .hint("with `wire: openai` and the address up to /v1 it can be asked for its models"));
+    }
+    let deadline = target.deadlines.listing();
+    let entries = match target.get("/models", &deadline).await {
+        Document::There(text) => listing::parse(&text),
+        Document::Refused => None,
+        Document::Unreachable => {
+            return Err(Failure::new(
+                ErrorKind::Unreachable,
+                format!("the server at {target} could not be asked for its models"),
+            )
+            .hint("`agentctl doctor` tells whether it can be reached"));
+        }
+    };
+    let entries = entries.filter(|entries| !entries.is_empty()).ok_or_else(|| {
+        Failure::new(ErrorKind::Provider, format!("the server at {target} does not list its models"))
+            .hint("name one by its id: /model =ID")
+    })?;
+    let listed = |entry: ListedEntry| ListedModel { id: entry.id, context_window: entry.window.exact };
+    Ok(entries.into_iter().take(MAX_LISTED_MODELS).map(listed).collect())
+}

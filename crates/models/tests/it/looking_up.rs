@@ -1,0 +1,171 @@
+//! What servers are asked about their models, and when.
+
+use std::collections::BTreeMap;
+
+use agentd_core::{
+    model::{ListedModel, ModelInfo, Slot, WindowSource},
+    ports::Models,
+};
+use agentd_models::ModelRouter;
+use agentd_testkit::model_server::{MODEL_ID, Reply};
+
+use super::*;
+
+/// A model of which nothing is configured but its address.
+fn bare(server: &ModelServer) -> ModelConfig {
+    ModelConfig { id: String::new(), ..config(server) }
+}
+
+fn window(info: &ModelInfo) -> (u64, WindowSource) {
+    (info.context_window, info.window_source)
+}
+
+const ASSUMED: (u64, WindowSource) = (32_768, WindowSource::Default);
+
+#[tokio::test]
+async fn the_id_and_the_window_are_told_with_one_question() {
+    let server = ModelServer::start().await;
+    server.lists([json!({"id": "big", "owned_by": "vllm", "max_model_len": 131_072}), json!({"id": "small"})]);
+    server.default_reply(Reply::text("Hi."));
+    let model = connect(&bare(&server)).unwrap();
+    assert_eq!((model.info().id.as_str(), window(model.info())), ("default", ASSUMED), "nothing is asked before");
+    assert_eq!(ask(&model, request("Hello")).await.text, "Hi.");
+    assert_eq!((model.info().id.as_str(), window(model.info())), ("big", (131_072, WindowSource::Server)));
+    assert_eq!(server.requests()[0].body["model"], "big");
+    ask(&model, request("Hello again")).await;
+    model.look_up().await;
+    assert_eq!(server.documents_asked(), ["/v1/models"]);
+}
+
+#[tokio::test]
+async fn what_is_configured_is_asked_of_nobody() {
+    let server = ModelServer::start().await;
+    server.lists([json!({"id": "m", "context_length": 131_072})]).default_reply(Reply::text("Hi."));
+    let configured = ModelConfig { context_window: Some(9000), ..config(&server) };
+    let model = connect(&configured).unwrap();
+    ask(&model, request("Hello")).await;
+    model.look_up().await;
+    assert_eq!(window(model.info()), (9000, WindowSource::Configured));
+    assert_eq!(server.documents_asked(), [""; 0]);
+    // Nor does the server overrule it where the id is asked for.
+    let model = connect(&ModelConfig { id: String::new(), ..configured }).unwrap();
+    model.look_up().await;
+    assert_eq!((model.info().id.as_str(), window(model.info())), ("m", (9000, WindowSource::Configured)));
+}
+
+#[tokio::test]
+async fn an_answer_waits_for_no_list() {
+    let server = ModelServer::start().await;
+    server.is_silent_about("/v1/models").default_reply(Reply::text("Hi."));
+    let model = connect(&config(&server)).unwrap();
+    let outcome = ask(&model, request("Hello")).await;
+    assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Hi.", 0));
+    assert_eq!(window(model.info()), ASSUMED);
+}
+
+#[tokio::test]
+async fn a_server_without_a_list_is_asked_once() {
+    let server = ModelServer::start().await;
+    server.lacks("/v1/models").default_reply(Reply::text("Hi."));
+    let model = connect(&config(&server)).unwrap();
+    for _ in 0..3 {
+        model.look_up().await;
+        assert_eq!(ask(&model, request("Hello")).await.text, "Hi.");
+    }
+    assert_eq!((window(model.info()), server.documents_asked().len()), (ASSUMED, 1));
+    let error = model.listed().await.unwrap_err();
+    assert!(error.to_string().contains("does not list its models") && error.hint().is_some(), "{error}");
+    // One that must be told which model is meant is asked again: it may list something later.
+    let model = connect(&bare(&server)).unwrap();
+    ask(&model, request("Hello")).await;
+    assert_eq!(server.requests().last().unwrap().body["model"], "default");
+    server.lists([json!({"id": "late"})]);
+    ask(&model, request("Hello")).await;
+    assert_eq!(server.requests().last().unwrap().body["model"], "late");
+}
+
+#[tokio::test]
+async fn servers_that_tell_the_window_elsewhere_are_asked_there() {
+    let looked_up = async |server: &ModelServer, config: ModelConfig| {
+        let model = connect(&config).unwrap();
+        model.look_up().await;
+        (model.info().id.clone(), window(model.info()), server.documents_asked())
+    };
+    let llama = ModelServer::start().await;
+    llama.lists([json!({"id": "coder.gguf", "owned_by": "llamacpp", "meta": {"n_ctx_train": 131_072}})]);
+    llama.tells("/props", json!({"default_generation_settings": {"n_ctx": 65_536}, "model_path": "/m/coder.gguf"}));
+    let told = (65_536, WindowSource::Server);
+    let asked = ["/v1/models", "/props"].map(str::to_owned).to_vec();
+    // It serves its one model under any name.
+    assert_eq!(looked_up(&llama, config(&llama)).await, ("m".to_owned(), told, asked));
+    let plain = ModelConfig { wire: Wire::LlamaCpp, base_url: llama.root_url(), ..bare(&llama) };
+    let (id, window, _) = looked_up(&llama, plain).await;
+    assert_eq!((id.as_str(), window), ("coder.gguf", told));
+
+    let ollama = ModelServer::start().await;
+    ollama.lists([json!({"id": "qwen:latest", "owned_by": "library"})]);
+    ollama.tells("/api/show", json!({"model_info": {"qwen.context_length": 131_072}}));
+    let named = |server: &ModelServer| ModelConfig { id: "qwen".to_owned(), ..config(server) };
+    let (id, window, asked) = looked_up(&ollama, named(&ollama)).await;
+    assert_eq!((id.as_str(), window), ("qwen", ASSUMED), "it may have been given less than it was made for");
+    assert_eq!(asked, ["/v1/models", "/api/show"]);
+    ollama.tells("/api/show", json!({"model_info": {"qwen.context_length": 8192}}));
+    assert_eq!(looked_up(&ollama, named(&ollama)).await.1, (8192, WindowSource::Server));
+    ollama.tells("/api/show", json!({"parameters": "num_ctx 65536", "model_info": {"qwen.context_length": 131_072}}));
+    assert_eq!(looked_up(&ollama, named(&ollama)).await.1, (65_536, WindowSource::Server));
+
+    let studio = ModelServer::start().await;
+    studio.lists([json!({"id": "m", "owned_by": "organization_owner"})]);
+    let model = |loaded: Option<u64>| json!({"data": [{"id": "m", "max_context_length": 131_072, "loaded_context_length": loaded}]});
+    studio.tells("/api/v0/models", model(None));
+    assert_eq!(looked_up(&studio, config(&studio)).await.1, ASSUMED);
+    studio.tells("/api/v0/models", model(Some(65_536)));
+    assert_eq!(looked_up(&studio, config(&studio)).await.1, (65_536, WindowSource::Server));
+}
+
+#[tokio::test]
+async fn a_list_is_bounded() {
+    let server = ModelServer::start().await;
+    server.lists((0..2000).map(|n| json!({"id": format!("m{n}"), "context_length": 4096 + n})));
+    let model = connect(&ModelConfig { id: "m1999".to_owned(), ..config(&server) }).unwrap();
+    let listed = model.listed().await.unwrap();
+    assert_eq!(listed.len(), 500);
+    assert_eq!(listed[7], ListedModel { id: "m7".to_owned(), context_window: Some(4103) });
+    model.look_up().await;
+    assert_eq!(model.info().context_window, 4096 + 1999, "it is found behind those, too");
+}
+
+#[tokio::test]
+async fn a_model_is_named_on_the_server_of_its_slot() {
+    let server = ModelServer::start().await;
+    server.lists([json!({"id": "m"}), json!({"id": "other", "context_length": 200_000})]);
+    server.default_reply(Reply::text("Hi."));
+    let base =
+        ModelConfig { temperature: Some(0.5), max_tokens: Some(7), context_window: Some(9000), ..config(&server) };
+    let plain = ModelConfig { wire: Wire::LlamaCpp, ..base.clone() };
+    let slots = BTreeMap::from([(Slot::Base, base), (Slot::Code, plain)]);
+    let router = ModelRouter::new(&slots, routing::embedded()).unwrap();
+    let other = router.named(Slot::Chat, "other").unwrap();
+    ask(&other, request("Hello")).await;
+    other.look_up().await;
+    assert_eq!((other.info().id.as_str(), window(other.info())), ("other", (200_000, WindowSource::Server)));
+    let sent = server.requests().remove(0).body;
+    assert_eq!(
+        (&sent["model"], &sent["temperature"], &sent["max_tokens"]),
+        (&json!("other"), &json!(null), &json!(null))
+    );
+    // It is the same model the next time, which knows what it was told.
+    assert_eq!(router.named(Slot::Base, "other").unwrap().info().context_window, 200_000);
+    assert_eq!(window(router.named(Slot::Base, "m").unwrap().info()), (9000, WindowSource::Configured));
+    assert!(router.named(Slot::Code, "other").is_none(), "llama.cpp is not told which model is meant");
+    let router = ModelRouter::new(&BTreeMap::new(), routing::embedded()).unwrap();
+    assert!(router.named(Slot::Base, "other").is_none());
+}
+
+#[tokio::test]
+async fn an_unnamed_model_goes_by_the_id_that_was_told() {
+    let server = ModelServer::start().await;
+    let router = ModelRouter::new(&BTreeMap::from([(Slot::Base, bare(&server))]), routing::embedded()).unwrap();
+    router.get(Slot::Base).look_up().await;
+    assert_eq!(router.list()[0].model.id, MODEL_ID);
+}
