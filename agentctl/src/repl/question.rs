@@ -164,12 +164,13 @@ impl Question<'_> {
     /// Returns whether there is more to see than the screen has room for.
     fn is_longer(&self, preview: &str, grants: &[String]) -> bool {
         let cut = diff::preview(preview, self.room(), false);
-        cut != diff::preview(preview, Room::WITHOUT_END, false) || !asking::rules(grants, self.room_of_rules()).1
+        let whole = diff::preview(preview, Room::of_columns(self.room().columns), false);
+        cut != whole || !asking::rules(grants, self.room_of_rules()).1
     }
 
     /// All of it: page by page where the person has a program for that, else one line after the other.
     fn view_all(&mut self, preview: &str, grants: &[String]) -> io::Result<()> {
-        let mut lines = diff::preview(preview, Room::WITHOUT_END, self.color);
+        let mut lines = diff::preview(preview, Room::of_columns(self.room().columns), self.color);
         if !grants.is_empty() {
             lines.push(String::new());
             lines.push(paint(self.color, QUIET, "always keeps:"));
@@ -266,6 +267,13 @@ impl Question<'_> {
                 lines.extend(kept(offers.for_good).iter().map(|rule| format!("  {rule}")));
             }
         }
+        if grants.is_empty() && offers.wider.is_empty() {
+            let why = match &self.interrupt.ask {
+                Ask::Approval { risk: Risk::Critical, .. } => "critical risk",
+                _ => "no rule could name exactly this",
+            };
+            lines.push(format!("{why}: it can be approved once only"));
+        }
         if !offers.wider.is_empty() {
             let columns = self.room_of_rules().columns;
             lines.push("or, with a digit first:".to_owned());
@@ -356,6 +364,9 @@ impl Question<'_> {
 
     /// A line as the person types it; none after Escape, or where the question was dropped.
     pub(super) fn line(&mut self, prompt: &str, initial: &str) -> io::Result<Option<String>> {
+        if let Some(read) = self.console.read_line(prompt, initial) {
+            return read;
+        }
         let mut line = initial.to_owned();
         loop {
             // The end of the line is what is being typed; the start of a long one is out of sight.

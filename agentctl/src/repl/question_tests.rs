@@ -229,6 +229,7 @@ fn an_approval_shows_what_would_happen() {
       for: the main agent in "Build it", started by phone
       why: it runs a command (the defaults: the session's confirm_exec is on)
       make \u{1b}[2Jall
+      no rule could name exactly this: it can be approved once only
       y yes, once  n no  e edit  s later   left open; answer it later with: agentctl answer ID approve
     "#);
 }
