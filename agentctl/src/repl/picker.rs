@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use super::plain::ask_line;
 use crate::{
     keyboard::{Key, Keyboard},
     terminal::{
@@ -20,6 +21,8 @@ use crate::{
 
 /// Rows of the list that are shown at once at the most.
 const MOST_ROWS: usize = 12;
+/// The same where they are numbered.
+const MOST_NUMBERED: usize = 20;
 /// Interval at which the window's size is looked at, and whether to stop.
 const GLANCE: Duration = Duration::from_millis(50);
 
@@ -49,7 +52,7 @@ struct List<'a> {
     at: usize,
 }
 
-/// What a key came to.
+/// Outcome of a key.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Goes,
@@ -91,6 +94,21 @@ impl<'a> List<'a> {
         };
         self.fitting = (0..self.choices.len()).filter(|index| fits(&self.choices[*index])).collect();
         self.at = 0;
+    }
+
+    /// The rows with their numbers.
+    fn numbered(&self, title: &str) -> String {
+        let mut text = format!("{title}:\n");
+        for (row, index) in self.fitting.iter().enumerate().take(MOST_NUMBERED) {
+            let Choice { name, about } = &self.choices[*index];
+            text.push_str(&format!("  {}  {name}  {about}\n", row + 1));
+        }
+        if self.fitting.is_empty() {
+            text.push_str("  nothing fits\n");
+        } else if let hidden @ 1.. = self.fitting.len().saturating_sub(MOST_NUMBERED) {
+            text.push_str(&format!("  … {hidden} more\n"));
+        }
+        text
     }
 
     /// The rows as they are drawn, none wider than the window.
@@ -137,6 +155,9 @@ pub(crate) async fn pick(
 
 fn choose(keyboard: &Keyboard, title: &str, choices: &[Choice], stop: &AtomicBool) -> io::Result<Option<usize>> {
     let look = TerminalStyle::detect();
+    if !look.err_terminal {
+        return choose_by_number(keyboard, title, choices, stop);
+    }
     let mut list = List::new(choices);
     let (mut drawn, mut shown) = (0, Vec::new());
     loop {
@@ -156,6 +177,30 @@ fn choose(keyboard: &Keyboard, title: &str, choices: &[Choice], stop: &AtomicBoo
             Outcome::Goes => {}
             Outcome::Taken(index) => return redraw(drawn, &[]).map(|()| Some(index)),
             Outcome::Left => return redraw(drawn, &[]).map(|()| None),
+        }
+    }
+}
+
+/// The same on a terminal that obeys nothing: the person types a number, or words to search.
+fn choose_by_number(
+    keyboard: &Keyboard,
+    title: &str,
+    choices: &[Choice],
+    stop: &AtomicBool,
+) -> io::Result<Option<usize>> {
+    let mut list = List::new(choices);
+    loop {
+        write!(io::stderr(), "{}", list.numbered(title))?;
+        let Some(line) = ask_line(keyboard, "number, or words to search, or Enter to leave: ", stop)? else {
+            return Ok(None);
+        };
+        let words = line.trim();
+        if words.is_empty() {
+            return Ok(None);
+        }
+        match words.parse::<usize>().ok().and_then(|number| list.fitting.get(number.checked_sub(1)?)) {
+            Some(index) => return Ok(Some(*index)),
+            None => list.find(|search| words.clone_into(search)),
         }
     }
 }

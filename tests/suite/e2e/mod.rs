@@ -64,6 +64,7 @@ mod mentions;
 mod modes;
 mod own_tools;
 mod patches;
+mod plain;
 mod policy;
 mod random_kills;
 mod readers;
