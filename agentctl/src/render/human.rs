@@ -310,6 +310,8 @@ impl<O: Write, E: Write> Human<O, E> {
     fn interrupt_raised(&mut self, interrupt: &Interrupt) -> io::Result<()> {
         self.make_way()?;
         if !self.shows_interrupts {
+            // The question sets itself apart from the words before it.
+            self.last = Last::Status;
             return Ok(());
         }
         let what = match &interrupt.ask {

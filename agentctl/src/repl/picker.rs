@@ -254,4 +254,15 @@ mod tests {
         let choices = choices();
         assert!(!List::new(&choices).rows("Sessions", (80, 24), false).concat().contains('\x1b'));
     }
+
+    #[test]
+    fn on_a_plain_terminal_rows_have_numbers() {
+        let choices = choices();
+        let mut list = List::new(&choices);
+        let all = list.numbered("Sessions");
+        assert!(all.starts_with("Sessions:\n  1  Fix the tests  app/, 2 h ago\n  2  漢字"), "{all}");
+        assert!(!all.contains('\x1b'));
+        list.find(|search| search.push_str("names"));
+        assert_eq!(list.numbered("Sessions"), "Sessions:\n  1  漢字 in names  app/, 3 d ago\n");
+    }
 }

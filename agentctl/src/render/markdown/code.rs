@@ -89,12 +89,12 @@ impl Highlighter {
         let before = line[..at].chars().next_back();
         // Where a word begins: a hash in `$#` or `a#b` begins no comment.
         let is_free = before.is_none_or(|c| c.is_whitespace() || "({[;,".contains(c));
-        let is_comment = |mark: &&&str| rest.starts_with(**mark) && (is_free || mark.len() > 1);
+        let is_comment = |mark: &&str| rest.starts_with(*mark) && (is_free || mark.len() > 1);
         if let Some((open, close)) = self.language.block_comment.filter(|(open, _)| rest.starts_with(open)) {
             self.state = State::Comment(close);
             return (open.len(), COMMENT);
         }
-        if self.language.line_comments.iter().find(is_comment).is_some() {
+        if self.language.line_comments.iter().any(is_comment) {
             return (rest.len(), COMMENT);
         }
         let is_word_before = before.is_some_and(is_word);
