@@ -99,7 +99,7 @@ fn would_do(ask: &Ask, color: bool) -> Vec<String> {
     let Ask::Approval { tool, args, risk, preview, .. } = ask else { return Vec::new() };
     let preview = preview.clone().unwrap_or_else(|| format!("{args:#}"));
     let head = format!("with these arguments {} would do this ({}):", visible::line(tool), asking::risk(*risk));
-    let lines = diff::preview(&preview, Room::WITHOUT_END, color);
+    let lines = diff::preview(&preview, Room::of_columns(TerminalStyle::detect().columns()), color);
     [head].into_iter().chain(lines.into_iter().map(|line| format!("  {line}"))).collect()
 }
 

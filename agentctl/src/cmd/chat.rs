@@ -5,9 +5,11 @@ use clap::Args;
 use crate::{
     daemon,
     exit::Exit,
+    failure::Failure,
     flags::{CommandLine, Global},
     repl,
     session::{SessionChoice, SessionTarget, TurnChoice},
+    terminal::look,
 };
 
 /// The arguments of `chat`.
@@ -32,12 +34,20 @@ pub(crate) struct ChatArgs {
     /// Choose the session to go on with
     #[arg(long = "resume", conflicts_with_all = ["session", "resume", "words"])]
     choose: bool,
+    /// Write words and newlines only, and read whole lines: for screen readers; TERM=dumb does the same
+    #[arg(long)]
+    plain: bool,
     #[command(flatten)]
     turn: TurnChoice,
 }
 
 /// Hands over to the conversation.
 pub(crate) async fn handle(global: &Global, args: ChatArgs, command_line: CommandLine) -> anyhow::Result<Exit> {
+    if args.plain && !look::is_plain() {
+        return Err(Failure::usage(format!("cannot start again for --plain: {}", look::become_plain()))
+            .hint("use TERM=dumb agentctl chat")
+            .into());
+    }
     let daemon = daemon::connect(global).await?;
     let place = SessionTarget::find(&daemon, &args.session, args.turn.project.as_ref()).await?;
     let place = place.in_mode(&daemon, args.turn.mode).await?;

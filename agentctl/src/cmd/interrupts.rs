@@ -19,6 +19,7 @@ use crate::{
         diff::{self, Room},
     },
     report::{self, Table},
+    terminal::look::TerminalStyle,
 };
 
 /// The arguments of `interrupts`.
@@ -97,7 +98,9 @@ fn in_full(interrupt: &Interrupt, now: Timestamp) -> String {
             line("risk", asking::risk(*risk));
             line("why", &asking::why(reason, *layer, rule.as_deref()));
             let shown = preview.clone().unwrap_or_else(|| format!("{args:#}"));
-            for (at, shown) in diff::preview(&shown, Room::WITHOUT_END, false).iter().enumerate() {
+            for (at, shown) in
+                diff::preview(&shown, Room::of_columns(TerminalStyle::detect().columns()), false).iter().enumerate()
+            {
                 line(if at == 0 { "would do" } else { "" }, shown);
             }
             line("answers", "approve            runs it, once");

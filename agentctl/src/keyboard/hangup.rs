@@ -17,6 +17,22 @@ pub(super) fn wait_for_keys(patience: Duration) -> io::Result<()> {
     if is_gone(PollFlags::POLLIN, patience)? { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
 }
 
+/// Waits for a line, so long at the most, and tells whether there is one.
+///
+/// # Errors
+/// When the terminal is gone.
+pub(super) fn has_line(patience: Duration) -> io::Result<bool> {
+    wait_for_keys(patience)?;
+    let stdin = io::stdin();
+    let mut looked = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+    match poll(&mut looked, PollTimeout::ZERO) {
+        Ok(_) => {}
+        Err(Errno::EINTR) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    }
+    Ok(looked[0].revents().is_some_and(|found| found.contains(PollFlags::POLLIN)))
+}
+
 /// Waits on this thread until the terminal is gone. One that cannot be asked never is.
 pub(crate) fn wait_until_gone() {
     loop {

@@ -11,6 +11,8 @@ use nix::{
     unistd::{getpgrp, tcgetpgrp},
 };
 
+use crate::terminal::look::is_plain;
+
 /// Has the terminal mark what is pasted, and stop that.
 const MARK_PASTES: &[u8] = b"\x1b[?2004h";
 const MARK_NO_PASTES: &[u8] = b"\x1b[?2004l";
@@ -20,13 +22,14 @@ const MARK_NO_PASTES: &[u8] = b"\x1b[?2004l";
 pub(super) struct Mode {
     before: Termios,
     ours: Termios,
-    /// The terminal knows control sequences.
+    /// The terminal knows control sequences, and its keys are read one by one.
     is_smart: bool,
     is_set: bool,
 }
 
 impl Mode {
-    /// Takes the terminal from which keys come over, where this process may now.
+    /// Takes the terminal from which keys come over, where this process may now. A plain one stays as it is: it hands over
+    /// lines.
     ///
     /// # Errors
     /// When the terminal cannot be asked.
@@ -37,7 +40,7 @@ impl Mode {
         ours.control_chars[SpecialCharacterIndices::VSUSP as usize] = _POSIX_VDISABLE;
         ours.control_chars[SpecialCharacterIndices::VMIN as usize] = 1;
         ours.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
-        let is_smart = std::env::var_os("TERM").is_some_and(|term| term != "dumb");
+        let is_smart = !is_plain();
         let mut mode = Self { before, ours, is_smart, is_set: false };
         mode.ensure();
         Ok(mode)
@@ -50,6 +53,9 @@ impl Mode {
             self.is_set = false;
             return false;
         }
+        if !self.is_smart {
+            return true;
+        }
         let is_ours = |now: Termios| now.local_flags == self.ours.local_flags;
         if self.is_set && tcgetattr(io::stdin()).is_ok_and(is_ours) {
             return true;
@@ -57,6 +63,11 @@ impl Mode {
         self.is_set = tcsetattr(io::stdin(), SetArg::TCSANOW, &self.ours).is_ok();
         self.mark(MARK_PASTES);
         self.is_set
+    }
+
+    /// True where lines come and no keys.
+    pub(super) fn has_lines(&self) -> bool {
+        !self.is_smart
     }
 
     /// Puts the terminal back as it was.
@@ -69,10 +80,8 @@ impl Mode {
     }
 
     fn mark(&self, sequence: &[u8]) {
-        if self.is_smart {
-            let mut err = io::stderr().lock();
-            let _ = err.write_all(sequence).and_then(|()| err.flush());
-        }
+        let mut err = io::stderr().lock();
+        let _ = err.write_all(sequence).and_then(|()| err.flush());
     }
 }
 

@@ -12,11 +12,16 @@ use std::{
 
 use crossterm::event;
 use nix::{
+    errno::Errno,
     sys::signal::{Signal, kill},
-    unistd::Pid,
+    unistd::{Pid, read},
 };
 
-use super::{Key, Press, Shared, hangup::wait_for_keys, mode::Mode};
+use super::{
+    Key, Press, Shared,
+    hangup::{has_line, wait_for_keys},
+    mode::Mode,
+};
 
 /// The time that one look at the terminal takes, and the end of the thread at the most.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -37,8 +42,9 @@ impl Reader {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = thread::Builder::new().name("agentctl-keys".to_owned()).spawn(move || {
+            let mut line = Vec::new();
             // A terminal that is gone types nothing.
-            while !stopped.load(Ordering::Relaxed) && look(&shared).is_ok() {}
+            while !stopped.load(Ordering::Relaxed) && look(&shared, &mut line).is_ok() {}
         })?;
         Ok(Self { stop, thread: Some(thread) })
     }
@@ -58,8 +64,8 @@ impl Reader {
     }
 }
 
-/// Takes in the next key, if there is one.
-fn look(shared: &Shared) -> io::Result<()> {
+/// Takes in the next key, if there is one; of a terminal that has lines, the next line.
+fn look(shared: &Shared, line: &mut Vec<u8>) -> io::Result<()> {
     if shared.is_lent.load(Ordering::Relaxed) {
         thread::sleep(GLANCE);
         return Ok(());
@@ -69,6 +75,9 @@ fn look(shared: &Shared) -> io::Result<()> {
         drop(terminal);
         thread::sleep(GLANCE);
         return Ok(());
+    }
+    if terminal.as_ref().is_some_and(Mode::has_lines) {
+        return look_at_lines(shared, line);
     }
     wait_for_keys(GLANCE)?;
     if !event::poll(Duration::ZERO)? {
@@ -86,6 +95,32 @@ fn look(shared: &Shared) -> io::Result<()> {
             shared.take_in(Press { key, at });
         }
         None => {}
+    }
+    Ok(())
+}
+
+/// Takes in lines as a paste and an Enter each. The terminal is held meanwhile.
+fn look_at_lines(shared: &Shared, begun: &mut Vec<u8>) -> io::Result<()> {
+    let mut bytes = [0; 4096];
+    if !has_line(GLANCE)? {
+        return Ok(());
+    }
+    let read = match read(io::stdin(), &mut bytes) {
+        Ok(read) => read,
+        Err(Errno::EINTR) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let at = Instant::now();
+    if read == 0 {
+        shared.take_in(Press { key: Key::Leave, at });
+        return Ok(());
+    }
+    begun.extend_from_slice(&bytes[..read]);
+    while let Some(end) = begun.iter().position(|byte| *byte == b'\n') {
+        let line: Vec<u8> = begun.drain(..=end).collect();
+        let text = String::from_utf8_lossy(&line[..end]).into_owned();
+        shared.take_in(Press { key: Key::Paste(text), at });
+        shared.take_in(Press { key: Key::Enter, at });
     }
     Ok(())
 }

@@ -157,16 +157,16 @@ mod tests {
         ✓ outputs/b\u{1b}[2J.txt: removed
         · outputs/c.txt: is already as it was
         ✗ outputs/d.txt: left alone, it has been changed since
-          --- a/x
-          +++ b/x
-          @@ -1 +1 @@
-          -new
-          +old
+            --- a/x
+            +++ b/x
+            @@ -1 +1 @@
+          1 -new
+          1 +old
         turn 3: 2 paths undone, 1 conflict left alone
         ");
         let foreseen = lines(&report(true), false);
         assert_eq!(foreseen[0], "✓ outputs/a.txt: becomes as it was");
-        assert_eq!(foreseen[1], "  --- a/x");
+        assert_eq!(foreseen[1], "    --- a/x");
         assert_eq!(foreseen.last().unwrap(), "turn 3: 2 paths would be undone, 1 conflict left alone");
     }
 

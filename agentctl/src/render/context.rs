@@ -8,7 +8,7 @@ use agentd_core::{
 
 use crate::terminal::{
     look::TerminalStyle,
-    paint::{QUIET, STRONG, clip, paint},
+    paint::{QUIET, STRONG, clip, paint, width},
     sanitize::clean_line,
 };
 
@@ -64,6 +64,19 @@ pub(crate) fn notice_line(text: &str, topic: NoticeTopic, sources: &[NoticeSourc
 /// The folder of a skill's file.
 fn skill_name(path: &str) -> &str {
     path.rsplit('/').nth(1).unwrap_or(path)
+}
+
+/// A reasoning in a line of so many columns: its first line, how much more there is, and what shows it where something
+/// does; none for an empty one.
+pub(crate) fn thought_line(text: &str, columns: usize, shows: &str) -> Option<String> {
+    let mut lines = text.lines().map(clean_line).filter(|line| !line.is_empty());
+    let first = format!("∴ {}", lines.next()?);
+    let more = match lines.count() {
+        0 if width(&first) <= columns => return Some(first),
+        0 => shows.to_owned(),
+        more => format!(" · {} lines{shows}", more + 1),
+    };
+    Some(format!("{}{more}", clip(&first, columns.saturating_sub(width(&more)))))
 }
 
 /// A part of a whole, in percent.
@@ -139,6 +152,17 @@ mod tests {
         );
         let older = CompactionReport { percent_before: 0, ..report };
         assert!(compaction_line(&older).starts_with("history summarized: the window was nearly full; 41"));
+    }
+
+    #[test]
+    fn a_reasoning_is_its_first_line_and_the_number_of_all() {
+        let check = |text: &str, line: Option<&str>| assert_eq!(thought_line(text, 30, " · /show").as_deref(), line);
+        check(" \n\n", None);
+        check("One thought.\n", Some("∴ One thought."));
+        check("First\u{1b}[2J one.\n\nThen that.\nAnd so on.", Some("∴ First one. · 3 lines · /show"));
+        check("First this and then that and so on", Some("∴ First this and then… · /show"));
+        check("First this and then that and\nso on", Some("∴ First thi… · 2 lines · /show"));
+        assert_eq!(thought_line("One.\nTwo.", 30, "").as_deref(), Some("∴ One. · 2 lines"));
     }
 
     #[test]

@@ -11,10 +11,10 @@ use std::{
 };
 
 use agentd_core::{
-    event::{Event, EventKind, StateChange},
+    event::{Event, EventKind},
     ids::{CallId, ItemId},
     interrupt::{AnsweredBy, Ask, Interrupt},
-    item::{Item, ItemBody, ItemStatus},
+    item::{Item, ItemBody, ItemStatus, NoticeTopic},
     tool::ToolCall,
     turn::TurnResult,
     visible,
@@ -23,11 +23,13 @@ use anstyle::Style;
 
 use super::{
     closing,
-    context::{compaction_line, level_line, notice_line, todo_rows},
+    context::{compaction_line, notice_line, thought_line},
     input_row,
+    partial_item::PartialItem,
     spinner::Spinner,
+    state_lines::state_lines,
     stream::TextStream,
-    tool_line::{self, argument_of, watched_lines},
+    tool_line::{self, call_line, watched_lines},
 };
 use crate::{
     keyboard::TypeAhead,
@@ -58,8 +60,12 @@ pub(crate) struct Human<O, E> {
     repeated: u64,
     /// Kind of the last output, so that text and status lines are set apart.
     last: Last,
+    /// The turn is the first of its session.
+    opens_session: bool,
     shows_input: bool,
     shows_interrupts: bool,
+    /// The words for what shows whole what is told in a line; none where nothing does.
+    shows_whole: &'static str,
 }
 
 /// A call that runs.
@@ -73,21 +79,11 @@ struct RunningCall {
     lines: VecDeque<String>,
 }
 
+/// Events before the start of a session's first turn at the most, and that start.
+const OPENING: u64 = 4;
+
 /// Lines of a running call that are shown below it.
 const LIVE_LINES: usize = 3;
-
-/// An item's text as far as it is known.
-#[derive(Debug)]
-struct PartialItem {
-    reasoning: bool,
-    /// Bytes of the text that were taken in.
-    taken: usize,
-    /// Last line of the reasoning, for the spinner.
-    tail: String,
-    /// Newlines that are shown only if text follows them.
-    held: usize,
-    begun: bool,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Last {
@@ -117,14 +113,21 @@ impl<O: Write, E: Write> Human<O, E> {
             live: false,
             repeated: 0,
             last: Last::Nothing,
+            opens_session: false,
             shows_input: false,
             shows_interrupts: false,
+            shows_whole: "",
         }
     }
 
     /// Shows what the person said, too: for those who did not type it themselves.
     pub(crate) fn showing_input(self) -> Self {
         Self { shows_input: true, ..self }
+    }
+
+    /// Says that `/show` shows whole what is told in a line.
+    pub(crate) fn in_chat(self) -> Self {
+        Self { shows_whole: " · /show", ..self }
     }
 
     /// Shows nothing that moves: for what is over.
@@ -156,7 +159,9 @@ impl<O: Write, E: Write> Human<O, E> {
                 self.repeated = self.repeated.saturating_add(repeated);
                 Ok(())
             }
-            EventKind::StateChanged { change } => self.state_changed(change),
+            EventKind::StateChanged { change } => {
+                state_lines(change, self.look).iter().try_for_each(|line| self.painted(line))
+            }
             EventKind::Warning { message, .. } => {
                 self.folded(WARN, &format!("! {}", clean_line(message)))?;
                 self.wait_again();
@@ -181,9 +186,8 @@ impl<O: Write, E: Write> Human<O, E> {
                 Ok(())
             }
             ItemBody::ToolResult(result) => {
-                let about = tool_line::about(self.calls.get(&result.call_id), result);
-                let what = format!("{} {about}", clean_line(&result.name));
-                let (call, what) = (result.call_id.clone(), what.trim_end().to_owned());
+                let what = tool_line::about(self.calls.get(&result.call_id), result).shown();
+                let call = result.call_id.clone();
                 self.running.push(RunningCall { item: item.id, call, what, lines: VecDeque::new() });
                 self.wait();
                 Ok(())
@@ -219,8 +223,10 @@ impl<O: Write, E: Write> Human<O, E> {
             ItemBody::AgentMessage { text } => self.message_completed(item.id, text),
             ItemBody::Reasoning { text } => {
                 self.items.remove(&item.id);
-                let thought = clean_line(text);
-                if thought.is_empty() { Ok(()) } else { self.status(QUIET, &format!("∴ {thought}")) }
+                match thought_line(text, self.look.columns().saturating_sub(1), self.shows_whole) {
+                    Some(line) => self.status(QUIET, &line),
+                    None => Ok(()),
+                }
             }
             ItemBody::ToolCall(call) => {
                 self.calls.insert(call.call_id.clone(), call.clone());
@@ -243,6 +249,8 @@ impl<O: Write, E: Write> Human<O, E> {
                 }
             }
             ItemBody::Compaction(compaction) => self.status(QUIET, &compaction_line(&compaction.report)),
+            // With which skills a session opens is no news.
+            ItemBody::Notice { topic: NoticeTopic::Skills, .. } if self.opens_session => Ok(()),
             ItemBody::Notice { text, topic, sources, .. } => {
                 self.status(QUIET, &clean_line(&notice_line(text, *topic, sources)))
             }
@@ -258,7 +266,7 @@ impl<O: Write, E: Write> Human<O, E> {
         let mut item = self.items.remove(&id).unwrap_or_else(|| PartialItem::new(false));
         let rest = text.get(item.taken..).map(|rest| item.grow(rest)).unwrap_or_default();
         self.say(&rest)?;
-        if item.begun && self.look.out_terminal {
+        if item.begun && self.look.out_shown {
             self.text.finish()?;
         }
         self.wait();
@@ -267,7 +275,7 @@ impl<O: Write, E: Write> Human<O, E> {
 
     /// Writes words of the answer, where they are written as they come.
     fn say(&mut self, text: &str) -> io::Result<()> {
-        if text.is_empty() || !self.look.out_terminal {
+        if text.is_empty() || !self.look.out_shown {
             return Ok(());
         }
         self.spinner.clear();
@@ -302,10 +310,12 @@ impl<O: Write, E: Write> Human<O, E> {
     fn interrupt_raised(&mut self, interrupt: &Interrupt) -> io::Result<()> {
         self.make_way()?;
         if !self.shows_interrupts {
+            // The question sets itself apart from the words before it.
+            self.last = Last::Status;
             return Ok(());
         }
         let what = match &interrupt.ask {
-            Ask::Approval { tool, args, .. } => format!("{} {}", visible::line(tool), argument_of(args)),
+            Ask::Approval { tool, args, .. } => call_line(tool, args),
             Ask::Question { question, .. } => visible::line(question),
         };
         self.status(WARN, &format!("? {}", what.trim_end()))?;
@@ -324,38 +334,9 @@ impl<O: Write, E: Write> Human<O, E> {
         self.status(QUIET, &line)
     }
 
-    fn state_changed(&mut self, change: &StateChange) -> io::Result<()> {
-        match change {
-            StateChange::TokenLevel { level, tokens, window } => match level_line(*level, *tokens, *window) {
-                Some(line) => self.status(QUIET, &line),
-                None => Ok(()),
-            },
-            StateChange::Window { .. } => self.status(QUIET, "the last compaction was taken back"),
-            StateChange::Todos { todos } => todo_rows(todos, self.look).iter().try_for_each(|row| self.painted(row)),
-            StateChange::Queue { length: 0, .. } | StateChange::Title { .. } | StateChange::Settings { .. } => Ok(()),
-            StateChange::Queue { length: 1, .. } => self.status(QUIET, "one more turn waits"),
-            StateChange::Queue { length, .. } => self.status(QUIET, &format!("{length} more turns wait")),
-            StateChange::Reset => self.status(QUIET, "the history was set aside"),
-            StateChange::Agent { stack } => {
-                let names = ["main"].into_iter().chain(stack.iter().map(String::as_str));
-                let way = names.map(clean_line).collect::<Vec<_>>().join(" → ");
-                self.status(QUIET, &if stack.is_empty() { "back to main".to_owned() } else { way })
-            }
-            StateChange::Subagent(subagent) => {
-                self.status(QUIET, &format!("⤷ {}: {}", clean_line(&subagent.name), clean_line(&subagent.task)))
-            }
-            StateChange::Forked { from, turn } => {
-                self.status(QUIET, &format!("from here on a fork of session {from}, after its turn {turn}"))
-            }
-            // The notice that comes with it says what was done, and so does the tool that wrote a file.
-            StateChange::Undone { .. } | StateChange::File(_) => Ok(()),
-            StateChange::HandedOver { path, .. } => self.status(QUIET, &format!("handed over: {}", clean_line(path))),
-        }
-    }
-
     fn finish_turn(&mut self, result: &TurnResult) -> io::Result<()> {
         self.turn_ended()?;
-        if !self.look.out_terminal && !result.text.is_empty() {
+        if !self.look.out_shown && !result.text.is_empty() {
             self.text.whole(result.text.trim_end_matches('\n'))?;
         }
         for line in closing::lines(result, self.repeated, self.look.err_color) {
@@ -368,7 +349,7 @@ impl<O: Write, E: Write> Human<O, E> {
     /// Leaves the terminal to others: no spinner, the cursor at the start of a row.
     fn make_way(&mut self) -> io::Result<()> {
         self.spinner.clear();
-        if self.text.is_open() && self.look.out_terminal { self.text.finish() } else { Ok(()) }
+        if self.text.is_open() && self.look.out_shown { self.text.finish() } else { Ok(()) }
     }
 
     fn turn_ended(&mut self) -> io::Result<()> {
@@ -388,7 +369,7 @@ impl<O: Write, E: Write> Human<O, E> {
 
     /// A status line that is too important to be cut: in as many rows as it takes.
     fn folded(&mut self, style: Style, line: &str) -> io::Result<()> {
-        let columns = if self.look.err_terminal { self.look.columns().saturating_sub(1) } else { usize::MAX };
+        let columns = if self.look.err_shown { self.look.columns().saturating_sub(1) } else { usize::MAX };
         for row in fold(line, columns) {
             self.painted(&paint(self.look.err_color, style, &row))?;
         }
@@ -398,7 +379,7 @@ impl<O: Write, E: Write> Human<O, E> {
     /// A status line that has its styles already.
     fn painted(&mut self, line: &str) -> io::Result<()> {
         self.make_way()?;
-        if self.last == Last::Text && self.look.err_terminal {
+        if self.last == Last::Text && self.look.err_shown {
             self.text.line("")?;
         }
         self.last = Last::Status;
@@ -407,51 +388,11 @@ impl<O: Write, E: Write> Human<O, E> {
     }
 }
 
-impl PartialItem {
-    fn new(reasoning: bool) -> Self {
-        Self { reasoning, taken: 0, tail: String::new(), held: 0, begun: false }
-    }
-
-    /// New text of a delta, if it joins on to what is there. Deltas may be lost or repeated.
-    fn take<'a>(&mut self, offset: u64, text: &'a str) -> Option<&'a str> {
-        let offset = usize::try_from(offset).ok()?;
-        let new = text.get(self.taken.checked_sub(offset)?..).filter(|new| !new.is_empty())?;
-        self.taken += new.len();
-        Some(new)
-    }
-
-    /// The part of new text that can be shown: newlines before the first word never, others once a word follows.
-    fn grow(&mut self, new: &str) -> String {
-        let body = new.trim_end_matches(['\n', '\r']);
-        let mut visible = String::with_capacity(self.held + body.len());
-        if !body.is_empty() {
-            let body = if self.begun { body } else { body.trim_start_matches(['\n', '\r']) };
-            visible.extend(std::iter::repeat_n('\n', std::mem::take(&mut self.held)));
-            visible.push_str(body);
-            self.begun |= !body.is_empty();
-        }
-        if self.begun {
-            self.held += new[new.trim_end_matches(['\n', '\r']).len()..].matches('\n').count();
-        }
-        visible
-    }
-
-    /// The last words of a reasoning.
-    fn think(&mut self, new: &str) -> &str {
-        self.tail.push_str(&new.replace(['\n', '\r', '\t'], " "));
-        if self.tail.len() > 400 {
-            let cut = self.tail.char_indices().rev().nth(60).map_or(0, |(at, _)| at);
-            self.tail.drain(..cut);
-        }
-        let clean = clean_line(&self.tail);
-        let start = clean.char_indices().rev().nth(50).map_or(0, |(at, _)| at);
-        self.tail = clean;
-        &self.tail[start..]
-    }
-}
-
 impl<O: Write + Send, E: Write + Send> Renderer for Human<O, E> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
+        if let EventKind::TurnStarted { .. } = event.kind {
+            self.opens_session = event.seq <= OPENING;
+        }
         self.show(&event.kind)
     }
 

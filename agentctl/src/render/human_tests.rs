@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use agentd_core::{
     Timestamp,
+    event::StateChange,
     ids::{InterruptId, SessionId, TraceId, TurnId},
     interrupt::{Answer, AskedBy},
     policy::Risk,
@@ -38,10 +39,19 @@ impl Paper {
     }
 }
 
-const TERMINAL: TerminalStyle =
-    TerminalStyle { out_terminal: true, out_color: true, err_terminal: false, err_color: false, size: || (60, 12) };
+const TERMINAL: TerminalStyle = TerminalStyle {
+    out_shown: true,
+    out_terminal: true,
+    out_color: true,
+    err_shown: false,
+    err_terminal: false,
+    err_color: false,
+    size: || (60, 12),
+};
 const NO_COLOR: TerminalStyle = TerminalStyle { out_color: false, ..TERMINAL };
-const PIPES: TerminalStyle = TerminalStyle { out_terminal: false, out_color: false, ..TERMINAL };
+const PIPES: TerminalStyle = TerminalStyle { out_shown: false, out_terminal: false, out_color: false, ..TERMINAL };
+/// A terminal that obeys nothing.
+const PLAIN: TerminalStyle = TerminalStyle { out_terminal: false, out_color: false, err_shown: true, ..TERMINAL };
 
 /// Events of one turn.
 struct Script {
@@ -185,7 +195,7 @@ fn working_turn() -> Script {
 #[test]
 fn a_turn_on_a_terminal() {
     insta::assert_snapshot!(working_turn().screen(TERMINAL), @r#"
-    ∴ The person wants a **summary** of two files.
+    ∴ The person wants · 2 lines
 
     I look at both files.
     ✗ read_file b.txt → no such file · 12 ms
@@ -203,7 +213,7 @@ fn a_turn_on_a_terminal() {
 #[test]
 fn a_turn_without_colours_keeps_its_marks() {
     insta::assert_snapshot!(working_turn().screen(NO_COLOR), @r#"
-    ∴ The person wants a **summary** of two files.
+    ∴ The person wants · 2 lines
 
     I look at *both* files.
     ✗ read_file b.txt → no such file · 12 ms
@@ -219,11 +229,33 @@ fn a_turn_without_colours_keeps_its_marks() {
 }
 
 #[test]
+fn a_plain_terminal_is_told_every_word_and_sent_no_escape() {
+    let paper = Paper::default();
+    working_turn().play(Human::new(paper.clone(), paper.clone(), PLAIN));
+    insta::assert_snapshot!(paper.text(), @r#"
+    ∴ The person wants · 2 lines
+
+    I look at *both* files.
+
+    ✗ read_file b.txt → no such file · 12 ms
+    ● read_file a.txt → 2 lines · 12 ms
+    ! trying again in 2 s
+
+    # Summary
+
+    - **a.txt** has two lines that say one and two
+    - 漢字
+
+    1,234 in (1,000 cached) · 56 out · $0.0012 · 2 steps · 3.4 s
+    "#);
+}
+
+#[test]
 fn a_pipe_gets_the_answer_and_nothing_else() {
     let (out, err) = working_turn().played(PIPES, |human| human);
     assert_eq!(out.text(), "# Summary\n\n- **a.txt** has two lines that say one and two\n- 漢字\n");
     insta::assert_snapshot!(err.text(), @r#"
-    ∴ The person wants a **summary** of two files.
+    ∴ The person wants · 2 lines
     ✗ read_file b.txt → no such file · 12 ms
     ● read_file a.txt → 2 lines · 12 ms
     ! trying again in 2 s
@@ -351,7 +383,7 @@ fn state_and_other_people_are_shown_in_a_line() {
     insta::assert_snapshot!(err.text().replace(&id, "ID"), @r#"
     › do it
     ☐ 1 of 2 done · write it
-    ? run_bash_command make
+    ? $ make
       answer it with: agentctl answer ID …
       see it in full: agentctl interrupts ID
     answered by phone

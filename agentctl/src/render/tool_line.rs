@@ -1,7 +1,7 @@
 //! A tool call in one quiet line: name, main argument, what came of it, how long it took.
 
 use agentd_core::{
-    tool::{FileChangeKind, ToolCall, ToolResult},
+    tool::{FileChangeKind, ToolCall, ToolErrorCode, ToolResult},
     visible,
 };
 use serde_json::Value;
@@ -12,22 +12,21 @@ use crate::terminal::{
     sanitize::clean_line,
 };
 
+/// The tool that runs commands.
+const SHELL: &str = "run_bash_command";
+/// The tool that changes files by a patch.
+const PATCH: &str = "apply_patch";
+/// The tool that has a subagent work.
+const DELEGATE: &str = "delegate_task";
+
+/// The end of a refusal, which is said to the model.
+const ADVICE: &str = ". Do not try the same again; ask, or go another way";
+/// A refusal without a reason.
+const NO_REASON: &str = ": the person gave no reason";
+
 /// The arguments that say best what a call is about, in order.
 const MAIN_ARGUMENTS: [&str; 9] =
     ["path", "file_path", "command", "pattern", "query", "question", "url", "glob", "name"];
-
-/// Main argument of a call on one line, with every character visible.
-pub(crate) fn main_argument(arguments: &str) -> String {
-    match serde_json::from_str::<Value>(arguments) {
-        Ok(args) => argument_of(&args),
-        Err(_) => visible::line(arguments),
-    }
-}
-
-/// As [`main_argument`], for arguments that were read already.
-pub(crate) fn argument_of(args: &Value) -> String {
-    visible::line(&main_text(args))
-}
 
 /// The main argument as it is.
 pub(crate) fn main_text(args: &Value) -> String {
@@ -36,14 +35,73 @@ pub(crate) fn main_text(args: &Value) -> String {
     main.or_else(|| fields.values().find_map(Value::as_str)).unwrap_or_default().to_owned()
 }
 
-/// Main argument of a call that ran, and the model's own where a person has changed it.
-pub(crate) fn about(call: Option<&ToolCall>, result: &ToolResult) -> String {
-    let called = call.map(|call| main_argument(&call.arguments));
-    match (&result.ran_with, called) {
-        (None, called) => called.unwrap_or_default(),
-        (Some(ran), None) => format!("(edited) {}", main_argument(ran)),
-        (Some(ran), Some(called)) => format!("(edited) {} (was {called})", main_argument(ran)),
+/// A call as people read it, in two parts.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct CallTitle {
+    /// Name of the tool, or the prompt before a command; empty where the subject says it.
+    pub(crate) name: String,
+    /// Main argument, every character visible.
+    pub(crate) subject: String,
+}
+
+impl CallTitle {
+    /// Both in a line.
+    pub(crate) fn shown(&self) -> String {
+        format!("{} {}", self.name, self.subject).trim().to_owned()
     }
+}
+
+/// The call in a line: a command with its prompt, a patch by its files, any other by its name and main argument.
+pub(crate) fn call_line(tool: &str, args: &Value) -> String {
+    let subject = subject(tool, args);
+    CallTitle { name: name(tool, &subject), subject }.shown()
+}
+
+/// The name of a tool before this subject.
+fn name(tool: &str, subject: &str) -> String {
+    if tool == SHELL && !subject.is_empty() { "$".to_owned() } else { clean_line(tool) }
+}
+
+fn subject(tool: &str, args: &Value) -> String {
+    let text = main_text(args);
+    let patch = (tool == PATCH).then(|| patched(&text)).flatten();
+    patch.unwrap_or_else(|| visible::line(&text))
+}
+
+/// The files of a patch, each with the lines that it adds and removes; none where it names no file.
+fn patched(patch: &str) -> Option<String> {
+    let mut files: Vec<(String, u64, u64)> = Vec::new();
+    for line in patch.lines() {
+        let header = ["*** Update File: ", "*** Add File: ", "*** Delete File: "].iter();
+        if let Some(path) = header.filter_map(|header| line.strip_prefix(header)).next() {
+            files.push((visible::line(path.trim()), 0, 0));
+        } else if let Some((_, added, removed)) = files.last_mut() {
+            *added += u64::from(line.starts_with('+'));
+            *removed += u64::from(line.starts_with('-'));
+        }
+    }
+    let told = |(path, added, removed): &(String, u64, u64)| {
+        let count =
+            |sign: char, lines: u64| if lines == 0 { String::new() } else { format!(" {sign}{}", number(lines)) };
+        format!("{path}{}{}", count('+', *added), count('−', *removed))
+    };
+    (!files.is_empty()).then(|| files.iter().map(told).collect::<Vec<_>>().join(", "))
+}
+
+/// A call that ran, as people read it; the model's own beside it where a person has changed it.
+pub(crate) fn about(call: Option<&ToolCall>, result: &ToolResult) -> CallTitle {
+    let tool = result.name.as_str();
+    let of = |arguments: &str| match serde_json::from_str::<Value>(arguments) {
+        Ok(args) => subject(tool, &args),
+        Err(_) => visible::line(arguments),
+    };
+    let called = call.map(|call| of(&call.arguments));
+    let Some(ran) = result.ran_with.as_deref().map(of) else {
+        let subject = called.unwrap_or_default();
+        return CallTitle { name: name(tool, &subject), subject };
+    };
+    let was = called.map(|called| format!(" (was {called})")).unwrap_or_default();
+    CallTitle { name: name(tool, &ran), subject: format!("(edited) {ran}{was}") }
 }
 
 /// The lines of a command's output that are shown where it ran well.
@@ -76,9 +134,8 @@ pub(crate) fn watched_lines(call: Option<&ToolCall>, result: &ToolResult, look: 
 
 /// The first of them.
 fn tool_line(call: Option<&ToolCall>, result: &ToolResult, columns: usize, color: bool) -> String {
-    let name = clean_line(&result.name);
-    let argument = about(call, result);
-    let outcome = summary(result);
+    let CallTitle { name, subject: argument } = about(call, result);
+    let outcome = summary(result, &argument);
     let took = duration(result.duration_ms);
     let failed = failed(result);
     let (sign, sign_style) = if failed { ("✗", BAD) } else { ("●", GOOD) };
@@ -105,12 +162,16 @@ fn failed(result: &ToolResult) -> bool {
     result.error.is_some() || result.exit_code.is_some_and(|code| code != 0)
 }
 
-/// Result of a call, in a few words.
-fn summary(result: &ToolResult) -> String {
+/// Result of a call about this, in a few words.
+fn summary(result: &ToolResult, argument: &str) -> String {
     let text = result.text.trim();
+    if let Some(told) = delegated(result) {
+        return told;
+    }
     let first = clean_line(text.lines().next().unwrap_or_default());
     if let Some(error) = result.error {
-        return if first.is_empty() { error.as_str().to_owned() } else { without_code(&first, error.as_str()) };
+        let words = if first.is_empty() { error.as_str().to_owned() } else { without_code(&first, error.as_str()) };
+        return if error == ToolErrorCode::Denied { refused(&words) } else { words };
     }
     match result.exit_code {
         Some(code @ 129..) => return format!("exit {code}, ended by signal {}", code - 128),
@@ -119,6 +180,10 @@ fn summary(result: &ToolResult) -> String {
     }
     match result.files.as_slice() {
         [] => {}
+        // Its path stands in the line.
+        [file] if result.name == PATCH && argument.contains(&clean_line(&file.path)) => {
+            return done(file.change).to_owned();
+        }
         [file] => return format!("{} {}", done(file.change), clean_line(&file.path)),
         files => return format!("changed {} files", files.len()),
     }
@@ -130,6 +195,28 @@ fn summary(result: &ToolResult) -> String {
         1 => first,
         lines => format!("{} lines", number(lines as u64)),
     }
+}
+
+/// A refusal as people read it: without what the model is told to do now.
+fn refused(words: &str) -> String {
+    let words = words.strip_suffix(ADVICE).unwrap_or(words);
+    words.strip_suffix(NO_REASON).unwrap_or(words).to_owned()
+}
+
+/// The first line of what a subagent said, or why it failed; none of any other result.
+fn delegated(result: &ToolResult) -> Option<String> {
+    if result.name != DELEGATE {
+        return None;
+    }
+    let told: Value = serde_json::from_str(&result.text).ok()?;
+    let text = |name: &str| told.get(name).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
+    if let Some(why) = text("error") {
+        // What follows is said to the model.
+        return Some(clean_line(why.split(';').next().unwrap_or(why)));
+    }
+    let mut lines = text("result")?.lines().map(clean_line).filter(|line| !line.is_empty());
+    let first = lines.next()?;
+    Some(if lines.next().is_some() { format!("{first} …") } else { first })
 }
 
 /// The output of a command, as far as its result tells it.
@@ -214,10 +301,7 @@ fn done(change: FileChangeKind) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::{
-        ids::CallId,
-        tool::{FileChange, ToolErrorCode},
-    };
+    use agentd_core::{ids::CallId, tool::FileChange};
 
     use super::*;
 
@@ -260,7 +344,49 @@ mod tests {
             line(r#"{"command":"rm x"}"#, edited(r#"{"command":"ls"}"#), 80),
             "● act (edited) ls (was rm x) → done · 12 ms"
         );
-        assert_eq!(about(None, &edited(r#"{"command":"ls"}"#)), "(edited) ls");
+        assert_eq!(about(None, &edited(r#"{"command":"ls"}"#)).subject, "(edited) ls");
+    }
+
+    #[test]
+    fn a_command_stands_behind_its_prompt_and_a_patch_is_its_files() {
+        let make = r#"{"command":"make test"}"#;
+        assert_eq!(line(make, result("run_bash_command", "[no output]"), 80), "● $ make test → [no output] · 12 ms");
+        let ran_with = Some(r#"{"command":"make"}"#.to_owned());
+        let edited = ToolResult { ran_with, ..result("run_bash_command", "ok") };
+        assert_eq!(line(make, edited, 80), "● $ (edited) make (was make test) → ok · 12 ms");
+        let patch = "*** Begin Patch\n*** Update File: /project/a.py\n@@ def f():\n-one\n+two\n+three\n context\n*** \
+                     Add File: b\u{1b}[2J.py\n+new\n*** Delete File: c.py\n*** End Patch\n";
+        let arguments = serde_json::json!({ "patch": patch }).to_string();
+        let files = ["/project/a.py", "b.py", "c.py"].map(|path| FileChange::new(path, FileChangeKind::Modified));
+        let many = ToolResult { files: files.to_vec(), ..result("apply_patch", "done") };
+        let expected = r"● apply_patch /project/a.py +2 −1, b\u{1b}[2J.py +1, c.py → changed 3 files · 12 ms";
+        assert_eq!(line(&arguments, many, 110), expected);
+        let one = ToolResult { files: files[..1].to_vec(), ..result("apply_patch", "done") };
+        let arguments = serde_json::json!({ "patch": "*** Update File: /project/a.py\n-x\n" }).to_string();
+        assert_eq!(line(&arguments, one, 80), "● apply_patch /project/a.py −1 → changed · 12 ms");
+        let odd = line(r#"{"patch":"no patch\n at all"}"#, result("apply_patch", "done"), 80);
+        assert_eq!(odd, "● apply_patch no patch⏎ at all → done · 12 ms");
+    }
+
+    #[test]
+    fn people_are_not_told_what_is_for_the_model() {
+        let denied = |text: &str| ToolResult { error: Some(ToolErrorCode::Denied), ..result("act", text) };
+        let check = |text: &str, words: &str| {
+            assert_eq!(line("{}", denied(text), 120), format!("✗ act → {words} · 12 ms"));
+        };
+        let advice = "Do not try the same again; ask, or go another way";
+        check(&format!("E_DENIED: refused: the person gave no reason. {advice}"), "refused");
+        check(&format!("refused: No. Use cargo. {advice}"), "refused: No. Use cargo");
+        check("it did not run: too much to be shown", "it did not run: too much to be shown");
+        let delegated = |text: &str, error| ToolResult { error, ..result("delegate_task", text) };
+        let said = r#"{"ok":true,"result":"\n# Found it\n\nIn a.rs.","context_id":"0193","loops":2}"#;
+        let shown = line(r#"{"task":"look"}"#, delegated(said, None), 80);
+        assert_eq!(shown, "● delegate_task look → # Found it … · 12 ms");
+        let failed = r#"{"ok":false,"result":"","error":"the subagent failed: no key; call delegate_task again"}"#;
+        let shown = line("{}", delegated(failed, Some(ToolErrorCode::Tool)), 80);
+        assert_eq!(shown, "✗ delegate_task → the subagent failed: no key · 12 ms");
+        let odd = line("{}", delegated("no JSON", Some(ToolErrorCode::Tool)), 80);
+        assert_eq!(odd, "✗ delegate_task → no JSON · 12 ms");
     }
 
     #[test]
@@ -292,8 +418,10 @@ mod tests {
         assert_eq!(line("{}", one, 80), "● run_bash_command → 5.15 · 12 ms");
         let look = TerminalStyle {
             err_terminal: true,
+            out_shown: true,
             out_terminal: true,
             out_color: false,
+            err_shown: true,
             err_color: false,
             size: || (40, 24),
         };

@@ -13,7 +13,11 @@ use agentd_core::interrupt::{Answer, Interrupt};
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
-use super::{console::TerminalConsole, question};
+use super::{
+    console::{Console, TerminalConsole},
+    plain::PlainConsole,
+    question,
+};
 use crate::{keyboard::Keyboard, terminal::look::TerminalStyle, turn::Asker};
 
 /// Asks on the terminal: questions on standard error, keys from the keyboard.
@@ -67,8 +71,12 @@ impl ShownQuestion {
         let thread = thread::Builder::new().name("agentctl-ask".to_owned()).spawn({
             let dropped = Arc::clone(&dropped);
             move || {
-                let mut console = TerminalConsole::new(dropped, keyboard, look.size);
-                let asked = question::ask(&mut console, &interrupt, look.err_color);
+                let mut console: Box<dyn Console> = if look.err_terminal {
+                    Box::new(TerminalConsole::new(dropped, keyboard, look.size))
+                } else {
+                    Box::new(PlainConsole::new(dropped, keyboard, look.size))
+                };
+                let asked = question::ask(console.as_mut(), &interrupt, look.err_color);
                 let answer = asked.unwrap_or_else(|error| unasked(&interrupt, &error));
                 // Nobody waits for it where the question was dropped.
                 let _ = sender.send(answer);

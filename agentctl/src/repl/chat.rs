@@ -91,7 +91,7 @@ impl Chat {
         let told = if present { Vec::new() } else { slots.clone() };
         let person = || ForeseeingAsker::new(TerminalAsker::new(keyboard.clone()).leaving(), daemon.client.clone());
         let asker: Box<dyn Asker> = if present { Box::new(person()) } else { Box::new(NonInteractive) };
-        let renderer = BuiltinNotice::new(Box::new(Human::stdio()), told);
+        let renderer = BuiltinNotice::new(Box::new(Human::stdio().in_chat()), told);
         // A terminal that closes loses nothing; a script that is ended ends what it began.
         let signals = if present { Signals::of_terminal(AtEnd::Leave) } else { Signals::listen(AtEnd::Cancel) }?;
         let handed = UploadedFiles::default();

@@ -18,6 +18,7 @@ pub(crate) use crate::keyboard::Key;
 use crate::{
     keyboard::{Keyboard, Press, TypeAhead},
     terminal::{
+        look,
         paint::{tail, width},
         sanitize::clean_line,
     },
@@ -47,6 +48,12 @@ pub(crate) trait Console {
 
     /// Has the person change a text in their editor, in a file with this suffix; none where there is no editor or the question was dropped.
     fn edit(&mut self, text: &str, suffix: &str) -> io::Result<Option<String>>;
+
+    /// Reads a line that begins with this text, where a terminal reads lines and no keys; none elsewhere. The line is none
+    /// where the person leaves it, or the question was dropped.
+    fn read_line(&mut self, _prompt: &str, _initial: &str) -> Option<io::Result<Option<String>>> {
+        None
+    }
 
     /// Shows a long text page by page, in the person's own program; false where there is none.
     fn page(&mut self, _text: &str) -> io::Result<bool> {
@@ -131,18 +138,33 @@ impl TerminalConsole {
         err.write_all(text.as_bytes())?;
         err.flush()
     }
+}
 
-    /// Runs the editor on a file, and ends it when the question is dropped.
-    fn run_editor(&self, editor: &std::ffi::OsStr, file: &std::path::Path) -> io::Result<bool> {
-        let child = std::process::Command::new("/bin/sh")
-            .args(["-c", r#"eval "$AGENTCTL_EDITOR \"\$1\"""#, "sh"])
-            .arg(file)
-            .env("AGENTCTL_EDITOR", editor)
-            // Standard output may be a pipe; questions are on standard error.
-            .stdout(io::stderr())
-            .spawn()?;
-        Ok(pager::wait(child, || self.is_dropped())?.is_some_and(|status| status.success()))
+/// Has the person change a text in their editor, which is ended where it is not wanted any more; none where there is none.
+///
+/// # Errors
+/// When the text cannot be handed over or read back.
+pub(super) fn edit_in_program(
+    keyboard: &Keyboard,
+    text: &str,
+    suffix: &str,
+    is_dropped: impl Fn() -> bool,
+) -> io::Result<Option<String>> {
+    let set = |name: &str| std::env::var_os(name).filter(|editor| !editor.is_empty());
+    let Some(editor) = set("VISUAL").or_else(|| set("EDITOR")) else { return Ok(None) };
+    let mut file = tempfile::Builder::new().prefix("agentctl-").suffix(suffix).tempfile()?;
+    file.write_all(text.as_bytes())?;
+    let mut command = std::process::Command::new("/bin/sh");
+    command.args(["-c", r#"eval "$AGENTCTL_EDITOR \"\$1\"""#, "sh"]).arg(file.path()).env("AGENTCTL_EDITOR", editor);
+    if let Some(kind) = look::kind_for_programs() {
+        command.env("TERM", kind);
     }
+    let edited = keyboard.lend(|| {
+        // Standard output may be a pipe; questions are on standard error.
+        let child = command.stdout(io::stderr()).spawn()?;
+        Ok::<_, io::Error>(pager::wait(child, is_dropped)?.is_some_and(|status| status.success()))
+    });
+    if edited? { std::fs::read_to_string(file.path()).map(Some) } else { Ok(None) }
 }
 
 /// True if keys of this moment are meant for a question.
@@ -215,12 +237,7 @@ impl Console for TerminalConsole {
     }
 
     fn edit(&mut self, text: &str, suffix: &str) -> io::Result<Option<String>> {
-        let set = |name: &str| std::env::var_os(name).filter(|editor| !editor.is_empty());
-        let Some(editor) = set("VISUAL").or_else(|| set("EDITOR")) else { return Ok(None) };
-        let mut file = tempfile::Builder::new().prefix("agentctl-").suffix(suffix).tempfile()?;
-        file.write_all(text.as_bytes())?;
-        let edited = self.keyboard.lend(|| self.run_editor(&editor, file.path()));
-        if edited? { std::fs::read_to_string(file.path()).map(Some) } else { Ok(None) }
+        edit_in_program(&self.keyboard, text, suffix, || self.is_dropped())
     }
 
     fn page(&mut self, text: &str) -> io::Result<bool> {

@@ -8,6 +8,7 @@
 //! - [`moving`]: its commands that go to other sessions, [`picker`] a list to choose from.
 //! - [`history`]: its commands that compact and undo. [`show`]: the one that shows a result whole.
 //! - [`keys`]: what keys do at the prompt. [`status`]: the line above it. [`modes`]: `/mode`. [`models`]: `/model`.
+//! - [`plain`]: prompt and questions on a terminal that obeys nothing.
 //! - [`known`]: what the prompt completes and shows besides the commands.
 //! - [`mentions`]: files that a text names with `#`, handed over with it.
 //! - [`asker`]: approvals and questions; [`question`] is how they look and which key means what, [`edit`] changes a call,
@@ -29,6 +30,7 @@ mod modes;
 mod moving;
 mod pager;
 mod picker;
+mod plain;
 mod question;
 mod replay;
 mod show;
@@ -39,14 +41,16 @@ mod uploads;
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-use self::{chat::Chat, conversation::Lines, editor::Editor, known::CompletionCache, stdin::StdinLines};
+use self::{
+    chat::Chat, conversation::Lines, editor::Editor, known::CompletionCache, plain::PlainLines, stdin::StdinLines,
+};
 use crate::{
     daemon::{self, Daemon},
     exit::Exit,
     flags::CommandLine,
     keyboard::Keyboard,
     session::SessionTarget,
-    terminal::look::TerminalStyle,
+    terminal::look::{TerminalStyle, is_plain},
 };
 pub(crate) use asker::TerminalAsker;
 
@@ -65,12 +69,15 @@ pub(crate) async fn run(
     let keyboard = Keyboard::of_terminal();
     let _prompt = present.then_some(PromptMode);
     let known = CompletionCache::default();
-    let mut lines: Box<dyn Lines> = if present {
+    let mut first = first;
+    if let Some(first) = first.take_if(|_| present) {
+        keyboard.typed(|typed| typed.defer(first));
+    }
+    let mut lines: Box<dyn Lines> = if present && is_plain() {
+        Box::new(PlainLines::new(keyboard.clone()))
+    } else if present {
         // A person without a history is better off than one without a conversation.
         let history = daemon::data_dir().ok().map(|folder| folder.join("history"));
-        if let Some(first) = first {
-            keyboard.typed(|typed| typed.defer(first));
-        }
         Box::new(Editor::open(history.as_deref(), known.clone(), TerminalStyle::detect().out_color, keyboard.clone())?)
     } else {
         Box::new(StdinLines::open(first)?)

@@ -7,6 +7,8 @@ use std::{
     time::Duration,
 };
 
+use crate::terminal::look::is_plain;
+
 /// Interval at which it is checked that the text is still wanted.
 const GLANCE: Duration = Duration::from_millis(20);
 
@@ -15,7 +17,12 @@ const GLANCE: Duration = Duration::from_millis(20);
 /// # Errors
 /// When the text cannot be handed to it.
 pub(crate) fn show(text: &str, is_dropped: impl Fn() -> bool) -> io::Result<bool> {
-    run(std::env::var_os("PAGER").filter(|pager| !pager.is_empty()).as_deref(), text, is_dropped)
+    let pager = std::env::var_os("PAGER").filter(|pager| !pager.is_empty());
+    if pager.is_none() && is_plain() {
+        // The usual one moves the cursor.
+        return Ok(false);
+    }
+    run(pager.as_deref(), text, is_dropped)
 }
 
 fn run(pager: Option<&OsStr>, text: &str, is_dropped: impl Fn() -> bool) -> io::Result<bool> {

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use super::plain::ask_line;
 use crate::{
     keyboard::{Key, Keyboard},
     terminal::{
@@ -20,6 +21,8 @@ use crate::{
 
 /// Rows of the list that are shown at once at the most.
 const MOST_ROWS: usize = 12;
+/// The same where they are numbered.
+const MOST_NUMBERED: usize = 20;
 /// Interval at which the window's size is looked at, and whether to stop.
 const GLANCE: Duration = Duration::from_millis(50);
 
@@ -98,6 +101,21 @@ impl<'a> List<'a> {
         self.at = 0;
     }
 
+    /// The rows with their numbers.
+    fn numbered(&self, title: &str) -> String {
+        let mut text = format!("{title}:\n");
+        for (row, index) in self.fitting.iter().enumerate().take(MOST_NUMBERED) {
+            let Choice { name, about } = &self.choices[*index];
+            text.push_str(&format!("  {}  {name}  {about}\n", row + 1));
+        }
+        if self.fitting.is_empty() {
+            text.push_str("  nothing fits\n");
+        } else if let hidden @ 1.. = self.fitting.len().saturating_sub(MOST_NUMBERED) {
+            text.push_str(&format!("  … {hidden} more\n"));
+        }
+        text
+    }
+
     /// The rows as they are drawn, none wider than the window.
     fn rows(&self, title: &str, (columns, rows): (usize, usize), color: bool) -> Vec<String> {
         let columns = columns.saturating_sub(1);
@@ -156,6 +174,9 @@ pub(crate) async fn pick_at(
 
 fn choose(keyboard: &Keyboard, title: &str, mut list: List<'_>, stop: &AtomicBool) -> io::Result<Option<usize>> {
     let look = TerminalStyle::detect();
+    if !look.err_terminal {
+        return choose_by_number(keyboard, title, list, stop);
+    }
     let (mut drawn, mut shown) = (0, Vec::new());
     loop {
         let rows = list.rows(title, (look.size)(), look.err_color);
@@ -174,6 +195,29 @@ fn choose(keyboard: &Keyboard, title: &str, mut list: List<'_>, stop: &AtomicBoo
             Outcome::Goes => {}
             Outcome::Taken(index) => return redraw(drawn, &[]).map(|()| Some(index)),
             Outcome::Left => return redraw(drawn, &[]).map(|()| None),
+        }
+    }
+}
+
+/// The same on a terminal that obeys nothing: the person types a number, or words to search.
+fn choose_by_number(
+    keyboard: &Keyboard,
+    title: &str,
+    mut list: List<'_>,
+    stop: &AtomicBool,
+) -> io::Result<Option<usize>> {
+    loop {
+        write!(io::stderr(), "{}", list.numbered(title))?;
+        let Some(line) = ask_line(keyboard, "number, or words to search, or Enter to leave: ", stop)? else {
+            return Ok(None);
+        };
+        let words = line.trim();
+        if words.is_empty() {
+            return Ok(None);
+        }
+        match words.parse::<usize>().ok().and_then(|number| list.fitting.get(number.checked_sub(1)?)) {
+            Some(index) => return Ok(Some(*index)),
+            None => list.find(|search| words.clone_into(search)),
         }
     }
 }
@@ -226,5 +270,16 @@ mod tests {
         }
         let choices = choices();
         assert!(!List::new(&choices).rows("Sessions", (80, 24), false).concat().contains('\x1b'));
+    }
+
+    #[test]
+    fn on_a_plain_terminal_rows_have_numbers() {
+        let choices = choices();
+        let mut list = List::new(&choices);
+        let all = list.numbered("Sessions");
+        assert!(all.starts_with("Sessions:\n  1  Fix the tests  app/, 2 h ago\n  2  漢字"), "{all}");
+        assert!(!all.contains('\x1b'));
+        list.find(|search| search.push_str("names"));
+        assert_eq!(list.numbered("Sessions"), "Sessions:\n  1  漢字 in names  app/, 3 d ago\n");
     }
 }

@@ -164,12 +164,13 @@ impl Question<'_> {
     /// Returns whether there is more to see than the screen has room for.
     fn is_longer(&self, preview: &str, grants: &[String]) -> bool {
         let cut = diff::preview(preview, self.room(), false);
-        cut != diff::preview(preview, Room::WITHOUT_END, false) || !asking::rules(grants, self.room_of_rules()).1
+        let whole = diff::preview(preview, Room::of_columns(self.room().columns), false);
+        cut != whole || !asking::rules(grants, self.room_of_rules()).1
     }
 
     /// All of it: page by page where the person has a program for that, else one line after the other.
     fn view_all(&mut self, preview: &str, grants: &[String]) -> io::Result<()> {
-        let mut lines = diff::preview(preview, Room::WITHOUT_END, self.color);
+        let mut lines = diff::preview(preview, Room::of_columns(self.room().columns), self.color);
         if !grants.is_empty() {
             lines.push(String::new());
             lines.push(paint(self.color, QUIET, "always keeps:"));
@@ -266,32 +267,49 @@ impl Question<'_> {
                 lines.extend(kept(offers.for_good).iter().map(|rule| format!("  {rule}")));
             }
         }
+        if grants.is_empty() && offers.wider.is_empty() {
+            let why = match &self.interrupt.ask {
+                Ask::Approval { risk: Risk::Critical, .. } => "critical risk",
+                _ => "no rule could name exactly this",
+            };
+            lines.push(format!("{why}: it can be approved once only"));
+        }
         if !offers.wider.is_empty() {
             let columns = self.room_of_rules().columns;
             lines.push("or, with a digit first:".to_owned());
             lines.extend(offers.others().map(|other| format!("  {}", clip(&other, columns))));
         }
         lines.extend(asking::unanswered(self.interrupt, Timestamp::now()));
-        let text: String = lines.iter().map(|line| format!("  {}\n", paint(self.color, QUIET, line))).collect();
+        // Rules have a row each; what we say of them takes as many as it needs.
+        let columns = self.console.size().0.saturating_sub(INDENT);
+        let rows = lines.iter().flat_map(|line| match line.starts_with("  ") {
+            true => vec![line.clone()],
+            false => fold(line, columns),
+        });
+        let text: String = rows.map(|row| format!("  {}\n", paint(self.color, QUIET, &row))).collect();
         self.console.write(&text)
     }
 
     fn show_choices(&mut self, offers: &Offers<'_>, longer: bool) -> io::Result<()> {
-        let color = self.color;
-        let key = |key: &str| paint(color, CODE, key);
-        let mut choices = vec![format!("{} yes, once", key("y")), format!("{} no", key("n"))];
-        if !offers.rules().is_empty() {
-            choices.push(format!("{} always here", key("a")));
-        }
-        if !offers.rules().is_empty() && offers.is_for_good() {
-            choices.push(format!("{} for good", key("g")));
-        }
-        choices.push(format!("{} edit", key("e")));
-        if longer {
-            choices.push(format!("{} view all", key("v")));
-        }
-        choices.push(format!("{} later", key("s")));
-        self.console.write(&format!("  {} ", choices.join("  ")))
+        let can_keep = !offers.rules().is_empty();
+        // Each with its words for a wide window, and for one in which the row would be broken.
+        let all = [
+            (true, "y", "yes, once", "yes"),
+            (true, "n", "no", "no"),
+            (can_keep, "a", "always here", "always"),
+            (can_keep && offers.is_for_good(), "g", "for good", "good"),
+            (true, "e", "edit", "edit"),
+            (longer, "v", "view all", "view"),
+            (true, "s", "later", "later"),
+        ];
+        let choices: Vec<_> = all.into_iter().filter(|(is_offered, ..)| *is_offered).collect();
+        let taken: usize = choices.iter().map(|(_, key, words, _)| width(key) + width(words) + 3).sum();
+        let is_narrow = taken + 2 > self.console.size().0;
+        let shown = choices.iter().map(|(_, key, words, short)| {
+            format!("{} {}", paint(self.color, CODE, key), if is_narrow { short } else { words })
+        });
+        let row = shown.collect::<Vec<_>>().join("  ");
+        self.console.write(&format!("  {row} "))
     }
 
     /// An `always`, once the person has said so twice; none where they thought better of it.
@@ -356,6 +374,9 @@ impl Question<'_> {
 
     /// A line as the person types it; none after Escape, or where the question was dropped.
     pub(super) fn line(&mut self, prompt: &str, initial: &str) -> io::Result<Option<String>> {
+        if let Some(read) = self.console.read_line(prompt, initial) {
+            return read;
+        }
         let mut line = initial.to_owned();
         loop {
             // The end of the line is what is being typed; the start of a long one is out of sight.

@@ -17,6 +17,8 @@ struct Typist {
     keys: VecDeque<Key>,
     screen: String,
     edited: Option<String>,
+    /// Columns of the window where they are others than usual.
+    columns: Option<usize>,
     /// Keys that were no answer.
     kept: Vec<Key>,
 }
@@ -37,7 +39,7 @@ impl Console for Typist {
     }
 
     fn size(&self) -> (usize, usize) {
-        (80, 14)
+        (self.columns.unwrap_or(80), 14)
     }
 
     fn edit(&mut self, _: &str, _: &str) -> io::Result<Option<String>> {
@@ -229,6 +231,7 @@ fn an_approval_shows_what_would_happen() {
       for: the main agent in "Build it", started by phone
       why: it runs a command (the defaults: the session's confirm_exec is on)
       make \u{1b}[2Jall
+      no rule could name exactly this: it can be approved once only
       y yes, once  n no  e edit  s later   left open; answer it later with: agentctl answer ID approve
     "#);
 }
@@ -317,4 +320,17 @@ fn questions_take_a_line() {
       wall.
       [blue] >
     "#);
+}
+
+#[test]
+fn on_a_narrow_screen_the_answers_are_shorter_and_words_stay_whole() {
+    let shown = |columns| {
+        let mut typist = Typist { keys: keys("s"), columns: Some(columns), ..Typist::default() };
+        ask(&mut typist, &approval(&["write_file"]), false).unwrap();
+        typist.screen
+    };
+    assert!(shown(80).contains("y yes, once  n no  a always here  g for good  e edit  s later"), "{}", shown(80));
+    let narrow = shown(50);
+    assert!(narrow.contains("  y yes  n no  a always  g good  e edit  s later"), "{narrow}");
+    assert!(narrow.contains("always keeps, for this session (a) or for good\n  in every session (g):"), "{narrow}");
 }

@@ -32,7 +32,7 @@ impl Chat {
             self.note(&format!("{earlier}: agentctl attach {} --after 0", summary.id));
         }
         let mut line = SocketLine::attach(&self.daemon, summary.id, first - 1).await?;
-        let mut human = Human::stdio().showing_input().still();
+        let mut human = Human::stdio().in_chat().showing_input().still();
         while let Some(arrival) = line.next().await? {
             let Arrival::Event(event) = arrival else { continue };
             if event.seq >= before {

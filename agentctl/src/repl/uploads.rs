@@ -12,21 +12,25 @@ use super::{
 use crate::{failure::Failure, session::Upload, terminal::sanitize::clean_line};
 
 impl Chat {
-    /// The next turn is told of it. A session that has not begun begins with it.
+    /// The next turn is told of it.
     pub(super) async fn upload(&mut self, path: &Path) -> Result<(), Failure> {
+        for receipt in self.store(path).await? {
+            self.note(&format!("uploaded as {}; the next message hands it over", receipt.path));
+            if let Some(problem) = receipt.problem {
+                self.note(&problem);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores a file of the person's. A session that has not begun begins with it.
+    async fn store(&mut self, path: &Path) -> Result<Vec<UploadReceipt>, Failure> {
         let upload = Upload::open(path)?;
         // Made first, so that a file that is refused leaves no session behind for each attempt.
         self.place = self.place.clone().take(&self.daemon, Vec::new()).await?.0;
         let (place, taken) = self.place.clone().take(&self.daemon, vec![upload]).await?;
         self.place = place;
-        for UploadReceipt { path, picture, problem } in taken {
-            let told = if picture.is_some() { "is shown it" } else { "is told" };
-            self.note(&format!("uploaded as {path}; the model {told} with what you say next"));
-            if let Some(problem) = problem {
-                self.note(&problem);
-            }
-        }
-        Ok(())
+        Ok(taken)
     }
 
     /// Does what a turn with this text depends on.
@@ -41,7 +45,10 @@ impl Chat {
             match mention {
                 Mention::File(path) if self.handed.has(self.place.id(), &path) => {}
                 Mention::File(path) => {
-                    self.upload(&path).await?;
+                    // The turn tells under which name the model has it.
+                    for problem in self.store(&path).await?.into_iter().filter_map(|receipt| receipt.problem) {
+                        self.note(&problem);
+                    }
                     if let Some(session) = self.place.id() {
                         self.handed.note(session, path);
                     }

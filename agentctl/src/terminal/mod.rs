@@ -21,7 +21,7 @@ pub(crate) fn note(text: &str) {
 /// A text for standard error: broken between words where that is a terminal, so that no word or id is cut in two.
 pub(crate) fn fitted(text: &str) -> String {
     let look = look::TerminalStyle::detect();
-    if !look.err_terminal {
+    if !look.err_shown {
         return text.to_owned();
     }
     let columns = look.columns().saturating_sub(1);

@@ -13,7 +13,7 @@ use agentd_core::{
     interrupt::{Answer, AnsweredBy, Ask, Interrupt},
     item::ItemBody,
     session::SessionMode,
-    turn::TurnResult,
+    turn::{StopReason, TurnResult},
     visible,
 };
 use tokio::time::{Instant, sleep_until, timeout};
@@ -151,6 +151,10 @@ impl Driver<'_> {
                     self.show_typed(renderer);
                 }
                 EventKind::TurnEnded { result } => {
+                    let is_ours = self.cancelled || !self.line.ends_with(result.turn_id);
+                    if result.stop_reason == StopReason::Cancelled && !is_ours {
+                        renderer.note("the turn was cancelled from elsewhere")?;
+                    }
                     renderer.finish(&result)?;
                     let is_last = self.line.ends_with(result.turn_id);
                     last = Some(*result);

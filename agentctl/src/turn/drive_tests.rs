@@ -193,12 +193,16 @@ fn resolved(turn: TurnId) -> Beat {
 }
 
 fn end(turn: TurnId) -> Beat {
+    end_by(StopReason::Completed, turn)
+}
+
+fn end_by(stop_reason: StopReason, turn: TurnId) -> Beat {
     let result = TurnResult {
         turn_id: turn,
         trace_id: TraceId::generate(),
         text: String::new(),
         tool_used: false,
-        stop_reason: StopReason::Completed,
+        stop_reason,
         error: None,
         steps: 1,
         usage: Usage::default(),
@@ -330,6 +334,14 @@ async fn ctrl_c_cancels_and_reads_on() {
     assert_eq!(outcome.told, ["cancel"]);
     assert!(outcome.ended.unwrap().is_some());
     assert_eq!(outcome.shown, ["note", "turn_ended", "finish"]);
+}
+
+#[tokio::test]
+async fn a_turn_that_somebody_else_cancelled_is_told_as_such() {
+    let outcome = play(|turn| vec![end_by(StopReason::Cancelled, turn)], None, true).await;
+    assert_eq!(outcome.shown, ["turn_ended", "note", "finish"]);
+    let ours = |turn| vec![Beat::Signal(EndSignal::Interrupt), end_by(StopReason::Cancelled, turn)];
+    assert_eq!(play(ours, None, true).await.shown, ["note", "turn_ended", "finish"]);
 }
 
 #[tokio::test]

@@ -65,7 +65,11 @@ async fn what_files_say_reaches_the_model_in_order_and_outlives_the_daemon() {
     let output = world.daemon.agentctl(["run", "Shown.", "-C", project]).await.exits(0);
     let line = output.stderr.lines().find(|line| line.starts_with("memory: ")).unwrap_or(&output.stderr);
     assert!(line.ends_with("AGENTS.md, /project/AGENTS.md"), "{line}");
-    assert!(output.stderr.lines().any(|line| line == "skills: pdf"), "{}", output.stderr);
+    // Which skills a session opens with is no news; which came meanwhile is.
+    assert!(!output.stderr.contains("skills:"), "{}", output.stderr);
+    world.daemon.write("config/skills/tax/SKILL.md", "---\nname: tax\ndescription: Taxes\n---\n");
+    let again = world.daemon.agentctl(["run", "Again.", "--continue", "-C", project]).await.exits(0);
+    assert!(again.stderr.lines().any(|line| line == "skills: pdf, tax"), "{}", again.stderr);
     assert!(!output.stderr.contains("Speak plainly."), "{}", output.stderr);
 }
 

@@ -65,6 +65,7 @@ mod models;
 mod modes;
 mod own_tools;
 mod patches;
+mod plain;
 mod policy;
 mod random_kills;
 mod readers;

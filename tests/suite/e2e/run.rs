@@ -370,9 +370,8 @@ async fn a_command_that_failed_is_told_as_such_wherever_it_is_shown() {
     let session = lines[0]["session_id"].as_str().unwrap();
     let attached = world.daemon.agentctl(["attach", session, "--after", "0"]).await.exits(0).stderr;
     let shown = world.daemon.agentctl(["sessions", "show", session]).await.exits(0).stdout;
-    for told in [&attached, &shown] {
-        for words in ["✗ run_bash_command", "exit 3 ·", "first of it", "last of it", "3 lines", "ended by signal 9"]
-        {
+    for (told, call) in [(&attached, "✗ $ "), (&shown, "✗ run_bash_command")] {
+        for words in [call, "exit 3 ·", "first of it", "last of it", "3 lines", "ended by signal 9"] {
             assert!(told.contains(words), "{words:?} is missing in\n{told}");
         }
         assert!(!told.contains("exit 0"), "{told}");

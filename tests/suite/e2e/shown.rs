@@ -101,7 +101,7 @@ async fn an_edited_call_is_shown_before_it_runs_and_is_what_everybody_is_told_of
     terminal.sees("$ echo edited > outputs/a");
     terminal.sees("yes, once");
     terminal.presses("y");
-    terminal.sees("run_bash_command (edited) echo edited > outputs/a");
+    terminal.sees("$ (edited) echo edited > outputs/a");
     terminal.sees("It is done.");
     terminal.prompt();
     terminal.leaves();

@@ -4,18 +4,26 @@
 //! what came before matters only for fences and tables. That keeps the stretch that must be repainted
 //! when its end is known ([`super::stream`]) as short as it can be.
 //!
+//! - [`code`] colours the lines of a code fence, [`languages`] are those that it knows.
 //! - [`inline`] finds emphasis, code and links within a line.
 //! - [`mod@wrap`] breaks styled text into rows.
 //! - [`table`] lines up the columns of tables.
 
+pub(crate) mod code;
 pub(crate) mod inline;
+mod languages;
 pub(crate) mod table;
 pub(crate) mod wrap;
 
 use anstyle::Style;
 
-use self::{inline::Span, wrap::wrap};
-use crate::terminal::paint::{CODE, QUIET, paint};
+use self::{code::Highlighter, inline::Span, wrap::wrap};
+use crate::terminal::paint::{CODE, QUIET, clip, paint};
+
+/// Lines of text longer than this are hard to read, however wide the window.
+pub(crate) const WIDEST: usize = 110;
+/// Columns of a language's name above its code.
+const LANGUAGE: usize = 24;
 
 /// State between blocks: an open code fence.
 #[derive(Debug, Default)]
@@ -27,6 +35,9 @@ pub(crate) struct Markdown {
 struct Fence {
     mark: char,
     length: usize,
+    /// Language of the code, as it is named.
+    language: String,
+    highlighter: Option<Highlighter>,
 }
 
 impl Markdown {
@@ -35,25 +46,39 @@ impl Markdown {
         self.fence.is_some()
     }
 
-    /// The rows of a finished block: a line, or the lines of a table, without the last newline.
+    /// The style of a line of code that is not finished: plain where it will have its own colours.
+    pub(crate) fn code_style(&self) -> Style {
+        match &self.fence {
+            Some(Fence { highlighter: None, .. }) => CODE,
+            _ => Style::new(),
+        }
+    }
+
+    /// The rows of a finished block: a line, or the lines of a table, without the last newline. None of a line that only
+    /// says where code begins or ends.
     pub(crate) fn block(&mut self, source: &str, columns: usize) -> Vec<String> {
-        if let Some(fence) = &self.fence {
+        if let Some(fence) = &mut self.fence {
             if fence.ends_with(source) {
                 self.fence = None;
-                return vec![paint(true, QUIET, source)];
+                return Vec::new();
             }
-            return vec![paint(true, CODE, source)];
+            return vec![match &mut fence.highlighter {
+                Some(highlighter) => highlighter.line(source),
+                None => paint(true, CODE, source),
+            }];
         }
         if let Some(fence) = Fence::starts_with(source) {
+            let name = clip(&fence.language, LANGUAGE.min(columns));
             self.fence = Some(fence);
-            return vec![paint(true, QUIET, source)];
+            return if name.is_empty() { Vec::new() } else { vec![paint(true, QUIET, &name)] };
         }
+        let of_text = columns.min(WIDEST);
         if table::is_row(source) {
             return table::render(source, columns).unwrap_or_else(|| {
-                source.lines().flat_map(|line| text(line, Style::new(), columns, "", "")).collect()
+                source.lines().flat_map(|line| text(line, Style::new(), of_text, "", "")).collect()
             });
         }
-        line(source, columns)
+        line(source, of_text)
     }
 }
 
@@ -63,13 +88,30 @@ impl Fence {
         let mark = line.chars().next().filter(|c| matches!(c, '`' | '~'))?;
         let info = line.trim_start_matches(mark);
         let length = line.len() - info.len();
-        (length >= 3 && !info.contains('`')).then_some(Self { mark, length })
+        let language = info.trim_start().split([' ', '\t', ',', '{', ':']).next().unwrap_or_default().to_owned();
+        let highlighter = Highlighter::of(&language);
+        (length >= 3 && !info.contains('`')).then_some(Self { mark, length, language, highlighter })
     }
 
     fn ends_with(&self, line: &str) -> bool {
         let line = line.trim();
         line.len() >= self.length && line.chars().all(|c| c == self.mark)
     }
+}
+
+/// Columns by which the rows of a block after its first are set in, while it is written: those of its marker.
+pub(crate) fn hanging(block: &str, columns: usize) -> usize {
+    let content = block.trim_start();
+    let indent = block.len() - content.len();
+    if indent > columns / 4 {
+        return 0;
+    }
+    let marker = match (content.starts_with("> "), list_marker(content)) {
+        (true, _) => 2,
+        (false, Some((marker, _))) => marker.len() + 1,
+        (false, None) => 0,
+    };
+    indent + marker
 }
 
 fn text(line: &str, style: Style, columns: usize, first: &str, next: &str) -> Vec<String> {
@@ -95,7 +137,12 @@ fn line(source: &str, columns: usize) -> Vec<String> {
         return quote(quoted.trim_start(), columns.saturating_sub(indent.len() + 2), &bar);
     }
     if let Some((marker, rest)) = list_marker(content) {
-        let shown = if marker.ends_with(['-', '*', '+']) { "•" } else { marker };
+        let bullet = marker.ends_with(['-', '*', '+']);
+        let (shown, rest) = match (bullet, task(rest)) {
+            (true, Some((mark, rest))) => (mark, rest),
+            (true, None) => ("•", rest),
+            (false, _) => (marker, rest),
+        };
         let first = format!("{indent}{shown} ");
         let next = " ".repeat(crate::terminal::paint::width(&first));
         return text(rest, Style::new(), columns, &first, &next);
@@ -128,6 +175,12 @@ fn list_marker(line: &str) -> Option<(&str, &str)> {
     (matches!(marker, "-" | "*" | "+") || numbered).then(|| (marker, rest.trim_start()))
 }
 
+/// The mark of a task, and its words.
+fn task(item: &str) -> Option<(&'static str, &str)> {
+    let marks = [("[ ] ", "☐"), ("[x] ", "☑"), ("[X] ", "☑")];
+    marks.iter().find_map(|(written, shown)| Some((*shown, item.strip_prefix(written)?.trim_start())))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,6 +197,10 @@ mod tests {
     fn blocks_are_told_apart() {
         check(&["# A title", "", "plain"], &["A title", "", "plain"]);
         check(&["- one of **many** words here"], &["• one of many words", "  here"]);
+        check(
+            &["- [ ] one of **many** words", "* [x] done", "- [y] no"],
+            &["☐ one of many words", "☑ done", "• [y] no"],
+        );
         check(&["  12) deep"], &["  12) deep"]);
         check(&["> said a man of many words"], &["│ said a man of many", "│ words"]);
         check(&["---"], &["────────────────────"]);
@@ -151,11 +208,20 @@ mod tests {
     }
 
     #[test]
-    fn code_is_not_touched() {
+    fn code_is_not_touched_and_its_fences_are_not_shown() {
         check(
-            &["```rust", "# not a **title**", "~~~", "    a * b * c", "```", "*end*"],
-            &["```rust", "# not a **title**", "~~~", "    a * b * c", "```", "end"],
+            &["```rust,ignore", "# not a **title**", "~~~", "    a * b * c", "```", "*end*"],
+            &["rust", "# not a **title**", "~~~", "    a * b * c", "end"],
         );
-        check(&["~~~~", "~~~", "~~~~", "**b**"], &["~~~~", "~~~", "~~~~", "b"]);
+        check(&["~~~~", "~~~", "~~~~", "**b**"], &["~~~", "b"]);
+    }
+
+    #[test]
+    fn rows_hang_below_the_words_of_their_first() {
+        for (block, columns) in
+            [("words", 0), ("- item", 2), ("  12) deep", 6), ("> said", 2), ("  set in", 2), ("-dash", 0)]
+        {
+            assert_eq!(hanging(block, 40), columns, "{block}");
+        }
     }
 }

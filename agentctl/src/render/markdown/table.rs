@@ -1,8 +1,11 @@
-//! Tables: columns of one width, or none at all where they do not fit.
+//! Tables: columns of one width, or a record for each row where they do not fit.
 
 use anstyle::Style;
 
-use super::inline::{self, Span};
+use super::{
+    inline::{self, Span},
+    wrap::wrap,
+};
 use crate::terminal::paint::{QUIET, paint, width};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -17,7 +20,10 @@ pub(crate) fn is_row(line: &str) -> bool {
     line.trim_start().starts_with('|')
 }
 
-/// The rows of a table, if it is one and fits in so many columns.
+/// Columns of the rule between two records.
+const RULE: usize = 12;
+
+/// The rows of a table on so many columns, if it is one.
 pub(crate) fn render(source: &str, columns: usize) -> Option<Vec<String>> {
     let mut lines = source.lines();
     let head = cells(lines.next()?);
@@ -36,12 +42,36 @@ pub(crate) fn render(source: &str, columns: usize) -> Option<Vec<String>> {
         })
         .collect();
     if widths.iter().sum::<usize>() + 3 * widths.len().saturating_sub(1) > columns {
-        return None;
+        return Some(records(&head, &body, columns));
     }
     let rule = widths.iter().map(|width| "─".repeat(*width)).collect::<Vec<_>>().join("─┼─");
     let mut rows = vec![row(&head, &widths, &aligns), paint(true, QUIET, &rule)];
     rows.extend(body.iter().map(|cells| row(cells, &widths, &aligns)));
     Some(rows)
+}
+
+/// The rows of the table one below the other, each cell behind the name of its column.
+fn records(head: &[Vec<Span>], body: &[Vec<Vec<Span>>], columns: usize) -> Vec<String> {
+    let rule = paint(true, QUIET, &"─".repeat(RULE.min(columns)));
+    let mut rows = Vec::new();
+    for cells in body {
+        if !rows.is_empty() {
+            rows.push(rule.clone());
+        }
+        for (name, cell) in head.iter().zip(cells).filter(|(_, cell)| !cell.is_empty()) {
+            let mut spans = name.clone();
+            if !spans.is_empty() {
+                spans.push(Span { text: ": ".to_owned(), style: Style::new().bold() });
+            }
+            spans.extend(cell.iter().cloned());
+            rows.extend(wrap(&spans, columns, "", "  "));
+        }
+    }
+    if rows.is_empty() {
+        let names = head.iter().filter(|name| !name.is_empty());
+        rows.extend(names.flat_map(|name| wrap(name, columns, "", "  ")));
+    }
+    rows
 }
 
 /// The cells of a line, without the space around them. A bar after a backslash belongs to its cell.
@@ -120,10 +150,33 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_table_or_does_not_fit_is_left_alone() {
+    fn what_does_not_fit_becomes_a_record_for_each_row() {
+        let source = "| name | what it is for | |\n|--|--|--|\n| `long` enough | all that **there** is to say of it | x |\n\
+                      | 漢字 | | y |\n";
+        let records = [
+            "name: long enough",
+            "what it is for: all",
+            "  that there is to",
+            "  say of it",
+            "x",
+            "────────────",
+            "name: 漢字",
+            "y",
+        ];
+        assert_eq!(plain(source, 20).unwrap(), records);
+        let fits = plain(source, 80).unwrap();
+        assert!(fits[0].starts_with("name        │ what it is for"), "{fits:?}");
+        assert_eq!(plain("| name | size |\n|--|--|\n", 8).unwrap(), ["name", "size"]);
+        for columns in 0..60 {
+            let rows = plain(source, columns).unwrap();
+            assert!(rows.iter().all(|row| width(row) <= columns.max(4)), "{columns}: {rows:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_table_is_left_alone() {
         assert_eq!(plain("| a | b |\n| 1 | 2 |\n", 80), None);
         assert_eq!(plain("| a |\n", 80), None);
         assert_eq!(plain("| a | b |\n|--|--|\n| 1 | 2 | 3 |\n", 80), None);
-        assert_eq!(plain("| name | size |\n|--|--|\n| long enough | 12 |\n", 12), None);
     }
 }

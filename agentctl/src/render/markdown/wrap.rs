@@ -27,23 +27,34 @@ pub(crate) fn wrap(spans: &[Span], columns: usize, first: &str, next: &str) -> V
 
 /// Where the row that starts at `start` ends, and where the next one starts.
 fn row_end(text: &[(char, Style)], start: usize, room: usize) -> (usize, usize) {
+    cut(text.len(), |at| text[at].0, start, room, |c| c.width().unwrap_or(0))
+}
+
+/// The same of so many characters, for any measure of their columns.
+pub(crate) fn cut(
+    length: usize,
+    char_at: impl Fn(usize) -> char,
+    start: usize,
+    room: usize,
+    measure: impl Fn(char) -> usize,
+) -> (usize, usize) {
     let mut used = 0;
     let mut best = None;
-    for at in start..text.len() {
-        let c = text[at].0;
+    for at in start..length {
+        let c = char_at(at);
         let wide = is_wide(c);
-        if at > start && (wide || is_wide(text[at - 1].0)) && !clings(c) {
+        if at > start && (wide || is_wide(char_at(at - 1))) && !clings(c) {
             best = Some((at, at));
         }
         if c == ' ' {
             best = Some((at, at + 1));
         }
-        used += c.width().unwrap_or(0);
+        used += measure(c);
         if used > room {
             return best.filter(|(end, _)| *end > start).unwrap_or((at.max(start + 1), at.max(start + 1)));
         }
     }
-    (text.len(), text.len())
+    (length, length)
 }
 
 fn is_wide(c: char) -> bool {

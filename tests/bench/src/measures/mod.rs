@@ -4,6 +4,7 @@
 
 mod context;
 mod documents;
+mod drawing;
 mod first_token;
 mod journal;
 mod many_turns;
@@ -32,6 +33,8 @@ pub(crate) enum Subject {
     FirstToken,
     /// Deltas a second on one stream
     Relay,
+    /// What drawing a fast answer takes at a terminal, and the echo of keys meanwhile
+    Drawing,
     /// A whole `agentctl run`
     Run,
     /// From the spawn of the daemon to its first answer
@@ -83,6 +86,7 @@ impl Subject {
         match self {
             Self::FirstToken => first_token::measure().await,
             Self::Relay => relay::measure().await,
+            Self::Drawing => drawing::measure().await,
             Self::Run => run_command::measure().await,
             Self::Start => start_up::measure().await,
             Self::ManyTurns => many_turns::measure().await,

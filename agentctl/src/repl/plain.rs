@@ -1,0 +1,348 @@
+//! The conversation on a plain terminal: lines in place of keys, words and newlines in place of all that moves.
+//!
+//! Screen readers and terminals that obey nothing (`TERM=dumb`) have this. The keyboard hands lines over as a paste and an
+//! Enter each, so that what is typed while a turn runs goes the same way as elsewhere.
+
+use std::{
+    io::{self, Write as _},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures_util::future::BoxFuture;
+
+use super::{
+    console::{self, Console, Key},
+    conversation::{Input, Lines},
+};
+use crate::{
+    failure::Failure,
+    keyboard::{
+        Keyboard, Press, TypeAhead,
+        typed::{STILLNESS, is_whole, join_lines},
+    },
+    terminal::sanitize::clean,
+};
+
+/// Interval at which it is checked that a line is still wanted.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// The mark before all that is said.
+const INDICATOR: &str = "› ";
+
+/// A line that a person has ended.
+#[derive(Debug, PartialEq, Eq)]
+enum TypedLine {
+    Words(String),
+    /// Ctrl-D on an empty line.
+    Leave,
+}
+
+/// Makes lines of what the keyboard hands over.
+#[derive(Debug, Default)]
+struct LineParts(String);
+
+impl LineParts {
+    /// Takes in a key; a whole line with its last one.
+    fn press(&mut self, key: Key) -> Option<TypedLine> {
+        match key {
+            Key::Paste(text) => self.0.extend(text.chars().map(|c| if c == '\t' { ' ' } else { c })),
+            Key::Char(c) => self.0.push(c),
+            Key::Enter => {
+                let line: String = std::mem::take(&mut self.0);
+                return Some(TypedLine::Words(line.chars().filter(|c| !c.is_control()).collect()));
+            }
+            Key::Leave => return Some(TypedLine::Leave),
+            _ => {}
+        }
+        None
+    }
+}
+
+/// Waits on this thread for a line, and tells when it was ended; none once it is not wanted any more.
+fn wait_for_line(keyboard: &Keyboard, is_dropped: impl Fn() -> bool) -> Option<(TypedLine, Instant)> {
+    let mut parts = LineParts::default();
+    while !is_dropped() {
+        if let Some(Press { key, at }) = keyboard.wait(GLANCE)
+            && let Some(line) = parts.press(key)
+        {
+            return Some((line, at));
+        }
+    }
+    None
+}
+
+/// Asks for a line; none where the person leaves, or is not asked any more.
+///
+/// # Errors
+/// When the terminal cannot be written.
+pub(super) fn ask_line(keyboard: &Keyboard, prompt: &str, stop: &AtomicBool) -> io::Result<Option<String>> {
+    print(prompt)?;
+    match wait_for_line(keyboard, || stop.load(Ordering::Relaxed)) {
+        Some((TypedLine::Words(words), _)) => Ok(Some(words)),
+        Some((TypedLine::Leave, _)) | None => print("\n").map(|()| None),
+    }
+}
+
+fn print(text: &str) -> io::Result<()> {
+    let mut err = io::stderr().lock();
+    err.write_all(text.as_bytes())?;
+    err.flush()
+}
+
+/// The prompt of a plain terminal.
+#[derive(Debug)]
+pub(super) struct PlainLines {
+    keyboard: Keyboard,
+}
+
+impl PlainLines {
+    pub(super) fn new(keyboard: Keyboard) -> Self {
+        Self { keyboard }
+    }
+
+    async fn read(&self) -> Result<Input, Failure> {
+        let unwritten = |error: io::Error| Failure::usage(format!("cannot write to the terminal: {error}"));
+        if let Some(message) = self.keyboard.typed(TypeAhead::next_message) {
+            print(&format!("{INDICATOR}{}\n", clean(&message).replace('\n', "\n… "))).map_err(unwritten)?;
+            return Ok(Input::Text(message));
+        }
+        let unsent = self.keyboard.typed(TypeAhead::take_line);
+        if !unsent.trim().is_empty() {
+            let told = clean(&unsent);
+            print(&format!("not sent: {told}\nEnter sends it; other words take its place\n")).map_err(unwritten)?;
+        }
+        print(INDICATOR).map_err(unwritten)?;
+        let _hold = self.keyboard.hold();
+        let (mut parts, mut text) = (LineParts::default(), String::new());
+        loop {
+            match parts.press(self.keyboard.next().await.key) {
+                None => continue,
+                Some(TypedLine::Leave) => return Ok(Input::End),
+                Some(TypedLine::Words(line)) => text.push_str(&line),
+            }
+            if is_whole(&text) {
+                let text = if text.trim().is_empty() { unsent } else { text };
+                return Ok(Input::Text(join_lines(&text)));
+            }
+            text.push('\n');
+            print("… ").map_err(unwritten)?;
+        }
+    }
+}
+
+impl Lines for PlainLines {
+    fn next(&mut self) -> BoxFuture<'_, Result<Input, Failure>> {
+        Box::pin(self.read())
+    }
+}
+
+/// The place where questions are asked on a plain terminal: each answer is a line.
+///
+/// The row that offers the answers is written when they are taken: a line that was typed before has nothing to do with it.
+#[derive(Debug)]
+pub(super) struct PlainConsole {
+    dropped: Arc<AtomicBool>,
+    keyboard: Keyboard,
+    size: fn() -> (usize, usize),
+    /// Since when the question is on the screen.
+    shown: Option<Instant>,
+    /// It has had an answer: then the person is at it, and goes on with it.
+    is_begun: bool,
+    /// The last row, which no newline has ended.
+    row: String,
+    /// Bytes of it that are written.
+    written: usize,
+}
+
+impl PlainConsole {
+    pub(super) fn new(dropped: Arc<AtomicBool>, keyboard: Keyboard, size: fn() -> (usize, usize)) -> Self {
+        Self { dropped, keyboard, size, shown: None, is_begun: false, row: String::new(), written: 0 }
+    }
+
+    fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// True if a line of this moment is meant for the question.
+    fn is_open(&self, at: Instant, shown: Instant) -> bool {
+        self.is_begun || at >= shown + STILLNESS
+    }
+
+    /// The next line; none once the question was dropped. Offers the answers as soon as they are taken.
+    fn line(&mut self, shown: Instant) -> io::Result<Option<(TypedLine, Instant)>> {
+        let mut parts = LineParts::default();
+        while !self.is_dropped() {
+            if self.is_open(Instant::now(), shown) && self.written < self.row.len() {
+                print(&self.row[self.written..])?;
+                self.written = self.row.len();
+            }
+            if let Some(Press { key, at }) = self.keyboard.wait(GLANCE)
+                && let Some(line) = parts.press(key)
+            {
+                return Ok(Some((line, at)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Says why a line was no answer, and offers the answers again.
+    fn offer_again(&mut self, why: &str) -> io::Result<()> {
+        self.written = 0;
+        print(&format!("  ({why})\n"))
+    }
+
+    /// The row is done with.
+    fn end_row(&mut self) {
+        self.row.clear();
+        self.written = 0;
+    }
+}
+
+/// The key that a line stands for, if it is an answer.
+fn answer(words: &str) -> Option<Key> {
+    let mut characters = words.chars();
+    match (characters.next(), characters.next()) {
+        (None, _) => Some(Key::Enter),
+        (Some(c), None) => Some(Key::Char(c)),
+        _ => match words.to_lowercase().as_str() {
+            "yes" => Some(Key::Char('y')),
+            "no" => Some(Key::Char('n')),
+            "later" => Some(Key::Char('s')),
+            _ => None,
+        },
+    }
+}
+
+impl Console for PlainConsole {
+    fn key(&mut self) -> io::Result<Option<Key>> {
+        let shown = *self.shown.get_or_insert_with(Instant::now);
+        loop {
+            let Some((line, at)) = self.line(shown)? else { return Ok(None) };
+            let TypedLine::Words(words) = line else {
+                print("\n")?;
+                self.end_row();
+                return Ok(Some(Key::Leave));
+            };
+            match answer(words.trim()) {
+                Some(key) if self.is_open(at, shown) => {
+                    self.is_begun = true;
+                    self.end_row();
+                    return Ok(Some(key));
+                }
+                Some(Key::Enter) => {}
+                Some(_) => self.offer_again("that came before the answers; say it again")?,
+                None => {
+                    self.keyboard.typed(|typed| {
+                        [Key::Paste(words), Key::Enter].into_iter().for_each(|key| typed.press(Press { key, at }));
+                    });
+                    self.offer_again("no answer: it is said to the turn")?;
+                }
+            }
+        }
+    }
+
+    fn keep(&mut self, keys: &[Key]) -> io::Result<()> {
+        // A letter is an answer or nothing. After two the question is asked again anyway.
+        if keys.len() == 1 { self.offer_again("no answer to this question") } else { Ok(()) }
+    }
+
+    fn read_line(&mut self, prompt: &str, initial: &str) -> Option<io::Result<Option<String>>> {
+        let kept =
+            if initial.is_empty() { String::new() } else { format!("  now: {}\n  Enter keeps it\n", clean(initial)) };
+        if let Err(error) = print(&kept) {
+            return Some(Err(error));
+        }
+        self.end_row();
+        self.row.push_str(prompt);
+        let shown = *self.shown.get_or_insert_with(Instant::now);
+        let line = loop {
+            match self.line(shown) {
+                Err(error) => return Some(Err(error)),
+                Ok(Some((TypedLine::Words(words), at))) if !self.is_open(at, shown) => {
+                    // Words that were typed before the question was read answer no question.
+                    self.keyboard.typed(|typed| {
+                        [Key::Paste(words), Key::Enter].into_iter().for_each(|key| typed.press(Press { key, at }));
+                    });
+                }
+                Ok(line) => break line,
+            }
+        };
+        self.is_begun = true;
+        self.end_row();
+        Some(Ok(match line {
+            Some((TypedLine::Words(words), _)) if words.is_empty() => Some(initial.to_owned()),
+            Some((TypedLine::Words(words), _)) => Some(words),
+            Some((TypedLine::Leave, _)) | None => None,
+        }))
+    }
+
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        let plain = anstream::adapter::strip_str(text).to_string().replace('\r', "");
+        if text.starts_with('\r') {
+            if self.written > 0 {
+                // What another terminal would write over.
+                print("\n")?;
+            }
+            self.end_row();
+        }
+        let Some(at) = plain.rfind('\n') else {
+            self.row.push_str(&plain);
+            return Ok(());
+        };
+        print(&self.row[self.written..])?;
+        print(&plain[..=at])?;
+        self.end_row();
+        self.row.push_str(&plain[at + 1..]);
+        Ok(())
+    }
+
+    fn size(&self) -> (usize, usize) {
+        (self.size)()
+    }
+
+    fn edit(&mut self, text: &str, suffix: &str) -> io::Result<Option<String>> {
+        console::edit_in_program(&self.keyboard, text, suffix, || self.is_dropped())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn console(keyboard: &Keyboard) -> PlainConsole {
+        let console = PlainConsole::new(Arc::default(), keyboard.clone(), || (80, 24));
+        // The question has been there for a while.
+        PlainConsole { shown: Instant::now().checked_sub(STILLNESS * 4), ..console }
+    }
+
+    fn types(keyboard: &Keyboard, line: &str, at: Instant) {
+        keyboard.press(Key::Paste(line.to_owned()), at);
+        keyboard.press(Key::Enter, at);
+    }
+
+    #[test]
+    fn a_line_answers_where_it_is_an_answer_and_is_said_to_the_turn_elsewhere() {
+        let keyboard = Keyboard::scripted();
+        let mut console = console(&keyboard);
+        let now = Instant::now();
+        types(&keyboard, "y", now.checked_sub(STILLNESS * 4).unwrap());
+        types(&keyboard, "say a year as you may", now);
+        types(&keyboard, " Yes\u{1b} ", now);
+        assert_eq!(console.key().unwrap(), Some(Key::Char('y')));
+        assert_eq!(keyboard.typed(|typed| typed.next_steer()).unwrap(), "say a year as you may");
+        types(&keyboard, "", now);
+        assert_eq!(console.key().unwrap(), Some(Key::Enter));
+        types(&keyboard, "because\tof that", now);
+        assert_eq!(console.read_line("reason: ", "").unwrap().unwrap().unwrap(), "because of that");
+        types(&keyboard, "", now);
+        assert_eq!(console.read_line("command: ", "make").unwrap().unwrap().unwrap(), "make");
+        keyboard.press(Key::Leave, now);
+        assert_eq!(console.key().unwrap(), Some(Key::Leave));
+        console.dropped.store(true, Ordering::Relaxed);
+        assert_eq!(console.key().unwrap(), None);
+    }
+}

@@ -1,0 +1,135 @@
+//! What a person waits for at a terminal while a fast model speaks: the share of a core that drawing takes, and the time from
+//! a key to its echo.
+
+use std::{
+    fs::File,
+    io::{Read as _, Write as _},
+    os::fd::OwnedFd,
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail};
+use nix::{
+    pty::{Winsize, openpty},
+    sys::{
+        resource::{UsageWho, getrusage},
+        time::TimeVal,
+    },
+};
+
+use crate::{
+    figures::{Figure, Samples},
+    report::Row,
+    world::{Home, ModelProcess, program},
+};
+
+/// Deltas of the answer. The model server writes a thousand at once.
+const DELTAS: u64 = 50_000;
+/// The pause between two of its writes, in milliseconds: it makes ten thousand deltas a second.
+const PAUSE: &str = "100";
+/// Letters that are typed one after the other; none of them occurs in the answer.
+const KEYS: &str = "QXZJKVYGHB";
+/// The time between two of them.
+const BETWEEN: Duration = Duration::from_millis(130);
+/// Patience for an echo.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
+    let model = ModelProcess::start(&["--delay-ms", PAUSE, "fast", &DELTAS.to_string()]).await?;
+    let home = Home::new(&model)?;
+    let _daemon = home.start().await?;
+    tokio::task::block_in_place(|| {
+        let (share, _) = draw(&home, "")?;
+        let (_, echo) = draw(&home, KEYS)?;
+        let keys =
+            vec![Figure::millis("median", echo.median()), Figure::millis("p99", echo.quantile(99)).at_most(16.0)];
+        Ok(vec![
+            Row::new(
+                "drawing 10,000 deltas/s at a terminal, of a core",
+                vec![Figure::percent("", share).at_most(20.0)],
+            ),
+            Row::new("a key to its echo while they are drawn", keys).with_note(format!("{} keys", KEYS.len())),
+        ])
+    })
+}
+
+/// A whole turn at a terminal, with keys in the middle of it: percent of a core that the client took, and the time of each
+/// echo.
+fn draw(home: &Home, keys: &str) -> anyhow::Result<(f64, Samples)> {
+    let size = Winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+    let pty = openpty(Some(&size), None)?;
+    let before = spent()?;
+    let begun = Instant::now();
+    let mut client = spawn(home, &pty.slave)?;
+    drop(pty.slave);
+    let mut typist = File::from(pty.master);
+    let screen = watch(typist.try_clone()?)?;
+    let (mut seen, mut echo) = (String::new(), Samples::default());
+    await_words(&screen, &mut seen, "w002")?;
+    for (at, key) in keys.bytes().enumerate() {
+        std::thread::sleep(BETWEEN);
+        seen.clear();
+        let pressed = Instant::now();
+        typist.write_all(&[key])?;
+        let shown = await_words(&screen, &mut seen, &keys[..=at])?;
+        echo.add(shown.saturating_duration_since(pressed));
+    }
+    while screen.recv().is_ok() {}
+    let status = client.wait()?;
+    let share = (spent()? - before).as_secs_f64() / begun.elapsed().as_secs_f64() * 100.0;
+    if !status.success() {
+        bail!("agentctl ended with {status}");
+    }
+    Ok((share, echo))
+}
+
+/// The client, as the leader of a session whose terminal this is.
+fn spawn(home: &Home, terminal: &OwnedFd) -> anyhow::Result<Child> {
+    let known = home.command("agentctl")?;
+    let mut command = Command::new("setsid");
+    command.arg("--ctty").arg(program("agentctl")?).args(["run", "Hello"]);
+    command.env_clear().envs(known.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.env("TERM", "xterm-256color");
+    let end = || terminal.try_clone().map(Stdio::from);
+    command.stdin(end()?).stdout(end()?).stderr(end()?).spawn().context("setsid of util-linux is needed")
+}
+
+/// What comes to the terminal, each piece with its time.
+fn watch(mut terminal: File) -> anyhow::Result<mpsc::Receiver<(Instant, String)>> {
+    let (sender, pieces) = mpsc::channel();
+    std::thread::Builder::new().name("bench-screen".to_owned()).spawn(move || {
+        let mut bytes = [0; 64 * 1024];
+        while let Ok(read @ 1..) = terminal.read(&mut bytes) {
+            let piece = String::from_utf8_lossy(&bytes[..read]).into_owned();
+            if sender.send((Instant::now(), piece)).is_err() {
+                break;
+            }
+        }
+    })?;
+    Ok(pieces)
+}
+
+/// The time at which these words were on the terminal.
+fn await_words(screen: &mpsc::Receiver<(Instant, String)>, seen: &mut String, words: &str) -> anyhow::Result<Instant> {
+    loop {
+        let (at, piece) = screen.recv_timeout(PATIENCE).with_context(|| format!("{words:?} was not shown"))?;
+        seen.push_str(&piece);
+        if seen.contains(words) {
+            return Ok(at);
+        }
+        // The end is enough to find words that came in two pieces.
+        let keep = seen.char_indices().rev().nth(64).map_or(0, |(at, _)| at);
+        seen.drain(..keep);
+    }
+}
+
+/// The processor time of the processes that were waited for.
+fn spent() -> anyhow::Result<Duration> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let time = |time: TimeVal| -> anyhow::Result<Duration> {
+        Ok(Duration::from_secs(time.tv_sec().try_into()?) + Duration::from_micros(time.tv_usec().try_into()?))
+    };
+    Ok(time(usage.user_time())? + time(usage.system_time())?)
+}
