@@ -237,7 +237,10 @@ fn names(typed: &str, sessions: &[(String, String)], mentioned: &[(String, Strin
     }
     let argument_of = |name: &str| Some((typed.strip_prefix(name)?, name.len()));
     if let Some((argument, start)) = argument_of("/load ") {
-        let fits = sessions.iter().filter(|(id, _)| id.starts_with(argument));
+        let wanted = argument.to_lowercase();
+        let is_meant =
+            |(id, title): &&(String, String)| id.starts_with(argument) || title.to_lowercase().contains(&wanted);
+        let fits = sessions.iter().filter(is_meant);
         return fits.map(|(id, title)| (start, id.clone(), title.clone())).collect();
     }
     if let Some((argument, start)) = argument_of("/model ") {

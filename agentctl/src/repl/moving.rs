@@ -20,7 +20,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     mount::shown_mount,
-    report::{ago, count},
+    report::{ago, count, short_id},
     session::SessionTarget,
     terminal::paint::clip,
 };
@@ -109,7 +109,7 @@ impl Chat {
         self.handed.forget();
         self.greet(None);
         if let Some(id) = before {
-            self.note(&format!("the session before is kept: /load {id}, or /resume"));
+            self.note(&format!("the session before is kept: /load {}, or /resume", short_id(id)));
         }
         Ok(Exit::Done)
     }

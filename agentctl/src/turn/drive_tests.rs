@@ -165,7 +165,7 @@ fn raised(turn: TurnId) -> Interrupt {
         turn_id: turn,
         call_id: Some(CallId::generate()),
         asked_by: AskedBy::default(),
-        ask: Ask::Question { question: "Which?".to_owned(), context: None, default: None, required: true },
+        ask: Ask::Question { question: "Which?".to_owned(), context: None, default: None, required: true, choices: Vec::new() },
         raised_at: Timestamp::UNIX_EPOCH,
         deadline: None,
         on_deadline: None,
