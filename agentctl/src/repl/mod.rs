@@ -9,6 +9,7 @@
 //! - [`history`]: its commands that compact and undo. [`show`]: the one that shows a result whole.
 //! - [`keys`]: what keys do at the prompt. [`status`]: the line above it. [`modes`]: `/mode`.
 //! - [`known`]: what the prompt completes and shows besides the commands.
+//! - [`watch`]: finds out when another client's turn is at work in the session, [`joining`] shows it and speaks to it.
 //! - [`mentions`]: files that a text names with `#`, handed over with it.
 //! - [`asker`]: approvals and questions; [`question`] is how they look and which key means what, [`edit`] changes a call,
 //!   [`console`] where its keys come from, [`pager`] what shows the long ones whole.
@@ -21,6 +22,7 @@ mod conversation;
 mod edit;
 mod editor;
 mod history;
+mod joining;
 mod keys;
 mod known;
 mod mentions;
@@ -35,6 +37,7 @@ mod slash;
 mod status;
 mod stdin;
 mod uploads;
+mod watch;
 
 use std::io::{self, IsTerminal as _, Write as _};
 

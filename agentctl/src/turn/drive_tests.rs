@@ -165,7 +165,13 @@ fn raised(turn: TurnId) -> Interrupt {
         turn_id: turn,
         call_id: Some(CallId::generate()),
         asked_by: AskedBy::default(),
-        ask: Ask::Question { question: "Which?".to_owned(), context: None, default: None, required: true, choices: Vec::new() },
+        ask: Ask::Question {
+            question: "Which?".to_owned(),
+            context: None,
+            default: None,
+            required: true,
+            choices: Vec::new(),
+        },
         raised_at: Timestamp::UNIX_EPOCH,
         deadline: None,
         on_deadline: None,
@@ -401,7 +407,7 @@ async fn escape_cancels_once_and_never_leaves() {
     assert_eq!(waiting(&keyboard), ["half a line"], "a turn that is being cancelled is given nothing");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_turn_of_somebody_else_is_cancelled_by_the_second_ctrl_c() {
     let (keyboard, turn) = (Keyboard::scripted(), TurnId::generate());
     let play = async |beats: Vec<Beat>| {
@@ -429,6 +435,15 @@ async fn a_turn_of_somebody_else_is_cancelled_by_the_second_ctrl_c() {
     let left = play(vec![Beat::Silence]).await;
     assert!(left.ended.unwrap().is_none() && left.told.is_empty());
     assert_eq!(left.shown, ["leave", "note"]);
+    // So does `q`, where nothing follows it.
+    press(&keyboard, "q");
+    assert_eq!(play(vec![Beat::Silence]).await.shown, ["leave", "note"]);
+    press(&keyboard, "q⏎");
+    assert_eq!(play(vec![Beat::Silence]).await.shown, ["leave", "note"]);
+    press(&keyboard, "quick⏎");
+    let spoken = play(vec![end(turn)]).await;
+    assert!(spoken.ended.unwrap().is_some());
+    assert_eq!(spoken.told, ["steer quick"]);
     press(&keyboard, "half");
     keyboard.press(Key::Leave, std::time::Instant::now());
     assert!(play(vec![end(turn)]).await.ended.unwrap().is_some());
