@@ -3,7 +3,10 @@
 
 use std::{future::Future, time::Duration};
 
-use agentd_core::model::Slot;
+use agentd_core::{
+    interrupt::{Ask, Interrupt},
+    model::Slot,
+};
 use agentd_proto::client::{Client, ClientError};
 use clap_complete::CompletionCandidate;
 
@@ -20,7 +23,7 @@ pub(crate) fn slots() -> Vec<CompletionCandidate> {
     Slot::ALL.into_iter().map(|slot| CompletionCandidate::new(slot.as_str())).collect()
 }
 
-/// The sessions, last used first.
+/// The sessions, last used first: the ends of their ids, with their titles.
 pub(crate) fn sessions() -> Vec<CompletionCandidate> {
     let sessions = ask(async |client: Client| client.sessions(OFFERED).await).unwrap_or_default();
     let ids = report::short_ids(sessions.iter().map(|session| session.id));
@@ -47,7 +50,15 @@ pub(crate) fn agents() -> Vec<CompletionCandidate> {
 /// The interrupts that wait.
 pub(crate) fn interrupts() -> Vec<CompletionCandidate> {
     let pending = ask(async |client: Client| client.interrupts(None).await).unwrap_or_default();
-    report::short_ids(pending.iter().map(|interrupt| interrupt.id)).into_iter().map(CompletionCandidate::new).collect()
+    let ids = report::short_ids(pending.iter().map(|interrupt| interrupt.id));
+    let offer = |(id, interrupt): (String, &Interrupt)| {
+        let what = match &interrupt.ask {
+            Ask::Approval { tool, .. } => tool,
+            Ask::Question { question, .. } => question,
+        };
+        CompletionCandidate::new(id).help(Some(report::cut(&agentd_core::visible::line(what), 60).into()))
+    };
+    ids.into_iter().zip(&pending).map(offer).collect()
 }
 
 /// The MCP servers.

@@ -215,10 +215,14 @@ pub(crate) fn cut(text: &str, longest: usize) -> String {
     short
 }
 
-/// The shortest starts of ids, all of one length, that are unique among them; at least 8 characters.
+/// Characters of an id that name it to a person.
+const SHORT_ID: usize = 8;
+
+/// The shortest ends of ids, all of one length, that are unique among them; at least [`SHORT_ID`] characters. The start of
+/// an id is the time at which it was made, which ids of one minute share.
 pub(crate) fn short_ids<T: ToString>(ids: impl IntoIterator<Item = T>) -> Vec<String> {
     let ids: Vec<String> = ids.into_iter().map(|id| id.to_string()).collect();
-    let mut sorted: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let mut sorted: Vec<String> = ids.iter().map(|id| id.chars().rev().collect()).collect();
     sorted.sort_unstable();
     sorted.dedup();
     let shared = sorted
@@ -226,8 +230,16 @@ pub(crate) fn short_ids<T: ToString>(ids: impl IntoIterator<Item = T>) -> Vec<St
         .map(|pair| pair[0].bytes().zip(pair[1].bytes()).take_while(|(a, b)| a == b).count())
         .max()
         .unwrap_or(0);
-    let length = (shared + 1).max(8);
-    ids.iter().map(|id| id.chars().take(length).collect::<String>().trim_end_matches('-').to_owned()).collect()
+    ids.iter().map(|id| end_of(id, (shared + 1).max(SHORT_ID)).trim_start_matches('-').to_owned()).collect()
+}
+
+/// The end of an id that names it to a person.
+pub(crate) fn short_id(id: impl ToString) -> String {
+    end_of(&id.to_string(), SHORT_ID).to_owned()
+}
+
+fn end_of(id: &str, length: usize) -> &str {
+    id.get(id.len().saturating_sub(length)..).unwrap_or(id)
 }
 
 /// So many of something, in words.
@@ -331,10 +343,13 @@ mod tests {
             assert_eq!(short_ids(ids.iter().copied()), short);
         }
         check(&[], &[]);
-        check(&["01234567-89ab-7000"], &["01234567"]);
-        check(&["01234567-89ab", "11234567-89ab"], &["01234567", "11234567"]);
-        check(&["01234567-89ab", "01234567-8aab"], &["01234567-89", "01234567-8a"]);
-        check(&["01234567-89ab", "01234568-8aab"], &["01234567", "01234568"]);
+        check(&["7000-0123456789ab"], &["456789ab"]);
+        check(&["7000-0123456789ab", "7000-0123456789ac"], &["456789ab", "456789ac"]);
+        check(&["7000-0123456789ab", "7000-0120456789ab"], &["3456789ab", "0456789ab"]);
+        check(&["7000-0123456789ab", "7001-0123456789ab"], &["0-0123456789ab", "1-0123456789ab"]);
+        check(&["17000-123456789ab", "27000-123456789ab"], &["17000-123456789ab", "27000-123456789ab"]);
+        check(&["7a-23456789", "7b-23456789", "7b-23456780"], &["a-23456789", "b-23456789", "b-23456780"]);
+        assert_eq!(short_id("7000-0123456789ab"), "456789ab");
     }
 
     #[test]

@@ -26,8 +26,8 @@ use crate::{
 /// Which session a turn belongs to.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct SessionChoice {
-    /// Go on with this session; the start of its id is enough
-    #[arg(long, value_name = "ID_OR_PREFIX", conflicts_with = "resume")]
+    /// Go on with this session: id, title, number in `sessions list`, or `last`
+    #[arg(long, value_name = "SESSION", conflicts_with = "resume")]
     pub(crate) session: Option<String>,
     /// Go on with the session that was used last in this folder
     #[arg(long = "continue")]

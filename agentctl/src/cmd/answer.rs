@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use agentd_core::{
+    Timestamp,
     error::ErrorKind,
     grant::GrantScope,
     ids::InterruptId,
@@ -21,6 +22,7 @@ use crate::{
         asking,
         diff::{self, Room},
     },
+    report::{self, short_id},
     terminal::look::TerminalStyle,
 };
 
@@ -36,11 +38,12 @@ use crate::{
   agentctl answer 0193a5b2 edit --args '{\"path\":\"a.txt\"}'   let it run with other arguments
   agentctl answer 0193a5b2 edit --args '…' --preview        only show what it would do with them
   agentctl answer 0193a5b2 'The second one, please'         a question gets a text
+  agentctl answer 0193a5b2 2                                or the number of one of its choices
 
 What `always` keeps is shown by `agentctl interrupts ID`, and taken back by `agentctl grants revoke`. What an edit \
 would do is shown before it is given; one that the rules deny is refused, and the question still waits. The turn goes on at once, also when the daemon was restarted since. An interrupt is answered once.")]
 pub(crate) struct AnswerArgs {
-    /// The interrupt; the start of its id is enough
+    /// The interrupt: its id, the start or the end of it, or its number in `agentctl interrupts`
     id: String,
     /// approve, reject, always or edit; or, for a question, the words of the answer
     #[arg(value_name = "approve|reject|always|edit|TEXT", required = true, num_args = 1..)]
@@ -68,6 +71,7 @@ pub(crate) async fn handle(global: &Global, args: AnswerArgs) -> anyhow::Result<
     let pending = daemon.client.interrupts(None).await?;
     let (id, interrupt) = resolve(&args.id, &pending)?;
     let answer = parse(&args, interrupt.map(|interrupt| &interrupt.ask))?;
+    check_place(&args, &answer, interrupt)?;
     if let Some(misfit) = interrupt.and_then(|interrupt| answer.misfit(&interrupt.ask)) {
         return Err(Failure::usage(format!("this answer does not fit: {misfit}"))
             .hint("see what is asked with `agentctl interrupts`")
@@ -88,7 +92,7 @@ pub(crate) async fn handle(global: &Global, args: AnswerArgs) -> anyhow::Result<
         if let Some((rules, scope)) = answer.kept(&interrupt.ask) {
             crate::terminal::note(&asking::kept(scope, rules));
         }
-        let session = interrupt.session_id;
+        let session = short_id(interrupt.session_id);
         crate::terminal::note(&format!("answered; the turn continues (follow it with `agentctl attach {session}`)"));
     }
     Ok(Exit::Done)
@@ -115,16 +119,60 @@ pub(crate) fn resolve<'a>(
     if let Ok(id) = text.parse::<InterruptId>() {
         return Ok((id, pending.iter().find(|interrupt| interrupt.id == id)));
     }
-    let wanted = bare(text);
-    let mut fitting = pending.iter().filter(|interrupt| bare(&interrupt.id.to_string()).starts_with(&wanted));
-    match (fitting.next(), fitting.next()) {
-        (Some(one), None) if !wanted.is_empty() => Ok((one.id, Some(one))),
-        (Some(_), Some(_)) => {
-            Err(Failure::usage(format!("more than one pending interrupt has an id that starts with {text:?}"))
-                .hint("write more of the id; `agentctl interrupts` shows all"))
-        }
-        _ => Err(nothing_waits(format!("no pending interrupt has an id that starts with {text:?}"))),
+    if let Some(one) = place(text).and_then(|place| pending.get(place - 1)) {
+        return Ok((one.id, Some(one)));
     }
+    let wanted = bare(text);
+    let of_ids = |is_meant: fn(&str, &str) -> bool| -> Vec<&Interrupt> {
+        pending.iter().filter(|interrupt| is_meant(&bare(&interrupt.id.to_string()), &wanted)).collect()
+    };
+    let mut fitting = of_ids(|id, start| id.starts_with(start));
+    if fitting.is_empty() && wanted.len() >= SHORTEST_END {
+        fitting = of_ids(|id, end| id.ends_with(end));
+    }
+    match fitting.as_slice() {
+        [one] if !wanted.is_empty() => Ok((one.id, Some(one))),
+        [_, _, ..] => Err(Failure::usage(format!("{text:?} could mean several pending interrupts"))
+            .hint(format!("name one by the end of its id: {}", candidates(&fitting)))),
+        _ => Err(nothing_waits(format!("no pending interrupt is named {text:?}"))),
+    }
+}
+
+/// Characters of the end of an id that name an interrupt.
+const SHORTEST_END: usize = 6;
+/// Digits of a place in the list at the most. An end of an id is longer.
+const PLACE_DIGITS: usize = 4;
+/// Interrupts that are named where several could be meant.
+const NAMED: usize = 4;
+
+/// The place in the list that a name is, from 1. Ids start with a zero.
+fn place(name: &str) -> Option<usize> {
+    let is_place = name.len() <= PLACE_DIGITS && !name.starts_with('0') && name.bytes().all(|b| b.is_ascii_digit());
+    name.parse().ok().filter(|_| is_place)
+}
+
+/// Subject, age and short id of each.
+fn candidates(fitting: &[&Interrupt]) -> String {
+    let now = Timestamp::now();
+    let one = |interrupt: &&Interrupt| {
+        let what = match &interrupt.ask {
+            Ask::Approval { tool, .. } => visible::line(tool),
+            Ask::Question { question, .. } => report::cut(&visible::line(question), 40),
+        };
+        format!("{what} · {} · {}", report::ago(interrupt.raised_at, now), short_id(interrupt.id))
+    };
+    let more = if fitting.len() > NAMED { "; …" } else { "" };
+    format!("{}{more}", fitting.iter().take(NAMED).map(one).collect::<Vec<_>>().join("; "))
+}
+
+/// Refuses to approve what is named by its place alone: another question may stand there by now.
+fn check_place(args: &AnswerArgs, answer: &Answer, interrupt: Option<&Interrupt>) -> Result<(), Failure> {
+    let approves =
+        matches!(answer, Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } | Answer::Edit { .. });
+    let (Some(interrupt), Some(_), true) = (interrupt, place(&args.id), approves) else { return Ok(()) };
+    let (id, words) = (short_id(interrupt.id), args.words.join(" "));
+    Err(Failure::usage("an approval is given by id: what is at this place may have changed since it was listed")
+        .hint(format!("see it with `agentctl interrupts {id}`, then: agentctl answer {id} {words}")))
 }
 
 /// The interrupt that is meant, among those that wait.
@@ -160,7 +208,7 @@ fn parse(args: &AnswerArgs, ask: Option<&Ask>) -> Result<Answer, Failure> {
         }
         "reject" => Answer::Reject { reason: args.reason.clone() },
         "edit" if !is_question => Answer::Edit { args: edited(args.args.as_deref())? },
-        _ => Answer::Text { text: words },
+        _ => Answer::Text { text: ask.map_or(words.as_str(), |ask| ask.chosen(&words)).to_owned() },
     };
     let is_kept = matches!(answer, Answer::Always { .. } | Answer::Keep { .. });
     let flags = [
@@ -215,7 +263,13 @@ mod tests {
     }
 
     fn question() -> Ask {
-        Ask::Question { question: "Which?".to_owned(), context: None, default: None, required: true }
+        Ask::Question {
+            question: "Which?".to_owned(),
+            context: None,
+            default: None,
+            required: true,
+            choices: Vec::new(),
+        }
     }
 
     fn interrupt(id: &str) -> Interrupt {
@@ -286,12 +340,25 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_found_by_their_start() {
+    fn ids_are_found_by_their_start_their_end_or_their_place() {
         let a = interrupt("0193a5b2-7c1d-7000-8000-000000000001");
         let b = interrupt("0193a5b2-7c1e-7000-8000-000000000002");
         let pending = [a.clone(), b.clone()];
         assert_eq!(resolve("0193a5b2-7c1d", &pending).unwrap().0, a.id);
         assert_eq!(resolve("0193A5B27C1E", &pending).unwrap().0, b.id);
+        assert_eq!(resolve("000002", &pending).unwrap().0, b.id);
+        assert_eq!(resolve("8000-000000000001", &pending).unwrap().0, a.id);
+        assert_eq!(resolve("00002", &pending).unwrap_err().exit, Exit::Usage, "an end that short is none");
+        assert_eq!(resolve("2", &pending).unwrap().0, b.id);
+        assert_eq!(resolve("3", &pending).unwrap_err().exit, Exit::Usage);
+        let hint = resolve("0193a5b2", &pending).unwrap_err().hint.unwrap();
+        assert!(hint.contains(" · 00000001; ") && hint.contains(" · 00000002"), "{hint}");
+        for (words, is_taken) in [("approve", false), ("always", false), ("reject", true), ("blue", true)] {
+            let named = |id: &str| AnswerArgs { id: id.to_owned(), ..args(words, None, None) };
+            let answer = parse(&named("2"), None).unwrap();
+            assert_eq!(check_place(&named("2"), &answer, Some(&b)).is_ok(), is_taken, "{words}");
+            assert!(check_place(&named("00000002"), &answer, Some(&b)).is_ok());
+        }
         assert_eq!(resolve("0193a5b2", &pending).unwrap_err().exit, Exit::Usage);
         assert_eq!(resolve("ffff", &pending).unwrap_err().exit, Exit::Usage);
         assert_eq!(resolve("", &pending[..1]).unwrap_err().exit, Exit::Usage);

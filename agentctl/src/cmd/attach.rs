@@ -2,34 +2,50 @@
 
 use std::io::{self, IsTerminal as _};
 
+use agentd_core::{
+    Timestamp,
+    ids::SessionId,
+    session::{SessionStatus, SessionSummary},
+    visible,
+};
 use clap::{Args, ValueEnum};
 
 use crate::{
-    daemon,
+    daemon::{self, Daemon},
     exit::{Exit, Interactivity},
+    failure::Failure,
     flags::Global,
     keyboard::Keyboard,
     render::{Human, Jsonl},
     repl::TerminalAsker,
+    report,
     terminal::attention::Attention,
     turn::{
         self, Asker, AtEnd, ForeseeingAsker, NonInteractive, Renderer, Signals, SocketLine, builtin::BuiltinNotice,
     },
 };
 
+/// Sessions among which those with a running turn are looked for.
+const LOOKED_AT: usize = 1000;
+/// The sessions that are named where several could be meant.
+const NAMED: usize = 6;
+/// Characters of a title there.
+const TITLE: usize = 40;
+
 /// The arguments of `attach`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agentctl attach 0193a5b2                                follow the turn that runs, from its start
+  agentctl attach                                         follow the turn that runs, from its start
+  agentctl attach 0193a5b2                                the same, of this session
   agentctl attach 0193a5b2 --after 0                      tell the whole session first
   agentctl attach 0193a5b2 --after 41 --output stream-json
 
 It ends with the turn, or at once when none runs. On a terminal you may answer what the turn asks, and \
-Enter adds what you type to the turn. Ctrl-D leaves and the turn continues; Ctrl-C twice cancels the \
+Enter adds what you type to the turn. Ctrl-D or `q` leaves and the turn continues; Ctrl-C twice cancels the \
 turn. Other signals end this command and leave the turn alone.")]
 pub(crate) struct AttachArgs {
-    /// The session; the start of its id is enough
-    session: String,
+    /// The session: id, title, number in `sessions list`, or `last` [default: the one in which a turn runs]
+    session: Option<String>,
     /// Begin after the event of this number [default: before the turn that runs]
     #[arg(long, value_name = "SEQ")]
     after: Option<u64>,
@@ -50,7 +66,17 @@ enum Output {
 /// Follows.
 pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
-    let view = daemon.client.session(&args.session).await?;
+    let named = match args.session {
+        Some(session) => session,
+        None => match running(&daemon).await? {
+            Some(session) => session.to_string(),
+            None => {
+                crate::terminal::note("no turn is running");
+                return Ok(Exit::Done);
+            }
+        },
+    };
+    let view = daemon.client.session(&named).await?;
     let session = view.session.summary.id;
     let before_turn = match (view.live_turn, view.session.open_turn) {
         (Some(_), Some((_, first_seq))) => first_seq.saturating_sub(1),
@@ -93,4 +119,25 @@ pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<
     // Of turns of the past nobody asked how they ended.
     let live = result.filter(|result| Some(result.turn_id) == view.live_turn);
     Ok(live.map_or(Exit::Done, |result| Exit::of_turn(&result, Interactivity::Attended)))
+}
+
+/// The session in which a turn runs, if one does.
+///
+/// # Errors
+/// When there are several.
+async fn running(daemon: &Daemon) -> Result<Option<SessionId>, Failure> {
+    let mut sessions = daemon.client.sessions(LOOKED_AT).await?;
+    sessions.retain(|session| matches!(session.status, SessionStatus::Running | SessionStatus::Waiting));
+    if let [_, _, ..] = sessions.as_slice() {
+        let now = Timestamp::now();
+        let one = |session: &SessionSummary| {
+            let title = report::cut(&visible::line(&session.title), TITLE);
+            format!("{title} · {} · {}", report::ago(session.updated_at, now), report::short_id(session.id))
+        };
+        let named: Vec<String> = sessions.iter().take(NAMED).map(one).collect();
+        let more = if sessions.len() > NAMED { "; …" } else { "" };
+        return Err(Failure::usage(format!("turns are running in {} sessions", sessions.len()))
+            .hint(format!("name one by the end of its id: {}{more}", named.join("; "))));
+    }
+    Ok(sessions.first().map(|session| session.id))
 }

@@ -60,8 +60,8 @@ to there was changed, also to somebody who could have written the whole log anew
 
 #[derive(Debug, Args)]
 struct ListArgs {
-    /// Only this session; the start of its id is enough
-    #[arg(long, value_name = "ID_OR_PREFIX")]
+    /// Only this session: id, title, number in `sessions list`, or `last`
+    #[arg(long, value_name = "SESSION")]
     session: Option<String>,
     /// Only this turn, by its id
     #[arg(long, value_name = "ID")]

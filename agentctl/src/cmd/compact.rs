@@ -26,7 +26,7 @@ use crate::{
 Nothing is removed: what is replaced is in /conversation_history/, where tools read it, and --undo brings it back. \
 Your own messages are kept word for word, up to a tenth of the window. Ctrl-C cancels, and then nothing has changed.")]
 pub(crate) struct CompactArgs {
-    /// The session; the start of its id is enough [default: the one that was used last]
+    /// The session: id, title, number in `sessions list`, or `last` [default: the one that was used last]
     session: Option<String>,
     /// Way of writing the summary
     #[arg(long, value_name = "HOW", default_value = "auto", conflicts_with = "undo", value_parser = one_of(&STRATEGIES))]

@@ -25,7 +25,7 @@ use crate::{
 It shows what the next request is made of, part by part, how full the window is, and what would be cut next. \
 Figures are estimates that follow what the model's server counts. `agentctl compact` makes room.")]
 pub(crate) struct ContextArgs {
-    /// The session; the start of its id is enough [default: the one that was used last]
+    /// The session: id, title, number in `sessions list`, or `last` [default: the one that was used last]
     session: Option<String>,
 }
 

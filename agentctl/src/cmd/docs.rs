@@ -104,7 +104,7 @@ enum DocsCommand {
 
 #[derive(Debug, Args)]
 struct Common {
-    /// The session; the start of its id is enough [default: the one that was used last]
+    /// The session: id, title, number in `sessions list`, or `last` [default: the one that was used last]
     #[arg(long)]
     session: Option<String>,
 }

@@ -42,7 +42,7 @@ pub(crate) struct FilesArgs {
 enum FilesCommand {
     /// List what a folder holds
     Ls {
-        /// The session; the start of its id is enough
+        /// The session: id, title, number in `sessions list`, or `last`
         session: String,
         /// The folder [default: all folders of the session]
         #[arg(value_name = "PATH", default_value = ".")]
@@ -50,7 +50,7 @@ enum FilesCommand {
     },
     /// Print a file, or copy it out of the session
     Get {
-        /// The session; the start of its id is enough
+        /// The session: id, title, number in `sessions list`, or `last`
         session: String,
         /// The file
         #[arg(value_name = "PATH")]
@@ -64,7 +64,7 @@ enum FilesCommand {
     },
     /// Write a file of the session, replacing what is there
     Put {
-        /// The session; the start of its id is enough
+        /// The session: id, title, number in `sessions list`, or `last`
         session: String,
         /// The file in the session
         #[arg(value_name = "PATH")]

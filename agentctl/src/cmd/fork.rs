@@ -20,7 +20,7 @@ copied turns did to files can only be undone in the session that did it.
 
 The id of the new session is printed on standard output.")]
 pub(crate) struct ForkArgs {
-    /// The session; the start of its id is enough
+    /// The session: id, title, number in `sessions list`, or `last`
     session: String,
     /// The last turn that is copied, by its number from 1 [default: all that was before a turn that is open]
     #[arg(long, value_name = "N")]

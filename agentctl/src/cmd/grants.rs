@@ -54,8 +54,8 @@ enum GrantsCommand {
 
 #[derive(Debug, Args)]
 struct GrantPlace {
-    /// In this session; the start of its id is enough
-    #[arg(long, value_name = "ID_OR_PREFIX")]
+    /// In this session: id, title, number in `sessions list`, or `last`
+    #[arg(long, value_name = "SESSION")]
     session: Option<String>,
 }
 
@@ -135,7 +135,8 @@ fn as_json((at, held): (usize, &HeldGrant)) -> Value {
 }
 
 fn done(json: bool, what: &str, rule: &str, session: Option<&str>) -> anyhow::Result<Exit> {
-    let place = session.map_or_else(|| "for good, in every session".to_owned(), |id| format!("for session {id}"));
+    let place = session
+        .map_or_else(|| "for good, in every session".to_owned(), |id| format!("for session {}", report::short_id(id)));
     let verb = if what == "kept" { "kept" } else { "removed; it was kept" };
     let told = json!({ "status": what, "rule": rule, "session_id": session });
     report::note(json, &told, &agentd_core::visible::line(&format!("{verb} {place}: {rule}")))

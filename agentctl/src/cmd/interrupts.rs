@@ -32,11 +32,11 @@ use crate::{
 
 Answer with `agentctl answer ID …`.")]
 pub(crate) struct InterruptsArgs {
-    /// Show this one in full; the start of its id is enough
+    /// Show this one in full: its id, the start or the end of it, or its number in the list
     #[arg(conflicts_with = "session")]
     id: Option<String>,
-    /// Only those of this session; the start of its id is enough
-    #[arg(long, value_name = "ID_OR_PREFIX")]
+    /// Only those of this session: id, title, number in `sessions list`, or `last`
+    #[arg(long, value_name = "SESSION")]
     session: Option<String>,
 }
 
@@ -56,24 +56,24 @@ pub(crate) async fn handle(global: &Global, args: InterruptsArgs) -> anyhow::Res
 fn table(pending: &[Interrupt]) -> anyhow::Result<()> {
     let ids = report::short_ids(pending.iter().map(|interrupt| interrupt.id));
     let now = Timestamp::now();
-    let mut table = Table::new(["ID", "SESSION", "ASKED", "RISK", "WHAT"]);
-    for (interrupt, id) in pending.iter().zip(ids) {
+    let mut table = Table::new(["#", "ID", "SESSION", "ASKED", "RISK", "WHAT"]);
+    for (at, (interrupt, id)) in pending.iter().zip(ids).enumerate() {
         let (risk, what) = match &interrupt.ask {
             Ask::Approval { tool, args, risk, .. } => (format!("{risk:?}").to_lowercase(), format!("{tool} {args}")),
             Ask::Question { question, .. } => ("-".to_owned(), question.clone()),
         };
-        let mut session: String = interrupt.session_id.to_string().chars().take(13).collect();
+        let mut session = report::short_id(interrupt.session_id);
         if let Some(title) = &interrupt.asked_by.session_title {
             session.push_str(&format!(" {}", report::cut(title, 24)));
         }
-        table.row([id, session, report::ago(interrupt.raised_at, now), risk, what]);
+        table.row([(at + 1).to_string(), id, session, report::ago(interrupt.raised_at, now), risk, what]);
     }
     table.print("nothing waits for an answer")
 }
 
 /// One interrupt with all that a person needs to decide.
 fn in_full(interrupt: &Interrupt, now: Timestamp) -> String {
-    let id = interrupt.id;
+    let (id, short) = (interrupt.id, report::short_id(interrupt.id));
     let mut text = String::new();
     let mut line = |name: &str, value: &str| text.push_str(&format!("{name:<10}{value}\n"));
     line("interrupt", &id.to_string());
@@ -81,17 +81,21 @@ fn in_full(interrupt: &Interrupt, now: Timestamp) -> String {
     line("asked by", &asking::who(&interrupt.asked_by));
     line("asked", &report::ago(interrupt.raised_at, now));
     match &interrupt.ask {
-        Ask::Question { question, context, default, .. } => {
+        Ask::Question { question, context, default, choices, .. } => {
             line("question", &visible::line(question));
             for context in context.iter().flat_map(|context| context.split('\n')) {
                 line("", &visible::line(context));
             }
+            for (at, choice) in asking::choices(choices).enumerate() {
+                line(if at == 0 { "choices" } else { "" }, &choice);
+            }
             if let Some(default) = default {
                 line("default", &visible::line(default));
             }
-            line("answers", "TEXT    answer for the model");
+            let chosen = if choices.is_empty() { "" } else { ", or the number of a choice" };
+            line("answers", &format!("TEXT    answer for the model{chosen}"));
             line("", "reject  the model learns that there is no answer");
-            line("answer", &format!("agentctl answer {id} TEXT|reject"));
+            line("answer", &format!("agentctl answer {short} TEXT|reject"));
         }
         Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider, for_good, .. } => {
             line("tool", &visible::line(tool));
@@ -124,7 +128,7 @@ fn in_full(interrupt: &Interrupt, now: Timestamp) -> String {
                     line("wider", &asking::rule(rule));
                 }
             }
-            line("answer", &format!("agentctl answer {id} approve|reject|edit|always"));
+            line("answer", &format!("agentctl answer {short} approve|reject|edit|always"));
         }
     }
     if let Some(unanswered) = asking::unanswered(interrupt, now) {
@@ -177,6 +181,7 @@ mod tests {
                     context: None,
                     default: None,
                     required: true,
+                    choices: vec!["This".to_owned(), "That \u{1b}[2J".to_owned()],
                 })
             },
         ];
@@ -216,6 +221,10 @@ mod tests {
             "kind": "question",
             "question": "Which one?",
             "required": true,
+            "choices": [
+              "This",
+              "That \u001b[2J"
+            ],
             "raised_at": "1970-01-01T00:00:00Z",
             "deadline": "1970-01-01T00:00:00Z",
             "on_deadline": {
@@ -242,16 +251,18 @@ mod tests {
                   always             runs it and keeps these rules for the session
                   always --for-good  runs it and keeps them for every session
         keeps     write_file, which covers every call of it
-        answer    agentctl answer 0193a5b2-7c1d-7000-8000-000000000001 approve|reject|edit|always
+        answer    agentctl answer 00000001 approve|reject|edit|always
 
         interrupt 0193a5b2-7c1d-7000-8000-000000000001
         session   0193a5b2-7c1d-7000-8000-000000000002
         asked by  the main agent in "Tidy up"
         asked     just now
         question  Which one?
-        answers   TEXT    answer for the model
+        choices   1  This
+                  2  That \u{1b}[2J
+        answers   TEXT    answer for the model, or the number of a choice
                   reject  the model learns that there is no answer
-        answer    agentctl answer 0193a5b2-7c1d-7000-8000-000000000001 TEXT|reject
+        answer    agentctl answer 00000001 TEXT|reject
         deadline  unless answered within 0 s, it is rejected
         "#);
     }

@@ -31,7 +31,7 @@ pub(crate) struct SearchArgs {
     /// Words that must all be there, "quoted words" together
     #[arg(value_name = "QUERY", required = true, num_args = 1..)]
     query: Vec<String>,
-    /// Only in this session; the start of its id is enough
+    /// Only in this session: id, title, number in `sessions list`, or `last`
     #[arg(long)]
     session: Option<String>,
     /// Number of finds to show

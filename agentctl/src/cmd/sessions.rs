@@ -35,7 +35,8 @@ const RESULT_COLUMNS: usize = 100;
   agentctl sessions list
   agentctl sessions list --all              with the subagents of each
   agentctl sessions list --json | jq -r '.[].id'
-  agentctl sessions show 0193a5b2
+  agentctl sessions show 1                  the one that was used last
+  agentctl sessions show 'Tax papers'
   agentctl sessions search tax papers
   agentctl sessions search '\"the blue door\"' --session 0193a5b2
   agentctl sessions rename 0193a5b2 'The tax papers'
@@ -45,7 +46,7 @@ const RESULT_COLUMNS: usize = 100;
   agentctl sessions reset 0193a5b2         forget the history, keep files and settings
   agentctl sessions delete 0193a5b2 --yes
 
-Sessions are named by their id or the start of it.")]
+Sessions are named by their id, the start or the end of it, their title, their number in the list, or `last`.")]
 pub(crate) struct SessionsArgs {
     #[command(subcommand)]
     command: SessionsCommand,
@@ -64,7 +65,7 @@ enum SessionsCommand {
     },
     /// Show one session: settings, todos, what waits, and the last things said
     Show {
-        /// The session; the start of its id is enough
+        /// The session: id, title, number in `sessions list`, or `last`
         session: String,
         /// Number of the last items to show
         #[arg(long, value_name = "N", default_value_t = 20)]
@@ -74,7 +75,7 @@ enum SessionsCommand {
     Search(search::SearchArgs),
     /// Name a session
     Rename {
-        /// The session; the start of its id is enough
+        /// The session: id, title, number in `sessions list`, or `last`
         session: String,
         /// The name
         #[arg(value_name = "TITLE", required = true, num_args = 1..)]
@@ -82,24 +83,24 @@ enum SessionsCommand {
     },
     /// Keep a session from being cleaned, however long nobody uses it
     Pin {
-        /// The session; the start of its id is enough
+        /// The session: id, title, number in `sessions list`, or `last`
         session: String,
     },
     /// Let a session be cleaned again when nobody uses it
     Unpin {
-        /// The session; the start of its id is enough
+        /// The session: id, title, number in `sessions list`, or `last`
         session: String,
     },
     /// Set the history aside: no model sees it any more; files and settings stay, `temp/` and the todo list are emptied
     Reset {
-        /// The session; the start of its id is enough
+        /// The session: id, title, number in `sessions list`, or `last`
         session: String,
     },
     /// Make a session that goes on from a copy of another's history
     Fork(fork::ForkArgs),
     /// Remove a session with its history and its files, for good
     Delete {
-        /// The session; the start of its id is enough
+        /// The session: id, title, number in `sessions list`, or `last`
         session: String,
         /// Do not ask
         #[arg(long, short)]
@@ -154,12 +155,15 @@ fn table(sessions: &[SessionSummary], limit: usize) -> anyhow::Result<()> {
     });
     let shown = shown.count();
     let now = Timestamp::now();
-    let mut table = Table::new(["ID", "USED", "TURNS", "STATUS", "TITLE"]);
+    let mut table = Table::new(["#", "ID", "USED", "TURNS", "STATUS", "TITLE"]);
+    let mut tops = 0;
     for (session, id) in sessions.iter().zip(ids).take(shown) {
+        tops += usize::from(session.parent.is_none());
+        let place = if session.parent.is_none() { tops.to_string() } else { String::new() };
         let used = report::ago(session.updated_at, now);
         let indent = if session.parent.is_some() { "└ " } else { "" };
         let title = format!("{indent}{}", session.title);
-        table.row([id, used, session.turns.to_string(), status(session.status).to_owned(), title]);
+        table.row([place, id, used, session.turns.to_string(), status(session.status).to_owned(), title]);
     }
     table.print("no sessions yet; `agentctl chat` begins one")
 }
@@ -261,12 +265,27 @@ fn told(body: &ItemBody) -> (&'static str, String) {
 async fn delete(daemon: &Daemon, session: &str, yes: bool, json: bool) -> anyhow::Result<Exit> {
     let summary = daemon.client.session(session).await?.session.summary;
     let id = summary.id.to_string();
+    if yes && is_place(session, &id) {
+        let short = report::short_id(&id);
+        return Err(Failure::usage(
+            "--yes needs an id or a title: what is at this place may have changed since it was listed",
+        )
+        .hint(format!("agentctl sessions delete {short} --yes removes {}", visible::line(&summary.title)))
+        .into());
+    }
     if !yes && !confirmed(&id, &summary.title)? {
         crate::terminal::note("nothing was deleted");
         return Ok(Exit::Cancelled);
     }
     daemon.client.delete_session(&id).await?;
     done(json, &id, "deleted")
+}
+
+/// True for a number in the list and for `last`.
+fn is_place(name: &str, id: &str) -> bool {
+    let name = name.trim();
+    let is_number = name.len() < 5 && name.bytes().all(|b| b.is_ascii_digit()) && !id.starts_with(name);
+    is_number || name.eq_ignore_ascii_case("last")
 }
 
 fn confirmed(id: &str, title: &str) -> anyhow::Result<bool> {
@@ -276,14 +295,18 @@ fn confirmed(id: &str, title: &str) -> anyhow::Result<bool> {
             .into());
     }
     let title = visible::line(title);
-    write!(anstream::stderr(), "delete session {id} ({title}) with its history and files, for good? [y/N] ")?;
+    write!(
+        anstream::stderr(),
+        "delete session {} ({title}) with its history and files, for good? [y/N] ",
+        report::short_id(id)
+    )?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 fn done(json: bool, id: &str, what: &str) -> anyhow::Result<Exit> {
-    report::note(json, &json!({ "session_id": id, "done": what }), &format!("session {id}: {what}"))
+    report::note(json, &json!({ "session_id": id, "done": what }), &format!("session {}: {what}", report::short_id(id)))
 }
 
 fn status(status: SessionStatus) -> &'static str {

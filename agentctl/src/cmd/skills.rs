@@ -62,7 +62,7 @@ enum SkillsCommand {
 
 #[derive(Debug, Args)]
 struct Common {
-    /// The session whose project's skills count too; the start of its id is enough
+    /// The session whose project's skills count too: id, title, number in `sessions list`, or `last`
     #[arg(long, value_name = "ID")]
     session: Option<String>,
 }

@@ -23,7 +23,7 @@ A tool that is discovered comes with a turn whose input mentions it, as in @NAME
 where the model finds them with find_tool. `tools.yaml` and `mcp_servers.yaml` say which are. \
 Tools that write or execute ask first, unless the session allows them.")]
 pub(crate) struct ToolsArgs {
-    /// The session; the start of its id is enough [default: a new one]
+    /// The session: id, title, number in `sessions list`, or `last` [default: a new one]
     #[arg(long, value_name = "ID")]
     session: Option<String>,
 }

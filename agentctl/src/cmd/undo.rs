@@ -23,7 +23,7 @@ use crate::{
 Files are restored byte for byte, with their permissions; what a turn created is removed. A file that something else \
 changed since is a conflict: it is shown and left alone, and the exit code is 1. An undo never runs by itself.")]
 pub(crate) struct UndoArgs {
-    /// The session; the start of its id is enough [default: the one that was used last]
+    /// The session: id, title, number in `sessions list`, or `last` [default: the one that was used last]
     session: Option<String>,
     /// The session that was used last
     #[arg(long = "continue", conflicts_with = "session")]

@@ -19,7 +19,15 @@ pub(crate) enum Key {
     Up,
     /// Goes down in a list.
     Down,
+    Left,
+    Right,
+    /// To the start of the row, also by Ctrl-A.
+    Home,
+    /// To the end of the row, also by Ctrl-E.
+    End,
     Backspace,
+    /// The character under the cursor.
+    Delete,
     /// Ctrl-W: the last word.
     Word,
     /// Ctrl-U: the whole line.
@@ -60,6 +68,8 @@ fn plain(key: &KeyEvent) -> Option<Key> {
     match key.code {
         KeyCode::Char('u') if control => Some(Key::Erase),
         KeyCode::Char('d') if control => Some(Key::Leave),
+        KeyCode::Char('a') if control => Some(Key::Home),
+        KeyCode::Char('e') if control => Some(Key::End),
         KeyCode::Char('h') if control => Some(Key::Backspace),
         KeyCode::Char('w') if control => Some(Key::Word),
         KeyCode::Char('z') if control => Some(Key::Suspend),
@@ -75,6 +85,11 @@ fn plain(key: &KeyEvent) -> Option<Key> {
         KeyCode::Tab => Some(Key::Tab),
         KeyCode::Up => Some(Key::Up),
         KeyCode::Down => Some(Key::Down),
+        KeyCode::Left => Some(Key::Left),
+        KeyCode::Right => Some(Key::Right),
+        KeyCode::Home => Some(Key::Home),
+        KeyCode::End => Some(Key::End),
+        KeyCode::Delete => Some(Key::Delete),
         _ => None,
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct TypeAhead {
     messages: VecDeque<String>,
     /// The line that is being written.
     line: String,
+    /// The place in it, in bytes, at which the next key writes.
+    at: usize,
     /// When a key last came here.
     last: Option<Instant>,
 }
@@ -42,22 +44,33 @@ impl TypeAhead {
                 self.push(&text);
             }
             Key::Break => self.push(&['\n']),
-            Key::Enter if self.line.trim().is_empty() => self.line.clear(),
+            Key::Enter if self.line.trim().is_empty() => self.write(String::new()),
             Key::Enter if !is_whole(&self.line) || self.waiting() >= MOST_MESSAGES => self.push(&['\n']),
-            Key::Enter => self.steers.push_back(std::mem::take(&mut self.line)),
-            Key::Tab if self.line.trim().is_empty() => self.line.clear(),
+            Key::Enter => {
+                let line = self.take_line();
+                self.steers.push_back(line);
+            }
+            Key::Tab if self.line.trim().is_empty() => self.write(String::new()),
             Key::Tab if self.waiting() >= MOST_MESSAGES => {}
-            Key::Tab => self.messages.push_back(std::mem::take(&mut self.line)),
+            Key::Tab => {
+                let line = self.take_line();
+                self.messages.push_back(line);
+            }
             Key::Up => self.take_back(),
-            Key::Backspace => {
-                self.line.pop();
+            Key::Backspace => self.erase_from(self.before()),
+            Key::Delete => {
+                let after = self.after();
+                self.line.replace_range(self.at..after, "");
             }
             Key::Word => {
-                let rest = self.line.trim_end();
-                let start = rest.rfind(char::is_whitespace).map_or(0, |at| at + 1);
-                self.line.truncate(start);
+                let rest = self.line[..self.at].trim_end();
+                self.erase_from(rest.rfind(char::is_whitespace).map_or(0, |at| at + 1));
             }
-            Key::Erase => self.line.clear(),
+            Key::Left => self.at = self.before(),
+            Key::Right => self.at = self.after(),
+            Key::Home => self.at = self.row_start(),
+            Key::End => self.at += self.line[self.at..].find('\n').unwrap_or(self.line.len() - self.at),
+            Key::Erase => self.write(String::new()),
             Key::Escape | Key::Leave | Key::Suspend | Key::Mode | Key::Down => {}
         }
     }
@@ -67,14 +80,40 @@ impl TypeAhead {
         if !self.is_writing()
             && let Some(message) = self.messages.pop_back().or_else(|| self.steers.pop_back())
         {
-            self.line = message;
+            self.write(message);
         }
+    }
+
+    /// Puts a line in place of what is being written.
+    fn write(&mut self, line: String) {
+        self.at = line.len();
+        self.line = line;
+    }
+
+    /// The place before the character to the left.
+    fn before(&self) -> usize {
+        self.line[..self.at].char_indices().next_back().map_or(0, |(at, _)| at)
+    }
+
+    /// The place behind the character to the right.
+    fn after(&self) -> usize {
+        self.at + self.line[self.at..].chars().next().map_or(0, char::len_utf8)
+    }
+
+    fn row_start(&self) -> usize {
+        self.line[..self.at].rfind('\n').map_or(0, |at| at + 1)
+    }
+
+    fn erase_from(&mut self, start: usize) {
+        self.line.replace_range(start..self.at, "");
+        self.at = start;
     }
 
     fn push(&mut self, text: &[char]) {
         let bytes: usize = text.iter().map(|c| c.len_utf8()).sum();
         if self.line.len() + bytes <= LONGEST_PROMPT {
-            self.line.extend(text);
+            self.line.insert_str(self.at, &text.iter().collect::<String>());
+            self.at += bytes;
         }
     }
 
@@ -98,6 +137,11 @@ impl TypeAhead {
     /// True if Up would take a message back.
     pub(crate) fn can_take_back(&self) -> bool {
         !(self.is_writing() || self.steers.is_empty() && self.messages.is_empty())
+    }
+
+    /// Adds a message for the turn that runs, before all others.
+    pub(crate) fn speak(&mut self, message: String) {
+        self.steers.push_front(message);
     }
 
     /// The next message for the turn that runs.
@@ -125,9 +169,24 @@ impl TypeAhead {
         self.unread.clear();
     }
 
-    /// The last row of what is being written.
-    pub(crate) fn row(&self) -> &str {
-        self.line.rsplit('\n').next().unwrap_or_default()
+    /// The row that is being written: its parts before and behind the place at which the next key writes.
+    pub(crate) fn row(&self) -> (&str, &str) {
+        let behind = &self.line[self.at..];
+        (&self.line[self.row_start()..self.at], behind.split('\n').next().unwrap_or_default())
+    }
+
+    /// The message that a model reads first of those that wait.
+    pub(crate) fn first_waiting(&self) -> Option<&str> {
+        self.unread.iter().chain(&self.steers).chain(&self.messages).next().map(String::as_str)
+    }
+
+    /// Takes the line away where it is just this, and tells whether it was.
+    pub(crate) fn take_if(&mut self, line: &str) -> bool {
+        let is_it = self.line == line;
+        if is_it {
+            self.take_line();
+        }
+        is_it
     }
 
     /// The next message that waits.
@@ -137,6 +196,7 @@ impl TypeAhead {
 
     /// The line that is being written, for the prompt to go on with.
     pub(crate) fn take_line(&mut self) -> String {
+        self.at = 0;
         std::mem::take(&mut self.line)
     }
 
@@ -144,7 +204,8 @@ impl TypeAhead {
     pub(crate) fn put_back(&mut self) {
         let line = self.take_line();
         let parts = self.steers.drain(..).chain(self.messages.drain(..)).chain([line]).filter(|part| !part.is_empty());
-        self.line = parts.collect::<Vec<_>>().join("\n");
+        let line = parts.collect::<Vec<_>>().join("\n");
+        self.write(line);
     }
 
     /// Puts a message that could not be sent before all others.
@@ -182,7 +243,7 @@ mod tests {
     use super::*;
 
     /// Keys as text: `⏎` is Enter, `⇥` is Tab, `↑` is Up, `↵` is Alt-Enter, `⌫` is Backspace, `⌦` erases the line, `⇤` the last
-    /// word.
+    /// word, `✗` is Delete, and `←`, `→`, `⇱` and `⇲` go left, right, to the start and to the end of the row.
     fn typed(keys: &str) -> TypeAhead {
         let mut typed = TypeAhead::default();
         for c in keys.chars() {
@@ -194,6 +255,11 @@ mod tests {
                 '⌫' => Key::Backspace,
                 '⌦' => Key::Erase,
                 '⇤' => Key::Word,
+                '✗' => Key::Delete,
+                '←' => Key::Left,
+                '→' => Key::Right,
+                '⇱' => Key::Home,
+                '⇲' => Key::End,
                 c => Key::Char(c),
             };
             typed.press(Press { key, at: Instant::now() });
@@ -248,6 +314,20 @@ mod tests {
         given.press(Press { key: Key::Up, at: Instant::now() });
         given.press(Press { key: Key::Erase, at: Instant::now() });
         assert!(!given.can_take_back() && given.waiting() == 1, "what was given is given");
+    }
+
+    #[test]
+    fn the_line_is_changed_where_the_cursor_is() {
+        check(typed("bd←c⇱a⇲e"), &[], "abcde");
+        check(typed("字x漢←←⌫y"), &[], "yx漢");
+        check(typed("ab←✗✗c"), &[], "ac");
+        check(typed("one two three←←←←←⇤"), &[], "one three");
+        check(typed("first↵second⇱>⇲!←←←←←←←←←<"), &[], "first<\n>second!");
+        check(typed("←⌫→a→→b⏎"), &["ab"], "");
+        check(typed("hello←←⏎x"), &["hello"], "x");
+        check(typed("kept⇱⇥↑!⇥"), &["kept!"], "");
+        let row = typed("a↵bcd←");
+        assert_eq!(row.row(), ("bc", "d"));
     }
 
     #[test]

@@ -113,6 +113,7 @@ pub(crate) fn question(session_id: SessionId, preview: &UndoReport) -> Interrupt
             context: None,
             default: Some("n".to_owned()),
             required: false,
+            choices: Vec::new(),
         },
         raised_at: Timestamp::now(),
         deadline: None,

@@ -54,6 +54,11 @@ pub(crate) fn why(reason: &str, layer: Option<Layer>, rule: Option<&str>) -> Str
     }
 }
 
+/// Answers to choose from, each with its number.
+pub(crate) fn choices(choices: &[String]) -> impl Iterator<Item = String> {
+    choices.iter().enumerate().map(|(at, choice)| format!("{}  {}", at + 1, visible::line(choice)))
+}
+
 /// The default answer and its time, where there is one.
 pub(crate) fn unanswered(interrupt: &Interrupt, now: Timestamp) -> Option<String> {
     let deadline = interrupt.deadline?;

@@ -319,7 +319,7 @@ impl<O: Write, E: Write> Human<O, E> {
             Ask::Question { question, .. } => visible::line(question),
         };
         self.status(WARN, &format!("? {}", what.trim_end()))?;
-        let id = interrupt.id;
+        let id = crate::report::short_id(interrupt.id);
         self.status(QUIET, &format!("  answer it with: agentctl answer {id} …"))?;
         self.status(QUIET, &format!("  see it in full: agentctl interrupts {id}"))
     }

@@ -371,7 +371,7 @@ fn state_and_other_people_are_shown_in_a_line() {
     };
     let input =
         script.item(ItemBody::UserMessage { text: "do it".into(), steered: false, typed_bytes: None, stored: None });
-    let id = interrupt.id.to_string();
+    let id = crate::report::short_id(interrupt.id);
     let script = script
         .event(EventKind::ItemCompleted { item: input, status: ItemStatus::Done })
         .event(EventKind::StateChanged { change: StateChange::Todos { todos } })

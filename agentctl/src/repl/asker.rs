@@ -18,7 +18,7 @@ use super::{
     plain::PlainConsole,
     question,
 };
-use crate::{keyboard::Keyboard, terminal::look::TerminalStyle, turn::Asker};
+use crate::{keyboard::Keyboard, report::short_id, terminal::look::TerminalStyle, turn::Asker};
 
 /// Asks on the terminal: questions on standard error, keys from the keyboard.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ impl Drop for ShownQuestion {
 /// Where the terminal cannot be used, the question stays open.
 fn unasked(interrupt: &Interrupt, error: &io::Error) -> Option<Answer> {
     use io::Write as _;
-    let id = interrupt.id;
+    let id = short_id(interrupt.id);
     let _ = writeln!(
         io::stderr(),
         "cannot ask on this terminal: {error}; answer with `agentctl answer {id} …` from another one"

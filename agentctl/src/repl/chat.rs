@@ -7,7 +7,7 @@ use agentd_core::{
     ids::SessionId,
     model::SlotInfo,
     session::SessionStatus,
-    turn::{OnInterrupt, StartTurn},
+    turn::{OnInterrupt, StartTurn, StopReason},
     visible,
 };
 use agentd_proto::client::{Client, ClientError, SessionView, StartRequest};
@@ -16,11 +16,12 @@ use tokio::time::timeout;
 
 use super::{
     TerminalAsker,
-    conversation::ChatBackend,
+    conversation::{ChatBackend, Wake},
     known::CompletionCache,
     mentions::{self, UploadedFiles},
     slash::{self, Slash},
     status::{ChatStatus, branch},
+    watch::{self, SeenUpTo},
 };
 use crate::{
     daemon::{self, Daemon},
@@ -31,7 +32,7 @@ use crate::{
     model_name::ModelChoice,
     mount::shown_mount,
     render::Human,
-    report::count,
+    report::{count, short_id},
     session::SessionTarget,
     terminal::{attention::Attention, paint::clip, sanitize::clean_line, title::WindowTitle},
     turn::{
@@ -71,6 +72,8 @@ pub(crate) struct Chat {
     pub(super) command_line: CommandLine,
     /// Files that were handed over by a mention.
     pub(super) handed: UploadedFiles,
+    /// The last event that was shown; none where others may have been since.
+    pub(super) seen: Option<SeenUpTo>,
 }
 
 impl Chat {
@@ -108,6 +111,7 @@ impl Chat {
             title: if present { WindowTitle::take() } else { WindowTitle::default() },
             command_line,
             handed,
+            seen: None,
         };
         let view = chat.resolve().await?;
         if present {
@@ -128,7 +132,7 @@ impl Chat {
             self.fail(&failure);
         }
         if let (true, Some(id)) = (self.present, self.place.id()) {
-            self.note(&format!("resume with: agentctl chat --session {id}"));
+            self.note(&format!("resume with: agentctl chat --session {}", short_id(id)));
         }
     }
 
@@ -150,7 +154,7 @@ impl Chat {
                 let summary = &view.session.summary;
                 format!(
                     "session {} · {} · {}",
-                    summary.id,
+                    short_id(summary.id),
                     clip(&visible::line(&summary.title), TITLE),
                     count(summary.turns, "turn")
                 )
@@ -184,9 +188,7 @@ impl Chat {
         match (view.live_turn, view.session.open_turn) {
             (Some(_), Some((_, first_seq))) => {
                 self.note("a turn is under way here");
-                self.signals.forget();
-                let line = SocketLine::attach(&self.daemon, id, first_seq.saturating_sub(1)).await?;
-                self.drive(line).await?;
+                self.join_turn(first_seq.saturating_sub(1)).await?;
             }
             _ if !view.pending.is_empty() => self.answer_pending(id).await?,
             _ if view.session.summary.status == SessionStatus::Interrupted => {
@@ -247,6 +249,11 @@ impl Chat {
         let line = match SocketLine::start(&self.daemon, request).await {
             Ok(line) => line,
             Err(failure) => {
+                if failure.kind == ErrorKind::Busy
+                    && let Some(exit) = self.speak_to_other(text.clone()).await?
+                {
+                    return Ok(exit);
+                }
                 text.into_iter().for_each(|text| self.keep(text));
                 return Err(self.explained(failure).await.into());
             }
@@ -289,7 +296,16 @@ impl Chat {
         }
     }
 
-    async fn drive(&mut self, mut line: SocketLine) -> anyhow::Result<Exit> {
+    async fn drive(&mut self, line: SocketLine) -> anyhow::Result<Exit> {
+        self.follow(line, None).await
+    }
+
+    /// Follows a turn to its end: one of this conversation, or one of another client's, which has a renderer of its own.
+    pub(super) async fn follow(
+        &mut self,
+        mut line: SocketLine,
+        others: Option<&mut BuiltinNotice>,
+    ) -> anyhow::Result<Exit> {
         let person = turn::Person {
             asker: self.asker.as_mut(),
             signals: &mut self.signals,
@@ -297,15 +313,20 @@ impl Chat {
             // A command is ours, and a file that is named is handed over before the words are.
             may_steer: |text| slash::parse(text).is_none() && mentions::find(text).is_empty(),
             attention: if self.present { Attention::of_terminal() } else { Attention::Off },
-            is_guest: false,
+            is_guest: others.is_some(),
         };
         // Until the prompt is there, so that nothing is echoed beside it.
         let _hold = self.keyboard.hold_ahead();
         self.title.set(&self.known.status().title(true));
-        let driven = turn::drive(&mut line, &mut self.renderer, person).await;
+        let driven = turn::drive(&mut line, others.unwrap_or(&mut self.renderer), person).await;
+        self.seen = Some(SeenUpTo::of(&line));
+        let is_failed = matches!(&driven, Ok(Some(result)) if result.stop_reason == StopReason::Failed);
         self.learn().await;
         let attendance = if self.present { Interactivity::Attended } else { Interactivity::Unattended };
         let ended = driven.map(|result| result.map(|result| Exit::of_turn(&result, attendance)));
+        if self.present && is_failed {
+            self.note("not answered; /continue tries it again, else the model reads it with what you say next");
+        }
         if !matches!(ended, Ok(Some(Exit::Done))) {
             // What was typed meanwhile did not know of this: it is sent when the person has seen it.
             self.keyboard.typed(TypeAhead::put_back);
@@ -357,12 +378,38 @@ impl ChatBackend for Chat {
     fn command(&mut self, command: Slash) -> BoxFuture<'_, anyhow::Result<Exit>> {
         Box::pin(async move {
             self.settle_mode().await?;
-            self.obey(command).await
+            // What such a command does to the session is shown by it.
+            let is_shown = matches!(command, Slash::Compact(_) | Slash::UndoCompaction | Slash::Undo(_) | Slash::Reset);
+            let exit = self.obey(command).await;
+            if is_shown {
+                self.seen = None;
+            }
+            exit
         })
     }
 
-    fn told_to_end(&mut self) -> BoxFuture<'_, Exit> {
-        Box::pin(async { self.signals.told_to_end().await.exit() })
+    fn wake(&mut self, for_turns: bool) -> BoxFuture<'_, Wake> {
+        Box::pin(async move {
+            let watched = self.place.id().filter(|_| for_turns && self.present);
+            let turn = async {
+                match watched {
+                    Some(session) => watch::next_turn(&self.daemon, session, &mut self.seen).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                signal = self.signals.told_to_end() => Wake::End(signal.exit()),
+                after = turn => Wake::Turn { after },
+            }
+        })
+    }
+
+    fn join(&mut self, after: u64) -> BoxFuture<'_, anyhow::Result<Exit>> {
+        Box::pin(async move {
+            self.note("another client's turn is at work here; Ctrl-D or q leaves it");
+            self.join_turn(after).await
+        })
     }
 
     fn note(&mut self, text: &str) {

@@ -17,11 +17,8 @@ use super::pager;
 pub(crate) use crate::keyboard::Key;
 use crate::{
     keyboard::{Keyboard, Press, TypeAhead},
-    terminal::{
-        look,
-        paint::{tail, width},
-        sanitize::clean_line,
-    },
+    render::input_row,
+    terminal::{look, paint::width},
 };
 
 /// Interval at which it is checked that the question still stands.
@@ -174,12 +171,12 @@ fn is_open(typed: &TypeAhead, is_begun: bool, at: Instant, shown: Instant) -> bo
 
 /// The words typed ahead, in one row.
 fn typed_row(typed: &TypeAhead, columns: usize) -> String {
-    let line = clean_line(typed.row());
+    let line = |room| input_row::written(typed, room);
     // The mark, a space, and a free column.
     let room = columns.saturating_sub(3);
     match room.checked_sub(HELD.len()) {
-        Some(room) if room >= LEAST_ROOM => format!("› {}{HELD}", tail(&line, room)),
-        _ => format!("› {}", tail(&line, room)),
+        Some(room) if room >= LEAST_ROOM => format!("› {}{HELD}", line(room)),
+        _ => format!("› {}", line(room)),
     }
 }
 

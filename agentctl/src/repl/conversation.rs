@@ -1,5 +1,10 @@
 //! The loop of a conversation: a line in, a turn or a command, until there are no more lines.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use futures_util::future::BoxFuture;
 
 use super::slash::{self, Slash};
@@ -15,6 +20,8 @@ pub(crate) enum Input {
     Text(String),
     /// Ctrl-C at the prompt.
     Interrupted,
+    /// The wait was broken off. What was being written is kept, and stands in the next prompt.
+    Aside,
     /// Nothing comes any more.
     End,
 }
@@ -23,6 +30,20 @@ pub(crate) enum Input {
 pub(crate) trait Lines: Send {
     /// The next input.
     fn next(&mut self) -> BoxFuture<'_, Result<Input, Failure>>;
+
+    /// Breaks the wait for an input off where it is set, if that can be done ([`Input::Aside`]).
+    fn breaker(&self) -> Option<Arc<AtomicBool>> {
+        None
+    }
+}
+
+/// Reason to leave the prompt without an input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wake {
+    /// The client is told to end.
+    End(Exit),
+    /// Another client's turn is at work, after the event of this number.
+    Turn { after: u64 },
 }
 
 /// Actions of a conversation.
@@ -33,10 +54,13 @@ pub(crate) trait ChatBackend: Send {
     /// Does what a command says, except leaving.
     fn command(&mut self, command: Slash) -> BoxFuture<'_, anyhow::Result<Exit>>;
 
-    /// Waits until the client is told to end while nothing is done; never where nobody does that.
-    fn told_to_end(&mut self) -> BoxFuture<'_, Exit> {
+    /// Waits for a reason to leave the prompt; for turns of other clients only where that is asked for.
+    fn wake(&mut self, _for_turns: bool) -> BoxFuture<'_, Wake> {
         Box::pin(std::future::pending())
     }
+
+    /// Follows another client's turn, after the event of this number.
+    fn join(&mut self, after: u64) -> BoxFuture<'_, anyhow::Result<Exit>>;
 
     /// Tells the person something about the client.
     fn note(&mut self, text: &str);
@@ -54,30 +78,29 @@ pub(crate) async fn hold(lines: &mut dyn Lines, desk: &mut dyn ChatBackend, pres
     let mut worst = Exit::Done;
     let mut pressed = false;
     loop {
-        let input = tokio::select! {
-            biased;
-            exit = desk.told_to_end() => return Ok(exit),
-            input = lines.next() => input?,
-        };
-        let text = match input {
-            Input::End => break,
-            Input::Interrupted if pressed => break,
-            Input::Interrupted => {
+        let outcome = match next(lines, desk).await? {
+            Next::Wake(Wake::End(exit)) => return Ok(exit),
+            Next::Wake(Wake::Turn { after }) => desk.join(after).await,
+            Next::Input(Input::End) => break,
+            Next::Input(Input::Interrupted) if pressed => break,
+            Next::Input(Input::Interrupted) => {
                 pressed = true;
                 desk.note("Ctrl-C again leaves");
                 continue;
             }
-            Input::Text(text) => text,
-        };
-        pressed = false;
-        if text.trim().is_empty() {
-            continue;
-        }
-        let outcome = match slash::parse(&text) {
-            Some(Ok(Slash::Quit)) => break,
-            Some(Ok(command)) => desk.command(command).await,
-            Some(Err(refusal)) => Err(Failure::usage(refusal).into()),
-            None => desk.say(text).await,
+            Next::Input(Input::Aside) => continue,
+            Next::Input(Input::Text(text)) => {
+                pressed = false;
+                if text.trim().is_empty() {
+                    continue;
+                }
+                match slash::parse(&text) {
+                    Some(Ok(Slash::Quit)) => break,
+                    Some(Ok(command)) => desk.command(command).await,
+                    Some(Err(refusal)) => Err(Failure::usage(refusal).into()),
+                    None => desk.say(text).await,
+                }
+            }
         };
         let exit = match outcome {
             Ok(exit) => exit,
@@ -97,6 +120,29 @@ pub(crate) async fn hold(lines: &mut dyn Lines, desk: &mut dyn ChatBackend, pres
         }
     }
     Ok(if present { Exit::Done } else { worst })
+}
+
+/// The next thing to do.
+enum Next {
+    Input(Input),
+    Wake(Wake),
+}
+
+/// The next input, or a reason to leave the prompt. An input that comes at the same time goes before a turn.
+async fn next(lines: &mut dyn Lines, desk: &mut dyn ChatBackend) -> Result<Next, Failure> {
+    let breaker = lines.breaker();
+    let mut input = lines.next();
+    let wake = tokio::select! {
+        biased;
+        wake = desk.wake(breaker.is_some()) => wake,
+        input = &mut input => return input.map(Next::Input),
+    };
+    let (Wake::Turn { .. }, Some(breaker)) = (wake, breaker) else { return Ok(Next::Wake(wake)) };
+    breaker.store(true, Ordering::Relaxed);
+    Ok(match input.await? {
+        Input::Aside => Next::Wake(wake),
+        input => Next::Input(input),
+    })
 }
 
 /// The worse of two ends.
@@ -124,6 +170,29 @@ mod tests {
 
     struct Script(VecDeque<Input>);
 
+    /// A prompt at which nobody types until it is left.
+    struct Prompt {
+        breaker: Arc<AtomicBool>,
+        /// Typed at the moment at which it is left.
+        last: Input,
+    }
+
+    impl Lines for Prompt {
+        fn next(&mut self) -> BoxFuture<'_, Result<Input, Failure>> {
+            let (breaker, last) = (self.breaker.clone(), std::mem::replace(&mut self.last, Input::End));
+            Box::pin(async move {
+                while last != Input::End && !breaker.swap(false, Ordering::Relaxed) {
+                    tokio::task::yield_now().await;
+                }
+                Ok(last)
+            })
+        }
+
+        fn breaker(&self) -> Option<Arc<AtomicBool>> {
+            Some(self.breaker.clone())
+        }
+    }
+
     impl Script {
         fn of(inputs: &[&str]) -> Self {
             Self(inputs.iter().map(|text| Input::Text((*text).to_owned())).collect())
@@ -139,7 +208,7 @@ mod tests {
 
     /// Ends each turn as its text says, and writes down what happened.
     #[derive(Default)]
-    struct FakeDesk(Vec<String>);
+    struct FakeDesk(Vec<String>, Option<Wake>);
 
     impl ChatBackend for FakeDesk {
         fn say(&mut self, text: String) -> BoxFuture<'_, anyhow::Result<Exit>> {
@@ -157,6 +226,20 @@ mod tests {
 
         fn command(&mut self, command: Slash) -> BoxFuture<'_, anyhow::Result<Exit>> {
             self.0.push(format!("{command:?}"));
+            Box::pin(std::future::ready(Ok(Exit::Done)))
+        }
+
+        fn wake(&mut self, for_turns: bool) -> BoxFuture<'_, Wake> {
+            Box::pin(async move {
+                match self.1.take().filter(|_| for_turns) {
+                    Some(wake) => wake,
+                    None => std::future::pending().await,
+                }
+            })
+        }
+
+        fn join(&mut self, after: u64) -> BoxFuture<'_, anyhow::Result<Exit>> {
+            self.0.push(format!("join {after}"));
             Box::pin(std::future::ready(Ok(Exit::Done)))
         }
 
@@ -194,6 +277,19 @@ mod tests {
         check(held(Script::of(&["cancelled", "fine"]), false).await, Exit::Cancelled, 1);
         check(held(Script::of(&["/nonsense", "fine"]), false).await, Exit::Usage, 1);
         check(held(Script::of(&["fails", "lost", "cancelled", "fine"]), true).await, Exit::Done, 4);
+    }
+
+    #[tokio::test]
+    async fn the_prompt_is_left_for_a_turn_of_another_client_and_an_input_goes_before_it() {
+        async fn check(last: Input, wake: Wake, expected: &[&str]) {
+            let mut desk = FakeDesk(Vec::new(), Some(wake));
+            let exit = hold(&mut Prompt { breaker: Arc::default(), last }, &mut desk, true).await;
+            assert_eq!(exit.unwrap(), if wake == Wake::End(Exit::HungUp) { Exit::HungUp } else { Exit::Done });
+            assert_eq!(desk.0, expected);
+        }
+        check(Input::Aside, Wake::Turn { after: 7 }, &["join 7"]).await;
+        check(Input::Text("one".to_owned()), Wake::Turn { after: 7 }, &["say one"]).await;
+        check(Input::Aside, Wake::End(Exit::HungUp), &[]).await;
     }
 
     #[tokio::test]

@@ -51,12 +51,14 @@ pub(crate) struct Editor {
     requests: mpsc::Sender<Request>,
     /// The keyboard while turns run.
     keyboard: Keyboard,
+    /// Breaks the reading of a line off.
+    breaker: Arc<AtomicBool>,
 }
 
 /// A request to the thread.
 enum Request {
     /// The next line, which goes on from what was begun.
-    Read { begun: String, answer: oneshot::Sender<io::Result<Input>> },
+    Read { begun: String, answer: oneshot::Sender<io::Result<ReadLine>> },
     /// A line was sent that was not read here.
     Remember(String),
 }
@@ -74,9 +76,11 @@ impl Editor {
     ) -> io::Result<Self> {
         let history = history.and_then(open_history);
         let (requests, mut queue) = mpsc::channel(2);
+        let breaker = Arc::new(AtomicBool::new(false));
+        let breaks = Arc::clone(&breaker);
         std::thread::Builder::new().name("agentctl-editor".to_owned()).spawn(move || {
             let any = Arc::new(AtomicBool::new(false));
-            let mut editor = reedline(history, known.clone(), color, &any);
+            let mut editor = reedline(history, known.clone(), color, &any).with_break_signal(Arc::clone(&breaks));
             while let Some(request) = queue.blocking_recv() {
                 let (begun, answer) = match request {
                     Request::Read { begun, answer } => (begun, answer),
@@ -91,10 +95,10 @@ impl Editor {
                 }
                 let prompt = ChatPrompt { known: known.clone() };
                 // Nobody waits for it where the conversation has ended.
-                let _ = answer.send(read(&mut editor, &prompt, &any));
+                let _ = answer.send(read(&mut editor, &prompt, &any, &breaks));
             }
         })?;
-        Ok(Self { requests, keyboard })
+        Ok(Self { requests, keyboard, breaker })
     }
 
     async fn read(&self) -> Result<Input, Failure> {
@@ -109,10 +113,17 @@ impl Editor {
             return Ok(Input::Text(message));
         }
         let begun = self.keyboard.typed(TypeAhead::take_line);
+        self.breaker.store(false, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         self.requests.send(Request::Read { begun, answer: sender }).await.map_err(|_| gone())?;
         let input = answer.await.map_err(|_| gone())?;
-        input.map_err(|error| Failure::usage(format!("cannot read from the terminal: {error}")))
+        match input.map_err(|error| Failure::usage(format!("cannot read from the terminal: {error}")))? {
+            ReadLine::Input(input) => Ok(input),
+            ReadLine::Broken(begun) => {
+                self.keyboard.typed(|typed| typed.unsent(begun));
+                Ok(Input::Aside)
+            }
+        }
     }
 }
 
@@ -120,11 +131,28 @@ impl Lines for Editor {
     fn next(&mut self) -> BoxFuture<'_, Result<Input, Failure>> {
         Box::pin(self.read())
     }
+
+    fn breaker(&self) -> Option<Arc<AtomicBool>> {
+        Some(Arc::clone(&self.breaker))
+    }
 }
 
-fn read(editor: &mut Reedline, prompt: &ChatPrompt, any: &AtomicBool) -> io::Result<Input> {
+/// A line that was read, or the part of one that had been written when the reading was broken off.
+enum ReadLine {
+    Input(Input),
+    Broken(String),
+}
+
+fn read(editor: &mut Reedline, prompt: &ChatPrompt, any: &AtomicBool, breaks: &AtomicBool) -> io::Result<ReadLine> {
     any.store(false, Ordering::Relaxed);
-    Ok(match editor.read_line(prompt)? {
+    Ok(ReadLine::Input(match editor.read_line(prompt)? {
+        Signal::ExternalBreak(begun) => {
+            // An empty prompt in its place, which is left at once, takes it off the screen.
+            editor.run_edit_commands(&[EditCommand::Clear]);
+            breaks.store(true, Ordering::Relaxed);
+            editor.read_line(&NoPrompt)?;
+            return Ok(ReadLine::Broken(begun));
+        }
         Signal::Success(text) => Input::Text(join_lines(&text)),
         // As in a shell: it drops the line that was begun, and says nothing about leaving.
         // The line that is being written stands there again afterwards.
@@ -133,7 +161,7 @@ fn read(editor: &mut Reedline, prompt: &ChatPrompt, any: &AtomicBool) -> io::Res
         Signal::CtrlC => Input::Interrupted,
         Signal::CtrlD => Input::End,
         _ => Input::Text(String::new()),
-    })
+    }))
 }
 
 fn reedline(
@@ -237,7 +265,10 @@ fn names(typed: &str, sessions: &[(String, String)], mentioned: &[(String, Strin
     }
     let argument_of = |name: &str| Some((typed.strip_prefix(name)?, name.len()));
     if let Some((argument, start)) = argument_of("/load ") {
-        let fits = sessions.iter().filter(|(id, _)| id.starts_with(argument));
+        let wanted = argument.to_lowercase();
+        let is_meant =
+            |(id, title): &&(String, String)| id.starts_with(argument) || title.to_lowercase().contains(&wanted);
+        let fits = sessions.iter().filter(is_meant);
         return fits.map(|(id, title)| (start, id.clone(), title.clone())).collect();
     }
     if let Some((argument, start)) = argument_of("/model ") {
@@ -292,6 +323,31 @@ impl Prompt for ChatPrompt {
 
     fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
         Cow::Owned(format!("search {}› ", search.term))
+    }
+}
+
+/// Prompt of which nothing is seen.
+struct NoPrompt;
+
+impl Prompt for NoPrompt {
+    fn render_prompt_left(&self) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn render_prompt_right(&self) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn render_prompt_history_search_indicator(&self, _: PromptHistorySearch) -> Cow<'_, str> {
+        Cow::Borrowed("")
     }
 }
 

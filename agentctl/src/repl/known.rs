@@ -10,7 +10,7 @@ use agentd_core::{
 use agentd_proto::client::{Client, McpServerView};
 
 use super::status::{self, ChatStatus};
-use crate::{render::context::percent, terminal::sanitize::clean_line};
+use crate::{render::context::percent, report::short_ids, terminal::sanitize::clean_line};
 
 /// The sessions that can be completed.
 const COMPLETED_SESSIONS: usize = 50;
@@ -18,7 +18,7 @@ const COMPLETED_SESSIONS: usize = 50;
 /// Completions besides the commands; refreshed before each prompt.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CompletionCache {
-    /// Ids of sessions with their titles, last used first.
+    /// Short ids of sessions with their titles, last used first.
     pub(crate) sessions: Arc<Mutex<Vec<(String, String)>>>,
     /// Names that can be mentioned, each with a description: tools, skills, agents, MCP servers.
     pub(crate) names: Arc<Mutex<Vec<(String, String)>>>,
@@ -48,9 +48,9 @@ impl CompletionCache {
 
     async fn learn_sessions(&self, client: &Client) {
         if let Ok(sessions) = client.sessions(COMPLETED_SESSIONS).await {
-            let sessions = sessions
-                .into_iter()
-                .map(|session| (session.id.to_string(), agentd_core::visible::line(&session.title)));
+            let ids = short_ids(sessions.iter().map(|session| session.id));
+            let titles = sessions.iter().map(|session| agentd_core::visible::line(&session.title));
+            let sessions = ids.into_iter().zip(titles);
             *self.sessions.lock().unwrap_or_else(PoisonError::into_inner) = sessions.collect();
         }
     }

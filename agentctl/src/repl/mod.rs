@@ -10,6 +10,7 @@
 //! - [`keys`]: what keys do at the prompt. [`status`]: the line above it. [`modes`]: `/mode`. [`models`]: `/model`.
 //! - [`plain`]: prompt and questions on a terminal that obeys nothing.
 //! - [`known`]: what the prompt completes and shows besides the commands.
+//! - [`watch`]: finds out when another client's turn is at work in the session, [`joining`] shows it and speaks to it.
 //! - [`mentions`]: files that a text names with `#`, handed over with it.
 //! - [`asker`]: approvals and questions; [`question`] is how they look and which key means what, [`edit`] changes a call,
 //!   [`console`] where its keys come from, [`pager`] what shows the long ones whole.
@@ -22,6 +23,7 @@ mod conversation;
 mod edit;
 mod editor;
 mod history;
+mod joining;
 mod keys;
 mod known;
 mod mentions;
@@ -38,6 +40,7 @@ mod slash;
 mod status;
 mod stdin;
 mod uploads;
+mod watch;
 
 use std::io::{self, IsTerminal as _, Write as _};
 

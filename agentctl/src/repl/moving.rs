@@ -21,7 +21,7 @@ use crate::{
     failure::Failure,
     model_name::ModelChoice,
     mount::shown_mount,
-    report::{ago, count},
+    report::{ago, count, short_id},
     session::SessionTarget,
     terminal::paint::clip,
 };
@@ -113,7 +113,7 @@ impl Chat {
         self.handed.forget();
         self.greet(None);
         if let Some(id) = before {
-            self.note(&format!("the session before is kept: /load {id}, or /resume"));
+            self.note(&format!("the session before is kept: /load {}, or /resume", short_id(id)));
         }
         Ok(Exit::Done)
     }

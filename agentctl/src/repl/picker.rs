@@ -85,7 +85,7 @@ impl<'a> List<'a> {
                 search.pop();
             }),
             Key::Erase | Key::Word => self.find(String::clear),
-            Key::Break | Key::Suspend | Key::Mode => {}
+            _ => {}
         }
         Outcome::Goes
     }

@@ -18,6 +18,7 @@ use crate::{
         asking,
         diff::{self, Room},
     },
+    report::short_id,
     terminal::paint::{BAD, CODE, GOOD, QUIET, STRONG, WARN, clip, fold, paint, tail, width},
 };
 
@@ -33,15 +34,15 @@ const INDENT: usize = 4;
 /// # Errors
 /// When the terminal cannot be read or written.
 pub(crate) fn ask(console: &mut dyn Console, interrupt: &Interrupt, color: bool) -> io::Result<Option<Answer>> {
-    let mut question = Question { console, interrupt, color };
+    let mut question = Question { console, interrupt, color, is_dropped: false };
     match &interrupt.ask {
         Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider, for_good, .. } => {
             let preview = preview.clone().unwrap_or_else(|| pretty(args));
             question.show_approval(tool, *risk, &asking::why(reason, *layer, rule.as_deref()), &preview)?;
             question.approval(args, *risk, &preview, Offers::new(grants, wider, for_good))
         }
-        Ask::Question { question: text, context, default, required } => {
-            question.show_question(text, context.as_deref())?;
+        Ask::Question { question: text, context, default, required, choices } => {
+            question.show_question(text, context.as_deref(), choices)?;
             question.text(default.as_deref(), *required)
         }
     }
@@ -109,6 +110,8 @@ pub(super) struct Question<'a> {
     pub(super) console: &'a mut dyn Console,
     interrupt: &'a Interrupt,
     color: bool,
+    /// A line was left because the question needs no answer any more.
+    is_dropped: bool,
 }
 
 impl Question<'_> {
@@ -181,12 +184,23 @@ impl Question<'_> {
         if self.console.page(&all)? { Ok(()) } else { self.console.write(&all) }
     }
 
-    fn show_question(&mut self, question: &str, context: Option<&str>) -> io::Result<()> {
+    fn show_question(&mut self, question: &str, context: Option<&str>, choices: &[String]) -> io::Result<()> {
         let color = self.color;
         let mut text =
             format!("\n{} {}\n", paint(color, WARN, "?"), paint(color, STRONG, &visible::lines(question.trim())));
         for line in context.map(visible::lines).unwrap_or_default().lines() {
             text.push_str(&format!("  {}\n", paint(color, QUIET, line)));
+        }
+        let columns = self.console.size().0.saturating_sub(INDENT).max(1);
+        for (at, choice) in choices.iter().enumerate() {
+            let number = paint(color, CODE, &(at + 1).to_string());
+            for (row, part) in fold(&visible::line(choice), columns.saturating_sub(3)).into_iter().enumerate() {
+                let mark = if row == 0 { &number } else { " " };
+                text.push_str(&format!("    {mark}  {part}\n"));
+            }
+        }
+        if !choices.is_empty() {
+            text.push_str(&self.aside("a number and Enter chooses; other words are an answer, too"));
         }
         self.console.write(&text)
     }
@@ -358,13 +372,13 @@ impl Question<'_> {
         };
         loop {
             let Some(text) = self.line(&prompt, "")? else {
-                return self.skipped("TEXT");
+                return if self.is_dropped { self.dropped() } else { self.skipped("TEXT") };
             };
             let text = match default {
                 Some(default) if text.trim().is_empty() => default.to_owned(),
                 _ => text,
             };
-            let answer = Answer::Text { text };
+            let answer = Answer::Text { text: self.interrupt.ask.chosen(&text).to_owned() };
             match answer.misfit(&self.interrupt.ask) {
                 Some(why) if required => self.not_taken(why)?,
                 _ => return Ok(Some(answer)),
@@ -386,7 +400,9 @@ impl Question<'_> {
                 paint(self.color, QUIET, prompt),
                 tail(&visible::line(&line), room)
             ))?;
-            match self.console.key()? {
+            let key = self.console.key()?;
+            self.is_dropped = key.is_none();
+            match key {
                 None | Some(Key::Escape | Key::Leave) => {
                     self.console.write("\r\x1b[K")?;
                     return Ok(None);
@@ -405,7 +421,7 @@ impl Question<'_> {
                 Some(Key::Paste(text)) => {
                     line.extend(text.trim_end().chars().map(|c| if c.is_control() { ' ' } else { c }));
                 }
-                Some(Key::Break | Key::Suspend | Key::Tab | Key::Up | Key::Down | Key::Mode) => {}
+                Some(_) => {}
             }
         }
     }
@@ -424,7 +440,7 @@ impl Question<'_> {
     }
 
     fn skipped(&mut self, example: &str) -> io::Result<Option<Answer>> {
-        let id = self.interrupt.id;
+        let id = short_id(self.interrupt.id);
         let line = format!("left open; answer it later with: agentctl answer {id} {example}");
         self.console.write(&format!("\r\x1b[J  {}\n", paint(self.color, QUIET, &line)))?;
         Ok(None)

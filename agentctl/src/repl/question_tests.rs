@@ -104,6 +104,7 @@ fn question(default: Option<&str>, required: bool) -> Interrupt {
         context: Some("For the\nwall.".into()),
         default: default.map(str::to_owned),
         required,
+        choices: Vec::new(),
     })
 }
 
@@ -112,7 +113,7 @@ fn check(interrupt: &Interrupt, typed: &str, expected: Option<Answer>) -> String
     let mut typist = Typist { keys: keys(typed), ..Typist::default() };
     assert_eq!(ask(&mut typist, interrupt, false).unwrap(), expected, "{typed}");
     assert!(typist.keys.is_empty(), "{typed}: keys were left over");
-    let screen = clean(&typist.screen).replace(&interrupt.id.to_string(), "ID");
+    let screen = clean(&typist.screen).replace(&crate::report::short_id(interrupt.id), "ID");
     screen.trim_matches('\n').lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
@@ -314,6 +315,8 @@ fn questions_take_a_line() {
     check(&question(Some("blue"), true), "⏎", text("blue"));
     check(&question(Some("blue"), true), "red⌦green漢⌫⏎", text("green"));
     check(&question(None, true), "re⎋", None);
+    // Answered elsewhere: who dropped the question says so.
+    assert!(!check(&question(None, true), "re", None).contains("left open"));
     insta::assert_snapshot!(check(&question(Some("blue"), true), "⏎", text("blue")), @r#"
     ? Which colour?
       For the
@@ -333,4 +336,20 @@ fn on_a_narrow_screen_the_answers_are_shorter_and_words_stay_whole() {
     let narrow = shown(50);
     assert!(narrow.contains("  y yes  n no  a always  g good  e edit  s later"), "{narrow}");
     assert!(narrow.contains("always keeps, for this session (a) or for good\n  in every session (g):"), "{narrow}");
+}
+
+#[test]
+fn choices_are_numbered_and_a_number_chooses() {
+    let text = |text: &str| Some(Answer::Text { text: text.into() });
+    let mut colours = question(Some("blue"), true);
+    let Ask::Question { choices, .. } = &mut colours.ask else { unreachable!() };
+    choices.extend(["red", "green \u{1b}[2Jor so"].map(str::to_owned));
+    check(&colours, "1⏎", text("red"));
+    check(&colours, "2⏎", text("green \u{1b}[2Jor so"));
+    check(&colours, "3⏎", text("3"));
+    check(&colours, "neither⏎", text("neither"));
+    check(&colours, "⏎", text("blue"));
+    let shown = check(&colours, "1⏎", text("red"));
+    assert!(shown.contains("\n    1  red\n    2  green \\u{1b}[2Jor so\n"), "{shown}");
+    assert!(shown.contains("a number and Enter chooses; other words are an answer, too"), "{shown}");
 }

@@ -6,7 +6,7 @@ use agentd_proto::client::{NumberedItem, SessionView};
 use super::{chat::Chat, conversation::ChatBackend as _};
 use crate::{
     render::Human,
-    report::count,
+    report::{count, short_id},
     turn::{Arrival, Line as _, Renderer as _, SocketLine},
 };
 
@@ -29,7 +29,7 @@ impl Chat {
         let open = u64::from(view.session.open_turn.is_some());
         if let earlier @ 1.. = summary.turns.saturating_sub(shown + open) {
             let earlier = count(earlier, "earlier turn");
-            self.note(&format!("{earlier}: agentctl attach {} --after 0", summary.id));
+            self.note(&format!("{earlier}: agentctl attach {} --after 0", short_id(summary.id)));
         }
         let mut line = SocketLine::attach(&self.daemon, summary.id, first - 1).await?;
         let mut human = Human::stdio().in_chat().showing_input().still();

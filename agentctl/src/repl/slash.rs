@@ -65,7 +65,7 @@ pub(crate) const TABLE: [Entry; 25] = [
     entry("agents", "", "list the agents that can work besides the main one"),
     entry("sessions", "", "list the sessions"),
     entry("resume", "", "choose a session to go on with"),
-    entry("load", "ID", "go to another session; the start of its id is enough"),
+    entry("load", "SESSION", "go to another session: its id or the end of it, its title, or its number in /sessions"),
     entry("new", "", "begin a new session in this folder; the one before is kept"),
     entry("current", "", "show this session"),
     entry("rename", "TITLE", "name this session"),
@@ -99,7 +99,7 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
         "help" => Slash::Help,
         "reset" => Slash::Reset,
         "sessions" => Slash::Sessions,
-        "load" => return needed("the id of a session; /sessions lists them").map(Slash::Load),
+        "load" => return needed("a session: an id, a title or a number; /sessions lists them").map(Slash::Load),
         "current" => Slash::Current,
         "model" if argument.is_empty() => Slash::Model(None),
         "model" => {
@@ -186,7 +186,7 @@ mod tests {
         check("/compact undo", Some(Ok(Slash::UndoCompaction)));
         check("/compact truncate", Some(Err("/compact takes auto, compact, summarize or undo")));
         check("/exit", Some(Ok(Slash::Quit)));
-        check("/load", Some(Err("/load needs the id of a session; /sessions lists them")));
+        check("/load", Some(Err("/load needs a session: an id, a title or a number; /sessions lists them")));
         check("/quit now", Some(Err("/quit takes no argument")));
         check("/sesions", Some(Err("there is no command /sesions; did you mean /sessions?")));
         check("/stat", Some(Err("there is no command /stat; did you mean /status?")));

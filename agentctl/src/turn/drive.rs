@@ -28,12 +28,16 @@ use crate::{
     exit::Exit,
     failure::Failure,
     keyboard::{Key, Keyboard, TypeAhead, typed::STILLNESS},
+    report::short_id,
     terminal::{attention::Attention, sanitize::clean_line},
 };
 
 /// Maximum number of events that are stored while a person thinks. Beyond it pieces of text are dropped: the items come
 /// whole later.
 const BACKLOG: usize = 10_000;
+
+/// Leaves a turn of somebody else's, where it is all that is typed.
+const LEAVE: &str = "q";
 
 /// The time after which a person may have turned to something else.
 const LONG_TURN: Duration = Duration::from_secs(10);
@@ -53,7 +57,7 @@ pub(crate) struct Person<'a> {
     pub(crate) may_steer: fn(&str) -> bool,
     /// The way in which they are called when they are asked something, and when a long turn ends.
     pub(crate) attention: Attention,
-    /// The turn is somebody else's: Ctrl-C asks before it cancels it, and Ctrl-D leaves it.
+    /// The turn is somebody else's: Ctrl-C asks before it cancels it, and Ctrl-D or `q` leaves it.
     pub(crate) is_guest: bool,
 }
 
@@ -88,6 +92,7 @@ pub(crate) async fn drive(
         cancelled: false,
         deaf_until: None,
         due: None,
+        leaving: None,
     };
     let followed = driver.follow(renderer, asker).await;
     drop(hold);
@@ -130,6 +135,8 @@ struct Driver<'a> {
     deaf_until: Option<Instant>,
     /// Until when it may take to end.
     due: Option<Instant>,
+    /// When the turn is left, if the line is still the `q` that was typed.
+    leaving: Option<Instant>,
 }
 
 impl Driver<'_> {
@@ -191,16 +198,27 @@ impl Driver<'_> {
                 biased;
                 signal = self.signals.next() => self.told_to_end(signal, renderer).await?,
                 () = reached(self.due) => return Err(self.left("the turn has not ended in time").into()),
+                () = reached(self.leaving) => {
+                    self.leaving = None;
+                    if self.keyboard.typed(|typed| typed.take_if(LEAVE)) {
+                        return self.leave(renderer);
+                    }
+                }
                 press = self.keyboard.next() => match press.key {
                     Key::Escape if self.cancelled || self.deaf_until.is_some_and(|until| Instant::now() < until) => {}
                     Key::Escape => self.told_to_end(EndSignal::Interrupt, renderer).await?,
                     Key::Leave if self.is_guest && !self.keyboard.typed(|typed| typed.is_writing()) => {
-                        renderer.leave()?;
-                        renderer.note(&format!("left; the turn continues: {}", self.line.attach_command()))?;
-                        return Ok(None);
+                        return self.leave(renderer);
+                    }
+                    Key::Enter if self.is_guest && self.keyboard.typed(|typed| typed.take_if(LEAVE)) => {
+                        return self.leave(renderer);
                     }
                     Key::Mode => self.next_mode(renderer).await?,
                     _ => {
+                        let is_leave = self.is_guest && press.key == Key::Char('q');
+                        let is_alone = is_leave && !self.keyboard.typed(|typed| typed.is_writing());
+                        // The first letter of a message, unless nothing follows.
+                        self.leaving = is_alone.then(|| Instant::now() + STILLNESS);
                         self.keyboard.typed(|typed| typed.press(press));
                         self.steer(renderer).await?;
                     }
@@ -214,6 +232,13 @@ impl Driver<'_> {
                 },
             }
         }
+    }
+
+    /// Leaves a turn that goes on.
+    fn leave(&self, renderer: &mut dyn Renderer) -> anyhow::Result<Option<Event>> {
+        renderer.leave()?;
+        renderer.note(&format!("left; the turn continues: {}", self.line.attach_command()))?;
+        Ok(None)
     }
 
     /// Gives the turn what was typed for it. What it does not take waits for its end.
@@ -271,7 +296,7 @@ impl Driver<'_> {
             return Err(self.left("left before the turn had ended").into());
         }
         if signal == EndSignal::Interrupt && std::mem::take(&mut self.unconfirmed) {
-            renderer.note("Ctrl-C again cancels the turn; Ctrl-D leaves it running")?;
+            renderer.note("Ctrl-C again cancels the turn; Ctrl-D or q leaves it running")?;
             return Ok(());
         }
         if !self.signals.cancels(signal) {
@@ -315,7 +340,7 @@ impl Driver<'_> {
         renderer: &mut dyn Renderer,
     ) -> anyhow::Result<bool> {
         let Err(failure) = self.line.answer(interrupt.id, answer).await else { return Ok(true) };
-        let id = interrupt.id;
+        let id = short_id(interrupt.id);
         renderer.note(&match failure.kind {
             ErrorKind::Conflict | ErrorKind::NotFound => format!("not needed any more: {failure}"),
             ErrorKind::InvalidInput => format!("answer refused: {failure}"),

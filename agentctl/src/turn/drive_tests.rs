@@ -172,7 +172,13 @@ fn raised(turn: TurnId) -> Interrupt {
         turn_id: turn,
         call_id: Some(CallId::generate()),
         asked_by: AskedBy::default(),
-        ask: Ask::Question { question: "Which?".to_owned(), context: None, default: None, required: true },
+        ask: Ask::Question {
+            question: "Which?".to_owned(),
+            context: None,
+            default: None,
+            required: true,
+            choices: Vec::new(),
+        },
         raised_at: Timestamp::UNIX_EPOCH,
         deadline: None,
         on_deadline: None,
@@ -432,7 +438,7 @@ async fn an_esc_that_was_meant_for_a_question_cancels_nothing() {
     assert_eq!(play_escape(Duration::from_millis(900)).await, ["cancel"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_turn_of_somebody_else_is_cancelled_by_the_second_ctrl_c() {
     let (keyboard, turn) = (Keyboard::scripted(), TurnId::generate());
     let play = async |beats: Vec<Beat>| {
@@ -460,6 +466,15 @@ async fn a_turn_of_somebody_else_is_cancelled_by_the_second_ctrl_c() {
     let left = play(vec![Beat::Silence]).await;
     assert!(left.ended.unwrap().is_none() && left.told.is_empty());
     assert_eq!(left.shown, ["leave", "note"]);
+    // So does `q`, where nothing follows it.
+    press(&keyboard, "q");
+    assert_eq!(play(vec![Beat::Silence]).await.shown, ["leave", "note"]);
+    press(&keyboard, "q⏎");
+    assert_eq!(play(vec![Beat::Silence]).await.shown, ["leave", "note"]);
+    press(&keyboard, "quick⏎");
+    let spoken = play(vec![end(turn)]).await;
+    assert!(spoken.ended.unwrap().is_some());
+    assert_eq!(spoken.told, ["steer quick"]);
     press(&keyboard, "half");
     keyboard.press(Key::Leave, std::time::Instant::now());
     assert!(play(vec![end(turn)]).await.ended.unwrap().is_some());

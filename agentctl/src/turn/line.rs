@@ -16,6 +16,7 @@ use super::children::Children;
 use crate::{
     daemon::{self, Daemon, DaemonPlace},
     failure::Failure,
+    report::short_id,
 };
 
 /// Time limit for a daemon that went away to come back: a restart by systemd takes a second or two, and the reading of
@@ -157,6 +158,11 @@ impl SocketLine {
         self.session
     }
 
+    /// The number of the last stored event that came in.
+    pub(crate) fn last_seq(&self) -> u64 {
+        self.last_seq
+    }
+
     /// The turn that was started here.
     pub(crate) fn turn(&self) -> Option<TurnId> {
         self.turn
@@ -261,10 +267,10 @@ impl SocketLine {
     }
 
     fn lost(&self, what: &str) -> Failure {
-        Failure::unreachable(format!("{what}; the turn belongs to session {}", self.session)).hint(format!(
-            "nothing reported so far is lost: follow it with `{}`, or continue it with `agentctl run --session {}`",
-            self.attach_command(),
-            self.session
+        let session = short_id(self.session);
+        Failure::unreachable(format!("{what}; the turn belongs to session {session}")).hint(format!(
+            "nothing reported so far is lost: follow it with `{}`, or continue it with `agentctl run --session {session}`",
+            self.attach_command()
         ))
     }
 }
@@ -326,6 +332,6 @@ impl Line for SocketLine {
     }
 
     fn attach_command(&self) -> String {
-        format!("agentctl attach {}", self.session)
+        format!("agentctl attach {}", short_id(self.session))
     }
 }

@@ -124,6 +124,9 @@ pub enum Ask {
         default: Option<String>,
         /// Set if an empty answer is refused.
         required: bool,
+        /// Answers to choose from. Another one is taken, too.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        choices: Vec<String>,
     },
 }
 
@@ -136,6 +139,27 @@ impl Ask {
     #[must_use]
     pub fn is_for_good(rule: &str) -> bool {
         !rule.ends_with(" *")
+    }
+
+    /// Answers to choose from; none for an approval.
+    #[must_use]
+    pub fn choices(&self) -> &[String] {
+        match self {
+            Self::Question { choices, .. } => choices,
+            Self::Approval { .. } => &[],
+        }
+    }
+
+    /// The answer that a person means: the choice of that number, counted from 1, or the text itself. A text that is a
+    /// choice to the letter is that one, also where it is a number.
+    #[must_use]
+    pub fn chosen<'a>(&'a self, text: &'a str) -> &'a str {
+        let (choices, typed) = (self.choices(), text.trim());
+        let at = || typed.parse::<usize>().ok()?.checked_sub(1);
+        match choices.iter().find(|choice| *choice == typed).or_else(|| choices.get(at()?)) {
+            Some(choice) => choice,
+            None => text,
+        }
     }
 
     /// Returns whether an MCP server asks. It wants a person to agree to something, which is more than the question of
@@ -274,6 +298,31 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_choice_is_meant_by_its_number_or_by_its_words() {
+        let ask = |choices: &[&str]| Ask::Question {
+            question: "Which?".to_owned(),
+            context: None,
+            default: None,
+            required: true,
+            choices: choices.iter().map(|choice| (*choice).to_owned()).collect(),
+        };
+        let check = |choices: &[&str], typed: &str, meant: &str| assert_eq!(ask(choices).chosen(typed), meant);
+        check(&["red", "green"], "2", "green");
+        check(&["red", "green"], " 1 ", "red");
+        check(&["red", "green"], "green", "green");
+        check(&["red", "green"], "3", "3");
+        check(&["red", "green"], "0", "0");
+        check(&["red", "green"], "neither ", "neither ");
+        // The words come first.
+        check(&["2", "1"], "1", "1");
+        check(&[], "1", "1");
+        let older: Ask =
+            serde_json::from_value(json!({"kind": "question", "question": "?", "required": true})).unwrap();
+        assert!(older.choices().is_empty());
+        assert!(!serde_json::to_string(&older).unwrap().contains("choices"));
+    }
 
     #[test]
     fn interrupts_of_older_versions_are_read() {

@@ -334,8 +334,10 @@ pub trait Store: Send + Sync {
     /// The sessions that work for that one, in the order in which they were made.
     fn children(&self, parent: SessionId) -> BoxFuture<'_, Result<Vec<SessionSummary>, StoreError>>;
 
-    /// The ids that start with `prefix` (hyphens optional, case ignored), at most `limit`, newest first.
-    fn find_sessions(&self, prefix: String, limit: usize) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>>;
+    /// The sessions of that name, at most `limit`, newest first: those whose ids start with it (hyphens optional, case
+    /// ignored); else, from six characters on, those whose ids end with it; else those with that title (case ignored),
+    /// without those that work for another.
+    fn find_sessions(&self, name: String, limit: usize) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>>;
 
     /// The sessions with a turn that has not ended, or that waits to begin, for recovery at start.
     fn open_turns(&self) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>>;

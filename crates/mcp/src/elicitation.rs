@@ -128,8 +128,10 @@ pub(crate) async fn put(server: &str, call: &Call, log: &Log, message: &str, con
     let again = if number > 1 { format!(" (question {number} of this call)") } else { String::new() };
     let question = format!("{}{server} asks{again}: {message}", Ask::OF_MCP_SERVER);
     let waiting = call.wait_for_us();
-    let answer =
-        call.person().ask(Ask::Question { question, context: Some(context), default: None, required: true }).await;
+    let answer = call
+        .person()
+        .ask(Ask::Question { question, context: Some(context), default: None, required: true, choices: Vec::new() })
+        .await;
     drop(waiting);
     match answer {
         Some(Answer::Text { text }) => Reply::Words(text),

@@ -248,7 +248,7 @@ mod tests {
             let (questions, asked): (Arc<Mutex<Vec<_>>>, Arc<Mutex<Vec<_>>>) = Default::default();
             let (put, taken) = (Arc::clone(&questions), Arc::clone(&asked));
             let person = Person::new(move |ask| {
-                if let Ask::Question { question, context, default, required } = ask {
+                if let Ask::Question { question, context, default, required, .. } = ask {
                     assert!(default.is_none() && required, "silence would be consent");
                     put.lock().unwrap().push((question, context.unwrap()));
                 }

@@ -313,7 +313,34 @@ fn project(connection: &Connection, key: i64) -> Result<Option<Mount>, Fault> {
     found.as_deref().map(json_from).transpose()
 }
 
-pub(crate) fn find(connection: &Connection, prefix: &str, at_most: usize) -> Result<Vec<SessionId>, Fault> {
+/// Characters of the end of an id that name a session. Fewer would be too often in others, too.
+const SHORTEST_END: usize = 6;
+
+pub(crate) fn find(connection: &Connection, name: &str, at_most: usize) -> Result<Vec<SessionId>, Fault> {
+    let by_id = find_by_id(connection, name, at_most)?;
+    if by_id.is_empty() { find_by_title(connection, name, at_most) } else { Ok(by_id) }
+}
+
+/// Sessions with a title, however it is written. All titles are looked at: letters of every script have cases, of which
+/// SQLite knows few.
+fn find_by_title(connection: &Connection, title: &str, at_most: usize) -> Result<Vec<SessionId>, Fault> {
+    let wanted = title.trim().to_lowercase();
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut statement =
+        connection.prepare_cached("SELECT id, title FROM sessions WHERE parent IS NULL ORDER BY id DESC")?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()?.filter(|_| found.len() < at_most) {
+        if text(row, "title")?.trim().to_lowercase() == wanted {
+            found.push(id_from(text(row, "id")?)?);
+        }
+    }
+    Ok(found)
+}
+
+fn find_by_id(connection: &Connection, prefix: &str, at_most: usize) -> Result<Vec<SessionId>, Fault> {
     let prefix: String = prefix.chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect();
     if !prefix.chars().all(|c| c.is_ascii_hexdigit()) {
         return Ok(Vec::new());
@@ -322,8 +349,13 @@ pub(crate) fn find(connection: &Connection, prefix: &str, at_most: usize) -> Res
     // pattern whose special characters a person could type.
     let mut statement = connection
         .prepare_cached("SELECT id FROM sessions WHERE id >= ?1 AND id < ?1 || 'g' ORDER BY id DESC LIMIT ?2")?;
-    let mut rows = statement.query(params![prefix, limit(at_most)])?;
-    ids(&mut rows)
+    let found = ids(&mut statement.query(params![prefix, limit(at_most)])?)?;
+    if !found.is_empty() || prefix.len() < SHORTEST_END {
+        return Ok(found);
+    }
+    let mut statement =
+        connection.prepare_cached("SELECT id FROM sessions WHERE id LIKE '%' || ?1 ORDER BY id DESC LIMIT ?2")?;
+    ids(&mut statement.query(params![prefix, limit(at_most)])?)
 }
 
 pub(crate) fn with_open_turn(connection: &Connection) -> Result<Vec<SessionId>, Fault> {

@@ -294,8 +294,8 @@ impl Store for SqliteStore {
         self.read("list the sessions that work for another", move |connection| sessions::children(connection, parent))
     }
 
-    fn find_sessions(&self, prefix: String, limit: usize) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
-        self.read("look for the session", move |connection| sessions::find(connection, &prefix, limit))
+    fn find_sessions(&self, name: String, limit: usize) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
+        self.read("look for the session", move |connection| sessions::find(connection, &name, limit))
     }
 
     fn open_turns(&self) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {

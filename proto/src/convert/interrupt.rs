@@ -89,11 +89,12 @@ impl From<&Ask> for interrupt::Ask {
                     rule: rule.clone(),
                 })
             }
-            Ask::Question { question, context, default, required } => Self::Question(interrupt::Question {
+            Ask::Question { question, context, default, required, choices } => Self::Question(interrupt::Question {
                 question: question.clone(),
                 context: context.clone(),
                 default: default.clone(),
                 required: *required,
+                choices: choices.clone(),
             }),
         }
     }
@@ -125,6 +126,7 @@ impl TryFrom<interrupt::Ask> for Ask {
                 context: question.context,
                 default: question.default,
                 required: question.required,
+                choices: question.choices,
             },
         })
     }

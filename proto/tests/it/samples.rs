@@ -107,7 +107,13 @@ pub(crate) fn interrupts() -> Vec<Interrupt> {
         for_good: vec!["write_file".into(), "run_bash_command: [at /home/me/app] make".into()],
         owner: None,
     };
-    let question = |required, default| Ask::Question { question: "Which?".into(), context: None, default, required };
+    let question = |required, default| Ask::Question {
+        question: "Which?".into(),
+        context: None,
+        default,
+        required,
+        choices: if required { vec!["this".into(), "that \u{1b}[2J".into()] } else { Vec::new() },
+    };
     vec![
         interrupt(approval(Risk::Low, json!({"path": "a", "n": [1, null, true, {"deep": "x"}]})), None),
         interrupt(approval(Risk::Medium, json!("no { json")), Some(Answer::Approve)),

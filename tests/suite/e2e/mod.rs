@@ -27,7 +27,8 @@
 //! - [`tiers`]: which tools a turn shows, and that nothing else can be called.
 //! - [`web`]: what may be asked of the web, and how pages are shown.
 //! - [`mcp`]: tools of MCP servers, real ones and such as do what none should.
-//! - [`chat`]: the conversation at a terminal. [`typing`]: what is typed while it works. [`ending`]: clients that are told to
+//! - [`chat`]: the conversation at a terminal. [`typing`]: what is typed while it works. [`together`]: two
+//!   of them in one session. [`ending`]: clients that are told to
 //!   end, or die. [`embedded`]: the built-in model with nothing configured.
 
 mod agents;
@@ -82,6 +83,7 @@ mod skills;
 mod subagents;
 mod terminal;
 mod tiers;
+mod together;
 mod typing;
 mod undo;
 mod unread;

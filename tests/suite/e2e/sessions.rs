@@ -49,6 +49,40 @@ async fn sessions_are_listed_shown_renamed_reset_and_deleted() {
     assert_eq!(daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json(), json!([]));
 }
 
+#[tokio::test]
+async fn a_session_is_named_by_its_title_the_end_of_its_id_its_number_or_as_the_last() {
+    let world = World::start().await;
+    let daemon = &world.daemon;
+    let mut ids = Vec::new();
+    for words in ["Paint the barn", "Mend the roof", "Mend the roof"] {
+        let result = daemon.agentctl(["run", words, "--output", "json"]).await.exits(0).json();
+        ids.push(result["session_id"].as_str().unwrap().to_owned());
+    }
+    let found = async |name: &str| {
+        let shown = daemon.agentctl(["sessions", "show", name, "--json"]).await.exits(0).json();
+        shown["id"].as_str().unwrap().to_owned()
+    };
+    let end = |id: &str| id[id.len() - 8..].to_owned();
+    assert_eq!(found("paint THE barn").await, ids[0]);
+    assert_eq!(found(&end(&ids[1])).await, ids[1]);
+    assert_eq!(
+        (found("1").await, found("3").await, found("last").await),
+        (ids[2].clone(), ids[0].clone(), ids[2].clone())
+    );
+    daemon.agentctl(["sessions", "show", "4"]).await.exits(2).says(&["there is no session", "hint:"]);
+    let several = daemon.agentctl(["sessions", "show", "Mend the roof"]).await.exits(2);
+    several.says(&["could mean several sessions", "Mend the roof · just now · ", &end(&ids[1]), &end(&ids[2])]);
+    // People are shown what can be named, and a place is no name for what is gone for good.
+    let listed = daemon.agentctl(["sessions", "list"]).await.exits(0).stdout;
+    let row = listed.lines().find(|line| line.contains("Paint the barn")).unwrap().to_owned();
+    assert!(row.starts_with("3 ") && row.contains(&end(&ids[0])) && !row.contains(&ids[0]), "{listed}");
+    for place in ["1", "last"] {
+        daemon.agentctl(["sessions", "delete", place, "--yes"]).await.exits(2).says(&["--yes needs an id or a title"]);
+    }
+    daemon.agentctl(["sessions", "delete", "Paint the barn", "--yes"]).await.exits(0);
+    daemon.agentctl(["sessions", "show", &ids[0]]).await.exits(2);
+}
+
 /// As after a clock that was put back: what was used before it stands in the future.
 #[tokio::test]
 async fn the_session_that_was_used_last_is_first_and_is_continued_whatever_the_clock_says() {

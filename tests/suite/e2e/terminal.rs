@@ -59,6 +59,16 @@ impl Terminal {
         before
     }
 
+    /// Answers the line editor, which asks where the cursor is while it takes its prompt away.
+    #[track_caller]
+    pub(super) fn loses_prompt(&mut self) {
+        for _ in 0..3 {
+            self.sees("\u{1b}[6n");
+            self.0.send("\u{1b}[1;1R").unwrap();
+            self.0.flush().unwrap();
+        }
+    }
+
     #[track_caller]
     pub(super) fn says(&mut self, line: &str) {
         self.0.send(line).unwrap();

@@ -455,12 +455,25 @@ impl Store for MemoryStore {
         ready(Ok(summaries))
     }
 
-    fn find_sessions(&self, prefix: String, limit: usize) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
-        let prefix = prefix.replace('-', "").to_ascii_lowercase();
+    fn find_sessions(&self, name: String, limit: usize) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
+        let part = name.replace('-', "").to_ascii_lowercase();
+        let title = name.trim().to_lowercase();
         let state = self.state();
-        let newest_first = state.sessions.keys().rev();
-        let found = newest_first.filter(|id| id.as_uuid().simple().to_string().starts_with(&prefix));
-        ready(Ok(found.take(limit).copied().collect()))
+        let tops = state.summaries().into_iter().filter(|summary| summary.parent.is_none() && !title.is_empty());
+        let titled: Vec<_> =
+            tops.filter(|top| top.title.trim().to_lowercase() == title).map(|summary| summary.id).collect();
+        let newest_first = |is_meant: &dyn Fn(&SessionId) -> bool| {
+            state.sessions.keys().rev().copied().filter(is_meant).take(limit).collect::<Vec<_>>()
+        };
+        let text = |id: &SessionId| id.as_uuid().simple().to_string();
+        let mut found = newest_first(&|id| text(id).starts_with(&part));
+        if found.is_empty() && part.len() >= 6 {
+            found = newest_first(&|id| text(id).ends_with(&part));
+        }
+        if found.is_empty() {
+            found = newest_first(&|id| titled.contains(id));
+        }
+        ready(Ok(found))
     }
 
     fn open_turns(&self) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {

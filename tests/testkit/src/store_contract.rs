@@ -68,7 +68,7 @@ pub async fn check_store<S: Store>(fresh: impl AsyncFn() -> S) {
         the_window_follows_compactions_resets_and_what_is_taken_back
         sessions_are_listed_last_used_first
         what_works_for_a_session_is_listed_with_it_waits_for_it_and_goes_with_it
-        sessions_are_found_by_prefix
+        sessions_are_found_by_name
         a_deleted_session_leaves_nothing
         sessions_do_not_disturb_each_other
         turns_are_told_with_their_first_and_last_events
@@ -1015,7 +1015,7 @@ async fn what_works_for_a_session_is_listed_with_it_waits_for_it_and_goes_with_i
     refused(store.create_session(SessionId::generate(), start(), orphan, Vec::new()).await, ErrorKind::NotFound);
 }
 
-async fn sessions_are_found_by_prefix(store: &impl Store) {
+async fn sessions_are_found_by_name(store: &impl Store) {
     let texts = [
         "01900000-0000-7000-8000-000000000001",
         "01900000-0000-7000-8000-0000000000ff",
@@ -1043,6 +1043,22 @@ async fn sessions_are_found_by_prefix(store: &impl Store) {
     for nothing in ["03", "%", "01900000_", "0190%", "*", "[0]", "' OR 1=1 --", "latest", "é", "019 ", "\0"] {
         check(nothing, &[]).await;
     }
+    check("000003", &[3]).await;
+    check("8000-0000000000FF", &[1]).await;
+    check("00003", &[]).await;
+    let name = async |index: usize, title: &str| {
+        let mut script = EventScript::new(ids[index], start());
+        store.append(vec![script.changed(StateChange::Title { title: title.into() })]).await.unwrap();
+    };
+    name(0, "Schöne Straße").await;
+    name(2, "100%").await;
+    check(" schÖne straße", &[0]).await;
+    check("Schöne", &[]).await;
+    check("100%", &[2]).await;
+    check("100_", &[]).await;
+    name(3, "schöne straße").await;
+    check("Schöne Straße", &[3, 0]).await;
+    assert_eq!(store.find_sessions("schöne straße".into(), 1).await.unwrap(), [ids[3]]);
     assert_eq!(store.find_sessions("019".into(), 2).await.unwrap(), [ids[2], ids[1]]);
     assert!(store.find_sessions("019".into(), 0).await.unwrap().is_empty());
 }

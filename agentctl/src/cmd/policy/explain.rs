@@ -40,8 +40,8 @@ pub(super) struct ExplainArgs {
     /// A command line for run_bash_command
     #[arg(value_name = "COMMAND", last = true)]
     command: Vec<String>,
-    /// The session in which it would be called; the start of its id is enough
-    #[arg(long, value_name = "ID_OR_PREFIX")]
+    /// The session in which it would be called: id, title, number in `sessions list`, or `last`
+    #[arg(long, value_name = "SESSION")]
     session: Option<String>,
 }
 

@@ -45,8 +45,8 @@ pub(super) struct TestArgs {
     /// With --audit: only calls since then, such as 36h, 7d or a time
     #[arg(long, value_name = "TIME", requires = "audit", value_parser = since::parse)]
     since: Option<Timestamp>,
-    /// The session in which they would be called; the start of its id is enough
-    #[arg(long, value_name = "ID_OR_PREFIX")]
+    /// The session in which they would be called: id, title, number in `sessions list`, or `last`
+    #[arg(long, value_name = "SESSION")]
     session: Option<String>,
 }
 

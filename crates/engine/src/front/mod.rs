@@ -4,6 +4,7 @@ mod cleaning;
 pub mod dry_run;
 pub mod forking;
 mod grants;
+mod naming;
 mod removal;
 
 use std::{sync::Arc, time::Duration};
@@ -212,25 +213,6 @@ impl Engine {
     /// When the engine is stopping.
     pub async fn live_session(&self, id: SessionId) -> Result<Option<SessionHandle>, EngineError> {
         self.registry.live(id).await
-    }
-
-    /// The session that an id or the unique start of one means.
-    ///
-    /// # Errors
-    /// When none or several are meant.
-    pub async fn find_session(&self, id_or_prefix: &str) -> Result<SessionId, EngineError> {
-        let shown: String = id_or_prefix.chars().take(80).collect();
-        let found = self.shared.parts.store.find_sessions(id_or_prefix.to_owned(), 3).await?;
-        match found.as_slice() {
-            [id] => Ok(*id),
-            [] => Err(EngineError::new(ErrorKind::NotFound, format!("there is no session {shown:?}"))
-                .with_hint("agentctl sessions list shows all")),
-            several => {
-                let ids: Vec<String> = several.iter().map(ToString::to_string).collect();
-                Err(EngineError::new(ErrorKind::InvalidInput, format!("{shown:?} could mean several sessions"))
-                    .with_hint(format!("give more of the id, such as {}", ids.join(" or "))))
-            }
-        }
     }
 
     /// Sessions, last used first.

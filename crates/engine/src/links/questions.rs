@@ -32,7 +32,15 @@ struct Arguments {
     #[serde(default = "required_unless_said")]
     #[schemars(description = "Whether an empty answer is refused. Default true.")]
     required: bool,
+    /// Answers to choose from, where there are some: 2 to 9, a few words each. The person may give another one.
+    #[serde(default)]
+    choices: Vec<String>,
 }
+
+/// The number of choices, where there are any. One key chooses each.
+const CHOICES: std::ops::RangeInclusive<usize> = 2..=9;
+/// The characters of a choice at the most.
+const LONGEST_CHOICE: usize = 120;
 
 fn required_unless_said() -> bool {
     true
@@ -87,15 +95,46 @@ async fn answer(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
 }
 
 fn arguments(call: &Invocation<'_>) -> Result<Arguments, ToolOutput> {
-    serde_json::from_str(&call.call.arguments).map_err(|error| {
-        let text = format!("{NAME} needs {{\"question\": \"…\"}}: {error}");
-        ToolOutput::error(ToolErrorCode::InvalidArgs, text)
-    })
+    let refused = |text: String| ToolOutput::error(ToolErrorCode::InvalidArgs, text);
+    let mut arguments: Arguments = serde_json::from_str(&call.call.arguments)
+        .map_err(|error| refused(format!("{NAME} needs {{\"question\": \"…\"}}: {error}")))?;
+    for choice in &mut arguments.choices {
+        *choice = choice.trim().to_owned();
+    }
+    match misfit(&arguments.choices) {
+        Some(why) => Err(refused(why)),
+        None => Ok(arguments),
+    }
+}
+
+/// Why these are no choices, in a sentence that says how to do it right.
+fn misfit(choices: &[String]) -> Option<String> {
+    if choices.is_empty() {
+        return None;
+    }
+    if !CHOICES.contains(&choices.len()) {
+        let (least, most) = CHOICES.into_inner();
+        return Some(format!("choices has {} entries; give {least} to {most}, or leave it out", choices.len()));
+    }
+    let is_fit = |choice: &String| {
+        !choice.is_empty() && choice.chars().count() <= LONGEST_CHOICE && !choice.chars().any(char::is_control)
+    };
+    if let Some(at) = choices.iter().position(|choice| !is_fit(choice)) {
+        let number = at + 1;
+        return Some(format!(
+            "choice {number} must be one line of 1 to {LONGEST_CHOICE} characters; explain in context"
+        ));
+    }
+    let is_repeated = |(at, choice): &(usize, &String)| {
+        choices[..*at].iter().any(|earlier| earlier.to_lowercase() == choice.to_lowercase())
+    };
+    let (at, _) = choices.iter().enumerate().find(is_repeated)?;
+    Some(format!("choice {} repeats an earlier one; each must be different", at + 1))
 }
 
 async fn ask(call: &Invocation<'_>, arguments: Arguments) -> Result<ToolOutput, TurnExit> {
-    let Arguments { question, context, default, required } = arguments;
-    let ask = Ask::Question { question, context, default: default.clone(), required };
+    let Arguments { question, context, default, required, choices } = arguments;
+    let ask = Ask::Question { question, context, default: default.clone(), required, choices };
     Ok(match call.ask(ask).await?.answer {
         Answer::Text { text } if text.trim().is_empty() => {
             ToolOutput::ok(default.unwrap_or_else(|| "The person left the answer empty.".to_owned()))

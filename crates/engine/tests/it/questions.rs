@@ -80,6 +80,40 @@ async fn what_a_person_says_is_the_result() {
 }
 
 #[tokio::test]
+async fn choices_are_asked_as_they_are_and_anything_may_be_answered() {
+    for given in ["green", "neither"] {
+        let world = World::new([asks(json!({"choices": ["red", " green "]})), says("So be it.")]);
+        let session = world.session().await;
+        let mut started = session.start_turn(input("Paint!")).await.unwrap();
+        let asked = question(&mut started.events).await;
+        assert_eq!(asked.ask.choices(), ["red", "green"]);
+        answer(&session, &asked, Answer::Text { text: given.to_owned() }).await.unwrap();
+        to_end(&mut started.events).await;
+        assert_eq!(told(&world), given);
+    }
+}
+
+#[tokio::test]
+async fn choices_that_are_none_are_an_error_for_the_model_and_ask_nobody() {
+    let ten: Vec<String> = (0..10).map(|n| format!("choice {n}")).collect();
+    for (choices, expected) in [
+        (json!(["red"]), "choices has 1 entries; give 2 to 9"),
+        (json!(ten), "choices has 10 entries"),
+        (json!(["red", "Red "]), "choice 2 repeats an earlier one"),
+        (json!(["red", " "]), "choice 2 must be one line"),
+        (json!(["red\n[1] yes", "green"]), "choice 1 must be one line"),
+        (json!(["red\u{1b}[2J", "green"]), "choice 1 must be one line"),
+        (json!(["x".repeat(121), "green"]), "choice 1 must be one line"),
+        (json!([1, 2]), "ask_human needs"),
+    ] {
+        let world = World::new([asks(json!({ "choices": choices })), says("Sorry.")]);
+        let session = world.session().await;
+        to_end(&mut session.start_turn(input("Paint!")).await.unwrap().events).await;
+        assert!(told(&world).starts_with(&format!("E_INVALID_ARGS: {expected}")), "{}", told(&world));
+    }
+}
+
+#[tokio::test]
 async fn a_question_without_words_is_an_error_for_the_model_and_asks_nobody() {
     let world = World::new([calls(&[("ask_human", json!({"query": "?"}))]), says("Sorry.")]);
     let session = world.session().await;

@@ -64,6 +64,11 @@ impl Person {
     /// Asks the person to approve; none where they were not asked, or gave no answer.
     pub(super) async fn decide(&self, interrupt: &Interrupt) -> Option<Answer> {
         let peer = self.peer.as_ref()?;
+        if let Some(request) = choice_form(interrupt) {
+            let result = peer.create_elicitation(request).await.ok()?;
+            // Without an answer of theirs it is still the calling agent's to answer.
+            return (result.action == ElicitationAction::Accept).then(|| answer_of(result.content.as_ref()))?;
+        }
         let request = form(interrupt)?;
         let result = peer.create_elicitation(request).await.ok()?;
         match result.action {
@@ -90,6 +95,41 @@ impl Asker for Person {
     fn leaves(&self) -> bool {
         true
     }
+}
+
+/// The form for a question with choices; none for any other.
+fn choice_form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
+    let Ask::Question { question, context, choices, .. } = &interrupt.ask else { return None };
+    if choices.is_empty() || interrupt.ask.is_of_mcp_server() {
+        return None;
+    }
+    let mut message = visible::lines(question);
+    if let Some(context) = context {
+        message.push_str(&format!("\n\n{}", visible::lines(context)));
+    }
+    // A choice is sent back to the letter, so it is shown to the letter.
+    let is_plain = choices.iter().all(|choice| visible::line(choice) == *choice);
+    if !is_plain || message.chars().count() > LONGEST {
+        return None;
+    }
+    let params = json!({
+        "mode": "form",
+        "message": message,
+        "requestedSchema": {
+            "type": "object",
+            "properties": {
+                "choice": { "type": "string", "title": "Answer", "enum": choices },
+                "other": { "type": "string", "title": "Other answer", "description": "In place of the choice" },
+            },
+        },
+    });
+    serde_json::from_value(params).ok()
+}
+
+/// The answer of a form with choices, if there is one.
+fn answer_of(content: Option<&Value>) -> Option<Answer> {
+    let field = |name: &str| content?[name].as_str().map(str::trim).filter(|text| !text.is_empty());
+    field("other").or_else(|| field("choice")).map(|text| Answer::Text { text: text.to_owned() })
 }
 
 /// The form for an approval; none for a question, where it would be too long, and where not all of what would run is shown.
@@ -257,7 +297,39 @@ mod tests {
 
     #[test]
     fn questions_are_no_form() {
-        let ask = Ask::Question { question: "Which?".to_owned(), context: None, default: None, required: true };
-        assert!(form(&Interrupt { ask, ..approval("") }).is_none());
+        let ask = Ask::Question {
+            question: "Which?".to_owned(),
+            context: None,
+            default: None,
+            required: true,
+            choices: Vec::new(),
+        };
+        let question = Interrupt { ask, ..approval("") };
+        assert!(form(&question).is_none() && choice_form(&question).is_none());
+    }
+
+    #[test]
+    fn a_question_with_choices_is_a_form_with_a_list() {
+        let of = |question: &str, choices: [&str; 2]| {
+            let choices = choices.map(str::to_owned).to_vec();
+            let ask =
+                Ask::Question { question: question.to_owned(), context: None, default: None, required: true, choices };
+            choice_form(&Interrupt { ask, ..approval("") })
+        };
+        let Some(ElicitRequestParams::FormElicitationParams { message, requested_schema, .. }) =
+            of("Which\u{1b}[2J?", ["red", "green"])
+        else {
+            panic!("no form")
+        };
+        assert_eq!(message, "Which\\u{1b}[2J?");
+        let schema = serde_json::to_value(requested_schema).unwrap();
+        assert_eq!(schema["properties"]["choice"]["enum"], json!(["red", "green"]));
+        assert!(of("Which?", ["red", "gr\u{202e}een"]).is_none());
+        assert!(of(&format!("{}lab asks: x", Ask::OF_MCP_SERVER), ["a", "b"]).is_none());
+        let text = |text: &str| Some(Answer::Text { text: text.to_owned() });
+        assert_eq!(answer_of(Some(&json!({"choice": "red"}))), text("red"));
+        assert_eq!(answer_of(Some(&json!({"choice": "red", "other": " blue "}))), text("blue"));
+        assert_eq!(answer_of(Some(&json!({"choice": 1}))), None);
+        assert_eq!(answer_of(None), None);
     }
 }

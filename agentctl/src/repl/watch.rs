@@ -1,0 +1,86 @@
+//! The session while the prompt waits: finds out when another client's turn is at work there.
+
+use std::time::Duration;
+
+use agentd_core::{error::ErrorKind, event::EventKind, ids::SessionId};
+use agentd_proto::client::{Client, ClientError, ClientErrorKind, SessionView};
+
+use crate::{daemon::Daemon, turn::SocketLine};
+
+/// The pause between two tries to watch, where the daemon is gone.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The number of the last event of a session that was shown here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SeenUpTo {
+    session: SessionId,
+    seq: u64,
+}
+
+impl SeenUpTo {
+    pub(super) fn of(line: &SocketLine) -> Self {
+        Self { session: line.session(), seq: line.last_seq() }
+    }
+
+    /// The number where it is that of this session.
+    fn in_session(seen: Option<Self>, session: SessionId) -> Option<u64> {
+        seen.filter(|seen| seen.session == session).map(|seen| seen.seq)
+    }
+}
+
+/// Waits until a turn is under way in a session that is not shown here, and tells the number of the event before it. Never
+/// where the session cannot be watched.
+pub(super) async fn next_turn(daemon: &Daemon, session: SessionId, seen: &mut Option<SeenUpTo>) -> u64 {
+    let mut client = daemon.client.clone();
+    loop {
+        // The stream ends with the daemon, and another one has to be found then.
+        match begun_elsewhere(&client, session, seen).await {
+            Ok(Some(after)) => return after,
+            Err(error) if error.kind == ClientErrorKind::Answered(ErrorKind::NotFound) => std::future::pending().await,
+            Ok(None) | Err(_) => {}
+        }
+        tokio::time::sleep(PAUSE).await;
+        if let Ok(found) = daemon.place.connect().await {
+            client = found;
+        }
+    }
+}
+
+async fn begun_elsewhere(
+    client: &Client,
+    session: SessionId,
+    seen: &mut Option<SeenUpTo>,
+) -> Result<Option<u64>, ClientError> {
+    let name = session.to_string();
+    let after = match SeenUpTo::in_session(*seen, session) {
+        Some(seq) => seq,
+        None => {
+            let view = client.session(&name).await?;
+            if let Some(before) = before_turn(&view) {
+                return Ok(Some(before));
+            }
+            let seq = view.session.summary.last_seq;
+            *seen = Some(SeenUpTo { session, seq });
+            seq
+        }
+    };
+    let mut events = client.subscribe(&name, after, false).await?;
+    while let Some(event) = events.next().await? {
+        let is_at_work = match event.kind {
+            EventKind::TurnStarted { .. } => true,
+            // It goes on once the last of its questions is answered.
+            EventKind::InterruptResolved { .. } => client.interrupts(Some(&name)).await?.is_empty(),
+            _ => false,
+        };
+        if is_at_work {
+            return Ok(Some(event.seq.saturating_sub(1)));
+        }
+    }
+    Ok(None)
+}
+
+/// The number of the event before the turn that is at work, if one is.
+pub(super) fn before_turn(view: &SessionView) -> Option<u64> {
+    let (_, first_seq) = view.session.open_turn.filter(|_| view.live_turn.is_some() && view.pending.is_empty())?;
+    Some(first_seq.saturating_sub(1))
+}

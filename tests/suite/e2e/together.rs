@@ -1,0 +1,133 @@
+//! Two chats in one session: each shows what the other does, and both may speak to the turn that runs.
+
+use agentd_testkit::model_server::Reply;
+
+use super::{World, terminal::Terminal};
+
+/// Words that stand together on the screen.
+fn says(words: &str) -> Reply {
+    Reply::deltas([words])
+}
+
+fn slowly<const N: usize>(words: [&str; N]) -> Reply {
+    Reply::deltas(words).delay_ms(500)
+}
+
+/// Two chats, each at its prompt, in a session in which something was said.
+async fn both(world: &World) -> (Terminal, Terminal) {
+    let mut first = Terminal::open(&world.daemon, &[]);
+    first.prompt();
+    world.model.reply(says("Hello to you."));
+    first.says("Hi");
+    first.sees("Hello to you.");
+    first.prompt();
+    let mut second = Terminal::open(&world.daemon, &["--session", "last"]);
+    second.sees("Hello to you.");
+    second.prompt();
+    (first, second)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_chat_shows_a_turn_as_it_happens_and_steers_it() {
+    let world = World::start().await;
+    let (mut first, mut second) = both(&world).await;
+    // A line is begun, and kept.
+    second.presses("in Fren");
+    second.sees("in Fren");
+    world.model.reply(slowly(["One.\n\n", "Two.\n\n", "Three."])).reply(says("In French: un."));
+    first.says("Count to three");
+    second.loses_prompt();
+    second.sees("Count to three");
+    second.sees("One.");
+    second.presses("ch\r");
+    second.sees("1 message waits");
+    for terminal in [&mut first, &mut second] {
+        terminal.sees("Three.");
+        terminal.sees("in French\r");
+        terminal.sees("In French: un.");
+        terminal.prompt();
+    }
+    let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
+    assert_eq!(said, ["Hi", "Count to three", "in French"]);
+    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    assert_eq!(sessions[0]["turns"], 2, "what was said to a turn began none");
+
+    // What was only begun stands in the prompt when the turn is over, and a second turn is shown, too.
+    second.presses("half a li");
+    second.sees("half a li");
+    world.model.reply(says("Four."));
+    first.says("And then?");
+    second.loses_prompt();
+    second.sees("And then?");
+    second.sees("Four.");
+    second.prompt();
+    second.sees("half a li");
+    first.sees("Four.");
+    first.prompt();
+    world.model.reply(says("Whole."));
+    second.presses("ne\r");
+    second.sees("Whole.");
+    second.prompt();
+    first.loses_prompt();
+    first.sees("half a line");
+    first.sees("Whole.");
+    first.prompt();
+    second.leaves();
+    first.leaves();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_of_another_chat_is_left_spoken_to_again_and_cancelled_by_the_second_ctrl_c() {
+    let world = World::start().await;
+    let (mut first, mut second) = both(&world).await;
+    world.model.reply(says("It hangs now").hang_after(450));
+    first.says("Go");
+    second.loses_prompt();
+    second.sees("Go");
+    world.model.wait_until(|counts| counts.requests == 2).await;
+    second.presses("q");
+    second.sees("left; the turn continues");
+    second.prompt();
+    // It is not shown again by itself, but a message meets it.
+    second.says("faster, please");
+    second.sees("another client's turn is at work here");
+    second.sees("1 message waits");
+    second.control('c');
+    second.sees("Ctrl-C again cancels the turn");
+    second.control('c');
+    second.sees("cancelling");
+    second.prompt();
+    first.sees("cancelled");
+    first.prompt();
+    let shown = world.daemon.agentctl(["sessions", "show", "last"]).await.exits(0).stdout;
+    assert!(shown.contains("faster, please"), "what was taken is in the history: {shown}");
+    second.leaves();
+    first.leaves();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attach_finds_the_turn_that_runs_and_q_leaves_it() {
+    let world = World::start().await;
+    world.daemon.agentctl(["attach"]).await.exits(0).says(&["no turn is running"]);
+    let hangs = || says("It hangs now").hang_after(450);
+    world.model.reply(hangs());
+    let one = world.daemon.agentctl(["run", "Go", "--detach"]).await.exits(0).stdout;
+    world.model.wait_until(|counts| counts.requests == 1).await;
+    let mut terminal = Terminal::around(&world.daemon, "\"$@\"; echo ended:$?", &["attach"]);
+    terminal.sees("Go");
+    terminal.presses("q");
+    terminal.sees("left; the turn continues");
+    terminal.sees("ended:0");
+    terminal.ends();
+    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    assert_eq!(sessions[0]["status"], "running");
+
+    world.model.reply(hangs());
+    world.daemon.agentctl(["run", "Go on", "--detach"]).await.exits(0);
+    let end = &one.trim()[one.trim().len() - 8..];
+    world.daemon.agentctl(["attach"]).await.exits(2).says(&[
+        "turns are running in 2 sessions",
+        "Go on · just now · ",
+        end,
+    ]);
+}
