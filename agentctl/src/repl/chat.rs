@@ -1,6 +1,6 @@
 //! A conversation over the daemon's socket.
 
-use std::io::Write as _;
+use std::{collections::HashMap, io::Write as _};
 
 use agentd_core::{
     error::ErrorKind,
@@ -18,6 +18,7 @@ use super::{
     conversation::ChatBackend,
     known::CompletionCache,
     mentions::{self, UploadedFiles},
+    message::{MessageExtras, TurnInput},
     slash::{self, Slash},
     status::{ChatStatus, branch},
 };
@@ -59,6 +60,10 @@ pub(crate) struct Chat {
     pub(super) command_line: CommandLine,
     /// Files that were handed over by a mention.
     pub(super) handed: UploadedFiles,
+    /// Extras of the next message.
+    pub(super) extras: MessageExtras,
+    /// The project's commands whose prompts were shown, by name.
+    pub(super) seen_commands: HashMap<String, String>,
 }
 
 impl Chat {
@@ -98,6 +103,8 @@ impl Chat {
             title: if present { WindowTitle::take() } else { WindowTitle::default() },
             command_line,
             handed,
+            extras: MessageExtras::default(),
+            seen_commands: HashMap::new(),
         };
         let view = chat.resolve().await?;
         if present {
@@ -217,10 +224,27 @@ impl Chat {
         Ok(())
     }
 
-    pub(super) async fn turn(&mut self, text: Option<String>) -> anyhow::Result<Exit> {
+    /// Sends a message, with the files that it mentions and what goes with it.
+    pub(super) async fn send(&mut self, input: TurnInput) -> anyhow::Result<Exit> {
+        if let Err(failure) = self.prepare(input.words()).await {
+            return Err(self.unsent(input.line, failure).await);
+        }
+        self.turn(Some(input)).await
+    }
+
+    /// The failure of a line that was not sent: it stands in the prompt again.
+    pub(super) async fn unsent(&mut self, line: String, failure: Failure) -> anyhow::Error {
+        self.keep(line);
+        self.explained(failure).await.into()
+    }
+
+    pub(super) async fn turn(&mut self, input: Option<TurnInput>) -> anyhow::Result<Exit> {
+        let message = input.as_ref().map(|input| self.extras.behind(input));
+        let (text, typed_bytes) = message.map_or((None, None), |(text, typed)| (Some(text), typed));
         let request = StartRequest {
             session: self.place.clone().into_choice(),
             start: StartTurn {
+                typed_bytes,
                 slot: self.slot,
                 on_interrupt: if self.present { OnInterrupt::Wait } else { OnInterrupt::Deny },
                 ..self.daemon.turn(text)
@@ -229,14 +253,16 @@ impl Chat {
         // Before the start: a press that comes with it is meant for this turn, and so are keys.
         let _hold = self.keyboard.hold_ahead();
         self.signals.forget();
-        let text = request.start.text.clone();
         let line = match SocketLine::start(&self.daemon, request).await {
             Ok(line) => line,
             Err(failure) => {
-                text.into_iter().for_each(|text| self.keep(text));
+                input.into_iter().for_each(|input| self.keep(input.line));
                 return Err(self.explained(failure).await.into());
             }
         };
+        if input.is_some() {
+            self.extras.clear();
+        }
         self.place = SessionTarget::Known(line.session());
         self.drive(line).await
     }
@@ -281,7 +307,7 @@ impl Chat {
             signals: &mut self.signals,
             keyboard: &self.keyboard,
             // A command is ours, and a file that is named is handed over before the words are.
-            may_steer: |text| slash::parse(text).is_none() && mentions::find(text).is_empty(),
+            may_steer: |text| !slash::is_for_client(text) && mentions::find(text).is_empty(),
             attention: if self.present { Attention::of_terminal() } else { Attention::Off },
             is_guest: false,
         };
@@ -331,13 +357,12 @@ impl Chat {
 
 impl ChatBackend for Chat {
     fn say(&mut self, text: String) -> BoxFuture<'_, anyhow::Result<Exit>> {
-        Box::pin(async move {
-            if let Err(failure) = self.prepare(&text).await {
-                self.keep(text);
-                return Err(self.explained(failure).await.into());
-            }
-            self.turn(Some(text)).await
-        })
+        Box::pin(self.send(TurnInput::typed(text)))
+    }
+
+    fn own_command(&mut self, line: &str) -> BoxFuture<'_, Option<anyhow::Result<Exit>>> {
+        let line = line.to_owned();
+        Box::pin(self.run_own_command(line))
     }
 
     fn command(&mut self, command: Slash) -> BoxFuture<'_, anyhow::Result<Exit>> {

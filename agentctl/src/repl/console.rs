@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::pager;
+use super::{own_editor, pager};
 pub(crate) use crate::keyboard::Key;
 use crate::{
     keyboard::{Keyboard, Press, TypeAhead},
@@ -131,18 +131,6 @@ impl TerminalConsole {
         err.write_all(text.as_bytes())?;
         err.flush()
     }
-
-    /// Runs the editor on a file, and ends it when the question is dropped.
-    fn run_editor(&self, editor: &std::ffi::OsStr, file: &std::path::Path) -> io::Result<bool> {
-        let child = std::process::Command::new("/bin/sh")
-            .args(["-c", r#"eval "$AGENTCTL_EDITOR \"\$1\"""#, "sh"])
-            .arg(file)
-            .env("AGENTCTL_EDITOR", editor)
-            // Standard output may be a pipe; questions are on standard error.
-            .stdout(io::stderr())
-            .spawn()?;
-        Ok(pager::wait(child, || self.is_dropped())?.is_some_and(|status| status.success()))
-    }
 }
 
 /// True if keys of this moment are meant for a question.
@@ -215,12 +203,8 @@ impl Console for TerminalConsole {
     }
 
     fn edit(&mut self, text: &str, suffix: &str) -> io::Result<Option<String>> {
-        let set = |name: &str| std::env::var_os(name).filter(|editor| !editor.is_empty());
-        let Some(editor) = set("VISUAL").or_else(|| set("EDITOR")) else { return Ok(None) };
-        let mut file = tempfile::Builder::new().prefix("agentctl-").suffix(suffix).tempfile()?;
-        file.write_all(text.as_bytes())?;
-        let edited = self.keyboard.lend(|| self.run_editor(&editor, file.path()));
-        if edited? { std::fs::read_to_string(file.path()).map(Some) } else { Ok(None) }
+        let Some(editor) = own_editor::name() else { return Ok(None) };
+        self.keyboard.lend(|| own_editor::edit(&editor, text, suffix, || self.is_dropped()))
     }
 
     fn page(&mut self, text: &str) -> io::Result<bool> {
