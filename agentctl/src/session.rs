@@ -159,11 +159,12 @@ impl SessionTarget {
         if uploads.is_empty() {
             return Ok((self, prompt));
         }
+        let origins: Vec<PathBuf> = uploads.iter().map(|upload| upload.origin.clone()).collect();
         let (place, taken) = self.take(daemon, uploads).await?;
         for problem in taken.iter().filter_map(|file| file.problem.as_deref()) {
             crate::terminal::note(&clean_line(problem));
         }
-        let paths: Vec<String> = taken.into_iter().map(|file| file.path).collect();
+        let paths = taken.into_iter().map(|file| file.path).zip(origins).collect::<Vec<_>>();
         Ok((place, prompt.map(|prompt| name_files(&prompt, &paths))))
     }
 
@@ -291,6 +292,8 @@ fn nothing_to_resume() -> Failure {
 #[derive(Debug)]
 pub(crate) struct Upload {
     name: String,
+    /// Its path, as the person wrote it.
+    origin: PathBuf,
     file: std::fs::File,
 }
 
@@ -315,7 +318,7 @@ impl Upload {
             return Err(upload_too_large(&name).into());
         }
         let file = std::fs::File::open(path).map_err(failed)?;
-        Ok(Self { name, file })
+        Ok(Self { name, origin: path.to_owned(), file })
     }
 
     /// Puts it into a session and returns the path that tools open, and what models are shown of it.
@@ -328,10 +331,16 @@ impl Upload {
     }
 }
 
-/// The prompt with the files' paths as tools open them.
-fn name_files(prompt: &str, paths: &[String]) -> String {
-    let (word, paths) = (if paths.len() == 1 { "file" } else { "files" }, paths.join(", "));
-    format!("{}\n\nUploaded {word}: {paths}", prompt.trim_end())
+/// The prompt with the files' paths as tools open them. Of files with one name it says which is which.
+fn name_files(prompt: &str, files: &[(String, PathBuf)]) -> String {
+    let is_alike =
+        |origin: &Path| files.iter().filter(|(_, other)| other.file_name() == origin.file_name()).count() > 1;
+    let named = files.iter().map(|(path, origin)| match is_alike(origin) {
+        true => format!("{path} ({})", clean_line(&origin.display().to_string())),
+        false => path.clone(),
+    });
+    let word = if files.len() == 1 { "file" } else { "files" };
+    format!("{}\n\nUploaded {word}: {}", prompt.trim_end(), named.collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]
@@ -341,9 +350,15 @@ mod tests {
 
     #[test]
     fn files_are_named_on_a_line_of_their_own() {
-        let paths = ["uploads/a.txt".to_owned(), "uploads/b.txt".to_owned()];
-        assert_eq!(name_files("Sum up\n", &paths[..1]), "Sum up\n\nUploaded file: uploads/a.txt");
-        assert_eq!(name_files("Sum up", &paths), "Sum up\n\nUploaded files: uploads/a.txt, uploads/b.txt");
+        let file = |path: &str, origin: &str| (path.to_owned(), PathBuf::from(origin));
+        let files = [file("uploads/a.txt", "a.txt"), file("uploads/b.txt", "x/b.txt")];
+        assert_eq!(name_files("Sum up\n", &files[..1]), "Sum up\n\nUploaded file: uploads/a.txt");
+        assert_eq!(name_files("Sum up", &files), "Sum up\n\nUploaded files: uploads/a.txt, uploads/b.txt");
+        let alike = [file("uploads/mod.rs", "a/mod.rs"), file("uploads/mod-2.rs", "b/mod.rs")];
+        assert_eq!(
+            name_files("Compare", &alike),
+            "Compare\n\nUploaded files: uploads/mod.rs (a/mod.rs), uploads/mod-2.rs (b/mod.rs)"
+        );
     }
 
     #[test]

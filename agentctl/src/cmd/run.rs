@@ -190,7 +190,10 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     let at_interrupt = AtInterrupt::choose(args.on_interrupt, has_terminal, args.detach)?;
     let uploads = args.files.iter().map(|path| Upload::open(path)).collect::<Result<Vec<_>, _>>()?;
     let prompt = prompt(&args)?;
-    let typed_bytes = prompt.as_ref().and_then(|prompt| prompt.typed_bytes);
+    let typed_bytes = prompt.as_ref().and_then(|prompt| {
+        // The names of files that are put behind the words were not typed.
+        prompt.typed_bytes.or((!uploads.is_empty()).then(|| prompt.text.trim_end().len() as u64))
+    });
 
     let daemon = daemon::connect(global).await?;
     let place = SessionTarget::find(&daemon, &args.session, args.turn.project.as_ref()).await?;

@@ -21,6 +21,7 @@ use crate::{
     flags::Global,
     render::{context::notice_line, tool_line::tool_lines},
     report::{self, Table},
+    terminal::paint::{dollars, number},
 };
 
 /// Number of sessions among which short ids are made unique.
@@ -199,8 +200,13 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
     line("created", &report::ago(summary.created_at, now))?;
     line("used", &format!("{}, {}", report::ago(summary.updated_at, now), report::count(summary.turns, "turn")))?;
     let usage = &summary.usage;
-    let cached = if usage.cached_tokens > 0 { format!(" ({} cached)", usage.cached_tokens) } else { String::new() };
-    line("tokens", &format!("{} in{cached}, {} out", usage.prompt_tokens, usage.completion_tokens))?;
+    let cached =
+        if usage.cached_tokens > 0 { format!(" ({} cached)", number(usage.cached_tokens)) } else { String::new() };
+    let (tokens_in, tokens_out) = (number(usage.prompt_tokens), number(usage.completion_tokens));
+    line("tokens", &format!("{tokens_in} in{cached}, {tokens_out} out"))?;
+    if let Some(cost) = usage.cost_microusd {
+        line("cost", &dollars(cost))?;
+    }
     if let Some(project) = &settings.project {
         let mode = if project.writable { "writable" } else { "read-only" };
         line("project", &format!("{} ({mode})", project.path.display()))?;

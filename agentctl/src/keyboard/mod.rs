@@ -6,10 +6,11 @@
 //!
 //! - [`key`]: a key, and when it was pressed. [`typed`]: messages that wait and the line that is being written, pure.
 //! - [`mode`]: the terminal's mode while keys are read one by one, and its way back. [`reader`]: the thread.
-//! - [`hangup`]: a terminal that is gone.
+//! - [`hangup`]: a terminal that is gone. [`lines`]: what was typed while nobody read keys.
 
 mod hangup;
 mod key;
+mod lines;
 mod mode;
 mod reader;
 pub(crate) mod typed;
@@ -21,7 +22,7 @@ use std::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nix::sys::stat::{SFlag, fstat};
@@ -142,6 +143,17 @@ impl Keyboard {
         looked
     }
 
+    /// Takes in the lines that were typed while nobody read keys, before somebody else reads them. Not while keys are held.
+    pub(crate) fn take_in_lines(&self) {
+        if self.0.is_none() {
+            return;
+        }
+        let (lines, at) = (lines::kept(), Instant::now());
+        let keys = lines.chars().filter(|c| *c == '\n' || !c.is_control());
+        let key = |c| if c == '\n' { Key::Enter } else { Key::Char(c) };
+        self.typed(|typed| keys.for_each(|c| typed.press(Press { key: key(c), at })));
+    }
+
     /// Leaves the terminal, as it was before, to a program that is run meanwhile.
     pub(crate) fn lend<T>(&self, run: impl FnOnce() -> T) -> T {
         let Some(shared) = &self.0 else { return run() };
@@ -179,7 +191,7 @@ impl Keyboard {
 
     /// Presses a key, as the reader does.
     #[cfg(test)]
-    pub(crate) fn press(&self, key: Key, at: std::time::Instant) {
+    pub(crate) fn press(&self, key: Key, at: Instant) {
         if let Some(shared) = &self.0 {
             shared.take_in(Press { key, at });
         }
@@ -240,8 +252,6 @@ impl Drop for KeyboardGuard {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
 
     #[tokio::test]

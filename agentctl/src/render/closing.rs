@@ -1,6 +1,9 @@
 //! The end of a turn: what went wrong, if anything did, and what it took.
 
-use agentd_core::turn::{StopReason, TurnResult};
+use agentd_core::{
+    turn::{StopReason, TurnResult},
+    usage::Usage,
+};
 
 use crate::terminal::{
     paint::{BAD, QUIET, WARN, dollars, duration, number, paint},
@@ -39,15 +42,21 @@ fn why(reason: StopReason) -> Option<&'static str> {
     }
 }
 
-/// Tokens, money, steps and time.
-fn took(result: &TurnResult, repeated: u64) -> String {
-    let usage = &result.usage;
+/// Tokens and money; nothing where no tokens were used.
+pub(crate) fn spent(usage: &Usage, repeated: u64) -> String {
     let mut parts = Vec::new();
     if usage.prompt_tokens > 0 || usage.completion_tokens > 0 {
         parts.push(format!("{} in{}", number(usage.prompt_tokens), not_new(repeated, usage.cached_tokens)));
         parts.push(format!("{} out", number(usage.completion_tokens)));
     }
     parts.extend(usage.cost_microusd.map(dollars));
+    parts.join(" · ")
+}
+
+/// Tokens, money, steps and time.
+pub(crate) fn took(result: &TurnResult, repeated: u64) -> String {
+    let spent = spent(&result.usage, repeated);
+    let mut parts: Vec<String> = (!spent.is_empty()).then_some(spent).into_iter().collect();
     match result.steps {
         0 => {}
         1 => parts.push("1 step".to_owned()),

@@ -241,9 +241,9 @@ impl<O: Write, E: Write> Human<O, E> {
                 self.wait();
                 Ok(())
             }
-            ItemBody::UserMessage { text, steered, .. } => {
+            ItemBody::UserMessage { text, steered, typed_bytes, .. } => {
                 if *steered || self.shows_input {
-                    self.status(STRONG, &format!("› {}", clean_line(text)))
+                    self.status(STRONG, &format!("› {}", input_row::said(text, *typed_bytes)))
                 } else {
                     Ok(())
                 }

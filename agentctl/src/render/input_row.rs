@@ -1,7 +1,8 @@
-//! The input line while a turn runs.
+//! The input line while a turn runs, and in a transcript.
 
 use crate::{
     keyboard::TypeAhead,
+    report::count,
     terminal::{
         paint::{clip, tail, width},
         sanitize::clean_line,
@@ -57,6 +58,18 @@ pub(crate) fn written(typed: &TypeAhead, room: usize) -> String {
     format!("{}{CURSOR}{behind}", tail(&before, room.saturating_sub(width(&behind))))
 }
 
+/// An input in one row: the words that a person typed, and how much came with them.
+pub(crate) fn said(text: &str, typed_bytes: Option<u64>) -> String {
+    let typed = typed_bytes.and_then(|bytes| text.split_at_checked(usize::try_from(bytes).ok()?));
+    match typed.filter(|(typed, rest)| !(typed.trim().is_empty() || rest.trim().is_empty())) {
+        Some((typed, rest)) => {
+            let lines = count(rest.trim().lines().count() as u64, "line");
+            format!("{} (and {lines} with it)", clean_line(typed))
+        }
+        None => clean_line(text),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Instant;
@@ -99,5 +112,13 @@ mod tests {
                 assert!(width(&row) <= room.max(2), "{room} {left}: {row:?}");
             }
         }
+    }
+
+    #[test]
+    fn what_was_typed_is_shown_and_the_rest_counted() {
+        assert_eq!(said("Why?\n\nran: make\nerror\n", Some(4)), "Why? (and 2 lines with it)");
+        assert_eq!(said("Why?\nReally?", None), "Why? Really?");
+        assert_eq!(said("piped", Some(0)), "piped");
+        assert_eq!((said("Why?", Some(4)).as_str(), said("é", Some(1)).as_str()), ("Why?", "é"));
     }
 }

@@ -1,6 +1,6 @@
 //! A conversation over the daemon's socket.
 
-use std::{io::Write as _, time::Duration};
+use std::{collections::HashMap, io::Write as _, time::Duration};
 
 use agentd_core::{
     error::ErrorKind,
@@ -19,6 +19,7 @@ use super::{
     conversation::{ChatBackend, Wake},
     known::CompletionCache,
     mentions::{self, UploadedFiles},
+    message::{MessageExtras, TurnInput},
     slash::{self, Slash},
     status::{ChatStatus, branch},
     watch::{self, SeenUpTo},
@@ -74,6 +75,10 @@ pub(crate) struct Chat {
     pub(super) handed: UploadedFiles,
     /// The last event that was shown; none where others may have been since.
     pub(super) seen: Option<SeenUpTo>,
+    /// Extras of the next message.
+    pub(super) extras: MessageExtras,
+    /// The project's commands whose prompts were shown, by name.
+    pub(super) seen_commands: HashMap<String, String>,
 }
 
 impl Chat {
@@ -112,6 +117,8 @@ impl Chat {
             command_line,
             handed,
             seen: None,
+            extras: MessageExtras::default(),
+            seen_commands: HashMap::new(),
         };
         let view = chat.resolve().await?;
         if present {
@@ -234,10 +241,27 @@ impl Chat {
         Ok(())
     }
 
-    pub(super) async fn turn(&mut self, text: Option<String>) -> anyhow::Result<Exit> {
+    /// Sends a message, with the files that it mentions and what goes with it.
+    pub(super) async fn send(&mut self, input: TurnInput) -> anyhow::Result<Exit> {
+        if let Err(failure) = self.prepare(input.words()).await {
+            return Err(self.unsent(input.line, failure).await);
+        }
+        self.turn(Some(input)).await
+    }
+
+    /// The failure of a line that was not sent: it stands in the prompt again.
+    pub(super) async fn unsent(&mut self, line: String, failure: Failure) -> anyhow::Error {
+        self.keep(line);
+        self.explained(failure).await.into()
+    }
+
+    pub(super) async fn turn(&mut self, input: Option<TurnInput>) -> anyhow::Result<Exit> {
+        let message = input.as_ref().map(|input| self.extras.behind(input));
+        let (text, typed_bytes) = message.map_or((None, None), |(text, typed)| (Some(text), typed));
         let request = StartRequest {
             session: self.place.clone().into_choice(),
             start: StartTurn {
+                typed_bytes,
                 on_interrupt: if self.present { OnInterrupt::Wait } else { OnInterrupt::Deny },
                 ..self.daemon.turn(text)
             },
@@ -245,19 +269,22 @@ impl Chat {
         // Before the start: a press that comes with it is meant for this turn, and so are keys.
         let _hold = self.keyboard.hold_ahead();
         self.signals.forget();
-        let text = request.start.text.clone();
         let line = match SocketLine::start(&self.daemon, request).await {
             Ok(line) => line,
             Err(failure) => {
+                let words = input.as_ref().map(|input| input.words().to_owned());
                 if failure.kind == ErrorKind::Busy
-                    && let Some(exit) = self.speak_to_other(text.clone()).await?
+                    && let Some(exit) = self.speak_to_other(words).await?
                 {
                     return Ok(exit);
                 }
-                text.into_iter().for_each(|text| self.keep(text));
+                input.into_iter().for_each(|input| self.keep(input.line));
                 return Err(self.explained(failure).await.into());
             }
         };
+        if input.is_some() {
+            self.extras.clear();
+        }
         self.place = SessionTarget::Known(line.session());
         self.drive(line).await
     }
@@ -311,7 +338,7 @@ impl Chat {
             signals: &mut self.signals,
             keyboard: &self.keyboard,
             // A command is ours, and a file that is named is handed over before the words are.
-            may_steer: |text| slash::parse(text).is_none() && mentions::find(text).is_empty(),
+            may_steer: |text| !slash::is_for_client(text) && mentions::find(text).is_empty(),
             attention: if self.present { Attention::of_terminal() } else { Attention::Off },
             is_guest: others.is_some(),
         };
@@ -366,13 +393,12 @@ impl Chat {
 
 impl ChatBackend for Chat {
     fn say(&mut self, text: String) -> BoxFuture<'_, anyhow::Result<Exit>> {
-        Box::pin(async move {
-            if let Err(failure) = self.prepare(&text).await {
-                self.keep(text);
-                return Err(self.explained(failure).await.into());
-            }
-            self.turn(Some(text)).await
-        })
+        Box::pin(self.send(TurnInput::typed(text)))
+    }
+
+    fn own_command(&mut self, line: &str) -> BoxFuture<'_, Option<anyhow::Result<Exit>>> {
+        let line = line.to_owned();
+        Box::pin(self.run_own_command(line))
     }
 
     fn command(&mut self, command: Slash) -> BoxFuture<'_, anyhow::Result<Exit>> {

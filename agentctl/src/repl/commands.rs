@@ -2,19 +2,15 @@
 
 use std::path::Path;
 
-use super::{
-    chat::Chat,
-    conversation::ChatBackend as _,
-    mentions::typed_path,
-    slash::{self, Slash},
-};
+use super::{chat::Chat, conversation::ChatBackend as _, mentions::typed_path, slash::Slash};
 use crate::{exit::Exit, flags::Global};
 
 impl Chat {
     /// Does what a command says.
     pub(super) async fn obey(&mut self, command: Slash) -> anyhow::Result<Exit> {
         match command {
-            Slash::Help => self.help(),
+            Slash::Help => self.help().await?,
+            Slash::Keys => self.keys(),
             Slash::Reset => {
                 let id = self.session()?;
                 self.daemon.client.reset_session(&id.to_string()).await?;
@@ -43,8 +39,20 @@ impl Chat {
             }
             Slash::Undo(turn) => return self.undo(turn).await,
             Slash::Show(number) => return self.show(number).await,
+            Slash::Todos => return self.todos().await,
+            Slash::Cost => return self.cost().await,
+            Slash::Diff(turn) => return self.diff(turn).await,
+            Slash::Copy(nth) => return self.copy(nth).await,
+            Slash::Init => return self.init().await,
+            Slash::Shell(command) => return self.shell(command).await,
             Slash::Compact(strategy) => return self.compact(strategy).await,
             Slash::UndoCompaction => return self.undo_compaction().await,
+            // What a session would have that has not begun.
+            Slash::Context | Slash::Current if self.is_new() => return self.tell_new_session().await,
+            Slash::Tools if self.is_new() => return self.agentctl(&["tools"]).await,
+            Slash::Grants if self.is_new() => return self.list_lasting_grants().await,
+            Slash::Skills if self.is_new() => return self.agentctl(&["skills", "list"]).await,
+            Slash::Skills => return self.agentctl_here(&["skills", "list", "--session"]).await,
             Slash::Context => return self.agentctl_here(&["context"]).await,
             Slash::Quit => {}
             Slash::Sessions => return self.agentctl(&["sessions", "list"]).await,
@@ -58,13 +66,9 @@ impl Chat {
         Ok(Exit::Done)
     }
 
-    fn help(&mut self) {
-        for entry in slash::TABLE {
-            let usage = format!("/{} {}", entry.name, entry.argument);
-            self.note(&format!("{usage:<16} {}", entry.does));
-        }
-        self.note("Alt-Enter, a backslash at the end or an open ``` begin a new line; Tab completes; Ctrl-D leaves");
-        self.note("while a turn runs: Enter speaks to it, Tab waits for its end, Up takes back, Esc or Ctrl-C cancels");
+    /// True before the session begins.
+    fn is_new(&self) -> bool {
+        self.place.id().is_none()
     }
 
     /// The same as [`Self::agentctl`], with the session at the end.

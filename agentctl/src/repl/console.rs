@@ -13,12 +13,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::pager;
+use super::{own_editor, pager};
 pub(crate) use crate::keyboard::Key;
 use crate::{
     keyboard::{Keyboard, Press, TypeAhead},
     render::input_row,
-    terminal::{look, paint::width},
+    terminal::paint::width,
 };
 
 /// Interval at which it is checked that the question still stands.
@@ -137,33 +137,6 @@ impl TerminalConsole {
     }
 }
 
-/// Has the person change a text in their editor, which is ended where it is not wanted any more; none where there is none.
-///
-/// # Errors
-/// When the text cannot be handed over or read back.
-pub(super) fn edit_in_program(
-    keyboard: &Keyboard,
-    text: &str,
-    suffix: &str,
-    is_dropped: impl Fn() -> bool,
-) -> io::Result<Option<String>> {
-    let set = |name: &str| std::env::var_os(name).filter(|editor| !editor.is_empty());
-    let Some(editor) = set("VISUAL").or_else(|| set("EDITOR")) else { return Ok(None) };
-    let mut file = tempfile::Builder::new().prefix("agentctl-").suffix(suffix).tempfile()?;
-    file.write_all(text.as_bytes())?;
-    let mut command = std::process::Command::new("/bin/sh");
-    command.args(["-c", r#"eval "$AGENTCTL_EDITOR \"\$1\"""#, "sh"]).arg(file.path()).env("AGENTCTL_EDITOR", editor);
-    if let Some(kind) = look::kind_for_programs() {
-        command.env("TERM", kind);
-    }
-    let edited = keyboard.lend(|| {
-        // Standard output may be a pipe; questions are on standard error.
-        let child = command.stdout(io::stderr()).spawn()?;
-        Ok::<_, io::Error>(pager::wait(child, is_dropped)?.is_some_and(|status| status.success()))
-    });
-    if edited? { std::fs::read_to_string(file.path()).map(Some) } else { Ok(None) }
-}
-
 /// True if keys of this moment are meant for a question.
 fn is_open(typed: &TypeAhead, is_begun: bool, at: Instant, shown: Instant) -> bool {
     typed.leaves(at, shown) || is_begun && !typed.is_writing()
@@ -234,7 +207,8 @@ impl Console for TerminalConsole {
     }
 
     fn edit(&mut self, text: &str, suffix: &str) -> io::Result<Option<String>> {
-        edit_in_program(&self.keyboard, text, suffix, || self.is_dropped())
+        let Some(editor) = own_editor::name() else { return Ok(None) };
+        self.keyboard.lend(|| own_editor::edit(&editor, text, suffix, || self.is_dropped()))
     }
 
     fn page(&mut self, text: &str) -> io::Result<bool> {

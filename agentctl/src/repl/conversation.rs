@@ -51,6 +51,11 @@ pub(crate) trait ChatBackend: Send {
     /// Runs a turn.
     fn say(&mut self, text: String) -> BoxFuture<'_, anyhow::Result<Exit>>;
 
+    /// Runs a turn with the prompt of a command of the person's or the project's own; none where the line is none.
+    fn own_command(&mut self, _line: &str) -> BoxFuture<'_, Option<anyhow::Result<Exit>>> {
+        Box::pin(std::future::ready(None))
+    }
+
     /// Does what a command says, except leaving.
     fn command(&mut self, command: Slash) -> BoxFuture<'_, anyhow::Result<Exit>>;
 
@@ -94,11 +99,15 @@ pub(crate) async fn hold(lines: &mut dyn Lines, desk: &mut dyn ChatBackend, pres
                 if text.trim().is_empty() {
                     continue;
                 }
-                match slash::parse(&text) {
+                let parsed = if present { slash::parse_at_prompt(&text) } else { slash::parse(&text) };
+                match parsed {
                     Some(Ok(Slash::Quit)) => break,
                     Some(Ok(command)) => desk.command(command).await,
-                    Some(Err(refusal)) => Err(Failure::usage(refusal).into()),
-                    None => desk.say(text).await,
+                    other => match (desk.own_command(&text).await, other) {
+                        (Some(outcome), _) => outcome,
+                        (None, Some(Err(refusal))) => Err(Failure::usage(refusal).into()),
+                        (None, _) => desk.say(text).await,
+                    },
                 }
             }
         };

@@ -23,9 +23,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     conversation::{Input, Lines},
-    keys::{MENU, PromptKeys},
+    keys::{MENU, OPEN_EDITOR, PromptKeys},
     known::CompletionCache,
-    mentions, slash,
+    mentions, own_editor,
+    paste::Pastes,
+    slash,
 };
 use crate::{
     failure::Failure,
@@ -33,7 +35,7 @@ use crate::{
         Keyboard, TypeAhead,
         typed::{is_whole, join_lines},
     },
-    terminal::{look::TerminalStyle, sanitize::clean},
+    terminal::{self, look::TerminalStyle, sanitize::clean},
 };
 
 /// The inputs that the history keeps.
@@ -41,6 +43,9 @@ const HISTORY: usize = 2_000;
 
 /// The mark before all that is said.
 const INDICATOR: &str = "› ";
+
+/// Lines of a message that was typed ahead, in the transcript.
+const SHOWN_LINES: usize = 20;
 
 /// The mark of lines that are not remembered.
 const UNREMEMBERED: &str = " ";
@@ -80,7 +85,9 @@ impl Editor {
         let breaks = Arc::clone(&breaker);
         std::thread::Builder::new().name("agentctl-editor".to_owned()).spawn(move || {
             let any = Arc::new(AtomicBool::new(false));
-            let mut editor = reedline(history, known.clone(), color, &any).with_break_signal(Arc::clone(&breaks));
+            let pastes = Pastes::default();
+            let keys = PromptKeys::new(known.clone(), pastes.clone());
+            let mut editor = reedline(history, known.clone(), keys, color, &any).with_break_signal(Arc::clone(&breaks));
             while let Some(request) = queue.blocking_recv() {
                 let (begun, answer) = match request {
                     Request::Read { begun, answer } => (begun, answer),
@@ -91,11 +98,11 @@ impl Editor {
                     }
                 };
                 if !begun.is_empty() {
-                    editor.run_edit_commands(&[EditCommand::InsertString(begun)]);
+                    editor.run_edit_commands(&[EditCommand::InsertString(pastes.fold(&begun))]);
                 }
                 let prompt = ChatPrompt { known: known.clone() };
                 // Nobody waits for it where the conversation has ended.
-                let _ = answer.send(read(&mut editor, &prompt, &any, &breaks));
+                let _ = answer.send(read(&mut editor, &prompt, &pastes, &any, &breaks));
             }
         })?;
         Ok(Self { requests, keyboard, breaker })
@@ -103,9 +110,10 @@ impl Editor {
 
     async fn read(&self) -> Result<Input, Failure> {
         let gone = || Failure::usage("the line editor has ended; pipe the input instead");
+        self.keyboard.take_in_lines();
         if let Some(message) = self.keyboard.typed(TypeAhead::next_message) {
             // As it would stand there if it had been typed at the prompt.
-            let shown = clean(&message).replace('\n', "\n… ");
+            let shown = shown_message(&clean(&message));
             let _ = writeln!(io::stderr(), "{INDICATOR}{shown}");
             if !message.starts_with(UNREMEMBERED) {
                 self.requests.send(Request::Remember(message.clone())).await.map_err(|_| gone())?;
@@ -143,17 +151,29 @@ enum ReadLine {
     Broken(String),
 }
 
-fn read(editor: &mut Reedline, prompt: &ChatPrompt, any: &AtomicBool, breaks: &AtomicBool) -> io::Result<ReadLine> {
+fn read(
+    editor: &mut Reedline,
+    prompt: &ChatPrompt,
+    pastes: &Pastes,
+    any: &AtomicBool,
+    breaks: &AtomicBool,
+) -> io::Result<ReadLine> {
     any.store(false, Ordering::Relaxed);
-    Ok(ReadLine::Input(match editor.read_line(prompt)? {
+    let signal = loop {
+        match editor.read_line(prompt)? {
+            Signal::HostCommand(command) if command == OPEN_EDITOR => open_in_own_editor(editor, pastes),
+            signal => break signal,
+        }
+    };
+    Ok(ReadLine::Input(match signal {
         Signal::ExternalBreak(begun) => {
             // An empty prompt in its place, which is left at once, takes it off the screen.
             editor.run_edit_commands(&[EditCommand::Clear]);
             breaks.store(true, Ordering::Relaxed);
             editor.read_line(&NoPrompt)?;
-            return Ok(ReadLine::Broken(begun));
+            return Ok(ReadLine::Broken(pastes.unfold(&begun)));
         }
-        Signal::Success(text) => Input::Text(join_lines(&text)),
+        Signal::Success(text) => Input::Text(join_lines(&pastes.unfold(&text))),
         // As in a shell: it drops the line that was begun, and says nothing about leaving.
         // The line that is being written stands there again afterwards.
         Signal::HostCommand(command) => Input::Text(command),
@@ -164,16 +184,44 @@ fn read(editor: &mut Reedline, prompt: &ChatPrompt, any: &AtomicBool, breaks: &A
     }))
 }
 
+/// Has the person write on in their own editor. Where that fails, the line stays as it was.
+fn open_in_own_editor(editor: &mut Reedline, pastes: &Pastes) {
+    let Some(own) = own_editor::name() else {
+        terminal::note("no editor is set; VISUAL or EDITOR names one");
+        return;
+    };
+    let text = pastes.unfold(editor.current_buffer_contents());
+    match own_editor::edit(&own, &text, ".md", || false) {
+        Ok(Some(edited)) => {
+            let edited = pastes.fold(edited.trim_end());
+            editor.run_edit_commands(&[EditCommand::Clear, EditCommand::InsertString(edited)]);
+        }
+        Ok(None) => terminal::note("the editor failed; the line is as it was"),
+        Err(error) => terminal::note(&format!("the editor could not be used: {error}")),
+    }
+}
+
+/// A message as it stands in the transcript: a long one in part.
+fn shown_message(message: &str) -> String {
+    let lines: Vec<&str> = message.lines().collect();
+    if lines.len() <= SHOWN_LINES {
+        return lines.join("\n… ");
+    }
+    let shown = lines[..SHOWN_LINES - 1].join("\n… ");
+    format!("{shown}\n… [{} more lines]", lines.len() - SHOWN_LINES + 1)
+}
+
 fn reedline(
     history: Option<FileBackedHistory>,
     known: CompletionCache,
+    keys: PromptKeys,
     color: bool,
     any: &Arc<AtomicBool>,
 ) -> Reedline {
     let editor = Reedline::create()
         .use_bracketed_paste(true)
         .with_ansi_colors(color)
-        .with_edit_mode(Box::new(PromptKeys::new(known.clone())))
+        .with_edit_mode(Box::new(keys))
         .with_highlighter(Box::new(Plain { any: Arc::clone(any) }))
         .with_transient_prompt(Box::new(Mark))
         .with_validator(Box::new(WholeInput))
@@ -239,7 +287,8 @@ impl Completer for Names {
     fn complete(&mut self, line: &str, pos: usize) -> CompletionResult {
         let sessions = self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         let mentioned = self.0.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let names = line.get(..pos).map(|typed| names(typed, &sessions, &mentioned)).unwrap_or_default();
+        let own = self.0.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = line.get(..pos).map(|typed| names(typed, &sessions, &mentioned, &own)).unwrap_or_default();
         let suggestions: Vec<Suggestion> = names
             .into_iter()
             .map(|(start, value, description)| Suggestion {
@@ -255,7 +304,12 @@ impl Completer for Names {
 }
 
 /// Completions of what was typed: where the word starts, the word, and what it means.
-fn names(typed: &str, sessions: &[(String, String)], mentioned: &[(String, String)]) -> Vec<(usize, String, String)> {
+fn names(
+    typed: &str,
+    sessions: &[(String, String)],
+    mentioned: &[(String, String)],
+    own: &[(String, String)],
+) -> Vec<(usize, String, String)> {
     if let Some((start, begun)) = mentions::begun_name(typed).filter(|_| !typed.starts_with('/')) {
         let fits = mentioned.iter().filter(|(name, _)| mentions::begins(name, begun));
         return fits.map(|(name, about)| (start, name.clone(), about.clone())).collect();
@@ -284,14 +338,12 @@ fn names(typed: &str, sessions: &[(String, String)], mentioned: &[(String, Strin
         return fits.map(|(word, does)| (start, (*word).to_owned(), (*does).to_owned())).collect();
     }
     let Some(name) = typed.strip_prefix('/') else { return Vec::new() };
-    slash::TABLE
-        .iter()
-        .filter(|entry| entry.name.starts_with(name))
-        .map(|entry| {
-            let space = if entry.argument.is_empty() { "" } else { " " };
-            (0, format!("/{}{space}", entry.name), entry.does.to_owned())
-        })
-        .collect()
+    let of_table = slash::TABLE.iter().filter(|entry| entry.name.starts_with(name)).map(|entry| {
+        let space = if entry.argument.is_empty() { "" } else { " " };
+        (0, format!("/{}{space}", entry.name), entry.does.to_owned())
+    });
+    let own = own.iter().filter(|(known, _)| known.starts_with(name));
+    of_table.chain(own.map(|(name, about)| (0, format!("/{name} "), about.clone()))).collect()
 }
 
 /// Prompt while a line is written: the status above it, as it is now.
@@ -383,8 +435,10 @@ mod tests {
     #[test]
     fn commands_sessions_and_slots_are_completed() {
         let sessions = [("0193a".to_owned(), "one".to_owned()), ("0200b".to_owned(), "two".to_owned())];
-        let words = |typed: &str| names(typed, &sessions, &[]).into_iter().map(|(_, word, _)| word).collect::<Vec<_>>();
-        assert_eq!(words("/re"), ["/resume", "/rename ", "/reset"]);
+        let own = [("review".to_owned(), "yours: Look".to_owned())];
+        let words =
+            |typed: &str| names(typed, &sessions, &[], &own).into_iter().map(|(_, word, _)| word).collect::<Vec<_>>();
+        assert_eq!(words("/re"), ["/resume", "/rename ", "/reset", "/review "]);
         assert_eq!(words("/load 02"), ["0200b"]);
         assert_eq!(words("/model c"), ["code", "chat"]);
         assert_eq!(words("/com"), ["/compact "]);
@@ -392,21 +446,22 @@ mod tests {
         assert_eq!(words("/compact s"), ["summarize"]);
         assert_eq!(words("hello /re"), [""; 0]);
         assert_eq!(words("/reset now"), [""; 0]);
-        assert_eq!(names("/load 02", &sessions, &[])[0].0, 6);
+        assert_eq!(names("/load 02", &sessions, &[], &own)[0].0, 6);
     }
 
     #[test]
     fn what_can_be_mentioned_is_completed() {
         let known = [("pdf", "skill: forms"), ("read_file", "tool: reads"), ("read_url", "tool: pages")];
         let known = known.map(|(name, about)| (name.to_owned(), about.to_owned()));
-        let words = |typed: &str| names(typed, &[], &known).into_iter().map(|(_, word, _)| word).collect::<Vec<_>>();
+        let words =
+            |typed: &str| names(typed, &[], &known, &[]).into_iter().map(|(_, word, _)| word).collect::<Vec<_>>();
         assert_eq!(words("fill this with @p"), ["pdf"]);
         assert_eq!(words("@read-"), ["read_file", "read_url"]);
         assert_eq!(words("请用@READ_U"), ["read_url"]);
         assert_eq!(words("@"), ["pdf", "read_file", "read_url"]);
         assert_eq!(words("ada@p"), [""; 0]);
         assert_eq!(words("@pdf and"), [""; 0]);
-        assert_eq!(names("use @pd", &[], &known), [(5, "pdf".to_owned(), "skill: forms".to_owned())]);
+        assert_eq!(names("use @pd", &[], &known, &[]), [(5, "pdf".to_owned(), "skill: forms".to_owned())]);
     }
 
     #[test]
@@ -417,6 +472,14 @@ mod tests {
         assert_eq!(prompt.render_prompt_indicator(PromptEditMode::Default), INDICATOR);
         assert_eq!(Mark.render_prompt_left(), "");
         assert_eq!(Mark.render_prompt_indicator(PromptEditMode::Default), INDICATOR);
+    }
+
+    #[test]
+    fn a_long_message_is_shown_in_part() {
+        let lines = |number: usize| (0..number).map(|at| format!("line {at}")).collect::<Vec<_>>().join("\n");
+        assert_eq!(shown_message("one\ntwo"), "one\n… two");
+        assert_eq!(shown_message(&lines(20)).lines().count(), 20);
+        assert!(shown_message(&lines(21)).ends_with("… line 18\n… [2 more lines]"));
     }
 
     #[test]

@@ -1,32 +1,42 @@
-//! Keys of the prompt: those of Emacs, and Shift-Tab for the next mode.
+//! Keys of the prompt: those of Emacs, Shift-Tab for the next mode, and Ctrl-X Ctrl-E for the person's editor.
 
-use crossterm::event::{Event, KeyCode};
+use crossterm::event::{Event, KeyCode, KeyEvent};
 use reedline::{
     EditCommand, EditMode, Emacs, KeyModifiers, PromptEditMode, ReedlineEvent, ReedlineRawEvent,
     default_emacs_keybindings,
 };
 
-use super::{known::CompletionCache, status::ChatStatus};
+use super::{known::CompletionCache, paste::Pastes, status::ChatStatus};
 
 /// The menu of completions.
 pub(super) const MENU: &str = "names";
+
+/// The command that opens the person's editor. Nobody types it.
+pub(super) const OPEN_EDITOR: &str = "\u{0}edit";
 
 /// Keys of the prompt, as the line editor reads them.
 pub(super) struct PromptKeys {
     emacs: Emacs,
     known: CompletionCache,
+    pastes: Pastes,
+    /// The last key was Ctrl-X.
+    is_after_x: bool,
 }
 
 impl PromptKeys {
     /// Keys that choose modes for that status line.
-    pub(super) fn new(known: CompletionCache) -> Self {
+    pub(super) fn new(known: CompletionCache, pastes: Pastes) -> Self {
         let mut keys = default_emacs_keybindings();
         let show = ReedlineEvent::ExecuteHostCommand("/show".to_owned());
-        keys.add_binding(KeyModifiers::ALT, KeyCode::Enter, ReedlineEvent::Edit(vec![EditCommand::InsertNewline]));
+        let open = ReedlineEvent::ExecuteHostCommand(OPEN_EDITOR.to_owned());
+        let newline = ReedlineEvent::Edit(vec![EditCommand::InsertNewline]);
+        keys.add_binding(KeyModifiers::ALT, KeyCode::Enter, newline.clone());
+        keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), newline);
+        keys.add_binding(KeyModifiers::ALT, KeyCode::Char('e'), open);
         keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('o'), show);
         let complete = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
         keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(complete));
-        Self { emacs: Emacs::new(keys), known }
+        Self { emacs: Emacs::new(keys), known, pastes, is_after_x: false }
     }
 }
 
@@ -37,6 +47,14 @@ impl EditMode for PromptKeys {
         if matches!(&event, Event::Key(key) if key.code == KeyCode::BackTab) {
             self.known.change_status(ChatStatus::choose_next_mode);
             return ReedlineEvent::Repaint;
+        }
+        if let Event::Paste(text) = &event {
+            return ReedlineEvent::Edit(vec![EditCommand::InsertString(self.pastes.fold(text))]);
+        }
+        let control = |letter| KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL);
+        let is_control = |letter| matches!(&event, Event::Key(key) if *key == control(letter));
+        if std::mem::replace(&mut self.is_after_x, is_control('x')) && is_control('e') {
+            return ReedlineEvent::ExecuteHostCommand(OPEN_EDITOR.to_owned());
         }
         ReedlineRawEvent::try_from(event).map_or(ReedlineEvent::None, |event| self.emacs.parse_event(event))
     }
@@ -49,14 +67,13 @@ impl EditMode for PromptKeys {
 #[cfg(test)]
 mod tests {
     use agentd_core::session::SessionMode;
-    use crossterm::event::KeyEvent;
 
     use super::*;
 
     #[test]
     fn shift_tab_chooses_a_mode_and_other_keys_write() {
         let known = CompletionCache::default();
-        let mut keys = PromptKeys::new(known.clone());
+        let mut keys = PromptKeys::new(known.clone(), Pastes::default());
         let mut press = |code, modifiers| {
             let event = ReedlineRawEvent::try_from(Event::Key(KeyEvent::new(code, modifiers)));
             keys.parse_event(event.unwrap_or_else(|_| panic!("no key: {code:?}")))
@@ -66,5 +83,21 @@ mod tests {
         assert_eq!(known.status().chosen, Some(SessionMode::Plan));
         let written = press(KeyCode::Char('x'), KeyModifiers::NONE);
         assert_eq!(written, ReedlineEvent::Edit(vec![EditCommand::InsertChar('x')]));
+        let newline = press(KeyCode::Char('j'), KeyModifiers::CONTROL);
+        assert_eq!(newline, ReedlineEvent::Edit(vec![EditCommand::InsertNewline]));
+    }
+
+    #[test]
+    fn two_keys_open_the_editor_and_one_of_them_does_not() {
+        let mut keys = PromptKeys::new(CompletionCache::default(), Pastes::default());
+        let mut opens = |letter, modifiers| {
+            let event = ReedlineRawEvent::try_from(Event::Key(KeyEvent::new(KeyCode::Char(letter), modifiers)));
+            let event = keys.parse_event(event.unwrap_or_else(|_| panic!("no key: {letter}")));
+            event == ReedlineEvent::ExecuteHostCommand(OPEN_EDITOR.to_owned())
+        };
+        let control = KeyModifiers::CONTROL;
+        let pressed = [('e', control), ('x', control), ('a', control), ('e', control), ('x', control), ('e', control)];
+        assert_eq!(pressed.map(|(letter, with)| opens(letter, with)), [false, false, false, false, false, true]);
+        assert!(!opens('e', control) && opens('e', KeyModifiers::ALT));
     }
 }

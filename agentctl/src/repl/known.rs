@@ -9,7 +9,10 @@ use agentd_core::{
 };
 use agentd_proto::client::{Client, McpServerView};
 
-use super::status::{self, ChatStatus};
+use super::{
+    own_commands::{self, OwnCommand},
+    status::{self, ChatStatus},
+};
 use crate::{render::context::percent, report::short_ids, terminal::sanitize::clean_line};
 
 /// The sessions that can be completed.
@@ -22,6 +25,8 @@ pub(crate) struct CompletionCache {
     pub(crate) sessions: Arc<Mutex<Vec<(String, String)>>>,
     /// Names that can be mentioned, each with a description: tools, skills, agents, MCP servers.
     pub(crate) names: Arc<Mutex<Vec<(String, String)>>>,
+    /// Commands of the person's and the project's own, each with a description.
+    pub(crate) commands: Arc<Mutex<Vec<(String, String)>>>,
     /// The line above the prompt.
     pub(crate) status: Arc<Mutex<ChatStatus>>,
 }
@@ -34,6 +39,16 @@ impl CompletionCache {
         if let Some(session) = session {
             self.learn_status(client, session).await;
         }
+        self.learn_commands();
+    }
+
+    /// Looks which commands there are in the folder in view.
+    fn learn_commands(&self) {
+        let project = self.status().folder.map(|mount| mount.path);
+        let commands = own_commands::all(project.as_deref()).commands.into_iter();
+        let about =
+            |command: OwnCommand| (command.name, format!("{}: {}", command.origin.as_str(), command.description));
+        *self.commands.lock().unwrap_or_else(PoisonError::into_inner) = commands.map(about).collect();
     }
 
     /// Changes what the status line says.

@@ -74,6 +74,44 @@ pub(super) fn find(text: &str) -> Vec<Mention> {
     found
 }
 
+/// Words behind a `#` that look like paths and name no file, each once. In code nothing does.
+pub(super) fn missing(text: &str) -> Vec<String> {
+    let mut missing: Vec<String> = Vec::new();
+    let mut in_fence = false;
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            in_fence = !in_fence;
+        } else if !in_fence {
+            let named = starts(line).filter(|start| at(&line[*start..]).is_none());
+            for path in named.filter_map(|start| path_like(&line[start..])) {
+                if !missing.contains(&path) {
+                    missing.push(path);
+                }
+            }
+        }
+    }
+    missing
+}
+
+/// The first word of a text, if it looks like a path: there is a letter in it, and a dot or a slash.
+fn path_like(text: &str) -> Option<String> {
+    let word = text.split(char::is_whitespace).next()?;
+    let ends = |letter: char| ".,;:!?()[]{}\"'…。，；：！？）」".contains(letter);
+    let word = word.trim_end_matches(ends).trim_start_matches(['"', '\'']);
+    let is_path = word.chars().count() <= MAX_PATH
+        && word.starts_with(|first: char| first.is_alphanumeric() || "./~_".contains(first))
+        && word.contains(['.', '/'])
+        && word.contains(char::is_alphabetic);
+    is_path.then(|| word.to_owned())
+}
+
+/// The path by which tools see a file that lies in the project's folder; none of any other.
+pub(super) fn in_project(path: &Path, project: &Path) -> Option<String> {
+    let meant = fs::canonicalize(path).ok()?;
+    let below = meant.strip_prefix(fs::canonicalize(project).ok()?).ok()?.to_str()?;
+    Some(format!("/project/{below}"))
+}
+
 /// Where what stands behind a `#` begins: at the start of a word, outside of code.
 fn starts(line: &str) -> impl Iterator<Item = usize> {
     let mut in_code = false;
@@ -249,6 +287,32 @@ mod tests {
         check("issue #12, C#@/a.txt, #@/deep", &[]);
         check("`#@/a.txt`", &[]);
         check("```\n#@/a.txt\n```", &[]);
+    }
+
+    #[test]
+    fn what_looks_like_a_path_and_names_no_file_is_found() {
+        let folder = Folder::with(&["a.txt"]);
+        let check = |text: &str, expected: &[&str]| {
+            let expected: Vec<String> = expected.iter().map(|path| folder.text(path)).collect();
+            assert_eq!(missing(&folder.text(text)), expected, "{text}");
+        };
+        check("Fix #nope.txt, and (#src/none.rs).", &["nope.txt", "src/none.rs"]);
+        check("#@/a.txt and #@/b.txt", &["@/b.txt"]);
+        check("#~/none.txt #../none #none.d/", &["~/none.txt", "../none", "none.d/"]);
+        check("#nope.txt #nope.txt", &["nope.txt"]);
+        check("issue #12, #3.5, C#, # a.b, #todo, #![allow(x.y)], `#nope.txt`", &[]);
+        check("```\n#nope.txt\n```", &[]);
+    }
+
+    #[test]
+    fn a_file_of_the_project_has_the_path_of_tools() {
+        let folder = Folder::with(&["app/src/x.rs", "other.rs"]);
+        let root = folder.0.path();
+        std::os::unix::fs::symlink(root.join("other.rs"), root.join("app/out.rs")).unwrap();
+        let named = |path: &str| in_project(&root.join(path), &root.join("app"));
+        assert_eq!(named("app/src/x.rs").as_deref(), Some("/project/src/x.rs"));
+        assert_eq!(named("app/../app/src/x.rs").as_deref(), Some("/project/src/x.rs"));
+        assert_eq!((named("other.rs"), named("app/out.rs"), named("app/none")), (None, None, None));
     }
 
     #[test]

@@ -3,11 +3,14 @@
 //! - [`conversation`]: the loop, which knows neither terminal nor daemon. Lines come from [`editor`] where a
 //!   person sits and from [`stdin`] elsewhere; [`slash`] tells commands from text.
 //! - [`chat`]: what the loop does over the daemon's socket: turns and what waits; [`commands`] are the slash commands,
-//!   [`uploads`] the files that go with what is said.
+//!   [`uploads`] the files that go with what is said, [`message`] all that does.
+//! - [`help`], [`overview`], [`copy`], [`diff`]: its commands that tell. [`shell`]: `!`, a command of the person's.
+//! - [`own_commands`]: commands of the person's and the project's own. [`prepared`]: turns with their prompts, and `/init`.
 //! - [`replay`]: the last turns of a session that is taken up.
 //! - [`moving`]: its commands that go to other sessions, [`picker`] a list to choose from.
 //! - [`history`]: its commands that compact and undo. [`show`]: the one that shows a result whole.
-//! - [`keys`]: what keys do at the prompt. [`status`]: the line above it. [`modes`]: `/mode`. [`models`]: `/model`.
+//! - [`keys`]: what keys do at the prompt. [`paste`]: what is pasted there. [`own_editor`]: the person's editor.
+//!   [`status`]: the line above it. [`modes`]: `/mode`. [`models`]: `/model`.
 //! - [`plain`]: prompt and questions on a terminal that obeys nothing.
 //! - [`known`]: what the prompt completes and shows besides the commands.
 //! - [`watch`]: finds out when another client's turn is at work in the session, [`joining`] shows it and speaks to it.
@@ -20,21 +23,31 @@ mod chat;
 mod commands;
 mod console;
 mod conversation;
+mod copy;
+mod diff;
 mod edit;
 mod editor;
+mod help;
 mod history;
 mod joining;
 mod keys;
 mod known;
 mod mentions;
+mod message;
 mod models;
 mod modes;
 mod moving;
+mod overview;
+mod own_commands;
+mod own_editor;
 mod pager;
+mod paste;
 mod picker;
 mod plain;
+mod prepared;
 mod question;
 mod replay;
+mod shell;
 mod show;
 mod slash;
 mod status;

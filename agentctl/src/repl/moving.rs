@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use agentd_core::{Timestamp, session::SessionSummary, visible};
+use agentd_core::{Timestamp, error::ErrorKind, session::SessionSummary, visible};
 use agentd_proto::client::NewSession;
 
 use super::{
@@ -46,7 +46,8 @@ impl Chat {
             Ok(None) => Ok(()),
             Err(failure) => {
                 self.place = before;
-                Err(failure.into())
+                let is_unknown = failure.kind == ErrorKind::NotFound;
+                Err(if is_unknown { failure.hint("/sessions lists them, /resume chooses one") } else { failure }.into())
             }
         }
     }

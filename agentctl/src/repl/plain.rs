@@ -15,8 +15,9 @@ use std::{
 use futures_util::future::BoxFuture;
 
 use super::{
-    console::{self, Console, Key},
+    console::{Console, Key},
     conversation::{Input, Lines},
+    own_editor,
 };
 use crate::{
     failure::Failure,
@@ -305,7 +306,8 @@ impl Console for PlainConsole {
     }
 
     fn edit(&mut self, text: &str, suffix: &str) -> io::Result<Option<String>> {
-        console::edit_in_program(&self.keyboard, text, suffix, || self.is_dropped())
+        let Some(editor) = own_editor::name() else { return Ok(None) };
+        self.keyboard.lend(|| own_editor::edit(&editor, text, suffix, || self.is_dropped()))
     }
 }
 

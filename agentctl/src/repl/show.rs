@@ -29,6 +29,15 @@ impl Chat {
                 .hint("/show shows the last one, /show 2 the one before")
                 .into());
         };
+        self.page(text).await?;
+        Ok(Exit::Done)
+    }
+
+    /// Shows a text page by page, or as it is where there is no program for that.
+    pub(super) async fn page(&mut self, text: String) -> anyhow::Result<()> {
+        if !self.present {
+            return self.print(&text);
+        }
         let shown = tokio::task::spawn_blocking(move || Ok(pager::show(&text, || false)?.then_some(()).ok_or(text)));
         let shown: std::io::Result<Result<(), String>> = shown.await?;
         if let Err(text) = shown? {
@@ -36,7 +45,7 @@ impl Chat {
         }
         // The pager had the keys.
         self.signals.forget();
-        Ok(Exit::Done)
+        Ok(())
     }
 }
 

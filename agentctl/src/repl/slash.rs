@@ -4,6 +4,9 @@ use agentd_core::{context::CompactionStrategy, session::SessionMode, undo::TurnC
 
 use crate::{model_name::ModelName, ops::compact::STRATEGIES};
 
+/// Bytes of the name of a command of somebody's own.
+const LONGEST_NAME: usize = 64;
+
 /// Commands for the client itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Slash {
@@ -26,6 +29,16 @@ pub(crate) enum Slash {
     Undo(Option<TurnChoice>),
     Context,
     Show(usize),
+    Todos,
+    Cost,
+    Skills,
+    Diff(TurnChoice),
+    Copy(usize),
+    Init,
+    /// The keys, in short.
+    Keys,
+    /// A command of the person's shell.
+    Shell(String),
     Compact(CompactionStrategy),
     UndoCompaction,
     Status,
@@ -49,11 +62,15 @@ const fn entry(name: &'static str, argument: &'static str, does: &'static str) -
 }
 
 /// All commands, in the order in which they are listed.
-pub(crate) const TABLE: [Entry; 25] = [
+pub(crate) const TABLE: [Entry; 31] = [
     entry("help", "", "list the commands"),
     entry("continue", "", "resume a turn that was stopped"),
     entry("undo", "[N]", "take back what the last turn, or turn N, did to files"),
     entry("show", "[N]", "show the last result or reasoning whole, or the Nth from the end (also Ctrl-O)"),
+    entry("diff", "[N]", "show what this session, or turn N of it, changed in files"),
+    entry("copy", "[N]", "copy the last answer, or the Nth from the end, to the clipboard"),
+    entry("todos", "", "show the todo list"),
+    entry("cost", "", "show the tokens and the money of the last turn and of the session"),
     entry("context", "", "show what fills the model's window"),
     entry("compact", "[HOW]", "replace the older part by a summary (auto, compact, summarize); undo takes it back"),
     entry("upload", "PATH", "give the session a copy of a file; #PATH in what you say does, too"),
@@ -62,7 +79,9 @@ pub(crate) const TABLE: [Entry; 25] = [
     entry("model", "[NAME]", "choose a model: a slot, or one that its server lists; default goes back"),
     entry("mode", "[MODE]", "show the modes, or choose ask, accept-edits, plan or auto (also Shift-Tab)"),
     entry("tools", "", "list the tools"),
+    entry("skills", "", "list the skills"),
     entry("agents", "", "list the agents that can work besides the main one"),
+    entry("init", "", "have the model look at the project and write its AGENTS.md"),
     entry("sessions", "", "list the sessions"),
     entry("resume", "", "choose a session to go on with"),
     entry("load", "SESSION", "go to another session: its id or the end of it, its title, or its number in /sessions"),
@@ -79,6 +98,45 @@ pub(crate) const TABLE: [Entry; 25] = [
 
 /// Why a line is no command, in a sentence that says what would be one.
 pub(crate) type Refusal = String;
+
+/// Reads a line that a person wrote at the prompt: as [`parse`] does, and `?` shows the keys, `!` runs a command.
+pub(crate) fn parse_at_prompt(line: &str) -> Option<Result<Slash, Refusal>> {
+    if line.trim() == "?" {
+        return Some(Ok(Slash::Keys));
+    }
+    match line.strip_prefix('!').map(str::trim) {
+        Some("") => {
+            Some(Err("! needs a command, as in `! make test`: your shell runs it, and the model is told its output"
+                .to_owned()))
+        }
+        Some(command) => Some(Ok(Slash::Shell(command.to_owned()))),
+        None => parse(line),
+    }
+}
+
+/// True for a line that is no words for the model, or may be none: it cannot be added to a turn that runs.
+pub(crate) fn is_for_client(line: &str) -> bool {
+    parse_at_prompt(line).is_some() || own_name(line).is_some()
+}
+
+/// The name and the arguments of what may be a command of the person's or the project's own.
+pub(crate) fn own_name(line: &str) -> Option<(&str, &str)> {
+    let (name, arguments) =
+        line.trim_end().strip_prefix('/').map(|rest| rest.split_once(char::is_whitespace).unwrap_or((rest, "")))?;
+    let is_own = is_own_name(name) && !is_builtin(name);
+    is_own.then(|| (name, arguments.trim()))
+}
+
+/// True for what commands of a person's or a project's own may be called.
+pub(crate) fn is_own_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    name.len() <= LONGEST_NAME && name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(is_plain)
+}
+
+/// True for a name of the table.
+pub(crate) fn is_builtin(name: &str) -> bool {
+    TABLE.iter().any(|entry| entry.name.eq_ignore_ascii_case(name))
+}
 
 /// Reads a line as a command. None where it is not one but something to say to the model: commands begin
 /// with a slash and a word, so that `/etc/passwd` and a slash after a space are text.
@@ -99,6 +157,14 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
         "help" => Slash::Help,
         "reset" => Slash::Reset,
         "sessions" => Slash::Sessions,
+        "todos" => Slash::Todos,
+        "cost" => Slash::Cost,
+        "skills" => Slash::Skills,
+        "init" => Slash::Init,
+        "diff" if argument.is_empty() => Slash::Diff(TurnChoice::All),
+        "diff" => return crate::ops::undo::turn(argument).map(Slash::Diff),
+        "copy" if argument.is_empty() => Slash::Copy(1),
+        "copy" => return from_one(name, argument).map(Slash::Copy),
         "load" => return needed("a session: an id, a title or a number; /sessions lists them").map(Slash::Load),
         "current" => Slash::Current,
         "model" if argument.is_empty() => Slash::Model(None),
@@ -118,10 +184,7 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
         "undo" => return crate::ops::undo::turn(argument).map(|turn| Slash::Undo(Some(turn))),
         "context" => Slash::Context,
         "show" if argument.is_empty() => Slash::Show(1),
-        "show" => {
-            let number = argument.parse().ok().filter(|number| *number > 0);
-            return number.map(Slash::Show).ok_or_else(|| format!("/show takes a number from 1, not {argument:?}"));
-        }
+        "show" => return from_one(name, argument).map(Slash::Show),
         "compact" if argument.is_empty() => Slash::Compact(CompactionStrategy::Auto),
         "compact" if argument == "undo" => return Ok(Slash::UndoCompaction),
         "compact" => {
@@ -137,6 +200,11 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
         unknown => return Err(unknown_command(unknown)),
     };
     if argument.is_empty() { Ok(command) } else { Err(format!("/{name} takes no argument")) }
+}
+
+fn from_one(name: &str, argument: &str) -> Result<usize, Refusal> {
+    let number = argument.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| format!("/{name} takes a number from 1, not {argument:?}"))
 }
 
 fn unknown_command(name: &str) -> Refusal {
@@ -178,6 +246,13 @@ mod tests {
         check("/undo 3", Some(Ok(Slash::Undo(Some(TurnChoice::Number(3))))));
         check("/undo all", Some(Err("\"all\" is neither the number of a turn nor the id of one")));
         check("/context", Some(Ok(Slash::Context)));
+        check("/diff", Some(Ok(Slash::Diff(TurnChoice::All))));
+        check("/diff 2", Some(Ok(Slash::Diff(TurnChoice::Number(2)))));
+        check("/copy", Some(Ok(Slash::Copy(1))));
+        check("/copy 0", Some(Err("/copy takes a number from 1, not \"0\"")));
+        check("/todos now", Some(Err("/todos takes no argument")));
+        check("?", None);
+        check("!ls", None);
         check("/show", Some(Ok(Slash::Show(1))));
         check("/show 12", Some(Ok(Slash::Show(12))));
         check("/show 0", Some(Err("/show takes a number from 1, not \"0\"")));
@@ -199,12 +274,46 @@ mod tests {
     }
 
     #[test]
+    fn at_the_prompt_there_are_keys_and_commands_of_the_shell() {
+        #[track_caller]
+        fn check(line: &str, expected: Option<Slash>) {
+            assert_eq!(parse_at_prompt(line), expected.map(Ok), "{line:?}");
+        }
+        check(" ? ", Some(Slash::Keys));
+        check("? what", None);
+        check("!ls -l", Some(Slash::Shell("ls -l".into())));
+        check("! make test\nmake lint ", Some(Slash::Shell("make test\nmake lint".into())));
+        check(" !ls", None);
+        check("well!", None);
+        check("/help", Some(Slash::Help));
+        assert!(parse_at_prompt("! ").unwrap().unwrap_err().contains("! needs a command"));
+    }
+
+    #[test]
+    fn other_names_may_be_somebodys_own() {
+        #[track_caller]
+        fn check(line: &str, expected: Option<(&str, &str)>) {
+            assert_eq!(own_name(line), expected, "{line:?}");
+        }
+        check("/review", Some(("review", "")));
+        check("/fix-it  a 'b c' ", Some(("fix-it", "a 'b c'")));
+        check("/compact now", None);
+        check("/HELP", None);
+        check("/etc/passwd has what?", None);
+        check("/../x", None);
+        check("/-x", None);
+        check(" /review", None);
+        check(&format!("/{}", "x".repeat(65)), None);
+        assert!(is_for_client("/fix-it") && is_for_client("!ls") && is_for_client("?") && !is_for_client("fix it"));
+    }
+
+    #[test]
     fn every_listed_command_is_known() {
         for entry in TABLE {
             let argument = match entry.name {
                 "model" => "code",
                 "mode" => "plan",
-                "undo" | "show" => "1",
+                "undo" | "show" | "diff" | "copy" => "1",
                 "compact" => "auto",
                 _ => entry.argument,
             };

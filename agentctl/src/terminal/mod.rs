@@ -1,11 +1,12 @@
 //! The terminal: what it can do, the colours and widths of text, and text made harmless for it.
 //!
-//! - [`attention`], [`title`]: the bell, notifications, and the window's title.
+//! - [`attention`], [`title`]: the bell, notifications, and the window's title. [`clipboard`]: what is copied.
 //! - [`look`], [`paint`]: what the terminal can do, the colours, and the widths of text.
 //! - [`sanitize`]: no prose of a model or a tool reaches a terminal but through it. What a person decides on goes through
 //!   [`agentd_core::visible`] instead, which leaves nothing out.
 
 pub(crate) mod attention;
+pub(crate) mod clipboard;
 pub(crate) mod look;
 pub(crate) mod paint;
 pub(crate) mod sanitize;

@@ -29,6 +29,8 @@ pub enum TurnChoice {
     Number(u64),
     /// By its id.
     Id(TurnId),
+    /// All turns together, from the first to the last. This can be foreseen only.
+    All,
 }
 
 /// Result of an undo, or of its preview.

@@ -78,7 +78,9 @@ impl Projection {
                 }
             }
             EventKind::ItemCompleted { item, .. } => match &item.body {
-                ItemBody::UserMessage { text, .. } if self.title.is_empty() => self.title = title_of(text),
+                ItemBody::UserMessage { text, typed_bytes, .. } if self.title.is_empty() => {
+                    self.title = title_of(typed(text, *typed_bytes));
+                }
                 // One that never came to its end replaces nothing.
                 ItemBody::Compaction(compaction) if !compaction.summary.is_empty() => {
                     self.window = Window { after: compaction.through, summary: event.seq, held: 0 };
@@ -171,6 +173,12 @@ fn is_use(kind: &EventKind) -> bool {
     }
 }
 
+/// The words of an input that a person typed, where there are any; else all of it.
+fn typed(text: &str, typed_bytes: Option<u64>) -> &str {
+    let typed = typed_bytes.and_then(|bytes| text.get(..usize::try_from(bytes).ok()?));
+    typed.filter(|typed| !typed.trim().is_empty()).unwrap_or(text)
+}
+
 /// The start of an input on one line, without what a terminal would obey.
 fn title_of(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
@@ -196,6 +204,16 @@ fn title_of(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn titles_are_of_what_was_typed() {
+        let check = |text: &str, typed_bytes, title: &str| assert_eq!(title_of(typed(text, typed_bytes)), title);
+        check("Sum up\n\nUploaded file: a.txt", Some(6), "Sum up");
+        check("Sum up\n\nand more", None, "Sum up and more");
+        check("piped", Some(0), "piped");
+        check("é", Some(1), "é");
+        check("short", Some(99), "short");
+    }
 
     #[test]
     fn titles_are_one_short_line() {

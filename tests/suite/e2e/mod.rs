@@ -27,8 +27,8 @@
 //! - [`tiers`]: which tools a turn shows, and that nothing else can be called.
 //! - [`web`]: what may be asked of the web, and how pages are shown.
 //! - [`mcp`]: tools of MCP servers, real ones and such as do what none should.
-//! - [`chat`]: the conversation at a terminal. [`typing`]: what is typed while it works. [`together`]: two
-//!   of them in one session. [`ending`]: clients that are told to
+//! - [`chat`]: the conversation at a terminal. [`commands`]: its commands, and those that people write. [`typing`]: what is
+//!   typed while it works. [`together`]: two of them in one session. [`ending`]: clients that are told to
 //!   end, or die. [`embedded`]: the built-in model with nothing configured.
 
 mod agents;
@@ -38,6 +38,7 @@ mod bad_input;
 mod bad_models;
 mod chat;
 mod checks;
+mod commands;
 mod context;
 mod crash;
 mod damage;

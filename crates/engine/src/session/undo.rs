@@ -37,9 +37,12 @@ impl Actor {
                 .into());
         }
         let ledger = self.ledger().await?;
-        let past = ledger.choose(&request)?;
+        let (past, changes) = match request.turn {
+            Some(TurnChoice::All) => ledger.all(&request)?,
+            _ => ledger.choose(&request).map(|past| (past, past.to_take_back(request.redo)))?,
+        };
         let was_undone = ledger.undone.contains(&past.turn_id);
-        let (turn_id, turn, changes) = (past.turn_id, past.number, past.to_take_back(request.redo));
+        let (turn_id, turn) = (past.turn_id, past.number);
         let workspace = self.workspace().await?;
         let parts = &self.shared.parts;
         let (on_disk, of_state) = state_changes::apart(changes);
@@ -209,6 +212,8 @@ fn named<'a>(files: impl Iterator<Item = (&'a str, FileChangeKind)>) -> String {
 #[derive(Debug, Default)]
 struct Ledger {
     turns: Vec<Past>,
+    /// All changes in their order, those that took others back among them.
+    changes: Vec<FileChange>,
     /// The turns that were taken back and not brought back since, the last one last.
     undone: Vec<TurnId>,
     /// The session whose turns the first ones are, and how many: what they did to files is that session's to undo.
@@ -246,6 +251,7 @@ impl Ledger {
             EventKind::ItemCompleted { item: Item { turn_id, body: ItemBody::ToolResult(result), .. }, .. } => {
                 if let Some(past) = self.past(*turn_id) {
                     past.changes.extend(result.files.iter().cloned());
+                    self.changes.extend(result.files.iter().cloned());
                 }
             }
             EventKind::StateChanged { change: StateChange::Undone { turn_id, redo, files } } => {
@@ -253,6 +259,7 @@ impl Ledger {
                 if !redo {
                     self.undone.push(*turn_id);
                 }
+                self.changes.extend(files.iter().cloned());
                 if let Some(past) = self.past(*turn_id) {
                     if *redo { past.undone.clear() } else { past.undone.extend(files.iter().cloned()) }
                 }
@@ -260,6 +267,7 @@ impl Ledger {
             EventKind::StateChanged { change: StateChange::Forked { from, .. } } => {
                 self.copied = Some((*from, self.turns.len()));
                 self.undone.clear();
+                self.changes.clear();
                 self.turns.iter_mut().for_each(|past| *past = Past::of(past.turn_id, past.number));
             }
             _ => {}
@@ -292,6 +300,22 @@ impl Ledger {
         self.copied.filter(|(_, turns)| past.number <= *turns as u64).map(|(from, _)| from)
     }
 
+    /// The last turn, with what all of them together did.
+    fn all(&self, request: &UndoRequest) -> Result<(&Past, Vec<FileChange>), EngineError> {
+        if request.redo || !request.preview {
+            return Err(EngineError::new(ErrorKind::InvalidInput, "all turns together can be foreseen only")
+                .with_hint("undo one turn after the other, the last one first"));
+        }
+        if let Some(damaged) = self.turns.iter().find(|past| past.is_damaged) {
+            return Err(damaged.damaged());
+        }
+        let changes = folded(&self.changes);
+        match self.turns.last().filter(|_| !changes.is_empty()) {
+            Some(last) => Ok((last, changes)),
+            None => Err(EngineError::new(ErrorKind::NotFound, "the turns of this session changed no files")),
+        }
+    }
+
     /// The turn that is meant.
     fn choose(&self, request: &UndoRequest) -> Result<&Past, EngineError> {
         let nothing = |message: String| {
@@ -299,7 +323,7 @@ impl Ledger {
                 .with_hint("agentctl sessions show lists what its turns did; name another with --turn")
         };
         let named = match request.turn {
-            None => None,
+            None | Some(TurnChoice::All) => None,
             Some(TurnChoice::Number(number)) => {
                 Some(self.turns.iter().find(|past| past.number == number).ok_or_else(|| {
                     nothing(format!("this session has no turn {number}; it has {}", self.turns.len()))
@@ -446,6 +470,13 @@ mod tests {
         check(&ledger, None, true, Ok(3));
         check(&ledger, None, false, Ok(1));
 
+        // All of it together is what is left of it.
+        let all = UndoRequest { turn: Some(TurnChoice::All), preview: true, ..UndoRequest::default() };
+        assert_eq!(ledger.all(&all).unwrap().1, [change("a", "b")]);
+        for refused in [UndoRequest { redo: true, ..all.clone() }, UndoRequest { preview: false, ..all.clone() }] {
+            assert!(ledger.all(&refused).unwrap_err().to_string().contains("foreseen only"));
+        }
+
         // From here on all of that is another session's.
         let change = StateChange::Forked { from: SessionId::generate(), turn: 5 };
         ledger.note(None, &EventKind::StateChanged { change });
@@ -453,5 +484,6 @@ mod tests {
         check(&ledger, None, false, Err("no turn of this session changed files that are not undone yet"));
         check(&ledger, Some(1), false, Err("turn 1 is a copy"));
         check(&ledger, Some(3), true, Err("turn 3 is a copy"));
+        assert!(ledger.all(&all).unwrap_err().to_string().contains("changed no files"));
     }
 }

@@ -1,0 +1,50 @@
+//! `/copy`: an answer to the clipboard of the terminal.
+
+use agentd_core::{error::ErrorKind, item::ItemBody};
+
+use super::{chat::Chat, conversation::ChatBackend as _};
+use crate::{
+    exit::Exit,
+    failure::Failure,
+    report::count,
+    terminal::{clipboard, look::TerminalStyle, paint::number, sanitize::clean},
+};
+
+/// The items of a session that are looked through.
+const LOOKED_AT: usize = 500;
+
+impl Chat {
+    /// Copies the last answer, or the one so many before it.
+    pub(super) async fn copy(&mut self, nth: usize) -> anyhow::Result<Exit> {
+        let id = self.session()?;
+        if !self.present || !TerminalStyle::detect().err_terminal {
+            return Err(Failure::usage("this terminal has no clipboard that programs can write")
+                .hint(format!("agentctl sessions show {id} --json has every answer"))
+                .into());
+        }
+        let items = self.daemon.client.items(&id.to_string(), 0, LOOKED_AT).await?;
+        let answers: Vec<&str> = items
+            .iter()
+            .filter_map(|item| match &item.item.body {
+                ItemBody::AgentMessage { text } if !text.trim().is_empty() => Some(text.trim_end()),
+                _ => None,
+            })
+            .collect();
+        let Some(answer) = nth.checked_sub(1).and_then(|back| answers.iter().rev().nth(back)) else {
+            let there = count(answers.len() as u64, "answer");
+            return Err(Failure::new(ErrorKind::NotFound, format!("this session has {there} to copy")).into());
+        };
+        // Whoever pastes it pastes no escape sequence.
+        let answer = clean(answer);
+        if answer.len() > clipboard::LARGEST {
+            let (bytes, most) = (number(answer.len() as u64), number(clipboard::LARGEST as u64));
+            let message = format!("the answer has {bytes} bytes, and terminals take at most {most}");
+            return Err(Failure::usage(message).hint(format!("agentctl sessions show {id} --json has it")).into());
+        }
+        clipboard::copy(&answer)?;
+        let lines = count(answer.lines().count() as u64, "line");
+        let characters = count(answer.chars().count() as u64, "character");
+        self.note(&format!("sent to the terminal's clipboard: {lines}, {characters}"));
+        Ok(Exit::Done)
+    }
+}

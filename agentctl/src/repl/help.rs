@@ -1,0 +1,83 @@
+//! `/help` and `?`: the commands and the keys.
+
+use super::{chat::Chat, conversation::ChatBackend as _, own_commands, slash};
+use crate::{
+    failure::Failure,
+    terminal::{look::TerminalStyle, paint::fold},
+};
+
+/// Columns of a command's usage, and of a key.
+const USAGE: usize = 16;
+const KEY: usize = 23;
+/// Columns below which what it does is not kept in a column of its own.
+const NARROWEST: usize = 20;
+
+/// Keys at the prompt.
+const AT_PROMPT: [(&str, &str); 9] = [
+    ("Enter", "sends"),
+    ("Alt-Enter, Ctrl-J", "begin a new line; so do a backslash at the end and an open ```"),
+    ("Tab", "completes /commands, @names and #files"),
+    ("Shift-Tab", "goes to the next mode"),
+    ("Ctrl-X Ctrl-E, Alt-E", "opens what is written in $VISUAL or $EDITOR"),
+    ("Ctrl-O", "shows the last result whole"),
+    ("Ctrl-R, Up", "finds what was said before"),
+    ("! COMMAND", "runs a command in your shell; a space before the ! makes it text"),
+    ("Ctrl-D", "leaves"),
+];
+
+/// Keys while a turn runs.
+const IN_TURN: [(&str, &str); 4] = [
+    ("Enter", "speaks to the turn"),
+    ("Tab", "keeps what is written until its end"),
+    ("Up", "takes back what waits"),
+    ("Esc, Ctrl-C", "cancel the turn"),
+];
+
+impl Chat {
+    /// All commands, and the keys.
+    pub(super) async fn help(&mut self) -> Result<(), Failure> {
+        for entry in slash::TABLE {
+            self.row(&format!("/{} {}", entry.name, entry.argument), entry.does, USAGE);
+        }
+        let project = self.project().await?;
+        let own = own_commands::all(project.as_ref().map(|mount| mount.path.as_path()));
+        for command in &own.commands {
+            let about = match command.description.as_str() {
+                "" => command.first_lines(1).0.concat(),
+                description => description.to_owned(),
+            };
+            let usage = format!("/{} {}", command.name, command.argument);
+            self.row(&usage, &format!("{about} ({})", command.origin.as_str()), USAGE);
+        }
+        for problem in &own.problems {
+            self.note(&format!("! {problem}"));
+        }
+        self.note(
+            "Own commands are Markdown files in commands/ of the configuration, and .agentd/commands/ of a project.",
+        );
+        self.keys();
+        Ok(())
+    }
+
+    /// The keys.
+    pub(super) fn keys(&mut self) {
+        self.note("at the prompt:");
+        AT_PROMPT.iter().for_each(|(key, does)| self.key_row(key, does));
+        self.note("while a turn runs:");
+        IN_TURN.iter().for_each(|(key, does)| self.key_row(key, does));
+    }
+
+    fn key_row(&mut self, key: &str, does: &str) {
+        self.row(&format!("  {key}"), does, KEY);
+    }
+
+    /// A row of two columns. Where the second one has room, it stays one.
+    fn row(&mut self, usage: &str, does: &str, width: usize) {
+        let columns = TerminalStyle::detect().columns().saturating_sub(width + 2);
+        let rows = if columns < NARROWEST { vec![does.to_owned()] } else { fold(does, columns) };
+        for (at, row) in rows.iter().enumerate() {
+            let usage = if at == 0 { usage } else { "" };
+            self.note(&format!("{usage:<width$} {row}"));
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! `/todos`, `/cost`, and what is told of a session that has not begun.
+
+use agentd_core::{
+    event::EventKind,
+    session::{Mount, TodoStatus},
+    turn::TurnResult,
+    visible,
+};
+
+use super::{chat::Chat, conversation::ChatBackend as _, replay};
+use crate::{
+    exit::Exit,
+    failure::Failure,
+    render::closing,
+    report::count,
+    terminal::{paint::number, sanitize::clean_line},
+    turn::{Arrival, Line as _, SocketLine},
+};
+
+impl Chat {
+    /// The todo list, all of it.
+    pub(super) async fn todos(&mut self) -> anyhow::Result<Exit> {
+        let id = self.session()?;
+        let todos = self.daemon.client.session(&id.to_string()).await?.session.todos;
+        if todos.is_empty() {
+            self.note("the todo list is empty");
+        }
+        for todo in &todos {
+            let mark = match todo.status {
+                TodoStatus::Completed => '✓',
+                TodoStatus::InProgress => '▸',
+                TodoStatus::Pending => '☐',
+            };
+            self.note(&format!("{mark} {}", clean_line(&todo.content)));
+        }
+        if !todos.is_empty() {
+            let done = todos.iter().filter(|todo| todo.status == TodoStatus::Completed).count();
+            self.note(&format!("{done} of {} done", todos.len()));
+        }
+        Ok(Exit::Done)
+    }
+
+    /// Tokens and money of the last turn and of the session.
+    pub(super) async fn cost(&mut self) -> anyhow::Result<Exit> {
+        let id = self.session()?;
+        let summary = self.daemon.client.session(&id.to_string()).await?.session.summary;
+        if let Some((result, repeated)) = self.last_turn(summary.last_seq).await? {
+            self.note(&format!("last turn  {}", closing::took(&result, repeated)));
+        }
+        self.note(&format!("session    {} · {}", closing::spent(&summary.usage, 0), count(summary.turns, "turn")));
+        if summary.usage.cost_microusd.is_none() {
+            self.note("money is told where models.yaml has the prices of the model");
+        }
+        Ok(Exit::Done)
+    }
+
+    /// The result of the last turn that has ended, and the tokens of its requests that were repeated.
+    async fn last_turn(&mut self, last_seq: u64) -> anyhow::Result<Option<(TurnResult, u64)>> {
+        let id = self.session()?;
+        let items = self.daemon.client.items(&id.to_string(), 0, replay::LOOKED_AT).await?;
+        let Some(begun) = replay::begins(&items, u64::MAX).pop() else { return Ok(None) };
+        let mut line = SocketLine::attach(&self.daemon, id, begun - 1).await?;
+        let (mut last, mut repeated) = (None, 0u64);
+        while let Some(arrival) = line.next().await? {
+            let Arrival::Event(event) = arrival else { continue };
+            match &event.kind {
+                EventKind::TurnStarted { .. } => repeated = 0,
+                EventKind::UsageUpdated { prompt, .. } => {
+                    let more = prompt.as_ref().map_or(0, |prompt| prompt.repeated_tokens);
+                    repeated = repeated.saturating_add(more);
+                }
+                EventKind::TurnEnded { result } => last = Some((TurnResult::clone(result), repeated)),
+                _ => {}
+            }
+            // Another client's turn may go on behind it.
+            if event.seq >= last_seq {
+                break;
+            }
+        }
+        Ok(last)
+    }
+
+    /// The folder of the session, or of the one to be.
+    ///
+    /// # Errors
+    /// When the daemon is lost.
+    pub(super) async fn project(&mut self) -> Result<Option<Mount>, Failure> {
+        match self.place.id() {
+            Some(id) => Ok(self.daemon.client.session(&id.to_string()).await?.session.settings.project),
+            None => Ok(self.place.project().cloned()),
+        }
+    }
+
+    /// Tells what a session would have that begins now.
+    pub(super) async fn tell_new_session(&mut self) -> anyhow::Result<Exit> {
+        let client = self.daemon.client.clone();
+        let (tools, skills, grants) = tokio::join!(client.tools(""), client.skills(""), client.grants(None));
+        let (tools, skills) = (tools?, skills?);
+        self.note("session   new: it begins with the first thing you say");
+        match self.place.project() {
+            Some(mount) => {
+                let how = if mount.writable { "writable" } else { "read-only" };
+                self.note(&format!("project   {} ({how})", visible::line(&mount.path.display().to_string())));
+            }
+            None => self.note("project   no folder in view"),
+        }
+        let mode = self.known.status().chosen.unwrap_or_else(|| self.place.first_mode());
+        self.note(&format!("mode      {mode}: {}", mode.description()));
+        let slot = self.slot.unwrap_or_default();
+        if let Some(info) = self.slots.iter().find(|info| info.slot == slot) {
+            let (model, window) = (clean_line(&info.model.id), number(info.model.context_window));
+            self.note(&format!("model     {model} (slot {slot}, a window of {window} tokens)"));
+        }
+        let shown = tools.iter().filter(|tool| tool.visible).count();
+        self.note(&format!("tools     {shown} of {} shown to the model; /tools lists them", tools.len()));
+        let skills = skills.iter().filter(|skill| skill.usable).count();
+        self.note(&format!("skills    {skills}; /skills lists them"));
+        self.tell_lasting_grants(
+            grants?.into_iter().filter(|held| held.session_id.is_none()).map(|held| held.grant.rule),
+        );
+        Ok(Exit::Done)
+    }
+
+    /// The rules that hold in every session.
+    pub(super) async fn list_lasting_grants(&mut self) -> anyhow::Result<Exit> {
+        let held = self.daemon.client.grants(None).await?;
+        self.note("a new session has the rules that hold in every session:");
+        self.tell_lasting_grants(held.into_iter().filter(|held| held.session_id.is_none()).map(|held| held.grant.rule));
+        Ok(Exit::Done)
+    }
+
+    fn tell_lasting_grants(&mut self, rules: impl Iterator<Item = String>) {
+        let rules: Vec<String> = rules.collect();
+        if rules.is_empty() {
+            self.note("granted   nothing for good");
+        }
+        rules.iter().for_each(|rule| self.note(&format!("granted   {}", visible::line(rule))));
+    }
+}

@@ -1,0 +1,343 @@
+//! `!command`: a command of the person's own, run by their shell in the current folder. Its output is shown as it comes, and
+//! goes to the model with the next message.
+
+use std::{
+    io::{self, PipeReader, Read as _, Write as _},
+    process::{Child, Command, ExitStatus},
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::sys::termios::{SetArg, tcgetattr, tcsetattr};
+use tokio::sync::oneshot;
+
+use super::{chat::Chat, conversation::ChatBackend as _};
+use crate::{
+    exit::Exit,
+    failure::Failure,
+    terminal::{
+        paint::duration,
+        sanitize::{Sanitizer, clean_line},
+    },
+    turn::signals::EndSignal,
+};
+
+/// Bytes of the beginning and of the end of an output that the model is given.
+const HEAD: usize = 8 * 1024;
+const TAIL: usize = 8 * 1024;
+/// Bytes that are read at once.
+const CHUNK: usize = 16 * 1024;
+/// Interval at which it is looked whether the command has ended.
+const GLANCE: Duration = Duration::from_millis(20);
+/// Time for the last output of a command that has ended. What it left running in the background is not waited for.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+impl Chat {
+    /// Runs a command of the person's.
+    ///
+    /// # Errors
+    /// When it cannot be started, or the client is told to end meanwhile.
+    pub(super) async fn shell(&mut self, command: String) -> anyhow::Result<Exit> {
+        // A program that dies may leave the terminal as it needed it.
+        let before = tcgetattr(io::stdin()).ok();
+        self.signals.forget();
+        let begun = Instant::now();
+        let (mut running, ended) = RunningCommand::start(&command).map_err(|error| {
+            Failure::usage(format!("cannot run the shell: {error}")).hint("$SHELL names the shell that runs it")
+        })?;
+        let mut ended = ended;
+        let mut presses = 0;
+        let ended = loop {
+            tokio::select! {
+                biased;
+                ended = &mut ended => break ended,
+                signal = self.signals.next() => match signal {
+                    // The terminal gave it the same signal; one that goes on all the same is ended by the second.
+                    EndSignal::Interrupt => {
+                        presses += 1;
+                        if presses > 1 {
+                            running.end();
+                        }
+                    }
+                    other => {
+                        running.end();
+                        self.left(other)?;
+                    }
+                },
+            }
+        };
+        self.signals.forget();
+        if let Some(before) = before {
+            let _ = tcsetattr(io::stdin(), SetArg::TCSADRAIN, &before);
+        }
+        let CommandEnd { status, output } = ended.map_err(|_| io::Error::other("the command's output was lost"))??;
+        let how = how_it_ended(status);
+        let took = duration(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX));
+        let folder =
+            std::env::current_dir().map(|folder| clean_line(&folder.display().to_string())).unwrap_or_default();
+        self.extras.add_output(block(&command, &folder, &how, &output));
+        self.note(&format!("{how} · {took} · the model is told with your next message"));
+        Ok(Exit::Done)
+    }
+}
+
+/// A command that runs.
+struct RunningCommand(mpsc::SyncSender<()>);
+
+/// The end of a command, and its output.
+#[derive(Debug)]
+struct CommandEnd {
+    status: ExitStatus,
+    output: KeptOutput,
+}
+
+impl RunningCommand {
+    /// Starts it, with the terminal to read from, and shows what it prints.
+    fn start(command: &str) -> io::Result<(Self, oneshot::Receiver<io::Result<CommandEnd>>)> {
+        let (reader, writer) = io::pipe()?;
+        let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty()).unwrap_or_else(|| "/bin/sh".into());
+        let mut shell = Command::new(shell);
+        shell.arg("-c").arg(command).stdout(writer.try_clone()?).stderr(writer);
+        let child = shell.spawn()?;
+        // Its ends of the pipe are the command's alone from now on.
+        drop(shell);
+        let (sender, ended) = oneshot::channel();
+        let (stop, stopped) = mpsc::sync_channel(1);
+        thread::Builder::new().name("agentctl-shell".to_owned()).spawn(move || {
+            // Nobody waits for it where the chat has ended.
+            let _ = sender.send(follow(child, reader, &stopped));
+        })?;
+        Ok((Self(stop), ended))
+    }
+
+    /// Ends it.
+    fn end(&mut self) {
+        // One that waits to be heard is enough.
+        let _ = self.0.try_send(());
+    }
+}
+
+/// Shows and keeps what a command prints, until it has ended.
+fn follow(mut child: Child, mut reader: PipeReader, stopped: &mpsc::Receiver<()>) -> io::Result<CommandEnd> {
+    let (sender, chunks) = mpsc::sync_channel(1);
+    thread::Builder::new().name("agentctl-output".to_owned()).spawn(move || {
+        let mut buffer = vec![0; CHUNK];
+        while let Ok(read @ 1..) = reader.read(&mut buffer) {
+            if sender.send(buffer[..read].to_vec()).is_err() {
+                break;
+            }
+        }
+    })?;
+    let (mut text, mut output) = (OutputText::default(), KeptOutput::default());
+    let mut status = None;
+    let mut until = None;
+    loop {
+        match chunks.recv_timeout(GLANCE) {
+            Ok(chunk) => output.push(&show(&text.push(&chunk))?),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if stopped.try_recv().is_ok() {
+            // One that has ended by itself needs no end.
+            let _ = child.kill();
+        }
+        if status.is_none() {
+            status = child.try_wait()?;
+            until = status.map(|_| Instant::now() + LAST_WORDS);
+        }
+        if until.is_some_and(|until| Instant::now() > until) {
+            break;
+        }
+    }
+    output.push(&show(&text.end())?);
+    let status = match status {
+        Some(status) => status,
+        None => super::pager::wait(child, || stopped.try_recv().is_ok())?.unwrap_or_default(),
+    };
+    Ok(CommandEnd { status, output })
+}
+
+fn show(text: &str) -> io::Result<String> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(text.to_owned())
+}
+
+/// Output as text without what a terminal would obey, whatever the pieces in which it comes.
+#[derive(Debug, Default)]
+struct OutputText {
+    sanitizer: Sanitizer,
+    /// The beginning of a character that is not whole.
+    begun: Vec<u8>,
+    /// Set if the last line has no end.
+    is_within_line: bool,
+}
+
+impl OutputText {
+    fn push(&mut self, bytes: &[u8]) -> String {
+        self.begun.extend_from_slice(bytes);
+        let whole = match std::str::from_utf8(&self.begun) {
+            // A character of which a part is missing at the end is waited for.
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            Ok(_) | Err(_) => self.whole_before_end(),
+        };
+        let text: Vec<u8> = self.begun.drain(..whole).collect();
+        self.clean(&String::from_utf8_lossy(&text))
+    }
+
+    /// The bytes that are no beginning of a character at the end.
+    fn whole_before_end(&self) -> usize {
+        let length = self.begun.len();
+        let starts = (length.saturating_sub(3)..length).rev().find(|at| self.begun[*at] & 0xc0 != 0x80);
+        let is_begun =
+            |at: &usize| std::str::from_utf8(&self.begun[*at..]).is_err_and(|error| error.error_len().is_none());
+        starts.filter(is_begun).unwrap_or(length)
+    }
+
+    fn end(&mut self) -> String {
+        let rest = std::mem::take(&mut self.begun);
+        let mut text = self.clean(&String::from_utf8_lossy(&rest));
+        if self.is_within_line {
+            text.push('\n');
+        }
+        text
+    }
+
+    /// A line that is written over and over is as many lines.
+    fn clean(&mut self, text: &str) -> String {
+        let text = self.sanitizer.push(&text.replace("\r\n", "\n").replace('\r', "\n"));
+        if let Some(last) = text.chars().next_back() {
+            self.is_within_line = last != '\n';
+        }
+        text
+    }
+}
+
+/// The beginning and the end of an output.
+#[derive(Debug, Default)]
+struct KeptOutput {
+    head: String,
+    tail: String,
+    /// Bytes between them.
+    left_out: usize,
+}
+
+impl KeptOutput {
+    fn push(&mut self, text: &str) {
+        let room = HEAD.saturating_sub(self.head.len());
+        let cut = if self.left_out == 0 && self.tail.is_empty() { text.floor_char_boundary(room) } else { 0 };
+        self.head.push_str(&text[..cut]);
+        self.tail.push_str(&text[cut..]);
+        if self.tail.len() > 2 * TAIL {
+            self.shorten();
+        }
+    }
+
+    fn shorten(&mut self) {
+        let surplus = self.tail.ceil_char_boundary(self.tail.len().saturating_sub(TAIL));
+        self.left_out += surplus;
+        self.tail.drain(..surplus);
+    }
+
+    fn text(&self) -> String {
+        let mut kept = Self { head: self.head.clone(), tail: self.tail.clone(), left_out: self.left_out };
+        if kept.tail.len() > TAIL {
+            kept.shorten();
+        }
+        let between = match kept.left_out {
+            0 => String::new(),
+            bytes => format!("\n[… {bytes} bytes left out …]\n"),
+        };
+        format!("{}{between}{}", kept.head, kept.tail)
+    }
+}
+
+fn how_it_ended(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt as _;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit {code}"),
+        (None, Some(signal)) => format!("ended by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+/// The command and its output for the model, in a fence that nothing in it ends.
+fn block(command: &str, folder: &str, how: &str, output: &KeptOutput) -> String {
+    let output = output.text();
+    let shown = match output.trim_end() {
+        "" => "(no output)",
+        output => output,
+    };
+    let inside = format!("$ {command}\n{shown}");
+    let fence = "`".repeat(longest_run(&inside).max(2) + 1);
+    format!("The person ran this command in their own shell, in {folder}: {how}\n{fence}\n{inside}\n{fence}")
+}
+
+/// The longest run of backticks.
+fn longest_run(text: &str) -> usize {
+    text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(text: &str) -> KeptOutput {
+        let mut output = KeptOutput::default();
+        output.push(text);
+        output
+    }
+
+    #[test]
+    fn the_model_is_given_the_command_and_its_output_in_a_fence() {
+        assert_eq!(
+            block("make", "/home/ada", "exit 2", &kept("one\ntwo\n")),
+            "The person ran this command in their own shell, in /home/ada: exit 2\n```\n$ make\none\ntwo\n```"
+        );
+        assert!(block("true", "/", "exit 0", &kept("")).ends_with("$ true\n(no output)\n```"));
+        assert!(block("cat x.md", "/", "exit 0", &kept("````\nobey\n````\n")).ends_with("\n`````"));
+    }
+
+    #[test]
+    fn a_long_output_has_its_beginning_and_its_end() {
+        let mut output = KeptOutput::default();
+        for number in 0..20_000 {
+            output.push(&format!("line {number} é\n"));
+        }
+        let text = output.text();
+        assert!(text.starts_with("line 0 é\n") && text.ends_with("line 19999 é\n"), "{}", &text[..20]);
+        assert!(text.contains(" bytes left out …]") && text.len() <= HEAD + TAIL + 100, "{}", text.len());
+        let whole = "x".repeat(HEAD + TAIL);
+        assert_eq!(kept(&whole).text(), whole);
+    }
+
+    #[test]
+    fn output_is_text_whatever_its_pieces() {
+        let mut text = OutputText::default();
+        let shown: Vec<String> =
+            [&b"caf\xc3"[..], b"\xa9 \xff\x1b[2", b"Jdone\r", b"50%\r"].map(|piece| text.push(piece)).into();
+        assert_eq!(shown.concat() + &text.end(), "café \u{fffd}done\n50%\n");
+        assert_eq!(OutputText::default().push(b"ab"), "ab");
+        let mut open = OutputText::default();
+        open.push(b"no end");
+        assert_eq!(open.end(), "\n");
+    }
+
+    #[test]
+    fn a_command_is_followed_to_its_end_and_not_beyond() {
+        let run = |command: &str| {
+            let (_running, ended) = RunningCommand::start(command).unwrap();
+            let CommandEnd { status, output } = ended.blocking_recv().unwrap().unwrap();
+            (how_it_ended(status), output.text())
+        };
+        assert_eq!(run("echo out; echo err >&2; exit 3"), ("exit 3".to_owned(), "out\nerr\n".to_owned()));
+        assert_eq!(run("kill -TERM $$").0, "ended by signal 15");
+        // What it leaves behind holds its output open.
+        let (how, pid) = run("sleep 600 & echo $!");
+        assert_eq!(how, "exit 0");
+        let pid = nix::unistd::Pid::from_raw(pid.trim().parse().unwrap());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+    }
+}

@@ -1,0 +1,342 @@
+//! Commands of the chat that show, copy and run something, and those that people write themselves.
+
+use agentd_testkit::model_server::Reply;
+use serde_json::json;
+
+use super::{World, terminal::Terminal};
+
+/// Ctrl-X Ctrl-E, as a terminal sends it.
+const OPEN_EDITOR: &str = "\u{18}\u{5}";
+
+/// Words that stand together on the screen.
+fn says(words: &str) -> Reply {
+    Reply::deltas([words])
+}
+
+fn last_words(world: &World) -> String {
+    world.model.requests().last().unwrap().last_user().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_of_the_shell_is_run_and_told_with_the_next_message() {
+    let world = World::start().await;
+    let mut terminal = Terminal::open(&world.daemon, &[]);
+    terminal.prompt();
+    terminal.says("!printf 'from the %s\\n' shell '```' '@web_search'; echo odd >&2; exit 3");
+    terminal.sees("from the shell\r\nfrom the ```\r\nfrom the @web_search\r\nodd\r\n");
+    terminal.sees("exit 3");
+    terminal.sees("the model is told with your next message");
+    terminal.prompt();
+    // Ctrl-C ends it, and not the chat.
+    terminal.says("!printf 'be%s\\n' gun; exec sleep 600");
+    terminal.sees("begun");
+    terminal.control('c');
+    terminal.sees("ended by signal 2");
+    terminal.prompt();
+    terminal.says("!");
+    terminal.sees("! needs a command");
+    terminal.prompt();
+    world.model.reply(says("It failed."));
+    terminal.says("Why?");
+    terminal.sees("It failed.");
+    terminal.prompt();
+    let told = last_words(&world);
+    let ran = told.split_once("Why?\n\nThe person ran this command in their own shell, in ").expect(&told).1;
+    assert!(ran.contains(": exit 3\n````\n$ printf 'from the %s"), "{told}");
+    assert!(ran.contains("\nfrom the shell\nfrom the ```\nfrom the @web_search\nodd\n````\n"), "{told}");
+    assert!(ran.contains("ended by signal 2\n```\n$ printf 'be%s\\n' gun; exec sleep 600\nbegun\n```"), "{told}");
+    // What it printed is not the person's, and is told once.
+    let request = world.model.requests().last().unwrap().body["tools"].to_string();
+    assert!(!request.contains("web_search"), "nothing of it is a mention");
+    world.model.reply(says("Fine."));
+    terminal.says("And now?");
+    terminal.sees("Fine.");
+    terminal.prompt();
+    assert_eq!(last_words(&world), "And now?");
+    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    assert_eq!(sessions[0]["title"], "Why?");
+    terminal.leaves();
+
+    // Where nobody sits, lines are text.
+    world.model.default_reply(says("Heard."));
+    world.daemon.agentctl_with(["chat"], "!touch made-by-chat\n?\n").await.exits(0);
+    let said: Vec<String> = world.model.requests()[2..].iter().map(|request| request.last_user().to_owned()).collect();
+    assert_eq!(said, ["!touch made-by-chat", "?"]);
+    assert!(!world.daemon.path().join("made-by-chat").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_of_the_shell_waits_for_the_turn() {
+    let world = World::start().await;
+    let mut terminal = Terminal::open(&world.daemon, &[]);
+    terminal.prompt();
+    world.model.reply(Reply::deltas(["One.\n\n", "Two.\n\n", "Three."]).delay_ms(500));
+    terminal.says("Count");
+    terminal.sees("One.");
+    terminal.presses("!printf 'be%s\\n' hind\r");
+    terminal.sees("1 message waits");
+    terminal.sees("Three.");
+    terminal.sees("behind");
+    terminal.prompt();
+    assert_eq!(world.model.requests().len(), 1, "nothing of it was said to the turn");
+
+    // What is typed while a command runs is sent behind it.
+    world.model.reply(says("Heard.")).reply(says("Heard, too."));
+    terminal.says("!printf 'be%s\\n' gun; until [ -e go ]; do sleep 0.02; done");
+    terminal.sees("begun");
+    terminal.presses("ahead\rand more\r");
+    terminal.sees("and more");
+    world.daemon.write("go", "");
+    terminal.sees("exit 0");
+    terminal.sees("Heard.");
+    terminal.sees("Heard, too.");
+    terminal.prompt();
+    let said: Vec<String> = world.model.requests()[1..].iter().map(|request| request.last_user().to_owned()).collect();
+    assert!(said[0].starts_with("ahead\n\n") && said[1] == "and more", "{said:?}");
+    terminal.leaves();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_of_ones_own_and_of_the_project() {
+    let world = World::start().await;
+    world.daemon.write(
+        "config/commands/greet.md",
+        "---\ndescription: Say hello\nargument-hint: NAME\n---\nGreet $1 in French, and use $ARGUMENTS.\n",
+    );
+    world.daemon.write("config/commands/compact.md", "Mine");
+    world.daemon.write("config/commands/broken.md", "---\ndescription: x\n");
+    world.daemon.write("app/.agentd/commands/ship-it.md", "Ship it.\nSee #~/private.txt and @web_search.\n");
+    world.daemon.write("private.txt", "hunter2\n");
+    let view = world.daemon.path().join("app").display().to_string();
+    let mut terminal = Terminal::open(&world.daemon, &["-C", &view]);
+    terminal.prompt();
+    world.model.reply(says("Bonjour."));
+    terminal.presses("/gre\t");
+    terminal.sees("/greet ");
+    terminal.presses("'Ada Lovelace' x\r");
+    terminal.sees("Bonjour.");
+    terminal.prompt();
+    assert_eq!(last_words(&world), "Greet Ada Lovelace in French, and use 'Ada Lovelace' x.");
+    terminal.says("/help");
+    let help = terminal.prompt();
+    for words in
+        ["/greet NAME", "Say hello (yours)", "/ship-it", "(the project's)", "cannot be replaced", "broken.md: a line"]
+    {
+        assert!(help.contains(words), "{words} is missing in {help:?}");
+    }
+    terminal.says("/broken");
+    terminal.sees("broken.md: a line");
+    terminal.sees("missing behind its first lines");
+    terminal.prompt();
+
+    // A project's command says whose it is, once, and names nothing of the person's.
+    world.model.reply(says("Shipped."));
+    terminal.says("/ship-it now");
+    terminal.sees("/ship-it comes from this project (.agentd/commands/ship-it.md)");
+    terminal.sees("Ship it.");
+    terminal.sees("Shipped.");
+    terminal.prompt();
+    let told = last_words(&world);
+    assert!(told.starts_with("/ship-it now\n\nThis command of the project's stands for:\n\nShip it.\n"), "{told}");
+    assert!(told.ends_with("\n\nnow"), "{told}");
+    let request = world.model.requests().last().unwrap().body.to_string();
+    assert!(!request.contains("hunter2") && !request.contains("uploads/private"), "{request}");
+    assert!(!world.model.requests().last().unwrap().body["tools"].to_string().contains("\"web_search\""));
+    world.model.reply(says("Again."));
+    terminal.says("/ship-it");
+    let again = terminal.sees("Again.");
+    assert!(!again.contains("from this project"), "{again:?}");
+    terminal.prompt();
+    terminal.says("/greeet");
+    terminal.sees("there is no command /greeet");
+    terminal.prompt();
+    terminal.leaves();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_session_did_is_shown_and_copied() {
+    let mut world = World::start().await;
+    world.daemon.set("PAGER", "cat");
+    world.daemon.write("app/a.txt", "first\nold words\nlast\n");
+    let view = format!("{}:rw", world.daemon.path().join("app").display());
+    let todo = |content: &str, status: &str| json!({"content": content, "status": status});
+    world
+        .model
+        .reply(Reply::tool_call("todo_write", json!({"todos": [todo("Dig", "completed"), todo("Plant", "pending")]})));
+    world.model.reply(Reply::tool_call(
+        "edit_file",
+        json!({"path": "/project/a.txt", "old_string": "old", "new_string": "new"}),
+    ));
+    world.model.reply(Reply::text("Edited."));
+    let run = ["run", "Edit it", "-C", &view, "--on-interrupt", "approve", "--output", "json"];
+    let session = world.daemon.agentctl(run).await.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+    world.model.reply(Reply::tool_call("write_file", json!({"path": "/project/b.txt", "content": "made\n"})));
+    world.model.reply(Reply::text("The *last* answer."));
+    let more = ["run", "And another", "--session", &session, "--on-interrupt", "approve"];
+    world.daemon.agentctl(more).await.exits(0);
+
+    let mut terminal = Terminal::open(&world.daemon, &["--session", &session]);
+    terminal.prompt();
+    terminal.says("/todos");
+    let todos = terminal.prompt();
+    assert!(todos.contains("Dig") && todos.contains("Plant") && todos.contains("1 of 2 done"), "{todos:?}");
+    terminal.says("/diff");
+    let diff = terminal.prompt();
+    let lines = |diff: &str, lines: &[&str]| {
+        let mut rest = diff;
+        for line in lines {
+            rest = rest.split_once(line).unwrap_or_else(|| panic!("{line} is missing behind {rest:?} in {diff:?}")).1;
+        }
+    };
+    lines(
+        &diff,
+        &["/project/a.txt: changed", "-old words", "+new words", "/project/b.txt: created", "--- /dev/null", "+made"],
+    );
+    lines(&diff, &["this session changed 2 paths"]);
+    terminal.says("/diff 1");
+    let first = terminal.prompt();
+    assert!(first.contains("+new words") && !first.contains("b.txt"), "{first:?}");
+    terminal.says("/diff 7");
+    terminal.sees("this session has no turn 7");
+    terminal.prompt();
+    terminal.says("/cost");
+    let cost = terminal.prompt();
+    lines(&cost, &["last turn", " in", " out", "2 steps", "session", " in", "2 turns"]);
+    terminal.says("/skills");
+    terminal.sees("WHAT IT IS FOR");
+    terminal.prompt();
+    terminal.says("/copy");
+    // `The *last* answer.`
+    terminal.sees("\u{1b}]52;c;VGhlICpsYXN0KiBhbnN3ZXIu\u{7}");
+    terminal.sees("sent to the terminal's clipboard: 1 line, 18 characters");
+    terminal.prompt();
+    terminal.says("/copy 2");
+    terminal.sees("\u{1b}]52;c;RWRpdGVkLg==\u{7}");
+    terminal.prompt();
+    terminal.says("/copy 9");
+    terminal.sees("this session has 2 answers to copy");
+    terminal.prompt();
+    terminal.says("/current");
+    terminal.sees("Edit it");
+    terminal.prompt();
+    terminal.says("/load zz");
+    terminal.sees("hint: /sessions lists them, /resume chooses one");
+    terminal.prompt();
+    terminal.leaves();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_has_not_begun_tells_what_it_will_have() {
+    let world = World::start().await;
+    world.daemon.agentctl(["grants", "add", "run_bash_command: cargo test"]).await.exits(0);
+    world.daemon.write("app/a.txt", "x");
+    let view = world.daemon.path().join("app").display().to_string();
+    let mut terminal = Terminal::open(&world.daemon, &["-C", &view, "--mode", "plan"]);
+    terminal.prompt();
+    for command in ["/current", "/context"] {
+        terminal.says(command);
+        let told = terminal.prompt();
+        for words in ["/app (read-only)", "plan", "shown to the model", "granted   run_bash_command: cargo test"] {
+            assert!(told.contains(words), "{words} is missing in {told:?}");
+        }
+    }
+    terminal.says("/tools");
+    terminal.sees("run_bash_command");
+    terminal.prompt();
+    terminal.says("/grants");
+    terminal.sees("granted   run_bash_command: cargo test");
+    terminal.prompt();
+    terminal.says("/init");
+    terminal.sees("the project is read-only");
+    terminal.sees("agentctl chat -C .:rw");
+    terminal.prompt();
+    terminal.says("?");
+    terminal.sees("Shift-Tab");
+    terminal.sees("Ctrl-X Ctrl-E");
+    terminal.prompt();
+    assert_eq!(world.model.requests().len(), 0);
+    terminal.leaves();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_model_is_asked_to_write_the_projects_own_page() {
+    let world = World::start().await;
+    world.daemon.write("app/README", "x");
+    let view = format!("{}:rw", world.daemon.path().join("app").display());
+    let mut terminal = Terminal::open(&world.daemon, &["-C", &view]);
+    terminal.prompt();
+    world.model.reply(says("Looked at."));
+    terminal.says("/init");
+    terminal.sees("Looked at.");
+    terminal.prompt();
+    assert!(last_words(&world).contains("write /project/AGENTS.md"));
+    terminal.leaves();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_are_named_to_the_model_as_what_they_are() {
+    let world = World::start().await;
+    world.daemon.write("app/src/x.rs", "fn main() {}\n");
+    world.daemon.write("a/mod.rs", "one\n");
+    world.daemon.write("b/mod.rs", "other\n");
+    let view = world.daemon.path().join("app").display().to_string();
+    let mut terminal = Terminal::open(&world.daemon, &["-C", &view]);
+    terminal.prompt();
+    world.model.default_reply(says("Understood."));
+    terminal.says("Fix #app/src/x.rs like #nope/x.rs");
+    terminal.sees("#nope/x.rs names no file");
+    terminal.sees("Understood.");
+    terminal.prompt();
+    assert_eq!(last_words(&world), "Fix #app/src/x.rs like #nope/x.rs\n\nFiles: #app/src/x.rs is /project/src/x.rs");
+    let request = world.model.requests().last().unwrap().body["messages"].to_string();
+    assert!(!request.contains("uploads/x.rs"), "it is not copied: {request}");
+    terminal.says("Compare #a/mod.rs and #b/mod.rs");
+    terminal.sees("Understood.");
+    terminal.prompt();
+    let told = last_words(&world);
+    assert!(told.ends_with("Files: #a/mod.rs is uploads/mod.rs; #b/mod.rs is uploads/mod-2.rs"), "{told}");
+    terminal.leaves();
+    let run = ["run", "Sum up", "--file", "a/mod.rs", "--file", "b/mod.rs"];
+    world.daemon.agentctl(run).await.exits(0);
+    let told = last_words(&world);
+    assert!(told.ends_with("Uploaded files: uploads/mod.rs (a/mod.rs), uploads/mod-2.rs (b/mod.rs)"), "{told}");
+    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    assert_eq!(
+        (&sessions[0]["title"], &sessions[1]["title"]),
+        (&json!("Sum up"), &json!("Fix #app/src/x.rs like #nope/x.rs"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_is_written_in_the_editor_in_lines_and_by_paste() {
+    let mut world = World::start().await;
+    world.daemon.set("EDITOR", "printf ' indeed' >>");
+    let mut terminal = Terminal::open(&world.daemon, &[]);
+    terminal.prompt();
+    world.model.default_reply(says("Heard."));
+    terminal.presses("hello");
+    terminal.sees("hello");
+    terminal.presses(OPEN_EDITOR);
+    terminal.prompt();
+    terminal.sees("hello indeed");
+    terminal.presses("\r");
+    terminal.sees("Heard.");
+    terminal.prompt();
+    assert_eq!(last_words(&world), "hello indeed");
+    terminal.presses("one\ntwo");
+    terminal.sees("two");
+    terminal.presses("\r");
+    terminal.sees("Heard.");
+    terminal.prompt();
+    assert_eq!(last_words(&world), "one\ntwo");
+
+    let pasted: Vec<String> = (1..=30).map(|number| format!("pasted {number}")).collect();
+    terminal.presses(&format!("Look: \u{1b}[200~{}\u{1b}[201~", pasted.join("\r")));
+    let shown = terminal.sees("[30 lines pasted]");
+    assert!(!shown.contains("pasted 7"), "{shown:?}");
+    terminal.presses("\r");
+    terminal.sees("Heard.");
+    terminal.prompt();
+    assert_eq!(last_words(&world), format!("Look: {}", pasted.join("\n")));
+    terminal.leaves();
+}
