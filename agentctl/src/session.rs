@@ -26,25 +26,25 @@ use crate::{
 /// Which session a turn belongs to.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct SessionChoice {
-    /// Go on with this session; the start of its id is enough
+    /// Resume this session (ID or unique prefix)
     #[arg(long, value_name = "ID_OR_PREFIX", conflicts_with = "resume")]
     pub(crate) session: Option<String>,
-    /// Go on with the session that was used last in this folder
-    #[arg(long = "continue")]
+    /// Resume the last session of this folder
+    #[arg(long = "continue", short = 'c')]
     pub(crate) resume: bool,
 }
 
 /// Choices about a turn that `chat` and `run` share.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct TurnChoice {
-    /// The model slot: base, reasoning, vision, code or chat
+    /// Model role (slot): base, reasoning, vision, code or chat
     #[arg(long, value_name = "SLOT")]
     pub(crate) model: Option<Slot>,
-    /// The folder that the tools see as /project, read-only unless it ends in :rw, or `none` [default for a new session:
-    /// the current folder, read-only, unless it is your home]
+    /// Folder to show to the tools as /project, read-only unless it ends in :rw; `none` for no folder [default for a new
+    /// session: the current folder, read-only, unless it is your home]
     #[arg(short = 'C', long = "project", value_name = "DIR[:ro|:rw]", value_hint = clap::ValueHint::DirPath)]
     pub(crate) project: Option<ProjectChoice>,
-    /// Mode of the session, which says how much runs unasked; /mode and Shift-Tab change it [default for a new session: ask]
+    /// Mode: how much runs without asking; /mode and Shift-Tab change it [default for a new session: ask]
     #[arg(long, value_name = "MODE", value_parser = one_of(&MODES))]
     pub(crate) mode: Option<SessionMode>,
 }

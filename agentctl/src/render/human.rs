@@ -330,12 +330,12 @@ impl<O: Write, E: Write> Human<O, E> {
                 Some(line) => self.status(QUIET, &line),
                 None => Ok(()),
             },
-            StateChange::Window { .. } => self.status(QUIET, "the last compaction was taken back"),
+            StateChange::Window { .. } => self.status(QUIET, "the last compaction was undone"),
             StateChange::Todos { todos } => todo_rows(todos, self.look).iter().try_for_each(|row| self.painted(row)),
             StateChange::Queue { length: 0, .. } | StateChange::Title { .. } | StateChange::Settings { .. } => Ok(()),
             StateChange::Queue { length: 1, .. } => self.status(QUIET, "one more turn waits"),
             StateChange::Queue { length, .. } => self.status(QUIET, &format!("{length} more turns wait")),
-            StateChange::Reset => self.status(QUIET, "the history was set aside"),
+            StateChange::Reset => self.status(QUIET, "the history was cleared"),
             StateChange::Agent { stack } => {
                 let names = ["main"].into_iter().chain(stack.iter().map(String::as_str));
                 let way = names.map(clean_line).collect::<Vec<_>>().join(" → ");
@@ -349,7 +349,7 @@ impl<O: Write, E: Write> Human<O, E> {
             }
             // The notice that comes with it says what was done, and so does the tool that wrote a file.
             StateChange::Undone { .. } | StateChange::File(_) => Ok(()),
-            StateChange::HandedOver { path, .. } => self.status(QUIET, &format!("handed over: {}", clean_line(path))),
+            StateChange::HandedOver { path, .. } => self.status(QUIET, &format!("attached: {}", clean_line(path))),
         }
     }
 

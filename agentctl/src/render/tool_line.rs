@@ -110,7 +110,9 @@ fn summary(result: &ToolResult) -> String {
     let text = result.text.trim();
     let first = clean_line(text.lines().next().unwrap_or_default());
     if let Some(error) = result.error {
-        return if first.is_empty() { error.as_str().to_owned() } else { without_code(&first, error.as_str()) };
+        // What follows is for the model.
+        let first = first.split(". Do not try the same again").next().unwrap_or_default();
+        return if first.is_empty() { error.as_str().to_owned() } else { without_code(first, error.as_str()) };
     }
     match result.exit_code {
         Some(code @ 129..) => return format!("exit {code}, ended by signal {}", code - 128),

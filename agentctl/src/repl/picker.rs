@@ -49,7 +49,7 @@ struct List<'a> {
     at: usize,
 }
 
-/// What a key came to.
+/// Outcome of a key.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Goes,

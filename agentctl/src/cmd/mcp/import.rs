@@ -47,7 +47,7 @@ pub(super) fn read(text: &str, file: &Path) -> Result<FoundServers, Failure> {
     for (name, server) in servers {
         match server.as_object() {
             Some(server) => found.take(name, server),
-            None => found.leave(name, "it is no object"),
+            None => found.leave(name, "it is not an object"),
         }
     }
     Ok(found)
