@@ -4,11 +4,11 @@ use agentd_core::model::SlotInfo;
 use clap::Args;
 
 use crate::{
-    daemon,
+    daemon::{self, Daemon},
     exit::Exit,
     flags::Global,
     report::{self, Table},
-    turn::builtin::BUILTIN,
+    turn::builtin,
 };
 
 /// The arguments of `models`.
@@ -16,18 +16,20 @@ use crate::{
 #[command(after_help = "Examples:
   agentctl models
   agentctl models --json
-  MODEL_BASIC_BASE_URL=http://127.0.0.1:8080/v1 agentctl start   name a model by the environment
+  MODEL_BASIC_BASE_URL=http://127.0.0.1:8080/v1 agentctl start   set a model by the environment
 
-Models are named in models.yaml, or by MODEL_* variables when the daemon starts. An empty slot falls back to another.")]
+A slot is a role that a model has: base, reasoning, vision, code or chat. Models are set in models.yaml, or by MODEL_* \
+variables when the daemon starts. An empty slot falls back to base.")]
 pub(crate) struct ModelsArgs {}
 
 /// Lists.
 pub(crate) async fn handle(global: &Global, _: ModelsArgs) -> anyhow::Result<Exit> {
-    let slots = daemon::connect(global).await?.client.models().await?;
-    report::show(global.json, &slots, || table(&slots))
+    let daemon = daemon::connect(global).await?;
+    let slots = daemon.client.models().await?;
+    report::show(global.json, &slots, || table(&daemon, &slots))
 }
 
-fn table(slots: &[SlotInfo]) -> anyhow::Result<()> {
+fn table(daemon: &Daemon, slots: &[SlotInfo]) -> anyhow::Result<()> {
     let mut table = Table::new(["SLOT", "MODEL", "WIRE", "CONTEXT", "TOOLS", "WHERE"]);
     for slot in slots {
         let model = &slot.model;
@@ -43,7 +45,7 @@ fn table(slots: &[SlotInfo]) -> anyhow::Result<()> {
     }
     table.print("no slots")?;
     if slots.iter().any(|slot| slot.model.embedded) {
-        crate::terminal::note(BUILTIN);
+        crate::terminal::note(&builtin::notice(daemon));
     }
     Ok(())
 }

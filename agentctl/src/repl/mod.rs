@@ -3,7 +3,7 @@
 //! - [`conversation`]: the loop, which knows neither terminal nor daemon. Lines come from [`editor`] where a
 //!   person sits and from [`stdin`] elsewhere; [`slash`] tells commands from text.
 //! - [`chat`]: what the loop does over the daemon's socket: turns and what waits; [`commands`] are the slash commands,
-//!   [`uploads`] the files that go with what is said.
+//!   [`uploads`] the files that go with what is said, [`advice`] what stands below the greeting.
 //! - [`replay`]: the last turns of a session that is taken up.
 //! - [`moving`]: its commands that go to other sessions, [`picker`] a list to choose from.
 //! - [`history`]: its commands that compact and undo. [`show`]: the one that shows a result whole.
@@ -13,6 +13,7 @@
 //! - [`asker`]: approvals and questions; [`question`] is how they look and which key means what, [`edit`] changes a call,
 //!   [`console`] where its keys come from, [`pager`] what shows the long ones whole.
 
+mod advice;
 mod asker;
 mod chat;
 mod commands;
