@@ -24,7 +24,7 @@
 //! - [`agents`]: named, handed the session, and given work. [`subagents`]: sessions of their own that do parts of it.
 //! - [`mentions`]: tools, skills and agents that an input names. [`skills`]: brought when they are needed, checked, installed.
 //! - [`extending`]: what the page for newcomers says, done word for word.
-//! - [`shell`]: what a shell says that the daemon does not know.
+//! - [`readme`]: the commands and the picture of the first page. [`shell`]: what a shell says that the daemon does not know.
 //! - [`tiers`]: which tools a turn shows, and that nothing else can be called.
 //! - [`web`]: what may be asked of the web, and how pages are shown.
 //! - [`mcp`]: tools of MCP servers, real ones and such as do what none should.
@@ -68,6 +68,7 @@ mod patches;
 mod policy;
 mod random_kills;
 mod readers;
+mod readme;
 mod requests;
 mod resume;
 mod retention;
