@@ -239,7 +239,7 @@ async fn last_here(daemon: &Daemon, project: Option<&Mount>) -> Result<SessionId
             return nothing_to_resume();
         }
         Failure::new(ErrorKind::NotFound, "no session sees this folder")
-            .hint("`agentctl sessions list` shows those of other folders; go on with one by --session ID")
+            .hint("`agentctl sessions list` shows those of other folders; --session ID resumes one")
     })
 }
 

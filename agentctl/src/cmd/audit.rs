@@ -28,7 +28,7 @@ use crate::{
   agentctl audit --since 2h --refused         denied in the last two hours
   agentctl audit --session 0193a5 -n 500      one session
   agentctl audit --tool run_bash_command --json | jq '.[] | select(.outcome == \"unknown\")'
-  agentctl audit verify                       check that nothing was changed, removed or added
+  agentctl audit verify                       check its integrity
 
 `agentctl audit` alone is `agentctl audit list`. A call that was cut off when the daemon ended has the outcome `unknown`: \
 it may have taken effect or not."
@@ -50,7 +50,7 @@ enum AuditCommand {
     /// Verify the integrity of the log
     #[command(after_help = "Examples:
   agentctl audit verify
-  agentctl audit verify --noted HASH   check that the line with this hash is still there
+  agentctl audit verify --noted HASH   check for a line with this hash
   agentctl audit verify --json | jq -r .head.hash
 
 The exit code is 1 where the log is not intact. Keep the hash of the last line elsewhere: with --noted it \

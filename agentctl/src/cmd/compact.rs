@@ -20,7 +20,7 @@ use crate::{
 #[command(after_help = "Examples:
   agentctl compact                              the last session
   agentctl compact 0193a5b2 --strategy summarize
-  agentctl compact --undo                       the model sees the replaced part again
+  agentctl compact --undo                       the model sees all of it again
   agentctl compact --json | jq .report.tokens_after
 
 Nothing is lost: the replaced part is stored in /conversation_history/, where tools can read it, and --undo brings it back. \

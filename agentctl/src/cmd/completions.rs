@@ -13,7 +13,7 @@ use crate::exit::Exit;
   source <(agentctl completions bash)                   for this shell
   agentctl completions zsh > ~/.zfunc/_agentctl         permanently
   agentctl completions fish > ~/.config/fish/completions/agentctl.fish
-  source <(agentctl completions bash --dynamic)         also completes session and interrupt IDs")]
+  source <(agentctl completions bash --dynamic)         completes IDs, too")]
 pub(crate) struct CompletionsArgs {
     /// The shell
     shell: Shell,

@@ -21,7 +21,7 @@ const SHIPPED: &str = "built-in";
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   agentctl config show                 the values that you have set, and where
-  agentctl config show --all           all values, and which file or variable sets each
+  agentctl config show --all           all values, with what sets each
   agentctl config show --chain         the steps around each turn, in order
   agentctl config show --json | jq '.values[\"models.base.base_url\"]'
 

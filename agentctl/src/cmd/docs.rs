@@ -25,7 +25,7 @@ use crate::{
 /// The arguments of `docs`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agentctl docs add report.pdf data.xlsx        into the last session, and into the index
+  agentctl docs add report.pdf data.xlsx        into the last session
   agentctl docs list
   agentctl docs search annual revenue           matches, each with file and page
   agentctl docs search '\"net income\"' --in uploads/report.pdf --json

@@ -15,12 +15,12 @@ use crate::{
 /// The arguments of `grants`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agentctl grants list                                        all grants, and where they apply
-  agentctl grants list --session 0193a5                       those of one session
-  agentctl grants add 'run_bash_command: cargo test'          this command, in every session
-  agentctl grants add 'run_bash_command: cargo test *'        every command that starts like this
-  agentctl grants add write_file --session 0193a5             any file, in one session
-  agentctl grants revoke 2                                    the second of `grants list`
+  agentctl grants list                                        all grants
+  agentctl grants list --session 0193a5                       of one session
+  agentctl grants add 'run_bash_command: cargo test'          in every session
+  agentctl grants add 'run_bash_command: cargo test *'        any arguments
+  agentctl grants add write_file --session 0193a5             in one session
+  agentctl grants revoke 2                                    the second one
   agentctl grants revoke 'run_bash_command: cargo test'       by its text
 
 A grant is a rule for calls that run without asking. Answering an approval with `always` adds one, too; the question shows \

@@ -38,13 +38,13 @@ use crate::{
   agentctl mcp add time -- uvx mcp-server-time            a local program
   agentctl mcp add notes --env KEY='${NOTES_KEY}' -- npx -y notes-server
   agentctl mcp add weather --url https://example.org/mcp  a URL
-  agentctl mcp import .mcp.json                           from another program's file
+  agentctl mcp import .mcp.json                           from another program
   agentctl mcp list
-  agentctl mcp test time                                  start it and list its tools
-  agentctl mcp logs time                                  its output and its state changes
+  agentctl mcp test time                                  start, list its tools
+  agentctl mcp logs time                                  its output
   agentctl mcp login weather                              in a browser
   agentctl mcp stop time
-  agentctl mcp serve --help                               use agentd from other agents
+  agentctl mcp serve --help                               for other agents
 
 Servers are configured in mcp_servers.yaml. They start when one of their tools is called, are shared by all sessions, and \
 stop when they are idle.")]

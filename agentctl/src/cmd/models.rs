@@ -16,7 +16,7 @@ use crate::{
 #[command(after_help = "Examples:
   agentctl models
   agentctl models --json
-  MODEL_BASIC_BASE_URL=http://127.0.0.1:8080/v1 agentctl start   set a model by the environment
+  MODEL_BASIC_BASE_URL=http://127.0.0.1:8080/v1 agentctl start
 
 A slot is a role that a model has: base, reasoning, vision, code or chat. Models are set in models.yaml, or by MODEL_* \
 variables when the daemon starts. An empty slot falls back to base.")]

@@ -38,16 +38,16 @@ use crate::{
 
 const EXAMPLES: &str = "Examples:
   agentctl run 'What time is it?'
-  git diff | agentctl run 'Review this'             a pipe is appended to the prompt
+  git diff | agentctl run 'Review this'             a pipe is appended
   git diff | agentctl run 'Review this' --whole     fails if it does not fit
   agentctl run - < prompt.txt                       standard input is the prompt
-  agentctl run 'And in UTC?' --continue             in the last session of this folder
+  agentctl run 'And in UTC?' --continue             in the last session
   agentctl run --session 0193a5b2                   resume an interrupted turn
-  agentctl run 'Summarise it' --file report.txt     copies the file into the session's uploads/
+  agentctl run 'Summarise it' --file report.txt     copied into uploads/
   agentctl run 'Add a test' -C .:rw --on-interrupt approve
-  agentctl run 'Add a test' -C .:rw --mode auto    run what the sandbox confines without asking
+  agentctl run 'Add a test' -C .:rw --mode auto    unasked, in the sandbox
   agentctl run 'And the docs' --continue --if-busy queue   after the running turn
-  agentctl run 'Check all links' --detach          in the background; agentctl attach shows it
+  agentctl run 'Check all links' --detach          in the background
   agentctl run 'List my files' --output json | jq -r .text";
 
 fn after_help() -> String {

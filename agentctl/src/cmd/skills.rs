@@ -18,7 +18,7 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   agentctl skills list
-  agentctl skills list --session 0193a5b2      with the skills of the session's project
+  agentctl skills list --session 0193a5b2      with those of its project
   agentctl skills show pdf
   agentctl skills check ./my-skill             check it before you add it
   agentctl skills add ~/.claude/skills/tax     copy it to your own

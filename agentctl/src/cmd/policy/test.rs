@@ -142,7 +142,7 @@ fn print_audit(outcome: &AuditComparison) -> anyhow::Result<()> {
     writeln!(out, "{}", summary(changed, outcome.calls, &balance))?;
     if outcome.skipped > 0 {
         let skipped = report::count(outcome.skipped, "call");
-        writeln!(out, "{skipped} could not be judged again: the log holds only a part of what was asked for")?;
+        writeln!(out, "{skipped} could not be judged again: the log has only a part of the call")?;
     }
     Ok(())
 }
