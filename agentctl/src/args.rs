@@ -17,13 +17,13 @@ use crate::{cmd, complete, flags::Global};
     subcommand_required = true,
     arg_required_else_help = true,
     after_help = "Examples:
-  agentctl chat                                   talk to the model
-  agentctl run 'What time is it?'                 one question, one answer
-  git diff | agentctl run 'Review this' -C .      with a pipe and a folder in view
-  agentctl run 'Tidy up' --output json            for scripts
-  agentctl doctor                                 find out what is wrong
+  agentctl                                   chat about the current folder
+  agentctl run 'What time is it?'            one question, one answer
+  git diff | agentctl run 'Review this'      a pipe is appended to the prompt
+  agentctl run 'Tidy up' --output json       for scripts
+  agentctl doctor                            check the installation
 
-The daemon is started when none runs."
+Most commands start the daemon if it is not running."
 )]
 pub(crate) struct Cli {
     /// Flags that all commands share.
@@ -43,53 +43,53 @@ pub(crate) enum Command {
     Run(cmd::run::RunArgs),
     /// Follow the live turn of a session
     Attach(cmd::attach::AttachArgs),
-    /// List what waits for an answer
+    /// List approvals and questions that wait for an answer
     Interrupts(cmd::interrupts::InterruptsArgs),
-    /// Answer what a turn waits for
+    /// Answer an approval or a question
     Answer(cmd::answer::AnswerArgs),
-    /// List, add and revoke grants: rules about what runs without asking
+    /// List, add and revoke grants: rules for calls that run without asking
     Grants(cmd::grants::GrantsArgs),
     /// List, show, rename, reset and delete sessions
     Sessions(cmd::sessions::SessionsArgs),
     /// List, read and write files of a session
     Files(cmd::files::FilesArgs),
-    /// Give documents to a session, and read and search them by the page
+    /// Add documents to a session; read and search them by page
     Docs(cmd::docs::DocsArgs),
-    /// Show what fills the model's window, and what would be cut next
+    /// Show what fills the context window, and what would be cut next
     Context(cmd::context::ContextArgs),
-    /// Summarize the older part of a history, or undo that
+    /// Summarize older history, or undo that
     Compact(cmd::compact::CompactArgs),
-    /// Take back what a turn did to files
+    /// Undo a turn's changes to files
     Undo(cmd::undo::UndoArgs),
     /// Show the audit log
     Audit(cmd::audit::AuditArgs),
     /// Explain what the policy decides for a call; test a policy file
     Policy(cmd::policy::PolicyArgs),
-    /// List the models and the slots that they stand in
+    /// List the models and their roles (slots)
     Models(cmd::models::ModelsArgs),
     /// List the tools that models can use
     Tools(cmd::tools::ToolsArgs),
-    /// List and show the agents that can work besides the main one
+    /// List and show agents: helpers that the main model can give work to
     Agents(cmd::agents::AgentsArgs),
     /// List, show, check and add skills
     Skills(cmd::skills::SkillsArgs),
     /// Manage MCP servers, or act as one
     Mcp(cmd::mcp::McpArgs),
-    /// Show what takes how much room in the data folder
+    /// Show disk usage of the data folder
     Storage(cmd::storage::StorageArgs),
-    /// Remove what nobody has used for long
+    /// Remove data that has not been used for long
     Clean(cmd::storage::CleanArgs),
-    /// Show whether the daemon runs and what it is doing
+    /// Show the status of the daemon
     Status(cmd::daemon::StatusArgs),
     /// Start the daemon and wait until it is ready
     Start(cmd::daemon::StartArgs),
-    /// Stop the daemon; turns that run can be continued later
+    /// Stop the daemon; interrupted turns can be resumed later
     Stop(cmd::daemon::StopArgs),
-    /// Show the effective configuration and its sources, and the chain around a turn
+    /// Show the effective configuration and its sources
     Config(cmd::config::ConfigArgs),
     /// Reload the configuration
     Reload(cmd::reload::ReloadArgs),
-    /// Check the installation and say what to do about what is wrong
+    /// Check the installation, with a hint for each problem
     Doctor(cmd::doctor::DoctorArgs),
     /// Print a completion script for a shell
     Completions(cmd::completions::CompletionsArgs),

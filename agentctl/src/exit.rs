@@ -24,8 +24,6 @@ pub(crate) enum Exit {
     Approval = 5,
     /// The turn reached a limit: steps, time or tokens.
     Limit = 6,
-    /// The output does not match the schema. Kept for a schema that cannot be given yet: nothing ends so.
-    Schema = 7,
     /// The work was put off, and the same makes sense later: rate-limited, another turn of the session is open, or ended
     /// by a stop of the daemon.
     PutOff = 75,
@@ -48,7 +46,7 @@ pub(crate) enum Interactivity {
 
 impl Exit {
     /// All codes with their meaning, in the order of their numbers.
-    pub(crate) const TABLE: [(Self, &'static str); 12] = [
+    pub(crate) const TABLE: [(Self, &'static str); 11] = [
         (Self::Done, "done"),
         (Self::Failed, "the turn failed"),
         (Self::Usage, "the command line or the configuration is wrong"),
@@ -56,7 +54,6 @@ impl Exit {
         (Self::Auth, "the provider refused the key"),
         (Self::Approval, "an approval was needed or denied"),
         (Self::Limit, "a limit was reached (steps, time, tokens), or the prompt has no room (--whole)"),
-        (Self::Schema, "the output does not match the schema; kept for later, nothing ends so yet"),
         (Self::PutOff, "later: rate-limited, another turn of the session is open, or the daemon stopped"),
         (Self::HungUp, "ended with its terminal or connection (SIGHUP)"),
         (Self::Cancelled, "cancelled"),

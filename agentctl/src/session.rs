@@ -26,11 +26,11 @@ use crate::{
 /// Which session a turn belongs to.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct SessionChoice {
-    /// Go on with this session: id, title, number in `sessions list`, or `last`
+    /// Resume this session: id, title, number in `sessions list`, or `last`
     #[arg(long, value_name = "SESSION", conflicts_with = "resume")]
     pub(crate) session: Option<String>,
-    /// Go on with the session that was used last in this folder
-    #[arg(long = "continue")]
+    /// Resume the last session of this folder
+    #[arg(long = "continue", short = 'c')]
     pub(crate) resume: bool,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct TurnChoice {
     /// the current folder, read-only, unless it is your home]
     #[arg(short = 'C', long = "project", value_name = "DIR[:ro|:rw]", value_hint = clap::ValueHint::DirPath)]
     pub(crate) project: Option<ProjectChoice>,
-    /// Mode of the session, which says how much runs unasked; /mode and Shift-Tab change it [default for a new session: ask]
+    /// Mode: how much runs without asking; /mode and Shift-Tab change it [default for a new session: ask]
     #[arg(long, value_name = "MODE", value_parser = one_of(&MODES))]
     pub(crate) mode: Option<SessionMode>,
 }
@@ -268,7 +268,7 @@ async fn last_here(daemon: &Daemon, project: Option<&Mount>) -> Result<SessionId
             return nothing_to_resume();
         }
         Failure::new(ErrorKind::NotFound, "no session sees this folder")
-            .hint("`agentctl sessions list` shows those of other folders; go on with one by --session ID")
+            .hint("`agentctl sessions list` shows those of other folders; --session ID resumes one")
     })
 }
 

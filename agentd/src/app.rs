@@ -107,6 +107,7 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
         data_dir: recipe.paths.data.clone(),
         sandbox: Some(sandbox.clone()),
         health: Some(Arc::clone(&health)),
+        started_with: recipe.env.told(),
     };
     let retention = Arc::new(Retention::new(
         engine.clone(),

@@ -17,7 +17,7 @@ use agentd_core::{
 use agentd_engine::Engine;
 use agentd_mcp::McpPool;
 use agentd_policy::Policy;
-use agentd_proto::client::ReloadOutcome;
+use agentd_proto::client::{ConfigOrigin, ReloadOutcome};
 use agentd_tools::{SkillStore, sandbox::Sandbox};
 use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::mpsc;
@@ -212,9 +212,17 @@ impl Control for DaemonControl {
         sources(&self.config.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn config_origins(&self) -> Vec<(String, String)> {
+    fn config_origins(&self) -> Vec<ConfigOrigin> {
         let config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
-        config.origins.iter().map(|(key, origin)| (key.to_owned(), origin.to_string())).collect()
+        let secrets: Vec<&str> = secrets(&config, &self.recipe.env).collect();
+        let redactor = self.log.redactor();
+        let shown = config.values.shown(&config.origins, &secrets, &|text| redactor.clean(text));
+        let view = |(key, origin, value): (&str, &config::Origin, _)| ConfigOrigin {
+            key: key.to_owned(),
+            origin: origin.to_string(),
+            value,
+        };
+        shown.into_iter().map(view).collect()
     }
 
     fn skills(&self) -> Option<SkillStore> {

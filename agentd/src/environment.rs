@@ -6,6 +6,9 @@ use std::{
     path::PathBuf,
 };
 
+use agentd_proto::start_variables::StartVariables;
+use uuid::Uuid;
+
 /// The variables that the process was started with. An empty variable counts as one that is not set, as shells have
 /// no other way to take a variable back for one command.
 #[derive(Clone, Default)]
@@ -46,6 +49,14 @@ impl Environment {
             let name = name.to_str()?.to_ascii_uppercase();
             MARKS.iter().any(|mark| name.split('_').any(|word| word == *mark)).then_some(value.to_str()?)
         })
+    }
+
+    /// The variables of models and keys, as clients are told of them: by name, with no value.
+    #[must_use]
+    pub fn told(&self) -> StartVariables {
+        let salt = [Uuid::new_v4(), Uuid::new_v4()].iter().flat_map(|random| *random.as_bytes()).collect();
+        let texts = self.0.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
+        StartVariables::new(salt, texts)
     }
 
     fn os(&self, name: &str) -> Option<&OsStr> {

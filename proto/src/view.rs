@@ -11,6 +11,9 @@ use agentd_core::{
     policy::Explanation,
     session::{Mount, SessionMode, StoredSession},
 };
+
+use crate::start_variables::StartVariables;
+
 /// A session to make. What is absent is as the daemon is configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewSession {
@@ -76,6 +79,8 @@ pub struct Hello {
     pub variables: Vec<String>,
     /// The data folder that it works on; empty where it does not say.
     pub data_dir: PathBuf,
+    /// The variables of models and keys that it was started with; none where it does not say.
+    pub started_with: Option<StartVariables>,
 }
 
 /// Status of the daemon.
@@ -230,9 +235,20 @@ pub struct ConfigView {
     /// Sources that were read, weakest first: `built-in` and the paths of files.
     pub sources: Vec<String>,
     /// Keys with where their values came from, sorted by key.
-    pub origins: Vec<(String, String)>,
+    pub origins: Vec<ConfigOrigin>,
     /// The links of the chain with the reason of each, in order.
     pub chain: Vec<(String, String)>,
+}
+
+/// A key of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigOrigin {
+    /// The key, such as `turns.max_steps`.
+    pub key: String,
+    /// `built-in`, the path of a file, a variable with its `$`, or an option.
+    pub origin: String,
+    /// Its value, with `•••` in place of secrets; none where the daemon does not say.
+    pub value: Option<serde_json::Value>,
 }
 
 /// State of an MCP server.

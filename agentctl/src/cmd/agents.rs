@@ -19,7 +19,7 @@ use crate::{
   agentctl agents list --json | jq -r '.[].id'
   agentctl agents show researcher
 
-Agents are named in agents.yaml. The main agent gives work to those that are enabled, or hands the session to them.")]
+Agents are defined in agents.yaml. The main agent gives work to those that are enabled, or hands the session over to them.")]
 pub(crate) struct AgentsArgs {
     #[command(subcommand)]
     command: AgentsCommand,
@@ -29,9 +29,9 @@ pub(crate) struct AgentsArgs {
 enum AgentsCommand {
     /// List the agents
     List,
-    /// Show one agent: what it is for, what it is told, what it has
+    /// Show one agent: its purpose, instructions, tools and skills
     Show {
-        /// The agent
+        /// Name of the agent
         agent: String,
     },
 }

@@ -29,38 +29,38 @@ use crate::{
 /// The arguments of `answer`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agentctl interrupts                                       what waits, and its ids
-  agentctl answer 0193a5b2 approve                          let it run
-  agentctl answer 0193a5b2 reject --reason 'not in src/'    the model is told why
-  agentctl answer 0193a5b2 always                           and do not ask for this again in the session
-  agentctl answer 0193a5b2 always --for-good                nor in any other
-  agentctl answer 0193a5b2 always --rule mcp_lab_weather    nor for what this wider rule covers
-  agentctl answer 0193a5b2 edit --args '{\"path\":\"a.txt\"}'   let it run with other arguments
-  agentctl answer 0193a5b2 edit --args '…' --preview        only show what it would do with them
-  agentctl answer 0193a5b2 'The second one, please'         a question gets a text
-  agentctl answer 0193a5b2 2                                or the number of one of its choices
+  agentctl interrupts                                       open questions and their IDs
+  agentctl answer 0193a5b2 approve                          run it
+  agentctl answer 0193a5b2 reject --reason 'not in src/'    the model gets the reason
+  agentctl answer 0193a5b2 always                           and do not ask again in this session
+  agentctl answer 0193a5b2 always --for-good                nor in any other session
+  agentctl answer 0193a5b2 always --rule mcp_lab_weather    nor for anything this wider rule covers
+  agentctl answer 0193a5b2 edit --args '{\"path\":\"a.txt\"}'   run it with other arguments
+  agentctl answer 0193a5b2 edit --args '…' --preview        only show what they would do
+  agentctl answer 0193a5b2 'The second one, please'         answer to a question
+  agentctl answer 0193a5b2 2                                the number of one of its choices
 
-What `always` keeps is shown by `agentctl interrupts ID`, and taken back by `agentctl grants revoke`. What an edit \
-would do is shown before it is given; one that the rules deny is refused, and the question still waits. The turn goes on at once, also when the daemon was restarted since. An interrupt is answered once.")]
+`agentctl interrupts ID` shows what `always` would allow; `agentctl grants revoke` takes it back. An edited call is shown \
+before it runs, and refused if the rules deny it. The turn continues at once, even after a restart of the daemon.")]
 pub(crate) struct AnswerArgs {
     /// The interrupt: its id, the start or the end of it, or its number in `agentctl interrupts`
     id: String,
-    /// approve, reject, always or edit; or, for a question, the words of the answer
+    /// approve, reject, always or edit; for a question, the text of the answer
     #[arg(value_name = "approve|reject|always|edit|TEXT", required = true, num_args = 1..)]
     words: Vec<String>,
-    /// Reason of a rejection, for the model
+    /// Reason of a rejection, shown to the model
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Let `always` hold in every session until it is taken back, not in this one alone
+    /// Make `always` permanent: for every session, until it is revoked
     #[arg(long)]
     for_good: bool,
-    /// The rule that `always` keeps, one of the wider ones that `agentctl interrupts ID` shows
+    /// Rule to add with `always`, one of the wider ones of `agentctl interrupts ID`
     #[arg(long, value_name = "RULE")]
     rule: Option<String>,
-    /// The arguments that `edit` lets the tool run with, a JSON object
+    /// New arguments for `edit`, a JSON object
     #[arg(long, value_name = "JSON")]
     args: Option<String>,
-    /// Only show what `edit` would do with these arguments, and answer nothing
+    /// Only show what `edit` would do, without answering
     #[arg(long, requires = "args")]
     preview: bool,
 }

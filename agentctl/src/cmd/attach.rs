@@ -35,21 +35,21 @@ const TITLE: usize = 40;
 /// The arguments of `attach`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agentctl attach                                         follow the turn that runs, from its start
+  agentctl attach                                         follow the running turn, from its start
   agentctl attach 0193a5b2                                the same, of this session
-  agentctl attach 0193a5b2 --after 0                      tell the whole session first
+  agentctl attach 0193a5b2 --after 0                      print the whole session first
   agentctl attach 0193a5b2 --after 41 --output stream-json
 
-It ends with the turn, or at once when none runs. On a terminal you may answer what the turn asks, and \
-Enter adds what you type to the turn. Ctrl-D or `q` leaves and the turn continues; Ctrl-C twice cancels the \
-turn. Other signals end this command and leave the turn alone.")]
+Ends with the turn, or at once if none is running. At a terminal you can answer its questions, and Enter sends what you \
+type to the running turn. Ctrl-D or `q` leaves and the turn continues; Ctrl-C twice cancels the turn. Other signals end \
+this command and leave the turn running.")]
 pub(crate) struct AttachArgs {
     /// The session: id, title, number in `sessions list`, or `last` [default: the one in which a turn runs]
     session: Option<String>,
-    /// Begin after the event of this number [default: before the turn that runs]
+    /// Start after this event number [default: at the running turn]
     #[arg(long, value_name = "SEQ")]
     after: Option<u64>,
-    /// Form of standard output
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     output: Output,
 }
@@ -102,7 +102,7 @@ pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<
         Output::Text => Box::new(human().showing_interrupts()),
         Output::StreamJson => Box::new(Jsonl::new(io::stdout(), session)),
     };
-    let mut renderer = BuiltinNotice::new(renderer, slots.unwrap_or_default());
+    let mut renderer = BuiltinNotice::new(renderer, slots.unwrap_or_default(), &daemon);
     let asking = || ForeseeingAsker::new(TerminalAsker::new(keyboard.clone()), daemon.client.clone());
     let mut asker: Box<dyn Asker> = if asks { Box::new(asking()) } else { Box::new(NonInteractive) };
     let person = turn::Person {

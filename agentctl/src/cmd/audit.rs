@@ -25,13 +25,13 @@ use crate::{
     args_conflicts_with_subcommands = true,
     after_help = "Examples:
   agentctl audit                              the last 50 records, oldest first
-  agentctl audit --since 2h --refused         what was not let through in the last two hours
-  agentctl audit --session 0193a5 -n 500      what one session did
+  agentctl audit --since 2h --refused         denied in the last two hours
+  agentctl audit --session 0193a5 -n 500      one session
   agentctl audit --tool run_bash_command --json | jq '.[] | select(.outcome == \"unknown\")'
-  agentctl audit verify                       whether anything was changed, removed or added
+  agentctl audit verify                       check its integrity
 
-`list` may be left out. A call without an end was cut off when the daemon ended: its outcome is `unknown`, for it may have \
-taken effect or not."
+`agentctl audit` alone is `agentctl audit list`. A call that was cut off when the daemon ended has the outcome `unknown`: \
+it may have taken effect or not."
 )]
 pub(crate) struct AuditArgs {
     #[command(subcommand)]
@@ -42,7 +42,7 @@ pub(crate) struct AuditArgs {
 
 #[derive(Debug, Subcommand)]
 enum AuditCommand {
-    /// List calls with their decisions and ends, and what else happened
+    /// List calls with their decisions and outcomes, and other events
     #[command(after_help = "Examples:
   agentctl audit list --since 2026-01-31
   agentctl audit list --verdict ask -n 10")]
@@ -50,11 +50,11 @@ enum AuditCommand {
     /// Verify the integrity of the log
     #[command(after_help = "Examples:
   agentctl audit verify
-  agentctl audit verify --noted HASH   whether the line with this hash is still there
+  agentctl audit verify --noted HASH   check for a line with this hash
   agentctl audit verify --json | jq -r .head.hash
 
-The exit code is 1 where the log does not hold. Note the hash of the last line elsewhere: it proves later that nothing up \
-to there was changed, also to somebody who could have written the whole log anew.")]
+The exit code is 1 where the log is not intact. Keep the hash of the last line elsewhere: with --noted it \
+proves later that nothing before it was changed, even if somebody could have rewritten the whole log.")]
     Verify(VerifyArgs),
 }
 
@@ -63,29 +63,29 @@ struct ListArgs {
     /// Only this session: id, title, number in `sessions list`, or `last`
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
-    /// Only this turn, by its id
+    /// Only this turn (ID)
     #[arg(long, value_name = "ID")]
     turn: Option<TurnId>,
     /// Only calls of this tool
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
-    /// Only calls of which the rules said this
+    /// Only calls with this verdict of the rules
     #[arg(long, value_parser = one_of(&VERDICTS))]
     verdict: Option<VerdictName>,
-    /// Only calls that were not let through, whoever refused them
+    /// Only calls that were denied, by a rule or a person
     #[arg(long)]
     refused: bool,
-    /// Only from then on: how long ago (30m, 2h, 7d), a date, or a time such as 2026-01-31T12:00:00Z
+    /// Only since then: an age (30m, 2h, 7d), a date, or a time such as 2026-01-31T12:00:00Z
     #[arg(long, value_name = "WHEN", value_parser = since)]
     since: Option<Timestamp>,
-    /// Number of records, the newest
+    /// Number of records to show, newest last
     #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
 }
 
 #[derive(Debug, Args)]
 struct VerifyArgs {
-    /// A hash that was noted before: its line must still be there
+    /// Hash of a line that must still be there
     #[arg(long, value_name = "HASH")]
     noted: Option<String>,
 }

@@ -15,23 +15,23 @@ use crate::{
 /// The arguments of `chat`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agentctl chat                        begin a new session; at a terminal `agentctl` alone does so, too
+  agentctl chat                        new session, like `agentctl` alone
   agentctl chat 'Why is the build red?'
-  agentctl chat --continue             go on with the session that was used last in this folder
-  agentctl chat --resume               choose one of all sessions
-  agentctl chat -C ~/src/app:rw        with a folder that the tools may change
-  agentctl chat --mode plan            look and plan, change nothing
+  agentctl chat --continue             resume the last session of this folder
+  agentctl chat --resume               choose a session to resume
+  agentctl chat -C ~/src/app:rw        with a folder that tools may change
+  agentctl chat --mode plan            look and plan, without changing anything
   agentctl chat --model gpt-5          with a model that the server lists
   printf 'Hello!\\n' | agentctl chat    each line is a turn
 
-Write /help in it for its commands. Ctrl-C cancels the turn, twice quits; Ctrl-D leaves.")]
+/help lists the commands of the chat. Ctrl-C cancels the turn, twice quits; Ctrl-D leaves.")]
 pub(crate) struct ChatArgs {
-    /// Said first
+    /// First message
     #[arg(value_name = "WORDS", num_args = 0..)]
     words: Vec<String>,
     #[command(flatten)]
     session: SessionChoice,
-    /// Choose the session to go on with
+    /// Choose a session to resume
     #[arg(long = "resume", conflicts_with_all = ["session", "resume", "words"])]
     choose: bool,
     /// Write words and newlines only, and read whole lines: for screen readers; TERM=dumb does the same

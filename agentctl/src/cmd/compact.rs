@@ -18,20 +18,20 @@ use crate::{
 /// The arguments of `compact`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agentctl compact                              the session that was used last
+  agentctl compact                              the last session
   agentctl compact 0193a5b2 --strategy summarize
-  agentctl compact --undo                       the model sees again what was replaced
+  agentctl compact --undo                       the model sees all of it again
   agentctl compact --json | jq .report.tokens_after
 
-Nothing is removed: what is replaced is in /conversation_history/, where tools read it, and --undo brings it back. \
-Your own messages are kept word for word, up to a tenth of the window. Ctrl-C cancels, and then nothing has changed.")]
+Nothing is lost: the replaced part is stored in /conversation_history/, where tools can read it, and --undo brings it back. \
+Your own messages are kept word for word, up to a tenth of the window. Ctrl-C cancels without any change.")]
 pub(crate) struct CompactArgs {
     /// The session: id, title, number in `sessions list`, or `last` [default: the one that was used last]
     session: Option<String>,
-    /// Way of writing the summary
+    /// Strategy of the summary
     #[arg(long, value_name = "HOW", default_value = "auto", conflicts_with = "undo", value_parser = one_of(&STRATEGIES))]
     strategy: CompactionStrategy,
-    /// Take the last compaction back
+    /// Undo the last compaction
     #[arg(long)]
     undo: bool,
 }

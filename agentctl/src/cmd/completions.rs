@@ -11,13 +11,13 @@ use crate::exit::Exit;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   source <(agentctl completions bash)                   for this shell
-  agentctl completions zsh > ~/.zfunc/_agentctl         for good
+  agentctl completions zsh > ~/.zfunc/_agentctl         permanently
   agentctl completions fish > ~/.config/fish/completions/agentctl.fish
-  source <(agentctl completions bash --dynamic)         offers sessions and interrupts too")]
+  source <(agentctl completions bash --dynamic)         completes IDs, too")]
 pub(crate) struct CompletionsArgs {
     /// The shell
     shell: Shell,
-    /// Have the shell ask agentctl at each completion, so that it offers ids of sessions and interrupts
+    /// Ask agentctl at each completion, which also offers the IDs of sessions and interrupts
     #[arg(long)]
     dynamic: bool,
 }

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use agentd_proto::client::ConfigOrigin;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
@@ -19,12 +20,12 @@ const SHIPPED: &str = "built-in";
 /// The arguments of `config`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agentctl config show                 which values you have set, and where
-  agentctl config show --all           every value's origin
-  agentctl config show --chain         what stands around a turn, in order, and why there
-  agentctl config show --json | jq '.origins | to_entries[] | select(.value != \"built-in\")'
+  agentctl config show                 the values that you have set, and where
+  agentctl config show --all           all values, with what sets each
+  agentctl config show --chain         the steps around each turn, in order
+  agentctl config show --json | jq '.values[\"models.base.base_url\"]'
 
-Values themselves are in the files: some are secrets. `agentd --check-config` looks for mistakes.")]
+Secrets are shown as •••, and long values are cut; --json has them whole. `agentd --check-config` looks for mistakes.")]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
     command: ConfigCommand,
@@ -32,12 +33,12 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Show where the daemon's values come from, or the chain around its turns
+    /// Show the daemon's settings and what sets them, or the chain around its turns
     Show {
         /// Show the chain: what looks at each request and call, in order
         #[arg(long, conflicts_with = "all")]
         chain: bool,
-        /// Show also what is as it was shipped
+        /// Show defaults, too
         #[arg(long)]
         all: bool,
         /// Print JSON: all of it
@@ -53,9 +54,12 @@ pub(crate) async fn handle(global: &Global, args: ConfigArgs) -> anyhow::Result<
     if json {
         let links: Vec<Value> =
             view.chain.iter().map(|(name, about)| json!({ "name": name, "about": about })).collect();
-        let origins: Map<String, Value> =
-            view.origins.into_iter().map(|(key, origin)| (key, Value::String(origin))).collect();
-        report::json(&json!({ "sources": view.sources, "origins": origins, "chain": links }))?;
+        let (mut origins, mut values) = (Map::new(), Map::new());
+        for ConfigOrigin { key, origin, value } in view.origins {
+            values.extend(value.map(|value| (key.clone(), value)));
+            origins.insert(key, Value::String(origin));
+        }
+        report::json(&json!({ "sources": view.sources, "origins": origins, "values": values, "chain": links }))?;
         return Ok(Exit::Done);
     }
     if chain {
@@ -67,18 +71,26 @@ pub(crate) async fn handle(global: &Global, args: ConfigArgs) -> anyhow::Result<
         return Ok(Exit::Done);
     }
     writeln!(anstream::stdout(), "read, weakest first: {}", clean_line(&view.sources.join(", ")))?;
-    let mut table = Table::new(["VALUE", "SET BY"]);
+    let mut table = Table::new(["KEY", "VALUE", "SET BY"]);
     let mut shipped = 0u64;
-    for (key, origin) in view.origins {
+    for ConfigOrigin { key, origin, value } in view.origins {
         if origin == SHIPPED && !all {
             shipped += 1;
         } else {
-            table.row_with_long_end([key, origin]);
+            table.row_with_long_end([key, value.map(in_words).unwrap_or_default(), origin]);
         }
     }
-    table.print("nothing is set but what was shipped")?;
+    table.print("no setting differs from its default")?;
     if shipped > 0 {
-        crate::terminal::note(&format!("{} as shipped; --all lists them", count(shipped, "value")));
+        crate::terminal::note(&format!("{}; --all lists them", count(shipped, "default")));
     }
     Ok(Exit::Done)
+}
+
+/// A value as it would be written in a file, in one line.
+fn in_words(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
 }

@@ -18,12 +18,12 @@ use crate::{
 /// The arguments of `context`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agentctl context                       the session that was used last
+  agentctl context                       the last session
   agentctl context 0193a5b2
   agentctl context --json | jq '.segments[] | {kind, tokens, source}'
 
-It shows what the next request is made of, part by part, how full the window is, and what would be cut next. \
-Figures are estimates that follow what the model's server counts. `agentctl compact` makes room.")]
+Shows the parts of the next request, how full the context window is, and what would be cut next. \
+Token counts are estimates, calibrated by what the model's server reports. `agentctl compact` makes room.")]
 pub(crate) struct ContextArgs {
     /// The session: id, title, number in `sessions list`, or `last` [default: the one that was used last]
     session: Option<String>,

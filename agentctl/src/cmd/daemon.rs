@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agentd_core::model::Slot;
 use agentd_proto::{
     client::{DaemonStatus, RecoveredTurn},
     lock_file::LockHolder,
@@ -17,7 +18,7 @@ use nix::{
 use serde_json::json;
 
 use crate::{
-    daemon::{self, DaemonPlace, Sight, Versions, silent},
+    daemon::{self, DaemonPlace, ShellNote, Sight, Versions, silent},
     exit::Exit,
     failure::Failure,
     flags::Global,
@@ -40,21 +41,21 @@ const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
 /// The arguments of `start`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agentctl start                  start the daemon, or say that it runs
+  agentctl start                  start the daemon, if it is not running
   agentctl start --json
 
-Commands that need the daemon start it too when none runs; `status` and `stop` do not.")]
+Commands that need the daemon start it, too; `status` and `stop` do not.")]
 pub(crate) struct StartArgs {}
 
 /// The arguments of `stop`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agentctl stop                   let running turns come to an end, then stop
-  agentctl stop --within 0        stop at once; turns are suspended and can be continued
+  agentctl stop                   finish running turns, then stop
+  agentctl stop --within 0        stop at once; turns can be resumed later
 
-A turn that was suspended goes on with `agentctl run --session ID`.")]
+`agentctl run --session ID` resumes a turn.")]
 pub(crate) struct StopArgs {
-    /// Seconds for running turns to come to an end
+    /// Time for running turns to finish, in seconds
     #[arg(long, value_name = "SECONDS")]
     within: Option<u64>,
 }
@@ -62,11 +63,11 @@ pub(crate) struct StopArgs {
 /// The arguments of `status`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agentctl status                 does it run, and what is it doing?
+  agentctl status                 is it running, and what is it doing?
   agentctl status --json
   agentctl status >/dev/null || echo 'no daemon'
 
-The exit code is 3 when no daemon runs; none is started.")]
+The exit code is 3 if no daemon is running; none is started.")]
 pub(crate) struct StatusArgs {}
 
 /// Starts the daemon.
@@ -139,10 +140,13 @@ pub(crate) async fn status(global: &Global, _: StatusArgs) -> anyhow::Result<Exi
         return Ok(Exit::Unreachable);
     };
     let status = daemon.client.status().await?;
-    report::show(global.json, &as_json(&status), || print(&status))
+    // A daemon that does not list its models says nothing of keys.
+    let slots = daemon.client.models().await.unwrap_or_default();
+    let notes = daemon.shell_notes(slots.iter().any(|info| info.slot == Slot::default() && info.model.embedded));
+    report::show(global.json, &as_json(&status, &notes), || print(&status, &notes))
 }
 
-fn as_json(status: &DaemonStatus) -> serde_json::Value {
+fn as_json(status: &DaemonStatus, notes: &[ShellNote]) -> serde_json::Value {
     let recovered = status.recovered.iter().map(|turn| {
         json!({
             "session_id": turn.session_id,
@@ -169,6 +173,9 @@ fn as_json(status: &DaemonStatus) -> serde_json::Value {
         "problems": status.problems.iter().map(|problem| json!({
             "subject": problem.subject, "message": problem.message, "hint": problem.hint,
         })).collect::<Vec<_>>(),
+        "environment": notes.iter().map(|note| json!({
+            "variables": note.names, "message": note.message, "hint": note.hint,
+        })).collect::<Vec<_>>(),
         "sandbox": status.sandbox.as_ref().map(|sandbox| {
             json!({
                 "mode": sandbox.mode,
@@ -183,7 +190,7 @@ fn as_json(status: &DaemonStatus) -> serde_json::Value {
     })
 }
 
-fn print(status: &DaemonStatus) -> anyhow::Result<()> {
+fn print(status: &DaemonStatus, notes: &[ShellNote]) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     let memory = status.resident_bytes.map(|bytes| format!(", {} MiB", bytes / 1024 / 1024)).unwrap_or_default();
     let uptime = span(u64::try_from(status.uptime.as_millis()).unwrap_or(u64::MAX));
@@ -204,6 +211,10 @@ fn print(status: &DaemonStatus) -> anyhow::Result<()> {
         line("sandbox", &report::sandbox(sandbox))?;
     }
     line("config", &status.config_sources.join(", "))?;
+    for note in notes {
+        line("shell", &note.message)?;
+        line("", &format!("hint: {}", note.hint))?;
+    }
     for problem in &status.problems {
         line("problem", &problem.message)?;
         line("", &format!("hint: {}", problem.hint))?;

@@ -25,17 +25,16 @@ use crate::{
 /// The arguments of `docs`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agentctl docs add report.pdf data.xlsx        into the session that was used last, and into the index
+  agentctl docs add report.pdf data.xlsx        into the last session
   agentctl docs list
-  agentctl docs search annual revenue           finds, each with file and page
+  agentctl docs search annual revenue           matches, each with file and page
   agentctl docs search '\"net income\"' --in uploads/report.pdf --json
   agentctl docs show uploads/report.pdf --page 12
   agentctl docs reindex                         read all of them again
   agentctl docs stats
 
-PDF, Word, Excel, PowerPoint, OpenDocument spreadsheets, and text. Texts that were handed over are searched like documents, \
-those of a project where --in names them. A document is named by the path that tools use; a session finds only what it was \
-given.")]
+PDF, Word, Excel, PowerPoint, OpenDocument spreadsheets, and text. Attached text files are searched like documents, those \
+of a project if --in names them. Paths are those of the session's tools; a session finds only its own documents.")]
 pub(crate) struct DocsArgs {
     #[command(subcommand)]
     command: DocsCommand,
@@ -43,62 +42,62 @@ pub(crate) struct DocsArgs {
 
 #[derive(Debug, Subcommand)]
 enum DocsCommand {
-    /// Give documents to a session and index them
+    /// Add documents to a session and index them
     Add {
-        /// The documents
+        /// Documents
         #[arg(value_name = "FILE", required = true, value_hint = clap::ValueHint::FilePath)]
         files: Vec<PathBuf>,
         #[command(flatten)]
         common: Common,
     },
-    /// List the documents of a session, and which of them are indexed
+    /// List the documents of a session and their state in the index
     List {
-        /// A file or a folder [default: all of the session]
-        #[arg(value_name = "PATH", default_value = "")]
+        /// File or folder [default: the whole session]
+        #[arg(value_name = "PATH", default_value = "", hide_default_value = true)]
         path: String,
         #[command(flatten)]
         common: Common,
     },
     /// Show pages, sheets or slides of a document
     Show {
-        /// The document
+        /// Document
         #[arg(value_name = "PATH")]
         path: String,
-        /// The first page, sheet or slide
+        /// First page, sheet or slide
         #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
         page: u32,
-        /// Number of parts [default: as many as fit]
+        /// Number of pages, sheets or slides [default: as many as fit]
         #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         count: Option<u32>,
         #[command(flatten)]
         common: Common,
     },
-    /// Find what the documents of a session say, with the page
+    /// Search the documents of a session; matches come with their page
     Search {
-        /// Words, or "quoted words" together
+        /// Words, or a "quoted phrase"
         #[arg(value_name = "QUERY", required = true, num_args = 1..)]
         query: Vec<String>,
-        /// Only in this file or folder; may be given several times
+        /// Only in this file or folder; may be repeated
         #[arg(long = "in", value_name = "PATH")]
         within: Vec<String>,
-        /// Take the query as a regular expression
+        /// Treat the query as a regular expression
         #[arg(long)]
         regex: bool,
-        /// Number of finds to show
+        /// Maximum number of matches
         #[arg(long, value_name = "N", default_value_t = 10)]
         limit: usize,
         #[command(flatten)]
         common: Common,
     },
-    /// Read documents again and index them anew
+    /// Read documents again and rebuild their index
     Reindex {
-        /// Files or folders [default: all of the session]
+        /// Files or folders [default: the whole session]
         #[arg(value_name = "PATH")]
         paths: Vec<String>,
         #[command(flatten)]
         common: Common,
     },
-    /// Show how much is in the index, of all sessions together
+    /// Show the size of the index, over all sessions
     Stats,
 }
 

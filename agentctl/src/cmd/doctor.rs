@@ -10,14 +10,17 @@ use std::{
     time::Duration,
 };
 
-use agentd_core::{error::ErrorKind, model::SlotInfo};
+use agentd_core::{
+    error::ErrorKind,
+    model::{Slot, SlotInfo},
+};
 use agentd_proto::client::Finding;
 use clap::Args;
 use serde::Serialize;
 use url::Url;
 
 use crate::{
-    daemon::{self, Daemon},
+    daemon::{self, Daemon, Weights},
     exit::Exit,
     failure::Failure,
     flags::Global,
@@ -37,8 +40,8 @@ const TRIAL_BYTES: usize = 64 << 10;
   agentctl doctor
   agentctl doctor --json | jq '.[] | select(.state != \"ok\")'
 
-The exit code is 0 when nothing failed, 3 when the daemon cannot be reached, 2 otherwise. \
-The daemon is started when none runs.")]
+The exit code is 0 if nothing failed, 3 if the daemon cannot be reached, otherwise 2. \
+Starts the daemon if it is not running.")]
 pub(crate) struct DoctorArgs {}
 
 /// One thing that was looked at.
@@ -85,6 +88,8 @@ pub(crate) async fn handle(global: &Global, _: DoctorArgs) -> anyhow::Result<Exi
         Ok(daemon) => {
             checks.push(reached(daemon));
             checks.extend([socket(&daemon.socket)]);
+            let shell = daemon.shell_notes(is_builtin(daemon).await);
+            checks.extend(shell.into_iter().map(|note| Check::warn("environment", note.message, note.hint)));
             let is_told = checks.iter().any(|check| check.name == "data" && check.state == State::Fail);
             checks.extend(kept(daemon, is_told).await);
             checks.extend(sandbox(daemon).await);
@@ -145,7 +150,7 @@ fn configuration() -> Check {
             String::from_utf8_lossy(&output.stderr).trim(),
             format!("everything else works; correct it in {folder}, then `agentctl reload`"),
         ),
-        Ok(output) if output.status.success() => Check::ok(NAME, format!("read without a complaint ({folder})")),
+        Ok(output) if output.status.success() => Check::ok(NAME, format!("no errors ({folder})")),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
             Check::fail(
@@ -302,6 +307,10 @@ async fn models(daemon: &Daemon) -> Vec<Check> {
     let mut checks = Vec::new();
     for slot in slots.into_iter().filter(|slot| slot.falls_back_to.is_none()) {
         // Names are looked up and connections made by waiting: not on the thread that serves our own connection.
+        if slot.model.embedded {
+            checks.push(builtin(daemon, &slot).await);
+            continue;
+        }
         let checked = tokio::task::spawn_blocking(move || model(&slot)).await;
         checks.extend(checked.ok());
     }
@@ -318,9 +327,6 @@ async fn models(daemon: &Daemon) -> Vec<Check> {
 fn model(slot: &SlotInfo) -> Check {
     const NAME: &str = "model";
     let what = format!("{}: {}", slot.slot, slot.model.id);
-    if slot.model.embedded {
-        return builtin(&what);
-    }
     if slot.model.wire == "embedded" {
         return Check::fail(
             NAME,
@@ -329,7 +335,7 @@ fn model(slot: &SlotInfo) -> Check {
         );
     }
     let Some(url) = &slot.model.base_url else { return Check::ok(NAME, what) };
-    match address(url).ok_or_else(|| "it is no http or https address".to_owned()).and_then(|at| connects(&at)) {
+    match address(url).ok_or_else(|| "it is not an http or https address".to_owned()).and_then(|at| connects(&at)) {
         Ok(()) => Check::ok(NAME, format!("{what} at {url}")),
         Err(why) => Check::fail(
             NAME,
@@ -339,34 +345,31 @@ fn model(slot: &SlotInfo) -> Check {
     }
 }
 
-/// The built-in model works if its weights are there; the daemon looks for them in its data folder.
-fn builtin(what: &str) -> Check {
-    let weights = daemon::data_dir().ok().map(|folder| folder.join("models"));
-    let found = weights.as_ref().and_then(|folder| holds_weights(folder, 3));
-    match (found, weights) {
-        (Some(file), _) => Check::warn(
+/// The built-in model works if its weights are there.
+async fn builtin(daemon: &Daemon, slot: &SlotInfo) -> Check {
+    let what = format!("{}: {}", slot.slot, slot.model.id);
+    match Weights::find(daemon).await {
+        Weights::File(file) => {
+            // What this shell has for a better one is told as such.
+            let hint = if daemon.shell_notes(true).is_empty() {
+                "for a better one set MODEL_BASIC_BASE_URL, or name one in models.yaml"
+            } else {
+                "for a better one, see `environment`"
+            };
+            Check::warn("model", format!("{what}: the small built-in model ({})", file.display()), hint)
+        }
+        Weights::Missing(path) => Check::fail(
             "model",
-            format!("{what}: the small built-in model ({file})"),
-            "for a better one set MODEL_BASIC_BASE_URL, or name one in models.yaml",
-        ),
-        (None, folder) => Check::fail(
-            "model",
-            format!("{what}: there are no weights below {}", folder.unwrap_or_default().display()),
-            "bring them with `make model`, or name a model: MODEL_BASIC_BASE_URL or models.yaml",
+            format!("{what}: there are no weights at {}", path.display()),
+            "download them with `make model`, or name a model: MODEL_BASIC_BASE_URL or models.yaml",
         ),
     }
 }
 
-/// A GGUF file in this folder or below.
-fn holds_weights(folder: &Path, depth: u8) -> Option<String> {
-    let entries = std::fs::read_dir(folder).ok()?;
-    entries.flatten().find_map(|entry| {
-        let path = entry.path();
-        if path.is_dir() && depth > 0 {
-            return holds_weights(&path, depth - 1);
-        }
-        (path.extension()? == "gguf").then(|| path.display().to_string())
-    })
+/// Returns whether the built-in model serves turns that name no other.
+async fn is_builtin(daemon: &Daemon) -> bool {
+    let slots = daemon.client.models().await.unwrap_or_default();
+    slots.iter().any(|info| info.slot == Slot::default() && info.model.embedded)
 }
 
 /// Host and port of a URL.
@@ -422,15 +425,6 @@ mod tests {
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
         assert_eq!(state(&file), State::Fail);
-    }
-
-    #[test]
-    fn weights_are_found_below_their_folder() {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(holds_weights(folder.path(), 3), None);
-        fs::create_dir(folder.path().join("smol")).unwrap();
-        fs::write(folder.path().join("smol/model.gguf"), "").unwrap();
-        assert!(holds_weights(folder.path(), 3).is_some());
     }
 
     #[test]

@@ -31,8 +31,8 @@ use crate::{
   agentctl files put 0193a5b2 /state/plan.md < plan.md
   agentctl files put 0193a5b2 uploads/data.csv data.csv
 
-Paths are those that the session's tools use: uploads/, outputs/, temp/, skills/, large_tool_results/, \
-conversation_history/, /project, /memories and /state. What tools cannot write, `put` cannot either.")]
+Paths are those of the session's tools: uploads/, outputs/, temp/, skills/, large_tool_results/, \
+conversation_history/, /project, /memories and /state. `put` can write only where tools can.")]
 pub(crate) struct FilesArgs {
     #[command(subcommand)]
     command: FilesCommand,
@@ -40,36 +40,36 @@ pub(crate) struct FilesArgs {
 
 #[derive(Debug, Subcommand)]
 enum FilesCommand {
-    /// List what a folder holds
+    /// List a folder
     Ls {
         /// The session: id, title, number in `sessions list`, or `last`
         session: String,
-        /// The folder [default: all folders of the session]
+        /// Folder [default: all folders of the session]
         #[arg(value_name = "PATH", default_value = ".")]
         path: String,
     },
-    /// Print a file, or copy it out of the session
+    /// Print a file of the session, or copy it out
     Get {
         /// The session: id, title, number in `sessions list`, or `last`
         session: String,
-        /// The file
+        /// File in the session
         #[arg(value_name = "PATH")]
         path: String,
-        /// Write it here instead of printing it
+        /// Write to this file instead of standard output
         #[arg(long, short, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
         output: Option<PathBuf>,
         /// Print JSON about what was written
         #[arg(long, requires = "output")]
         json: bool,
     },
-    /// Write a file of the session, replacing what is there
+    /// Write a file of the session, replacing an existing one
     Put {
         /// The session: id, title, number in `sessions list`, or `last`
         session: String,
-        /// The file in the session
+        /// File in the session
         #[arg(value_name = "PATH")]
         path: String,
-        /// File to put there [default: standard input]
+        /// File to copy [default: standard input]
         #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
         file: Option<PathBuf>,
     },
@@ -153,7 +153,7 @@ async fn print(daemon: &Daemon, session: &str, path: &str) -> anyhow::Result<Exi
     })
     .await?;
     let Ok(text) = String::from_utf8(content) else {
-        return Err(Failure::usage(format!("{path} is no text, and nothing for a terminal"))
+        return Err(Failure::usage(format!("{path} is not text, so it is not printed to a terminal"))
             .hint("write it to a file with -o FILE")
             .into());
     };

@@ -13,19 +13,18 @@ use crate::{daemon::Daemon, exit::Exit, report};
   agentctl sessions fork 0193a5b2 --at-turn 3 --name 'Another way'
   agentctl run 'Try it without the library.' --session \"$(agentctl sessions fork 0193a5b2)\"
 
-The fork has the history, the settings and the todo list, and what was in /state then. What is in uploads/ and outputs/ is \
-copied as it is now, also where an earlier turn is named; links are left out, and temp/ is empty. A project folder is the \
-same one for both. What was granted to the session, and what waits for an answer, does not come along, and what the \
-copied turns did to files can only be undone in the session that did it.
+The fork gets the history, settings, todo list and /state as they were after that turn, and uploads/ and outputs/ as they \
+are now, without links; temp/ is empty. Both sessions share the project folder. Grants of the session and open questions \
+are not copied, and changes to files can only be undone in the session that made them.
 
-The id of the new session is printed on standard output.")]
+Prints the ID of the new session on standard output.")]
 pub(crate) struct ForkArgs {
     /// The session: id, title, number in `sessions list`, or `last`
     session: String,
-    /// The last turn that is copied, by its number from 1 [default: all that was before a turn that is open]
+    /// Last turn to copy, counted from 1 [default: all completed turns]
     #[arg(long, value_name = "N")]
     at_turn: Option<u64>,
-    /// The name of the new session [default: that of the other, with `(fork)` behind it]
+    /// Name of the new session [default: the name of the old one, followed by `(fork)`]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 }

@@ -15,16 +15,16 @@ use crate::{
 /// The arguments of `grants`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agentctl grants list                                        all rules, and where they hold
-  agentctl grants list --session 0193a5                       those that hold in one session
-  agentctl grants add 'run_bash_command: cargo test'          this command, in every session
-  agentctl grants add 'run_bash_command: cargo test *'        every command that begins so
-  agentctl grants add write_file --session 0193a5             every file, in one session
-  agentctl grants revoke 2                                    the second of `grants list`
-  agentctl grants revoke 'run_bash_command: cargo test'       by its words
+  agentctl grants list                                        all grants
+  agentctl grants list --session 0193a5                       of one session
+  agentctl grants add 'run_bash_command: cargo test'          in every session
+  agentctl grants add 'run_bash_command: cargo test *'        any arguments
+  agentctl grants add write_file --session 0193a5             in one session
+  agentctl grants revoke 2                                    the second one
+  agentctl grants revoke 'run_bash_command: cargo test'       by its text
 
-The answer `always` keeps rules too; the question shows them. A change holds at once, also for turns that run. No rule \
-beats a denial, and none covers what is of critical risk.")]
+A grant is a rule for calls that run without asking. Answering an approval with `always` adds one, too; the question shows \
+it. Changes apply at once, also to running turns. No grant overrides a denial, and none covers critical risk.")]
 pub(crate) struct GrantsArgs {
     #[command(subcommand)]
     command: GrantsCommand,
@@ -32,19 +32,19 @@ pub(crate) struct GrantsArgs {
 
 #[derive(Debug, Subcommand)]
 enum GrantsCommand {
-    /// List the rules that are kept: for good, and for sessions
+    /// List grants: permanent ones, and those of sessions
     List(GrantPlace),
-    /// Keep a rule, for good or for a session
+    /// Add a grant, permanently or for one session
     Add {
-        /// The rule, as a question would show it; ` *` at its end covers all commands that begin so
+        /// The rule, as a question shows it; ` *` at its end matches all commands that start like this
         #[arg(value_name = "RULE", required = true, num_args = 1..)]
         rule: Vec<String>,
         #[command(flatten)]
         place: GrantPlace,
     },
-    /// Take a rule back
+    /// Revoke a grant
     Revoke {
-        /// The rule word for word, or its number in `grants list` with the same --session
+        /// The rule, or its number in `grants list` with the same --session
         #[arg(value_name = "RULE|N", required = true, num_args = 1..)]
         rule: Vec<String>,
         #[command(flatten)]
@@ -110,17 +110,17 @@ async fn list(daemon: &Daemon, session: Option<&str>, json: bool) -> anyhow::Res
 
 fn table(held: &[HeldGrant]) -> anyhow::Result<()> {
     let now = Timestamp::now();
-    let mut table = Table::new(["N", "HOLDS", "KEPT", "BY", "RULE"]);
+    let mut table = Table::new(["N", "SCOPE", "ADDED", "BY", "RULE"]);
     for (at, HeldGrant { session_id, grant }) in held.iter().enumerate() {
         let place = match session_id {
             Some(id) => format!("session {}", id.to_string().chars().take(13).collect::<String>()),
-            None => "for good".to_owned(),
+            None => "permanent".to_owned(),
         };
         let kept = grant.at.map_or_else(|| "-".to_owned(), |at| report::ago(at, now));
         let by = grant.by.clone().unwrap_or_else(|| "-".to_owned());
         table.row_with_long_end([(at + 1).to_string(), place, kept, by, grant.rule.clone()]);
     }
-    table.print("no rules are kept; the answer `always` keeps some, and `agentctl grants add`")
+    table.print("no grants; the answer `always` adds some, and so does `agentctl grants add`")
 }
 
 fn as_json((at, held): (usize, &HeldGrant)) -> Value {
@@ -135,11 +135,10 @@ fn as_json((at, held): (usize, &HeldGrant)) -> Value {
 }
 
 fn done(json: bool, what: &str, rule: &str, session: Option<&str>) -> anyhow::Result<Exit> {
-    let place = session
-        .map_or_else(|| "for good, in every session".to_owned(), |id| format!("for session {}", report::short_id(id)));
-    let verb = if what == "kept" { "kept" } else { "removed; it was kept" };
+    let place = session.map_or_else(|| "permanent".to_owned(), |id| format!("for session {}", report::short_id(id)));
+    let verb = if what == "kept" { format!("added ({place})") } else { format!("removed (was {place})") };
     let told = json!({ "status": what, "rule": rule, "session_id": session });
-    report::note(json, &told, &agentd_core::visible::line(&format!("{verb} {place}: {rule}")))
+    report::note(json, &told, &agentd_core::visible::line(&format!("{verb}: {rule}")))
 }
 
 #[cfg(test)]

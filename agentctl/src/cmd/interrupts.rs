@@ -25,12 +25,12 @@ use crate::{
 /// The arguments of `interrupts`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agentctl interrupts                    everything that waits, oldest first
+  agentctl interrupts                    all of them, oldest first
   agentctl interrupts --session 0193a5   of one session
-  agentctl interrupts 0193a5b2           one in full: who asks, why, what would happen, what each answer does
-  agentctl interrupts --json             as an array of objects, for programs
+  agentctl interrupts 0193a5b2           one in full: who asks, why, and what each answer does
+  agentctl interrupts --json             as an array of objects
 
-Answer with `agentctl answer ID …`.")]
+An interrupt is a turn's request for an approval or an answer. Answer with `agentctl answer ID …`.")]
 pub(crate) struct InterruptsArgs {
     /// Show this one in full: its id, the start or the end of it, or its number in the list
     #[arg(conflicts_with = "session")]
@@ -111,7 +111,7 @@ fn in_full(interrupt: &Interrupt, now: Timestamp) -> String {
             line("", "reject             does not run it; --reason TEXT gives the model the reason");
             line("", "edit               runs it with --args JSON, unless the rules deny that");
             if grants.is_empty() {
-                line("", "always             is no answer here: no rule could name exactly this");
+                line("", "always             is not available: this call cannot be matched exactly");
             } else {
                 line("", "always             runs it and keeps these rules for the session");
                 line("", "always --for-good  runs it and keeps them for every session");

@@ -35,19 +35,19 @@ use crate::{
 /// The arguments of `mcp`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agentctl mcp add time -- uvx mcp-server-time            a program of this machine
+  agentctl mcp add time -- uvx mcp-server-time            a local program
   agentctl mcp add notes --env KEY='${NOTES_KEY}' -- npx -y notes-server
-  agentctl mcp add weather --url https://example.org/mcp  an address
-  agentctl mcp import .mcp.json                           servers that another program knows
+  agentctl mcp add weather --url https://example.org/mcp  a URL
+  agentctl mcp import .mcp.json                           from another program
   agentctl mcp list
-  agentctl mcp test time                                  start it, and see what it offers
-  agentctl mcp logs time                                  what it said, and what happened to it
+  agentctl mcp test time                                  start, list its tools
+  agentctl mcp logs time                                  its output
   agentctl mcp login weather                              in a browser
   agentctl mcp stop time
-  agentctl mcp serve --help                               the other way round: agentd for other agents
+  agentctl mcp serve --help                               for other agents
 
-Servers stand in mcp_servers.yaml. They start when one of their tools is called, are shared by all sessions, and are \
-stopped when nobody has called them for a while.")]
+Servers are configured in mcp_servers.yaml. They start when one of their tools is called, are shared by all sessions, and \
+stop when they are idle.")]
 pub(crate) struct McpArgs {
     #[command(subcommand)]
     command: McpCommand,
@@ -55,41 +55,40 @@ pub(crate) struct McpArgs {
 
 #[derive(Debug, Subcommand)]
 enum McpCommand {
-    /// List the servers, how they are and what they offer
+    /// List servers, their state and their tools
     List,
-    /// Start a server now, also one that failed
+    /// Start a server now, even if it failed before
     Start(One),
-    /// Stop a server, with all that it started
+    /// Stop a server and its child processes
     Stop(One),
-    /// Start a server, and show how long that took and what it offers
+    /// Start a server, and show its start time and its tools
     Test(One),
     /// Show a server's log
     Logs {
         #[command(flatten)]
         one: One,
-        /// Number of lines
+        /// Number of lines to show
         #[arg(long, short = 'n', value_name = "N", default_value_t = 100)]
         lines: u32,
     },
-    /// Log in to a server behind an address, in a browser
+    /// Log in to a server with a URL, in a browser
     Login {
         #[command(flatten)]
         one: One,
-        /// Where the browser is sent back to, on this machine: http://127.0.0.1:PORT/callback; any that is free where none
-        /// is said
+        /// Redirect URL on this machine, http://127.0.0.1:PORT/callback [default: a free port]
         #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
         port: Option<u16>,
     },
     /// Add a server to your mcp_servers.yaml
     Add(AddArgs),
-    /// Offer the daemon's sessions to another agent, as an MCP server over standard input and output
+    /// Be an MCP server on standard input and output, for other agents
     Serve(serve::ServeArgs),
-    /// Take servers from the file of another program: .mcp.json, claude_desktop_config.json or VS Code's mcp.json
+    /// Import servers from .mcp.json, claude_desktop_config.json or VS Code's mcp.json
     Import {
-        /// The file
+        /// File to import
         #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
         file: PathBuf,
-        /// Only show what would be taken
+        /// Only show what would be imported
         #[arg(long)]
         dry_run: bool,
     },
@@ -97,7 +96,7 @@ enum McpCommand {
 
 #[derive(Debug, Args)]
 struct One {
-    /// The server
+    /// Name of the server
     #[arg(value_name = "NAME")]
     server: String,
 }
@@ -107,19 +106,19 @@ struct AddArgs {
     /// Name of the server
     #[arg(value_name = "NAME")]
     name: String,
-    /// Its URL, for one that is no program of this machine
+    /// URL of the server, for one that is not a local program
     #[arg(long, value_name = "URL", conflicts_with = "command")]
     url: Option<String>,
-    /// Speak the older way over HTTP, with an event stream of its own
+    /// Use the older HTTP transport with server-sent events
     #[arg(long, requires = "url")]
     sse: bool,
-    /// A header of each request, such as 'Authorization: Bearer ${KEY}'; may be given several times
+    /// Header of each request, such as 'Authorization: Bearer ${KEY}'; may be repeated
     #[arg(long, value_name = "NAME: VALUE", requires = "url")]
     header: Vec<String>,
-    /// A variable that the program sees; may be given several times
+    /// Environment variable of the program; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
-    /// The program and its arguments, behind `--`
+    /// Program and arguments, after `--`
     #[arg(value_name = "COMMAND", last = true, required_unless_present = "url")]
     command: Vec<String>,
 }

@@ -4,12 +4,12 @@ use agentd_core::model::{ListedModel, MAX_LISTED_MODELS, Slot, SlotInfo};
 use clap::Args;
 
 use crate::{
-    daemon,
+    daemon::{self, Daemon},
     exit::Exit,
     flags::Global,
     report::{self, Table},
     terminal::sanitize::clean_line,
-    turn::builtin::BUILTIN,
+    turn::builtin,
 };
 
 /// The arguments of `models`.
@@ -21,7 +21,8 @@ use crate::{
   agentctl models --available --slot code --json | jq -r '.[].id'
   MODEL_BASIC_BASE_URL=http://127.0.0.1:8080/v1 agentctl start   name a model by the environment
 
-Models are named in models.yaml, or by MODEL_* variables when the daemon starts. An empty slot falls back to another.")]
+A slot is a role that a model has: base, reasoning, vision, code or chat. Models are set in models.yaml, or by MODEL_* \
+variables when the daemon starts. An empty slot falls back to base.")]
 pub(crate) struct ModelsArgs {
     /// List the models that a server has, to be chosen by `/model` in the chat or `--model`
     #[arg(long)]
@@ -33,13 +34,14 @@ pub(crate) struct ModelsArgs {
 
 /// Lists.
 pub(crate) async fn handle(global: &Global, args: ModelsArgs) -> anyhow::Result<Exit> {
-    let client = daemon::connect(global).await?.client;
+    let daemon = daemon::connect(global).await?;
+    let client = &daemon.client;
     if args.available {
         let models = client.listed_models(args.slot).await?;
         return report::show(global.json, &models, || available(&models));
     }
     let slots = client.models_looked_up().await?;
-    report::show(global.json, &slots, || table(&slots))
+    report::show(global.json, &slots, || table(&daemon, &slots))
 }
 
 fn available(models: &[ListedModel]) -> anyhow::Result<()> {
@@ -55,7 +57,7 @@ fn available(models: &[ListedModel]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn table(slots: &[SlotInfo]) -> anyhow::Result<()> {
+fn table(daemon: &Daemon, slots: &[SlotInfo]) -> anyhow::Result<()> {
     let mut table = Table::new(["SLOT", "MODEL", "WIRE", "CONTEXT", "FROM", "TOOLS", "WHERE"]);
     for slot in slots {
         let model = &slot.model;
@@ -72,7 +74,7 @@ fn table(slots: &[SlotInfo]) -> anyhow::Result<()> {
     }
     table.print("no slots")?;
     if slots.iter().any(|slot| slot.model.embedded) {
-        crate::terminal::note(BUILTIN);
+        crate::terminal::note(&builtin::notice(daemon));
     }
     Ok(())
 }

@@ -8,12 +8,12 @@ use crate::{daemon, exit::Exit, failure::Failure, flags::Global, report, termina
 /// The arguments of `reload`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agentctl reload                 follow agentd.yaml, models.yaml and hitl_rules.yaml as they stand now
+  agentctl reload                 read all configuration files again
   agentctl reload --json
   agentctl policy test ~/.config/agentd/hitl_rules.yaml && agentctl reload
 
-A configuration with a mistake changes nothing: the mistake is shown with its line, and what was running goes on. \
-Changed rules hold for the next call of every session.")]
+A configuration with an error changes nothing: the error is shown with its line, and the daemon keeps the old one. \
+Changed rules apply to the next call of every session.")]
 pub(crate) struct ReloadArgs {}
 
 /// Reloads.

@@ -39,16 +39,16 @@ use crate::{
 
 const EXAMPLES: &str = "Examples:
   agentctl run 'What time is it?'
-  git diff | agentctl run 'Review this'             a pipe is appended to the prompt
-  git diff | agentctl run 'Review this' --whole     or nothing is asked where it does not fit
-  agentctl run - < prompt.txt                       or is all of it
-  agentctl run 'And in UTC?' --continue             go on with the session that was used last
-  agentctl run --session 0193a5b2                   continue a turn that was interrupted
-  agentctl run 'Summarise it' --file report.txt     the file is copied into the session's uploads/
+  git diff | agentctl run 'Review this'             a pipe is appended
+  git diff | agentctl run 'Review this' --whole     fails if it does not fit
+  agentctl run - < prompt.txt                       standard input is the prompt
+  agentctl run 'And in UTC?' --continue             in the last session
+  agentctl run --session 0193a5b2                   resume an interrupted turn
+  agentctl run 'Summarise it' --file report.txt     copied into uploads/
   agentctl run 'Add a test' -C .:rw --on-interrupt approve
-  agentctl run 'Add a test' -C .:rw --mode auto    what the sandbox holds runs unasked
-  agentctl run 'And the docs' --continue --if-busy queue   when the turn that runs is done
-  agentctl run 'Check all links' --detach          leave it running; agentctl attach shows it
+  agentctl run 'Add a test' -C .:rw --mode auto    unasked, in the sandbox
+  agentctl run 'And the docs' --continue --if-busy queue   after the running turn
+  agentctl run 'Check all links' --detach          in the background
   agentctl run 'List my files' --output json | jq -r .text";
 
 fn after_help() -> String {
@@ -58,58 +58,58 @@ fn after_help() -> String {
 
 /// The arguments of `run`.
 #[derive(Debug, Args)]
-#[command(after_help = after_help(), override_usage = "agentctl run [OPTIONS] [PROMPT] [-]")]
+#[command(after_help = after_help(), override_usage = "agentctl run [OPTIONS] [PROMPT]...\n       agentctl run [OPTIONS] -")]
 pub(crate) struct RunArgs {
-    /// Words for the model
-    #[arg(value_name = "PROMPT] [-", num_args = 0.., hide_possible_values = true)]
+    /// Prompt for the model; `-` reads it from standard input
+    #[arg(value_name = "PROMPT", num_args = 0.., hide_possible_values = true)]
     words: Vec<String>,
     #[command(flatten)]
     session: SessionChoice,
     #[command(flatten)]
     turn: TurnChoice,
-    /// The steps that the turn may take
+    /// Maximum number of model calls
     #[arg(long, value_name = "N", value_parser = steps)]
     max_steps: Option<NonZeroU32>,
-    /// A file to copy into the session's uploads/ and to name in the prompt; may be given several times
+    /// File to copy into the session's uploads/ and to name in the prompt; may be repeated
     #[arg(long = "file", value_name = "PATH", value_hint = clap::ValueHint::FilePath)]
     files: Vec<PathBuf>,
-    /// End with exit code 6 where the prompt does not fit into the model's window; without it, what does not fit is kept
-    /// in the session's uploads/, and the model sees its beginning
+    /// Exit with code 6 if the prompt does not fit into the model's context window; without this flag, a prompt that is too
+    /// long is stored in the session's uploads/, and the model sees its beginning
     #[arg(long)]
     whole: bool,
-    /// Behaviour when the turn needs an answer [default: ask on a terminal, deny elsewhere, wait with --detach]
+    /// Behavior if the turn needs an answer [default: ask at a terminal, deny elsewhere, wait with --detach]
     #[arg(long, value_name = "HOW")]
     on_interrupt: Option<AtInterrupt>,
-    /// Behaviour when a turn of the session runs already
+    /// Behavior if a turn of the session is already running
     #[arg(long, value_name = "HOW", default_value = "refuse", value_parser = one_of(&WHEN_BUSY))]
     if_busy: IfBusy,
-    /// Start the turn, print the id of its session, and leave; the turn goes on
+    /// Start the turn in the background and print its session ID
     #[arg(long)]
     detach: bool,
-    /// Form of standard output
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     output: Output,
 }
 
 /// Behaviour when a turn of the session runs already.
 const WHEN_BUSY: [Choice<IfBusy>; 3] = [
-    ("refuse", "Refuse with an error; the exit code is 1", IfBusy::Refuse),
-    ("queue", "The prompt waits for the turns before it", IfBusy::Queue),
-    ("steer", "The prompt is added to the turn that runs, and its answer is shown", IfBusy::Steer),
+    ("refuse", "Refuse with an error; the exit code is 75", IfBusy::Refuse),
+    ("queue", "Run the prompt after the turns before it", IfBusy::Queue),
+    ("steer", "Add the prompt to the running turn, and show its answer", IfBusy::Steer),
 ];
 
 /// Behaviour when a turn needs an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AtInterrupt {
-    /// The person at the terminal is asked
+    /// Ask the person at the terminal
     Ask,
-    /// Approvals are granted, questions get their default, for as long as this command runs
+    /// Approve calls and give questions their default, while this command runs
     Approve,
-    /// It is refused, the model is told, and the turn goes on; the exit code is 5
+    /// Deny it and continue the turn; the exit code is 5
     Deny,
-    /// The turn ends; the exit code is 5
+    /// End the turn; the exit code is 5
     Fail,
-    /// The turn waits until `agentctl answer` answers
+    /// Wait for `agentctl answer`
     Wait,
 }
 
@@ -149,9 +149,9 @@ impl AtInterrupt {
 pub(crate) enum Output {
     /// The answer
     Text,
-    /// One JSON object when the turn has ended
+    /// One JSON object at the end of the turn
     Json,
-    /// A line of JSON for each event, then one for the result
+    /// One line of JSON per event, then one for the result
     StreamJson,
 }
 
@@ -241,7 +241,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     let asks = at_interrupt == AtInterrupt::Ask;
     let keyboard = Keyboard::of_terminal();
     let renderer = renderer(args.output, line.session(), at_interrupt);
-    let mut renderer = BuiltinNotice::new(renderer, slots.unwrap_or_default());
+    let mut renderer = BuiltinNotice::new(renderer, slots.unwrap_or_default(), &daemon);
     let asking = || ForeseeingAsker::new(TerminalAsker::new(keyboard.clone()), daemon.client.clone());
     let mut asker: Box<dyn Asker> = if asks { Box::new(asking()) } else { Box::new(NonInteractive) };
     let person = turn::Person {

@@ -34,16 +34,16 @@ const RESULT_COLUMNS: usize = 100;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   agentctl sessions list
-  agentctl sessions list --all              with the subagents of each
+  agentctl sessions list --all              with subagents
   agentctl sessions list --json | jq -r '.[].id'
   agentctl sessions show 1                  the one that was used last
   agentctl sessions show 'Tax papers'
   agentctl sessions search tax papers
   agentctl sessions search '\"the blue door\"' --session 0193a5b2
   agentctl sessions rename 0193a5b2 'The tax papers'
-  agentctl sessions fork 0193a5b2           go on from a copy of it, as it is now
+  agentctl sessions fork 0193a5b2           continue in a copy
   agentctl sessions fork 0193a5b2 --at-turn 3 --name 'Another way'
-  agentctl sessions pin 0193a5b2            never clean it, however long nobody uses it
+  agentctl sessions pin 0193a5b2            exempt it from cleaning
   agentctl sessions reset 0193a5b2         forget the history, keep files and settings
   agentctl sessions delete 0193a5b2 --yes
 
@@ -60,50 +60,50 @@ enum SessionsCommand {
         /// Number of sessions to list
         #[arg(long, value_name = "N", default_value_t = 20)]
         limit: usize,
-        /// List subagents, too, each below the session for which it worked
+        /// List subagents, too, each below its session
         #[arg(long)]
         all: bool,
     },
-    /// Show one session: settings, todos, what waits, and the last things said
+    /// Show one session: settings, todos, open questions and the last messages
     Show {
         /// The session: id, title, number in `sessions list`, or `last`
         session: String,
-        /// Number of the last items to show
+        /// Number of items to show, newest last
         #[arg(long, value_name = "N", default_value_t = 20)]
         items: usize,
     },
-    /// Find what was said and done, in all sessions or in one
+    /// Search the history of all sessions or of one
     Search(search::SearchArgs),
-    /// Name a session
+    /// Rename a session
     Rename {
         /// The session: id, title, number in `sessions list`, or `last`
         session: String,
-        /// The name
+        /// New name
         #[arg(value_name = "TITLE", required = true, num_args = 1..)]
         title: Vec<String>,
     },
-    /// Keep a session from being cleaned, however long nobody uses it
+    /// Exempt a session from cleaning
     Pin {
         /// The session: id, title, number in `sessions list`, or `last`
         session: String,
     },
-    /// Let a session be cleaned again when nobody uses it
+    /// Undo `pin`
     Unpin {
         /// The session: id, title, number in `sessions list`, or `last`
         session: String,
     },
-    /// Set the history aside: no model sees it any more; files and settings stay, `temp/` and the todo list are emptied
+    /// Clear the history: models no longer see it; files and settings stay, temp/ and the todo list are emptied
     Reset {
         /// The session: id, title, number in `sessions list`, or `last`
         session: String,
     },
-    /// Make a session that goes on from a copy of another's history
+    /// Copy a session, to continue in another direction
     Fork(fork::ForkArgs),
-    /// Remove a session with its history and its files, for good
+    /// Delete a session with its history and files, permanently
     Delete {
         /// The session: id, title, number in `sessions list`, or `last`
         session: String,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
     },
@@ -303,7 +303,7 @@ fn confirmed(id: &str, title: &str) -> anyhow::Result<bool> {
     let title = visible::line(title);
     write!(
         anstream::stderr(),
-        "delete session {} ({title}) with its history and files, for good? [y/N] ",
+        "delete session {} ({title}) with its history and files, permanently? [y/N] ",
         report::short_id(id)
     )?;
     let mut answer = String::new();

@@ -18,14 +18,14 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   agentctl skills list
-  agentctl skills list --session 0193a5b2      those of the session's project too
+  agentctl skills list --session 0193a5b2      with those of its project
   agentctl skills show pdf
-  agentctl skills check ./my-skill             before you add it, or while you write it
-  agentctl skills add ~/.claude/skills/tax     a copy among your own
+  agentctl skills check ./my-skill             check it before you add it
+  agentctl skills add ~/.claude/skills/tax     copy it to your own
   agentctl skills list --json | jq -r '.[] | select(.usable | not) | .name'
 
-A skill is a folder with a SKILL.md. Yours are in ~/.config/agentd/skills; `skills.yaml` says which are told to models. \
-@NAME in an input brings one into the session.")]
+A skill is a folder with a SKILL.md. Yours are in ~/.config/agentd/skills; skills.yaml says which are listed to models. \
+@NAME in a prompt loads one.")]
 pub(crate) struct SkillsArgs {
     #[command(subcommand)]
     command: SkillsCommand,
@@ -35,26 +35,26 @@ pub(crate) struct SkillsArgs {
 enum SkillsCommand {
     /// List the skills
     List(Common),
-    /// Show one skill: what it says of itself, and its SKILL.md
+    /// Show one skill and its SKILL.md
     Show {
-        /// Its name
+        /// Name of the skill
         #[arg(value_name = "NAME")]
         name: String,
         #[command(flatten)]
         common: Common,
     },
-    /// Look at a folder and say what is wrong with it; exits with 1 where it cannot be used
+    /// Check a skill's folder; the exit code is 1 if it cannot be used
     Check {
-        /// The folder
+        /// Folder of the skill
         #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
         folder: PathBuf,
     },
-    /// Copy a folder into your own skills
+    /// Copy a skill to your own skills
     Add {
-        /// The folder
+        /// Folder of the skill
         #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
         folder: PathBuf,
-        /// Take it in place of a skill of its name
+        /// Replace a skill of the same name
         #[arg(long)]
         replace: bool,
     },
@@ -105,7 +105,7 @@ fn absolute(folder: &PathBuf) -> anyhow::Result<String> {
         .map_err(|error| Failure::usage(format!("{} cannot be opened: {error}", folder.display())))?;
     match path.into_os_string().into_string() {
         Ok(path) => Ok(path),
-        Err(path) => Err(Failure::usage(format!("{} is no plain text", path.display())).into()),
+        Err(path) => Err(Failure::usage(format!("the path {} is not valid UTF-8", path.display())).into()),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
   agentctl storage
   agentctl storage --json | jq '.parts[] | select(.part == \"journal\").bytes'
 
-`agentctl clean --dry-run` says what could go; `retention` in agentd.yaml says when it goes by itself.")]
+`agentctl clean --dry-run` shows what can be removed; `retention` in agentd.yaml, when that happens by itself.")]
 pub(crate) struct StorageArgs {}
 
 /// The arguments of `clean`.
@@ -26,12 +26,11 @@ pub(crate) struct StorageArgs {}
   agentctl clean --dry-run                  what would be removed now
   agentctl clean
   agentctl clean --json | jq .parts
-  agentctl sessions pin 0193a5b2            keep a session from being cleaned
+  agentctl sessions pin 0193a5b2            exempt a session from cleaning
 
-What is old enough stands under `retention` in agentd.yaml. Nothing is removed of a session that is in use, waits for an \
-answer, or is pinned.")]
+`retention` in agentd.yaml sets the ages. Sessions that are in use, wait for an answer or are pinned are left alone.")]
 pub(crate) struct CleanArgs {
-    /// Remove nothing; say what would be removed
+    /// Only show what would be removed
     #[arg(long)]
     dry_run: bool,
 }

@@ -15,12 +15,12 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   agentctl tools
-  agentctl tools --session 0193a5b2     what the next turn of a session would show
+  agentctl tools --session 0193a5b2     for the next turn of a session
   agentctl tools --json                 with descriptions and JSON schemas
   agentctl tools --json | jq -r '.[] | select(.visible | not) | \"\\(.name): \\(.why)\"'
 
-A tool that is discovered comes with a turn whose input mentions it, as in @NAME; those of an MCP server also with @SERVER, and \
-where the model finds them with find_tool. `tools.yaml` and `mcp_servers.yaml` say which are. \
+Tools marked `discovered` are not shown to models at first: @NAME in a prompt loads one, @SERVER those of an MCP server, and \
+models find them with find_tool. tools.yaml and mcp_servers.yaml set this. \
 Tools that write or execute ask first, unless the session allows them.")]
 pub(crate) struct ToolsArgs {
     /// The session: id, title, number in `sessions list`, or `last` [default: a new one]

@@ -14,27 +14,27 @@ use crate::{
 /// The arguments of `undo`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agentctl undo                        the last turn of the session that was used last
-  agentctl undo --preview              only show what would be done, with diffs
+  agentctl undo                        the last turn of the last session
+  agentctl undo --preview              only show the changes, as diffs
   agentctl undo 0193a5b2 --turn 3      the third turn of that session
-  agentctl undo --redo                 bring back what was undone last
+  agentctl undo --redo                 redo the last undo
   agentctl undo --json | jq '.files[] | select(.outcome == \"conflict\").path'
 
-Files are restored byte for byte, with their permissions; what a turn created is removed. A file that something else \
-changed since is a conflict: it is shown and left alone, and the exit code is 1. An undo never runs by itself.")]
+Files are restored byte for byte, with their permissions; files that the turn created are removed. A file that has been \
+changed since is a conflict: it is reported and left alone, and the exit code is 1.")]
 pub(crate) struct UndoArgs {
     /// The session: id, title, number in `sessions list`, or `last` [default: the one that was used last]
     session: Option<String>,
     /// The session that was used last
     #[arg(long = "continue", conflicts_with = "session")]
     resume: bool,
-    /// The turn, by its number in the session or its id [default: the last that changed files and is not undone]
+    /// Turn, by number or ID [default: the last one with changes to files that are not undone]
     #[arg(long, value_name = "N", value_parser = turn)]
     turn: Option<TurnChoice>,
-    /// Bring back what was undone
+    /// Redo what was undone
     #[arg(long)]
     redo: bool,
-    /// Only show what would be done
+    /// Only show the changes
     #[arg(long)]
     preview: bool,
 }

@@ -2,6 +2,7 @@
 //!
 //! - [`launch`]: starts the program `agentd`.
 //! - [`place`]: where it is.
+//! - [`shell`]: what this shell's environment says, beside what it was started with. [`weights`]: the built-in model's file.
 
 use std::{
     collections::HashMap,
@@ -19,9 +20,13 @@ use agentd_proto::client::{Client, ClientError, ClientErrorKind};
 use crate::{failure::Failure, flags::Global};
 pub(crate) use launch::program;
 pub(crate) use place::{DaemonPlace, Sight, Versions, is_same_folder, silent};
+pub(crate) use shell::ShellNote;
+pub(crate) use weights::Weights;
 
 mod launch;
 mod place;
+mod shell;
+mod weights;
 
 /// Our name in the daemon's audit.
 pub(crate) const CLIENT: &str = "agentctl";
@@ -189,7 +194,7 @@ async fn start(place: DaemonPlace) -> Result<Daemon, Failure> {
         match ended {
             // It says so, with this code, also when another daemon holds the lock.
             Some((status, _)) if status.code() != Some(1) || begun.elapsed() > race_limit(&launched) => {
-                return Err(launched.failure("the daemon ended while it started", Some(status)));
+                return Err(launched.failure("the daemon failed to start", Some(status)));
             }
             Some((_, at)) if at.elapsed() > NEXT_LAUNCH => {
                 launched = launch::launch(&program, place.named(), log_file()?)?;

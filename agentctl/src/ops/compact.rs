@@ -138,7 +138,7 @@ pub(crate) fn tell_undone(
     let tokens = short(*tokens_before);
     report::show(json, &json!({ "session_id": session, "window": window, "undone": undone }), || {
         report::lines(&[
-            format!("taken back: the model sees the {messages_before} messages again, about {tokens} tokens"),
+            format!("undone: the model sees the {messages_before} messages again, about {tokens} tokens"),
             "they are not compacted by themselves again until they no longer fit, or are many more".to_owned(),
         ])
     })

@@ -52,7 +52,7 @@ pub(crate) fn notice_line(text: &str, topic: NoticeTopic, sources: &[NoticeSourc
         NoticeTopic::General => return text.to_owned(),
         NoticeTopic::Memory => ("memory", sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>()),
         NoticeTopic::Skills => ("skills", sources.iter().map(|source| skill_name(&source.name)).collect()),
-        NoticeTopic::Files => ("handed over", sources.iter().map(|source| source.name.as_str()).collect()),
+        NoticeTopic::Files => ("attached", sources.iter().map(|source| source.name.as_str()).collect()),
     };
     match names.as_slice() {
         [] if topic == NoticeTopic::Memory && text.contains("/memories") => format!("{what}: names in /memories"),

@@ -13,12 +13,12 @@ use crate::terminal::{
 pub(crate) fn state_lines(change: &StateChange, look: TerminalStyle) -> Vec<String> {
     let line = match change {
         StateChange::TokenLevel { level, tokens, window } => level_line(*level, *tokens, *window),
-        StateChange::Window { .. } => Some("the last compaction was taken back".to_owned()),
+        StateChange::Window { .. } => Some("the last compaction was undone".to_owned()),
         StateChange::Todos { todos } => return todo_rows(todos, look),
         StateChange::Queue { length: 0, .. } | StateChange::Title { .. } | StateChange::Settings { .. } => None,
         StateChange::Queue { length: 1, .. } => Some("one more turn waits".to_owned()),
         StateChange::Queue { length, .. } => Some(format!("{length} more turns wait")),
-        StateChange::Reset => Some("the history was set aside".to_owned()),
+        StateChange::Reset => Some("the history was cleared".to_owned()),
         StateChange::Agent { stack } if stack.is_empty() => Some("back to main".to_owned()),
         StateChange::Agent { stack } => {
             let names = ["main"].into_iter().chain(stack.iter().map(String::as_str));

@@ -38,8 +38,7 @@ use crate::{
     terminal::{attention::Attention, paint::clip, sanitize::clean_line, title::WindowTitle},
     turn::{
         self, Asker, AtEnd, ForeseeingAsker, NonInteractive, Renderer as _, Signals, SocketLine,
-        builtin::{BUILTIN, BuiltinNotice},
-        signals::EndSignal,
+        builtin::BuiltinNotice, signals::EndSignal,
     },
 };
 
@@ -99,7 +98,7 @@ impl Chat {
         let told = if present { Vec::new() } else { slots.clone() };
         let person = || ForeseeingAsker::new(TerminalAsker::new(keyboard.clone()).leaving(), daemon.client.clone());
         let asker: Box<dyn Asker> = if present { Box::new(person()) } else { Box::new(NonInteractive) };
-        let renderer = BuiltinNotice::new(Box::new(Human::stdio().in_chat()), told);
+        let renderer = BuiltinNotice::new(Box::new(Human::stdio().in_chat()), told, &daemon);
         // A terminal that closes loses nothing; a script that is ended ends what it began.
         let signals = if present { Signals::of_terminal(AtEnd::Leave) } else { Signals::listen(AtEnd::Cancel) }?;
         let handed = UploadedFiles::default();
@@ -123,6 +122,7 @@ impl Chat {
         let view = chat.resolve().await?;
         if present {
             chat.greet(view.as_ref());
+            chat.advise(view.as_ref()).await;
             chat.tell_last_here().await;
             chat.learn().await;
             if let Some(view) = view {
@@ -169,7 +169,7 @@ impl Chat {
             None => "new session".to_owned(),
         };
         let project = view.and_then(|view| view.session.settings.project.as_ref()).or(self.place.project());
-        let folder = project.map_or_else(|| "no folder in view".to_owned(), shown_mount);
+        let folder = project.map_or_else(|| "no folder in view (-C . shows this one)".to_owned(), shown_mount);
         let choice = view.map_or_else(
             || self.place.first_model(),
             |view| ModelChoice { slot: view.session.settings.slot, id: view.session.settings.model.clone() },
@@ -183,9 +183,6 @@ impl Chat {
             *status = ChatStatus { folder: project.cloned(), branch, model, mode, ..ChatStatus::default() };
         });
         self.note(&format!("agentd · {session} · {folder}{name} · /help lists the commands"));
-        if model.embedded {
-            self.note(BUILTIN);
-        }
     }
 
     /// Takes up what waits in a session: a turn that runs, questions, a turn that was interrupted.

@@ -16,7 +16,7 @@ impl Chat {
                 self.daemon.client.reset_session(&id.to_string()).await?;
                 self.handed.forget();
                 self.learn_status().await;
-                self.note("the history is set aside: the model sees none of it any more");
+                self.note("history cleared: the model no longer sees any of it");
             }
             Slash::Load(name) => self.load(name).await?,
             Slash::Resume => return self.resume().await,

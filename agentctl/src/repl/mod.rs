@@ -6,6 +6,7 @@
 //!   [`uploads`] the files that go with what is said, [`message`] all that does.
 //! - [`help`], [`overview`], [`copy`], [`diff`]: its commands that tell. [`shell`]: `!`, a command of the person's.
 //! - [`own_commands`]: commands of the person's and the project's own. [`prepared`]: turns with their prompts, and `/init`.
+//! - [`advice`]: what stands below the greeting.
 //! - [`replay`]: the last turns of a session that is taken up.
 //! - [`moving`]: its commands that go to other sessions, [`picker`] a list to choose from.
 //! - [`history`]: its commands that compact and undo. [`show`]: the one that shows a result whole.
@@ -18,6 +19,7 @@
 //! - [`asker`]: approvals and questions; [`question`] is how they look and which key means what, [`edit`] changes a call,
 //!   [`console`] where its keys come from, [`pager`] what shows the long ones whole.
 
+mod advice;
 mod asker;
 mod chat;
 mod commands;

@@ -9,36 +9,51 @@ use agentd_core::{
 };
 
 use super::Renderer;
-use crate::keyboard::TypeAhead;
+use crate::{
+    daemon::{Daemon, ShellNote},
+    keyboard::TypeAhead,
+};
 
-/// Notice about the built-in model, shown once.
-pub(crate) const BUILTIN: &str = "This is the small built-in model: it runs without a network and makes mistakes.
-For a better one set MODEL_BASIC_BASE_URL (and MODEL_BASIC_API_KEY) or name one
-in models.yaml, and restart the daemon: agentctl stop.";
+/// The most that is said of this shell's environment, in lines.
+const MOST_NOTES: usize = 2;
+
+/// Notice about the built-in model, and how to get a better one: with what is set already, where something is.
+pub(crate) fn notice(daemon: &Daemon) -> String {
+    let is = "This is the small built-in model: it runs without a network and makes mistakes.";
+    let notes: Vec<String> = daemon.shell_notes(true).iter().take(MOST_NOTES).map(ShellNote::line).collect();
+    if !notes.is_empty() {
+        return format!("{is}\n{}", notes.join("\n"));
+    }
+    format!(
+        "{is}\nFor a better one set MODEL_BASIC_BASE_URL (and MODEL_BASIC_API_KEY) or name one in models.yaml, and restart the \
+         daemon: agentctl stop."
+    )
+}
 
 /// Says it before the first turn that the built-in model answers.
 pub(crate) struct BuiltinNotice {
     inner: Box<dyn Renderer>,
     builtin: Vec<ModelInfo>,
-    said: bool,
+    /// None once it was said.
+    notice: Option<String>,
 }
 
 impl BuiltinNotice {
     /// Around a renderer, with the models as the daemon lists them.
-    pub(crate) fn new(inner: Box<dyn Renderer>, slots: Vec<SlotInfo>) -> Self {
-        let builtin = slots.into_iter().map(|slot| slot.model).filter(|model| model.embedded).collect();
-        Self { inner, builtin, said: false }
+    pub(crate) fn new(inner: Box<dyn Renderer>, slots: Vec<SlotInfo>, daemon: &Daemon) -> Self {
+        let builtin: Vec<_> = slots.into_iter().map(|slot| slot.model).filter(|model| model.embedded).collect();
+        let notice = (!builtin.is_empty()).then(|| notice(daemon));
+        Self { inner, builtin, notice }
     }
 }
 
 impl Renderer for BuiltinNotice {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         if let EventKind::TurnStarted { model, .. } = &event.kind
-            && !self.said
             && self.builtin.iter().any(|builtin| builtin.id == *model)
+            && let Some(notice) = self.notice.take()
         {
-            self.said = true;
-            self.inner.note(BUILTIN)?;
+            self.inner.note(&notice)?;
         }
         self.inner.event(event)
     }

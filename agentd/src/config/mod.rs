@@ -6,7 +6,7 @@
 //!   `web` (`web.yaml`), `mcp` (`mcp_servers.yaml`), [`hitl_rules`] (`hitl_rules.yaml`): their schema, and how the
 //!   layers are merged.
 //! - `yaml`: text to values, with line, column and the nearest valid key in every error; [`value`]: times and limits.
-//! - [`origin`]: the origin of each value, for people who wonder.
+//! - [`origin`]: the origin of each value, for people who wonder; [`values`]: the values themselves, without secrets.
 //!
 //! The defaults have no second home in code: the shipped files are the lowest layer, and [`resolve`] fails if a key is
 //! not set.
@@ -23,6 +23,7 @@ pub mod origin;
 mod skills;
 mod tools;
 pub mod value;
+pub mod values;
 mod web;
 mod yaml;
 
@@ -47,6 +48,7 @@ pub use self::{
     models::{ModelPlace, ModelSettings},
     origin::{Origin, Origins},
     tools::{ToolSetting, ToolSettings, ToolSwitch},
+    values::ConfigValues,
 };
 use crate::environment::Environment;
 
@@ -95,6 +97,8 @@ pub struct Config {
     pub compact_prompt: String,
     /// Origin of each value.
     pub origins: Origins,
+    /// The values, for people who ask.
+    pub values: ConfigValues,
     /// The files that were read, lowest layer first.
     pub files: Vec<PathBuf>,
 }
@@ -131,6 +135,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
         compact_prompt,
         files: files.collect(),
         origins,
+        values: ConfigValues::new(sources),
     })
 }
 

@@ -221,7 +221,8 @@ fn no_address(slot: Slot) -> ConfigError {
         "the slot has settings, but nothing says where its model is",
     )
     .with_hint(format!(
-        "set base_url (or gguf) of `{slot}` or of `base` in models.yaml, or {} in the environment",
+        "set base_url (or gguf) of {} in models.yaml, or {} in the environment",
+        if slot == Slot::Base { "`base`".to_owned() } else { format!("`{slot}` or of `base`") },
         variable(slot, "base_url")
     ))
 }

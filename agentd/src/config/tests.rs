@@ -262,7 +262,10 @@ fn the_web_is_configured_and_what_makes_no_sense_is_named() {
         ("search: {provider: json, base_url: 'ftp://a:hunter2@b'}", ["search.base_url", "begins with http"]),
         ("search: {provider: json, base_url: 'http://a:hunter2@b'}", ["search.base_url", "before the @"]),
         ("search: {provider: brave}", ["search.api_key_env", "needs a key"]),
-        ("search: {provider: tavily, api_key_env: tvly-hunter2}", ["search.api_key_env", "no name of an environment"]),
+        (
+            "search: {provider: tavily, api_key_env: tvly-hunter2}",
+            ["search.api_key_env", "not the name of an environment"],
+        ),
     ] {
         let error = web(text).unwrap_err().to_string();
         assert!(words.iter().all(|word| error.contains(word)), "{text}: {error}");

@@ -189,7 +189,7 @@ impl Search {
         let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
         // Whoever writes the key itself here does not want to see it in a message.
         if self.api_key_env.len() > 64 || !self.api_key_env.chars().all(is_letter) {
-            let error = wrong("api_key_env", "it is no name of an environment variable".to_owned());
+            let error = wrong("api_key_env", "it is not the name of an environment variable".to_owned());
             return Err(error.with_hint("the key itself belongs into the daemon's environment, not into a file"));
         }
         if self.api_key_env.is_empty() && dialect.needs_key() {

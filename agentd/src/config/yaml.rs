@@ -23,6 +23,16 @@ pub(super) fn parse<T: DeserializeOwned + Default>(
     serde_saphyr::from_str_with_options(&file.text, options).map_err(|error| describe(file, &error))
 }
 
+/// Reads a file as values without a schema, in which only `true` and `false` are neither words nor numbers. None where it says
+/// nothing, or cannot be read.
+pub(super) fn tree(file: &SourceFile, variables: &HashMap<String, String>) -> Option<serde_json::Value> {
+    if is_blank(&file.text) {
+        return None;
+    }
+    let options = options! { with_snippet: false, strict_booleans: true }.with_properties(variables.clone());
+    serde_saphyr::from_str_with_options(&file.text, options).ok()
+}
+
 /// Reads what the seed takes of a file.
 pub(super) fn parse_seed<'a, S: DeserializeSeed<'a>>(
     file: &'a SourceFile,
@@ -66,7 +76,7 @@ fn is_quoted(file: &SourceFile, location: Location) -> bool {
 }
 
 /// `${NAME}`, `${NAME:-default}` and `$${NAME}`, the last for a text that shall stay as it is.
-fn expand(text: &str, variables: &HashMap<String, String>) -> Result<String, String> {
+pub(super) fn expand(text: &str, variables: &HashMap<String, String>) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("${") {

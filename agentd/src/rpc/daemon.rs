@@ -20,6 +20,7 @@ impl Daemon for Context {
     async fn hello(&self, request: Request<v1::HelloRequest>) -> Result<Response<v1::HelloResponse>, Status> {
         let caller = request.into_inner();
         tracing::debug!(client = caller.client, version = caller.version, "a client connected");
+        let (salt, started_with) = self.info.started_with.sent();
         Ok(Response::new(v1::HelloResponse {
             protocol_version: PROTOCOL_VERSION,
             version: VERSION.to_owned(),
@@ -27,6 +28,8 @@ impl Daemon for Context {
             environment: ClientEnvironment::wanted(&self.control.passed_variables()),
             variables: self.control.mcp().variables(),
             data_dir: self.info.data_dir.to_str().unwrap_or_default().to_owned(),
+            salt,
+            started_with,
         }))
     }
 

@@ -30,7 +30,7 @@ impl Mcp for Context {
         let report = self.control.mcp().start(&name).await.map_err(|why| Refusal {
             kind: ErrorKind::Conflict,
             message: format!("the MCP server {name} could not be started: {why}"),
-            hint: Some(format!("`agentctl mcp logs {name}` shows its last words")),
+            hint: Some(format!("`agentctl mcp logs {name}` shows its log")),
         })?;
         Ok(Response::new(v1::StartMcpServerResponse { server: Some((&view(&report)).into()) }))
     }

@@ -46,8 +46,9 @@ use agentd_mcp::McpPool;
 use agentd_policy::Policy;
 use agentd_proto::{
     FILE_DESCRIPTOR_SET, MAX_MESSAGE_BYTES,
-    client::ReloadOutcome,
+    client::{ConfigOrigin, ReloadOutcome},
     socket::Io,
+    start_variables::StartVariables,
     v1::{
         audit_server::AuditServer, daemon_server::DaemonServer, documents_server::DocumentsServer,
         grants_server::GrantsServer, interrupts_server::InterruptsServer, mcp_server::McpServer,
@@ -81,6 +82,8 @@ pub struct DaemonInfo {
     pub sandbox: Option<Arc<Sandbox>>,
     /// Looks after what is kept.
     pub health: Option<Arc<Health>>,
+    /// The variables of models and keys that it was started with, as clients are told of them.
+    pub started_with: StartVariables,
 }
 
 /// Actions of the daemon that a client can ask for.
@@ -120,8 +123,8 @@ pub trait Control: Send + Sync + 'static {
     /// The configuration that holds, weakest first: `built-in` and the paths of files.
     fn config_sources(&self) -> Vec<String>;
 
-    /// Origin of each of its values, by key.
-    fn config_origins(&self) -> Vec<(String, String)>;
+    /// Its keys, with the origin and the value of each. No secret is among them.
+    fn config_origins(&self) -> Vec<ConfigOrigin>;
 
     /// The skills, where there are any.
     fn skills(&self) -> Option<SkillStore> {

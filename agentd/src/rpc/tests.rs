@@ -96,7 +96,7 @@ impl Control for FakeControl {
         vec!["built-in".to_owned()]
     }
 
-    fn config_origins(&self) -> Vec<(String, String)> {
+    fn config_origins(&self) -> Vec<agentd_proto::client::ConfigOrigin> {
         Vec::new()
     }
 
@@ -146,6 +146,7 @@ impl Daemon {
             data_dir: home.path().to_owned(),
             sandbox: None,
             health: None,
+            started_with: StartVariables::new(Vec::new(), []),
         };
         let worker = Extractor::new("/nonexistent".into(), Limits::default(), 1);
         let knowledge = Arc::new(Library::new(worker, IndexConfig::new(home.path().join("index"), Arc::new(|| 0))));

@@ -204,7 +204,7 @@ fn own(path: &Path, append: bool) -> io::Result<File> {
         .open(path)?;
     let about = file.metadata()?;
     if !about.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
     if about.mode() & 0o077 != 0 {
         file.set_permissions(Permissions::from_mode(0o600))?;

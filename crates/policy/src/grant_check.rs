@@ -255,7 +255,7 @@ fn wide(words: &str, folder: Option<&str>) -> GrantCheck {
     match words.split_ascii_whitespace().find(|word| !command::is_plain_text(word)) {
         None => Ok(()),
         Some(word) => unfit(
-            format!("`{word}` is no plain word: quotes, variables and patterns cannot stand before ` *`"),
+            format!("`{word}` is not a plain word: quotes, variables and patterns cannot stand before ` *`"),
             format!("write plain words and one `*` at the end: `{SHELL_TOOL}: cargo test *`"),
         ),
     }

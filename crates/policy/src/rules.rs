@@ -260,7 +260,7 @@ fn culprit(lists: &[List<'_>], error: &regex::Error) -> RuleError {
 }
 
 fn unusable(pattern: &str, error: &dyn std::fmt::Display) -> String {
-    format!("the pattern `{pattern}` is no regular expression that can be used: {}", one_line(error))
+    format!("the pattern `{pattern}` is not a regular expression that can be used: {}", one_line(error))
 }
 
 /// The end of the message, which says what is wrong; before it stands a drawing of several lines.
@@ -282,7 +282,7 @@ impl DenyEntry {
                 key: format!("tools.{tool}.deny"),
                 value: entry.to_owned(),
                 message: format!(
-                    "`{entry}` is no program; write its name without folder, perhaps with words that follow it, and a \
+                    "`{entry}` is not a program; write its name without folder, perhaps with words that follow it, and a \
                      `*` only at the end"
                 ),
             });

@@ -14,6 +14,7 @@ use super::{ClientError, ClientErrorKind, Hello};
 use crate::{
     PROTOCOL_VERSION,
     socket::{self, Io, SocketError},
+    start_variables::StartVariables,
     v1::{self, daemon_client::DaemonClient},
 };
 
@@ -81,7 +82,7 @@ impl Client {
                 ClientErrorKind::OtherVersion,
                 format!("what listens at {} does not know the handshake", path.display()),
             )
-            .with_hint("it is no agentd, or one of another version: end it, or set AGENTD_SOCKET to another path")),
+            .with_hint("it is not agentd, or one of another version: end it, or set AGENTD_SOCKET to another path")),
             Ok(Err(status)) => Err(hung_up(path, status.message()).await),
             Err(_) => Err(not_a_daemon(path, "it does not answer")),
         }
@@ -131,6 +132,7 @@ async fn shake_hands(channel: Channel) -> Result<Hello, tonic::Status> {
         environment: answer.environment,
         variables: answer.variables,
         data_dir: answer.data_dir.into(),
+        started_with: StartVariables::received(answer.salt, answer.started_with),
     })
 }
 

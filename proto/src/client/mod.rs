@@ -26,7 +26,7 @@ pub use sessions::too_large as upload_too_large;
 pub use turns::{EventStream, SessionChoice, StartRequest, TurnSender, TurnStream};
 
 pub use crate::view::{
-    AuditChange, AuditComparison, Comparison, ConfigView, DaemonStatus, Finding, ForkReply, Hello, McpServerState,
-    McpServerView, NewSession, NumberedItem, PolicyCall, RecoveredTurn, ReloadOutcome, RuleText, SandboxState,
-    SessionView,
+    AuditChange, AuditComparison, Comparison, ConfigOrigin, ConfigView, DaemonStatus, Finding, ForkReply, Hello,
+    McpServerState, McpServerView, NewSession, NumberedItem, PolicyCall, RecoveredTurn, ReloadOutcome, RuleText,
+    SandboxState, SessionView,
 };

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use super::{WireError, all, id};
 use crate::{
     v1,
-    view::{ConfigView, DaemonStatus, Finding, RecoveredTurn, SandboxState},
+    view::{ConfigOrigin, ConfigView, DaemonStatus, Finding, RecoveredTurn, SandboxState},
 };
 
 impl From<&DaemonStatus> for v1::StatusResponse {
@@ -109,7 +109,7 @@ impl TryFrom<v1::RecoveredTurn> for RecoveredTurn {
 impl From<ConfigView> for v1::ConfigResponse {
     fn from(view: ConfigView) -> Self {
         let ConfigView { sources, origins, chain } = view;
-        let origins = origins.into_iter().map(|(key, origin)| v1::ConfigOrigin { key, origin }).collect();
+        let origins = origins.into_iter().map(Into::into).collect();
         let chain = chain.into_iter().map(|(name, about)| v1::ChainLink { name, about }).collect();
         Self { sources, origins, chain }
     }
@@ -118,8 +118,23 @@ impl From<ConfigView> for v1::ConfigResponse {
 impl From<v1::ConfigResponse> for ConfigView {
     fn from(view: v1::ConfigResponse) -> Self {
         let v1::ConfigResponse { sources, origins, chain } = view;
-        let origins = origins.into_iter().map(|value| (value.key, value.origin)).collect();
+        let origins = origins.into_iter().map(Into::into).collect();
         let chain = chain.into_iter().map(|link| (link.name, link.about)).collect();
         Self { sources, origins, chain }
+    }
+}
+
+impl From<ConfigOrigin> for v1::ConfigOrigin {
+    fn from(of: ConfigOrigin) -> Self {
+        let ConfigOrigin { key, origin, value } = of;
+        Self { key, origin, value: value.map(|value| value.to_string()) }
+    }
+}
+
+/// A value that is not JSON counts as one that was not sent: it is shown, and nothing depends on it.
+impl From<v1::ConfigOrigin> for ConfigOrigin {
+    fn from(of: v1::ConfigOrigin) -> Self {
+        let v1::ConfigOrigin { key, origin, value } = of;
+        Self { key, origin, value: value.and_then(|value| serde_json::from_str(&value).ok()) }
     }
 }

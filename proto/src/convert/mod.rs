@@ -50,7 +50,7 @@ pub enum WireError {
     #[error(transparent)]
     Id(#[from] InvalidId),
     /// A text that should be JSON.
-    #[error("{what} is no valid JSON: {cause}")]
+    #[error("{what} is not valid JSON: {cause}")]
     Json {
         /// The field that should be JSON.
         what: &'static str,

@@ -233,7 +233,7 @@ fn nonsense_is_refused_with_its_reason() {
     check(StartTurn::try_from(slot).unwrap_err(), "the model slot is of a kind that is not known");
     check(Answer::try_from(v1::Answer { answer: None }).unwrap_err(), "an answer is of a kind");
     let edit = v1::answer::Answer::Edit(v1::answer::Edit { args_json: "{".into() });
-    check(Answer::try_from(v1::Answer { answer: Some(edit) }).unwrap_err(), "arguments of an answer is no valid JSON");
+    check(Answer::try_from(v1::Answer { answer: Some(edit) }).unwrap_err(), "arguments of an answer is not valid JSON");
     let project = Some(v1::Mount { path: "relative".into(), writable: false });
     let settings = v1::SessionSettings { project, ..Default::default() };
     check(SessionSettings::try_from(settings).unwrap_err(), "must be absolute");

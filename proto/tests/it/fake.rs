@@ -185,6 +185,8 @@ impl Daemon for Fake {
             environment: Vec::new(),
             data_dir: String::new(),
             variables: Vec::new(),
+            salt: Vec::new(),
+            started_with: Vec::new(),
         }))
     }
 

@@ -192,7 +192,7 @@ async fn a_changed_byte_is_found() {
     change("rm -r outputs", "ls -r outputs");
     let output = world.daemon.agentctl(["audit", "verify"]).await.exits(1);
     assert!(output.stdout.contains("audit.jsonl:5: changed: "), "{}", output.stdout);
-    assert!(output.stdout.contains("the log does not hold"), "{}", output.stdout);
+    assert!(output.stdout.contains("the log is not intact"), "{}", output.stdout);
     let report = world.daemon.agentctl(["audit", "verify", "--json"]).await.exits(1).json();
     assert_eq!(report["holds"], false);
     assert_eq!((&report["findings"][0]["file"], &report["findings"][0]["line"]), (&json!("audit.jsonl"), &json!(5)));

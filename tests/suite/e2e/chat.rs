@@ -192,7 +192,7 @@ async fn a_rule_is_kept_and_an_edit_is_refused_in_the_chat() {
     terminal.prompt();
     terminal.says("/grants");
     let listed = terminal.prompt();
-    assert!(listed.contains("for good") && listed.contains("run_bash_command: [in /] touch b"), "{listed:?}");
+    assert!(listed.contains("permanent") && listed.contains("run_bash_command: [in /] touch b"), "{listed:?}");
 
     world.model.reply(run("touch c")).reply(Reply::text("Then not."));
     terminal.says("One more");

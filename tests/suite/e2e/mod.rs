@@ -24,6 +24,7 @@
 //! - [`agents`]: named, handed the session, and given work. [`subagents`]: sessions of their own that do parts of it.
 //! - [`mentions`]: tools, skills and agents that an input names. [`skills`]: brought when they are needed, checked, installed.
 //! - [`extending`]: what the page for newcomers says, done word for word.
+//! - [`readme`]: the commands and the picture of the first page. [`shell`]: what a shell says that the daemon does not know.
 //! - [`tiers`]: which tools a turn shows, and that nothing else can be called.
 //! - [`web`]: what may be asked of the web, and how pages are shown.
 //! - [`mcp`]: tools of MCP servers, real ones and such as do what none should.
@@ -71,6 +72,7 @@ mod plain;
 mod policy;
 mod random_kills;
 mod readers;
+mod readme;
 mod requests;
 mod resume;
 mod retention;
@@ -78,6 +80,7 @@ mod rough;
 mod run;
 mod sandbox;
 mod sessions;
+mod shell;
 mod shown;
 mod skill_scripts;
 mod skills;

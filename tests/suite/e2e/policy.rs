@@ -177,7 +177,7 @@ async fn a_question_about_nothing_is_refused_with_a_hint() {
     };
     check(&["explain", "no_such_tool"], &["no_such_tool", "hint:", "agentctl tools"]).await;
     check(&["explain", "write_file", "{"], &["as JSON", "hint:"]).await;
-    check(&["explain", "write_file", "[1]"], &["no JSON object"]).await;
+    check(&["explain", "write_file", "[1]"], &["not a JSON object"]).await;
     check(&["explain", "--session", "ffffffff", "--", "ls"], &["session"]).await;
     check(&["test", "no-such-file.yaml"], &["no-such-file.yaml"]).await;
     check(&["test", "x.yaml", "--since", "7y"], &["7y"]).await;

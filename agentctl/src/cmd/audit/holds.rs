@@ -44,7 +44,7 @@ pub(super) fn lines(report: &AuditReport, color: bool) -> Vec<String> {
     lines.push(if report.holds() {
         format!("{} {read}", paint(color, GOOD, "the log is intact:"))
     } else {
-        format!("{} {read}", paint(color, BAD, "the log does not hold:"))
+        format!("{} {read}", paint(color, BAD, "the log is not intact:"))
     });
     lines.push(format!("last line {}, hash {}", report.head.n, report.head.hash));
     lines
@@ -82,7 +82,7 @@ mod tests {
         audit.jsonl:2: recorded: it is not what it was
         audit.jsonl:5: changed: it is not what it was
         audit.jsonl: no_witness: it is not what it was
-        the log does not hold: 9 lines in 1 file
+        the log is not intact: 9 lines in 1 file
         last line 9, hash ab
         ");
     }

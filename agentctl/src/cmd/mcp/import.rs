@@ -38,7 +38,7 @@ pub(super) fn read(text: &str, file: &Path) -> Result<FoundServers, Failure> {
     let plain = json_strip_comments::strip(&mut plain).map(|()| plain).map_err(serde_json::Error::io);
     let value: Value = plain
         .and_then(|plain| serde_json::from_str(&plain))
-        .map_err(|error| wrong(format!("it is no JSON: {error}")))?;
+        .map_err(|error| wrong(format!("invalid JSON: {error}")))?;
     let servers = ["mcpServers", "servers"].iter().find_map(|key| value.get(key)?.as_object());
     let servers = servers.or_else(|| value.get("mcp")?.get("servers")?.as_object());
     let Some(servers) = servers else { return Err(wrong("it has neither `mcpServers` nor `servers`".to_owned())) };
@@ -47,7 +47,7 @@ pub(super) fn read(text: &str, file: &Path) -> Result<FoundServers, Failure> {
     for (name, server) in servers {
         match server.as_object() {
             Some(server) => found.take(name, server),
-            None => found.leave(name, "it is no object"),
+            None => found.leave(name, "it is not an object"),
         }
     }
     Ok(found)

@@ -13,7 +13,7 @@ pub(super) fn named(tool: &str, arguments: Option<&str>) -> Result<PolicyCall, F
     let arguments = arguments.unwrap_or("{}");
     match serde_json::from_str::<Value>(arguments) {
         Ok(Value::Object(_)) => Ok(PolicyCall { tool: tool.to_owned(), arguments: arguments.to_owned() }),
-        Ok(_) => Err(Failure::usage("could not read the arguments: they are no JSON object").hint(hint(tool))),
+        Ok(_) => Err(Failure::usage("could not read the arguments: they are not a JSON object").hint(hint(tool))),
         Err(error) => Err(Failure::usage(format!("could not read the arguments as JSON: {error}")).hint(hint(tool))),
     }
 }

@@ -23,16 +23,16 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   agentctl policy explain 'rm -rf build'           a command
-  agentctl policy explain -- rm -rf build          the same; its words stay words
+  agentctl policy explain -- rm -rf build          the same, as separate words
   agentctl policy explain -- 'make && ./run | sh'  a whole script, in quotes
   agentctl policy explain edit_file '{\"path\": \".git/config\"}'
-  agentctl policy explain --session 0193a5 -- make with the settings, folders and grants of a session
+  agentctl policy explain --session 0193a5 -- make with the settings and grants of a session
   agentctl policy explain --json -- git push
 
-Nothing is run. Without a session, a new one is meant that has no project.")]
+Nothing is run. Without --session, the verdict is that of a new session without a project.")]
 pub(super) struct ExplainArgs {
-    /// The tool, or a command line in quotes
-    #[arg(value_name = "TOOL", required_unless_present = "command", conflicts_with = "command")]
+    /// A tool, or a whole command line in quotes
+    #[arg(value_name = "TOOL|COMMAND", required_unless_present = "command", conflicts_with = "command")]
     tool: Option<String>,
     /// Its arguments, a JSON object
     #[arg(value_name = "JSON")]

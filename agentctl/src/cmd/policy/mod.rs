@@ -19,7 +19,7 @@ use crate::{exit::Exit, flags::Global};
   agentctl policy explain write_file '{\"path\": \".env\", \"content\": \"x\"}'
   agentctl policy test new_rules.yaml 'rm -rf build' 'write_file {\"path\": \"a\"}'
 
-The rules are in hitl_rules.yaml; docs/policy.md tells how they are read.")]
+The rules are in hitl_rules.yaml; docs/policy.md explains them.")]
 pub(crate) struct PolicyArgs {
     #[command(subcommand)]
     command: PolicyCommand,
@@ -27,9 +27,9 @@ pub(crate) struct PolicyArgs {
 
 #[derive(Debug, Subcommand)]
 enum PolicyCommand {
-    /// Say what the rules in force make of a call, by which rule, and of each part of a command
+    /// Show the verdict on a call and the rule behind it, for each part of a command
     Explain(explain::ExplainArgs),
-    /// Say what a file of rules would change before it is adopted
+    /// Show what a new rules file would change
     Test(test::TestArgs),
 }
 

@@ -7,7 +7,7 @@ pub(super) fn parse(text: &str) -> Result<Timestamp, String> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return Ok(at);
     }
-    let problem = || format!("{text:?} is no moment; write `90m`, `36h`, `7d`, `2w` or `2026-01-31T12:00:00Z`");
+    let problem = || format!("{text:?} is not a time; write `90m`, `36h`, `7d`, `2w` or `2026-01-31T12:00:00Z`");
     let unit = text.chars().last().ok_or_else(problem)?;
     let seconds: i64 = match unit {
         'm' => 60,

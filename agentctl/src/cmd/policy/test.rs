@@ -22,27 +22,27 @@ const LONGEST_FILE: u64 = 1 << 20;
 /// The arguments of `policy test`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agentctl policy test new.yaml                    is it a valid file of rules?
+  agentctl policy test new.yaml                    is it valid?
   agentctl policy test new.yaml 'rm -rf build' 'write_file {\"path\": \"a\"}'
   agentctl policy test new.yaml -- git push --force
-  agentctl policy test new.yaml --audit --since 7d what would have been different this week?
+  agentctl policy test new.yaml --audit --since 7d what would have changed this week?
 
-FILE is tried in place of your own hitl_rules.yaml; nothing is adopted and nothing is run. A mistake in it is shown \
-with line and column, and the exit code is 2.")]
+FILE is used in place of your own hitl_rules.yaml, for this test only; nothing is run. An error in it is shown with line \
+and column, and the exit code is 2.")]
 pub(super) struct TestArgs {
-    /// The file of rules
+    /// Rules file
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     file: PathBuf,
-    /// Calls: `TOOL {JSON}`, or a command line, each in one argument
+    /// Calls to test: `TOOL {JSON}` or a command line, each as one argument
     #[arg(value_name = "CALL")]
     calls: Vec<String>,
     /// A command line for run_bash_command
     #[arg(value_name = "COMMAND", last = true)]
     command: Vec<String>,
-    /// Compare on every call in the audit log
+    /// Compare every call of the audit log
     #[arg(long, conflicts_with_all = ["calls", "command", "session"])]
     audit: bool,
-    /// With --audit: only calls since then, such as 36h, 7d or a time
+    /// With --audit: only calls since then (36h, 7d or a time)
     #[arg(long, value_name = "TIME", requires = "audit", value_parser = since::parse)]
     since: Option<Timestamp>,
     /// The session in which they would be called: id, title, number in `sessions list`, or `last`
@@ -69,7 +69,7 @@ fn read(file: &std::path::Path) -> Result<RuleText, Failure> {
     let refuse = |problem: String| Failure::usage(format!("could not read {path}: {problem}"));
     let meta = std::fs::metadata(file).map_err(|error| refuse(error.to_string()))?;
     if !meta.is_file() || meta.len() > LONGEST_FILE {
-        return Err(refuse("it is no file of at most 1 MiB".to_owned()));
+        return Err(refuse("it is not a file of at most 1 MiB".to_owned()));
     }
     let bytes = std::fs::read(file).map_err(|error| refuse(error.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|_| refuse("it is not UTF-8 text".to_owned()))?;
@@ -142,7 +142,7 @@ fn print_audit(outcome: &AuditComparison) -> anyhow::Result<()> {
     writeln!(out, "{}", summary(changed, outcome.calls, &balance))?;
     if outcome.skipped > 0 {
         let skipped = report::count(outcome.skipped, "call");
-        writeln!(out, "{skipped} could not be judged again: the log holds only a part of what was asked for")?;
+        writeln!(out, "{skipped} could not be judged again: the log has only a part of the call")?;
     }
     Ok(())
 }

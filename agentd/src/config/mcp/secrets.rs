@@ -23,7 +23,7 @@ pub(super) fn variables(sources: &Sources) -> Result<HashMap<String, String>, Co
                 Some((name, value)) if is_name(name) => variables.insert(name.to_owned(), value.to_owned()),
                 _ => {
                     let place = ErrorPlace::File(file.origin.path(), Some((number, 1)));
-                    return Err(ConfigError::new(place, "this is no variable").with_hint("write NAME=value"));
+                    return Err(ConfigError::new(place, "this is not a variable").with_hint("write NAME=value"));
                 }
             };
         }

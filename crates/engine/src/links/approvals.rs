@@ -337,7 +337,10 @@ async fn obey<'a>(
     match answered.answer {
         Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } => run_approved(call, next, tool, followed).await,
         Answer::Edit { args } => run_edited(call, next, tool, args).await,
-        Answer::Reject { reason } => Ok(refuse(reason.as_deref().unwrap_or("the person gave no reason"))),
+        Answer::Reject { reason: Some(reason) } => Ok(refuse(&reason)),
+        Answer::Reject { reason: None } => {
+            Ok(ToolOutput::error(ToolErrorCode::Denied, format!("rejected (no reason). {INSTEAD}")))
+        }
         // The session refuses an answer that does not fit; if one gets here all the same, the gate stays shut.
         Answer::Text { .. } => Ok(refuse("the answer was no decision")),
     }
@@ -455,11 +458,11 @@ async fn run_edited<'a>(
     Ok(output)
 }
 
+/// Advice for the model after a refusal.
+const INSTEAD: &str = "Do not try the same again; ask, or go another way";
+
 fn refuse(reason: &str) -> ToolOutput {
-    ToolOutput::error(
-        ToolErrorCode::Denied,
-        format!("refused: {reason}. Do not try the same again; ask, or go another way"),
-    )
+    ToolOutput::error(ToolErrorCode::Denied, format!("refused: {reason}. {INSTEAD}"))
 }
 
 /// The arguments for people and programs: JSON where they are JSON, the raw text where not, or where they nest so

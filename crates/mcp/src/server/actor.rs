@@ -340,7 +340,7 @@ impl Actor {
         match started {
             Ok(OpenConnection { connection, service, process, catalogue, changed }) => {
                 let offered = catalogue.tools.len();
-                self.log.note(&format!("it runs, and offers {offered} tools"));
+                self.log.note(&format!("it runs, and offers {offered} tool{}", if offered == 1 { "" } else { "s" }));
                 self.health.send_replace(Health::Running(process.as_ref().and_then(Process::id)));
                 (self.supplies.learn)(&self.name, catalogue);
                 let closing = CancellationToken::new();

@@ -60,7 +60,7 @@ pub(crate) fn check(name: &str, findings: &mut Vec<LayerVerdict>) {
     let name = name.trim_end_matches('+');
     let valid = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if !valid {
-        findings.push(LayerVerdict::asks(Risk::High, format!("it sets {name:?}, which is no name of a variable")));
+        findings.push(LayerVerdict::asks(Risk::High, format!("it sets {name:?}, which is not the name of a variable")));
     } else if holds(TRUSTED, name)
         || TRUSTED_FAMILIES.iter().any(|family| name.starts_with(family))
         || name.to_ascii_lowercase().ends_with("_proxy")

@@ -89,7 +89,7 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
         return asks("git works in a folder which the machine needs".to_owned());
     }
     if !holds(GIT, name) && !FAR_REACHING.contains(&name) {
-        return asks(format!("{name:?} is no command of git itself: it may be an alias that runs anything"));
+        return asks(format!("{name:?} is not a command of git itself: it may be an alias that runs anything"));
     }
     if FAR_REACHING.contains(&name) {
         return asks(format!("git {name} runs programs, or sends what cannot be taken back"));

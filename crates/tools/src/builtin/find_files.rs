@@ -49,7 +49,7 @@ impl PathGlob {
         let glob = GlobBuilder::new(pattern).literal_separator(true).empty_alternates(true).build();
         let glob = glob.map_err(|error| {
             Failure::arguments(format!(
-                "`{field}` is no glob: {}; write it like *.pdf, **/*.{{md,txt}} or report-[0-9].txt",
+                "`{field}` is not a glob: {}; write it like *.pdf, **/*.{{md,txt}} or report-[0-9].txt",
                 error.kind()
             ))
         })?;

@@ -20,7 +20,7 @@ pub(crate) fn run(now: Timestamp, local: &TimeZone, args: &Args) -> Result<ToolO
         None | Some("") => local.clone(),
         Some(name) => TimeZone::get(name).map_err(|_| {
             Failure::arguments(format!(
-                "{} is no time zone; use an IANA name such as Europe/Berlin or UTC",
+                "{} is not a time zone; use an IANA name such as Europe/Berlin or UTC",
                 text::quoted(name)
             ))
         })?,
@@ -49,6 +49,6 @@ mod tests {
         assert_eq!(at(None).unwrap(), "Saturday, 2026-11-21T09:31:05+01:00 (Europe/Berlin)");
         assert_eq!(at(Some("Asia/Tokyo")).unwrap(), "Saturday, 2026-11-21T17:31:05+09:00 (Asia/Tokyo)");
         assert_eq!(at(Some(" ")).unwrap(), at(None).unwrap());
-        assert!(at(Some("Mars/Base")).unwrap_err().starts_with("\"Mars/Base\" is no time zone"));
+        assert!(at(Some("Mars/Base")).unwrap_err().starts_with("\"Mars/Base\" is not a time zone"));
     }
 }

@@ -130,7 +130,7 @@ impl Shelf {
             Some(name) => {
                 match &front.name {
                     Some(own) if *own != name => {
-                        let message = format!("`name` is no plain folder name, so the skill goes by {name}");
+                        let message = format!("`name` is not a plain folder name, so the skill goes by {name}");
                         report.problems.push(odd(SKILL_FILE, line, message));
                     }
                     Some(own) if own != entry => {
@@ -153,7 +153,7 @@ impl Shelf {
         let report = self.check(folder);
         let invalid = |message: String| WorkspaceError::new(ErrorKind::InvalidInput, message);
         if let Some(problem) = report.problems.iter().find(|problem| problem.is_fatal) {
-            return Err(invalid(format!("{} is no sound skill: {problem}", folder.display()))
+            return Err(invalid(format!("{} is not a usable skill: {problem}", folder.display()))
                 .with_hint("`agentctl skills check DIR` shows all of it"));
         }
         let name = report.skill.name.clone();
@@ -169,7 +169,7 @@ impl Shelf {
         }
         if own.symlink_metadata(&name).is_ok_and(|found| !found.is_dir()) {
             let place = self.config.person.join(&name);
-            return Err(WorkspaceError::new(ErrorKind::Conflict, format!("{} is no folder", place.display()))
+            return Err(WorkspaceError::new(ErrorKind::Conflict, format!("{} is not a folder", place.display()))
                 .with_hint("remove it first"));
         }
         let from = Dir::open_ambient_dir(folder, cap_std::ambient_authority()).map_err(failed)?;

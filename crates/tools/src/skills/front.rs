@@ -142,7 +142,7 @@ fn fields(yaml: &str, notes: &mut Vec<Flaw>) -> Result<Map<String, Value>, Flaw>
             let said = error.without_snippet().to_string();
             let said = said.lines().next().unwrap_or_default().split(" at line ").next().unwrap_or_default();
             let flaw =
-                Flaw::new(line, format!("the front matter is no valid YAML: {}", said.trim_end_matches([',', ' '])));
+                Flaw::new(line, format!("the front matter is not valid YAML: {}", said.trim_end_matches([',', ' '])));
             // Many a description has a colon in it and stands in no quotes.
             let plain = serde_saphyr::from_str::<Map<String, Value>>(&quoted(yaml)).map_err(|_| flaw.clone())?;
             notes.push(Flaw::new(flaw.line, format!("{}; put the text in quotes", flaw.message)));
@@ -256,12 +256,12 @@ mod tests {
         );
         check("# no front matter\n", Err((1, "does not begin with front matter")));
         check("---\nname: never closed\ndescription: x\n", Err((1, "not closed")));
-        check("---\nname: a\nlist: [broken\n---\n", Err((3, "no valid YAML")));
+        check("---\nname: a\nlist: [broken\n---\n", Err((3, "not valid YAML")));
         check("---\nname: [a]\ndescription: x\n---\n", Err((2, "`name` must be a text")));
         check("---\nname: a\n---\n", Err((1, "no `description`")));
         check("---\nname: a\ndescription: ' '\n---\n", Err((3, "no `description`")));
         check("---\nname: ''\ndescription: x\n---\n", Err((2, "`name` is empty")));
-        check("---\n- a\n- b\n---\n", Err((2, "no valid YAML")));
+        check("---\n- a\n- b\n---\n", Err((2, "not valid YAML")));
         check("", Err((1, "does not begin")));
         check("---", Err((1, "does not begin")));
     }

@@ -95,7 +95,7 @@ fn package(written: &str) -> Result<String, String> {
     let requirement = words.join(" ");
     let mut reader = Reader(&requirement);
     if reader.requirement().is_none() || !reader.0.is_empty() {
-        return Err(format!("`{}` is no package name with versions, such as pypdf>=4", shown()));
+        return Err(format!("`{}` is not a package name with versions, such as pypdf>=4", shown()));
     }
     Ok(words.into_iter().chain(hashes).collect::<Vec<_>>().join(" "))
 }
@@ -268,9 +268,9 @@ mod tests {
         refused("git+https://evil/a.git", 1, "names a place");
         refused("./wheels/a.whl", 1, "names a place");
         refused("/etc/passwd", 1, "names a place");
-        refused("a$(touch x)", 1, "no package name");
-        refused("a; import os; os.system('x') & rm", 1, "no package name");
-        refused("a b c", 1, "no package name");
+        refused("a$(touch x)", 1, "not a package name");
+        refused("a; import os; os.system('x') & rm", 1, "not a package name");
+        refused("a b c", 1, "not a package name");
         refused("evilpkg==1.0 --no-binary=evilpkg", 1, "after a package only --hash");
         refused(&(0..200).map(|n| format!("p{n}\n")).collect::<String>(), 101, "at most");
     }

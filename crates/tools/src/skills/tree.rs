@@ -94,7 +94,7 @@ impl Tree {
             }
             let is_plain = |name: &str| !name.contains(|letter: char| letter.is_control() || letter == '\\');
             if !name.to_str().is_some_and(is_plain) {
-                self.problem(&path, "its name is no plain text; rename it");
+                self.problem(&path, "its name is not plain text; rename it");
                 continue;
             }
             let kind = entry.file_type()?;
@@ -153,7 +153,7 @@ impl Tree {
             options.read(true).custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
             let source = from.open_with(path, &options)?.into_std();
             if !source.metadata()?.is_file() {
-                return Err(io::Error::other(format!("{} is no file any more", path.display())));
+                return Err(io::Error::other(format!("{} is not a file any more", path.display())));
             }
             let mut options = OpenOptions::new();
             options.write(true).create_new(true).mode(if *runs { 0o700 } else { 0o600 });

@@ -20,6 +20,9 @@ use super::{
 };
 use crate::{encoding::Document, failure::Failure};
 
+/// Hint of a path that is not there.
+const LISTING: &str = "`agentctl files ls SESSION` shows what is there";
+
 /// Maximum number of listed entries of one folder.
 const MAX_ENTRIES: usize = 10_000;
 
@@ -130,7 +133,11 @@ pub(super) fn refused(failure: Failure) -> WorkspaceError {
         _ => ErrorKind::Storage,
     };
     match failure.text.split_once("; ") {
-        Some((message, hint)) => WorkspaceError::new(kind, message).with_hint(hint),
-        None => WorkspaceError::new(kind, failure.text).with_hint("`agentctl files ls SESSION` shows what is there"),
+        // A model lists files with a tool, a person with a command.
+        Some((message, hint)) if !hint.starts_with("list_workspace_files") => {
+            WorkspaceError::new(kind, message).with_hint(hint)
+        }
+        Some((message, _)) => WorkspaceError::new(kind, message).with_hint(LISTING),
+        None => WorkspaceError::new(kind, failure.text).with_hint(LISTING),
     }
 }

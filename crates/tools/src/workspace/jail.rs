@@ -128,7 +128,9 @@ impl Jail {
         let root = self.root(path.place())?;
         let real = links::follow(&root, path.below_place()).map_err(|error| self.told(path, &error))?;
         ToolPath::found(path.place(), &real).ok_or_else(|| {
-            Failure::path(format!("{path} leads through a link to a name that is no plain text, which is not followed"))
+            Failure::path(format!(
+                "{path} leads through a link to a name that is not plain text, which is not followed"
+            ))
         })
     }
 
@@ -285,7 +287,7 @@ impl Jail {
                 Failure::path(format!("{path} may not be opened: its permissions do not allow it"))
             }
             Some(Errno::ENXIO | Errno::ENODEV) => {
-                Failure::path(format!("{path} is no regular file (a pipe, socket or device); use a regular file"))
+                Failure::path(format!("{path} is not a regular file (a pipe, socket or device); use a regular file"))
             }
             Some(Errno::EISDIR) => Failure::path(format!("{path} is a folder; name a file in it")),
             _ => Failure::io(&format!("open {path}"), error),

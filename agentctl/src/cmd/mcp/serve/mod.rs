@@ -41,24 +41,23 @@ use crate::{exit::Exit, failure::Failure, flags::Global, mount::MountArg};
 /// The arguments of `mcp serve`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agentctl mcp serve                       sessions without a folder of yours
+  agentctl mcp serve                       sessions without a project folder
   agentctl mcp serve -C ~/src/shop         new sessions see it as /project
   agentctl mcp serve -C ~/src/shop:rw --approvals agentctl
 
 For the configuration of another agent (Claude Desktop, VS Code, …):
   {\"mcpServers\": {\"agentd\": {\"command\": \"agentctl\", \"args\": [\"mcp\", \"serve\"]}}}
 
-It speaks the Model Context Protocol on standard input and output, and offers ask, answer, search_documents and \
-list_sessions. The daemon is started when the first of them is called. When standard input ends, the calls that are \
-under way are cancelled.")]
+Speaks the Model Context Protocol on standard input and output, and offers the tools ask, answer, search_documents and \
+list_sessions. The first call starts the daemon. When standard input ends, running calls are cancelled.")]
 pub(super) struct ServeArgs {
-    /// The folder that new sessions see as /project, read-only unless it ends in :rw; callers may name one below it
+    /// Folder that new sessions see as /project, read-only unless it ends in :rw; callers may name a folder below it
     #[arg(short = 'C', value_name = "DIR[:ro|:rw]", value_hint = clap::ValueHint::DirPath)]
     project: Option<MountArg>,
-    /// Clients that may approve: the person at the caller, or at agentctl
+    /// Person who approves: the one at the calling agent, or at agentctl
     #[arg(long, value_name = "WHO", default_value = "person")]
     approvals: Approvals,
-    /// Which sessions callers can go on with, search and list
+    /// Which sessions callers can resume, search and list
     #[arg(long, value_name = "WHICH", default_value = "own")]
     sessions: Sessions,
 }

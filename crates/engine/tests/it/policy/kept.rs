@@ -56,8 +56,8 @@ fn rules_that_can_never_hold_are_refused_with_what_to_write_instead() {
     check("run_bash_command: [at app] make", "whole path", "pwd -P");
     check("run_bash_command: [at /home/me/app]  make", "normal form", "[at /home/me/app] make");
     check("run_bash_command: [in /project] make *", "names no folder", "[in …]");
-    check("run_bash_command: git 'commit' *", "no plain word", "plain words");
-    check("run_bash_command: a; b *", "no plain word", "plain words");
+    check("run_bash_command: git 'commit' *", "not a plain word", "plain words");
+    check("run_bash_command: a; b *", "not a plain word", "plain words");
     check("run_bash_command: make  \"all\"", "normal form", "`run_bash_command: make all`");
     check(
         "run_bash_command: make && git push",

@@ -1,0 +1,411 @@
+//! The values of the configuration as people are shown them: what the winning layer says of each key, and `•••` in place of
+//! every secret.
+//!
+//! They are read a second time, as plain YAML and only when somebody asks: the typed settings know neither their keys nor, of
+//! a secret, how it was written. What is a secret is known three ways: by the name of its key, by the settings that hold it as
+//! one, and by its form.
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use agentd_audit::redact;
+use serde_json::{Map, Value};
+
+use super::{
+    Sources,
+    in_text::InText,
+    layers::{SourceFile, Subject},
+    origin::{Origin, Origins},
+    yaml,
+};
+
+/// Mask of a secret.
+const MASK: &str = "•••";
+
+/// Ends of names of secrets, in small letters and digits alone.
+const SECRET_ENDS: [&str; 9] =
+    ["key", "token", "secret", "password", "passwd", "passphrase", "credential", "authorization", "cookie"];
+
+/// Maps of which every value is a secret.
+const SECRET_MAPS: [&str; 2] = ["env", "headers"];
+
+/// The layers of a configuration, for whoever asks for a value.
+#[derive(Clone)]
+pub struct ConfigValues(Arc<Sources>);
+
+/// The texts hold secrets.
+impl fmt::Debug for ConfigValues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ConfigValues")
+    }
+}
+
+impl ConfigValues {
+    pub(super) fn new(sources: &Sources) -> Self {
+        Self(Arc::new(sources.clone()))
+    }
+
+    /// The value of each key that has an origin, in the same order; none where it cannot be said. `secrets` are those that the
+    /// settings hold as such, and `clean` takes known secrets out of a text.
+    pub fn shown<'a>(
+        &self,
+        origins: &'a Origins,
+        secrets: &[&str],
+        clean: &dyn Fn(&str) -> String,
+    ) -> Vec<(&'a str, &'a Origin, Option<Value>)> {
+        let trees: Vec<Option<Value>> = self.0.files.iter().map(|file| self.tree(file)).collect();
+        let patterns = redact::Patterns::default();
+        let clean = |text: &str| patterns.clean(&clean(text)).replace(redact::MASK, MASK);
+        let mask = Mask { secrets, clean: &clean };
+        let value = |key: &str, origin: &Origin| {
+            // The name of a server says nothing of what is below it.
+            let name = if is_server(key) { "" } else { key.rsplit('.').next().unwrap_or_default() };
+            mask.of(name, self.value(&trees, key, origin)?).into()
+        };
+        origins.iter().map(|(key, origin)| (key, origin, value(key, origin))).collect()
+    }
+
+    /// The value as it stands in its layer.
+    fn value(&self, trees: &[Option<Value>], key: &str, origin: &Origin) -> Option<Value> {
+        let Sources { files, env, flags } = &*self.0;
+        match origin {
+            Origin::Variable(name) => return env.text(name).map(|text| text.trim().into()),
+            Origin::Flag(_) => return flags.log_level.as_deref().map(Into::into),
+            Origin::BuiltIn | Origin::System(_) | Origin::User(_) => {}
+        }
+        let (subject, paths) = paths(key);
+        let layers = files.iter().zip(trees).filter(|(file, _)| file.subject == subject);
+        if is_server(key) {
+            // The layers of one server add up.
+            let entries = layers.filter_map(|(_, tree)| find(tree.as_ref()?, &paths[0]).cloned());
+            return entries.reduce(merged);
+        }
+        let (file, tree) = layers.rev().find(|(file, _)| file.origin == *origin)?;
+        if paths.is_empty() {
+            return Some(file.text.trim().into());
+        }
+        paths.iter().find_map(|path| find(tree.as_ref()?, path)).cloned()
+    }
+
+    /// A file as a tree of values, with variables expanded. None where it is no YAML, or says nothing.
+    fn tree(&self, file: &SourceFile) -> Option<Value> {
+        if matches!(
+            file.subject,
+            Subject::SystemPrompt | Subject::SubagentPrompt | Subject::CompactPrompt | Subject::McpSecrets
+        ) {
+            return None;
+        }
+        let mut variables = self.0.env.texts();
+        name_unset(&file.text, &mut variables);
+        let mut tree = yaml::tree(file, &variables)?;
+        expand(&mut tree, &variables);
+        Some(tree)
+    }
+}
+
+fn is_server(key: &str) -> bool {
+    key.starts_with("mcp_servers.") && !key.starts_with("mcp_servers.global.")
+}
+
+/// The file of a key, and the paths under which it may stand there; none for a file that is one text.
+fn paths(key: &str) -> (Subject, Vec<String>) {
+    let (room, rest) = key.split_once('.').unwrap_or((key, ""));
+    let either = || vec![format!("core.{rest}"), format!("optional.{rest}")];
+    match room {
+        "models" => {
+            let (slot, field) = rest.split_once('.').unwrap_or((rest, ""));
+            let other = if field == "api_key" { format!("{rest}_file") } else { format!("{slot}.timeouts.{field}") };
+            (Subject::Models, vec![rest.to_owned(), other])
+        }
+        "tools" if rest.contains('.') => (Subject::Tools, either()),
+        "skills" if rest.contains('.') => (Subject::Skills, either()),
+        "agents" => (Subject::Agents, vec![key.to_owned(), format!("{key}_file")]),
+        "web" => (Subject::Web, vec![rest.to_owned()]),
+        "mcp_servers" if rest.starts_with("global.") => (Subject::Mcp, vec![rest.to_owned()]),
+        "mcp_servers" => (Subject::Mcp, vec![format!("servers.{rest}")]),
+        "hitl_rules" => (Subject::HitlRules, vec![rest.to_owned()]),
+        "prompts" => match rest {
+            "subagent" => (Subject::SubagentPrompt, Vec::new()),
+            "compact" => (Subject::CompactPrompt, Vec::new()),
+            _ => (Subject::SystemPrompt, Vec::new()),
+        },
+        _ => (Subject::Daemon, vec![key.to_owned()]),
+    }
+}
+
+/// The value at a path. Names may have dots in them.
+fn find<'a>(tree: &'a Value, path: &str) -> Option<&'a Value> {
+    let fields = tree.as_object()?;
+    if let Some(value) = fields.get(path) {
+        return Some(value).filter(|value| !value.is_null());
+    }
+    fields.iter().find_map(|(name, value)| find(value, path.strip_prefix(name)?.strip_prefix('.')?))
+}
+
+/// A layer over another one, key by key.
+fn merged(under: Value, over: Value) -> Value {
+    match (under, over) {
+        (Value::Object(mut under), Value::Object(over)) => {
+            for (name, value) in over {
+                let below = under.remove(&name).unwrap_or_default();
+                under.insert(name, merged(below, value));
+            }
+            Value::Object(under)
+        }
+        (under, Value::Null) => under,
+        (_, over) => over,
+    }
+}
+
+/// Has variables that a file names and that are not set stand for themselves.
+fn name_unset(text: &str, variables: &mut HashMap<String, String>) {
+    for rest in text.split("${").skip(1) {
+        let name: String = rest.chars().take_while(|letter| letter.is_ascii_alphanumeric() || *letter == '_').collect();
+        if !name.is_empty() && rest[name.len()..].starts_with('}') && !variables.contains_key(&name) {
+            variables.insert(name.clone(), format!("${{{name}}}"));
+        }
+    }
+}
+
+/// Expands what the parser leaves: variables between quotes.
+fn expand(tree: &mut Value, variables: &HashMap<String, String>) {
+    match tree {
+        Value::String(text) if text.contains("${") => {
+            if let Ok(expanded) = yaml::expand(text, variables) {
+                *text = expanded;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| expand(item, variables)),
+        Value::Object(fields) => fields.values_mut().for_each(|value| expand(value, variables)),
+        _ => {}
+    }
+}
+
+/// Takes secrets out of values.
+struct Mask<'a> {
+    secrets: &'a [&'a str],
+    clean: &'a dyn Fn(&str) -> String,
+}
+
+impl Mask<'_> {
+    /// The value of a name.
+    fn of(&self, name: &str, value: Value) -> Value {
+        if is_secret(name) {
+            return hidden(value);
+        }
+        match value {
+            Value::String(text) => self.text(&text).into(),
+            Value::Array(items) if name == "args" => {
+                let args: Vec<String> = items.into_iter().map(plain).collect();
+                let shown = InText::new("", &HashMap::new()).of_args(args);
+                shown.into_iter().map(|arg| Value::from(self.text(&arg.shown))).collect()
+            }
+            Value::Array(items) => items.into_iter().map(|item| self.of("", item)).collect(),
+            Value::Object(fields) if SECRET_MAPS.contains(&name) => {
+                fields.into_iter().map(|(name, value)| (name, hidden(value))).collect::<Map<_, _>>().into()
+            }
+            Value::Object(fields) => {
+                let fields = fields.into_iter().map(|(name, value)| {
+                    let value = self.of(&name, value);
+                    (name, value)
+                });
+                fields.collect::<Map<_, _>>().into()
+            }
+            Value::Number(number) if self.secrets.contains(&number.to_string().as_str()) => MASK.into(),
+            other => other,
+        }
+    }
+
+    fn text(&self, text: &str) -> String {
+        if self.secrets.contains(&text) {
+            return MASK.to_owned();
+        }
+        (self.clean)(&without_credentials(text))
+    }
+}
+
+/// A value of which nothing is shown, but for what cannot be a secret.
+fn hidden(value: Value) -> Value {
+    match value {
+        Value::Null | Value::Bool(_) => value,
+        Value::String(text) if text.is_empty() => text.into(),
+        _ => MASK.into(),
+    }
+}
+
+fn plain(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
+}
+
+/// Returns whether a value of this name is a secret. A name that goes on behind the word is about something else:
+/// `token_budget`, `api_key_env`, `max_tokens`.
+fn is_secret(name: &str) -> bool {
+    let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
+    SECRET_ENDS.iter().any(|end| name.ends_with(end))
+}
+
+/// The text with all of its addresses without what stands before their `@`, and without the values of a query.
+fn without_credentials(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (before, address) = rest.split_at(at + "://".len());
+        out.push_str(before);
+        let end = address.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`')).unwrap_or(address.len());
+        let (address, behind) = address.split_at(end);
+        let host_end = address.find(['/', '?', '#']).unwrap_or(address.len());
+        let (host, path) = address.split_at(host_end);
+        match host.rsplit_once('@') {
+            Some((_, host)) => out.push_str(&format!("{MASK}@{host}")),
+            None => out.push_str(host),
+        }
+        match path.split_once('?') {
+            Some((path, query)) => out.push_str(&format!("{path}?{}", query_without_values(query))),
+            None => out.push_str(path),
+        }
+        rest = behind;
+    }
+    out.push_str(rest);
+    out
+}
+
+/// A query in which only what is filled in by a search, such as `{query}`, keeps its value.
+fn query_without_values(query: &str) -> String {
+    let pair = |pair: &str| match pair.split_once('=') {
+        Some((_, value)) if value.starts_with('{') && value.ends_with('}') => pair.to_owned(),
+        Some((name, _)) => format!("{name}={MASK}"),
+        None => MASK.to_owned(),
+    };
+    query.split('&').map(pair).collect::<Vec<_>>().join("&")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, path::PathBuf};
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        config::{Flags, layers, resolve},
+        environment::Environment,
+    };
+
+    /// The values where these files stand above those that came with agentd.
+    fn shown(files: &[(Subject, &str)], env: &[(&str, &str)]) -> BTreeMap<String, Value> {
+        let mut all = layers::built_in();
+        for (subject, text) in files {
+            let origin = Origin::User(PathBuf::from(format!("/home/me/{}", subject.file_name())));
+            all.push(SourceFile { subject: *subject, origin, text: (*text).to_owned() });
+        }
+        let flags = Flags { log_level: Some("debug".to_owned()) };
+        let sources = Sources { files: all, env: env.iter().copied().collect::<Environment>(), flags };
+        let config = resolve(&sources).unwrap();
+        let secrets: Vec<&str> = config.secrets().chain(sources.env.secrets()).collect();
+        let shown = config.values.shown(&config.origins, &secrets, &str::to_owned);
+        let missing: Vec<_> = shown.iter().filter(|(.., value)| value.is_none()).map(|(key, ..)| *key).collect();
+        assert!(missing.is_empty(), "these keys have no value: {missing:?}");
+        shown.into_iter().map(|(key, _, value)| (key.to_owned(), value.unwrap())).collect()
+    }
+
+    #[test]
+    fn every_key_has_the_value_of_the_layer_that_wins() {
+        let values = shown(
+            &[
+                (Subject::Daemon, "turns: {max_steps: 7}\nsandbox: {write: [~/out]}\n"),
+                (Subject::Models, "base: {base_url: \"${PLACE:-http://there/v1}\", id: large, timeouts: {idle: 5m}}\n"),
+                (Subject::Tools, "core: {web.x: {enabled: never}}\n"),
+            ],
+            &[("MODEL_CODE_BASE_URL", "http://here/v1"), ("MODEL_CODE_ID", " coder ")],
+        );
+        let check = |key: &str, value: Value| assert_eq!(values.get(key), Some(&value), "{key}");
+        check("turns.max_steps", json!(7));
+        check("turns.token_budget", json!("never"));
+        check("sessions.confirm_write", json!(true));
+        check("sandbox.write", json!(["~/out"]));
+        check("models.base.base_url", json!("http://there/v1"));
+        check("models.base.idle", json!("5m"));
+        check("models.code.base_url", json!("http://here/v1"));
+        check("models.code.id", json!("coder"));
+        check("tools.web.x.enabled", json!("never"));
+        check("tools.command_timeout", json!("2m"));
+        check("service.log_level", json!("debug"));
+        check("web.search.api_key_env", json!(""));
+        check("mcp_servers.global.idle_stop", json!("15m"));
+        assert!(values["prompts.system"].as_str().is_some_and(|text| text.len() > 100));
+        assert!(values["agents.researcher.tools"].is_array());
+        assert!(values.keys().any(|key| key.starts_with("hitl_rules.")));
+    }
+
+    #[test]
+    fn no_secret_is_among_them() {
+        let values = shown(
+            &[
+                (
+                    Subject::Models,
+                    "base:\n  base_url: https://me:hunter2@models.example/v1\n  api_key: abc\n  headers: {X-Org: org-s3cret}\n  \
+                     body: {user_token: body-s3cret, seed: 7}\ncode: {base_url: http://c/v1, api_key: \"${CODE_KEY}\"}\n",
+                ),
+                (
+                    Subject::Mcp,
+                    "servers:\n  files:\n    command: x\n    args: [--api-key, arg-s3cret, --token=tok-s3cret, -v]\n    \
+                     env: {DEBUG: env-s3cret}\n  far:\n    url: https://far.example/mcp?key=url-s3cret\n    \
+                     headers: {Authorization: \"Bearer ${FAR_KEY}\"}\n  lent:\n    command: y\n    args: [\"${NOT_SET}\"]\n",
+                ),
+                (Subject::Daemon, "environment: {pass: [\"${LEAKED_TOKEN}\"]}\n"),
+            ],
+            &[
+                ("CODE_KEY", "code-s3cret"),
+                ("FAR_KEY", "far-s3cret"),
+                ("LEAKED_TOKEN", "leaked-s3cret"),
+                ("MODEL_CHAT_API_KEY", "chat-s3cret"),
+            ],
+        );
+        let all = serde_json::to_string(&values).unwrap();
+        assert!(!all.contains("s3cret") && !all.contains("hunter2") && !all.contains("abc\""), "{all}");
+        let check = |key: &str, value: Value| assert_eq!(values.get(key), Some(&value), "{key}");
+        check("models.base.base_url", json!("https://•••@models.example/v1"));
+        check("models.base.api_key", json!("•••"));
+        check("models.base.headers", json!({"X-Org": "•••"}));
+        check("models.base.body", json!({"user_token": "•••", "seed": 7}));
+        check("models.code.api_key", json!("•••"));
+        check("models.chat.api_key", json!("•••"));
+        check("environment.pass", json!(["•••"]));
+        check("mcp_servers.lent", json!({"command": "y", "args": ["${NOT_SET}"]}));
+        assert_eq!(values["mcp_servers.far"]["url"], "https://far.example/mcp?key=•••");
+        assert_eq!(values["mcp_servers.far"]["headers"], json!({"Authorization": "•••"}));
+        assert_eq!(values["mcp_servers.files"]["env"], json!({"DEBUG": "•••"}));
+        assert_eq!(values["mcp_servers.files"]["args"][3], "-v");
+    }
+
+    #[test]
+    fn the_layers_of_a_server_add_up() {
+        let file = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        let under = file(r#"{"command": "x", "env": {"A": 1}, "args": ["a", "b"]}"#);
+        let over = file(r#"{"enabled": false, "env": {"B": 2}, "args": ["c"], "cwd": null}"#);
+        let expected = json!({"command": "x", "env": {"A": 1, "B": 2}, "args": ["c"], "enabled": false, "cwd": null});
+        assert_eq!(merged(under, over), expected);
+    }
+
+    #[test]
+    fn names_that_go_on_are_about_something_else() {
+        for name in ["api_key", "client_secret", "Authorization", "X-Subscription-Token", "PASSWORD"] {
+            assert!(is_secret(name), "{name}");
+        }
+        for name in ["api_key_env", "api_key_file", "key_header", "token_budget", "max_tokens", "keyword", ""] {
+            assert!(!is_secret(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn addresses_keep_their_place() {
+        let check = |text: &str, expected: &str| assert_eq!(without_credentials(text), expected);
+        check("http://localhost:8080/v1", "http://localhost:8080/v1");
+        check("https://tok@h/x", "https://•••@h/x");
+        check("see https://me:p@ss@h?x=1 and ftp://h/@x", "see https://•••@h?x=••• and ftp://h/@x");
+        check("https://s/?q={query}&n={count}&key=k", "https://s/?q={query}&n={count}&key=•••");
+        check("no address", "no address");
+    }
+}

@@ -1,0 +1,290 @@
+//! The commands and the picture of `README.md`, as they are printed: a command that does not work fails here, and so does a new
+//! one that nobody has tried, and a picture that is not what one gets.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use agentd_testkit::{
+    daemon::{Output, Running, TempHome, program, until},
+    model_server::{ModelServer, Reply},
+};
+use serde_json::json;
+
+use super::{terminal::Terminal, tool_texts};
+
+const PAGE: &str = include_str!("../../../README.md");
+const MAKEFILE: &str = include_str!("../../../Makefile");
+
+/// The terminal in which the picture is made.
+const ROWS: u16 = 70;
+const COLUMNS: u16 = 100;
+
+/// How a line of the page is tried.
+#[derive(Clone, Copy)]
+enum Trial {
+    /// As it is; standard output and standard error have these words.
+    Runs(&'static str),
+    /// The same, with these words of it put in place of others: what a person would write there.
+    With(&'static [(&'static str, &'static str)], &'static str),
+    /// At a terminal, where a conversation opens.
+    Chat,
+    /// By make: the target is there.
+    Made(&'static str),
+    /// Not at all: why.
+    Untried(&'static str),
+}
+use Trial::{Chat, Made, Runs, Untried, With};
+
+/// All lines of the page's blocks of commands, in their order.
+const LINES: [(&str, Trial); 18] = [
+    ("git clone … agentd && cd agentd", Untried("it is where this test is from")),
+    ("make chat", Made("chat")),
+    ("export MODEL_BASIC_BASE_URL=http://localhost:11434/v1", Untried("the test has a server of its own")),
+    ("export MODEL_BASIC_ID=qwen3 MODEL_BASIC_API_KEY=…", Untried("the same")),
+    ("make install", Made("install")),
+    ("agentctl stop; agentctl chat", Chat),
+    ("agentctl", Chat),
+    ("agentctl run 'What time is it?'", Runs("You said: What time is it?")),
+    ("git diff | agentctl run 'Review this'", Runs("-print(\"Hello \" + sys.argv[1])")),
+    ("agentctl run 'Fix the tests' -C .:rw", Runs("You said: Fix the tests")),
+    ("agentctl run 'Summarise it' --file notes.txt", Runs("notes.txt")),
+    ("agentctl run … --output json | jq .text", With(&[("…", "'Tell me'")], "You said: Tell me")),
+    ("agentctl attach SESSION", With(&[("SESSION", "$SESSION")], "no turn is running")),
+    (
+        "agentctl interrupts; agentctl answer ID approve",
+        With(&[("answer ID", "answer $(agentctl interrupts --json | jq -r '.[0].id')")], "write_file"),
+    ),
+    ("agentctl undo --preview; agentctl undo", Runs("written.txt")),
+    ("agentctl grants list; agentctl audit", Runs("write_file")),
+    ("agentctl policy explain 'rm -rf build'", Runs("verdict  ask (high)")),
+    ("agentctl sessions list; agentctl doctor", Runs("all sessions can be read")),
+];
+
+/// The lines of the page's blocks of commands, without what they say behind a `#`.
+fn commands() -> Vec<String> {
+    let blocks = PAGE.split("\n```").skip(1).step_by(2).filter(|block| !block.starts_with("text\n"));
+    let lines = blocks.flat_map(|block| block.lines().skip(1));
+    lines.map(|line| line.split(" # ").next().unwrap().trim().to_owned()).filter(|line| !line.is_empty()).collect()
+}
+
+/// The page's picture.
+fn picture() -> &'static str {
+    PAGE.split_once("\n```text\n").unwrap().1.split("\n```").next().unwrap()
+}
+
+/// Somebody who reads the page, in the folder of a small program.
+struct Reader {
+    model: ModelServer,
+    home: TempHome,
+}
+
+impl Reader {
+    async fn new() -> Self {
+        let model = ModelServer::start().await;
+        let mut home = TempHome::with_model(&model.base_url());
+        home.set("MODEL_BASIC_ID", "qwen3");
+        home.write("greeter/greet.py", "import sys\n\nprint(\"Hello \" + sys.argv[1])\n");
+        home.write("greeter/notes.txt", "The pump is blue.\n");
+        Self { model, home }
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.home.path().join("greeter")
+    }
+
+    /// Makes the folder a repository, with a change that is not committed.
+    async fn with_changes(&self) {
+        self.types(
+            "git init --quiet . && git add . && git -c user.name=me -c user.email=me@example.org commit --quiet -m x && \
+             sed -i 's/print.*/print(\"Hi\")/' greet.py",
+        )
+        .await
+        .exits(0);
+    }
+
+    /// Types a line of shell in the folder.
+    async fn types(&self, line: &str) -> Output {
+        let mut command = self.home.command("sh");
+        let programs = program("agentctl").parent().map(Path::to_owned).unwrap();
+        let before = std::env::var_os("PATH").unwrap();
+        let path = std::env::join_paths([programs].into_iter().chain(std::env::split_paths(&before))).unwrap();
+        command.env("PATH", path).current_dir(self.folder()).stdin(Stdio::null()).args(["-eu", "-c", line]);
+        Running::spawn(command).output(Vec::new()).await
+    }
+
+    /// Leaves a question open, in a session whose id is returned.
+    async fn asked(&self) -> String {
+        let line = "agentctl run 'Write it' -C .:rw --detach";
+        let session = self.types(line).await.exits(0).stdout.trim().to_owned();
+        until("the question is there", || async {
+            let open = self.home.agentctl(["interrupts", "--json"]).await.exits(0).json();
+            (!open.as_array().unwrap().is_empty()).then_some(())
+        })
+        .await;
+        session
+    }
+}
+
+#[test]
+fn every_command_of_the_page_is_known_here() {
+    let known: Vec<&str> = LINES.iter().map(|(line, _)| *line).collect();
+    assert_eq!(commands(), known, "each command of README.md has its line in this test, with how it is tried");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_command_of_the_page_works() {
+    let reader = Reader::new().await;
+    reader.with_changes().await;
+    reader.model.respond_with(|request| match (request.last_user(), tool_texts(request).as_str()) {
+        (said, "") if said.contains("Write it") => {
+            Reply::tool_call("write_file", json!({"path": "/project/written.txt", "content": "x\n"}))
+        }
+        (said, "") => Reply::text(format!("You said: {said}")),
+        _ => Reply::text("It is written."),
+    });
+    let mut session = String::new();
+    for (line, trial) in LINES {
+        if line.contains(" ID ") {
+            session = reader.asked().await;
+        }
+        let (typed, words) = match trial {
+            Runs(words) => (line.to_owned(), words),
+            With(others, words) => {
+                (others.iter().fold(line.to_owned(), |line, (this, other)| line.replace(this, other)), words)
+            }
+            Made(target) => {
+                assert!(MAKEFILE.contains(&format!("\n{target}: ")), "make has no target {target}");
+                continue;
+            }
+            Chat => {
+                let mut chat = Terminal::around(&reader.home, &in_folder(&reader.folder(), line), &[]);
+                chat.prompt();
+                chat.leaves();
+                continue;
+            }
+            Untried(why) => {
+                println!("{line}: not tried: {why}");
+                continue;
+            }
+        };
+        if session.is_empty() && typed.contains("$SESSION") {
+            let sessions = reader.home.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+            session = sessions[0]["id"].as_str().unwrap().to_owned();
+        }
+        let said = reader.types(&format!("SESSION={session}\n{typed}")).await;
+        let all = format!("{}{}", said.stdout, said.stderr);
+        assert_eq!(said.code, Some(0), "{typed}\n{all}");
+        // As JSON, or as it is.
+        assert!(
+            all.contains(words) || all.contains(&words.replace('"', "\\\"")),
+            "{typed}: {words:?} is not in\n{all}"
+        );
+        if line.contains(" ID ") {
+            until("the turn has ended", || async {
+                fs::read_to_string(reader.folder().join("written.txt")).ok()?;
+                let shown = reader.home.agentctl(["status", "--json"]).await.exits(0).json();
+                (shown["running_turns"] == 0).then_some(())
+            })
+            .await;
+        }
+    }
+}
+
+/// A line that is typed in the folder, with the programs of this build.
+fn in_folder(folder: &Path, line: &str) -> String {
+    let programs = program("agentctl").parent().map(Path::to_owned).unwrap();
+    format!("cd '{}' && export PATH='{}':\"$PATH\" && {line}", folder.display(), programs.display())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_picture_is_what_one_gets() {
+    let reader = Reader::new().await;
+    reader.home.write("greeter/.git/HEAD", "ref: refs/heads/main\n");
+    let edit = json!({
+        "path": "/project/greet.py",
+        "old_text": "print(\"Hello \" + sys.argv[1])\n",
+        "new_text": "name = sys.argv[1] if len(sys.argv) > 1 else \"stranger\"\nprint(f\"Hello {name}\")\n",
+    });
+    reader
+        .model
+        .reply(Reply::tool_call("read_file", json!({"path": "/project/greet.py"})))
+        .reply(Reply::tool_call("edit_file", edit))
+        .reply(Reply::text("Done: without a name, greet.py now greets a stranger."));
+    let setting = format!("stty rows {ROWS} cols {COLUMNS} && ");
+    let line = in_folder(&reader.folder(), "agentctl chat -C .:rw");
+    let mut screen = Screen::new(Terminal::around(&reader.home, &format!("{setting}{line}"), &[]));
+    screen.prompt();
+    screen.types("Make greet.py work without a name, too\r");
+    screen.sees("y yes");
+    screen.types("y");
+    screen.sees("greets a stranger.");
+    screen.prompt();
+    let shown = screen.rows();
+    let differ = || shown.lines().map(without_numbers).ne(picture().lines().map(without_numbers));
+    assert!(!differ(), "README.md shows something else than this, which is what one gets:\n\n{shown}\n");
+}
+
+/// A line in which every number and unit of time is the same.
+fn without_numbers(line: &str) -> String {
+    let mut out = String::new();
+    let mut rest = line.trim_end();
+    while let Some(at) = rest.find(|letter: char| letter.is_ascii_digit()) {
+        out.push_str(&rest[..at]);
+        let is_of_number = |letter: char| letter.is_ascii_digit() || matches!(letter, '.' | ',');
+        let end = rest[at..].find(|letter| !is_of_number(letter)).map_or(rest.len(), |end| at + end);
+        // A sentence may end behind a number.
+        let end = end - (rest[at..end].len() - rest[at..end].trim_end_matches(['.', ',']).len());
+        out.push('#');
+        rest = &rest[end..];
+        rest = rest.strip_prefix(" ms").or(rest.strip_prefix(" s")).filter(ends_word).unwrap_or(rest);
+    }
+    out + rest
+}
+
+/// Returns whether what went before a rest ended there.
+fn ends_word(rest: &&str) -> bool {
+    !rest.starts_with(char::is_alphanumeric)
+}
+
+/// A terminal with all that stands on it.
+struct Screen {
+    terminal: Terminal,
+    parser: vt100::Parser,
+}
+
+impl Screen {
+    fn new(terminal: Terminal) -> Self {
+        Self { terminal, parser: vt100::Parser::new(ROWS, COLUMNS, 0) }
+    }
+
+    /// Waits for words, and takes in what came with them. Both come as bytes that are not taken for UTF-8.
+    #[track_caller]
+    fn sees(&mut self, words: &str) {
+        let before = self.terminal.sees(words);
+        let bytes: Vec<u8> = before.chars().chain(words.chars()).filter_map(|byte| u8::try_from(byte).ok()).collect();
+        self.parser.process(&bytes);
+    }
+
+    /// Waits for the prompt, and answers where its cursor is.
+    #[track_caller]
+    fn prompt(&mut self) {
+        self.sees("\u{1b}[6n");
+        let (row, column) = self.parser.screen().cursor_position();
+        self.terminal.presses(&format!("\u{1b}[{};{}R", row + 1, column + 1));
+        self.sees("\u{e2}\u{80}\u{ba} ");
+    }
+
+    #[track_caller]
+    fn types(&mut self, keys: &str) {
+        self.terminal.presses(keys);
+    }
+
+    /// What stands on it, down to the last row that is not empty.
+    fn rows(&self) -> String {
+        let rows: Vec<String> = self.parser.screen().contents().lines().map(|row| row.trim_end().to_owned()).collect();
+        rows.join("\n").trim_end().to_owned()
+    }
+}

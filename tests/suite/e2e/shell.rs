@@ -1,0 +1,130 @@
+//! What the environment of a shell says of models that the daemon was not started with, and the configuration that holds: said
+//! where a person looks, and with no secret in it.
+
+use agentd_testkit::{
+    daemon::{Output, TempDaemon, TempHome},
+    model_server::ModelServer,
+};
+use serde_json::json;
+
+use super::terminal::Terminal;
+
+/// What the greeting of a chat says, down to the prompt.
+fn greeting(home: &TempHome) -> String {
+    // Wide enough that no sentence is broken.
+    let mut terminal = Terminal::around(home, "stty rows 40 cols 300 && exec \"$@\"", &["chat", "-C", "none"]);
+    let said = terminal.prompt();
+    terminal.leaves();
+    said
+}
+
+/// A daemon that was started with nothing set.
+async fn bare() -> TempDaemon {
+    let mut daemon = TempDaemon::start_in(TempHome::new()).await;
+    // Of a terminal that a person sits at.
+    daemon.set("LC_ALL", "C.UTF-8");
+    daemon
+}
+
+async fn status(daemon: &TempDaemon) -> Output {
+    daemon.agentctl(["status"]).await.exits(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn variables_that_the_daemon_lacks_are_named_until_it_has_them() {
+    let model = ModelServer::start().await;
+    let mut daemon = bare().await;
+    daemon.set("OPENAI_API_KEY", "s3cret-openai");
+    assert!(!status(&daemon).await.stdout.contains("is set here"));
+    daemon.set("MODEL_BASIC_BASE_URL", model.base_url());
+    daemon.set("MODEL_BASIC_API_KEY", "s3cret-model");
+    let words = "MODEL_BASIC_BASE_URL and MODEL_BASIC_API_KEY are set here, but the daemon was started without them";
+    let (greeted, stated) = (greeting(&daemon), status(&daemon).await.stdout);
+    let doctor = daemon.agentctl(["doctor"]).await.stdout;
+    for said in [&greeted, &stated, &doctor] {
+        assert!(said.contains(words) && said.contains("agentctl stop"), "{said}");
+        assert!(!said.contains("found OPENAI_API_KEY"), "there is something better to do: {said}");
+    }
+    assert!(!greeted.contains("set MODEL_BASIC_BASE_URL"), "it is set: {greeted}");
+    let json = daemon.agentctl(["status", "--json"]).await.exits(0).json();
+    assert_eq!(json["environment"][0]["variables"], json!(["MODEL_BASIC_BASE_URL", "MODEL_BASIC_API_KEY"]), "{json:#}");
+
+    // The next daemon has them, and another value is another matter.
+    daemon.agentctl(["stop"]).await.exits(0);
+    daemon.agentctl(["start"]).await.exits(0);
+    for said in [greeting(&daemon), status(&daemon).await.stdout] {
+        assert!(!said.contains("is set here") && !said.contains("are set here"), "{said}");
+        assert!(!said.contains("OPENAI_API_KEY"), "another model answers: {said}");
+    }
+    daemon.set("MODEL_BASIC_API_KEY", "s3cret-other");
+    let words = "MODEL_BASIC_API_KEY is set here, but the daemon was started with another value of it";
+    assert!(greeting(&daemon).contains(words) && status(&daemon).await.stdout.contains(words));
+
+    let all = format!("{greeted}{stated}{doctor}{json}{}", daemon.log());
+    assert!(!all.contains("s3cret") && !all.contains(&model.base_url()), "{all}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn misspelt_names_and_keys_that_nothing_uses_are_named() {
+    let mut daemon = bare().await;
+    daemon.set("OPENROUTER_API_KEY", "s3cret-router");
+    let line = "export MODEL_BASIC_BASE_URL=https://openrouter.ai/api/v1 MODEL_BASIC_API_KEY=$OPENROUTER_API_KEY";
+    let doctor = daemon.agentctl(["doctor"]).await.stdout;
+    for said in [greeting(&daemon), status(&daemon).await.stdout, doctor] {
+        assert!(said.contains("found OPENROUTER_API_KEY") && said.contains(line), "{said}");
+        assert!(!said.contains("s3cret"), "{said}");
+    }
+    daemon.set("MODEL_BASIC_BASEURL", "http://s3cret.example/v1");
+    let doctor = daemon.agentctl(["doctor"]).await.stdout;
+    for said in [greeting(&daemon), status(&daemon).await.stdout, doctor] {
+        assert!(said.contains("MODEL_BASIC_BASEURL") && said.contains("did you mean MODEL_BASIC_BASE_URL?"), "{said}");
+        assert!(!said.contains("s3cret"), "{said}");
+    }
+    assert!(!daemon.log().contains("s3cret"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_chat_without_any_model_says_so_before_the_first_message() {
+    let daemon = bare().await;
+    let said = greeting(&daemon);
+    assert!(said.contains("No model can answer yet") && said.contains("make model"), "{said}");
+    assert!(said.contains("no folder in view (-C . shows this one)"), "{said}");
+    daemon.write("data/models/smol/weights.gguf", "");
+    let said = greeting(&daemon);
+    assert!(said.contains("the small built-in model") && !said.contains("No model can answer"), "{said}");
+}
+
+#[tokio::test]
+async fn the_configuration_is_shown_with_its_values_and_without_its_secrets() {
+    let mut home = TempHome::new();
+    home.set("MODEL_CODE_BASE_URL", "http://me:s3cret-url@127.0.0.1:9/v1");
+    home.set("MODEL_CODE_API_KEY", "s3cret-env");
+    home.write("config/models.yaml", "base: {base_url: http://127.0.0.1:9/v1, api_key: s3cret-file, id: large}\n");
+    home.write(
+        "config/mcp_servers.yaml",
+        "servers:\n  near: {command: cat, args: [--token, s3cret-arg], env: {KEY: s3cret-env-of-mcp}}\n  \
+         far: {url: \"https://far.example/mcp?key=s3cret-query\", headers: {Authorization: \"Bearer s3cret-header\"}}\n",
+    );
+    home.write("config/agentd.yaml", "turns: {max_steps: 7}\n");
+    let daemon = TempDaemon::start_in(home).await;
+    let shown = daemon.agentctl(["config", "show"]).await.exits(0);
+    let row = |key: &str| shown.stdout.lines().find(|line| line.starts_with(key)).unwrap_or_default();
+    assert!(row("turns.max_steps").contains(" 7 "), "{}", shown.stdout);
+    assert!(row("models.base.id").contains("large"), "{}", shown.stdout);
+    assert!(row("models.base.api_key").contains("•••"), "{}", shown.stdout);
+    assert!(row("models.code.base_url").contains("http://•••@127.0.0.1:9/v1"), "{}", shown.stdout);
+    assert!(row("models.code.base_url").contains("$MODEL_CODE_BASE_URL"), "{}", shown.stdout);
+    let all = daemon.agentctl(["config", "show", "--all"]).await.exits(0);
+    assert!(all.stdout.contains("undo.max_files") && all.stdout.contains("200000"), "{}", all.stdout);
+    let json = daemon.agentctl(["config", "show", "--json"]).await.exits(0).json();
+    assert_eq!(json["values"]["turns.max_steps"], 7);
+    assert_eq!(json["values"]["tools.command_timeout"], "2m");
+    assert_eq!(json["values"]["mcp_servers.near"]["env"], json!({"KEY": "•••"}));
+    assert_eq!(json["origins"]["turns.max_steps"], json!(daemon.config().join("agentd.yaml")));
+    let missing: Vec<_> =
+        json["origins"].as_object().unwrap().keys().filter(|key| json["values"][*key].is_null()).collect();
+    assert!(missing.is_empty(), "these have no value: {missing:?}");
+    for said in [shown.stdout, shown.stderr, all.stdout, json.to_string(), daemon.log()] {
+        assert!(!said.contains("s3cret"), "{said}");
+    }
+}
