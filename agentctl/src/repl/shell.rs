@@ -56,6 +56,8 @@ impl Chat {
                     // The terminal gave it the same signal; one that goes on all the same is ended by the second.
                     EndSignal::Interrupt => {
                         presses += 1;
+                        // The terminal has written `^C`.
+                        self.print("\n")?;
                         if presses > 1 {
                             running.end();
                         }

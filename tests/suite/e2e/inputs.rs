@@ -63,7 +63,7 @@ async fn what_is_pasted_into_the_chat_is_kept_too_and_the_person_is_told() {
     // As a terminal marks what is pasted: its line ends send nothing.
     let pasted = diff();
     terminal.presses(&format!("\u{1b}[200~{}\u{1b}[201~", pasted.trim_end()));
-    terminal.sees("walrus");
+    terminal.sees("lines pasted]");
     terminal.presses("\r");
     terminal.sees("of input do not fit into the window");
     // The line is folded at the edge of the terminal.
