@@ -113,7 +113,7 @@ fn table(held: &[HeldGrant]) -> anyhow::Result<()> {
     let mut table = Table::new(["N", "SCOPE", "ADDED", "BY", "RULE"]);
     for (at, HeldGrant { session_id, grant }) in held.iter().enumerate() {
         let place = match session_id {
-            Some(id) => format!("session {}", id.to_string().chars().take(13).collect::<String>()),
+            Some(id) => format!("session {}", report::short_id(id)),
             None => "permanent".to_owned(),
         };
         let kept = grant.at.map_or_else(|| "-".to_owned(), |at| report::ago(at, now));

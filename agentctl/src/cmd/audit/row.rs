@@ -19,7 +19,7 @@ const LONGEST_REPLY: usize = 30;
 pub(super) fn row(record: &AuditRecord, zone: &TimeZone) -> [String; 7] {
     let entry = &record.line.entry;
     let time = entry.at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string();
-    let session = entry.session_id.map_or_else(|| "-".to_owned(), |id| id.to_string().chars().take(13).collect());
+    let session = entry.session_id.map_or_else(|| "-".to_owned(), crate::report::short_id);
     let [what, about, rules, by, outcome] = match &entry.fact {
         AuditFact::CallDecided(decision) => call(decision, record),
         other => event(other),
@@ -237,12 +237,12 @@ mod tests {
             table.row(row(&record, &TimeZone::UTC));
         }
         insta::assert_snapshot!(table.plain(), @r"
-        TIME                 SESSION        WHAT              ABOUT                 RULES  DECIDED BY              OUTCOME
-        2026-01-31 12:00:00  0193a5b2-7c1d  agentd started    0.1.0, pid 7          -      -                       -
-        2026-01-31 12:00:00  0193a5b2-7c1d  run_bash_command  rm -r \u{1b}[2Jbuild  ask    phone: approve          done, exit 0, 1 file, 1.2 s
-        2026-01-31 12:00:00  0193a5b2-7c1d  run_bash_command  rm -r \u{1b}[2Jbuild  ask    rules                   failed E_TIMEOUT, 1 file, 1.2 s
-        2026-01-31 12:00:00  0193a5b2-7c1d  run_bash_command  rm -r \u{1b}[2Jbuild  ask    phone: reject           refused
-        2026-01-31 12:00:00  0193a5b2-7c1d  run_bash_command  rm -r \u{1b}[2Jbuild  ask    --on-interrupt approve  unknown
+        TIME                 SESSION   WHAT              ABOUT                 RULES  DECIDED BY              OUTCOME
+        2026-01-31 12:00:00  00000002  agentd started    0.1.0, pid 7          -      -                       -
+        2026-01-31 12:00:00  00000002  run_bash_command  rm -r \u{1b}[2Jbuild  ask    phone: approve          done, exit 0, 1 file, 1.2 s
+        2026-01-31 12:00:00  00000002  run_bash_command  rm -r \u{1b}[2Jbuild  ask    rules                   failed E_TIMEOUT, 1 file, 1.2 s
+        2026-01-31 12:00:00  00000002  run_bash_command  rm -r \u{1b}[2Jbuild  ask    phone: reject           refused
+        2026-01-31 12:00:00  00000002  run_bash_command  rm -r \u{1b}[2Jbuild  ask    --on-interrupt approve  unknown
         ");
     }
 }
