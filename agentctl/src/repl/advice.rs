@@ -16,9 +16,7 @@ const MOST_LINES: usize = 3;
 impl Chat {
     /// Says what stands in the way of a good answer.
     pub(super) async fn advise(&mut self, view: Option<&SessionView>) {
-        let slot = self.slot.or(view.and_then(|view| view.session.settings.slot)).unwrap_or_default();
-        let is_embedded = self.slots.iter().any(|info| info.slot == slot && info.model.embedded);
-        let advice = if is_embedded {
+        let advice = if self.model_of(view).model.embedded {
             match Weights::find(&self.daemon).await {
                 Weights::File(_) => builtin::notice(&self.daemon),
                 Weights::Missing(path) => {

@@ -30,7 +30,6 @@ use crate::{
     failure::Failure,
     flags::{CommandLine, Global},
     keyboard::{Keyboard, TypeAhead},
-    model_name::ModelChoice,
     mount::shown_mount,
     render::Human,
     report::{count, short_id},
@@ -170,11 +169,7 @@ impl Chat {
         };
         let project = view.and_then(|view| view.session.settings.project.as_ref()).or(self.place.project());
         let folder = project.map_or_else(|| "no folder in view (-C . shows this one)".to_owned(), shown_mount);
-        let choice = view.map_or_else(
-            || self.place.first_model(),
-            |view| ModelChoice { slot: view.session.settings.slot, id: view.session.settings.model.clone() },
-        );
-        let model = self.foreseen(&choice).model;
+        let model = self.model_of(view).model;
         let name = format!(" · {}", clean_line(&model.id));
         self.known.change_status(|status| {
             let mode = view.map_or_else(|| self.place.first_mode(), |view| view.session.settings.mode);

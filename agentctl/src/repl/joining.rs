@@ -14,7 +14,7 @@ impl Chat {
         let id = self.session()?;
         self.signals.forget();
         let line = SocketLine::attach(&self.daemon, id, after).await?;
-        let mut renderer = BuiltinNotice::new(Box::new(Human::stdio().showing_input()), Vec::new());
+        let mut renderer = BuiltinNotice::new(Box::new(Human::stdio().showing_input()), Vec::new(), &self.daemon);
         self.follow(line, Some(&mut renderer)).await
     }
 

@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use agentd_core::model::{ListedModel, ModelInfo, Slot, SlotInfo, WindowSource};
+use agentd_proto::client::SessionView;
 
 use super::{
     chat::Chat,
@@ -107,6 +108,14 @@ impl Chat {
         let Some(id) = self.place.id() else { return Ok(self.place.first_model()) };
         let settings = self.daemon.client.session(&id.to_string()).await?.session.settings;
         Ok(ModelChoice { slot: settings.slot, id: settings.model })
+    }
+
+    /// The model of a session, or of the new one, as far as it is known without asking.
+    pub(super) fn model_of(&self, view: Option<&SessionView>) -> SlotInfo {
+        self.foreseen(&view.map_or_else(
+            || self.place.first_model(),
+            |view| ModelChoice { slot: view.session.settings.slot, id: view.session.settings.model.clone() },
+        ))
     }
 
     /// The model of a choice, as far as it is known without asking.

@@ -106,11 +106,9 @@ impl Chat {
         }
         let mode = self.known.status().chosen.unwrap_or_else(|| self.place.first_mode());
         self.note(&format!("mode      {mode}: {}", mode.description()));
-        let slot = self.slot.unwrap_or_default();
-        if let Some(info) = self.slots.iter().find(|info| info.slot == slot) {
-            let (model, window) = (clean_line(&info.model.id), number(info.model.context_window));
-            self.note(&format!("model     {model} (slot {slot}, a window of {window} tokens)"));
-        }
+        let info = self.model_of(None);
+        let (model, window) = (clean_line(&info.model.id), number(info.model.context_window));
+        self.note(&format!("model     {model} (slot {}, a window of {window} tokens)", info.slot));
         let shown = tools.iter().filter(|tool| tool.visible).count();
         self.note(&format!("tools     {shown} of {} shown to the model; /tools lists them", tools.len()));
         let skills = skills.iter().filter(|skill| skill.usable).count();
