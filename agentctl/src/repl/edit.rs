@@ -44,8 +44,10 @@ impl Draft {
     fn in_a_line(self, args: &Value) -> Self {
         match self {
             // What a line cannot show as it is stands in it with its escapes.
-            Self::Field { text, .. } if visible::line(&text) != text => Self::Json { text: args.to_string() },
-            Self::Json { text } if text == pretty(args) => Self::Json { text: args.to_string() },
+            Self::Field { text, .. } if text.contains(visible::is_hidden) => {
+                Self::Json { text: visible::json(args.to_string()) }
+            }
+            Self::Json { text } if text == pretty(args) => Self::Json { text: visible::json(args.to_string()) },
             draft => draft,
         }
     }

@@ -398,7 +398,7 @@ impl Question<'_> {
             self.console.write(&format!(
                 "\r\x1b[K{}{}",
                 paint(self.color, QUIET, prompt),
-                tail(&visible::line(&line), room)
+                tail(&line.replace(visible::is_hidden, "�"), room)
             ))?;
             let key = self.console.key()?;
             self.is_dropped = key.is_none();

@@ -288,6 +288,18 @@ fn a_command_is_edited_as_it_is() {
 }
 
 #[test]
+fn a_command_that_steers_terminals_is_edited_with_its_escapes() {
+    let mut hostile = approval(&[]);
+    let Ask::Approval { args, .. } = &mut hostile.ask else { unreachable!() };
+    *args = json!({"command": "ls \u{1b}]52;c;aGk=\u{7} \u{202e}x"});
+    let shown = check(&hostile, "e⎋s", None);
+    let (field, ours) =
+        (shown.split("arguments: ").nth(1).unwrap(), shown.replace("\u{1b}[K", "").replace("\u{1b}[J", ""));
+    assert!(field.contains(r"\u001b]52;c;aGk=") && field.contains(r"\u202e"), "{field}");
+    assert!(!ours.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{ours:?}");
+}
+
+#[test]
 fn other_arguments_are_edited_as_json() {
     let mut deploy = approval(&[]);
     let Ask::Approval { args, .. } = &mut deploy.ask else { unreachable!() };

@@ -375,7 +375,7 @@ async fn a_file_is_completed_and_handed_over_by_its_mention() {
     // What is hidden is not offered, so there is one only.
     terminal.sees("my notes.txt");
     terminal.presses("\r");
-    terminal.sees("handed over: uploads/my notes.txt");
+    terminal.sees("attached: uploads/my notes.txt");
     terminal.sees("It is out.");
     terminal.prompt();
     terminal.leaves();

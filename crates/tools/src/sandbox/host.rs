@@ -236,8 +236,7 @@ mod linux {
             }
         }
 
-        /// True where a command changes nothing outside of the session's folders, not even modes and times, and reaches no
-        /// other process.
+        /// True where a command changes nothing outside of the session's folders and reaches no other process.
         pub async fn contains(&self) -> bool {
             let is_whole = |force: &InForce| force.gap().is_none() && force.namespaces;
             self.config.mode != SandboxMode::Off && self.offer().await.force.as_ref().is_ok_and(is_whole)
@@ -322,11 +321,7 @@ mod linux {
             let names = self.names(workspace).await;
             let mut places = places(workspace, &config.read, &config.write, &config.hidden);
             let read_only = confinement == Confinement::ReadOnly;
-            match confinement {
-                Confinement::ReadOnly => places.close(),
-                Confinement::Guarded => places.guard(workspace),
-                Confinement::Usual => {}
-            }
+            places.confine(workspace, confinement);
             let policy = Policy {
                 exact: exact(workspace),
                 read: places.read,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use agentd_core::ports::Workspace;
+use agentd_core::{policy::Confinement, ports::Workspace};
 
 use super::policy::Tree;
 
@@ -72,8 +72,8 @@ pub(super) const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/d
 /// Folders that are fresh for each command, where there are namespaces.
 pub(super) const FRESH: &[&str] = &["/tmp", "/dev/shm"];
 
-/// What is run or obeyed in a project without being asked for: by git, by editors and shells that open the folder, by agents
-/// to come.
+/// Files and folders that are run or obeyed in a project without being asked for: by git, by editors and shells that open the
+/// folder, by agents to come.
 const GUARDED: &[&str] = &[
     ".git",
     ".gitmodules",
@@ -109,8 +109,17 @@ pub(super) struct Places {
 }
 
 impl Places {
+    /// Closes what a command with these limits may not change.
+    pub(super) fn confine(&mut self, workspace: &Workspace, confinement: Confinement) {
+        match confinement {
+            Confinement::ReadOnly => self.close(),
+            Confinement::Guarded => self.guard(workspace),
+            Confinement::Usual => {}
+        }
+    }
+
     /// Leaves nothing to be changed; all can still be read.
-    pub(super) fn close(&mut self) {
+    fn close(&mut self) {
         self.read.append(&mut self.write);
         for tree in &mut self.trees {
             tree.writable = false;
@@ -119,7 +128,7 @@ impl Places {
 
     /// Closes what programs run or obey by themselves in a writable project, as far as it is there. That which a command
     /// could put in its place is closed with it.
-    pub(super) fn guard(&mut self, workspace: &Workspace) {
+    fn guard(&mut self, workspace: &Workspace) {
         let Some(project) = workspace.project.as_ref().filter(|project| project.writable) else { return };
         let guarded = GUARDED
             .iter()
