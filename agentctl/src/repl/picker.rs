@@ -248,12 +248,16 @@ mod tests {
         assert_eq!(list.press(Key::Up), Outcome::Goes);
         assert_eq!(list.press(Key::Down), Outcome::Goes);
         assert_eq!(list.press(Key::Enter), Outcome::Taken(1));
-        "TRIP folder".chars().for_each(|c| drop(list.press(Key::Char(c))));
+        for c in "TRIP folder".chars() {
+            list.press(Key::Char(c));
+        }
         assert_eq!(list.press(Key::Enter), Outcome::Taken(2));
         list.press(Key::Paste("zebra".to_owned()));
         assert_eq!(list.press(Key::Enter), Outcome::Goes, "nothing fits");
         list.press(Key::Erase);
-        (0..9).for_each(|_| drop(list.press(Key::Down)));
+        for _ in 0..9 {
+            list.press(Key::Down);
+        }
         assert_eq!(list.press(Key::Enter), Outcome::Taken(2));
         assert_eq!(list.press(Key::Escape), Outcome::Left);
     }
@@ -262,7 +266,9 @@ mod tests {
     fn rows_fit_the_window_and_are_harmless() {
         let many: Vec<Choice> = (0..50).map(|n| Choice::new(&format!("{n} {}", "漢字".repeat(40)), "x")).collect();
         let mut list = List::new(&many);
-        (0..30).for_each(|_| drop(list.press(Key::Down)));
+        for _ in 0..30 {
+            list.press(Key::Down);
+        }
         for size in [(110, 40), (40, 10), (20, 3), (1, 1)] {
             let rows = list.rows("Sessions", size, false);
             assert!(rows.iter().all(|row| width(row) <= size.0), "{size:?}: {rows:?}");
