@@ -81,7 +81,7 @@ impl CompactOutcome {
                 report::lines(&[clean_line(&self.result.text)])?;
             }
             None => {
-                for line in crate::render::closing::lines(&self.result, 0, look.err_color) {
+                for line in crate::render::closing::lines(&self.result, 0, look) {
                     crate::terminal::note(&line);
                 }
             }

@@ -5,25 +5,44 @@ use agentd_core::{
     usage::Usage,
 };
 
+use anstyle::Style;
+
 use crate::terminal::{
-    paint::{BAD, QUIET, WARN, dollars, duration, number, paint},
+    look::TerminalStyle,
+    paint::{BAD, QUIET, WARN, dollars, duration, fold, number, paint},
     sanitize::{clean, clean_line},
 };
 
+/// A space at which no row is broken.
+const JOINED: &str = "\u{a0}";
+
 /// The closing lines of a turn. So many tokens of its requests, as far as the daemon can tell, repeated the request
 /// before.
-pub(crate) fn lines(result: &TurnResult, repeated: u64, color: bool) -> Vec<String> {
+/// They are broken between words where the screen ends.
+pub(crate) fn lines(result: &TurnResult, repeated: u64, look: TerminalStyle) -> Vec<String> {
+    let columns = if look.err_shown { look.columns() } else { usize::MAX };
+    let rows = |(style, line): &(Style, String)| {
+        let rows = fold(line, columns).into_iter().map(|row| row.replace(JOINED, " "));
+        rows.map(|row| paint(look.err_color, *style, &row)).collect::<Vec<_>>()
+    };
+    told(result, repeated).iter().flat_map(rows).collect()
+}
+
+fn told(result: &TurnResult, repeated: u64) -> Vec<(Style, String)> {
     let mut lines = Vec::new();
     if let Some(error) = &result.error {
-        lines.push(paint(color, BAD, &format!("error: {}", clean_line(&error.message))));
+        lines.push((BAD, format!("error: {}", clean_line(&error.message))));
         if let Some(hint) = &error.hint {
-            let hint = clean(hint);
-            lines.extend(hint.lines().map(|line| paint(color, QUIET, &format!("hint: {line}"))));
+            lines.extend(clean(hint).lines().map(|line| (QUIET, format!("hint: {line}"))));
         }
     } else if let Some(why) = why(result.stop_reason) {
-        lines.push(paint(color, WARN, why));
+        lines.push((WARN, why.to_owned()));
     }
-    lines.push(paint(color, QUIET, &took(result, repeated)));
+    // A number stays with what it counts.
+    lines.push((
+        QUIET,
+        took(result, repeated).replace(' ', JOINED).replace(&format!("{JOINED}·{JOINED}"), &format!("{JOINED}· ")),
+    ));
     lines
 }
 

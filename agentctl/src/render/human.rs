@@ -339,7 +339,7 @@ impl<O: Write, E: Write> Human<O, E> {
         if !self.look.out_shown && !result.text.is_empty() {
             self.text.whole(result.text.trim_end_matches('\n'))?;
         }
-        for line in closing::lines(result, self.repeated, self.look.err_color) {
+        for line in closing::lines(result, self.repeated, self.look) {
             self.painted(&line)?;
         }
         self.last = Last::Nothing;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::terminal::{
     look::TerminalStyle,
-    paint::{BAD, GOOD, QUIET, STRONG, clip, duration, number, paint, width},
+    paint::{BAD, GOOD, QUIET, STRONG, clip, duration, fold, number, paint, width},
     sanitize::clean_line,
 };
 
@@ -21,8 +21,6 @@ const DELEGATE: &str = "delegate_task";
 
 /// The end of a refusal, which is said to the model.
 const ADVICE: &str = ". Do not try the same again; ask, or go another way";
-/// A refusal without a reason.
-const NO_REASON: &str = ": the person gave no reason";
 
 /// The arguments that say best what a call is about, in order.
 const MAIN_ARGUMENTS: [&str; 9] =
@@ -109,11 +107,23 @@ const TOLD_OF_SUCCESS: usize = 3;
 /// The lines of a command's output that are shown where it failed.
 const TOLD_OF_FAILURE: usize = 4;
 
+/// The columns of the sign, the arrow, the dot and the spaces between.
+const FRAME: usize = 10;
+
 /// The lines of a call that has ended: one that says what came of it, and of a command that failed the last ones that it
 /// wrote. `columns` bounds their width.
 pub(crate) fn tool_lines(call: Option<&ToolCall>, result: &ToolResult, columns: usize, color: bool) -> Vec<String> {
-    let mut lines = vec![tool_line(call, result, columns, color)];
-    if failed(result) {
+    let title = about(call, result);
+    let outcome = summary(result, &title.subject);
+    let fits = width(&title.shown()) + width(&outcome) + width(&duration(result.duration_ms)) + FRAME <= columns;
+    let is_reason_below = result.error.is_some() && !fits;
+    // A reason that is cut says nothing.
+    let shown = if is_reason_below { "failed" } else { &outcome };
+    let mut lines = vec![tool_line(&title, shown, result, columns, color)];
+    if is_reason_below {
+        let rows = fold(&outcome, columns.saturating_sub(3)).into_iter().take(TOLD_OF_FAILURE);
+        lines.extend(rows.map(|row| paint(color, BAD, &format!("  {row}"))));
+    } else if failed(result) {
         let output = Output::of(&result.text);
         let rows = output.last().iter().rev().take(TOLD_OF_FAILURE).rev();
         lines.extend(rows.map(|row| paint(color, QUIET, &clip(&format!("  {row}"), columns.saturating_sub(1)))));
@@ -133,23 +143,21 @@ pub(crate) fn watched_lines(call: Option<&ToolCall>, result: &ToolResult, look: 
 }
 
 /// The first of them.
-fn tool_line(call: Option<&ToolCall>, result: &ToolResult, columns: usize, color: bool) -> String {
-    let CallTitle { name, subject: argument } = about(call, result);
-    let outcome = summary(result, &argument);
+fn tool_line(title: &CallTitle, outcome: &str, result: &ToolResult, columns: usize, color: bool) -> String {
+    let CallTitle { name, subject: argument } = title;
     let took = duration(result.duration_ms);
     let failed = failed(result);
     let (sign, sign_style) = if failed { ("✗", BAD) } else { ("●", GOOD) };
-    // The sign, the arrow, the dot and the spaces between.
-    let room = columns.saturating_sub(width(&name) + width(&took) + 10);
-    let outcome_room = if argument.is_empty() { room } else { room - (room / 2).min(width(&argument)) };
-    let outcome = clip(&outcome, outcome_room.max(8));
-    let argument = clip(&argument, room.saturating_sub(width(&outcome)).max(8));
+    let room = columns.saturating_sub(width(name) + width(&took) + FRAME);
+    let outcome_room = if argument.is_empty() { room } else { room - (room / 2).min(width(argument)) };
+    let outcome = clip(outcome, outcome_room.max(8));
+    let argument = clip(argument, room.saturating_sub(width(&outcome)).max(8));
     let argument = if argument.is_empty() { argument } else { format!(" {argument}") };
     let outcome_style = if failed { BAD } else { QUIET };
     format!(
         "{} {}{} {} {} {}",
         paint(color, sign_style, sign),
-        paint(color, STRONG, &name),
+        paint(color, STRONG, name),
         paint(color, QUIET, &argument),
         paint(color, QUIET, "→"),
         paint(color, outcome_style, &outcome),
@@ -199,8 +207,7 @@ fn summary(result: &ToolResult, argument: &str) -> String {
 
 /// A refusal as people read it: without what the model is told to do now.
 fn refused(words: &str) -> String {
-    let words = words.strip_suffix(ADVICE).unwrap_or(words);
-    words.strip_suffix(NO_REASON).unwrap_or(words).to_owned()
+    words.strip_suffix(ADVICE).unwrap_or(words).to_owned()
 }
 
 /// The first line of what a subagent said, or why it failed; none of any other result.
@@ -307,7 +314,7 @@ mod tests {
 
     fn line(arguments: &str, result: ToolResult, columns: usize) -> String {
         let call = ToolCall { call_id: result.call_id.clone(), name: result.name.clone(), arguments: arguments.into() };
-        tool_line(Some(&call), &result, columns, false)
+        tool_lines(Some(&call), &result, columns, false).swap_remove(0)
     }
 
     fn result(name: &str, text: &str) -> ToolResult {
@@ -369,13 +376,27 @@ mod tests {
     }
 
     #[test]
+    fn a_reason_that_does_not_fit_stands_below_its_call() {
+        let text =
+            "E_PATH: /project/src/lib.rs cannot be changed: the project is mounted read-only, so nothing writes to it";
+        let failed = ToolResult { error: Some(ToolErrorCode::Path), ..result("edit_file", text) };
+        let arguments = r#"{"path":"/project/src/lib.rs"}"#.to_owned();
+        let call = ToolCall { call_id: failed.call_id.clone(), name: failed.name.clone(), arguments };
+        let lines = tool_lines(Some(&call), &failed, 50, false);
+        let below = "  project is mounted read-only, so nothing writes";
+        assert_eq!(lines[0], "✗ edit_file /project/src/lib.rs → failed · 12 ms");
+        assert!(lines.contains(&below.to_owned()) && lines.iter().all(|line| width(line) < 50), "{lines:?}");
+        assert_eq!(tool_lines(Some(&call), &failed, 200, false).len(), 1);
+    }
+
+    #[test]
     fn people_are_not_told_what_is_for_the_model() {
         let denied = |text: &str| ToolResult { error: Some(ToolErrorCode::Denied), ..result("act", text) };
         let check = |text: &str, words: &str| {
             assert_eq!(line("{}", denied(text), 120), format!("✗ act → {words} · 12 ms"));
         };
         let advice = "Do not try the same again; ask, or go another way";
-        check(&format!("E_DENIED: refused: the person gave no reason. {advice}"), "refused");
+        check(&format!("E_DENIED: rejected (no reason). {advice}"), "rejected (no reason)");
         check(&format!("refused: No. Use cargo. {advice}"), "refused: No. Use cargo");
         check("it did not run: too much to be shown", "it did not run: too much to be shown");
         let delegated = |text: &str, error| ToolResult { error, ..result("delegate_task", text) };
