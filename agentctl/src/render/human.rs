@@ -146,6 +146,10 @@ impl<O: Write, E: Write> Human<O, E> {
             EventKind::TurnStarted { model, .. } => {
                 self.live = true;
                 self.repeated = 0;
+                if !self.shows_whole.is_empty() {
+                    // The answer is set apart from the prompt above it, however fast it comes.
+                    self.last = Last::Status;
+                }
                 self.spinner.show(&format!("waiting for {}", clean_line(model)));
                 Ok(())
             }
