@@ -58,10 +58,13 @@ pub(super) fn searches_and_cites(world: &World, path: &str, query: &str) {
     });
 }
 
-/// What a tool told the model last, where it was a find.
+/// The last result of a tool in this turn, where it was a find.
 fn told_last(request: &Recorded) -> Option<String> {
     let messages = request.messages();
-    let texts = messages.iter().filter(|message| message["role"] == "tool");
+    let is_said =
+        |message: &Value| message["role"] == "user" && !message["content"].to_string().contains("system_reminder");
+    let of_turn = messages.iter().rposition(is_said).map_or(0, |at| at + 1);
+    let texts = messages[of_turn..].iter().filter(|message| message["role"] == "tool");
     let last = texts.filter_map(|message| message["content"].as_str()).next_back()?;
     last.contains("1. uploads/").then(|| last.to_owned())
 }
