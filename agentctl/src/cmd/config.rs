@@ -90,7 +90,7 @@ pub(crate) async fn handle(global: &Global, args: ConfigArgs) -> anyhow::Result<
 /// A value as it would be written in a file, in one line.
 fn in_words(value: Value) -> String {
     match value {
-        Value::String(text) => text,
-        other => other.to_string(),
+        Value::String(text) => clean_line(&text),
+        other => clean_line(&other.to_string()),
     }
 }

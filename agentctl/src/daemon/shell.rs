@@ -134,7 +134,8 @@ fn meant(name: &str, has_builtin: bool) -> Option<String> {
         for (place, meant) in places.clone() {
             for form in forms.iter().filter(|form| !(place == "BASE" && **form == "URL")) {
                 // In words for the same thing, nothing is left to guess.
-                let slips = if *form == end { SLIPS } else { 0 };
+                // Two letters are too few to be misspelt: `MODEL_BASE_DIR` is somebody else's.
+                let slips = if *form == end && end != "ID" { SLIPS } else { 0 };
                 consider(format!("MODEL_{place}_{form}"), slips, format!("MODEL_{meant}_{end}"));
             }
         }
@@ -253,7 +254,18 @@ mod tests {
         check("MODELS_BASIC_BASE_URL", Some("MODEL_BASIC_BASE_URL"));
         check("MODEL_VISION_BASE_URL", Some("MODEL_MULTIMODAL_BASE_URL"));
         check("MODEL_CHAT_BSAE_URL", Some("MODEL_CHAT_BASE_URL"));
-        for other in ["MODEL", "MODEL_NAME", "MODEL_ID", "MODEL_PATH", "MODEL_DIR", "MODE", "OPENAI_BASE_URL", "HOME"] {
+        for other in [
+            "MODEL",
+            "MODEL_NAME",
+            "MODEL_ID",
+            "MODEL_PATH",
+            "MODEL_DIR",
+            "MODEL_BASE_DIR",
+            "MODEL_CODE",
+            "MODE",
+            "OPENAI_BASE_URL",
+            "HOME",
+        ] {
             check(other, None);
         }
         assert_eq!(meant("MODEL_BASE_URL", false), None, "another model answers: it is another program's");

@@ -22,8 +22,21 @@ use super::{
 const MASK: &str = "•••";
 
 /// Ends of names of secrets, in small letters and digits alone.
-const SECRET_ENDS: [&str; 9] =
-    ["key", "token", "secret", "password", "passwd", "passphrase", "credential", "authorization", "cookie"];
+const SECRET_ENDS: [&str; 13] = [
+    "key",
+    "token",
+    "secret",
+    "password",
+    "passwd",
+    "passphrase",
+    "credential",
+    "authorization",
+    "cookie",
+    "auth",
+    "bearer",
+    "pwd",
+    "dsn",
+];
 
 /// Maps of which every value is a secret.
 const SECRET_MAPS: [&str; 2] = ["env", "headers"];
@@ -189,7 +202,7 @@ struct Mask<'a> {
 impl Mask<'_> {
     /// The value of a name.
     fn of(&self, name: &str, value: Value) -> Value {
-        if is_secret(name) {
+        if is_secret(name) || are_secrets(name, &value) {
             return hidden(value);
         }
         match value {
@@ -246,6 +259,11 @@ fn is_secret(name: &str) -> bool {
     SECRET_ENDS.iter().any(|end| name.ends_with(end))
 }
 
+/// Returns whether a value of this name holds several secrets. Numbers do not: `max_tokens` counts.
+fn are_secrets(name: &str, value: &Value) -> bool {
+    !value.is_number() && name.strip_suffix('s').is_some_and(is_secret)
+}
+
 /// The text with all of its addresses without what stands before their `@`, and without the values of a query.
 fn without_credentials(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -255,15 +273,21 @@ fn without_credentials(text: &str) -> String {
         out.push_str(before);
         let end = address.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`')).unwrap_or(address.len());
         let (address, behind) = address.split_at(end);
-        let host_end = address.find(['/', '?', '#']).unwrap_or(address.len());
-        let (host, path) = address.split_at(host_end);
-        match host.rsplit_once('@') {
-            Some((_, host)) => out.push_str(&format!("{MASK}@{host}")),
-            None => out.push_str(host),
-        }
-        match path.split_once('?') {
+        // A password may have any character, so that only the last `@` is sure to stand behind it.
+        let place = match address.rsplit_once('@') {
+            Some((_, place)) => {
+                out.push_str(&format!("{MASK}@"));
+                place
+            }
+            None => address,
+        };
+        let (place, fragment) = place.split_once('#').map_or((place, None), |(place, rest)| (place, Some(rest)));
+        match place.split_once('?') {
             Some((path, query)) => out.push_str(&format!("{path}?{}", query_without_values(query))),
-            None => out.push_str(path),
+            None => out.push_str(place),
+        }
+        if let Some(fragment) = fragment {
+            out.push_str(&format!("#{}", if fragment.contains('=') { MASK } else { fragment }));
         }
         rest = behind;
     }
@@ -404,7 +428,9 @@ mod tests {
         let check = |text: &str, expected: &str| assert_eq!(without_credentials(text), expected);
         check("http://localhost:8080/v1", "http://localhost:8080/v1");
         check("https://tok@h/x", "https://•••@h/x");
-        check("see https://me:p@ss@h?x=1 and ftp://h/@x", "see https://•••@h?x=••• and ftp://h/@x");
+        check("see https://me:p@ss@h?x=1 and ftp://h/@x", "see https://•••@h?x=••• and ftp://•••@x");
+        check("db://u:pa/ss#w@h/x", "db://•••@h/x");
+        check("https://h/x#top and https://h/x#token=abc", "https://h/x#top and https://h/x#•••");
         check("https://s/?q={query}&n={count}&key=k", "https://s/?q={query}&n={count}&key=•••");
         check("no address", "no address");
     }
