@@ -168,6 +168,26 @@ async fn words_that_were_meant_for_the_next_message_approve_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_is_seen_at_work_and_its_end_is_told() {
+    let world = World::start().await;
+    let mut terminal = Terminal::open(&world.daemon, &[]);
+    terminal.prompt();
+    // Of these lines, the end shows the last four alone.
+    let ticks = "for i in 1 2 3 4 5 6; do echo tick-$i; sleep 0.4; done; exit 3";
+    world.model.reply(Reply::tool_call("run_bash_command", json!({ "command": ticks }))).reply(says("It failed."));
+    terminal.says("Run it");
+    terminal.sees("y yes");
+    terminal.presses("y");
+    terminal.sees("tick-1");
+    terminal.sees("tick-2");
+    terminal.sees("exit 3");
+    terminal.sees("tick-6");
+    terminal.sees("It failed.");
+    terminal.prompt();
+    terminal.leaves();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_reaches_further_takes_a_second_key() {
     let world = World::start().await;
     let mut terminal = Terminal::open(&world.daemon, &[]);
