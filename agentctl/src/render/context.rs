@@ -53,6 +53,12 @@ pub(crate) fn notice_line(text: &str, topic: NoticeTopic, sources: &[NoticeSourc
         NoticeTopic::Memory => ("memory", sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>()),
         NoticeTopic::Skills => ("skills", sources.iter().map(|source| skill_name(&source.name)).collect()),
         NoticeTopic::Files => ("attached", sources.iter().map(|source| source.name.as_str()).collect()),
+        NoticeTopic::Todos
+        | NoticeTopic::Mode
+        | NoticeTopic::Level
+        | NoticeTopic::Mentions
+        | NoticeTopic::LastAnswer
+        | NoticeTopic::Continue => return format!("reminder: {text}"),
     };
     match names.as_slice() {
         [] if topic == NoticeTopic::Memory && text.contains("/memories") => format!("{what}: names in /memories"),

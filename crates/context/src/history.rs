@@ -10,7 +10,7 @@ use agentd_core::{
     tool::{ToolCall, ToolResult},
 };
 
-use crate::frame::one_line;
+use crate::frame::{harmless, one_line};
 
 /// Prefix of a compaction's summary.
 const SUMMARY: &str = "<conversation_summary>";
@@ -20,6 +20,8 @@ const MEMORY: &str = "<memory>";
 const SKILLS: &str = "<skills>";
 /// Prefix of a notice of files that were handed over.
 const FILES: &str = "<files>";
+/// Prefix of what else the daemon tells.
+const REMINDER: &str = "<system_reminder>";
 
 /// Returns whether an item counts as a message. What belongs to the answer beside it does not.
 pub fn counts(item: &Item) -> bool {
@@ -42,6 +44,7 @@ pub fn kind(message: &Message) -> SegmentKind {
         Message::User { text } if text.starts_with(SUMMARY) => SegmentKind::Summary,
         Message::User { text } if text.starts_with(MEMORY) => SegmentKind::Memory,
         Message::User { text } if text.starts_with(SKILLS) => SegmentKind::Skills,
+        Message::User { text } if text.starts_with(REMINDER) => SegmentKind::Reminders,
         Message::User { .. } | Message::Pictures { .. } | Message::Assistant { .. } => SegmentKind::History,
     }
 }
@@ -74,10 +77,17 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
                 answer.finish(&mut messages);
                 messages.push(match topic {
                     // It names files and tools, which others named, in one line.
-                    NoticeTopic::General => said_by_daemon("<system_reminder>", "</system_reminder>", &one_line(text)),
+                    NoticeTopic::General => reminder(&one_line(text)),
                     NoticeTopic::Memory => said_by_daemon(MEMORY, "</memory>", text),
                     NoticeTopic::Skills => said_by_daemon(SKILLS, "</skills>", text),
                     NoticeTopic::Files => with_pictures(said_by_daemon(FILES, "</files>", text), pictures),
+                    // Todos and mentions are named in them, in words of others.
+                    NoticeTopic::Todos
+                    | NoticeTopic::Mode
+                    | NoticeTopic::Level
+                    | NoticeTopic::Mentions
+                    | NoticeTopic::LastAnswer
+                    | NoticeTopic::Continue => reminder(&harmless(text)),
                 });
             }
         }
@@ -88,6 +98,10 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
 
 fn said_by_daemon(open: &str, close: &str, text: &str) -> Message {
     Message::User { text: format!("{open}\n{text}\n{close}") }
+}
+
+fn reminder(text: &str) -> Message {
+    said_by_daemon(REMINDER, "</system_reminder>", text)
 }
 
 /// Their bytes are put in later, where the model sees.

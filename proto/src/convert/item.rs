@@ -29,7 +29,7 @@ mirrored!(
     topic,
     optional_topic,
     "the topic of a notice",
-    [General, Memory, Skills, Files]
+    [General, Memory, Skills, Files, Todos, Mode, Level, Mentions, LastAnswer, Continue]
 );
 
 impl From<&Item> for v1::Item {

@@ -59,10 +59,6 @@ pub(crate) fn view(standing: &ContextViewInput<'_>) -> ContextView {
     for message in &history::messages(standing.history, standing.model.echo_reasoning) {
         add(history::kind(message), footprint::print(message), 1);
     }
-    let reminders = standing.meter.map(ContextMeter::reminders).unwrap_or_default();
-    if reminders.tokens > 0 {
-        add(SegmentKind::Reminders, reminders, 1);
-    }
     // What the server counted last is the truth; the parts share it as the guess has them.
     let guess = parts.iter().map(|(_, print, _)| print.tokens).sum::<u64>().max(1);
     let expected = match standing.meter {

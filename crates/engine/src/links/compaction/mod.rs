@@ -5,13 +5,11 @@ mod history_file;
 mod run;
 mod under_way;
 
-use agentd_context::{
-    RequestBuilder,
-    compaction::plan::{self, CompactionRequest, limit},
-};
+use agentd_context::compaction::plan::{self, CompactionRequest, limit};
 use agentd_core::{
     context::{CompactionCause, CompactionStrategy, TokenLevel},
     event::EventKind,
+    item::NoticeTopic,
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -21,6 +19,7 @@ use serde::Deserialize;
 use crate::turn::{
     Phase, TurnContext, TurnExit, TurnState,
     hooks::{Invocation, Link, Next},
+    reminders::Reminder,
     request,
 };
 
@@ -80,18 +79,20 @@ impl Link for Compaction {
         }
     }
 
-    fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut RequestBuilder) {
+    fn reminder(&self, context: &TurnContext, state: &TurnState) -> Option<Reminder> {
         let window = context.next_window(state);
         let tokens = request::expected(context, state, context.next_model(state));
-        if TokenLevel::of(tokens, window) >= TokenLevel::Warning {
-            let percent = percent(tokens, window);
+        (TokenLevel::of(tokens, window) >= TokenLevel::Warning).then(|| {
+            // In steps, so that it is not told anew before every request.
+            let percent = percent(tokens, window) / 5 * 5;
             // Whoever took a compaction back wants all of it to be seen. In the last request nothing can be called.
             let may_ask = state.held == 0 && state.phase != Phase::Finalizing;
             let call = if may_ask { format!(" Call {TOOL} when a piece of work is done.") } else { String::new() };
-            draft.remind(format!(
+            let text = format!(
                 "{percent} % of the context window is taken. Be brief; do not read what you do not need.{call}"
-            ));
-        }
+            );
+            Reminder::new(NoticeTopic::Level, text)
+        })
     }
 
     fn around_tool<'a>(
