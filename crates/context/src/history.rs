@@ -54,8 +54,11 @@ pub fn kind(message: &Message) -> SegmentKind {
 pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
     let mut messages = Vec::with_capacity(items.len());
     let mut answer = Answer::default();
+    let summary = items.iter().find(|item| matches!(&item.body, ItemBody::Compaction(summary) if !summary.summary.is_empty()));
     for item in items {
         match &item.body {
+            // How full the window was before room was made.
+            ItemBody::Notice { topic: NoticeTopic::Level, .. } if summary.is_some_and(|summary| item.id < summary.id) => {}
             ItemBody::Reasoning { text } => answer.think(&mut messages, Some(text.as_str()).filter(|_| echo_reasoning)),
             ItemBody::AgentMessage { text } => answer.speak(&mut messages, text),
             ItemBody::ToolCall(call) => answer.calls.push(call.clone()),
@@ -81,6 +84,8 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
                     NoticeTopic::Memory => said_by_daemon(MEMORY, "</memory>", text),
                     NoticeTopic::Skills => said_by_daemon(SKILLS, "</skills>", text),
                     NoticeTopic::Files => with_pictures(said_by_daemon(FILES, "</files>", text), pictures),
+                    // Their words were made harmless when they were read.
+                    NoticeTopic::ReadAgain | NoticeTopic::Recall => reminder(text),
                     // Todos and mentions are named in them, in words of others.
                     NoticeTopic::Todos
                     | NoticeTopic::Mode

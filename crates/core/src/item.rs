@@ -124,6 +124,10 @@ pub enum NoticeTopic {
     LastAnswer,
     /// The request to go on behind an answer that was not the end.
     Continue,
+    /// Files as they are now, behind a summary of the work on them.
+    ReadAgain,
+    /// Passages of what was set aside, for an input that is about them.
+    Recall,
 }
 
 impl ItemBody {

@@ -16,6 +16,9 @@ use agentd_core::{
     model::{Message, ModelInfo},
 };
 
+/// How room is made.
+const RELIEF: &str = "old tool results are moved to files, or, where that is not enough, the older part is replaced by a summary";
+
 /// Where the next request would come from.
 pub(crate) struct ContextViewInput<'a> {
     pub(crate) model: &'a ModelInfo,
@@ -92,7 +95,7 @@ pub(crate) fn view(standing: &ContextViewInput<'_>) -> ContextView {
     }
     let tokens = expected;
     let window = standing.window;
-    let messages = plan::count(standing.history);
+    let messages = plan::count_answers(standing.history);
     ContextView {
         model: standing.model.id.clone(),
         window,
@@ -130,8 +133,8 @@ fn by_source(mut whole: Segment, sources: &[(&str, u64)]) -> Vec<Segment> {
 
 fn next_cuts(standing: &ContextViewInput<'_>, tokens: u64, messages: usize) -> Vec<String> {
     let window = standing.window;
-    let critical = if standing.held == 0 { window / 100 * 95 } else { window };
-    let left = critical.saturating_sub(tokens);
+    let relief = if standing.held == 0 { window / 100 * plan::RELIEF_PERCENT } else { window };
+    let left = relief.saturating_sub(tokens);
     let mut cuts = Vec::new();
     if let Some(most) = standing.max_messages {
         let limit = plan::limit(most, standing.held);
@@ -146,9 +149,9 @@ fn next_cuts(standing: &ContextViewInput<'_>, tokens: u64, messages: usize) -> V
         });
     }
     if left == 0 {
-        cuts.push("Before the next call the older part is replaced by a summary.".to_owned());
+        cuts.push(format!("Before the next call {RELIEF}."));
     } else {
-        cuts.push(format!("After about {left} more tokens the older part is replaced by a summary."));
+        cuts.push(format!("After about {left} more tokens {RELIEF}."));
     }
     cuts
 }
