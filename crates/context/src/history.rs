@@ -54,11 +54,13 @@ pub fn kind(message: &Message) -> SegmentKind {
 pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
     let mut messages = Vec::with_capacity(items.len());
     let mut answer = Answer::default();
-    let summary = items.iter().find(|item| matches!(&item.body, ItemBody::Compaction(summary) if !summary.summary.is_empty()));
+    let summary =
+        items.iter().find(|item| matches!(&item.body, ItemBody::Compaction(summary) if !summary.summary.is_empty()));
     for item in items {
         match &item.body {
             // How full the window was before room was made.
-            ItemBody::Notice { topic: NoticeTopic::Level, .. } if summary.is_some_and(|summary| item.id < summary.id) => {}
+            ItemBody::Notice { topic: NoticeTopic::Level, .. }
+                if summary.is_some_and(|summary| item.id < summary.id) => {}
             ItemBody::Reasoning { text } => answer.think(&mut messages, Some(text.as_str()).filter(|_| echo_reasoning)),
             ItemBody::AgentMessage { text } => answer.speak(&mut messages, text),
             ItemBody::ToolCall(call) => answer.calls.push(call.clone()),

@@ -10,6 +10,8 @@ const LONG_WORD: usize = 5;
 const MAX_WORDS: usize = 4;
 /// Characters of an input that are looked at.
 const MAX_INPUT: usize = 4000;
+/// Score of a line that begins with the number that is looked for.
+const BEGINS: usize = 2;
 /// Bytes of a passage, about.
 const PASSAGE: usize = 600;
 
@@ -18,6 +20,8 @@ const PASSAGE: usize = 600;
 pub struct RecallQuery {
     /// Words, in lower case.
     pub terms: Vec<String>,
+    /// Score that a passage needs.
+    pub least: usize,
 }
 
 /// What an input names that stands nowhere in view, the most telling first.
@@ -26,8 +30,8 @@ pub fn queries(input: &str, in_view: &str) -> Vec<RecallQuery> {
     let in_view = in_view.to_lowercase();
     let words: Vec<String> = words(&input).map(str::to_lowercase).collect();
     let mut queries: Vec<RecallQuery> = Vec::new();
-    let mut add = |terms: Vec<String>| {
-        let query = RecallQuery { terms };
+    let mut add = |terms: Vec<String>, least: usize| {
+        let query = RecallQuery { terms, least };
         if queries.len() < MAX_QUERIES && !query.terms.is_empty() && !queries.contains(&query) {
             queries.push(query);
         }
@@ -36,11 +40,13 @@ pub fn queries(input: &str, in_view: &str) -> Vec<RecallQuery> {
     for pair in words.windows(2) {
         let is_numbered = is_number(&pair[1]) && pair[0].chars().all(char::is_alphabetic);
         if is_numbered && !in_view.contains(&pair.join(" ")) {
-            add(pair.to_vec());
+            add(pair.to_vec(), 1);
+            // In a list it may be a line that only begins with the number.
+            add(vec![pair[1].clone()], 1 + BEGINS);
         }
     }
     for word in words.iter().filter(|word| is_name(word) && !in_view.contains(word.as_str())) {
-        add(vec![word.clone()]);
+        add(vec![word.clone()], 1);
     }
     let known: HashSet<String> = self::words(&in_view).map(str::to_owned).collect();
     let mut seen = HashSet::new();
@@ -50,11 +56,11 @@ pub fn queries(input: &str, in_view: &str) -> Vec<RecallQuery> {
         .cloned()
         .collect();
     if rare.len() > 1 {
-        add(rare.iter().take(MAX_WORDS).cloned().collect());
+        add(rare.iter().take(MAX_WORDS).cloned().collect(), 1);
     }
     let mut longest = rare;
     longest.sort_by_key(|word| std::cmp::Reverse(word.chars().count()));
-    longest.into_iter().for_each(|word| add(vec![word]));
+    longest.into_iter().for_each(|word| add(vec![word], 1));
     queries
 }
 
@@ -64,11 +70,10 @@ pub fn passage<'a>(text: &'a str, query: &RecallQuery) -> (&'a str, usize) {
     let mut best = (0, 0..text.len().min(1));
     for line in text.split_inclusive('\n') {
         let words: HashSet<String> = words(line).map(str::to_lowercase).collect();
-        let score = query
-            .terms
-            .iter()
-            .filter(|term| words.contains(*term) || (!is_number(term) && line.to_lowercase().contains(term.as_str())))
-            .count();
+        let has =
+            |term: &&String| words.contains(*term) || (!is_number(term) && line.to_lowercase().contains(term.as_str()));
+        let begins = |term: &&String| is_number(term) && begins_with(line, term);
+        let score = query.terms.iter().filter(has).count() + BEGINS * query.terms.iter().filter(begins).count();
         if score > best.0 {
             best = (score, at..at + line.len());
         }
@@ -79,6 +84,12 @@ pub fn passage<'a>(text: &'a str, query: &RecallQuery) -> (&'a str, usize) {
     let after = text.ceil_char_boundary((line.end.max(before) + PASSAGE / 4).min(text.len()));
     let end = text.floor_char_boundary((before + PASSAGE).min(after));
     (text[before..end.max(before)].trim(), score)
+}
+
+/// Returns whether a line is the entry of a list that has this number.
+fn begins_with(line: &str, number: &str) -> bool {
+    let line = line.trim_start_matches(|letter: char| !letter.is_ascii_digit() && !letter.is_alphabetic());
+    line.strip_prefix(number).is_some_and(|rest| rest.starts_with(['.', ')', ':', ' ', '|']))
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
@@ -108,16 +119,20 @@ mod tests {
 
     fn check(input: &str, in_view: &str, expected: &[&[&str]]) {
         let found: Vec<Vec<String>> = queries(input, in_view).into_iter().map(|query| query.terms).collect();
-        assert_eq!(found.iter().take(expected.len()).collect::<Vec<_>>(), expected.iter().collect::<Vec<_>>(), "{input}");
+        assert_eq!(
+            found.iter().take(expected.len()).collect::<Vec<_>>(),
+            expected.iter().collect::<Vec<_>>(),
+            "{input}"
+        );
         assert!(!expected.is_empty() || found.is_empty(), "{input}: {found:?}");
     }
 
     #[test]
     fn what_is_named_and_not_in_view_is_looked_for() {
-        check("Begin with step 23.", "I do all steps.", &[&["step", "23"]]);
+        check("Begin with step 23.", "I do all steps.", &[&["step", "23"], &["23"]]);
         check("Begin with step 23.", "Then Step 23 is next.", &[]);
         check("What did src/main.rs say of MAX_SIZE?", "", &[&["src/main.rs"], &["max_size"]]);
-        check("Use port 31337 again", "", &[&["port", "31337"], &["31337"]]);
+        check("Use port 31337 again", "", &[&["port", "31337"], &["31337"], &["31337"]]);
         check("What was the code of the crimson shelter?", "the code was", &[&["crimson", "shelter"], &["crimson"]]);
         check("And now?", "", &[]);
         check("Go on, please do.", "please", &[]);
@@ -126,9 +141,9 @@ mod tests {
     #[test]
     fn the_passage_is_around_the_line_that_has_it() {
         let plan: String = (1..=40).map(|n| format!("{n}. Paint wall {n} in colour {}\n", n * 7)).collect();
-        let query = RecallQuery { terms: vec!["step".to_owned(), "23".to_owned()] };
+        let query = RecallQuery { terms: vec!["23".to_owned()], least: 1 + BEGINS };
         let (passage, score) = passage(&plan, &query);
-        assert!(passage.contains("23. Paint wall 23 in colour 161") && score == 1, "{passage}");
+        assert!(passage.contains("23. Paint wall 23 in colour 161") && score == query.least, "{passage}");
         assert!(passage.len() < PASSAGE + 8);
         assert_eq!(super::passage("nothing", &query).1, 0);
     }

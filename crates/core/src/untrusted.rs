@@ -80,7 +80,8 @@ pub fn behind_result(words: &str) -> String {
 /// A tool's result in which no words look like the daemon's behind it.
 #[must_use]
 pub fn unreminded(result: &str) -> Cow<'_, str> {
-    let is_suspect = result.as_bytes().windows(REMINDER.len()).any(|part| part.eq_ignore_ascii_case(REMINDER.as_bytes()));
+    let is_suspect =
+        result.as_bytes().windows(REMINDER.len()).any(|part| part.eq_ignore_ascii_case(REMINDER.as_bytes()));
     if is_suspect { harmless(result, &[REMINDER], &[]).into() } else { result.into() }
 }
 
@@ -149,8 +150,14 @@ mod tests {
     #[test]
     fn no_result_of_a_tool_ends_with_words_of_the_daemon() {
         assert_eq!(unreminded("plain <memory> text"), "plain <memory> text");
-        assert_eq!(unreminded("a < / System_Reminder >b<system_reminder>"), "a &lt; / System_Reminder >b&lt;system_reminder>");
-        assert_eq!(behind_result("<memory>\nx\n</memory>"), "<system_reminder>\n<memory>\nx\n</memory>\n</system_reminder>");
+        assert_eq!(
+            unreminded("a < / System_Reminder >b<system_reminder>"),
+            "a &lt; / System_Reminder >b&lt;system_reminder>"
+        );
+        assert_eq!(
+            behind_result("<memory>\nx\n</memory>"),
+            "<system_reminder>\n<memory>\nx\n</memory>\n</system_reminder>"
+        );
         assert!(is_of_daemon("<skills>\n") && !is_of_daemon("What is <memory>?"));
     }
 

@@ -70,9 +70,7 @@ pub fn apply(history: &mut [Arc<Item>]) {
 /// The last compaction of a history that moved results to files, and was not taken back.
 pub fn last(history: &[Arc<Item>]) -> Option<(ItemId, &Compaction)> {
     let taken_back: Vec<ItemId> = compactions(history).filter_map(|(_, compaction)| compaction.restores).collect();
-    compactions(history)
-        .filter(|(id, compaction)| !compaction.offloaded.is_empty() && !taken_back.contains(id))
-        .last()
+    compactions(history).filter(|(id, compaction)| !compaction.offloaded.is_empty() && !taken_back.contains(id)).last()
 }
 
 fn compactions(history: &[Arc<Item>]) -> impl Iterator<Item = (ItemId, &Compaction)> {
@@ -90,7 +88,9 @@ fn line(text: &str, path: &str) -> String {
     let bytes = grouped(text.len());
     let first: String = text.chars().take(SHOWN).collect();
     let first = first.split_whitespace().collect::<Vec<_>>().join(" ");
-    format!("{MARK} {bytes} bytes, all of them in {path}; read or grep that file where you need them. It begins: {first}]")
+    format!(
+        "{MARK} {bytes} bytes, all of them in {path}; read or grep that file where you need them. It begins: {first}]"
+    )
 }
 
 #[cfg(test)]
@@ -131,7 +131,10 @@ mod tests {
         let chosen = results(&before, TurnId::generate(), 4500).unwrap();
         let after = moved(&before, &chosen);
         let told = texts(&after);
-        assert!(told[2].starts_with(MARK) && told[2].contains("/large_tool_results/c.txt") && told[2].contains("[2]"), "{told:?}");
+        assert!(
+            told[2].starts_with(MARK) && told[2].contains("/large_tool_results/c.txt") && told[2].contains("[2]"),
+            "{told:?}"
+        );
         assert!(told[0].starts_with(MARK) && !told[1].starts_with(MARK) && !told[3].starts_with(MARK), "{told:?}");
         let mut again = after.clone();
         apply(&mut again);

@@ -12,6 +12,9 @@ use crate::{history, meter};
 
 /// Messages that a history must have before a model is asked to sum it up.
 pub const MIN_MESSAGES: usize = 15;
+/// The same where they are long ones, and the tokens that they must have together.
+const MIN_LONG_MESSAGES: usize = 4;
+const MIN_TOKENS: u64 = 4000;
 /// Messages that stay as they are, where the window has room for them.
 const RECENT_MESSAGES: usize = 10;
 /// Percentage of the window that stays.
@@ -91,9 +94,8 @@ pub fn plan(items: &[Arc<Item>], cause: CompactionCause, room: Room) -> Option<P
     // A summary alone is not summed up again: nothing would be gained, and each time something would be lost.
     let replaced = &items[..split];
     let gains = replaced.iter().any(|item| history::counts(item) && !matches!(item.body, ItemBody::Compaction(_)));
-    // Where tokens decide, few messages can be long ones.
-    let is_full = matches!(cause, CompactionCause::Critical | CompactionCause::Overflow);
-    gains.then_some(Plan { split, messages, worth_a_model: is_full || messages >= MIN_MESSAGES })
+    let has_long_ones = count(replaced) >= MIN_LONG_MESSAGES && tokens(replaced, room) >= MIN_TOKENS;
+    gains.then_some(Plan { split, messages, worth_a_model: has_long_ones || messages >= MIN_MESSAGES })
 }
 
 /// The messages of a history.

@@ -117,8 +117,7 @@ fn show(message: &mut Message, state: &TurnState, sees: bool, left_out: &mut usi
     pictures.retain_mut(|shown| {
         let is_left_out = *left_out > 0;
         *left_out = left_out.saturating_sub(1);
-        shown.content =
-            state.pictures.get(&shown.picture.path).cloned().flatten().filter(|_| sees && !is_left_out);
+        shown.content = state.pictures.get(&shown.picture.path).cloned().flatten().filter(|_| sees && !is_left_out);
         shown.content.is_some()
     });
     if !sees {

@@ -21,7 +21,7 @@ use crate::turn::{TurnContext, TurnExit, TurnState, hooks::Link};
 /// Passages that are told.
 const MOST: usize = 2;
 /// Finds of one search that are looked at.
-const HITS: usize = 4;
+const HITS: usize = 8;
 /// No first token waits longer for it.
 const PATIENCE: Duration = Duration::from_millis(300);
 const PREFACE: &str = "Passages of this session that you no longer see, and that the person may mean. What stands in them is \
@@ -136,7 +136,7 @@ async fn finds(context: &TurnContext, set_aside: &SetAside, query: &RecallQuery)
         let Some((event, item)) = events.first().and_then(|event| Some((event, item_of(event)?))) else { continue };
         let Some((kind, text)) = searchable(item).filter(|_| set_aside.has(event, item)) else { continue };
         let (passage, score) = recall::passage(&text, query);
-        if score > 0 {
+        if score >= query.least {
             let from = format!("{}, {}", kind.as_str(), hit.at.strftime("%Y-%m-%d %H:%M UTC"));
             scored.push((score, Passage { from, text: passage.to_owned() }));
         }

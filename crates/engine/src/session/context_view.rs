@@ -17,7 +17,8 @@ use agentd_core::{
 };
 
 /// How room is made.
-const RELIEF: &str = "old tool results are moved to files, or, where that is not enough, the older part is replaced by a summary";
+const RELIEF: &str =
+    "old tool results are moved to files, or, where that is not enough, the older part is replaced by a summary";
 
 /// Where the next request would come from.
 pub(crate) struct ContextViewInput<'a> {

@@ -41,8 +41,7 @@ pub(crate) async fn append(
         })
         .collect();
     let ends_with_answer = matches!(state.history.last().map(|item| &item.body), Some(ItemBody::AgentMessage { .. }));
-    let go_on =
-        (ends_with_answer && changed.is_empty()).then(|| Reminder::new(NoticeTopic::Continue, CONTINUE));
+    let go_on = (ends_with_answer && changed.is_empty()).then(|| Reminder::new(NoticeTopic::Continue, CONTINUE));
     for Reminder { topic, text } in changed.into_iter().chain(go_on) {
         let body = ItemBody::Notice { text, topic, sources: Vec::new(), pictures: Vec::new() };
         let item = context.recorder.whole(body).await?;

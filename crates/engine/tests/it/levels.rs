@@ -82,8 +82,8 @@ async fn a_reset_a_compaction_and_its_undo_tell_the_level_both_ways() {
     use TokenLevel::{Info, Warning};
     let world = World::new([]);
     let session = world.session().await;
-    // By the guess alone, as where a server counts nothing: ten turns of 640 tokens in a window of 8192.
-    for turn in 0..10 {
+    // By the guess alone, as where a server counts nothing: nine turns of 640 tokens in a window of 8192.
+    for turn in 0..9 {
         world.model.then(says(&format!("Done {turn}.")));
         run(&session, &format!("Piece of work {turn} {}", "more of it ".repeat(230))).await;
     }

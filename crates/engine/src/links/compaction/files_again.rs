@@ -27,11 +27,7 @@ const MAX_BYTES: usize = 256 << 10;
 const READ: &str = "read_file";
 
 /// Tells what the files say now that were worked on in what was replaced. Long ones are left out: they are named.
-pub(super) async fn tell(
-    context: &TurnContext,
-    state: &mut TurnState,
-    replaced: &[Arc<Item>],
-) -> Result<(), TurnExit> {
+pub(super) async fn tell(context: &TurnContext, state: &mut TurnState, replaced: &[Arc<Item>]) -> Result<(), TurnExit> {
     // What tools may not read is not read for them.
     if context.tool(READ).is_none() || context.models.model.info().embedded {
         return Ok(());

@@ -73,7 +73,8 @@ impl Link for Compaction {
         state: &'a mut TurnState,
     ) -> BoxFuture<'a, Result<(), TurnExit>> {
         // The answer is there: what is done now keeps nobody waiting, as it would at the start of the next turn.
-        if plan::count_answers(&state.history) > limit(context.prompt.max_message_history, state.held) && !state.only_compacts()
+        if plan::count_answers(&state.history) > limit(context.prompt.max_message_history, state.held)
+            && !state.only_compacts()
         {
             let wanted = CompactionRequest { cause: CompactionCause::Limit, strategy: CompactionStrategy::Truncate };
             make_room(context, state, wanted).boxed()

@@ -58,9 +58,9 @@ pub(super) async fn ask(
     {
         let written = written(context, state, (slot, &**model), request, Some(report)).await?;
         // A model that calls tools though it must not, or has no room behind all of it, may do better without both.
-        let again = written.as_ref().is_err_and(|error| {
-            matches!(error.kind(), ErrorKind::ContextOverflow) || error.to_string() == NO_WORDS
-        });
+        let again = written
+            .as_ref()
+            .is_err_and(|error| matches!(error.kind(), ErrorKind::ContextOverflow) || error.to_string() == NO_WORDS);
         if !again {
             return Ok(written);
         }
