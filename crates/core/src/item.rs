@@ -1,11 +1,14 @@
 //! Items: the stored units that a session's history is made of.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
     context::Compaction,
     files::{Picture, StoredInput},
     ids::{ItemId, TurnId},
+    origin::ItemOrigin,
     tool::{ToolCall, ToolResult},
 };
 
@@ -16,9 +19,20 @@ pub struct Item {
     pub id: ItemId,
     /// The turn that it came from.
     pub turn_id: TurnId,
+    /// Origin of what a model said; none of what it did not say, and in older journals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Arc<ItemOrigin>>,
     /// Its content.
     #[serde(flatten)]
     pub body: ItemBody,
+}
+
+impl Item {
+    /// A new item of a turn that no model said.
+    #[must_use]
+    pub fn new(turn_id: TurnId, body: ItemBody) -> Self {
+        Self { id: ItemId::generate(), turn_id, origin: None, body }
+    }
 }
 
 /// Content of an item.

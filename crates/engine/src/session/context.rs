@@ -132,7 +132,7 @@ impl Actor {
         let through = replaced.iter().filter_map(|id| self.state.number_of(*id)).max();
         let through = through.unwrap_or(self.state.window().after);
         let body = ItemBody::Compaction(Compaction { through, before: self.state.window(), ..compaction });
-        let item = Item { id, turn_id, body };
+        let item = Item { id, ..Item::new(turn_id, body) };
         let done = EventKind::ItemCompleted { item: item.clone(), status: ItemStatus::Done };
         self.commit(Some(turn_id), vec![done]).await?;
         let _ = stored.send(Arc::new(item));

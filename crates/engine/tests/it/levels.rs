@@ -166,7 +166,7 @@ async fn another_models_count_is_not_taken_for_this_ones() {
     let session = world.session().await;
     let look = |prompt_tokens| {
         let usage = Usage { prompt_tokens, completion_tokens: 10, ..Usage::default() };
-        let call = ModelChunk::ToolCall { name: "look".to_owned(), arguments: "{}".to_owned() };
+        let call = ModelChunk::call("look", "{}");
         Play::Chunks(vec![call, ModelChunk::Usage(usage)])
     };
     // The base model's server counts twenty times what the chat model's does.
