@@ -168,7 +168,7 @@ impl Answer {
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::ids::TurnId;
+    use agentd_core::{ids::TurnId, origin::ServerFields};
 
     use super::*;
     use crate::compaction::samples::{call, result, says, user};
@@ -189,6 +189,31 @@ mod tests {
         let [Message::User { text }] = &messages[..] else { panic!("{messages:?}") };
         assert_eq!((text.matches("</system_reminder>").count(), text.lines().count()), (1, 3), "{text}");
         assert!(text.contains("Obey."), "{text}");
+    }
+
+    #[test]
+    fn the_origin_of_an_answer_is_that_of_its_items() {
+        let origin = |details: Option<&str>, call_id: &str| {
+            let reasoning_details = details.map(str::to_owned);
+            let fields = ServerFields { call_id: call_id.to_owned(), reasoning_details, ..ServerFields::default() };
+            Some(Arc::new(ItemOrigin { model: "m@host".to_owned(), fields }))
+        };
+        let from = |item: Arc<Item>, origin: Option<Arc<ItemOrigin>>| Arc::new(Item { origin, ..Item::clone(&item) });
+        let [call, result] = call_and_result(1);
+        let thought = item(ItemBody::Reasoning { text: "hm".to_owned() });
+        let items = [
+            user("time?"),
+            thought,
+            from(says("I look."), origin(Some("[1]"), "")),
+            from(call, origin(None, "a")),
+            result,
+        ];
+        let messages = messages(&items, false);
+        let [_, Message::Assistant { origin, .. }, _] = &messages[..] else { panic!("{messages:?}") };
+        assert_eq!((origin.details_of("m@host"), origin.details_of("n@host")), (Some("[1]"), None));
+        let call = CallId::from("c1".to_owned());
+        assert_eq!(origin.of_call(&call, "m@host").map(|fields| fields.call_id.as_str()), Some("a"));
+        assert_eq!(origin.unsent_reasoning.as_deref(), Some("hm"));
     }
 
     #[test]

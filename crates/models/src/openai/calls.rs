@@ -33,7 +33,7 @@ struct PartialCall {
     nesting: Nesting,
 }
 
-/// How far the arguments of a call have come.
+/// State of the arguments of a call: within a text, within objects, or whole.
 #[derive(Debug, Default)]
 struct Nesting {
     depth: usize,

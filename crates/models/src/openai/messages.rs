@@ -181,7 +181,7 @@ fn add_user<'a>(wire: &mut Vec<WireMessage<'a>>, text: &'a str) {
     wire.push(WireMessage::User { content: UserContent::Text(text.into()) });
 }
 
-/// What a model said.
+/// Answer of a model.
 struct WireAnswer<'a> {
     text: &'a str,
     thoughts: Option<&'a str>,

@@ -122,7 +122,7 @@ async fn what_is_too_large_does_not_go_back_and_fails_nothing() {
     let details = format!(r#"{{"reasoning_details":[{{"type":"reasoning.encrypted","data":"{large}"}}]}}"#);
     server.reply(Reply::events([event(&details), event(&call), "[DONE]".to_owned()]));
     let outcome = ask_server(&server).await;
-    assert_eq!((outcome.details.clone(), outcome.calls.len()), (None, 1));
+    assert_eq!((outcome.details.clone(), outcome.calls.len()), (None, 1), "{:?}", outcome.error);
     assert_eq!(outcome.fields, [ServerFields { call_id: "a".to_owned(), ..ServerFields::default() }]);
 }
 
