@@ -12,7 +12,7 @@ use agentd_core::{
     tool::{ToolCall, ToolResult},
 };
 
-use crate::frame::one_line;
+use crate::frame::{harmless, one_line};
 
 /// Prefix of a compaction's summary.
 const SUMMARY: &str = "<conversation_summary>";
@@ -22,6 +22,8 @@ const MEMORY: &str = "<memory>";
 const SKILLS: &str = "<skills>";
 /// Prefix of a notice of files that were handed over.
 const FILES: &str = "<files>";
+/// Prefix of what else the daemon tells.
+const REMINDER: &str = "<system_reminder>";
 
 /// Returns whether an item counts as a message. What belongs to the answer beside it does not.
 pub fn counts(item: &Item) -> bool {
@@ -44,6 +46,7 @@ pub fn kind(message: &Message) -> SegmentKind {
         Message::User { text } if text.starts_with(SUMMARY) => SegmentKind::Summary,
         Message::User { text } if text.starts_with(MEMORY) => SegmentKind::Memory,
         Message::User { text } if text.starts_with(SKILLS) => SegmentKind::Skills,
+        Message::User { text } if text.starts_with(REMINDER) => SegmentKind::Reminders,
         Message::User { .. } | Message::Pictures { .. } | Message::Assistant { .. } => SegmentKind::History,
     }
 }
@@ -53,8 +56,11 @@ pub fn kind(message: &Message) -> SegmentKind {
 pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
     let mut messages = Vec::with_capacity(items.len());
     let mut answer = Answer::default();
+    let summary = items.iter().find(|item| matches!(&item.body, ItemBody::Compaction(summary) if !summary.summary.is_empty()));
     for item in items {
         match &item.body {
+            // How full the window was before room was made.
+            ItemBody::Notice { topic: NoticeTopic::Level, .. } if summary.is_some_and(|summary| item.id < summary.id) => {}
             ItemBody::Reasoning { text } => {
                 answer.think(&mut messages, text, echo_reasoning);
                 answer.came_from(None, item.origin.as_ref());
@@ -85,10 +91,19 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
                 answer.finish(&mut messages);
                 messages.push(match topic {
                     // It names files and tools, which others named, in one line.
-                    NoticeTopic::General => said_by_daemon("<system_reminder>", "</system_reminder>", &one_line(text)),
+                    NoticeTopic::General => reminder(&one_line(text)),
                     NoticeTopic::Memory => said_by_daemon(MEMORY, "</memory>", text),
                     NoticeTopic::Skills => said_by_daemon(SKILLS, "</skills>", text),
                     NoticeTopic::Files => with_pictures(said_by_daemon(FILES, "</files>", text), pictures),
+                    // Their words were made harmless when they were read.
+                    NoticeTopic::ReadAgain | NoticeTopic::Recall => reminder(text),
+                    // Todos and mentions are named in them, in words of others.
+                    NoticeTopic::Todos
+                    | NoticeTopic::Mode
+                    | NoticeTopic::Level
+                    | NoticeTopic::Mentions
+                    | NoticeTopic::LastAnswer
+                    | NoticeTopic::Continue => reminder(&harmless(text)),
                 });
             }
         }
@@ -99,6 +114,10 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
 
 fn said_by_daemon(open: &str, close: &str, text: &str) -> Message {
     Message::User { text: format!("{open}\n{text}\n{close}") }
+}
+
+fn reminder(text: &str) -> Message {
+    said_by_daemon(REMINDER, "</system_reminder>", text)
 }
 
 /// Their bytes are put in later, where the model sees.

@@ -16,6 +16,7 @@ pub mod frame;
 pub mod history;
 pub mod long_text;
 pub mod meter;
+pub mod recall;
 mod system;
 pub mod tokens;
 pub mod toolset;

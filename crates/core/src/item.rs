@@ -126,6 +126,22 @@ pub enum NoticeTopic {
     Skills,
     /// Files that people handed over with their words.
     Files,
+    /// The todo list, as far as the model needs to be reminded of it.
+    Todos,
+    /// The mode of the session.
+    Mode,
+    /// How full the window is.
+    Level,
+    /// What the input of the turn mentions.
+    Mentions,
+    /// The request for the last answer of a turn.
+    LastAnswer,
+    /// The request to go on behind an answer that was not the end.
+    Continue,
+    /// Files as they are now, behind a summary of the work on them.
+    ReadAgain,
+    /// Passages of what was set aside, for an input that is about them.
+    Recall,
 }
 
 impl ItemBody {
@@ -137,6 +153,12 @@ impl ItemBody {
 }
 
 impl NoticeTopic {
+    /// Returns whether the notice is a reminder: meant for the model alone, and in force until a later one on the same topic.
+    #[must_use]
+    pub fn is_reminder(self) -> bool {
+        matches!(self, Self::Todos | Self::Mode | Self::Level | Self::Mentions | Self::LastAnswer | Self::Continue)
+    }
+
     fn is_general(&self) -> bool {
         *self == Self::General
     }

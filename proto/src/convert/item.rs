@@ -29,7 +29,7 @@ mirrored!(
     topic,
     optional_topic,
     "the topic of a notice",
-    [General, Memory, Skills, Files]
+    [General, Memory, Skills, Files, Todos, Mode, Level, Mentions, LastAnswer, Continue, ReadAgain, Recall]
 );
 
 impl From<&Item> for v1::Item {
@@ -98,7 +98,7 @@ impl TryFrom<item::Body> for ItemBody {
                 before: compaction.before.map(Into::into).unwrap_or_default(),
                 report: compaction.report.map(TryInto::try_into).transpose()?.unwrap_or_default(),
                 // What the daemon needs for the next one is not told to clients.
-                file: Default::default(),
+                ..Compaction::default()
             }),
             item::Body::Notice(notice) => Self::Notice {
                 text: notice.text,

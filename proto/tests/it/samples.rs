@@ -200,7 +200,9 @@ fn compaction() -> Compaction {
             path: Some("/conversation_history/x.md".into()),
             model: Some("m".into()),
             problem: Some("it was long".into()),
+            offloaded: 3,
         },
+        ..Compaction::default()
     }
 }
 

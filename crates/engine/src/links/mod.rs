@@ -16,6 +16,7 @@ mod memory;
 mod mentions;
 mod mode;
 mod questions;
+mod recall;
 mod repair;
 mod search;
 mod skills;

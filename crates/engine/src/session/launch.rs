@@ -118,6 +118,7 @@ impl Actor {
             model: self.model(slot),
             chat_slot,
             chat,
+            summary: shared.config().summary_slot.filter(|own| *own != slot).map(|own| (own, self.model(own))),
             scales: Arc::clone(&shared.scales),
             windows: Arc::clone(&shared.windows),
         }
@@ -146,6 +147,7 @@ impl Actor {
             ),
             compact: Arc::clone(&config.compact_prompt),
             max_message_history: plan::most_messages(config.max_message_history),
+            recall: config.recall,
             guide_limits: config.guides,
             known_paths,
             results: ResultLimits::of(config.large_result_tokens, config.feedback_tokens, window),

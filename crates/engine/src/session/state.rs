@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use agentd_context::ContextMeter;
+use agentd_context::{ContextMeter, compaction::offload};
 use agentd_core::{
     Timestamp,
     context::{Compaction, Window},
@@ -77,8 +77,10 @@ impl SessionState {
 
     /// Lets a model see these items behind that summary, and no others.
     pub(crate) fn show(&mut self, items: Vec<(u64, Item)>, compaction: Option<Item>) {
-        let seen = items.into_iter().filter(|(_, item)| !is_compaction(item));
-        self.history = seen.map(|(seq, item)| (seq, Arc::new(item))).collect();
+        let seen = items.into_iter().filter(|(_, item)| !is_summary(item));
+        let (numbers, mut items): (Vec<u64>, Vec<Arc<Item>>) = seen.map(|(seq, item)| (seq, Arc::new(item))).unzip();
+        offload::apply(&mut items);
+        self.history = numbers.into_iter().zip(items).collect();
         self.compaction = compaction.map(Arc::new);
         self.meter.start_over();
     }
@@ -145,6 +147,14 @@ impl SessionState {
 
     fn remember(&mut self, seq: u64, item: &Item) {
         match &item.body {
+            ItemBody::Compaction(compaction) if !compaction.offloaded.is_empty() => {
+                self.history.push_back((seq, Arc::new(item.clone())));
+                let (numbers, mut items): (Vec<u64>, Vec<Arc<Item>>) = self.history.drain(..).unzip();
+                offload::apply(&mut items);
+                self.history = numbers.into_iter().zip(items).collect();
+                self.meter.start_over();
+            }
+            // What it takes back has to be read first; whoever does that shows it.
             ItemBody::Compaction(compaction) if compaction.summary.is_empty() => {}
             ItemBody::Compaction(compaction) => {
                 self.history.retain(|(number, _)| *number > compaction.through);
@@ -157,6 +167,7 @@ impl SessionState {
     }
 }
 
-fn is_compaction(item: &Item) -> bool {
-    matches!(item.body, ItemBody::Compaction(_))
+/// Returns whether an item is a compaction with a summary, or one that came to no end.
+fn is_summary(item: &Item) -> bool {
+    matches!(&item.body, ItemBody::Compaction(compaction) if compaction.offloaded.is_empty() && compaction.restores.is_none())
 }

@@ -17,7 +17,7 @@ use agentd_core::{
 };
 use futures_util::StreamExt as _;
 
-use super::{TurnContext, TurnExit, TurnState, level, recorder::Recorder};
+use super::{TurnContext, TurnExit, TurnState, level, recorder::Recorder, reminders};
 use crate::turn::{Reply, request};
 
 /// Calls of one answer that are run at the most. A model that asks for more has lost its way.
@@ -25,6 +25,7 @@ const MAX_CALLS: usize = 64;
 
 /// Asks the turn's model with its tools.
 pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
+    reminders::append(context, state, None).await?;
     let mut draft = request::assemble(context, state, context.tools.finds.tools());
     context.tools.chain.before_model(context, state, &mut draft);
     ask(context, state, context.models.slot, &*context.models.model, draft).await

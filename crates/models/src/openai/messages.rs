@@ -9,6 +9,7 @@ use agentd_core::{
     model::{Message, ShownPicture},
     origin::AnswerOrigin,
     tool::ToolCall,
+    untrusted,
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::Serialize;
@@ -21,7 +22,6 @@ const MAX_NAME: usize = 64;
 
 /// Stands where a template demands words that nobody said.
 const GO_ON: &str = "(go on)";
-const NO_ANSWER: &str = "(no answer)";
 const NO_OUTPUT: &str = "(no output)";
 const PICTURES: &str = "(pictures)";
 
@@ -46,7 +46,7 @@ pub(super) enum WireMessage<'a> {
     },
     Tool {
         tool_call_id: Cow<'a, str>,
-        content: &'a str,
+        content: Cow<'a, str>,
     },
 }
 
@@ -137,7 +137,7 @@ pub(super) fn wire_messages<'a>(messages: &'a [Message], recipient: Recipient<'a
                 answer.add_to(&mut wire);
             }
             Message::Tool { call_id, name: _, text } => {
-                let content = if is_blank(text) { NO_OUTPUT } else { text };
+                let content = if is_blank(text) { NO_OUTPUT.into() } else { untrusted::unreminded(text) };
                 wire.push(WireMessage::Tool { tool_call_id: ids.of_result(call_id), content });
             }
         }
@@ -169,13 +169,10 @@ fn add_user<'a>(wire: &mut Vec<WireMessage<'a>>, text: &'a str) {
     }
     match wire.last_mut() {
         Some(WireMessage::User { content }) => return content.add(text),
-        // A turn that was stopped behind its tools: templates want the model's words between.
-        Some(WireMessage::Tool { .. }) => wire.push(WireMessage::Assistant {
-            content: Some(NO_ANSWER.into()),
-            reasoning_content: None,
-            reasoning_details: None,
-            tool_calls: Vec::new(),
-        }),
+        // In the result it stands in nobody's way: templates take what a person says for the start of a turn.
+        Some(WireMessage::Tool { content, .. }) if untrusted::is_of_daemon(text) => {
+            return join(content, &untrusted::behind_result(text));
+        }
         _ => {}
     }
     wire.push(WireMessage::User { content: UserContent::Text(text.into()) });
@@ -339,13 +336,13 @@ mod tests {
     #[test]
     fn calls_and_results_keep_their_bytes() {
         check(
-            &[user("a"), called("now", "{ \"a\" :1 }"), result(""), user("b")],
+            &[user("a"), called("now", "{ \"a\" :1 }"), result(""), user("<skills>\ns\n</skills>"), user("b")],
             &json!([
                 {"role": "user", "content": "a"},
                 {"role": "assistant", "content": null, "tool_calls": [
                     {"id": C1, "type": "function", "function": {"name": "now", "arguments": "{ \"a\" :1 }"}}]},
-                {"role": "tool", "tool_call_id": C1, "content": "(no output)"},
-                {"role": "assistant", "content": "(no answer)"},
+                {"role": "tool", "tool_call_id": C1, "content":
+                    "(no output)\n\n<system_reminder>\n<skills>\ns\n</skills>\n</system_reminder>"},
                 {"role": "user", "content": "b"},
             ]),
         );

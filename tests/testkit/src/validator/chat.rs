@@ -110,7 +110,6 @@ impl<'a> Conversation<'a> {
             (_, "system") => broken(place, "only the first message is of the system"),
             ("system", "assistant") => broken(place, "the user speaks first"),
             (last, role) if last == role => broken(place, format!("two messages of the {role} stand side by side")),
-            ("tool", "user") => broken(place, "between results and the user stands a message of the assistant"),
             _ => Ok(()),
         }
     }
