@@ -47,7 +47,7 @@ pub fn print(message: &Message) -> Fingerprint {
     match message {
         Message::System { text } => texts.extend(["system", text]),
         Message::User { text } | Message::Pictures { text, .. } => texts.extend(["user", text]),
-        Message::Assistant { text, reasoning, tool_calls } => {
+        Message::Assistant { text, reasoning, tool_calls, .. } => {
             texts.extend(["assistant", text]);
             texts.extend(reasoning.as_deref());
             for call in tool_calls {

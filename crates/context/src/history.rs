@@ -5,8 +5,10 @@ use std::sync::Arc;
 use agentd_core::{
     context::SegmentKind,
     files::Picture,
+    ids::CallId,
     item::{Item, ItemBody, NoticeTopic},
     model::{Message, ShownPicture},
+    origin::{AnswerOrigin, ItemOrigin},
     tool::{ToolCall, ToolResult},
 };
 
@@ -49,8 +51,8 @@ pub fn kind(message: &Message) -> SegmentKind {
     }
 }
 
-/// The messages that the items make. Words, thoughts and calls of one answer are one message; thoughts are part of it only
-/// where the model gets them back.
+/// The messages that the items make. Words, thoughts and calls of one answer are one message; thoughts are its reasoning only
+/// where the model gets them back, and go along unsent where it does not.
 pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
     let mut messages = Vec::with_capacity(items.len());
     let mut answer = Answer::default();
@@ -61,9 +63,18 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
             // How full the window was before room was made.
             ItemBody::Notice { topic: NoticeTopic::Level, .. }
                 if summary.is_some_and(|summary| item.id < summary.id) => {}
-            ItemBody::Reasoning { text } => answer.think(&mut messages, Some(text.as_str()).filter(|_| echo_reasoning)),
-            ItemBody::AgentMessage { text } => answer.speak(&mut messages, text),
-            ItemBody::ToolCall(call) => answer.calls.push(call.clone()),
+            ItemBody::Reasoning { text } => {
+                answer.think(&mut messages, text, echo_reasoning);
+                answer.came_from(None, item.origin.as_ref());
+            }
+            ItemBody::AgentMessage { text } => {
+                answer.speak(&mut messages, text);
+                answer.came_from(None, item.origin.as_ref());
+            }
+            ItemBody::ToolCall(call) => {
+                answer.calls.push(call.clone());
+                answer.came_from(Some(&call.call_id), item.origin.as_ref());
+            }
             ItemBody::ToolResult(result) => {
                 answer.finish(&mut messages);
                 messages.push(tool_message(result));
@@ -136,16 +147,27 @@ struct Answer {
     reasoning: Option<String>,
     text: String,
     calls: Vec<ToolCall>,
+    origin: AnswerOrigin,
 }
 
 impl Answer {
-    /// Takes in a thought, and its words where they are sent back.
-    fn think(&mut self, messages: &mut Vec<Message>, text: Option<&str>) {
+    /// Takes in a thought.
+    fn think(&mut self, messages: &mut Vec<Message>, text: &str, echo_reasoning: bool) {
         if !self.calls.is_empty() {
             self.finish(messages);
         }
-        if let Some(text) = text {
-            self.reasoning.get_or_insert_default().push_str(text);
+        let thoughts = if echo_reasoning { &mut self.reasoning } else { &mut self.origin.unsent_reasoning };
+        thoughts.get_or_insert_default().push_str(text);
+    }
+
+    /// Takes note of the origin of its last item, which may be a call.
+    fn came_from(&mut self, call: Option<&CallId>, origin: Option<&Arc<ItemOrigin>>) {
+        let Some(origin) = origin else { return };
+        if origin.fields.reasoning_details.is_some() {
+            self.origin.details = Some(Arc::clone(origin));
+        }
+        if let Some(call) = call {
+            self.origin.calls.push((call.clone(), Arc::clone(origin)));
         }
     }
 
@@ -158,22 +180,22 @@ impl Answer {
     }
 
     fn finish(&mut self, messages: &mut Vec<Message>) {
-        let Self { reasoning, text, calls: tool_calls } = std::mem::take(self);
+        let Self { reasoning, text, calls: tool_calls, origin } = std::mem::take(self);
         if reasoning.is_some() || !text.is_empty() || !tool_calls.is_empty() {
-            messages.push(Message::Assistant { text, reasoning, tool_calls });
+            messages.push(Message::Assistant { text, reasoning, tool_calls, origin });
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::ids::{ItemId, TurnId};
+    use agentd_core::{ids::TurnId, origin::ServerFields};
 
     use super::*;
     use crate::compaction::samples::{call, result, says, user};
 
     fn item(body: ItemBody) -> Arc<Item> {
-        Arc::new(Item { id: ItemId::generate(), turn_id: TurnId::generate(), body })
+        Arc::new(Item::new(TurnId::generate(), body))
     }
 
     fn call_and_result(n: u32) -> [Arc<Item>; 2] {
@@ -191,6 +213,31 @@ mod tests {
     }
 
     #[test]
+    fn the_origin_of_an_answer_is_that_of_its_items() {
+        let origin = |details: Option<&str>, call_id: &str| {
+            let reasoning_details = details.map(str::to_owned);
+            let fields = ServerFields { call_id: call_id.to_owned(), reasoning_details, ..ServerFields::default() };
+            Some(Arc::new(ItemOrigin { model: "m@host".to_owned(), fields }))
+        };
+        let from = |item: Arc<Item>, origin: Option<Arc<ItemOrigin>>| Arc::new(Item { origin, ..Item::clone(&item) });
+        let [call, result] = call_and_result(1);
+        let thought = item(ItemBody::Reasoning { text: "hm".to_owned() });
+        let items = [
+            user("time?"),
+            thought,
+            from(says("I look."), origin(Some("[1]"), "")),
+            from(call, origin(None, "a")),
+            result,
+        ];
+        let messages = messages(&items, false);
+        let [_, Message::Assistant { origin, .. }, _] = &messages[..] else { panic!("{messages:?}") };
+        assert_eq!((origin.details_of("m@host"), origin.details_of("n@host")), (Some("[1]"), None));
+        let call = CallId::from("c1".to_owned());
+        assert_eq!(origin.of_call(&call, "m@host").map(|fields| fields.call_id.as_str()), Some("a"));
+        assert_eq!(origin.unsent_reasoning.as_deref(), Some("hm"));
+    }
+
+    #[test]
     fn words_thoughts_and_calls_of_one_answer_are_one_message() {
         let mut items = vec![user("time?"), item(ItemBody::Reasoning { text: "hm".to_owned() }), says("I look.")];
         items.extend(call_and_result(1));
@@ -198,7 +245,7 @@ mod tests {
         for echo in [true, false] {
             let messages = messages(&items, echo);
             assert_eq!(messages.len(), 4, "{messages:?}");
-            assert!(matches!(&messages[1], Message::Assistant { text, reasoning, tool_calls }
+            assert!(matches!(&messages[1], Message::Assistant { text, reasoning, tool_calls, .. }
                 if text == "I look." && reasoning.as_deref() == echo.then_some("hm") && tool_calls.len() == 1));
             assert!(matches!(&messages[3], Message::Assistant { text, .. } if text == "Noon."));
         }

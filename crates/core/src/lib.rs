@@ -8,7 +8,8 @@
 //!   client's.
 //! - [`tool`]: abilities, requests and outcomes; [`catalogue`]: which tools there are; [`interrupt`]: durable pauses for a person;
 //!   [`policy`]: verdicts on calls; [`grant`]: rules that a person keeps; [`audit`]: what is kept of them for later.
-//! - [`model`]: what a model is asked and what it streams back; [`usage`]: what that cost.
+//! - [`model`]: what a model is asked and what it streams back; [`origin`]: what of that only its server understands;
+//!   [`usage`]: what it cost.
 //! - [`context`]: what of a session a model sees, how full its window is, and what makes room.
 //! - [`guide`]: what people wrote for models to know before they begin.
 //! - [`session`]: the settings, todos and summary of a durable conversation; [`state_files`]: small texts that it keeps;
@@ -38,6 +39,7 @@ pub mod interrupt;
 pub mod item;
 pub mod knowledge;
 pub mod model;
+pub mod origin;
 pub mod policy;
 pub mod ports;
 pub mod search;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     files::Picture,
     ids::SessionId,
+    origin::{AnswerOrigin, ServerFields},
     tool::{ToolCall, ToolSpec},
     usage::Usage,
 };
@@ -194,6 +195,9 @@ pub enum Message {
         /// Its calls.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall>,
+        /// Origin of them.
+        #[serde(default, skip_serializing_if = "AnswerOrigin::is_empty")]
+        origin: AnswerOrigin,
     },
     /// Result of one call.
     Tool {
@@ -204,6 +208,14 @@ pub enum Message {
         /// The result, as the model shall read it.
         text: String,
     },
+}
+
+impl Message {
+    /// An answer without thoughts, whose origin is not known.
+    #[must_use]
+    pub fn answer(text: impl Into<String>, tool_calls: Vec<ToolCall>) -> Self {
+        Self::Assistant { text: text.into(), reasoning: None, tool_calls, origin: AnswerOrigin::default() }
+    }
 }
 
 /// A picture in a request.
@@ -250,7 +262,11 @@ pub enum ModelChunk {
         name: String,
         /// The arguments, as the model wrote them.
         arguments: String,
+        /// Fields beside them.
+        fields: ServerFields,
     },
+    /// `reasoning_details` of the answer, as JSON; at most once, before the calls.
+    ReasoningDetails(String),
     /// The call is tried again. Only ever before the first text, reasoning or call.
     Retry {
         /// Which try comes next, from 2.
@@ -272,6 +288,14 @@ pub enum ModelChunk {
     Usage(Usage),
     /// The proper end. Nothing follows.
     End(Finish),
+}
+
+impl ModelChunk {
+    /// A call of which nothing else is known.
+    #[must_use]
+    pub fn call(name: impl Into<String>, arguments: impl Into<String>) -> Self {
+        Self::ToolCall { name: name.into(), arguments: arguments.into(), fields: ServerFields::default() }
+    }
 }
 
 /// Why an answer ended properly.

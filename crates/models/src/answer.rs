@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use agentd_core::{
     model::Finish,
+    origin::ServerFields,
     usage::{Prices, Usage},
 };
 
@@ -38,6 +39,7 @@ pub(crate) struct Piece {
 pub(crate) struct RawCall {
     pub(crate) name: String,
     pub(crate) arguments: String,
+    pub(crate) fields: ServerFields,
 }
 
 impl RawCall {

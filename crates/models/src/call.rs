@@ -70,6 +70,11 @@ pub(crate) trait AnswerReader: Send {
 
     /// The calls of an answer that has ended.
     fn calls(&mut self) -> Vec<RawCall>;
+
+    /// Its `reasoning_details`, as JSON.
+    fn details(&mut self) -> Option<String> {
+        None
+    }
 }
 
 /// A model behind HTTP.

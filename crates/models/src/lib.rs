@@ -5,7 +5,7 @@
 //! - [`config`]: what stands in `models.yaml` of one model; [`router`]: which model serves which slot.
 //! - `call`: one call from the request to its end. It opens, retries, reads, and turns what a dialect's reader
 //!   found into chunks. All robustness lives here once, for every dialect.
-//! - `http`: clients, addresses and requests; `failure`: what went wrong, and whether trying again can help;
+//! - `http`: clients, addresses and requests; `overlay`: configured fields over their own; `failure`: what went wrong, and whether trying again can help;
 //!   `retry`: when to try again; `deadline`: how long to wait for what.
 //! - `sse`: bytes to events; `answer`: what has been read so far; `runaway`: answers that repeat without end.
 //! - `openai`, `llamacpp`: the dialects. Their wire structs never leave their folders.
@@ -23,6 +23,7 @@ mod failure;
 mod http;
 mod llamacpp;
 mod openai;
+mod overlay;
 mod retry;
 pub mod router;
 mod runaway;

@@ -43,7 +43,8 @@ impl TryFrom<v1::Item> for Item {
 
     fn try_from(item: v1::Item) -> Result<Self, WireError> {
         let body = item.body.ok_or(WireError::Unknown("an item"))?;
-        Ok(Self { id: id(&item.id)?, turn_id: id(&item.turn_id)?, body: body.try_into()? })
+        // What only the daemon's models understand is not told to clients.
+        Ok(Self { id: id(&item.id)?, turn_id: id(&item.turn_id)?, origin: None, body: body.try_into()? })
     }
 }
 

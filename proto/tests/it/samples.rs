@@ -179,7 +179,7 @@ pub(crate) fn items() -> Vec<Item> {
         result(None),
     ];
     bodies.extend(codes.into_iter().map(|code| result(Some(code))));
-    bodies.into_iter().map(|body| Item { id: ItemId::generate(), turn_id: TurnId::generate(), body }).collect()
+    bodies.into_iter().map(|body| Item::new(TurnId::generate(), body)).collect()
 }
 
 fn compaction() -> Compaction {

@@ -111,7 +111,7 @@ mod tests {
         let offloaded =
             chosen.iter().map(|item| OffloadedResult { item: item.id, path: "/large_tool_results/c.txt".to_owned() });
         let compaction = Compaction { offloaded: offloaded.collect(), ..Compaction::default() };
-        let item = Item { id: ItemId::generate(), turn_id: TurnId::generate(), body: ItemBody::Compaction(compaction) };
+        let item = Item::new(TurnId::generate(), ItemBody::Compaction(compaction));
         let mut history = [history, &[Arc::new(item)]].concat();
         apply(&mut history);
         history
@@ -156,7 +156,7 @@ mod tests {
         let after = moved(&before, &results(&before, TurnId::generate(), 100).unwrap());
         let (id, _) = last(&after).unwrap();
         let back = Compaction { restores: Some(id), ..Compaction::default() };
-        let item = Item { id: ItemId::generate(), turn_id: TurnId::generate(), body: ItemBody::Compaction(back) };
+        let item = Item::new(TurnId::generate(), ItemBody::Compaction(back));
         // As it is read from the journal anew.
         let mut history = [&before[..], &after[before.len()..], &[Arc::new(item)]].concat();
         apply(&mut history);

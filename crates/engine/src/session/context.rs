@@ -127,7 +127,7 @@ impl Actor {
         };
         let window = Window { held: held(&self.state.seen()), ..self.state.window() };
         let back = Compaction { restores: Some(offload.id), before: window, ..Compaction::default() };
-        let item = Item { id: ItemId::generate(), turn_id: offload.turn_id, body: ItemBody::Compaction(back) };
+        let item = Item::new(offload.turn_id, ItemBody::Compaction(back));
         let facts = vec![
             EventKind::ItemStarted { item: item.clone() },
             EventKind::ItemCompleted { item, status: ItemStatus::Done },
@@ -163,7 +163,7 @@ impl Actor {
         let through = replaced.iter().filter_map(|id| self.state.number_of(*id)).max();
         let through = through.unwrap_or(self.state.window().after);
         let body = ItemBody::Compaction(Compaction { through, before: self.state.window(), ..compaction });
-        let item = Item { id, turn_id, body };
+        let item = Item { id, ..Item::new(turn_id, body) };
         let done = EventKind::ItemCompleted { item: item.clone(), status: ItemStatus::Done };
         self.commit(Some(turn_id), vec![done]).await?;
         let _ = stored.send(Arc::new(item));

@@ -8,7 +8,7 @@ use agentd_core::{
     error::ErrorKind,
     event::EventKind,
     files::SessionTree,
-    ids::{CallId, ItemId, SessionId, TraceId, TurnId},
+    ids::{CallId, SessionId, TraceId, TurnId},
     item::{Item, ItemStatus},
     model::Slot,
     turn::{IfBusy, StartTurn, StopReason, TurnError, TurnResult},
@@ -149,7 +149,7 @@ impl Actor {
         let max_steps = start.max_steps.or(configured).unwrap_or_else(|| model.info().default_max_steps()).max(1);
         self.open = Some(self.opened(turn_id, &start, routed, max_steps, mentions));
         let stored = said.as_ref().and_then(|said| self.stored_warning(said, slot));
-        let told = told.into_iter().map(|body| Item { id: ItemId::generate(), turn_id, body });
+        let told = told.into_iter().map(|body| Item::new(turn_id, body));
         let input: Vec<Item> = told.chain(said.map(|said| user_item(turn_id, said, false))).collect();
         let mut state = self.fresh_state();
         let handed_over = handed.into_iter().map(|file| file.path).collect();
@@ -444,7 +444,7 @@ impl Actor {
 }
 
 pub(super) fn user_item(turn_id: TurnId, input: UserInput, steered: bool) -> Item {
-    Item { id: ItemId::generate(), turn_id, body: input.body(steered) }
+    Item::new(turn_id, input.body(steered))
 }
 
 pub(super) fn whole(item: Item) -> [EventKind; 2] {

@@ -10,6 +10,7 @@ use agentd_core::{
     ids::{CallId, ItemId},
     item::{Item, ItemBody, ItemStatus},
     model::{Finish, ModelChunk, ModelInfo, Slot},
+    origin::{ItemOrigin, ServerFields},
     ports::Model,
     tool::ToolCall,
     usage::Usage,
@@ -42,7 +43,7 @@ pub(crate) async fn ask(
     let (request, footprint) = draft.seal(context.ids.session);
     let mut sent = state.meter.sending(footprint, &context.models.scales, &model.info().id);
     let may_call = request.may_call;
-    let mut answer = Answer::new(&context.recorder);
+    let mut answer = Answer::new(&context.recorder, model);
     let mut chunks = model.stream(request);
     let end = loop {
         match context.or_cancelled(chunks.next()).await? {
@@ -55,7 +56,7 @@ pub(crate) async fn ask(
         }
     };
     drop(chunks);
-    let Answer { usage, words, calls, without_tools, .. } = answer;
+    let Answer { usage, words, mut calls, without_tools, details, .. } = answer;
     if without_tools {
         sent = state.meter.sent_without_tools(sent, &context.models.scales, &model.info().id);
     }
@@ -75,17 +76,22 @@ pub(crate) async fn ask(
     let finish = match end {
         Ok(finish) => finish,
         Err(error) => {
-            words.complete(&context.recorder, state, ItemStatus::Cut).await?;
+            words.complete(&context.recorder, state, ItemStatus::Cut, None).await?;
             return Box::pin(room_or_fail(context, state, model, error)).await;
         }
     };
     let status = if finish == Finish::Stop { ItemStatus::Done } else { ItemStatus::Cut };
-    words.complete(&context.recorder, state, status).await?;
+    // With the last words, or with the first call where there are none.
+    if let Some(details) = words.complete(&context.recorder, state, status, details).await?
+        && let Some(call) = calls.first_mut()
+    {
+        call.fields.reasoning_details = Some(details);
+    }
     warn_of_cut(context, finish).await?;
     let called_in_vain = !may_call && !calls.is_empty();
     if may_call {
-        Box::pin(record_calls(context, state, calls)).await?;
-    } else if let Some((name, _)) = calls.first() {
+        Box::pin(record_calls(context, state, model.info(), calls)).await?;
+    } else if let Some(SampledCall { name, .. }) = calls.first() {
         let message = format!("the model called {name} when only its final answer was expected; the call did not run");
         context.recorder.fact(EventKind::Warning { code: "call_not_run".to_owned(), message }).await?;
     }
@@ -168,12 +174,14 @@ async fn warn_of_cut(context: &TurnContext, finish: Finish) -> Result<(), TurnEx
 async fn record_calls(
     context: &TurnContext,
     state: &mut TurnState,
-    calls: Vec<(String, String)>,
+    info: &ModelInfo,
+    calls: Vec<SampledCall>,
 ) -> Result<(), TurnExit> {
     let asked = calls.len();
-    for (name, arguments) in calls.into_iter().take(MAX_CALLS) {
-        let call = ToolCall { call_id: CallId::generate(), name, arguments };
-        state.note(context.recorder.whole(ItemBody::ToolCall(call)).await?);
+    for SampledCall { name, arguments, fields } in calls.into_iter().take(MAX_CALLS) {
+        let body = ItemBody::ToolCall(ToolCall { call_id: CallId::generate(), name, arguments });
+        let origin = ItemOrigin { model: info.origin(), fields };
+        state.note(context.recorder.whole_said(body, origin).await?);
     }
     if asked > MAX_CALLS {
         let message = format!("the model asked for {asked} tool calls at once; only the first {MAX_CALLS} are run");
@@ -185,16 +193,25 @@ async fn record_calls(
 /// An answer on its way in.
 struct Answer<'a> {
     recorder: &'a Recorder,
-    words: Words,
-    calls: Vec<(String, String)>,
+    words: Words<'a>,
+    calls: Vec<SampledCall>,
+    /// Its `reasoning_details`.
+    details: Option<String>,
     usage: Option<Usage>,
     /// Set if the request went without its tools.
     without_tools: bool,
 }
 
+/// A call of an answer, as it came.
+struct SampledCall {
+    name: String,
+    arguments: String,
+    fields: ServerFields,
+}
+
 /// The items of an answer that hold text. Models may think, speak and think again.
-#[derive(Default)]
-struct Words {
+struct Words<'a> {
+    model: &'a dyn Model,
     /// Those that are whole.
     done: Vec<Arc<Item>>,
     /// The one under way.
@@ -202,15 +219,19 @@ struct Words {
 }
 
 impl<'a> Answer<'a> {
-    fn new(recorder: &'a Recorder) -> Self {
-        Self { recorder, words: Words::default(), calls: Vec::new(), usage: None, without_tools: false }
+    fn new(recorder: &'a Recorder, model: &'a dyn Model) -> Self {
+        let words = Words { model, done: Vec::new(), open: None };
+        Self { recorder, words, calls: Vec::new(), details: None, usage: None, without_tools: false }
     }
 
     async fn take(&mut self, chunk: ModelChunk) -> Result<(), TurnExit> {
         match chunk {
             ModelChunk::Text(text) => self.words.add(self.recorder, text, false).await?,
             ModelChunk::Reasoning(text) => self.words.add(self.recorder, text, true).await?,
-            ModelChunk::ToolCall { name, arguments } => self.calls.push((name, arguments)),
+            ModelChunk::ToolCall { name, arguments, fields } => {
+                self.calls.push(SampledCall { name, arguments, fields });
+            }
+            ModelChunk::ReasoningDetails(details) => self.details = Some(details),
             ModelChunk::Usage(usage) => self.usage = Some(usage),
             ModelChunk::Retry { attempt, delay_ms, reason } => {
                 let message = format!("try {attempt} of the model call in {delay_ms} ms: {reason}");
@@ -230,14 +251,14 @@ impl<'a> Answer<'a> {
     }
 }
 
-impl Words {
+impl Words<'_> {
     async fn add(&mut self, recorder: &Recorder, more: String, thought: bool) -> Result<(), TurnExit> {
         if more.is_empty() {
             return Ok(());
         }
         let goes_on = self.open.as_ref().is_some_and(|(_, body)| matches!(body, ItemBody::Reasoning { .. }) == thought);
         if !goes_on {
-            Box::pin(self.close(recorder, ItemStatus::Done)).await?;
+            Box::pin(self.close(recorder, ItemStatus::Done, None)).await?;
             let text = String::new();
             let body = if thought { ItemBody::Reasoning { text } } else { ItemBody::AgentMessage { text } };
             self.open = Some((recorder.start(body.clone()).await?, body));
@@ -249,11 +270,18 @@ impl Words {
         Ok(())
     }
 
-    async fn close(&mut self, recorder: &Recorder, status: ItemStatus) -> Result<(), TurnExit> {
-        if let Some((id, body)) = self.open.take() {
-            self.done.push(recorder.complete(id, body, status).await?);
-        }
-        Ok(())
+    /// Closes the item under way. Details are handed back where none is.
+    async fn close(
+        &mut self,
+        recorder: &Recorder,
+        status: ItemStatus,
+        details: Option<String>,
+    ) -> Result<Option<String>, TurnExit> {
+        let Some((id, body)) = self.open.take() else { return Ok(details) };
+        let fields = ServerFields { reasoning_details: details, ..ServerFields::default() };
+        let origin = ItemOrigin { model: self.model.info().origin(), fields };
+        self.done.push(recorder.complete_said(id, body, status, origin).await?);
+        Ok(None)
     }
 
     async fn complete(
@@ -261,11 +289,12 @@ impl Words {
         recorder: &Recorder,
         state: &mut TurnState,
         status: ItemStatus,
-    ) -> Result<(), TurnExit> {
-        Box::pin(self.close(recorder, status)).await?;
+        details: Option<String>,
+    ) -> Result<Option<String>, TurnExit> {
+        let left = Box::pin(self.close(recorder, status, details)).await?;
         for item in self.done {
             state.note(item);
         }
-        Ok(())
+        Ok(left)
     }
 }

@@ -15,7 +15,7 @@ use reqwest::{
 
 use super::AnswerReader;
 use crate::{
-    answer::{Answer, Kind, Piece},
+    answer::{Answer, Kind, Piece, RawCall},
     deadline::Deadline,
     failure::{Failure, excerpt},
     http::Target,
@@ -43,7 +43,7 @@ pub(super) enum Progress {
 enum Form {
     Unknown,
     Events(Decoder),
-    /// One JSON object, from a server that does not stream.
+    /// JSON at once, from a server that does not stream.
     Whole(Vec<u8>),
 }
 
@@ -165,7 +165,7 @@ impl Reading {
                 None => return Ok(()),
                 Some(b'<') => return Err(Failure::html(target)),
                 Some(_) if self.says_html => return Err(Failure::html(target)),
-                Some(b'{') => Form::Whole(Vec::new()),
+                Some(b'{' | b'[') => Form::Whole(Vec::new()),
                 Some(_) => Form::Events(Decoder::default()),
             };
         }
@@ -287,8 +287,12 @@ impl Reading {
             }
             Finish::Filtered | Finish::Runaway => calls.clear(),
         }
-        chunks
-            .extend(calls.into_iter().map(|call| ModelChunk::ToolCall { name: call.name, arguments: call.arguments }));
+        chunks.extend(self.reader.details().map(ModelChunk::ReasoningDetails));
+        chunks.extend(calls.into_iter().map(|RawCall { name, arguments, fields }| ModelChunk::ToolCall {
+            name,
+            arguments,
+            fields,
+        }));
         self.tell_usage(chunks);
         chunks.push_back(ModelChunk::End(finish));
     }

@@ -4,20 +4,25 @@
 //!   that the strictest templates accept.
 //! - `chunk`: one event of the answer, typed and borrowed; `usage`: the places where servers put what it took.
 //! - `readable`: whether arguments of a history can be sent back as they are.
-//! - `calls`: native tool calls, put together from their pieces; `reader`: events into the answer.
+//! - `calls`: native tool calls, put together from their pieces; `details`: signed thoughts, likewise; `reader`: events into
+//!   the answer.
+//! - `call_ids`: ids of calls, as a request names them; `recipient`: who gets back which of a server's own fields.
 //! - `adaptation`: what a server refused, and is not sent again.
 
 mod adaptation;
+mod call_ids;
 mod calls;
 mod chunk;
+mod details;
 mod messages;
 mod readable;
 mod reader;
+mod recipient;
 mod request;
 mod tools;
 mod usage;
 
-use agentd_core::model::ModelRequest;
+use agentd_core::{model::ModelRequest, origin::model_origin};
 
 // llama.cpp's other dialect shares these.
 use self::{adaptation::Adaptation, tools::WrittenTools};
@@ -46,8 +51,9 @@ impl OpenAi {
 }
 
 impl Dialect for OpenAi {
-    fn outgoing(&self, _: &Target, id: &str, request: &ModelRequest) -> Result<Outgoing, Failure> {
-        let body = request::body(&self.config, &self.adaptation, &self.tools, id, request)?;
+    fn outgoing(&self, target: &Target, id: &str, request: &ModelRequest) -> Result<Outgoing, Failure> {
+        let origin = model_origin(id, target.shown());
+        let body = request::body(&self.config, &self.adaptation, &self.tools, id, &origin, request)?;
         Ok(Outgoing { path: "/chat/completions".to_owned(), body })
     }
 

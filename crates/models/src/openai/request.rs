@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use super::{
     adaptation::Adaptation,
     messages::{WireMessage, wire_messages},
+    recipient::Recipient,
     tools::WrittenTools,
 };
 use crate::{
@@ -51,6 +52,7 @@ pub(super) fn body(
     adaptation: &Adaptation,
     written: &WrittenTools,
     model: &str,
+    origin: &str,
     request: &ModelRequest,
 ) -> Result<String, Failure> {
     let native = config.uses_native_tools();
@@ -67,7 +69,7 @@ pub(super) fn body(
     let max_tokens = config.most_tokens(request);
     let body = Body {
         model,
-        messages: wire_messages(messages, config.echo_reasoning),
+        messages: wire_messages(messages, Recipient { id: model, origin, wants_thoughts: config.echo_reasoning }),
         tool_choice: (tools.is_some() && !request.may_call).then_some("none"),
         tools,
         temperature: config.temperature.filter(|_| adaptation.sends_temperature()),

@@ -41,7 +41,11 @@ fn read_strict(object: &str, tools: &[ToolSpec]) -> Option<RawCall> {
         None if known && (name_key == "tool" || fields.len() == 1) => "{}".to_owned(),
         None => return None,
     };
-    (known || is_unmistakable(&fields, &name, name_key, &arguments)).then_some(RawCall { name, arguments })
+    (known || is_unmistakable(&fields, &name, name_key, &arguments)).then_some(RawCall {
+        name,
+        arguments,
+        ..RawCall::default()
+    })
 }
 
 /// The arguments' own bytes, out of a string if a model has quoted them.

@@ -6,6 +6,7 @@ mod asking;
 mod failing;
 mod llamacpp;
 mod looking_up;
+mod origins;
 mod reading;
 mod repeating;
 mod routing;
@@ -17,6 +18,7 @@ use agentd_core::{
     error::{ErrorKind, ModelError},
     ids::SessionId,
     model::{Finish, Message, ModelChunk, ModelRequest},
+    origin::ServerFields,
     ports::Model,
     tool::{Effect, ToolSpec},
     usage::Usage,
@@ -32,6 +34,8 @@ struct Outcome {
     text: String,
     reasoning: String,
     calls: Vec<(String, String)>,
+    fields: Vec<ServerFields>,
+    details: Option<String>,
     retries: Vec<(u32, u64, String)>,
     runaway: Option<String>,
     without_tools: bool,
@@ -55,7 +59,11 @@ impl Outcome {
         match chunk {
             Ok(ModelChunk::Text(text)) => self.text.push_str(&text),
             Ok(ModelChunk::Reasoning(text)) => self.reasoning.push_str(&text),
-            Ok(ModelChunk::ToolCall { name, arguments }) => self.calls.push((name, arguments)),
+            Ok(ModelChunk::ToolCall { name, arguments, fields }) => {
+                self.calls.push((name, arguments));
+                self.fields.push(fields);
+            }
+            Ok(ModelChunk::ReasoningDetails(details)) => assert!(self.details.replace(details).is_none()),
             Ok(ModelChunk::Retry { attempt, delay_ms, reason }) => {
                 assert!(self.text.is_empty() && self.reasoning.is_empty(), "a retry after the first token: {self:?}");
                 self.retries.push((attempt, delay_ms, reason));

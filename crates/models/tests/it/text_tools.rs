@@ -17,6 +17,7 @@ async fn calls_are_read_from_the_text_and_results_go_back_as_words() {
     request.messages.push(Message::Assistant {
         text: String::new(),
         reasoning: None,
+        origin: Default::default(),
         tool_calls: vec![ToolCall {
             call_id: CallId::from("c1".to_owned()),
             name: "now".to_owned(),

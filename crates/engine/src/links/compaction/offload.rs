@@ -46,11 +46,8 @@ pub(super) async fn run(
     };
     let item = context.recorder.start(ItemBody::Compaction(Compaction::default())).await?;
     let mut after = state.history.clone();
-    after.push(Arc::new(Item {
-        id: item,
-        turn_id: context.ids.turn,
-        body: ItemBody::Compaction(Compaction { offloaded: offloaded.clone(), ..Compaction::default() }),
-    }));
+    let body = ItemBody::Compaction(Compaction { offloaded: offloaded.clone(), ..Compaction::default() });
+    after.push(Arc::new(Item { id: item, ..Item::new(context.ids.turn, body) }));
     offload::apply(&mut after);
     report.tokens_after = scaled(context, &after);
     let compaction = Compaction { report, offloaded, ..Compaction::default() };

@@ -12,7 +12,6 @@ use agentd_context::{
 };
 use agentd_core::{
     context::{Compaction, CompactionCause, CompactionReport, CompactionStrategy},
-    ids::ItemId,
     item::{Item, ItemBody},
     tool::ToolResult,
 };
@@ -71,7 +70,7 @@ pub(crate) fn refusal(context: &TurnContext, state: &TurnState) -> Option<String
     history.extend(state.pending_calls.iter().map(|call| {
         let result = ToolResult::empty(call.call_id.clone(), call.name.clone());
         let body = ItemBody::ToolResult(result);
-        Arc::new(Item { id: ItemId::generate(), turn_id: context.ids.turn, body })
+        Arc::new(Item::new(context.ids.turn, body))
     }));
     planned(&history, CompactionCause::Model, room(context, state)).err()
 }
@@ -153,11 +152,7 @@ async fn compact(
     };
     let summary = summary::compose(words, &facts, &told.messages, report.path.as_deref(), window);
     let mut compaction = Compaction { summary, report, file, ..Compaction::default() };
-    let mut after = vec![Arc::new(Item {
-        id: ItemId::generate(),
-        turn_id: context.ids.turn,
-        body: ItemBody::Compaction(compaction.clone()),
-    })];
+    let mut after = vec![Arc::new(Item::new(context.ids.turn, ItemBody::Compaction(compaction.clone())))];
     after.extend(kept);
     compaction.report.tokens_after = scaled(context, &after);
     Ok(compaction)
