@@ -25,12 +25,10 @@ const FILES: &str = "<files>";
 pub fn counts(item: &Item) -> bool {
     match &item.body {
         ItemBody::Reasoning { .. } => false,
+        ItemBody::AgentMessage { text } => !text.is_empty(),
         ItemBody::Notice { topic, .. } => *topic == NoticeTopic::General,
         ItemBody::Compaction(compaction) => !compaction.summary.is_empty(),
-        ItemBody::UserMessage { .. }
-        | ItemBody::AgentMessage { .. }
-        | ItemBody::ToolCall(_)
-        | ItemBody::ToolResult(_) => true,
+        ItemBody::UserMessage { .. } | ItemBody::ToolCall(_) | ItemBody::ToolResult(_) => true,
     }
 }
 
@@ -54,6 +52,8 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
     for item in items {
         match &item.body {
             ItemBody::Reasoning { text } => answer.think(&mut messages, Some(text.as_str()).filter(|_| echo_reasoning)),
+            // What came before empty words, of the same answer, was taken back.
+            ItemBody::AgentMessage { text } if text.is_empty() => answer.forget(&mut messages),
             ItemBody::AgentMessage { text } => answer.speak(&mut messages, text),
             ItemBody::ToolCall(call) => answer.calls.push(call.clone()),
             ItemBody::ToolResult(result) => {
@@ -126,6 +126,13 @@ impl Answer {
         if let Some(text) = text {
             self.reasoning.get_or_insert_default().push_str(text);
         }
+    }
+
+    fn forget(&mut self, messages: &mut Vec<Message>) {
+        if !self.calls.is_empty() {
+            self.finish(messages);
+        }
+        *self = Self::default();
     }
 
     fn speak(&mut self, messages: &mut Vec<Message>, text: &str) {

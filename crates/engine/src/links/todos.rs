@@ -2,6 +2,7 @@
 
 use agentd_context::RequestBuilder;
 use agentd_core::{
+    item::{Item, ItemBody},
     session::{Todo, TodoPriority, TodoStatus},
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
 };
@@ -88,6 +89,11 @@ struct Entry {
     #[serde(default)]
     #[schemars(with = "String", extend("enum" = ["high", "medium", "low"]))]
     priority: TodoPriority,
+}
+
+/// Returns whether an item wrote the list.
+pub(super) fn is_written(item: &Item) -> bool {
+    matches!(&item.body, ItemBody::ToolResult(result) if result.name == WRITE && result.error.is_none())
 }
 
 fn write(call: &Invocation<'_>) -> ToolOutput {

@@ -7,6 +7,7 @@
 //! - [`hooks`]: what a capability can do around a turn, and how subagents are run; [`call_record`]: what was decided about
 //!   a call. `execute` runs a tool, `sampler` is the model that it may ask meanwhile.
 //! - `request`: the next request; `route`: the model that gets it; `level`: how full the window is.
+//! - `unusable`: answers that a turn cannot end with.
 //! - `person`, `answering`: how questions reach people; `files`: the session's folders; `stopwatch`: the time worked.
 
 pub(crate) mod answering;
@@ -30,6 +31,7 @@ pub(crate) mod side_effects;
 pub(crate) mod state;
 pub(crate) mod step;
 pub(crate) mod stopwatch;
+pub(crate) mod unusable;
 
 pub(crate) use self::{
     context::{

@@ -32,4 +32,5 @@ mod subagents;
 mod turns;
 mod undoing;
 mod undoing_state;
+mod unusable;
 mod world;

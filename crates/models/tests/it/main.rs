@@ -16,7 +16,7 @@ use std::sync::Arc;
 use agentd_core::{
     error::{ErrorKind, ModelError},
     ids::SessionId,
-    model::{Finish, Message, ModelChunk, ModelRequest},
+    model::{Finish, Message, ModelChunk, ModelRequest, UnrunReason},
     ports::Model,
     tool::{Effect, ToolSpec},
     usage::Usage,
@@ -32,7 +32,9 @@ struct Outcome {
     text: String,
     reasoning: String,
     calls: Vec<(String, String)>,
+    unrun: Vec<(String, UnrunReason)>,
     retries: Vec<(u32, u64, String)>,
+    discarded: usize,
     runaway: Option<String>,
     without_tools: bool,
     usage: Option<Usage>,
@@ -56,6 +58,12 @@ impl Outcome {
             Ok(ModelChunk::Text(text)) => self.text.push_str(&text),
             Ok(ModelChunk::Reasoning(text)) => self.reasoning.push_str(&text),
             Ok(ModelChunk::ToolCall { name, arguments }) => self.calls.push((name, arguments)),
+            Ok(ModelChunk::UnrunCall { name, why }) => self.unrun.push((name, why)),
+            Ok(ModelChunk::WasReasoning) => self.reasoning.push_str(&std::mem::take(&mut self.text)),
+            Ok(ModelChunk::Discarded) => {
+                (self.text, self.reasoning) = Default::default();
+                self.discarded += 1;
+            }
             Ok(ModelChunk::Retry { attempt, delay_ms, reason }) => {
                 assert!(self.text.is_empty() && self.reasoning.is_empty(), "a retry after the first token: {self:?}");
                 self.retries.push((attempt, delay_ms, reason));

@@ -215,6 +215,7 @@ async fn ask(
         }
         match context.or_cancelled(chunks.next()).await? {
             Some(Ok(ModelChunk::Text(more))) => text.push_str(&more),
+            Some(Ok(ModelChunk::WasReasoning | ModelChunk::Discarded)) => text.clear(),
             Some(Ok(ModelChunk::Usage(counted))) => usage = counted,
             Some(Ok(ModelChunk::End(_))) => break Ok(text),
             Some(Ok(_)) => {}
