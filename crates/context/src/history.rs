@@ -29,12 +29,10 @@ const REMINDER: &str = "<system_reminder>";
 pub fn counts(item: &Item) -> bool {
     match &item.body {
         ItemBody::Reasoning { .. } => false,
+        ItemBody::AgentMessage { text } => !text.is_empty(),
         ItemBody::Notice { topic, .. } => *topic == NoticeTopic::General,
         ItemBody::Compaction(compaction) => !compaction.summary.is_empty(),
-        ItemBody::UserMessage { .. }
-        | ItemBody::AgentMessage { .. }
-        | ItemBody::ToolCall(_)
-        | ItemBody::ToolResult(_) => true,
+        ItemBody::UserMessage { .. } | ItemBody::ToolCall(_) | ItemBody::ToolResult(_) => true,
     }
 }
 
@@ -67,6 +65,8 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
                 answer.think(&mut messages, text, echo_reasoning);
                 answer.came_from(None, item.origin.as_ref());
             }
+            // What came before empty words, of the same answer, was taken back.
+            ItemBody::AgentMessage { text } if text.is_empty() => answer.forget(&mut messages),
             ItemBody::AgentMessage { text } => {
                 answer.speak(&mut messages, text);
                 answer.came_from(None, item.origin.as_ref());
@@ -169,6 +169,13 @@ impl Answer {
         if let Some(call) = call {
             self.origin.calls.push((call.clone(), Arc::clone(origin)));
         }
+    }
+
+    fn forget(&mut self, messages: &mut Vec<Message>) {
+        if !self.calls.is_empty() {
+            self.finish(messages);
+        }
+        *self = Self::default();
     }
 
     fn speak(&mut self, messages: &mut Vec<Message>, text: &str) {

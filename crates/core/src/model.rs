@@ -267,7 +267,18 @@ pub enum ModelChunk {
     },
     /// `reasoning_details` of the answer, as JSON; at most once, before the calls.
     ReasoningDetails(String),
-    /// The call is tried again. Only ever before the first text, reasoning or call.
+    /// A call that did not run. Sent where [`Self::ToolCall`] is.
+    UnrunCall {
+        /// The tool's name, as far as it is known.
+        name: String,
+        /// Why it did not run.
+        why: UnrunReason,
+    },
+    /// The words so far are reasoning: the answer held its end, without its beginning.
+    WasReasoning,
+    /// The answer so far counts for nothing: it broke off, and is asked for again. Behind it comes [`Self::Retry`].
+    Discarded,
+    /// The call is tried again. Before the first text, reasoning or call, or behind [`Self::Discarded`].
     Retry {
         /// Which try comes next, from 2.
         attempt: u32,
@@ -296,6 +307,17 @@ impl ModelChunk {
     pub fn call(name: impl Into<String>, arguments: impl Into<String>) -> Self {
         Self::ToolCall { name: name.into(), arguments: arguments.into(), fields: ServerFields::default() }
     }
+}
+
+/// Why a call in an answer did not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnrunReason {
+    /// The token limit cut it.
+    Cut,
+    /// It is in a spelling that its server should have read and did not: it came as words, which are left out.
+    Foreign,
+    /// It stands among words that may make it an example. The words are told as they are.
+    Doubtful,
 }
 
 /// Why an answer ended properly.

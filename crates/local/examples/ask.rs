@@ -75,11 +75,7 @@ async fn call(model: &EmbeddedModel, request: ModelRequest) -> Result<(String, O
             ModelChunk::End(finish) => {
                 println!(" [{finish:?}, first word {:?}, all {:?}]", first.unwrap_or_default(), started.elapsed());
             }
-            ModelChunk::Reasoning(_)
-            | ModelChunk::ReasoningDetails(_)
-            | ModelChunk::Retry { .. }
-            | ModelChunk::WithoutTools
-            | ModelChunk::Runaway { .. } => {}
+            _ => {}
         }
     }
     Ok((text, tool))

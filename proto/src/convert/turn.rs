@@ -23,7 +23,20 @@ mirrored!(
     stop_reason,
     optional_stop_reason,
     "the reason of a turn's end",
-    [Completed, Cancelled, MaxSteps, TimeLimit, Budget, Denied, Failed, Interrupted, Suspended]
+    [
+        Completed,
+        Cancelled,
+        MaxSteps,
+        TimeLimit,
+        Budget,
+        Denied,
+        Failed,
+        Interrupted,
+        Suspended,
+        NoAnswer,
+        Cut,
+        Filtered
+    ]
 );
 
 mirrored!(

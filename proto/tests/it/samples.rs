@@ -217,6 +217,9 @@ pub(crate) fn results() -> Vec<TurnResult> {
         StopReason::Failed,
         StopReason::Interrupted,
         StopReason::Suspended,
+        StopReason::NoAnswer,
+        StopReason::Cut,
+        StopReason::Filtered,
     ];
     let result = |stop_reason, error| TurnResult {
         turn_id: TurnId::generate(),

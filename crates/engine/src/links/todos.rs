@@ -2,7 +2,7 @@
 
 use agentd_context::frame::one_line;
 use agentd_core::{
-    item::NoticeTopic,
+    item::{Item, ItemBody, NoticeTopic},
     session::{Todo, TodoPriority, TodoStatus},
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
 };
@@ -94,6 +94,11 @@ struct Entry {
     #[serde(default)]
     #[schemars(with = "String", extend("enum" = ["high", "medium", "low"]))]
     priority: TodoPriority,
+}
+
+/// Returns whether an item wrote the list.
+pub(super) fn is_written(item: &Item) -> bool {
+    matches!(&item.body, ItemBody::ToolResult(result) if result.name == WRITE && result.error.is_none())
 }
 
 fn write(call: &Invocation<'_>) -> ToolOutput {

@@ -338,7 +338,7 @@ impl Actor {
         {
             let turn_id = open.turn_id;
             let was_added_to = !open.steers.is_empty();
-            if outcome.reason == StopReason::Completed && was_added_to {
+            if outcome.reason.is_last_word() && was_added_to {
                 return Ok(EndVerdict::NewInput);
             }
             if let (StopReason::Cancelled, Some(reason)) = (outcome.reason, running.cancelled_for) {

@@ -8,6 +8,7 @@
 //!   a call. `execute` runs a tool, `sampler` is the model that it may ask meanwhile.
 //! - `request`: the next request; `reminders`: what the model is told at its end, once; `route`: the model that gets it;
 //!   `level`: how full the window is.
+//! - `unusable`: answers that a turn cannot end with.
 //! - `person`, `answering`: how questions reach people; `files`: the session's folders; `stopwatch`: the time worked.
 
 pub(crate) mod answering;
@@ -32,6 +33,7 @@ pub(crate) mod side_effects;
 pub(crate) mod state;
 pub(crate) mod step;
 pub(crate) mod stopwatch;
+pub(crate) mod unusable;
 
 pub(crate) use self::{
     context::{

@@ -40,7 +40,7 @@ pub(crate) async fn append(
             !text.is_empty() && last(&state.history, *topic, context.ids.turn) != Some(text.as_str())
         })
         .collect();
-    let ends_with_answer = matches!(state.history.last().map(|item| &item.body), Some(ItemBody::AgentMessage { .. }));
+    let ends_with_answer = matches!(state.history.last().map(|item| &item.body), Some(ItemBody::AgentMessage { text }) if !text.is_empty());
     let go_on = (ends_with_answer && changed.is_empty()).then(|| Reminder::new(NoticeTopic::Continue, CONTINUE));
     for Reminder { topic, text } in changed.into_iter().chain(go_on) {
         let body = ItemBody::Notice { text, topic, sources: Vec::new(), pictures: Vec::new() };

@@ -9,7 +9,7 @@ use agentd_core::{
     event::EventKind,
     ids::{CallId, ItemId},
     item::{Item, ItemBody, ItemStatus},
-    model::{Finish, ModelChunk, ModelInfo, Slot},
+    model::{Finish, ModelChunk, ModelInfo, Slot, UnrunReason},
     origin::{ItemOrigin, ServerFields},
     ports::Model,
     tool::ToolCall,
@@ -17,8 +17,13 @@ use agentd_core::{
 };
 use futures_util::StreamExt as _;
 
-use super::{TurnContext, TurnExit, TurnState, level, recorder::Recorder, reminders};
-use crate::turn::{Reply, request};
+use super::{
+    TurnContext, TurnExit, TurnState, level,
+    recorder::Recorder,
+    reminders,
+    unusable::{self, AnswerParts},
+};
+use crate::turn::{Phase, Reply, request};
 
 /// Calls of one answer that are run at the most. A model that asks for more has lost its way.
 const MAX_CALLS: usize = 64;
@@ -56,13 +61,14 @@ pub(crate) async fn ask(
         }
     };
     drop(chunks);
-    let Answer { usage, words, mut calls, without_tools, details, .. } = answer;
+    let Answer { usage, words, mut calls, unrun, without_tools, details, .. } = answer;
     if without_tools {
         sent = state.meter.sent_without_tools(sent, &context.models.scales, &model.info().id);
     }
     // Told also where the server reported nothing: it is what counts the steps after a restart.
     let usage = usage.unwrap_or_default();
     state.usage += usage;
+    state.usage_of_answer = usage.completion_tokens;
     let kind = EventKind::UsageUpdated {
         step: state.steps,
         slot,
@@ -80,6 +86,7 @@ pub(crate) async fn ask(
             return Box::pin(room_or_fail(context, state, model, error)).await;
         }
     };
+    let had_thoughts = words.have_thoughts();
     let status = if finish == Finish::Stop { ItemStatus::Done } else { ItemStatus::Cut };
     // With the last words, or with the first call where there are none.
     if let Some(details) = words.complete(&context.recorder, state, status, details).await?
@@ -89,6 +96,14 @@ pub(crate) async fn ask(
     }
     warn_of_cut(context, finish).await?;
     let called_in_vain = !may_call && !calls.is_empty();
+    let parts = AnswerParts {
+        finish,
+        words: state.answer.is_some(),
+        thoughts: had_thoughts,
+        calls: calls.len(),
+        unrun: unrun.as_ref(),
+    };
+    let problem = unusable::problem(&parts);
     if may_call {
         Box::pin(record_calls(context, state, model.info(), calls)).await?;
     } else if let Some(SampledCall { name, .. }) = calls.first() {
@@ -98,11 +113,11 @@ pub(crate) async fn ask(
     context.models.windows.answered(model.info(), sent.tokens(usage));
     state.meter.answered(sent, usage, &context.models.scales, model.info());
     level::tell(context, state).await?;
-    state.reply = match () {
-        () if called_in_vain => Reply::CalledInVain,
-        () if state.answer.is_none() && state.pending_calls.is_empty() => Reply::Empty,
-        () => Reply::Useful,
-    };
+    state.reply = if called_in_vain { Reply::CalledInVain } else { Reply::Useful };
+    // The last answer at a limit is taken as it is.
+    if state.phase == Phase::Working {
+        state.take_problem(problem, model.info().embedded);
+    }
     Ok(())
 }
 
@@ -197,6 +212,8 @@ struct Answer<'a> {
     calls: Vec<SampledCall>,
     /// Its `reasoning_details`.
     details: Option<String>,
+    /// The call that did not run, where there was one.
+    unrun: Option<(String, UnrunReason)>,
     usage: Option<Usage>,
     /// Set if the request went without its tools.
     without_tools: bool,
@@ -221,7 +238,7 @@ struct Words<'a> {
 impl<'a> Answer<'a> {
     fn new(recorder: &'a Recorder, model: &'a dyn Model) -> Self {
         let words = Words { model, done: Vec::new(), open: None };
-        Self { recorder, words, calls: Vec::new(), details: None, usage: None, without_tools: false }
+        Self { recorder, words, calls: Vec::new(), unrun: None, details: None, usage: None, without_tools: false }
     }
 
     async fn take(&mut self, chunk: ModelChunk) -> Result<(), TurnExit> {
@@ -232,6 +249,9 @@ impl<'a> Answer<'a> {
                 self.calls.push(SampledCall { name, arguments, fields });
             }
             ModelChunk::ReasoningDetails(details) => self.details = Some(details),
+            ModelChunk::UnrunCall { name, why } => self.unrun = Some((name, why)),
+            ModelChunk::WasReasoning => Box::pin(self.words.were_thoughts(self.recorder)).await?,
+            ModelChunk::Discarded => Box::pin(self.words.discard(self.recorder)).await?,
             ModelChunk::Usage(usage) => self.usage = Some(usage),
             ModelChunk::Retry { attempt, delay_ms, reason } => {
                 let message = format!("try {attempt} of the model call in {delay_ms} ms: {reason}");
@@ -267,6 +287,42 @@ impl Words<'_> {
             text.push_str(&more);
             recorder.delta(*id, more).await?;
         }
+        Ok(())
+    }
+
+    fn have_thoughts(&self) -> bool {
+        let open = self.open.as_ref().map(|(_, body)| body);
+        self.done.iter().map(|item| &item.body).chain(open).any(|body| matches!(body, ItemBody::Reasoning { .. }))
+    }
+
+    /// Makes the words so far thoughts. An item keeps its kind, so the words are told again in another one.
+    async fn were_thoughts(&mut self, recorder: &Recorder) -> Result<(), TurnExit> {
+        let Some((_, ItemBody::AgentMessage { text })) = &self.open else { return Ok(()) };
+        let text = text.clone();
+        self.discard(recorder).await?;
+        self.add(recorder, text, true).await
+    }
+
+    /// Ends the words so far as cut and empty. Empty words say that what came before them, of the same answer, counts for
+    /// nothing: so it is in the history after a restart, too.
+    async fn discard(&mut self, recorder: &Recorder) -> Result<(), TurnExit> {
+        let was_open = self.open.take();
+        let none = || ItemBody::AgentMessage { text: String::new() };
+        let void = match was_open {
+            Some((id, ItemBody::AgentMessage { .. })) => Some(recorder.complete(id, none(), ItemStatus::Cut).await?),
+            Some((id, _)) => {
+                recorder.complete(id, ItemBody::Reasoning { text: String::new() }, ItemStatus::Cut).await?;
+                None
+            }
+            None => None,
+        };
+        let void = match void {
+            None if !self.done.is_empty() => {
+                Some(recorder.complete(recorder.start(none()).await?, none(), ItemStatus::Cut).await?)
+            }
+            void => void,
+        };
+        self.done = void.into_iter().collect();
         Ok(())
     }
 

@@ -34,4 +34,5 @@ mod subagents;
 mod turns;
 mod undoing;
 mod undoing_state;
+mod unusable;
 mod world;

@@ -145,6 +145,9 @@ async fn the_chain_names_its_links_in_the_order_in_which_they_stand() {
         "questions",
         "handoff",
         "delegation",
+        "ask_again",
+        "open_todos",
+        "repetition",
         "repair",
         "undo",
     ];

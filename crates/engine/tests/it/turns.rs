@@ -186,15 +186,6 @@ async fn words_beside_a_call_in_the_last_answer_are_the_answer() {
 }
 
 #[tokio::test]
-async fn a_model_that_says_nothing_is_asked_once_without_tools() {
-    let world = World::new([Play::Chunks(vec![]), Play::Chunks(vec![])]);
-    let session = world.session().await;
-    let result = run(&session, "Well?").await;
-    assert_eq!((result.stop_reason, result.steps), (StopReason::Completed, 2));
-    assert!(world.log(&session).contains("warning empty_answer"));
-}
-
-#[tokio::test]
 async fn a_broken_answer_keeps_what_there_was_and_runs_no_calls() {
     let cut = vec![ModelChunk::Text("I will".to_owned()), ModelChunk::call("look", "{}")];
     let world = World::new([Play::Fails(cut, ErrorKind::CutStream)]);

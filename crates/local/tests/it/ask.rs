@@ -63,12 +63,7 @@ pub(crate) async fn hear(model: &EmbeddedModel, request: ModelRequest) -> Result
             ModelChunk::Usage(usage) => heard.usage = Some(usage),
             ModelChunk::End(finish) => heard.finish = Some(finish),
             ModelChunk::Runaway { .. } => {}
-            other @ (ModelChunk::Reasoning(_)
-            | ModelChunk::ReasoningDetails(_)
-            | ModelChunk::Retry { .. }
-            | ModelChunk::WithoutTools) => {
-                panic!("unexpected: {other:?}")
-            }
+            other => panic!("unexpected: {other:?}"),
         }
     }
     assert!(heard.finish.is_some(), "the stream ended without an end");

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use agentd_core::{
     error::{ErrorKind, ModelError},
     ids::SessionId,
-    model::{Finish, Message, ModelChunk, ModelRequest},
+    model::{Finish, Message, ModelChunk, ModelRequest, UnrunReason},
     origin::ServerFields,
     ports::Model,
     tool::{Effect, ToolSpec},
@@ -36,7 +36,9 @@ struct Outcome {
     calls: Vec<(String, String)>,
     fields: Vec<ServerFields>,
     details: Option<String>,
+    unrun: Vec<(String, UnrunReason)>,
     retries: Vec<(u32, u64, String)>,
+    discarded: usize,
     runaway: Option<String>,
     without_tools: bool,
     usage: Option<Usage>,
@@ -64,6 +66,12 @@ impl Outcome {
                 self.fields.push(fields);
             }
             Ok(ModelChunk::ReasoningDetails(details)) => assert!(self.details.replace(details).is_none()),
+            Ok(ModelChunk::UnrunCall { name, why }) => self.unrun.push((name, why)),
+            Ok(ModelChunk::WasReasoning) => self.reasoning.push_str(&std::mem::take(&mut self.text)),
+            Ok(ModelChunk::Discarded) => {
+                (self.text, self.reasoning) = Default::default();
+                self.discarded += 1;
+            }
             Ok(ModelChunk::Retry { attempt, delay_ms, reason }) => {
                 assert!(self.text.is_empty() && self.reasoning.is_empty(), "a retry after the first token: {self:?}");
                 self.retries.push((attempt, delay_ms, reason));

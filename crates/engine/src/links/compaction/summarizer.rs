@@ -119,6 +119,7 @@ async fn written(
         }
         match context.or_cancelled(chunks.next()).await? {
             Some(Ok(ModelChunk::Text(more))) => text.push_str(&more),
+            Some(Ok(ModelChunk::WasReasoning | ModelChunk::Discarded)) => text.clear(),
             Some(Ok(ModelChunk::Usage(counted))) => usage = counted,
             Some(Ok(ModelChunk::End(finish))) => break whole(finish),
             Some(Ok(_)) => {}
