@@ -10,7 +10,8 @@
 //!   [`policy`]: verdicts on calls; [`grant`]: rules that a person keeps; [`audit`]: what is kept of them for later.
 //! - [`model`]: what a model is asked and what it streams back; [`usage`]: what that cost.
 //! - [`context`]: what of a session a model sees, how full its window is, and what makes room.
-//! - [`guide`]: what people wrote for models to know before they begin.
+//! - [`guide`]: what people wrote for models to know before they begin; [`surroundings`]: the machine and the project, as they
+//!   are told.
 //! - [`session`]: the settings, todos and summary of a durable conversation; [`state_files`]: small texts that it keeps;
 //!   [`files`]: its files as a person sees them.
 //! - [`search`]: what can be found of what was said and done; [`knowledge`]: what documents say; [`web`]: what
@@ -45,6 +46,7 @@ pub mod session;
 mod settings;
 pub mod state_files;
 pub mod storage;
+pub mod surroundings;
 mod todo;
 pub mod tool;
 pub mod turn;
