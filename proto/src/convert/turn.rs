@@ -76,7 +76,7 @@ impl From<&StartTurn> for turn_request::Start {
             while_connected: start.while_connected,
             if_busy: if_busy_to_wire(start.if_busy),
             client: start.client.clone(),
-            environment: start.environment.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            environment: start.environment.sent().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             variables: Default::default(),
         }
     }

@@ -87,6 +87,7 @@ mod shown;
 mod skill_scripts;
 mod skills;
 mod subagents;
+mod surroundings;
 mod terminal;
 mod tiers;
 mod together;

@@ -963,7 +963,7 @@ async fn what_works_for_a_session_is_listed_with_it_waits_for_it_and_goes_with_i
     let made = async || {
         let script = EventScript::new(SessionId::generate(), start());
         let settings = SessionSettings {
-            parent: Some(Parent { session: parent.session, agent: Some("reader".into()) }),
+            parent: Some(Parent { session: parent.session, agent: Some("reader".into()), tools: Vec::new() }),
             ..SessionSettings::default()
         };
         store.create_session(script.session, start(), settings, Vec::new()).await.unwrap();
@@ -1010,8 +1010,10 @@ async fn what_works_for_a_session_is_listed_with_it_waits_for_it_and_goes_with_i
     assert_eq!(store.files_left().await.unwrap(), last);
     store.note_files_gone(last).await.unwrap();
     assert!(store.files_left().await.unwrap().is_empty());
-    let orphan =
-        SessionSettings { parent: Some(Parent { session: parent.session, agent: None }), ..Default::default() };
+    let orphan = SessionSettings {
+        parent: Some(Parent { session: parent.session, agent: None, tools: Vec::new() }),
+        ..Default::default()
+    };
     refused(store.create_session(SessionId::generate(), start(), orphan, Vec::new()).await, ErrorKind::NotFound);
 }
 

@@ -102,7 +102,7 @@ mod tests {
     /// A history: `c` is a call and its result, `x` one with other arguments, `r` one with another result, `n` what the
     /// model is told, `u` a word of the person, `w` words of the model.
     fn history(kinds: &str) -> Vec<Item> {
-        let item = |body| Item { id: ItemId::generate(), turn_id: TurnId::generate(), body };
+        let item = |body| Item { id: ItemId::generate(), turn_id: TurnId::generate(), body, origin: None };
         let of = |kind: char| -> Vec<Item> {
             let call_id = CallId::generate();
             let arguments = if kind == 'x' { "{\"a\":2}" } else { "{\"a\": 1}" }.to_owned();

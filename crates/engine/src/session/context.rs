@@ -39,8 +39,13 @@ impl Actor {
         let (slot, _) = route(None, self.state.settings.slot, sight);
         let model = self.model(slot);
         let finds = self.finds(&MentionedTools::new(), slot, pictures, &self.state.seen());
-        let instructions =
-            agentd_context::system(&config.system_prompt, &finds.about_servers(), &workspace, self.state.created_at);
+        let instructions = agentd_context::system(
+            &config.system_prompt,
+            &finds.about_servers(),
+            &workspace,
+            self.surroundings(),
+            self.state.created_at,
+        );
         Ok(context_view::view(&ContextViewInput {
             model: model.info(),
             instructions: &instructions,

@@ -143,6 +143,7 @@ impl Actor {
                 &acting.instructions(config),
                 &finds.about_servers(),
                 workspace,
+                self.surroundings(),
                 self.state.created_at,
             ),
             compact: Arc::clone(&config.compact_prompt),

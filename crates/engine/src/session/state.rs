@@ -12,6 +12,7 @@ use agentd_core::{
     item::{Item, ItemBody},
     session::{SessionSettings, StoredSession, Todo},
     state_files::StateFiles,
+    surroundings::Surroundings,
     turn::StopReason,
 };
 
@@ -26,6 +27,10 @@ pub(crate) struct SessionState {
     pub(crate) todos: Vec<Todo>,
     /// Whom the session was handed to.
     pub(crate) agents: Vec<String>,
+    /// Tools that were mentioned or found, in the order in which they came.
+    pub(crate) tools: Vec<String>,
+    /// Where it works, as its instructions tell.
+    pub(crate) surroundings: Option<Surroundings>,
     /// The files of the session's own state.
     pub(crate) files: Arc<StateFiles>,
     /// The items that a model may see, each with the number of its completion.
@@ -53,6 +58,8 @@ impl SessionState {
         state.todos.clone_from(&stored.todos);
         state.handed_over.clone_from(&stored.handed_over);
         state.agents.clone_from(&stored.agents);
+        state.tools.clone_from(&stored.tools);
+        state.surroundings.clone_from(&stored.surroundings);
         state.files = Arc::new(files);
         state.window = stored.window;
         state.show(items, compaction);
@@ -65,6 +72,8 @@ impl SessionState {
             settings,
             todos: Vec::new(),
             agents: Vec::new(),
+            tools: Vec::new(),
+            surroundings: None,
             files: Arc::default(),
             history: VecDeque::new(),
             window: Window::default(),
@@ -120,11 +129,15 @@ impl SessionState {
             EventKind::StateChanged { change } => match change {
                 StateChange::Todos { todos } => self.todos.clone_from(todos),
                 StateChange::Agent { stack } => self.agents.clone_from(stack),
+                StateChange::Tools { names } => self.tools.clone_from(names),
+                StateChange::Surroundings(found) => self.surroundings = Some(found.clone()),
                 StateChange::Settings { settings } => self.settings.clone_from(settings),
                 StateChange::File(change) => Arc::make_mut(&mut self.files).apply(change, event.at),
                 StateChange::Reset => {
                     self.files = Arc::default();
                     self.agents.clear();
+                    self.tools.clear();
+                    self.surroundings = None;
                     self.show(Vec::new(), None);
                     self.window = Window { after: event.seq, summary: 0, held: 0 };
                     // What was set aside cannot be continued.
