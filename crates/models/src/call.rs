@@ -1,7 +1,8 @@
-//! One call, from the request to its end: it opens, tries again while nothing has come, reads, and turns what the
+//! One call, from the request to its end: it opens, tries again, reads, and turns what the
 //! dialect's reader found into chunks. Dropping it closes the request, for everything lives in this one value.
 
 mod reading;
+mod words;
 
 use std::{collections::VecDeque, pin::pin, sync::Arc, time::Duration};
 
@@ -18,7 +19,10 @@ use futures_util::{
     stream::{self, BoxStream},
 };
 
-use self::reading::{Progress, Reading};
+use self::{
+    reading::{Progress, Reading},
+    words::Words,
+};
 use crate::{
     answer::{Answer, RawCall},
     config::ModelConfig,
@@ -26,7 +30,7 @@ use crate::{
     failure::Failure,
     http::Target,
     retry::{Retries, Retry},
-    server, text_protocol,
+    server,
 };
 
 /// A dialect: writes requests and makes readers of answers.
@@ -76,6 +80,9 @@ pub(crate) trait AnswerReader: Send {
         None
     }
 }
+
+/// How often an answer is asked for again that broke off after it had begun.
+const MOST_CUTS: u32 = 5;
 
 /// A model behind HTTP.
 pub(crate) struct HttpModel {
@@ -154,6 +161,8 @@ struct Call {
     request: ModelRequest,
     named_tools: NamedTools,
     retries: Retries,
+    /// For answers that broke off after they had begun.
+    cut_retries: Retries,
     phase: Phase,
     chunks: VecDeque<ModelChunk>,
 }
@@ -161,8 +170,11 @@ struct Call {
 impl Call {
     fn new(model: Arc<Inner>, request: ModelRequest) -> Self {
         let retries = Retries::new(&model.config);
-        let named_tools = NamedTools::Sent;
-        Self { model, request, named_tools, retries, phase: Phase::Opening, chunks: VecDeque::new() }
+        // Where nothing is to be tried again, this is not.
+        let cuts = if model.config.retries == 0 { 0 } else { MOST_CUTS };
+        let cut_retries = Retries::new(&ModelConfig { retries: cuts, ..model.config.clone() });
+        let (named_tools, phase) = (NamedTools::Sent, Phase::Opening);
+        Self { model, request, named_tools, retries, cut_retries, phase, chunks: VecDeque::new() }
     }
 
     async fn next(&mut self) -> Option<Result<ModelChunk, ModelError>> {
@@ -210,10 +222,18 @@ impl Call {
         }
     }
 
-    /// Next phase after a failure: another attempt while nothing of an answer has come, or the end.
+    /// Next phase after a failure: another attempt, or the end. Calls run only when an answer is whole, so one that broke
+    /// off has done nothing: it counts for nothing and is asked for again.
     fn recover(&mut self, mut failure: Failure) -> Phase {
         if matches!(&self.phase, Phase::Reading(reading) if reading.began()) {
-            return Phase::Failed(failure.error);
+            return match self.cut_retries.after(failure) {
+                Ok(retry) => {
+                    self.retries = Retries::new(&self.model.config);
+                    self.chunks.push_back(ModelChunk::Discarded);
+                    self.wait_for(retry)
+                }
+                Err(failure) => Phase::Failed(failure.error),
+            };
         }
         if let Some(change) = self.adapt(&mut failure) {
             let retry = self.retries.at_once(change);
@@ -275,9 +295,8 @@ async fn open(model: &Inner, request: &ModelRequest) -> Result<Reading, Failure>
         Either::Left((response, _)) => response,
         Either::Right(((), posted)) => posted.await,
     }?;
-    let text_calls =
-        (model.text_tools && !request.tools.is_empty()).then(|| text_protocol::Scanner::new(request.tools.clone()));
-    Ok(Reading::new(response, deadline, model.dialect.reader(), text_calls, model.prices().copied()))
+    let words = Words::new(request.tools.clone(), model.text_tools);
+    Ok(Reading::new(response, deadline, model.dialect.reader(), words, model.prices().copied()))
 }
 
 impl Inner {

@@ -9,6 +9,8 @@
 //!   `retry`: when to try again; `deadline`: how long to wait for what.
 //! - `sse`: bytes to events; `answer`: what has been read so far; `runaway`: answers that repeat without end.
 //! - `openai`, `llamacpp`: the dialects. Their wire structs never leave their folders.
+//! - `thoughts`: those that a server leaves in the words; `foreign_calls`: calls that it does not read; `code_spans`: which
+//!   words are code.
 //! - `text_protocol`: tool calls for models whose wire carries none.
 //! - `facts`: what is known of a model, and asked of its server where nobody configured it; `server`: what servers tell of
 //!   their models, in the many documents in which they do.
@@ -16,10 +18,12 @@
 
 mod answer;
 mod call;
+mod code_spans;
 pub mod config;
 mod deadline;
 mod facts;
 mod failure;
+mod foreign_calls;
 mod http;
 mod llamacpp;
 mod openai;
@@ -30,6 +34,7 @@ mod runaway;
 mod server;
 mod sse;
 mod text_protocol;
+mod thoughts;
 mod window;
 
 pub use config::{ChatTemplate, Frame, ModelConfig, ModelConfigError, Wire};

@@ -94,6 +94,7 @@ mod together;
 mod typing;
 mod undo;
 mod unread;
+mod unusable;
 mod uploads;
 mod web;
 

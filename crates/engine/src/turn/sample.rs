@@ -95,7 +95,8 @@ pub(crate) async fn ask(
         call.fields.reasoning_details = Some(details);
     }
     warn_of_cut(context, finish).await?;
-    let called_in_vain = !may_call && !calls.is_empty();
+    let is_called = !calls.is_empty() || matches!(unrun, Some((_, UnrunReason::Foreign)));
+    let called_in_vain = !may_call && is_called;
     let parts = AnswerParts {
         finish,
         words: state.answer.is_some(),

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod asking;
+mod breaking;
 mod failing;
+mod foreign;
 mod llamacpp;
 mod looking_up;
 mod origins;
