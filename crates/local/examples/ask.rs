@@ -77,6 +77,7 @@ async fn call(model: &EmbeddedModel, request: ModelRequest) -> Result<(String, O
             }
             ModelChunk::Reasoning(_)
             | ModelChunk::Retry { .. }
+            | ModelChunk::Notice { .. }
             | ModelChunk::WithoutTools
             | ModelChunk::Runaway { .. } => {}
         }

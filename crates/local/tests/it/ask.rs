@@ -63,7 +63,7 @@ pub(crate) async fn hear(model: &EmbeddedModel, request: ModelRequest) -> Result
             ModelChunk::Usage(usage) => heard.usage = Some(usage),
             ModelChunk::End(finish) => heard.finish = Some(finish),
             ModelChunk::Runaway { .. } => {}
-            other @ (ModelChunk::Reasoning(_) | ModelChunk::Retry { .. } | ModelChunk::WithoutTools) => {
+            other => {
                 panic!("unexpected: {other:?}")
             }
         }

@@ -4,6 +4,8 @@
 
 mod asking;
 mod failing;
+mod learning;
+mod limits;
 mod llamacpp;
 mod looking_up;
 mod reading;
@@ -34,6 +36,7 @@ struct Outcome {
     calls: Vec<(String, String)>,
     retries: Vec<(u32, u64, String)>,
     runaway: Option<String>,
+    notices: Vec<(&'static str, String)>,
     without_tools: bool,
     usage: Option<Usage>,
     end: Option<Finish>,
@@ -64,6 +67,7 @@ impl Outcome {
                 assert!(self.text.is_empty() && self.reasoning.is_empty(), "it comes before the answer: {self:?}");
                 self.without_tools = true;
             }
+            Ok(ModelChunk::Notice { code, message }) => self.notices.push((code, message)),
             Ok(ModelChunk::Runaway { what }) => self.runaway = Some(what),
             Ok(ModelChunk::Usage(usage)) => assert!(self.usage.replace(usage).is_none()),
             Ok(ModelChunk::End(finish)) => self.end = Some(finish),

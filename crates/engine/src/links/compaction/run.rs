@@ -138,9 +138,9 @@ async fn compact(
                 written = Some(text);
             }
             Err(error) => {
-                let info = context.models.model.info();
+                let model = &*context.models.model;
                 // What was to be summed up is a part of it.
-                sample::learn(context, info, request::expected(context, state, info), &error).await?;
+                sample::learn(context, model, request::expected(context, state, model.info()), &error).await?;
                 report.strategy = CompactionStrategy::Truncate;
                 note(&mut report, format!("no model summed it up: {error}"));
             }
