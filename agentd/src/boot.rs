@@ -17,7 +17,7 @@ use agentd_core::{
 };
 use agentd_engine::{Engine, EngineConfig, EngineParts};
 use agentd_mcp::McpPool;
-use agentd_models::ModelRouter;
+use agentd_models::{ModelRecords, ModelRouter};
 use agentd_store::{SqliteStore, StoreConfig};
 use agentd_tools::{
     BuiltinToolbox, FileSnapshots, HardLinks, Sandbox, SkillStore, SnapshotConfig, ToolboxConfig, WorkspaceFolders,
@@ -88,7 +88,7 @@ pub async fn assemble(
 ) -> Result<Parts, Failure> {
     let ConfigSource { paths, env, .. } = recipe;
     agentd_models::init_crypto();
-    let makers = ModelMaker::new(&paths.data);
+    let makers = ModelMaker::new(&paths.data, ModelRecords::open(paths.model_facts()));
     let models = Arc::new(ReloadableModels::new(makers.make(config)?));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = Arc::new(open_store(paths.journal()).await?);
@@ -235,13 +235,15 @@ fn snapshot_config(config: &Config) -> SnapshotConfig {
 /// Makes the models of a configuration.
 pub struct ModelMaker {
     data: PathBuf,
+    /// What was learnt of models; a reload leaves it as it is.
+    records: Arc<ModelRecords>,
     /// The embedded models made so far: a reload that leaves one as it is leaves it in memory too.
     embedded: Mutex<Vec<(EmbeddedConfig, Arc<dyn Model>)>>,
 }
 
 impl ModelMaker {
-    fn new(data: &Path) -> Self {
-        Self { data: data.to_path_buf(), embedded: Mutex::default() }
+    fn new(data: &Path, records: Arc<ModelRecords>) -> Self {
+        Self { data: data.to_path_buf(), records, embedded: Mutex::default() }
     }
 
     /// The models. No server is asked and no weights are loaded.
@@ -265,7 +267,7 @@ impl ModelMaker {
         let mut kept = Vec::new();
         let base = self.embedded(config, weights, &mut kept);
         let local = files.into_iter().map(|(slot, path)| (slot, self.embedded(config, path, &mut kept))).collect();
-        let router = ModelRouter::new(&servers, base).map_err(|error| {
+        let router = ModelRouter::with_records(&servers, base, Arc::clone(&self.records)).map_err(|error| {
             Failure::usage(error.to_string()).with_source(error).with_hint("mend it in models.yaml or in MODEL_*")
         })?;
         *self.embedded.lock().unwrap_or_else(PoisonError::into_inner) = kept;

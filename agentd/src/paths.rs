@@ -32,6 +32,12 @@ impl Paths {
         })
     }
 
+    /// What was learnt of models.
+    #[must_use]
+    pub fn model_facts(&self) -> PathBuf {
+        self.data.join("model-facts.json")
+    }
+
     /// The journal.
     #[must_use]
     pub fn journal(&self) -> PathBuf {

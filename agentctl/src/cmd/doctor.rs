@@ -12,7 +12,7 @@ use std::{
 
 use agentd_core::{
     error::ErrorKind,
-    model::{Slot, SlotInfo},
+    model::{Slot, SlotInfo, WindowSource},
 };
 use agentd_proto::client::Finding;
 use clap::Args;
@@ -300,7 +300,7 @@ async fn sandbox(daemon: &Daemon) -> Option<Check> {
 }
 
 async fn models(daemon: &Daemon) -> Vec<Check> {
-    let slots = match daemon.client.models().await {
+    let slots = match daemon.client.models_looked_up().await {
         Ok(slots) => slots,
         Err(error) => return vec![Check::failure("models", &error.into())],
     };
@@ -336,12 +336,34 @@ fn model(slot: &SlotInfo) -> Check {
     }
     let Some(url) = &slot.model.base_url else { return Check::ok(NAME, what) };
     match address(url).ok_or_else(|| "it is not an http or https address".to_owned()).and_then(|at| connects(&at)) {
-        Ok(()) => Check::ok(NAME, format!("{what} at {url}")),
+        Ok(()) => window(slot, format!("{what} at {url}")),
         Err(why) => Check::fail(
             NAME,
             format!("{what}: nothing answers at {url}: {why}"),
             "start the server, or correct the address in models.yaml or MODEL_BASIC_BASE_URL",
         ),
+    }
+}
+
+/// The size of a window is worth a word where nobody told it, or where less is read than is sent.
+fn window(slot: &SlotInfo, what: String) -> Check {
+    let tokens = slot.model.context_window;
+    let say = "set context_window in models.yaml, or MODEL_BASIC_CONTEXT_WINDOW and its like";
+    match slot.model.window_source {
+        WindowSource::Default => Check::warn(
+            "model",
+            format!("{what}; nobody says how large its window is, {tokens} tokens are assumed"),
+            format!("{say}; `agentctl models test` looks whether so many are read"),
+        ),
+        WindowSource::Cut => Check::warn(
+            "model",
+            format!("{what}; its server reads only {tokens} tokens of a request, and says nothing of it"),
+            format!(
+                "give it a larger window (Ollama: OLLAMA_CONTEXT_LENGTH, or num_ctx of the model), then `agentctl models \
+                 test`; where that is wrong, {say}"
+            ),
+        ),
+        WindowSource::Configured | WindowSource::Server | WindowSource::Refusal => Check::ok("model", what),
     }
 }
 

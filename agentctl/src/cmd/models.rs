@@ -1,7 +1,9 @@
 //! `agentctl models`: the five slots and what stands in them.
 
+mod check;
+
 use agentd_core::model::{ListedModel, MAX_LISTED_MODELS, Slot, SlotInfo};
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use crate::{
     daemon::{self, Daemon},
@@ -14,8 +16,10 @@ use crate::{
 
 /// The arguments of `models`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:
   agentctl models
+  agentctl models test                 try what the model of base can do
   agentctl models --json
   agentctl models --available          what the server of base lists
   agentctl models --available --slot code --json | jq -r '.[].id'
@@ -30,10 +34,21 @@ pub(crate) struct ModelsArgs {
     /// The slot whose server is asked
     #[arg(long, value_name = "SLOT", requires = "available", default_value_t)]
     slot: Slot,
+    #[command(subcommand)]
+    command: Option<ModelsCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+enum ModelsCommand {
+    /// Test a model: tools, window, cache and more, with a few requests to it
+    Test(check::TestArgs),
 }
 
 /// Lists.
 pub(crate) async fn handle(global: &Global, args: ModelsArgs) -> anyhow::Result<Exit> {
+    if let Some(ModelsCommand::Test(args)) = args.command {
+        return check::handle(global, &args).await;
+    }
     let daemon = daemon::connect(global).await?;
     let client = &daemon.client;
     if args.available {

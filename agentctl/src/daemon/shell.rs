@@ -16,9 +16,10 @@ const OTHER_PLACES: [(&str, &str); 4] =
     [("BASE", "BASIC"), ("DEFAULT", "BASIC"), ("VISION", "MULTIMODAL"), ("REASON", "REASONING")];
 
 /// Ends of the names, and other words that people write for them.
-const ENDS: [(&str, &[&str]); 3] = [
+const ENDS: [(&str, &[&str]); 4] = [
     ("BASE_URL", &["BASE_URL", "URL", "API_BASE", "API_URL", "ENDPOINT"]),
     ("API_KEY", &["API_KEY", "KEY", "TOKEN"]),
+    ("CONTEXT_WINDOW", &["CONTEXT_WINDOW", "CONTEXT", "CONTEXT_LENGTH", "CONTEXT_SIZE", "WINDOW"]),
     ("ID", &["ID", "MODEL", "NAME", "MODEL_ID", "MODEL_NAME"]),
 ];
 

@@ -24,6 +24,9 @@ use super::{
 /// Default address for a key without one: most programs that read such variables assume it.
 const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 
+/// The smallest window that can be configured, in tokens.
+const MIN_WINDOW: u64 = 256;
+
 /// Models by slot; a slot that is not here is empty.
 pub type ModelSettings = Vec<(Slot, ModelPlace)>;
 
@@ -114,7 +117,7 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelS
     }
     for slot in Slot::ALL {
         let layer = from_environment(sources, slot)?;
-        if layer.names_a_model() {
+        if layer.names_a_model() || layer.context_window.is_some() {
             slots.entry(slot).or_default().overlay(layer, slot, origins, |key| Origin::Variable(variable(slot, key)));
         }
     }
@@ -255,7 +258,11 @@ impl Reader<'_> {
             wire: slot.wire,
             temperature: self.checked(slot.temperature, |t| (0.0..=2.0).contains(t), "temperature is from 0 to 2")?,
             max_tokens: self.checked(slot.max_tokens, |n| *n > 0, "max_tokens is above 0")?,
-            context_window: self.checked(slot.context_window, |n| *n >= 256, "context_window is at least 256")?,
+            context_window: self.checked(
+                slot.context_window,
+                |n| *n >= MIN_WINDOW,
+                "context_window is at least 256",
+            )?,
             native_tools: slot.native_tools,
             echo_reasoning: slot.echo_reasoning,
             sees_pictures: slot.sees_pictures,
@@ -334,10 +341,16 @@ fn from_environment(sources: &Sources, slot: Slot) -> Result<SlotLayer, ConfigEr
         let place = || ErrorPlace::Variable(variable(slot, "base_url").to_owned());
         check_url(&url).map_err(|why| ConfigError::new(place(), why.replace("base_url", "the address")))
     });
+    let context_window = text("context_window").filter(|text| !text.is_empty()).map(|text| {
+        let place = || ErrorPlace::Variable(variable(slot, "context_window").to_owned());
+        let tokens = text.parse().ok().filter(|tokens| *tokens >= MIN_WINDOW);
+        tokens.ok_or_else(|| ConfigError::new(place(), format!("it is a number of tokens, at least {MIN_WINDOW}")))
+    });
     Ok(SlotLayer {
         base_url: base_url.transpose()?,
         api_key: text("api_key").map(SecretString::from),
         id: text("id"),
+        context_window: context_window.transpose()?,
         ..SlotLayer::default()
     })
 }
@@ -349,6 +362,7 @@ fn variable(slot: Slot, key: &str) -> &'static str {
             match key {
                 "base_url" => concat!("MODEL_", $prefix, "_BASE_URL"),
                 "api_key" => concat!("MODEL_", $prefix, "_API_KEY"),
+                "context_window" => concat!("MODEL_", $prefix, "_CONTEXT_WINDOW"),
                 _ => concat!("MODEL_", $prefix, "_ID"),
             }
         };

@@ -124,6 +124,24 @@ vision: {gguf: ~/v.gguf}
 }
 
 #[test]
+fn a_window_can_be_said_by_a_variable() {
+    let window = |text: &str, slot: Slot, env: &[(&str, &str)]| {
+        let config = config(&[(Subject::Models, text)], env);
+        config.models.iter().find_map(|(known, place)| match place {
+            ModelPlace::Server(model) if *known == slot => model.context_window,
+            _ => None,
+        })
+    };
+    const FILE: &str = "base: {base_url: 'http://file/v1', context_window: 9000}";
+    const BASIC: (&str, &str) = ("MODEL_BASIC_CONTEXT_WINDOW", " 65536 ");
+    assert_eq!(window(FILE, Slot::Base, &[BASIC]), Some(65_536));
+    assert_eq!(window(FILE, Slot::Base, &[("MODEL_BASIC_CONTEXT_WINDOW", "")]), Some(9000));
+    assert_eq!(window("", Slot::Base, &[BASIC, ("MODEL_BASIC_BASE_URL", "http://here/v1")]), Some(65_536));
+    assert_eq!(window("", Slot::Base, &[BASIC]), None, "there is no model that has it");
+    assert_eq!(window(FILE, Slot::Chat, &[("MODEL_CHAT_CONTEXT_WINDOW", "4096")]), Some(4096));
+}
+
+#[test]
 fn variables_expand_quoted_or_not() {
     let env = [("URL", "http://x"), ("KEY", "k${URL}"), ("N", "99")];
     let check = |line: &str, expected: &str| {
@@ -293,6 +311,9 @@ fn wrong_variables_are_named_without_their_values() {
         "ftp://u:secret@x",
         "environment variable MODEL_CODE_BASE_URL: the address begins with http:// or https://",
     );
+    let window = "environment variable MODEL_BASIC_CONTEXT_WINDOW: it is a number of tokens, at least 256";
+    check("MODEL_BASIC_CONTEXT_WINDOW", "128K", window);
+    check("MODEL_BASIC_CONTEXT_WINDOW", "255", window);
 }
 
 #[test]

@@ -6,8 +6,12 @@ use agentd_core::environment::ClientEnvironment;
 use agentd_proto::{
     PROTOCOL_VERSION,
     client::{ConfigView, DaemonStatus, RecoveredTurn},
-    convert::listed_slot,
-    v1::{self, daemon_server::Daemon},
+    convert::{listed_slot, tested_slot},
+    v1::{self, daemon_server::Daemon, test_model_response::Part},
+};
+use futures_util::{
+    StreamExt as _,
+    stream::{self, BoxStream},
 };
 use tonic::{Request, Response, Status};
 
@@ -80,6 +84,24 @@ impl Daemon for Context {
     ) -> Result<Response<v1::ListModelsResponse>, Status> {
         let models = self.engine.listed_models(listed_slot(&request.into_inner())?).await.map_err(Refusal::from)?;
         Ok(Response::new(v1::ListModelsResponse { models: models.iter().map(Into::into).collect() }))
+    }
+
+    type TestModelStream = BoxStream<'static, Result<v1::TestModelResponse, Status>>;
+
+    async fn test_model(
+        &self,
+        request: Request<v1::TestModelRequest>,
+    ) -> Result<Response<Self::TestModelStream>, Status> {
+        let test = self.engine.test_model(tested_slot(&request.into_inner())?).await;
+        let part = |part: Part| Ok(v1::TestModelResponse { part: Some(part) });
+        let plan = part(Part::Plan((&test.plan()).into()));
+        let checks = stream::unfold(test, move |mut test| async move {
+            let check = test.next().await?;
+            Some((part(Part::Check((&check).into())), test))
+        });
+        // A client that stays away for good must not hold the stop of the daemon.
+        let ended = self.shutdown.clone().cancelled_owned();
+        Ok(Response::new(stream::iter([plan]).chain(checks).take_until(ended).boxed()))
     }
 
     async fn tools(&self, request: Request<v1::ToolsRequest>) -> Result<Response<v1::ToolsResponse>, Status> {

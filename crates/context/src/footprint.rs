@@ -96,6 +96,13 @@ impl Footprint {
         self.tools
     }
 
+    /// About how many tokens of it are tools and instructions.
+    pub fn fixed(&self) -> u64 {
+        let is_fixed = |(kind, _): &&(SegmentKind, Fingerprint)| *kind == SegmentKind::Instructions;
+        let instructions = self.messages.iter().take_while(is_fixed).map(|(_, print)| print.tokens);
+        self.tools.tokens + instructions.sum::<u64>()
+    }
+
     /// Its size in bytes.
     pub fn bytes(&self) -> u64 {
         self.sum(|print| print.bytes)

@@ -9,6 +9,7 @@ use agentd_core::{
 };
 
 use super::{
+    cuts::CountedRequest,
     footprint::{Fingerprint, Footprint},
     tokens::{self, TokenCalibration},
 };
@@ -33,6 +34,8 @@ pub struct ContextMeter {
     before: Vec<(String, Footprint)>,
     /// The last count.
     counted: Option<CountedTokens>,
+    /// The last request to each model that was counted, the newest last.
+    counts: Vec<(String, CountedRequest)>,
     /// Tokens that came into the history since.
     since: UncountedTokens,
     /// The level that was told last; none where that is not known.
@@ -65,6 +68,8 @@ pub struct SentRequest {
     pub report: PromptReport,
     /// Tokens that had come into the history by then.
     since: UncountedTokens,
+    /// About how many tokens of it were not in the request before, by the unscaled guess.
+    fresh: u64,
 }
 
 /// About how many tokens came into the history, by the unscaled guess.
@@ -92,6 +97,12 @@ impl SentRequest {
     /// Number of tokens that it surely had: as the server counted, or half of the guess.
     pub fn tokens(&self, usage: Usage) -> u64 {
         if usage.prompt_tokens > 0 { usage.prompt_tokens } else { self.report.tokens / 2 }
+    }
+
+    /// The request with its count.
+    fn counted(&self, usage: Usage) -> CountedRequest {
+        let (guess, fixed) = (self.footprint.tokens(), self.footprint.fixed());
+        CountedRequest { guess, fresh: self.fresh, beyond_fixed: guess.saturating_sub(fixed), usage }
     }
 }
 
@@ -132,9 +143,10 @@ impl ContextMeter {
     pub fn sending(&self, footprint: Footprint, scales: &TokenCalibration, model: &str) -> SentRequest {
         let before = self.before.iter().find(|(id, _)| id == model).map(|(_, before)| before);
         let mut report = footprint.report(before);
+        let fresh = report.tokens.saturating_sub(report.repeated_tokens);
         report.tokens = scales.apply(model, report.tokens);
         report.repeated_tokens = scales.apply(model, report.repeated_tokens);
-        SentRequest { footprint, report, since: self.since }
+        SentRequest { footprint, report, since: self.since, fresh }
     }
 
     /// The same for a request that went without its tools after all.
@@ -143,10 +155,28 @@ impl ContextMeter {
         SentRequest { since: sent.since, ..again }
     }
 
+    /// The window that shows in the server's count, where it has read only a part of the request; see [`CountedRequest::cut`].
+    pub fn cut(
+        &mut self,
+        sent: &SentRequest,
+        usage: Usage,
+        model: &ModelInfo,
+        largest: u64,
+        least: impl FnOnce() -> u64,
+    ) -> Option<u64> {
+        let counted = sent.counted(usage);
+        let before = self.counts.iter().position(|(id, _)| *id == model.id).map(|at| self.counts.remove(at).1);
+        if self.counts.len() == MODELS {
+            self.counts.remove(0);
+        }
+        self.counts.push((model.id.clone(), counted));
+        counted.cut(before.as_ref(), model, largest, least)
+    }
+
     /// Takes in what the server counted; it is the truth. Where it counted nothing, the guess has to do. What came into
     /// the history since the request was sent is the answer.
     pub fn answered(&mut self, sent: SentRequest, usage: Usage, scales: &TokenCalibration, model: &ModelInfo) {
-        let SentRequest { footprint, report, since } = sent;
+        let SentRequest { footprint, report, since, .. } = sent;
         let id = model.id.as_str();
         let answer = self.since.after(since);
         // The embedded model counts what it read to weigh tools and to sum up: that is no part of the conversation.

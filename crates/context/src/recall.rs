@@ -3,13 +3,17 @@
 use std::collections::HashSet;
 
 /// Searches for one input at the most.
-const MAX_QUERIES: usize = 6;
+const MAX_QUERIES: usize = 12;
 /// Letters of a word that is looked for by itself at the least.
 const LONG_WORD: usize = 5;
+/// The same of one of two words that stand side by side.
+const SHORT_WORD: usize = 4;
 /// Words that are looked for together at the most.
 const MAX_WORDS: usize = 4;
 /// Characters of an input that are looked at.
 const MAX_INPUT: usize = 4000;
+/// Score of a line that has two words side by side.
+const NEIGHBOURS: usize = 3;
 /// Score of a line that begins with the number that is looked for.
 const BEGINS: usize = 2;
 /// Bytes of a passage, about.
@@ -22,6 +26,8 @@ pub struct RecallQuery {
     pub terms: Vec<String>,
     /// Score that a passage needs.
     pub least: usize,
+    /// Passages at the most: words that more of them have say nothing.
+    pub most: usize,
 }
 
 /// What an input names that stands nowhere in view, the most telling first.
@@ -30,8 +36,8 @@ pub fn queries(input: &str, in_view: &str) -> Vec<RecallQuery> {
     let in_view = in_view.to_lowercase();
     let words: Vec<String> = words(&input).map(str::to_lowercase).collect();
     let mut queries: Vec<RecallQuery> = Vec::new();
-    let mut add = |terms: Vec<String>, least: usize| {
-        let query = RecallQuery { terms, least };
+    let mut add = |terms: Vec<String>, least: usize, most: usize| {
+        let query = RecallQuery { terms, least, most };
         if queries.len() < MAX_QUERIES && !query.terms.is_empty() && !queries.contains(&query) {
             queries.push(query);
         }
@@ -40,13 +46,20 @@ pub fn queries(input: &str, in_view: &str) -> Vec<RecallQuery> {
     for pair in words.windows(2) {
         let is_numbered = is_number(&pair[1]) && pair[0].chars().all(char::is_alphabetic);
         if is_numbered && !in_view.contains(&pair.join(" ")) {
-            add(pair.to_vec(), 1);
+            add(pair.to_vec(), 2, usize::MAX);
             // In a list it may be a line that only begins with the number.
-            add(vec![pair[1].clone()], 1 + BEGINS);
+            add(vec![pair[1].clone()], 1 + BEGINS, 2);
         }
     }
     for word in words.iter().filter(|word| is_name(word) && !in_view.contains(word.as_str())) {
-        add(vec![word.clone()], 1);
+        add(vec![word.clone()], 1, usize::MAX);
+    }
+    // Two words side by side are a name where nothing in view has both of them so.
+    let is_long = |word: &String| word.chars().count() >= SHORT_WORD && word.chars().all(char::is_alphabetic);
+    for pair in words.windows(2) {
+        if pair.iter().all(is_long) && !in_view.contains(&pair.join(" ")) {
+            add(pair.to_vec(), NEIGHBOURS, 3);
+        }
     }
     let known: HashSet<String> = self::words(&in_view).map(str::to_owned).collect();
     let mut seen = HashSet::new();
@@ -56,11 +69,8 @@ pub fn queries(input: &str, in_view: &str) -> Vec<RecallQuery> {
         .cloned()
         .collect();
     if rare.len() > 1 {
-        add(rare.iter().take(MAX_WORDS).cloned().collect(), 1);
+        add(rare.iter().take(MAX_WORDS).cloned().collect(), 2, 3);
     }
-    let mut longest = rare;
-    longest.sort_by_key(|word| std::cmp::Reverse(word.chars().count()));
-    longest.into_iter().for_each(|word| add(vec![word], 1));
     queries
 }
 
@@ -73,7 +83,10 @@ pub fn passage<'a>(text: &'a str, query: &RecallQuery) -> (&'a str, usize) {
         let has =
             |term: &&String| words.contains(*term) || (!is_number(term) && line.to_lowercase().contains(term.as_str()));
         let begins = |term: &&String| is_number(term) && begins_with(line, term);
-        let score = query.terms.iter().filter(has).count() + BEGINS * query.terms.iter().filter(begins).count();
+        let is_phrase = query.terms.len() == 2 && line.to_lowercase().contains(&query.terms.join(" "));
+        let score = query.terms.iter().filter(has).count()
+            + BEGINS * query.terms.iter().filter(begins).count()
+            + usize::from(is_phrase);
         if score > best.0 {
             best = (score, at..at + line.len());
         }
@@ -133,15 +146,18 @@ mod tests {
         check("Begin with step 23.", "Then Step 23 is next.", &[]);
         check("What did src/main.rs say of MAX_SIZE?", "", &[&["src/main.rs"], &["max_size"]]);
         check("Use port 31337 again", "", &[&["port", "31337"], &["31337"], &["31337"]]);
-        check("What was the code of the crimson shelter?", "the code was", &[&["crimson", "shelter"], &["crimson"]]);
+        check("What was the code of the crimson shelter?", "the code was", &[&["crimson", "shelter"]]);
         check("And now?", "", &[]);
         check("Go on, please do.", "please", &[]);
+        // Words that every turn has bring nothing.
+        check("Please check the report.", "please check the report of day 3", &[]);
+        check("What was it with the gentle delta?", "calm delta, gentle wind", &[&["gentle", "delta"]]);
     }
 
     #[test]
     fn the_passage_is_around_the_line_that_has_it() {
         let plan: String = (1..=40).map(|n| format!("{n}. Paint wall {n} in colour {}\n", n * 7)).collect();
-        let query = RecallQuery { terms: vec!["23".to_owned()], least: 1 + BEGINS };
+        let query = RecallQuery { terms: vec!["23".to_owned()], least: 1 + BEGINS, most: 2 };
         let (passage, score) = passage(&plan, &query);
         assert!(passage.contains("23. Paint wall 23 in colour 161") && score == query.least, "{passage}");
         assert!(passage.len() < PASSAGE + 8);

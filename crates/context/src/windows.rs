@@ -21,6 +21,8 @@ struct KnownWindow {
     said: Option<u64>,
     /// The largest request that was answered: it did fit, whatever is said of larger ones.
     answered: u64,
+    /// The window that was told as that of a server which cuts requests.
+    told_cut: Option<u64>,
 }
 
 impl ContextWindows {
@@ -56,6 +58,21 @@ impl ContextWindows {
         known.said = Some(said);
         known.answered = known.answered.min(said);
         true
+    }
+
+    /// The largest request that was answered, in tokens.
+    pub fn largest(&self, info: &ModelInfo) -> u64 {
+        self.map().get(&key(info)).map_or(0, |known| known.answered)
+    }
+
+    /// Forgets what was learnt of a window: it is measured anew.
+    pub fn forget(&self, info: &ModelInfo) {
+        self.map().remove(&key(info));
+    }
+
+    /// Returns whether a person is to be told that the server cuts requests to this size: once, and again where it is another.
+    pub fn tell_cut(&self, info: &ModelInfo, window: u64) -> bool {
+        self.map().entry(key(info)).or_default().told_cut.replace(window) != Some(window)
     }
 
     fn map(&self) -> MutexGuard<'_, HashMap<String, KnownWindow>> {

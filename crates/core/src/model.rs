@@ -114,6 +114,10 @@ pub enum WindowSource {
     Configured,
     /// The model's server.
     Server,
+    /// A refusal of the model's server.
+    Refusal,
+    /// Counts of the model's server, which cuts longer requests without a word.
+    Cut,
 }
 
 impl WindowSource {
@@ -124,8 +128,70 @@ impl WindowSource {
             Self::Default => "default",
             Self::Configured => "configured",
             Self::Server => "server",
+            Self::Refusal => "refusal",
+            Self::Cut => "cut",
         }
     }
+}
+
+/// A way in which requests to a model differ from the usual one, because its server refused that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LearntForm {
+    /// Part of requests that it is about.
+    pub topic: ChangeTopic,
+    /// The change in words, behind "requests go".
+    pub words: String,
+}
+
+/// Part of requests that a change is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeTopic {
+    /// Tools and calls.
+    Tools,
+    /// Earlier thoughts.
+    Thoughts,
+    /// Fields beside the conversation.
+    Parameters,
+}
+
+/// Outline of a test of a model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelTestPlan {
+    /// The model's id, as far as it is known.
+    pub model: String,
+    /// Requests that are made.
+    pub requests: u32,
+    /// Tokens that they have together, about.
+    pub tokens: u64,
+}
+
+/// Result of one check of a model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelCheck {
+    /// Its name.
+    pub name: String,
+    /// State.
+    pub state: CheckState,
+    /// The finding, in a sentence.
+    pub message: String,
+    /// Hint on what to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// State of what was checked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckState {
+    /// Good.
+    #[default]
+    Ok,
+    /// It works, and could be better.
+    Warn,
+    /// It does not work.
+    Fail,
+    /// The check says nothing of this model.
+    Skipped,
 }
 
 /// A model that a server lists.
@@ -290,6 +356,13 @@ pub enum ModelChunk {
     /// The request went without the tools that it names and that may not be called ([`ModelRequest::may_call`]): its
     /// server does not take them. Comes before the answer.
     WithoutTools,
+    /// Something that a person has to know: the request was taken in another form than was meant.
+    Notice {
+        /// Its name in the event of the warning, a word.
+        code: &'static str,
+        /// The words.
+        message: String,
+    },
     /// The answer was cut by us, because it would have gone on without end.
     Runaway {
         /// The repetition, after "it": such as `repeated "ha" without end`.

@@ -25,7 +25,7 @@ use crate::{
     ids::{CallId, InterruptId, SessionId, TurnId},
     interrupt::{Answer, Interrupt},
     item::Item,
-    model::{ListedModel, ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
+    model::{LearntForm, ListedModel, ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo, WindowSource},
     policy::Confinement,
     search::{SearchQuery, SearchResult},
     session::{NewFork, SessionSettings, SessionSummary, StoredSession, TurnSpan},
@@ -82,6 +82,18 @@ pub trait Model: Send + Sync {
     /// a defect of the adapter. Dropping the stream cancels the call: an HTTP request is closed, the embedded
     /// model stops within a token.
     fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelChunk, ModelError>>;
+
+    /// Takes note of the size that its window turned out to have: [`WindowSource::Refusal`] where its server said so, or
+    /// [`WindowSource::Cut`] where its server cuts longer requests. [`Self::info`] tells it from then on.
+    fn note_window(&self, _tokens: u64, _source: WindowSource) {}
+
+    /// Forgets what was learnt from refusals and counts of its server.
+    fn forget(&self) {}
+
+    /// Differences of its requests from the usual ones, as learnt from refusals of its server.
+    fn learnt(&self) -> Vec<LearntForm> {
+        Vec::new()
+    }
 
     /// Returns whether a request may name tools that must not be called ([`ModelRequest::may_call`]). False from when
     /// its server has refused that and taken the same request without them, or it has called one all the same: then it

@@ -44,6 +44,7 @@ pub use front::{
     Engine, EngineParts,
     dry_run::{DryRunSubject, LookedUp, unknown_tool},
     forking::ForkedSession,
+    model_test::ModelTest,
 };
 pub use session::{
     SessionHandle, SessionView, StartedTurn,

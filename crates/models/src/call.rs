@@ -4,11 +4,16 @@
 mod reading;
 mod words;
 
-use std::{collections::VecDeque, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use agentd_core::{
     error::ModelError,
-    model::{ListedModel, ModelChunk, ModelInfo, ModelRequest},
+    model::{LearntForm, ListedModel, Message, ModelChunk, ModelInfo, ModelRequest, WindowSource},
     ports::Model,
     tool::ToolSpec,
     usage::Prices,
@@ -25,40 +30,29 @@ use self::{
 };
 use crate::{
     answer::{Answer, RawCall},
-    config::ModelConfig,
+    config::{ModelConfig, Wire},
     facts::ModelFacts,
     failure::Failure,
     http::Target,
+    learning::{Change, RequestForm, SentParts, Trials, candidates},
+    records::{ModelRecords, RecordKey},
     retry::{Retries, Retry},
     server,
 };
 
 /// A dialect: writes requests and makes readers of answers.
 pub(crate) trait Dialect: Send + Sync + 'static {
-    /// The path below the base address and the body, for the model of that id.
-    fn outgoing(&self, target: &Target, id: &str, request: &ModelRequest) -> Result<Outgoing, Failure>;
+    /// The path below the base address and the body, for the model of that id, in that form.
+    fn outgoing(
+        &self,
+        target: &Target,
+        id: &str,
+        request: &ModelRequest,
+        form: &RequestForm,
+    ) -> Result<Outgoing, Failure>;
 
     /// A reader for one answer.
     fn reader(&self) -> Box<dyn AnswerReader>;
-
-    /// Looks at what a server said when it refused a request, which may have named tools that must not be called
-    /// (`named_only`), and says in which other form it may be taken.
-    fn adapt(&self, refusal: &str, named_only: bool) -> Option<AdaptedForm>;
-
-    /// Returns whether a request may name tools that must not be called.
-    fn can_forbid_calls(&self) -> bool;
-
-    /// Takes note that it may not: one was called, or the request was taken only without them.
-    fn name_tools_no_more(&self);
-}
-
-/// Another form to ask in, with what is changed, in words.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum AdaptedForm {
-    /// The dialect keeps it in mind for all further requests.
-    Learnt(String),
-    /// Without the tools that must not be called, in this call. Where that is taken, it is to be kept in mind.
-    TryWithoutTools(String),
 }
 
 /// A request, ready to be posted.
@@ -94,13 +88,20 @@ struct Inner {
     target: Target,
     config: ModelConfig,
     facts: ModelFacts,
-    text_tools: bool,
+    /// Changes that hold until the daemon ends: what a model does by chance is not kept.
+    for_now: Mutex<RequestForm>,
 }
 
 impl HttpModel {
-    pub(crate) fn new(dialect: Box<dyn Dialect>, target: Target, config: ModelConfig) -> Self {
-        let (facts, text_tools) = (ModelFacts::configured(&config, &target), !config.uses_native_tools());
-        Self { inner: Arc::new(Inner { dialect, target, config, facts, text_tools }) }
+    pub(crate) fn new(
+        dialect: Box<dyn Dialect>,
+        target: Target,
+        config: ModelConfig,
+        records: &Arc<ModelRecords>,
+    ) -> Self {
+        let record = records.of(RecordKey::new(target.shown(), &config));
+        let facts = ModelFacts::new(&config, &target, record);
+        Self { inner: Arc::new(Inner { dialect, target, config, facts, for_now: Mutex::default() }) }
     }
 }
 
@@ -131,8 +132,24 @@ impl Model for HttpModel {
         .boxed()
     }
 
+    fn note_window(&self, tokens: u64, source: WindowSource) {
+        let Inner { facts, target, config, .. } = &*self.inner;
+        facts.limit_to(tokens, source, target, config);
+    }
+
+    fn forget(&self) {
+        let Inner { facts, target, config, .. } = &*self.inner;
+        *self.inner.for_now() = RequestForm::default();
+        facts.forget(target, config);
+    }
+
+    fn learnt(&self) -> Vec<LearntForm> {
+        let form = self.inner.form();
+        form.changes().map(|change| LearntForm { topic: change.topic(), words: change.to_string() }).collect()
+    }
+
     fn can_forbid_calls(&self) -> bool {
-        self.inner.dialect.can_forbid_calls()
+        !self.inner.form().has(&Change::WithoutNamedTools)
     }
 }
 
@@ -146,20 +163,12 @@ enum Phase {
     Ended,
 }
 
-/// Treatment of tools that the request names and that must not be called.
-enum NamedTools {
-    /// They are sent, if there are any.
-    Sent,
-    /// They are left out: they are known not to be taken.
-    LeftOut,
-    /// They are left out to see whether the request is taken then, and put back where it is not.
-    Tried(Arc<[ToolSpec]>),
-}
-
 struct Call {
     model: Arc<Inner>,
     request: ModelRequest,
-    named_tools: NamedTools,
+    /// The tools of the request as it was asked for.
+    tools: Arc<[ToolSpec]>,
+    trials: Trials,
     retries: Retries,
     /// For answers that broke off after they had begun.
     cut_retries: Retries,
@@ -170,26 +179,34 @@ struct Call {
 impl Call {
     fn new(model: Arc<Inner>, request: ModelRequest) -> Self {
         let retries = Retries::new(&model.config);
+        let tools = Arc::clone(&request.tools);
         // Where nothing is to be tried again, this is not.
         let cuts = if model.config.retries == 0 { 0 } else { MOST_CUTS };
         let cut_retries = Retries::new(&ModelConfig { retries: cuts, ..model.config.clone() });
-        let (named_tools, phase) = (NamedTools::Sent, Phase::Opening);
-        Self { model, request, named_tools, retries, cut_retries, phase, chunks: VecDeque::new() }
+        let (trials, phase, chunks) = (Trials::default(), Phase::Opening, VecDeque::new());
+        Self { model, request, tools, trials, retries, cut_retries, phase, chunks }
     }
 
     async fn next(&mut self) -> Option<Result<ModelChunk, ModelError>> {
         loop {
             if let Some(chunk) = self.chunks.pop_front() {
-                if self.names_only() && matches!(chunk, ModelChunk::ToolCall { .. }) {
-                    self.model.dialect.name_tools_no_more();
+                match &chunk {
+                    ModelChunk::ToolCall { .. } if self.names_only() => {
+                        self.model.for_now().extend([Change::WithoutNamedTools]);
+                    }
+                    ModelChunk::Usage(usage) => self.model.counted(usage.prompt_tokens),
+                    _ => {}
                 }
                 return Some(Ok(chunk));
             }
             let outcome = match &mut self.phase {
                 Phase::Opening => {
-                    self.leave_out_what_is_not_taken();
-                    let reading = open(&self.model, &self.request).await;
-                    if reading.is_ok() && !matches!(self.named_tools, NamedTools::Sent) {
+                    let mut form = self.model.form();
+                    form.extend(self.trials.current().iter().cloned());
+                    let leaves_out = self.names_only() && form.has(&Change::WithoutNamedTools);
+                    self.request.tools = if leaves_out { Arc::default() } else { Arc::clone(&self.tools) };
+                    let reading = open(&self.model, &self.request, &form).await;
+                    if reading.is_ok() && leaves_out {
                         self.chunks.push_back(ModelChunk::WithoutTools);
                     }
                     reading.map(|reading| Some(Phase::Reading(Box::new(reading))))
@@ -201,9 +218,7 @@ impl Call {
                 Phase::Reading(reading) => match reading.advance(&self.model.target, &mut self.chunks).await {
                     Ok(Progress::More) => Ok(None),
                     Ok(Progress::Ended) => {
-                        if matches!(self.named_tools, NamedTools::Tried(_)) {
-                            self.model.dialect.name_tools_no_more();
-                        }
+                        self.keep_what_was_taken();
                         Ok(Some(Phase::Ended))
                     }
                     Err(failure) => Err(failure),
@@ -245,61 +260,109 @@ impl Call {
         }
     }
 
-    /// Adapts later requests where the server has refused this one for its form, and describes the change.
+    /// Picks another form where the server has refused this one, and describes it.
     fn adapt(&mut self, failure: &mut Failure) -> Option<String> {
         let refusal = failure.refusal.take()?;
-        let adapted = self.model.dialect.adapt(&refusal, self.names_only());
-        if let NamedTools::Tried(tools) = &mut self.named_tools {
-            // It was not the tools, or not they alone.
-            self.request.tools = std::mem::take(tools);
-            self.named_tools = NamedTools::Sent;
+        let candidates = candidates(&refusal, &self.sent());
+        if candidates.is_empty() && refusal.status >= 500 {
+            return None;
         }
-        match adapted? {
-            AdaptedForm::Learnt(change) => Some(change),
-            AdaptedForm::TryWithoutTools(change) => {
-                self.named_tools = NamedTools::Tried(std::mem::take(&mut self.request.tools));
-                Some(change)
-            }
+        let next = self.trials.after(refusal, &candidates)?;
+        let changes: Vec<String> = next.iter().map(ToString::to_string).collect();
+        Some(format!("{}; asking again {}", failure.error, changes.join(", and ")))
+    }
+
+    /// The parts of the request that it could do without, in the form that is usual for this model.
+    fn sent(&self) -> SentParts {
+        let Inner { config, .. } = &*self.model;
+        let form = self.model.form();
+        let native = form.native_tools(config) && !self.tools.is_empty();
+        let names_only = native && self.names_only();
+        let left_out = names_only && form.has(&Change::WithoutNamedTools);
+        let is_answer = |message: &Message| matches!(message, Message::Assistant { .. });
+        SentParts {
+            tools: native && !left_out,
+            named_only: names_only && !left_out,
+            insists_on_native: config.native_tools == Some(true),
+            history: config.wire == Wire::OpenAi && self.request.messages.iter().any(is_answer),
+            echoes: form.echoes(config),
+            fields: form.optional_fields(config, config.most_tokens(&self.request).is_some()),
         }
     }
 
-    fn leave_out_what_is_not_taken(&mut self) {
-        if self.names_only() && !self.model.dialect.can_forbid_calls() {
-            self.request.tools = Arc::default();
-            self.named_tools = NamedTools::LeftOut;
+    /// Keeps the changes with which the server has taken the request and answered it.
+    fn keep_what_was_taken(&mut self) {
+        let taken = self.trials.taken();
+        if taken.is_empty() {
+            return;
+        }
+        self.model.keep(&taken);
+        if taken.contains(&Change::TextTools) {
+            // In front of the end, behind which nothing comes.
+            self.chunks.push_front(tools_in_text(&self.model.facts.info().id));
         }
     }
 
     /// Returns whether tools are named that must not be called.
     fn names_only(&self) -> bool {
-        !self.request.may_call && !self.request.tools.is_empty()
+        !self.request.may_call && !self.tools.is_empty()
     }
 
     fn wait_for(&mut self, retry: Retry) -> Phase {
         tracing::debug!(announcement = ?retry.announcement, "a model call is tried again");
-        self.chunks.push_back(retry.announcement);
+        self.chunks.extend(retry.announcement);
         Phase::Waiting(retry.wait)
     }
 }
 
 /// One attempt, up to the head of the answer. The deadline of the first byte goes on into reading it. What the server
 /// tells of the model is asked meanwhile; only where the request must name a model that nobody configured, it waits.
-async fn open(model: &Inner, request: &ModelRequest) -> Result<Reading, Failure> {
+async fn open(model: &Inner, request: &ModelRequest, form: &RequestForm) -> Result<Reading, Failure> {
     if model.config.needs_id() {
         model.look_up().await;
     }
     let deadline = model.target.deadlines.first_byte();
-    let Outgoing { path, body } = model.dialect.outgoing(&model.target, &model.facts.info().id, request)?;
+    let Outgoing { path, body } = model.dialect.outgoing(&model.target, &model.facts.info().id, request, form)?;
     let posted = pin!(model.target.post(&path, body, &deadline));
     let response = match select(posted, pin!(model.look_up())).await {
         Either::Left((response, _)) => response,
         Either::Right(((), posted)) => posted.await,
     }?;
-    let words = Words::new(request.tools.clone(), model.text_tools);
+    let words = Words::new(request.tools.clone(), !form.native_tools(&model.config));
     Ok(Reading::new(response, deadline, model.dialect.reader(), words, model.prices().copied()))
 }
 
+/// Told once a model is known to be asked with tools in its text.
+fn tools_in_text(model: &str) -> ModelChunk {
+    let message = format!(
+        "the server of {model} takes no tools in their own field, so calls are written into the text from now on, one at a \
+         time and less surely: let the server parse tool calls (llama.cpp: --jinja; vLLM: --enable-auto-tool-choice and \
+         --tool-call-parser), or use a model that has tools; `agentctl models test` looks again"
+    );
+    ModelChunk::Notice { code: "tools_in_text", message }
+}
+
 impl Inner {
+    fn for_now(&self) -> MutexGuard<'_, RequestForm> {
+        self.for_now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The form in which its server takes requests, as far as it is known.
+    fn form(&self) -> RequestForm {
+        let mut form = self.facts.record().form();
+        form.extend(self.for_now().changes().cloned());
+        form
+    }
+
+    fn keep(&self, changes: &[Change]) {
+        self.facts.record().keep(changes);
+        self.facts.renew(&self.target, &self.config);
+    }
+
+    fn counted(&self, tokens: u64) {
+        self.facts.counted(tokens, &self.target, &self.config);
+    }
+
     async fn look_up(&self) {
         self.facts.look_up(&self.target, &self.config).await;
     }

@@ -7,8 +7,11 @@ use secrecy::SecretString;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-/// The window of a model of which nobody says how large it is, in tokens.
-pub(crate) const DEFAULT_WINDOW: u64 = 32_768;
+/// The window of a model on this machine of which nobody says how large it is, in tokens.
+pub(crate) const LOCAL_WINDOW: u64 = 32_768;
+
+/// The same of a model elsewhere: providers offer no smaller ones any more.
+pub(crate) const REMOTE_WINDOW: u64 = 131_072;
 
 /// The dialect in which a server is spoken to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]

@@ -1,20 +1,25 @@
-//! Facts about a model: as configured, and asked of its server where nobody configured them. That is done once, at the time
-//! of the first request, so that neither a start of the daemon nor a first token waits for it.
+//! Facts about a model: as configured, as its record has them, and asked of its server where nobody configured them. That is
+//! done once, at the time of the first request, so that neither a start of the daemon nor a first token waits for it.
 
 use std::{
     sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
 
 use agentd_core::model::{ModelInfo, WindowSource};
-use tokio::{sync::OnceCell, time::Instant};
+use tokio::{
+    sync::{Mutex as AsyncMutex, OnceCell},
+    time::Instant,
+};
 
 use crate::{
-    config::{DEFAULT_WINDOW, ModelConfig, Wire},
+    config::{ModelConfig, Wire},
     http::Target,
+    learning::RequestForm,
+    records::{RecordHandle, WindowLimit},
     server::{self, ServerFacts},
 };
 
@@ -24,52 +29,135 @@ const UNNAMED_MODEL: &str = "default";
 /// The time for which a server that could not be asked is left in peace.
 const REST: Duration = Duration::from_secs(60);
 
+/// Times that a server is asked again which says how large a window is only once the model is loaded.
+const MAX_ASKED_AGAIN: u32 = 3;
+
+/// Part of a window by which a request must be larger to refute it: the counts of a server vary a little.
+const REFUTED_BY: u64 = 20;
+
+/// States of the facts that one life of the daemon can have: they change a few times, and each is held as long as the model.
+const MAX_STATES: u32 = 64;
+
 /// Facts about one model.
 #[derive(Debug)]
 pub(crate) struct ModelFacts {
-    configured: ModelInfo,
-    /// The same with what the server told.
-    complete: OnceCell<ModelInfo>,
+    /// What is known, from state to state: whoever was lent an older one still holds it.
+    first: KnownFacts,
+    states: AtomicU32,
+    record: RecordHandle,
+    /// The server's own words, once it was asked.
+    told: OnceCell<()>,
     /// When the server may be asked again.
     rests_until: Mutex<Option<Instant>>,
     /// Set once it was asked, whatever came of it.
     asked: AtomicBool,
+    /// Times that it may be asked again, for it had not loaded the model.
+    asks_again: AtomicU32,
+    /// Held by whoever asks again.
+    asking_again: AsyncMutex<()>,
+}
+
+/// One state of the facts, and the one that took its place.
+#[derive(Debug)]
+struct KnownFacts {
+    info: ModelInfo,
+    next: OnceLock<Box<KnownFacts>>,
+}
+
+impl KnownFacts {
+    fn of(info: ModelInfo) -> Self {
+        Self { info, next: OnceLock::new() }
+    }
+
+    fn last(&self) -> &Self {
+        let mut last = self;
+        while let Some(next) = last.next.get() {
+            last = next;
+        }
+        last
+    }
 }
 
 impl ModelFacts {
-    /// Facts that are known from the configuration alone.
-    pub(crate) fn configured(config: &ModelConfig, target: &Target) -> Self {
-        let is_set = config.context_window.is_some();
-        let configured = ModelInfo {
-            id: if config.id.is_empty() { UNNAMED_MODEL.to_owned() } else { config.id.clone() },
-            wire: config.wire.as_str().to_owned(),
-            base_url: Some(target.shown().to_owned()),
-            context_window: config.context_window.unwrap_or(DEFAULT_WINDOW),
-            window_source: if is_set { WindowSource::Configured } else { WindowSource::Default },
-            native_tools: config.uses_native_tools(),
-            embedded: false,
-            echo_reasoning: config.echo_reasoning,
-            sees_pictures: config.sees_pictures && config.wire == Wire::OpenAi,
-        };
-        Self { configured, complete: OnceCell::new(), rests_until: Mutex::default(), asked: AtomicBool::new(false) }
+    /// Facts that are known from the configuration and the record.
+    pub(crate) fn new(config: &ModelConfig, target: &Target, record: RecordHandle) -> Self {
+        let info = known(config, target, &record);
+        Self {
+            first: KnownFacts::of(info),
+            states: AtomicU32::new(0),
+            record,
+            told: OnceCell::new(),
+            rests_until: Mutex::default(),
+            asked: AtomicBool::new(false),
+            asks_again: AtomicU32::new(0),
+            asking_again: AsyncMutex::default(),
+        }
     }
 
     /// All that is known now.
     pub(crate) fn info(&self) -> &ModelInfo {
-        self.complete.get().unwrap_or(&self.configured)
+        &self.first.last().info
+    }
+
+    /// The record of the model.
+    pub(crate) fn record(&self) -> &RecordHandle {
+        &self.record
+    }
+
+    /// Takes in what the record has now.
+    pub(crate) fn renew(&self, target: &Target, config: &ModelConfig) {
+        let mut info = known(config, target, &self.record);
+        let mut last = self.first.last();
+        if info == last.info || self.states.fetch_add(1, Ordering::Relaxed) >= MAX_STATES {
+            return;
+        }
+        while let Err(refused) = last.next.set(Box::new(KnownFacts::of(info))) {
+            // Somebody else was sooner; both have read the same record, or this is the newer word.
+            info = refused.info;
+            last = last.last();
+        }
+    }
+
+    /// Takes in a window that a refusal or a count has shown.
+    pub(crate) fn limit_to(&self, tokens: u64, source: WindowSource, target: &Target, config: &ModelConfig) {
+        self.record.limit_to(tokens, source);
+        self.renew(target, config);
+    }
+
+    /// Takes in that a request of so many tokens was answered: a window that is smaller is none.
+    pub(crate) fn counted(&self, tokens: u64, target: &Target, config: &ModelConfig) {
+        let refutes = |limit: WindowLimit| tokens > limit.tokens.saturating_add(limit.tokens / REFUTED_BY);
+        if self.record.limit().is_some_and(refutes) {
+            self.record.lift_limit();
+            self.renew(target, config);
+        }
+    }
+
+    /// Forgets what refusals and counts have shown, and lets the server be asked again.
+    pub(crate) fn forget(&self, target: &Target, config: &ModelConfig) {
+        self.record.forget();
+        self.asks_again.store(1, Ordering::Relaxed);
+        self.renew(target, config);
     }
 
     /// Asks the server for what is missing, unless it was asked.
     pub(crate) async fn look_up(&self, target: &Target, config: &ModelConfig) {
         let lacks_something = config.id.is_empty() || config.context_window.is_none();
-        if !lacks_something || self.complete.initialized() || self.rests() {
+        if !lacks_something || self.rests() {
             return;
+        }
+        if self.told.initialized() {
+            return self.look_again(target, config).await;
         }
         let ask = || async {
             match server::ask(target, config).await {
                 // A server that lists nothing now may list something later, and its first model is the one that is asked.
                 Some(ServerFacts { id: None, .. }) if config.needs_id() => Err(()),
-                Some(facts) => Ok(self.with(facts, config)),
+                Some(facts) => {
+                    self.asks_again.store(if facts.loads_later { MAX_ASKED_AGAIN } else { 0 }, Ordering::Relaxed);
+                    self.take_in(facts, target, config);
+                    Ok(())
+                }
                 None => {
                     // A request that must name its model asks each time, as the server may be starting.
                     if !config.needs_id() {
@@ -80,12 +168,40 @@ impl ModelFacts {
             }
         };
         self.asked.store(true, Ordering::Relaxed);
-        if let Ok(info) = self.complete.get_or_try_init(ask).await {
-            tracing::debug!(
-                model = info.id,
-                window = info.context_window,
-                source = info.window_source.as_str(),
-                "known"
+        if self.told.get_or_try_init(ask).await.is_ok() {
+            self.tell();
+        }
+    }
+
+    /// Asks again a server that had not loaded the model when it was asked.
+    async fn look_again(&self, target: &Target, config: &ModelConfig) {
+        if self.asks_again.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let Ok(_asking) = self.asking_again.try_lock() else { return };
+        self.asks_again.fetch_sub(1, Ordering::Relaxed);
+        if let Some(facts) = server::ask(target, config).await {
+            if !facts.loads_later {
+                self.asks_again.store(0, Ordering::Relaxed);
+            }
+            self.take_in(facts, target, config);
+        }
+    }
+
+    fn take_in(&self, facts: ServerFacts, target: &Target, config: &ModelConfig) {
+        let window = facts.window.tokens(target.assumed_window());
+        self.record.tell(facts.id.as_deref().filter(|_| config.id.is_empty()), window);
+        self.renew(target, config);
+    }
+
+    /// Tells the operator what is known, and where nobody said how large the window is.
+    fn tell(&self) {
+        let ModelInfo { id, context_window, window_source, .. } = self.info();
+        tracing::debug!(model = id, window = context_window, source = window_source.as_str(), "known");
+        if *window_source == WindowSource::Default {
+            tracing::warn!(
+                hint = "set context_window in models.yaml, or MODEL_BASIC_CONTEXT_WINDOW and its like",
+                "nobody says how large the window of {id} is, {context_window} tokens are assumed"
             );
         }
     }
@@ -99,16 +215,29 @@ impl ModelFacts {
         let until = *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
         until.is_some_and(|until| Instant::now() < until)
     }
+}
 
-    /// The configured facts, and the server's where there are none.
-    fn with(&self, facts: ServerFacts, config: &ModelConfig) -> ModelInfo {
-        let mut info = self.configured.clone();
-        if let Some(id) = facts.id.filter(|_| config.id.is_empty()) {
-            info.id = id;
-        }
-        if let (None, Some(window)) = (config.context_window, facts.window.tokens(DEFAULT_WINDOW)) {
-            (info.context_window, info.window_source) = (window, WindowSource::Server);
-        }
-        info
+/// The configured facts, what the server told where there are none, and what its refusals and counts have shown.
+fn known(config: &ModelConfig, target: &Target, record: &RecordHandle) -> ModelInfo {
+    let id = Some(config.id.clone()).filter(|id| !id.is_empty()).or_else(|| record.id());
+    let (mut window, mut source) = match (config.context_window, record.told()) {
+        (Some(configured), _) => (configured, WindowSource::Configured),
+        (None, Some(told)) => (told, WindowSource::Server),
+        (None, None) => (target.assumed_window(), WindowSource::Default),
+    };
+    if let Some(limit) = record.limit().filter(|limit| limit.tokens < window) {
+        (window, source) = (limit.tokens, limit.source);
+    }
+    let form: RequestForm = record.form();
+    ModelInfo {
+        id: id.unwrap_or_else(|| UNNAMED_MODEL.to_owned()),
+        wire: config.wire.as_str().to_owned(),
+        base_url: Some(target.shown().to_owned()),
+        context_window: window,
+        window_source: source,
+        native_tools: form.native_tools(config),
+        embedded: false,
+        echo_reasoning: form.echoes(config),
+        sees_pictures: config.sees_pictures && config.wire == Wire::OpenAi,
     }
 }

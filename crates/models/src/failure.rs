@@ -11,18 +11,21 @@ use reqwest::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{http::Target, window};
+use crate::{http::Target, learning::Refusal, throttle, window};
 
 /// The longest part of a server's words that a message carries, in characters.
 const MAX_EXCERPT: usize = 400;
+
+/// The longest part of a server's words that is looked through, in characters.
+const MAX_WORDS: usize = 2_000;
 
 /// A failed attempt.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) error: ModelError,
     pub(crate) again: Again,
-    /// The server's words when it refused the request, for dialects that can ask in another form.
-    pub(crate) refusal: Option<String>,
+    /// The server's words when it refused the request, which may be taken in another form.
+    pub(crate) refusal: Option<Refusal>,
 }
 
 /// Prospects of another attempt.
@@ -33,6 +36,16 @@ pub(crate) enum Again {
     Later,
     /// After the wait that the server asked for.
     After(Duration),
+    /// After a part of a minute, of which the provider takes only so much: as it asks for, where it does. Only `once` where
+    /// this request alone may be too much.
+    Limited {
+        wait: Option<Duration>,
+        once: bool,
+    },
+    /// Once the server has loaded the model, which takes a large one minutes.
+    Loading,
+    /// At once: the model has spoilt its answer by chance.
+    Anew,
 }
 
 /// Hint where nothing better is known.
@@ -114,9 +127,11 @@ impl Failure {
 
     /// An answer with a status other than success.
     pub(crate) fn status(target: &Target, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
-        let said = said(target, body);
+        let (said, words) = (said(target, body), words(body));
+        let code = status.as_u16();
         let refused = |kind| Self::new(kind, format!("the model at {target} refused the request ({status}): {said}"));
-        match status.as_u16() {
+        let refusal = || Some(Refusal { status: code, words: String::from_utf8_lossy(body).to_lowercase() });
+        match code {
             300..=399 => {
                 let location = headers.get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or("another address");
                 refused(ErrorKind::Rejected)
@@ -124,15 +139,19 @@ impl Failure {
             }
             401 | 403 => refused(ErrorKind::Auth).hint("check the api_key of this model"),
             402 => refused(ErrorKind::Rejected).hint("the provider asks for payment: check the account's balance"),
-            429 => {
-                let mut failure =
-                    Self::new(ErrorKind::RateLimited, format!("the model at {target} is rate limited: {said}"));
-                failure.again = retry_after(headers).map_or(Again::Later, Again::After);
-                if said.contains("insufficient_quota") || said.contains("exceeded your current quota") {
-                    failure.again = Again::Never;
-                    return failure.hint("the account's quota is used up: check its plan and balance");
-                }
-                failure.hint("wait a little, or ask less at once")
+            429 => Self::limited(target, &said, &words, headers),
+            400 | 413 | 422 | 500..=599 if throttle::is_limit(&words) => Self::limited(target, &said, &words, headers),
+            503 if is_loading(&words) => {
+                let mut failure = Self::new(ErrorKind::Provider, format!("the model at {target} is not ready: {said}"));
+                failure.again = Again::Loading;
+                failure.hint("its server is still loading it: ask again in a few minutes, or look at the server's log")
+            }
+            400 if words.contains("tool_use_failed") => {
+                let mut failure = refused(ErrorKind::Rejected).hint(
+                    "the model wrote a tool call that its server could not read: ask again, or use another model",
+                );
+                failure.again = Again::Anew;
+                failure
             }
             408 | 409 | 500..=599 => {
                 if speaks_of_context(&said) {
@@ -141,18 +160,46 @@ impl Failure {
                 let mut failure =
                     Self::new(ErrorKind::Provider, format!("the model at {target} failed ({status}): {said}"));
                 failure.again = retry_after(headers).map_or(Again::Later, Again::After);
+                failure.refusal = refusal();
                 failure
             }
             413 => Self::overflow(target, &said, body),
             400 | 422 if speaks_of_context(&said) => Self::overflow(target, &said, body),
-            404 => refused(ErrorKind::Rejected)
-                .hint("is the model's id right, and does base_url end where the API begins (often in /v1)?"),
+            404 => {
+                let mut failure = refused(ErrorKind::Rejected)
+                    .hint("is the model's id right, and does base_url end where the API begins (often in /v1)?");
+                failure.refusal = refusal();
+                failure
+            }
             _ => {
                 let mut failure = refused(ErrorKind::Rejected);
-                failure.refusal = Some(String::from_utf8_lossy(body).to_lowercase());
+                failure.refusal = refusal();
                 failure
             }
         }
+    }
+
+    /// A request that comes too soon behind others.
+    fn limited(target: &Target, said: &str, words: &str, headers: &HeaderMap) -> Self {
+        let mut failure = Self::new(ErrorKind::RateLimited, format!("the model at {target} is rate limited: {said}"));
+        if said.contains("insufficient_quota") || said.contains("exceeded your current quota") {
+            failure.again = Again::Never;
+            return failure.hint("the account's quota is used up: check its plan and balance");
+        }
+        let wait = retry_after(headers).or_else(|| throttle::wait_in(words));
+        let once = throttle::is_hopeless(words);
+        failure.again = match wait {
+            wait if throttle::is_limit(words) => Again::Limited { wait, once },
+            Some(wait) => Again::After(wait),
+            None => Again::Later,
+        };
+        if once {
+            return failure.hint(
+                "one request alone has more tokens than the provider takes in a minute: use another model, or a plan with a \
+                 higher limit",
+            );
+        }
+        failure.hint("wait a little, or ask less at once")
     }
 
     /// An error that came inside of an answer that had begun well.
@@ -162,6 +209,9 @@ impl Failure {
             let code = value.get("code").or_else(|| value.get("status"))?;
             code.as_u64().or_else(|| code.as_str()?.parse().ok())
         });
+        if throttle::is_limit(&words(error.as_bytes())) {
+            return Self::limited(target, &said, &words(error.as_bytes()), &HeaderMap::new());
+        }
         if speaks_of_context(&said) {
             return Self::overflow(target, &said, error.as_bytes());
         }
@@ -202,6 +252,18 @@ fn said(target: &Target, body: &[u8]) -> String {
     let body = if text.starts_with('[') { first() } else { serde_json::from_str(text).ok() };
     let words = body.and_then(ErrorBody::words);
     excerpt(target, words.as_deref().unwrap_or(text))
+}
+
+/// The server's message, to be looked through, in lower case.
+fn words(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    let words = serde_json::from_str::<ErrorBody>(&text).ok().and_then(ErrorBody::words);
+    let words = words.unwrap_or_else(|| text.into_owned());
+    words.chars().take(MAX_WORDS).collect::<String>().to_lowercase()
+}
+
+fn is_loading(words: &str) -> bool {
+    words.contains("loading") && words.contains("model")
 }
 
 #[derive(Deserialize)]
@@ -358,6 +420,17 @@ mod tests {
         check(408, "", ErrorKind::Provider, true);
         check(409, "", ErrorKind::Provider, true);
         check(413, "", ErrorKind::ContextOverflow, false);
+        const MINUTE: &str =
+            r#"{"error":{"message":"Request too large on tokens per minute (TPM): Limit 6000, Used 1, Requested 9"}}"#;
+        check(413, MINUTE, ErrorKind::RateLimited, true);
+        check(400, MINUTE, ErrorKind::RateLimited, true);
+        check(
+            503,
+            r#"{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}"#,
+            ErrorKind::Provider,
+            true,
+        );
+        check(400, r#"{"error":{"message":"no","code":"tool_use_failed"}}"#, ErrorKind::Rejected, true);
         check(429, "", ErrorKind::RateLimited, true);
         check(429, r#"{"error":{"code":"insufficient_quota"}}"#, ErrorKind::RateLimited, false);
         check(500, "", ErrorKind::Provider, true);

@@ -1,6 +1,6 @@
 //! HTTP: clients, addresses, and requests that become answers or failures.
 
-use std::{collections::HashMap, fmt, time::Duration};
+use std::{collections::HashMap, fmt, net::IpAddr, time::Duration};
 
 use agentd_core::error::ErrorKind;
 use reqwest::{
@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    config::{ModelConfig, ModelConfigError},
+    config::{LOCAL_WINDOW, ModelConfig, ModelConfigError, REMOTE_WINDOW},
     deadline::{Deadline, Deadlines},
     failure::Failure,
     init_crypto, overlay,
@@ -113,6 +113,19 @@ impl Target {
     /// The address that people may see.
     pub(crate) fn shown(&self) -> &str {
         &self.shown
+    }
+
+    /// The window that is assumed where nobody says how large it is, in tokens.
+    pub(crate) fn assumed_window(&self) -> u64 {
+        if self.is_this_machine() { LOCAL_WINDOW } else { REMOTE_WINDOW }
+    }
+
+    fn is_this_machine(&self) -> bool {
+        let host = self.base.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        match host.parse::<IpAddr>() {
+            Ok(address) => address.is_loopback() || address.is_unspecified(),
+            Err(_) => host == "localhost" || host.ends_with(".localhost"),
+        }
     }
 
     /// The path of the address, without a slash at its end.
@@ -290,6 +303,19 @@ mod tests {
         check("http://h:1", "http://h:1/x", "http://h:1");
         check("https://h/v1/chat/completions", "https://h/v1/x", "https://h/v1");
         check("http://u:p@h/d?api-version=1#f", "http://u:p@h/d/x?api-version=1", "http://h/d");
+    }
+
+    #[test]
+    fn models_on_this_machine_are_assumed_to_have_smaller_windows() {
+        let check = |base_url: &str, window: u64| {
+            assert_eq!(Target::for_tests(base_url, "").assumed_window(), window, "{base_url}");
+        };
+        for here in ["http://127.0.0.1:1/v1", "http://[::1]:1", "http://localhost:11434/v1", "http://gpu.localhost"] {
+            check(here, LOCAL_WINDOW);
+        }
+        for elsewhere in ["https://api.example.com/v1", "http://192.168.1.7:11434/v1", "http://localhost.example"] {
+            check(elsewhere, REMOTE_WINDOW);
+        }
     }
 
     #[test]

@@ -5,8 +5,9 @@
 //! - [`config`]: what stands in `models.yaml` of one model; [`router`]: which model serves which slot.
 //! - `call`: one call from the request to its end. It opens, retries, reads, and turns what a dialect's reader
 //!   found into chunks. All robustness lives here once, for every dialect.
+//! - `learning`: requests in another form where a server refuses the usual one; `records`: what was learnt, kept on disk.
 //! - `http`: clients, addresses and requests; `overlay`: configured fields over their own; `failure`: what went wrong, and whether trying again can help;
-//!   `retry`: when to try again; `deadline`: how long to wait for what.
+//!   `throttle`: limits of a minute; `retry`: when to try again; `deadline`: how long to wait for what.
 //! - `sse`: bytes to events; `answer`: what has been read so far; `runaway`: answers that repeat without end.
 //! - `openai`, `llamacpp`: the dialects. Their wire structs never leave their folders.
 //! - `thoughts`: those that a server leaves in the words; `foreign_calls`: calls that it does not read; `code_spans`: which
@@ -25,9 +26,11 @@ mod facts;
 mod failure;
 mod foreign_calls;
 mod http;
+mod learning;
 mod llamacpp;
 mod openai;
 mod overlay;
+mod records;
 mod retry;
 pub mod router;
 mod runaway;
@@ -35,9 +38,11 @@ mod server;
 mod sse;
 mod text_protocol;
 mod thoughts;
+mod throttle;
 mod window;
 
 pub use config::{ChatTemplate, Frame, ModelConfig, ModelConfigError, Wire};
+pub use records::ModelRecords;
 pub use router::{ModelRouter, SlotError, connect};
 
 /// Installs the process's TLS cryptography. Building a client without it would fail, so the router and every test

@@ -17,6 +17,7 @@ use crate::{
     http::{Clients, Target},
     llamacpp::LlamaCpp,
     openai::OpenAi,
+    records::ModelRecords,
 };
 
 /// The five slots. An empty one is served by the base slot, and an empty base slot by the embedded model.
@@ -25,6 +26,7 @@ pub struct ModelRouter {
     configs: BTreeMap<Slot, ModelConfig>,
     named: Mutex<NamedModels>,
     embedded: Arc<dyn Model>,
+    records: Arc<ModelRecords>,
 }
 
 /// Models that sessions chose by their ids, and the clients for more of them.
@@ -54,16 +56,28 @@ impl ModelRouter {
     /// # Errors
     /// The first slot whose address or headers cannot be used.
     pub fn new(slots: &BTreeMap<Slot, ModelConfig>, embedded: Arc<dyn Model>) -> Result<Self, SlotError> {
+        Self::with_records(slots, embedded, Arc::default())
+    }
+
+    /// The same with what was learnt of models before.
+    ///
+    /// # Errors
+    /// The first slot whose address or headers cannot be used.
+    pub fn with_records(
+        slots: &BTreeMap<Slot, ModelConfig>,
+        embedded: Arc<dyn Model>,
+        records: Arc<ModelRecords>,
+    ) -> Result<Self, SlotError> {
         let mut clients = Clients::default();
         let filled = slots
             .iter()
-            .map(|(slot, config)| match open(config, &mut clients) {
+            .map(|(slot, config)| match open(config, &mut clients, &records) {
                 Ok(model) => Ok((*slot, model)),
                 Err(source) => Err(SlotError { slot: *slot, source }),
             })
             .collect::<Result<_, _>>()?;
         let named = Mutex::new(NamedModels { clients, models: HashMap::new() });
-        Ok(Self { filled, configs: slots.clone(), named, embedded })
+        Ok(Self { filled, configs: slots.clone(), named, embedded, records })
     }
 }
 
@@ -88,7 +102,8 @@ impl Models for ModelRouter {
             return Some(Arc::clone(model));
         }
         let config = ModelConfig { sees_pictures: slot == Slot::Vision, ..config.with_id(id) };
-        let model = open(&config, clients).inspect_err(|error| tracing::warn!("a named model cannot be used: {error}"));
+        let model = open(&config, clients, &self.records)
+            .inspect_err(|error| tracing::warn!("a named model cannot be used: {error}"));
         let model = model.ok()?;
         if models.len() >= MAX_NAMED {
             models.clear();
@@ -117,14 +132,18 @@ impl fmt::Debug for ModelRouter {
 /// # Errors
 /// Where the address or a header cannot be used.
 pub fn connect(config: &ModelConfig) -> Result<Arc<dyn Model>, ModelConfigError> {
-    open(config, &mut Clients::default())
+    open(config, &mut Clients::default(), &Arc::default())
 }
 
-fn open(config: &ModelConfig, clients: &mut Clients) -> Result<Arc<dyn Model>, ModelConfigError> {
+fn open(
+    config: &ModelConfig,
+    clients: &mut Clients,
+    records: &Arc<ModelRecords>,
+) -> Result<Arc<dyn Model>, ModelConfigError> {
     let target = Target::new(config, clients)?;
     let dialect: Box<dyn Dialect> = match config.wire {
         Wire::OpenAi => Box::new(OpenAi::new(config.clone())),
         Wire::LlamaCpp => Box::new(LlamaCpp::new(config.clone())),
     };
-    Ok(Arc::new(HttpModel::new(dialect, target, config.clone())))
+    Ok(Arc::new(HttpModel::new(dialect, target, config.clone(), records)))
 }

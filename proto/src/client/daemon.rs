@@ -5,13 +5,13 @@ use std::time::Duration;
 use agentd_core::{
     agent::AgentCard,
     catalogue::ToolStanding,
-    model::{ListedModel, Slot, SlotInfo},
+    model::{ListedModel, ModelCheck, ModelTestPlan, Slot, SlotInfo},
 };
 
 use super::{Client, ClientError, ConfigView, DaemonStatus, Finding, ReloadOutcome};
 use crate::{
     MAX_MESSAGE_BYTES, convert,
-    v1::{self, daemon_client::DaemonClient},
+    v1::{self, daemon_client::DaemonClient, test_model_response::Part},
 };
 
 impl Client {
@@ -59,6 +59,33 @@ impl Client {
     pub async fn listed_models(&self, slot: Slot) -> Result<Vec<ListedModel>, ClientError> {
         let listed = self.daemon().list_models(convert::list_models_to_wire(slot)).await?.into_inner();
         Ok(listed.models.into_iter().map(Into::into).collect())
+    }
+
+    /// Tests the model of a slot, shows the plan and each check when it is done, and returns all of them.
+    ///
+    /// # Errors
+    /// When the connection fails, or the daemon is too old to know.
+    pub async fn test_model(
+        &self,
+        slot: Slot,
+        mut plan: impl FnMut(ModelTestPlan),
+        mut show: impl FnMut(&ModelCheck),
+    ) -> Result<Vec<ModelCheck>, ClientError> {
+        let mut steps = self.daemon().test_model(convert::test_model_to_wire(slot)).await?.into_inner();
+        let mut checks = Vec::new();
+        while let Some(step) = steps.message().await? {
+            match step.part {
+                Some(Part::Plan(outline)) => plan(outline.into()),
+                Some(Part::Check(check)) => {
+                    let check = check.try_into()?;
+                    show(&check);
+                    checks.push(check);
+                }
+                // From a newer daemon.
+                None => {}
+            }
+        }
+        Ok(checks)
     }
 
     async fn slots(&self, request: v1::ModelsRequest) -> Result<Vec<SlotInfo>, ClientError> {

@@ -27,8 +27,8 @@ mod undo;
 mod usage;
 
 pub(crate) use error::{error_kind_to_wire, optional_error_kind};
-pub(crate) use model::list_models_to_wire;
-pub use model::listed_slot;
+pub(crate) use model::{list_models_to_wire, test_model_to_wire};
+pub use model::{listed_slot, tested_slot};
 pub use session::{chosen_slot, mode_of, settings_over};
 pub(crate) use session::{set_mode_to_wire, set_model_to_wire};
 pub use undo::undo_to_wire;

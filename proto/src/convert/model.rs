@@ -1,11 +1,21 @@
 //! Slots and the models in them.
 
-use agentd_core::model::{ListedModel, ModelInfo, Slot, SlotInfo, WindowSource};
+use agentd_core::model::{CheckState, ListedModel, ModelCheck, ModelInfo, ModelTestPlan, Slot, SlotInfo, WindowSource};
 
 use super::{WireError, mirrored, required};
 use crate::v1;
 
 mirrored!(Slot, v1::Slot, slot_to_wire, slot, optional_slot, "the model slot", [Base, Reasoning, Vision, Code, Chat]);
+
+mirrored!(
+    CheckState,
+    v1::CheckState,
+    check_state_to_wire,
+    check_state,
+    optional_check_state,
+    "the state of a check",
+    [Ok, Warn, Fail, Skipped]
+);
 
 /// A slot that may be left open.
 pub(crate) fn optional_slot_to_wire(slot: Option<Slot>) -> i32 {
@@ -17,6 +27,8 @@ fn source_to_wire(source: WindowSource) -> i32 {
         WindowSource::Default => v1::WindowSource::Unspecified,
         WindowSource::Configured => v1::WindowSource::Configured,
         WindowSource::Server => v1::WindowSource::Server,
+        WindowSource::Refusal => v1::WindowSource::Refusal,
+        WindowSource::Cut => v1::WindowSource::Cut,
     };
     source as i32
 }
@@ -26,6 +38,8 @@ fn source(wire: i32) -> WindowSource {
     match v1::WindowSource::try_from(wire) {
         Ok(v1::WindowSource::Configured) => WindowSource::Configured,
         Ok(v1::WindowSource::Server) => WindowSource::Server,
+        Ok(v1::WindowSource::Refusal) => WindowSource::Refusal,
+        Ok(v1::WindowSource::Cut) => WindowSource::Cut,
         Ok(v1::WindowSource::Unspecified) | Err(_) => WindowSource::Default,
     }
 }
@@ -94,6 +108,50 @@ impl From<v1::ListedModel> for ListedModel {
     fn from(model: v1::ListedModel) -> Self {
         Self { id: model.id, context_window: model.context_window }
     }
+}
+
+impl From<&ModelTestPlan> for v1::ModelTestPlan {
+    fn from(plan: &ModelTestPlan) -> Self {
+        Self { model: plan.model.clone(), requests: plan.requests, tokens: plan.tokens }
+    }
+}
+
+impl From<v1::ModelTestPlan> for ModelTestPlan {
+    fn from(plan: v1::ModelTestPlan) -> Self {
+        Self { model: plan.model, requests: plan.requests, tokens: plan.tokens }
+    }
+}
+
+impl From<&ModelCheck> for v1::ModelCheck {
+    fn from(check: &ModelCheck) -> Self {
+        Self {
+            name: check.name.clone(),
+            state: check_state_to_wire(check.state),
+            message: check.message.clone(),
+            hint: check.hint.clone(),
+        }
+    }
+}
+
+impl TryFrom<v1::ModelCheck> for ModelCheck {
+    type Error = WireError;
+
+    fn try_from(check: v1::ModelCheck) -> Result<Self, WireError> {
+        Ok(Self { name: check.name, state: check_state(check.state)?, message: check.message, hint: check.hint })
+    }
+}
+
+/// A request to test the model of a slot.
+pub(crate) fn test_model_to_wire(slot: Slot) -> v1::TestModelRequest {
+    v1::TestModelRequest { slot: slot_to_wire(slot) }
+}
+
+/// The slot whose model is tested.
+///
+/// # Errors
+/// When it is none that is known.
+pub fn tested_slot(request: &v1::TestModelRequest) -> Result<Slot, WireError> {
+    Ok(optional_slot(request.slot)?.unwrap_or_default())
 }
 
 /// A request for the models of a slot's server.

@@ -206,6 +206,12 @@ impl Daemon for Fake {
         Err(Status::unimplemented("not here"))
     }
 
+    type TestModelStream = BoxStream<'static, Result<v1::TestModelResponse, Status>>;
+
+    async fn test_model(&self, _: Request<v1::TestModelRequest>) -> Result<Response<Self::TestModelStream>, Status> {
+        Err(Status::unimplemented("not here"))
+    }
+
     async fn tools(&self, _: Request<v1::ToolsRequest>) -> Result<Response<v1::ToolsResponse>, Status> {
         Err(Status::unimplemented("not here"))
     }

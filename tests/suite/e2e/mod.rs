@@ -20,6 +20,7 @@
 //! - [`retention`]: what nobody uses is removed, and the disk gets its room back.
 //! - [`shown`]: all that a person decides on is before their eyes.
 //! - [`large`]: results that are longer than a window. [`inputs`]: what people pipe in that is.
+//! - [`learning`]: what servers refuse and cut, noticed, told and remembered.
 //! - [`context`]: a window that never runs full. [`requests`]: what the model saw, as snapshots.
 //! - [`agents`]: named, handed the session, and given work. [`subagents`]: sessions of their own that do parts of it.
 //! - [`providers`]: servers that demand back what they sent, and what others cannot read.
@@ -60,6 +61,7 @@ mod inputs;
 mod interrupts;
 
 mod large;
+mod learning;
 mod life;
 mod limits;
 mod links;

@@ -141,6 +141,9 @@ async fn finds(context: &TurnContext, set_aside: &SetAside, query: &RecallQuery)
             scored.push((score, Passage { from, text: passage.to_owned() }));
         }
     }
+    if scored.len() > query.most {
+        return Vec::new();
+    }
     scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
     scored.into_iter().map(|(_, passage)| passage).collect()
 }

@@ -9,7 +9,7 @@ use agentd_core::{
     event::EventKind,
     ids::{CallId, ItemId},
     item::{Item, ItemBody, ItemStatus},
-    model::{Finish, ModelChunk, ModelInfo, Slot, UnrunReason},
+    model::{Finish, ModelChunk, ModelInfo, Slot, UnrunReason, WindowSource},
     origin::{ItemOrigin, ServerFields},
     ports::Model,
     tool::ToolCall,
@@ -18,7 +18,7 @@ use agentd_core::{
 use futures_util::StreamExt as _;
 
 use super::{
-    TurnContext, TurnExit, TurnState, level,
+    TurnContext, TurnExit, TurnState, cuts, level,
     recorder::Recorder,
     reminders,
     unusable::{self, AnswerParts},
@@ -48,6 +48,7 @@ pub(crate) async fn ask(
     let (request, footprint) = draft.seal(context.ids.session);
     let mut sent = state.meter.sending(footprint, &context.models.scales, &model.info().id);
     let may_call = request.may_call;
+    let items = state.history.len();
     let mut answer = Answer::new(&context.recorder, model);
     let mut chunks = model.stream(request);
     let end = loop {
@@ -111,8 +112,9 @@ pub(crate) async fn ask(
         let message = format!("the model called {name} when only its final answer was expected; the call did not run");
         context.recorder.fact(EventKind::Warning { code: "call_not_run".to_owned(), message }).await?;
     }
+    let known = cuts::look(context, state, model, (&sent, items), usage).await?;
     context.models.windows.answered(model.info(), sent.tokens(usage));
-    state.meter.answered(sent, usage, &context.models.scales, model.info());
+    state.meter.answered(sent, known, &context.models.scales, model.info());
     level::tell(context, state).await?;
     state.reply = if called_in_vain { Reply::CalledInVain } else { Reply::Useful };
     // The last answer at a limit is taken as it is.
@@ -132,7 +134,7 @@ async fn room_or_fail(
     if error.kind() != ErrorKind::ContextOverflow {
         return Err(error.into());
     }
-    learn(context, model.info(), request::expected(context, state, model.info()), &error).await?;
+    learn(context, model, request::expected(context, state, model.info()), &error).await?;
     if state.reply == Reply::Overflowed {
         return Err(too_narrow(context, model, error).into());
     }
@@ -147,18 +149,20 @@ async fn room_or_fail(
 /// Takes in what an error says of the model's window, if it does, and tells it. The request had about so many tokens.
 pub(crate) async fn learn(
     context: &TurnContext,
-    info: &ModelInfo,
+    model: &dyn Model,
     refused: u64,
     error: &ModelError,
 ) -> Result<(), TurnExit> {
+    let info = model.info();
     let Some(said) = error.window().filter(|said| context.models.windows.learn(info, refused, *said)) else {
         return Ok(());
     };
     let message = format!(
-        "the window of {} has {said} tokens, as its server says, not {}: that holds until the daemon stops; set \
-         context_window in models.yaml to keep it",
+        "the window of {} has {said} tokens, as its server says, not {}: that is kept; set context_window in models.yaml to \
+         say it yourself",
         info.id, info.context_window
     );
+    model.note_window(said, WindowSource::Refusal);
     context.recorder.fact(EventKind::Warning { code: "window_learned".to_owned(), message }).await
 }
 
@@ -259,6 +263,7 @@ impl<'a> Answer<'a> {
                 self.warn("model_retry", message).await?;
             }
             ModelChunk::WithoutTools => self.without_tools = true,
+            ModelChunk::Notice { code, message } => self.warn(code, message).await?,
             ModelChunk::Runaway { what } => {
                 self.warn("answer_runaway", format!("the answer was cut: it {what}")).await?;
             }

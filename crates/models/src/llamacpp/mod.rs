@@ -5,24 +5,21 @@
 mod reader;
 mod template;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use agentd_core::model::ModelRequest;
 use serde::Serialize;
 
 use crate::{
-    call::{AdaptedForm, AnswerReader, Dialect, Outgoing},
+    call::{AnswerReader, Dialect, Outgoing},
     config::ModelConfig,
     failure::Failure,
     http::{Target, json_body},
+    learning::RequestForm,
     text_protocol,
 };
 
 /// The dialect of one model.
 pub(crate) struct LlamaCpp {
     config: ModelConfig,
-    /// Set once the model called a tool where it was told not to.
-    called_anyway: AtomicBool,
 }
 
 #[derive(Serialize)]
@@ -41,7 +38,7 @@ struct Body<'a> {
 
 impl LlamaCpp {
     pub(crate) fn new(config: ModelConfig) -> Self {
-        Self { config, called_anyway: AtomicBool::new(false) }
+        Self { config }
     }
 
     fn body(&self, request: &ModelRequest) -> Result<String, Failure> {
@@ -64,24 +61,18 @@ impl LlamaCpp {
 }
 
 impl Dialect for LlamaCpp {
-    fn outgoing(&self, target: &Target, _id: &str, request: &ModelRequest) -> Result<Outgoing, Failure> {
+    fn outgoing(
+        &self,
+        target: &Target,
+        _id: &str,
+        request: &ModelRequest,
+        _form: &RequestForm,
+    ) -> Result<Outgoing, Failure> {
         // `/completion` lives at the server's root.
         Ok(Outgoing { path: target.beside("/completion"), body: self.body(request)? })
     }
 
     fn reader(&self) -> Box<dyn AnswerReader> {
         Box::new(reader::Reader)
-    }
-
-    fn adapt(&self, _refusal: &str, _named_only: bool) -> Option<AdaptedForm> {
-        None
-    }
-
-    fn can_forbid_calls(&self) -> bool {
-        !self.called_anyway.load(Ordering::Relaxed)
-    }
-
-    fn name_tools_no_more(&self) {
-        self.called_anyway.store(true, Ordering::Relaxed);
     }
 }

@@ -7,9 +7,7 @@
 //! - `calls`: native tool calls, put together from their pieces; `details`: signed thoughts, likewise; `reader`: events into
 //!   the answer.
 //! - `call_ids`: ids of calls, as a request names them; `recipient`: who gets back which of a server's own fields.
-//! - `adaptation`: what a server refused, and is not sent again.
 
-mod adaptation;
 mod call_ids;
 mod calls;
 mod chunk;
@@ -25,51 +23,45 @@ mod usage;
 use agentd_core::{model::ModelRequest, origin::model_origin};
 
 // llama.cpp's other dialect shares these.
-use self::{adaptation::Adaptation, tools::WrittenTools};
+use self::tools::WrittenTools;
 pub(crate) use self::{
     chunk::{Count, Text},
     usage::Timings,
 };
 use crate::{
-    call::{AdaptedForm, AnswerReader, Dialect, Outgoing},
+    call::{AnswerReader, Dialect, Outgoing},
     config::ModelConfig,
     failure::Failure,
     http::Target,
+    learning::RequestForm,
 };
 
 /// The dialect of one model.
 pub(crate) struct OpenAi {
     config: ModelConfig,
-    adaptation: Adaptation,
     tools: WrittenTools,
 }
 
 impl OpenAi {
     pub(crate) fn new(config: ModelConfig) -> Self {
-        Self { config, adaptation: Adaptation::default(), tools: WrittenTools::default() }
+        Self { config, tools: WrittenTools::default() }
     }
 }
 
 impl Dialect for OpenAi {
-    fn outgoing(&self, target: &Target, id: &str, request: &ModelRequest) -> Result<Outgoing, Failure> {
+    fn outgoing(
+        &self,
+        target: &Target,
+        id: &str,
+        request: &ModelRequest,
+        form: &RequestForm,
+    ) -> Result<Outgoing, Failure> {
         let origin = model_origin(id, target.shown());
-        let body = request::body(&self.config, &self.adaptation, &self.tools, id, &origin, request)?;
+        let body = request::body(&self.config, form, &self.tools, id, &origin, request)?;
         Ok(Outgoing { path: "/chat/completions".to_owned(), body })
     }
 
     fn reader(&self) -> Box<dyn AnswerReader> {
         Box::new(reader::Reader::default())
-    }
-
-    fn adapt(&self, refusal: &str, named_only: bool) -> Option<AdaptedForm> {
-        self.adaptation.adapt(refusal, named_only && self.config.uses_native_tools())
-    }
-
-    fn can_forbid_calls(&self) -> bool {
-        self.adaptation.names_tools_only()
-    }
-
-    fn name_tools_no_more(&self) {
-        self.adaptation.name_tools_no_more();
     }
 }

@@ -7,7 +7,6 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{
-    adaptation::Adaptation,
     messages::{WireMessage, wire_messages},
     recipient::Recipient,
     tools::WrittenTools,
@@ -16,6 +15,7 @@ use crate::{
     config::ModelConfig,
     failure::Failure,
     http::{json_body, unwritable},
+    learning::{Change, RequestForm},
     text_protocol,
 };
 
@@ -49,13 +49,13 @@ struct StreamOptions {
 /// Writes the body.
 pub(super) fn body(
     config: &ModelConfig,
-    adaptation: &Adaptation,
+    form: &RequestForm,
     written: &WrittenTools,
     model: &str,
     origin: &str,
     request: &ModelRequest,
 ) -> Result<String, Failure> {
-    let native = config.uses_native_tools();
+    let native = form.native_tools(config);
     let in_text;
     let messages = if native {
         &request.messages
@@ -65,19 +65,22 @@ pub(super) fn body(
     };
     let tools = (native && !request.tools.is_empty()).then(|| written.of(&request.tools)).transpose();
     let tools = tools.map_err(|error| unwritable(&error))?;
-    let renamed = adaptation.renames_max_tokens();
-    let max_tokens = config.most_tokens(request);
+    let renamed = form.has(&Change::MaxCompletionTokens);
+    let max_tokens = config.most_tokens(request).filter(|_| form.sends("max_tokens"));
     let body = Body {
         model,
-        messages: wire_messages(messages, Recipient { id: model, origin, wants_thoughts: config.echo_reasoning }),
+        messages: wire_messages(messages, Recipient { id: model, origin, wants_thoughts: form.echoes(config) }),
         tool_choice: (tools.is_some() && !request.may_call).then_some("none"),
         tools,
-        temperature: config.temperature.filter(|_| adaptation.sends_temperature()),
+        temperature: config.temperature.filter(|_| form.sends("temperature")),
         max_tokens: max_tokens.filter(|_| !renamed),
         max_completion_tokens: max_tokens.filter(|_| renamed),
         stop: (!native && !request.tools.is_empty()).then_some([text_protocol::STOP]),
         stream: true,
-        stream_options: adaptation.asks_for_usage().then_some(StreamOptions { include_usage: true }),
+        stream_options: form.sends("stream_options").then_some(StreamOptions { include_usage: true }),
     };
-    json_body(&body, &config.body)
+    if config.body.keys().all(|field| form.sends(field)) {
+        return json_body(&body, &config.body);
+    }
+    json_body(&body, &config.body.clone().into_iter().filter(|(field, _)| form.sends(field)).collect())
 }

@@ -46,13 +46,19 @@ pub(crate) struct Timings {
 impl WireUsage {
     pub(super) fn usage(&self) -> Usage {
         let count = |places: &[Option<Count>]| places.iter().flatten().map(|count| count.0).max().unwrap_or(0);
+        let cached_tokens = count(&[
+            self.prompt_tokens_details.and_then(|details| details.cached_tokens),
+            self.prompt_cache_hit_tokens,
+            self.cached_tokens,
+        ]);
+        // More cached tokens than there are in all are counted beside them.
+        let prompt_tokens = match count(&[self.prompt_tokens]) {
+            rest if cached_tokens > rest => rest.saturating_add(cached_tokens),
+            all => all,
+        };
         Usage {
-            prompt_tokens: count(&[self.prompt_tokens]),
-            cached_tokens: count(&[
-                self.prompt_tokens_details.and_then(|details| details.cached_tokens),
-                self.prompt_cache_hit_tokens,
-                self.cached_tokens,
-            ]),
+            prompt_tokens,
+            cached_tokens,
             completion_tokens: count(&[self.completion_tokens]),
             reasoning_tokens: count(&[
                 self.completion_tokens_details.and_then(|details| details.reasoning_tokens),

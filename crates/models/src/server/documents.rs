@@ -12,7 +12,23 @@ pub(super) fn properties(text: &[u8]) -> ServerFacts {
     let named = |field: &str| properties.get(field).and_then(Value::as_str);
     let file = named("model_path").map(|path| path.rsplit(['/', '\\']).next().unwrap_or(path));
     let id = named("model_alias").filter(|alias| is_model_id(alias)).or(file).filter(|id| is_model_id(id));
-    ServerFacts { id: id.map(str::to_owned), window: WindowFacts::exact(window.and_then(number)) }
+    ServerFacts {
+        id: id.map(str::to_owned),
+        window: WindowFacts::exact(window.and_then(number)),
+        ..ServerFacts::default()
+    }
+}
+
+/// Ollama's `/api/ps`: the window that a model was given when it was loaded.
+pub(super) fn running(text: &[u8], id: &str) -> WindowFacts {
+    let Ok(running) = serde_json::from_slice::<Value>(text) else { return WindowFacts::default() };
+    let models = running.get("models").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let tagged = format!("{id}:latest");
+    let is_named = |model: &&Value| {
+        ["name", "model"].iter().filter_map(|field| model.get(field)?.as_str()).any(|name| name == id || name == tagged)
+    };
+    let model = models.iter().find(is_named);
+    WindowFacts::exact(model.and_then(|model| number(model.get("context_length")?)))
 }
 
 /// Ollama's `/api/show`: the window that its file sets; else the one for which the model was made, of which Ollama gives it
@@ -45,6 +61,18 @@ mod tests {
         assert_eq!(facts(json!({"model_alias": "", "model_path": 7})), ServerFacts::default());
         assert_eq!(facts(json!([])), ServerFacts::default());
         assert_eq!(properties(b"<html>"), ServerFacts::default());
+    }
+
+    #[test]
+    fn ollama_tells_the_window_of_a_loaded_model() {
+        let told = |value: Value, id: &str| running(value.to_string().as_bytes(), id);
+        let models = json!({"models": [7, {"name": "llama:8b", "context_length": 4096},
+            {"name": "qwen:latest", "model": "qwen:latest", "context_length": 32_768}]});
+        assert_eq!(told(models.clone(), "qwen"), WindowFacts::exact(Some(32_768)));
+        assert_eq!(told(models.clone(), "llama:8b"), WindowFacts::exact(Some(4096)));
+        assert_eq!(told(models, "other"), WindowFacts::default());
+        assert_eq!(told(json!({"models": [{"name": "qwen"}]}), "qwen"), WindowFacts::default());
+        assert_eq!(told(json!({"models": 3}), "qwen"), WindowFacts::default());
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Plausible windows, in tokens. In less than that nothing can be done.
-const PLAUSIBLE: std::ops::RangeInclusive<u64> = 1024..=100_000_000;
+pub(crate) const PLAUSIBLE: std::ops::RangeInclusive<u64> = 1024..=100_000_000;
 
 /// Facts that a server told of a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub(crate) struct ServerFacts {
     pub(crate) id: Option<String>,
     /// Its window.
     pub(crate) window: WindowFacts,
+    /// Set if the server tells the size of the window once it has loaded the model, and has not yet.
+    pub(crate) loads_later: bool,
 }
 
 /// Facts about a window, in tokens.
@@ -87,33 +89,41 @@ pub(crate) async fn ask(target: &Target, config: &ModelConfig) -> Option<ServerF
     let meant = listing::find(&entries, &config.id);
     let id = meant.map(|entry| entry.id.clone());
     let mut window = meant.map(|entry| entry.window).unwrap_or_default();
+    let mut loads_later = false;
     if config.context_window.is_none() && window.exact.is_none() {
         let asked_for = id.as_deref().unwrap_or(&config.id);
-        window = elsewhere(target, &entries, asked_for, &deadline).await.or(window);
+        let (told, loads) = elsewhere(target, &entries, asked_for, &deadline).await;
+        window = told.or(window);
+        loads_later = loads && window.exact.is_none();
     }
-    Some(ServerFacts { id, window })
+    Some(ServerFacts { id, window, loads_later })
 }
 
-/// Facts about a window from the other documents of servers that are known to have some.
-async fn elsewhere(target: &Target, entries: &[ListedEntry], id: &str, deadline: &Deadline) -> WindowFacts {
+/// Facts about a window from the other documents of servers that are known to have some, and whether they say more once the
+/// model is loaded.
+async fn elsewhere(target: &Target, entries: &[ListedEntry], id: &str, deadline: &Deadline) -> (WindowFacts, bool) {
     let is_of = |owner: &str| entries.iter().any(|entry| entry.owner == owner);
     let text = |document: Document| document.text().unwrap_or_default();
     // Ollama.
     if is_of("library") {
+        let running = documents::running(&text(target.get(&target.beside("/api/ps"), deadline).await), id);
+        if running.exact.is_some() {
+            return (running, true);
+        }
         let question = json!({ "model": id }).to_string();
-        return documents::modelfile(&text(target.ask(&target.beside("/api/show"), question, deadline).await));
+        return (documents::modelfile(&text(target.ask(&target.beside("/api/show"), question, deadline).await)), true);
     }
     // llama.cpp.
     if is_of("llamacpp") || entries.iter().any(|entry| entry.window.bound.is_some()) {
-        return documents::properties(&text(target.get(&target.beside("/props"), deadline).await)).window;
+        return (documents::properties(&text(target.get(&target.beside("/props"), deadline).await)).window, false);
     }
     // LM Studio.
     if is_of("organization_owner") {
         let entries = listing::parse_with_bounds(&text(target.get(&target.beside("/api/v0/models"), deadline).await));
         let entries = entries.unwrap_or_default();
-        return listing::find(&entries, id).map(|entry| entry.window).unwrap_or_default();
+        return (listing::find(&entries, id).map(|entry| entry.window).unwrap_or_default(), true);
     }
-    WindowFacts::default()
+    (WindowFacts::default(), false)
 }
 
 /// The models that a server lists.

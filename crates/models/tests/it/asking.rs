@@ -260,6 +260,7 @@ async fn that_a_server_takes_no_such_tools_is_not_known_before_it_took_the_reque
     let last = server.requests().pop().unwrap().body;
     assert_eq!((&last["tool_choice"], &last["stream_options"]), (&json!("none"), &json!(null)));
     // It was both.
+    config.max_tokens = Some(9);
     let model = connect(&config).unwrap();
     for _ in 0..3 {
         server.reply(Reply::refusal(400, EXTRA));

@@ -124,6 +124,61 @@ async fn servers_that_tell_the_window_elsewhere_are_asked_there() {
 }
 
 #[tokio::test]
+async fn a_server_that_loads_its_models_later_is_asked_again() {
+    let ollama = ModelServer::start().await;
+    ollama.lists([json!({"id": "qwen:latest", "owned_by": "library"})]);
+    ollama.tells("/api/show", json!({"model_info": {"qwen.context_length": 131_072}}));
+    ollama.tells("/api/ps", json!({"models": []})).default_reply(Reply::text("Hi."));
+    let model = connect(&ModelConfig { id: "qwen".to_owned(), ..config(&ollama) }).unwrap();
+    ask(&model, request("Hello")).await;
+    assert_eq!(window(model.info()), ASSUMED);
+    ollama.tells("/api/ps", json!({"models": [{"name": "qwen:latest", "context_length": 4096}]}));
+    ask(&model, request("Hello")).await;
+    model.look_up().await;
+    assert_eq!(window(model.info()), (4096, WindowSource::Server));
+    let asked = ollama.documents_asked().len();
+    model.look_up().await;
+    assert_eq!(ollama.documents_asked().len(), asked, "it is known now");
+}
+
+#[tokio::test]
+async fn what_was_told_and_seen_is_known_to_the_next_start() {
+    let server = ModelServer::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("model-facts.json");
+    let start = || learning::started(&bare(&server), &file);
+    server.lists([json!({"id": "big", "max_model_len": 131_072})]).default_reply(Reply::text("Hi."));
+    start().look_up().await;
+    learning::written(&file, "131072").await;
+    let model = start();
+    assert_eq!((model.info().id.as_str(), window(model.info())), ("big", (131_072, WindowSource::Server)));
+    assert_eq!(server.documents_asked().len(), 1, "nothing was asked yet");
+    // What was seen holds against what is told, until something else is told.
+    model.note_window(8192, WindowSource::Refusal);
+    assert_eq!(window(model.info()), (8192, WindowSource::Refusal));
+    learning::written(&file, "8192").await;
+    let model = start();
+    model.look_up().await;
+    assert_eq!(window(model.info()), (8192, WindowSource::Refusal));
+    let usage = json!({"prompt_tokens": 9000, "completion_tokens": 1});
+    server.reply(Reply::text("Hi.").with_usage(agentd_testkit::model_server::UsagePlace::Tail, usage));
+    ask(&model, request("Hello")).await;
+    assert_eq!(window(model.info()), (131_072, WindowSource::Server), "more was read than that");
+    model.note_window(4096, WindowSource::Cut);
+    model.note_window(7, WindowSource::Cut);
+    assert_eq!(window(model.info()), (4096, WindowSource::Cut));
+    learning::written(&file, "4096").await;
+    server.lists([json!({"id": "other", "max_model_len": 65_536})]);
+    let model = start();
+    assert_eq!(model.info().context_window, 4096);
+    model.look_up().await;
+    assert_eq!((model.info().id.as_str(), window(model.info())), ("other", (65_536, WindowSource::Server)));
+    model.note_window(4096, WindowSource::Cut);
+    model.forget();
+    assert_eq!(window(model.info()), (65_536, WindowSource::Server));
+}
+
+#[tokio::test]
 async fn a_list_is_bounded() {
     let server = ModelServer::start().await;
     server.lists((0..2000).map(|n| json!({"id": format!("m{n}"), "context_length": 4096 + n})));

@@ -6,6 +6,8 @@ mod asking;
 mod breaking;
 mod failing;
 mod foreign;
+mod learning;
+mod limits;
 mod llamacpp;
 mod looking_up;
 mod origins;
@@ -42,6 +44,7 @@ struct Outcome {
     retries: Vec<(u32, u64, String)>,
     discarded: usize,
     runaway: Option<String>,
+    notices: Vec<(&'static str, String)>,
     without_tools: bool,
     usage: Option<Usage>,
     end: Option<Finish>,
@@ -82,6 +85,7 @@ impl Outcome {
                 assert!(self.text.is_empty() && self.reasoning.is_empty(), "it comes before the answer: {self:?}");
                 self.without_tools = true;
             }
+            Ok(ModelChunk::Notice { code, message }) => self.notices.push((code, message)),
             Ok(ModelChunk::Runaway { what }) => self.runaway = Some(what),
             Ok(ModelChunk::Usage(usage)) => assert!(self.usage.replace(usage).is_none()),
             Ok(ModelChunk::End(finish)) => self.end = Some(finish),

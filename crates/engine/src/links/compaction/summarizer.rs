@@ -131,8 +131,8 @@ async fn written(
     };
     drop(chunks);
     state.usage += usage;
-    let (step, model, turn) = (state.steps, info.id.clone(), state.usage);
-    context.recorder.fact(EventKind::UsageUpdated { step, slot, model, usage, turn, prompt }).await?;
+    let (step, id, turn) = (state.steps, info.id.clone(), state.usage);
+    context.recorder.fact(EventKind::UsageUpdated { step, slot, model: id, usage, turn, prompt }).await?;
     let end = end.and_then(|()| match text.trim() {
         "" => Err(ModelError::new(ErrorKind::Protocol, NO_WORDS)),
         _ => Ok(WrittenSummary { text, model: info.id.clone() }),
@@ -141,7 +141,7 @@ async fn written(
         && context.models.summary.is_none()
     {
         // What was to be summed up is a part of it.
-        sample::learn(context, info, request::expected(context, state, info), error).await?;
+        sample::learn(context, model, request::expected(context, state, info), error).await?;
     }
     Ok(end)
 }

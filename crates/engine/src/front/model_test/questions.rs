@@ -1,0 +1,129 @@
+//! Questions of a test. They are short but for one, and say nothing of anybody.
+
+use std::sync::Arc;
+
+use agentd_context::tokens;
+use agentd_core::{
+    ids::{CallId, SessionId},
+    model::{Message, ModelRequest},
+    tool::{Effect, ToolCall, ToolSpec},
+};
+use serde_json::{Value, json};
+
+/// Stands at the beginning of the long question.
+pub(super) const CODE_WORD: &str = "heron-4127";
+
+/// Tokens that each answer may have. A model that thinks needs some before it says a word.
+const ANSWER_TOKENS: u64 = 1_024;
+
+/// Tokens of the long question, about: more than servers give a model where nobody says how many it is to have.
+const LONG_TOKENS: u64 = 7_000;
+
+/// The tool that is to be called, and the word that it is to be called with.
+const TOOL: &str = "note_word";
+const WORD: &str = "heron";
+
+/// Words of the long question.
+const FILLER: [&str; 12] = [
+    "river", "stone", "letter", "window", "garden", "paper", "silver", "market", "bridge", "winter", "engine", "island",
+];
+
+fn request(session_id: SessionId, messages: Vec<Message>, tools: Vec<ToolSpec>) -> ModelRequest {
+    let system = Message::System { text: "You are being tested. Be brief, and do exactly what is asked.".to_owned() };
+    ModelRequest {
+        session_id,
+        messages: [vec![system], messages].concat(),
+        tools: Arc::from(tools),
+        may_call: true,
+        max_tokens: Some(ANSWER_TOKENS),
+        known_paths: Vec::new(),
+    }
+}
+
+fn said(text: impl Into<String>) -> Message {
+    Message::User { text: text.into() }
+}
+
+fn tool() -> ToolSpec {
+    ToolSpec {
+        name: TOOL.to_owned(),
+        description: "Notes a word.".to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": {"word": {"type": "string", "description": "The word to note."}},
+            "required": ["word"],
+        }),
+        effect: Effect::Read,
+    }
+}
+
+/// Returns whether a call can be understood.
+pub(super) fn is_call((name, arguments): &(String, String)) -> bool {
+    let arguments = serde_json::from_str::<Value>(arguments).unwrap_or_default();
+    name == TOOL && arguments.get("word").is_some_and(Value::is_string)
+}
+
+/// A few words.
+pub(super) fn greeting(session: SessionId) -> ModelRequest {
+    request(session, vec![said("Answer with the word OK, and nothing else.")], Vec::new())
+}
+
+/// A call.
+pub(super) fn one_call(session: SessionId) -> ModelRequest {
+    request(session, vec![said(format!("Call the tool {TOOL} with the word {WORD}."))], vec![tool()])
+}
+
+/// Two calls in one answer.
+pub(super) fn two_calls(session: SessionId) -> ModelRequest {
+    let text =
+        format!("In one answer, call the tool {TOOL} twice at once: with the word {WORD}, and with the word plover.");
+    request(session, vec![said(text)], vec![tool()])
+}
+
+/// The end of a turn in which the model thought and called.
+pub(super) fn answered_call(session: SessionId) -> ModelRequest {
+    let call =
+        ToolCall { call_id: CallId::generate(), name: TOOL.to_owned(), arguments: json!({ "word": WORD }).to_string() };
+    let call_id = call.call_id.clone();
+    let called = Message::Assistant {
+        text: String::new(),
+        reasoning: Some("I am to call the tool.".to_owned()),
+        tool_calls: vec![call],
+        origin: Default::default(),
+    };
+    let result = Message::Tool { call_id, name: TOOL.to_owned(), text: "noted".to_owned() };
+    let ask = said(format!("Call the tool {TOOL} with the word {WORD}, then say OK."));
+    request(session, vec![ask, called, result], vec![tool()])
+}
+
+/// A request whose beginning has to be read to answer it.
+#[derive(Debug)]
+pub(super) struct LongQuestion {
+    text: String,
+}
+
+impl LongQuestion {
+    /// As long as usual, or three quarters of a small window.
+    pub(super) fn for_window(window: u64) -> Self {
+        let tokens = LONG_TOKENS.min(window / 4 * 3);
+        let mut text = format!("The code word is {CODE_WORD}. Remember it. What follows is of no meaning.\n");
+        let mut line = 0usize;
+        while tokens::estimate(&text) < tokens.saturating_sub(40) {
+            // Other words in other lines, so that no line can stand for all.
+            let word = |step: usize| FILLER[(line * step + step) % FILLER.len()];
+            text.push_str(&format!("{line}: {} {} {} {} {}\n", word(1), word(5), word(7), word(3), word(11)));
+            line += 1;
+        }
+        text.push_str("What was the code word at the beginning? Answer with it, and nothing else.");
+        Self { text }
+    }
+
+    /// About how many tokens it has.
+    pub(super) fn tokens(&self) -> u64 {
+        tokens::estimate(&self.text)
+    }
+
+    pub(super) fn request(&self, session: SessionId) -> ModelRequest {
+        request(session, vec![said(self.text.clone())], Vec::new())
+    }
+}

@@ -1,0 +1,124 @@
+//! The form of requests: what is sent in another way than usual, because the server refused that.
+
+use std::{collections::BTreeSet, fmt};
+
+use agentd_core::model::ChangeTopic;
+use serde::{Deserialize, Serialize};
+
+use crate::config::{ModelConfig, Wire};
+
+/// The longest name of a field that is left out, in bytes.
+const MAX_FIELD: usize = 64;
+
+/// One deviation from the usual form of requests.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Change {
+    /// Tools that must not be called are not named.
+    WithoutNamedTools,
+    /// Earlier thoughts are sent back.
+    EchoReasoning,
+    /// Earlier thoughts are not sent back, though the configuration says so.
+    WithoutEcho,
+    /// Calls are written into and read from the text.
+    TextTools,
+    /// The limit of the answer goes by its newer name.
+    MaxCompletionTokens,
+    /// A field of the body is left out.
+    WithoutField(String),
+}
+
+impl Change {
+    /// Part of requests that it is about.
+    pub(crate) fn topic(&self) -> ChangeTopic {
+        match self {
+            Self::WithoutNamedTools | Self::TextTools => ChangeTopic::Tools,
+            Self::EchoReasoning | Self::WithoutEcho => ChangeTopic::Thoughts,
+            Self::MaxCompletionTokens | Self::WithoutField(_) => ChangeTopic::Parameters,
+        }
+    }
+
+    /// Returns whether a record of it can be believed.
+    pub(crate) fn is_sound(&self) -> bool {
+        match self {
+            Self::WithoutField(name) => !name.is_empty() && name.len() <= MAX_FIELD && name.is_ascii(),
+            _ => true,
+        }
+    }
+}
+
+/// The change in words, behind "asking again".
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WithoutNamedTools => f.write_str("without tools, as those that may not be called may be refused"),
+            Self::EchoReasoning => f.write_str("with the model's earlier thoughts, which the server demands"),
+            Self::WithoutEcho => f.write_str("without the model's earlier thoughts, which the server refuses"),
+            Self::TextTools => f.write_str("with tools in the text, as the server takes none in their own field"),
+            Self::MaxCompletionTokens => f.write_str("with max_completion_tokens instead of max_tokens"),
+            Self::WithoutField(name) => write!(f, "without {name}, which the server may refuse"),
+        }
+    }
+}
+
+/// All deviations that hold for a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct RequestForm(BTreeSet<Change>);
+
+impl RequestForm {
+    /// Returns whether the change is a part of it.
+    pub(crate) fn has(&self, change: &Change) -> bool {
+        self.0.contains(change)
+    }
+
+    /// All of them.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = &Change> {
+        self.0.iter()
+    }
+
+    /// Returns whether a field of the body may be sent.
+    pub(crate) fn sends(&self, field: &str) -> bool {
+        !self.0.iter().any(|change| matches!(change, Change::WithoutField(name) if name == field))
+    }
+
+    /// Returns whether tool calls travel in the wire's own fields.
+    pub(crate) fn native_tools(&self, config: &ModelConfig) -> bool {
+        config.uses_native_tools() && !self.has(&Change::TextTools)
+    }
+
+    /// Returns whether earlier thoughts are sent back.
+    pub(crate) fn echoes(&self, config: &ModelConfig) -> bool {
+        (config.echo_reasoning && !self.has(&Change::WithoutEcho)) || self.has(&Change::EchoReasoning)
+    }
+
+    /// The fields of the body that are sent and that a request can do without: those of every request of ours, and those that
+    /// somebody configured.
+    pub(crate) fn optional_fields(&self, config: &ModelConfig, limits_answer: bool) -> Vec<String> {
+        if config.wire != Wire::OpenAi {
+            return Vec::new();
+        }
+        let own = [
+            ("temperature", config.temperature.is_some()),
+            ("max_tokens", limits_answer && !self.has(&Change::MaxCompletionTokens)),
+            ("stream_options", true),
+        ];
+        let own = own.into_iter().filter(|(_, is_sent)| *is_sent).map(|(name, _)| name.to_owned());
+        let fixed = ["model", "messages", "stream", "tools", "tool_choice"];
+        let configured = config.body.keys().filter(|name| !fixed.contains(&name.as_str()) && name.len() <= MAX_FIELD);
+        let mut fields: Vec<String> = own.chain(configured.cloned()).filter(|name| self.sends(name)).collect();
+        fields.dedup();
+        fields
+    }
+}
+
+impl Extend<Change> for RequestForm {
+    fn extend<T: IntoIterator<Item = Change>>(&mut self, changes: T) {
+        self.0.extend(changes);
+    }
+}
+
+impl FromIterator<Change> for RequestForm {
+    fn from_iter<T: IntoIterator<Item = Change>>(changes: T) -> Self {
+        Self(changes.into_iter().collect())
+    }
+}

@@ -1,0 +1,14 @@
+//! Learning from refusals: a request that a server does not take is tried in another form, and what helped is kept.
+//!
+//! - `form`: the changes that a request can have; `refusal`: which of them may help, out of the server's words; `trial`: which
+//!   is tried next. All of it is pure.
+
+mod form;
+mod refusal;
+mod trial;
+
+pub(crate) use self::{
+    form::{Change, RequestForm},
+    refusal::{Refusal, SentParts, candidates},
+    trial::Trials,
+};

@@ -1,0 +1,128 @@
+//! One record: what was learnt of one model at one address, as it is configured now.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use agentd_core::model::{WindowSource, is_model_id};
+use serde::{Deserialize, Serialize};
+
+use crate::{config::ModelConfig, learning::Change};
+
+/// Seconds for which something is believed that only a refusal or a count has shown. Servers are changed, and then say
+/// nothing of it.
+pub(super) const BELIEVED: i64 = 30 * 24 * 60 * 60;
+
+/// Changes that one record has at the most.
+const MAX_CHANGES: usize = 32;
+
+/// The longest address that is kept, in bytes.
+const MAX_ADDRESS: usize = 1024;
+
+/// The subject of a record: a model as it is configured. Where the configuration is changed, another record begins.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct RecordKey {
+    /// The address without password and query.
+    address: String,
+    /// The configured id; empty for the first that the server lists.
+    model: String,
+    wire: String,
+    /// Fingerprint of the settings that change requests. No secret goes into it.
+    settings: String,
+}
+
+impl RecordKey {
+    pub(crate) fn new(address: &str, config: &ModelConfig) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (config.native_tools, config.echo_reasoning, config.sees_pictures).hash(&mut hasher);
+        (config.temperature.map(f64::to_bits), config.max_tokens, config.context_window).hash(&mut hasher);
+        config.body.iter().for_each(|(name, value)| (name, value.to_string()).hash(&mut hasher));
+        Self {
+            address: address.to_owned(),
+            model: config.id.clone(),
+            wire: config.wire.as_str().to_owned(),
+            settings: format!("{:016x}", hasher.finish()),
+        }
+    }
+}
+
+/// A change that was taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LearntChange {
+    pub(super) change: Change,
+    /// When, in seconds since 1970.
+    pub(super) at: i64,
+}
+
+/// A window that is smaller than its server tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WindowLimit {
+    /// Its tokens.
+    pub(crate) tokens: u64,
+    /// A refusal or a silent cut.
+    pub(crate) source: WindowSource,
+    /// When it was seen, in seconds since 1970.
+    pub(super) at: i64,
+}
+
+/// Everything learnt of one model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ModelRecord {
+    #[serde(flatten)]
+    pub(super) key: RecordKey,
+    /// When it was last used, in seconds since 1970.
+    pub(super) used: i64,
+    /// The id that the server told, where none is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) id: Option<String>,
+    /// The window that the server told, in tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) told: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) limit: Option<WindowLimit>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) changes: Vec<LearntChange>,
+}
+
+impl ModelRecord {
+    pub(super) fn new(key: RecordKey, now: i64) -> Self {
+        Self { key, used: now, id: None, told: None, limit: None, changes: Vec::new() }
+    }
+
+    /// Returns whether there is anything in it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.id.is_none() && self.told.is_none() && self.limit.is_none() && self.changes.is_empty()
+    }
+
+    /// The record without what cannot be believed: a file may be damaged, and others may have written it.
+    pub(super) fn sound(mut self, now: i64) -> Option<Self> {
+        if self.key.address.len() > MAX_ADDRESS || self.used > now {
+            return None;
+        }
+        self.id = self.id.filter(|id| is_model_id(id));
+        self.told = self.told.filter(|tokens| super::PLAUSIBLE.contains(tokens));
+        self.limit = self.limit.filter(|limit| super::PLAUSIBLE.contains(&limit.tokens) && limit.at <= now);
+        self.changes.retain(|learnt| learnt.change.is_sound() && learnt.at <= now);
+        self.changes.truncate(MAX_CHANGES);
+        self.forget_old(now);
+        (!self.is_empty()).then_some(self)
+    }
+
+    /// Forgets what was learnt too long ago; says whether there was something.
+    pub(super) fn forget_old(&mut self, now: i64) -> bool {
+        let is_fresh = |at: i64| now.saturating_sub(at) < BELIEVED;
+        let before = (self.limit, self.changes.len());
+        self.limit = self.limit.filter(|limit| is_fresh(limit.at));
+        self.changes.retain(|learnt| is_fresh(learnt.at));
+        before != (self.limit, self.changes.len())
+    }
+
+    /// Adds changes that are not known yet; says whether there was one.
+    pub(super) fn add(&mut self, changes: &[Change], now: i64) -> bool {
+        let before = self.changes.len();
+        for change in changes {
+            if self.changes.len() < MAX_CHANGES && !self.changes.iter().any(|learnt| learnt.change == *change) {
+                self.changes.push(LearntChange { change: change.clone(), at: now });
+            }
+        }
+        self.changes.len() > before
+    }
+}

@@ -1,0 +1,228 @@
+//! What is learnt from refusals: tried, kept only where it helped, and known after the next start.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use agentd_core::{ids::CallId, model::Slot, ports::Models, tool::ToolCall};
+use agentd_models::{ModelRecords, ModelRouter};
+use agentd_testkit::model_server::{Recorded, Reply};
+
+use super::*;
+
+const THOUGHTS_MISSING: &str = "The `reasoning_content` in the thinking mode must be passed back to the API.";
+
+/// The model of a daemon that keeps its records in that file.
+pub(super) fn started(config: &ModelConfig, file: &Path) -> Arc<dyn Model> {
+    let slots = BTreeMap::from([(Slot::Base, config.clone())]);
+    let records = ModelRecords::open(file.to_owned());
+    ModelRouter::with_records(&slots, routing::embedded(), records).unwrap().get(Slot::Base)
+}
+
+/// Waits until the file has these words.
+pub(super) async fn written(file: &Path, words: &str) -> String {
+    agentd_testkit::daemon::until(words, async || fs::read_to_string(file).ok().filter(|text| text.contains(words)))
+        .await
+}
+
+/// A conversation in which the model has thought, and called a tool.
+fn conversation() -> ModelRequest {
+    let mut request = request_with_tools("What time is it?");
+    let call = ToolCall { call_id: CallId::from("c1".to_owned()), name: "now".to_owned(), arguments: "{}".to_owned() };
+    request.messages.push(Message::Assistant {
+        text: String::new(),
+        reasoning: Some("I should look.".to_owned()),
+        tool_calls: vec![call],
+        origin: Default::default(),
+    });
+    let (call_id, name) = (CallId::from("c1".to_owned()), "now".to_owned());
+    request.messages.push(Message::Tool { call_id, name, text: "noon".to_owned() });
+    request
+}
+
+fn has_tools(request: &Recorded) -> bool {
+    request.body["tools"].is_array()
+}
+
+#[tokio::test]
+async fn a_server_without_tools_is_asked_with_tools_in_the_text_and_that_is_kept() {
+    for (status, refusal) in [
+        (400, "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set"),
+        (400, "registry.ollama.ai/library/gemma3:latest does not support tools"),
+        (404, "No endpoints found that support tool use. To learn more about provider routing, visit"),
+        (500, "tools param requires --jinja flag"),
+    ] {
+        let server = ModelServer::start().await;
+        server.respond_with(move |request| match has_tools(request) {
+            true => Reply::refusal(status, refusal),
+            false => Reply::text("{\"tool\": \"now\", \"args\": {}}"),
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("model-facts.json");
+        let config = ModelConfig { retries: 0, ..config(&server) };
+        let model = started(&config, &file);
+        let outcome = ask(&model, request_with_tools("Hi")).await;
+        assert_eq!(outcome.calls, [("now".to_owned(), "{}".to_owned())], "{refusal}: {outcome:?}");
+        assert_eq!(outcome.notices[0].0, "tools_in_text");
+        assert!(outcome.notices[0].1.contains("--jinja") && outcome.retries[0].2.contains("with tools in the text"));
+        assert!(!model.info().native_tools);
+        written(&file, "text_tools").await;
+        // It is known from here on, and after the next start.
+        for model in [model, started(&config, &file)] {
+            assert!(!model.info().native_tools);
+            let outcome = ask(&model, request_with_tools("Hi")).await;
+            assert_eq!((outcome.calls.len(), outcome.retries.len(), outcome.notices.len()), (1, 0, 0));
+        }
+        // Another configuration is tried as such.
+        assert!(started(&ModelConfig { temperature: Some(0.5), ..config.clone() }, &file).info().native_tools);
+        // Whoever insists is told why it does not work.
+        let insists = ModelConfig { native_tools: Some(true), ..config };
+        let outcome = ask(&started(&insists, &file), request_with_tools("Hi")).await;
+        assert!(outcome.message().contains(&refusal[..20]), "{outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn thoughts_are_sent_back_where_the_server_demands_them() {
+    let server = ModelServer::start().await;
+    server.respond_with(|request| {
+        let has_thoughts = |message: &serde_json::Value| message["reasoning_content"] == "I should look.";
+        match request.messages().iter().any(has_thoughts) || request.messages().len() == 2 {
+            true => Reply::text("Noon."),
+            false => Reply::refusal(400, THOUGHTS_MISSING),
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("model-facts.json");
+    let model = started(&config(&server), &file);
+    ask(&model, request("Hi")).await;
+    assert!(!model.info().echo_reasoning, "nobody demanded it");
+    let outcome = ask(&model, conversation()).await;
+    assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Noon.", 1), "{outcome:?}");
+    assert!(model.info().echo_reasoning);
+    written(&file, "echo_reasoning").await;
+    let outcome = ask(&started(&config(&server), &file), conversation()).await;
+    assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Noon.", 0));
+}
+
+#[tokio::test]
+async fn what_did_not_help_is_not_kept() {
+    let server = ModelServer::start().await;
+    let model = connect(&ModelConfig { retries: 0, ..config(&server) }).unwrap();
+    // The pictures were the reason, and not the usage that was asked for.
+    let refusal = "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj";
+    server.reply(Reply::refusal(400, refusal)).reply(Reply::refusal(400, refusal));
+    let outcome = ask(&model, request_with_tools("Hi")).await;
+    assert_eq!((outcome.kind(), outcome.retries.len()), (Some(ErrorKind::Rejected), 1));
+    assert!(outcome.message().contains("image input is not supported"), "{outcome:?}");
+    let outcome = ask(&model, request_with_tools("Hi")).await;
+    assert!(outcome.usage.is_some(), "it is asked for as before: {outcome:?}");
+    assert_eq!(server.requests()[2].body["stream_options"]["include_usage"], true);
+    // Nor is a change that nobody answered.
+    server.reply(Reply::refusal(400, "unknown field")).reply(Reply::text("Hello there").without_done().cut_after(100));
+    assert_eq!(ask(&model, request("Hi")).await.kind(), Some(ErrorKind::CutStream));
+    ask(&model, request("Hi")).await;
+    assert_eq!(server.requests().pop().unwrap().body["stream_options"]["include_usage"], true);
+}
+
+#[tokio::test]
+async fn configured_fields_that_are_refused_are_left_out() {
+    let server = ModelServer::start().await;
+    server.respond_with(|request| {
+        match ["top_p", "temperature", "max_tokens"].into_iter().find(|field| !request.body[field].is_null()) {
+            Some(field) => Reply::refusal(400, &format!("Unsupported parameter: '{field}' is not supported")),
+            None => Reply::text("Fine."),
+        }
+    });
+    let mut config = config(&server);
+    (config.temperature, config.max_tokens) = (Some(0.5), Some(100));
+    config.body = json!({"top_p": 0.5, "top_k": 3}).as_object().unwrap().clone();
+    let model = connect(&config).unwrap();
+    assert_eq!(ask(&model, request("Hi")).await.text, "Fine.");
+    let outcome = ask(&model, request("Hi")).await;
+    assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Fine.", 0));
+    let last = server.requests().pop().unwrap().body;
+    assert_eq!((&last["top_k"], &last["stream_options"]["include_usage"]), (&json!(3), &json!(true)));
+}
+
+#[tokio::test]
+async fn nothing_is_believed_for_ever() {
+    let server = ModelServer::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("model-facts.json");
+    let model = started(&config(&server), &file);
+    server.reply(Reply::refusal(400, "unknown field stream_options"));
+    ask(&model, request("Hi")).await;
+    let text = written(&file, "without_field").await;
+    let now = text.split("\"used\": ").nth(1).unwrap().split(',').next().unwrap().parse::<i64>().unwrap();
+    let sends = async |at: i64| {
+        fs::write(&file, text.replace(&now.to_string(), &at.to_string())).unwrap();
+        ask(&started(&config(&server), &file), request("Hi")).await;
+        !server.requests().pop().unwrap().body["stream_options"].is_null()
+    };
+    let day = 24 * 60 * 60;
+    assert_eq!((sends(now).await, sends(now - 29 * day).await, sends(now - 31 * day).await), (false, false, true));
+    assert!(sends(now + 31 * day).await, "a time to come is none");
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_no_obstacle() {
+    let server = ModelServer::start().await;
+    server.respond_with(|request| match request.body["stream_options"].is_null() {
+        true => Reply::text("Fine."),
+        false => Reply::refusal(400, "unknown field stream_options"),
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("model-facts.json");
+    let base_url = server.base_url();
+    for damaged in [
+        String::new(),
+        "{\"version\":1,\"models\":[".to_owned(),
+        "{\"version\":9,\"models\":[]}".to_owned(),
+        "\u{0}".repeat(100),
+        " ".repeat(2 << 20),
+        "[".repeat(100_000),
+        json!({"version": 1, "models": [7, null, {"address": base_url, "model": "m", "wire": "openai", "settings": 3}]}).to_string(),
+    ] {
+        fs::write(&file, damaged).unwrap();
+        let outcome = ask(&started(&config(&server), &file), request("Hi")).await;
+        assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Fine.", 1));
+        // It is mended with what was learnt.
+        written(&file, "without_field").await;
+        let outcome = ask(&started(&config(&server), &file), request("Hi")).await;
+        assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Fine.", 0));
+    }
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    assert_eq!(ask(&started(&config(&server), &file), request("Hi")).await.text, "Fine.");
+}
+
+#[tokio::test]
+async fn no_secret_is_kept() {
+    let server = ModelServer::start().await;
+    server.reply(Reply::refusal(400, "unknown field stream_options; your key is sk-hunter2"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("model-facts.json");
+    let mut config = config(&server);
+    config.base_url = config.base_url.replace("http://", "http://me:hunter2@");
+    config.api_key = Some("sk-hunter2".into());
+    ask(&started(&config, &file), request("Hi")).await;
+    let text = written(&file, "without_field").await;
+    assert!(!text.contains("hunter2") && text.contains(&server.base_url()), "{text}");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&file).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[tokio::test]
+async fn many_models_leave_a_small_file() {
+    let server = ModelServer::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("model-facts.json");
+    let slots = BTreeMap::from([(Slot::Base, config(&server))]);
+    let router = ModelRouter::with_records(&slots, routing::embedded(), ModelRecords::open(file.clone())).unwrap();
+    for number in 0..400 {
+        let model = router.named(Slot::Base, &format!("model-{number}-{}", "x".repeat(200))).unwrap();
+        model.note_window(4096 + number, agentd_core::model::WindowSource::Refusal);
+    }
+    let text = written(&file, "model-399-").await;
+    assert_eq!(text.matches("\"address\"").count(), 256);
+    assert!(text.len() < 256 * 1024, "{}", text.len());
+}

@@ -1,0 +1,248 @@
+//! What the daemon learns of a model's server, keeps for its next start, tells a person, and tries on purpose.
+
+use agentd_testkit::{
+    daemon::{Output, TempDaemon, TempHome, until},
+    model_server::{ModelServer, Recorded, Reply, UsagePlace},
+};
+use serde_json::{Value, json};
+
+use super::World;
+
+/// The warnings of a run with `--output stream-json` that have this code.
+fn warnings(output: &Output, code: &str) -> Vec<String> {
+    let lines = output.json_lines();
+    let said = lines.iter().filter(|line| line["type"] == "warning" && line["code"] == code);
+    said.filter_map(|line| line["message"].as_str().map(str::to_owned)).collect()
+}
+
+/// Tokens as this server counts them.
+fn tokens(request: &Recorded) -> u64 {
+    ((request.body["messages"].to_string().len() + request.body["tools"].to_string().len()) / 4) as u64
+}
+
+/// A reply with its usage.
+fn counted(reply: Reply, prompt_tokens: u64, cached_tokens: u64) -> Reply {
+    let details = json!({ "cached_tokens": cached_tokens });
+    let usage = json!({"prompt_tokens": prompt_tokens, "completion_tokens": 20, "prompt_tokens_details": details});
+    reply.with_usage(UsagePlace::Tail, usage)
+}
+
+fn prose(number: usize) -> String {
+    (0..200).map(|line| format!("part {number} says in line {line} what the harbour has to do\n")).collect()
+}
+
+/// Reads one file after the other, then answers.
+fn reads(request: &Recorded, count: usize) -> Reply {
+    let all = request.body["messages"].to_string();
+    match (0..count).find(|number| !all.contains(&format!("part {number} says in line 7"))) {
+        Some(number) => Reply::tool_call("read_file", json!({"path": format!("/project/f{number}.txt")})),
+        None => Reply::text("All read."),
+    }
+}
+
+/// Has the model read so many files in one turn.
+async fn read_all(world: &World, count: usize) -> Output {
+    for number in 0..count {
+        world.daemon.write(&format!("project/f{number}.txt"), prose(number));
+    }
+    let project = world.daemon.path().join("project");
+    let args = ["run", "Read all parts", "-C", project.to_str().unwrap(), "--output", "stream-json"];
+    world.daemon.agentctl(args).await.exits(0)
+}
+
+#[tokio::test]
+async fn a_server_that_cuts_requests_in_silence_is_noticed_told_and_remembered() {
+    const REAL: u64 = 12_288;
+    let mut world = World::start().await;
+    let steps = std::sync::atomic::AtomicUsize::new(0);
+    world.model.respond_with(move |request| {
+        let step = steps.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let reply = if step < 6 { reads(request, 6) } else { Reply::text("All read.") };
+        counted(reply, tokens(request).min(REAL), 0)
+    });
+    let output = read_all(&world, 6).await;
+    let told = warnings(&output, "window_cut");
+    assert_eq!(told.len(), 1, "{}", output.stdout);
+    for words in ["reads only 12288 tokens", "OLLAMA_CONTEXT_LENGTH", "num_ctx", "MODEL_BASIC_CONTEXT_WINDOW"] {
+        assert!(told[0].contains(words), "{words}: {told:?}");
+    }
+    let window =
+        |slots: Value| (slots[0]["model"]["context_window"].clone(), slots[0]["model"]["window_source"].clone());
+    let view = world.daemon.agentctl(["context", "--json"]).await.exits(0).json();
+    assert_eq!(view["window"], REAL);
+    let known = (json!(REAL), json!("cut"));
+    assert_eq!(window(world.daemon.agentctl(["models", "--json"]).await.exits(0).json()), known);
+    let doctor = world.daemon.agentctl(["doctor"]).await.exits(0).stdout;
+    assert!(doctor.contains("reads only 12288 tokens"), "{doctor}");
+
+    let file = world.daemon.data().join("model-facts.json");
+    until("it is kept", async || std::fs::read_to_string(&file).ok().filter(|text| text.contains("12288"))).await;
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    assert_eq!(window(world.daemon.agentctl(["models", "--json"]).await.exits(0).json()), known);
+
+    // What the server tells has an end at what was seen, until it tells something else.
+    world.model.lists([json!({"id": "scripted-model", "max_model_len": 65_536})]);
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    assert_eq!(window(world.daemon.agentctl(["models", "--json"]).await.exits(0).json()), known);
+    until("it is kept", async || std::fs::read_to_string(&file).ok().filter(|text| text.contains("65536"))).await;
+    world.model.lists([json!({"id": "scripted-model", "max_model_len": 32_000})]);
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    let slots = world.daemon.agentctl(["models", "--json"]).await.exits(0).json();
+    assert_eq!(window(slots), (json!(32_000), json!("server")));
+}
+
+#[tokio::test]
+async fn servers_that_count_cached_tokens_apart_or_nothing_are_not_suspected() {
+    let world = World::start().await;
+    for kind in 0..3 {
+        let last = std::sync::Mutex::new(0);
+        world.model.respond_with(move |request| {
+            let (whole, mut last) = (tokens(request), last.lock().unwrap());
+            let before = std::mem::replace(&mut *last, whole).min(whole);
+            match kind {
+                // Left out, told beside the rest, not told at all.
+                0 => counted(reads(request, 5), whole - before, 0),
+                1 => counted(reads(request, 5), whole - before, before),
+                _ => Reply { usage_place: UsagePlace::Nowhere, ..reads(request, 5) },
+            }
+        });
+        let output = read_all(&world, 5).await;
+        assert!(warnings(&output, "window_cut").is_empty(), "{kind}: {}", output.stdout);
+    }
+    let slots = world.daemon.agentctl(["models", "--json"]).await.exits(0).json();
+    assert_eq!(slots[0]["model"]["window_source"], "default");
+    let doctor = world.daemon.agentctl(["doctor"]).await.exits(0).stdout;
+    assert!(doctor.contains("nobody says how large its window is, 32768 tokens"), "{doctor}");
+}
+
+#[tokio::test]
+async fn a_server_without_tools_is_used_all_the_same_and_a_person_is_told() {
+    let mut world = World::start().await;
+    world.model.respond_with(|request| {
+        if request.body["tools"].is_array() {
+            return Reply::refusal(500, "tools param requires --jinja flag");
+        }
+        match request.messages().iter().any(|message| message.to_string().contains("<tool_result")) {
+            true => Reply::text("It is noon."),
+            false => Reply::text("{\"tool\": \"now\", \"args\": {}}"),
+        }
+    });
+    let run = async |world: &World| {
+        world.daemon.agentctl(["run", "What time is it?", "--output", "stream-json"]).await.exits(0)
+    };
+    let output = run(&world).await;
+    assert_eq!(output.json_lines().pop().unwrap()["text"], "It is noon.");
+    let told = warnings(&output, "tools_in_text");
+    assert!(told.len() == 1 && told[0].contains("--jinja"), "{told:?}");
+    let file = world.daemon.data().join("model-facts.json");
+    until("it is kept", async || std::fs::read_to_string(&file).ok().filter(|text| text.contains("text_tools"))).await;
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    let before = world.model.requests().len();
+    let output = run(&world).await;
+    assert!(warnings(&output, "tools_in_text").is_empty() && warnings(&output, "model_retry").is_empty());
+    assert_eq!(world.model.requests().len() - before, 2);
+    let slots = world.daemon.agentctl(["models", "--json"]).await.exits(0).json();
+    assert_eq!(slots[0]["model"]["native_tools"], false);
+}
+
+#[tokio::test]
+async fn a_limit_of_a_minute_compacts_nothing() {
+    let world = World::start().await;
+    let limit = "Rate limit reached on tokens per minute (TPM): Limit 6000, Used 5990, Requested 900. Please try again in 30ms.";
+    world.model.reply(Reply::refusal(413, limit)).reply(Reply::text("Here."));
+    let output = world.daemon.agentctl(["run", "Hello", "--output", "stream-json"]).await.exits(0);
+    assert!(warnings(&output, "model_retry")[0].contains("tokens per minute"), "{}", output.stdout);
+    assert!(!output.stdout.contains("compaction"), "{}", output.stdout);
+}
+
+/// A model that can do all of it, behind a server that is good.
+fn good(request: &Recorded) -> Reply {
+    let asked = request.last_user();
+    let call = |reply: Reply, word: &str| reply.and_call("note_word", json!({ "word": word }));
+    let reply = match () {
+        () if request.last_role() == "tool" => Reply::text("OK"),
+        () if asked.contains("twice at once") => call(call(Reply::default(), "heron"), "plover"),
+        () if asked.contains("Call the tool") => call(Reply::default(), "heron"),
+        () if asked.contains("code word") => Reply::text("heron-4127"),
+        () => Reply::text("OK"),
+    };
+    counted(reply, tokens(request), if asked.contains("code word") { 6000 } else { 0 })
+}
+
+/// State and message of each check, by its name.
+async fn checks(daemon: &TempDaemon, code: i32) -> impl Fn(&str) -> (String, String) {
+    let checks = daemon.agentctl(["models", "test", "--json"]).await.exits(code).json();
+    move |name: &str| {
+        let check = checks.as_array().unwrap().iter().find(|check| check["name"] == name);
+        let check = check.unwrap_or_else(|| panic!("no {name} in {checks:#}"));
+        let text = |field: &str| check[field].as_str().unwrap_or_default().to_owned();
+        (text("state"), format!("{} {}", text("message"), text("hint")))
+    }
+}
+
+#[tokio::test]
+async fn a_model_is_tested_on_purpose() {
+    let model = ModelServer::start().await;
+    model.lists([json!({"id": "good", "max_model_len": 65_536})]).respond_with(good);
+    let daemon = TempDaemon::start(&model.base_url()).await;
+    let of = checks(&daemon, 0).await;
+    let names = ["reachable", "tools", "parallel calls", "thoughts", "window", "silent cut", "cache", "parameters"];
+    for name in names {
+        assert_eq!(of(name).0, "ok", "{name}: {:?}", of(name));
+    }
+    assert!(of("window").1.contains("65536") && of("cache").1.contains("6000 of"), "{:?}", of("cache"));
+    let asked: u64 = model.requests().iter().map(tokens).sum();
+    let output = daemon.agentctl(["models", "test"]).await.exits(0);
+    output.says(&["testing good: at most 6 requests, about 16,"]);
+    assert!(model.requests().len() <= 12 && asked < 20_000, "{asked}");
+}
+
+#[tokio::test]
+async fn a_test_says_what_is_wrong_and_what_to_do() {
+    let model = ModelServer::start().await;
+    model.respond_with(|request| {
+        let body = &request.body;
+        match () {
+            () if body["tools"].is_array() => Reply::refusal(400, "model does not support tools"),
+            () if !body["max_tokens"].is_null() => {
+                Reply::refusal(400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
+            }
+            () if request.last_user().contains("<tool_result") => counted(Reply::text("OK"), 300, 0),
+            () if request.last_user().contains("Call the tool") => {
+                counted(Reply::text("{\"tool\": \"note_word\", \"args\": {\"word\": \"heron\"}}"), 300, 0)
+            }
+            () if request.last_user().contains("code word") => counted(Reply::text("I saw no code word."), 2048, 0),
+            () => counted(Reply::text("OK"), 50, 0),
+        }
+    });
+    let daemon = TempDaemon::start(&model.base_url()).await;
+    let of = checks(&daemon, 0).await;
+    let check = |name: &str, state: &str, words: &str| {
+        assert!(of(name).0 == state && of(name).1.contains(words), "{name}: {:?}", of(name));
+    };
+    check("tools", "warn", "--enable-auto-tool-choice");
+    check("parallel calls", "skipped", "one at a time");
+    check("thoughts", "ok", "no earlier thoughts demanded");
+    check("window", "warn", "MODEL_BASIC_CONTEXT_WINDOW");
+    check("silent cut", "warn", "only 2048 were read");
+    check("cache", "warn", "no sign of a cache");
+    check("parameters", "warn", "max_completion_tokens");
+    let slots = daemon.agentctl(["models", "--json"]).await.exits(0).json();
+    assert_eq!(slots[0]["model"]["window_source"], "cut");
+
+    // A model that calls nothing fails the test, and a server that is not there.
+    model.respond_with(|request| counted(Reply::text("I would rather talk."), tokens(request), 0));
+    let of = checks(&daemon, 1).await;
+    assert!(of("tools").0 == "fail" && of("tools").1.contains("I would rather talk"), "{:?}", of("tools"));
+    assert_eq!(of("parallel calls").0, "skipped");
+    drop(model);
+    let home = TempHome::with_model("http://127.0.0.1:9/v1");
+    home.write("config/models.yaml", "base: {retries: 0}");
+    let daemon = TempDaemon::start_in(home).await;
+    let of = checks(&daemon, 1).await;
+    assert!(of("reachable").0 == "fail" && of("reachable").1.contains("running"), "{:?}", of("reachable"));
+}
