@@ -87,7 +87,9 @@ impl Decoder {
 
     /// Number of bytes that belonged to no field of the format.
     pub(crate) fn stray_bytes(&self) -> usize {
-        self.stray_bytes + self.line.len()
+        // The beginning of a long event is none.
+        let of_line = if data_of(&self.line).is_some() { 0 } else { self.line.len() };
+        self.stray_bytes + of_line
     }
 
     fn keep_line(&mut self, part: &[u8]) -> Result<(), EventTooLarge> {

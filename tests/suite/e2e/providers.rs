@@ -62,12 +62,12 @@ fn reads(names: &[&str]) -> Reply {
     names.iter().fold(Reply::default(), call)
 }
 
-/// The messages of a request, byte for byte, without their end.
+/// The messages of a request, byte for byte, up to the last words: more may be added to those.
 fn messages(request: &Recorded) -> &str {
     let begin = request.text.find("\"messages\":[").unwrap();
     let after = &request.text[begin..];
     let end = after.rfind("],\"tools\":").or_else(|| after.rfind("],\"stream\":")).unwrap();
-    &after[..end]
+    after[..end].trim_end_matches("\"}")
 }
 
 /// Each request begins with all of the one before it.
