@@ -65,7 +65,7 @@ fn why(reason: StopReason) -> Option<&'static str> {
     }
 }
 
-/// What to do about it, where there is no error that says so.
+/// Advice for the person, where there is no error that gives any.
 fn hint(reason: StopReason) -> Option<&'static str> {
     match reason {
         StopReason::NoAnswer => Some("continue the session to ask again, or try another model (--model)"),

@@ -75,7 +75,7 @@ pub(crate) trait AnswerReader: Send {
     }
 }
 
-/// How often an answer is asked for again that broke off after it had begun.
+/// Number of times that an answer is asked for again which broke off after it had begun.
 const MOST_CUTS: u32 = 5;
 
 /// A model behind HTTP.

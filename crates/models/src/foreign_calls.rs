@@ -37,7 +37,7 @@ const MARKS: [&str; 18] = [
 /// A mark that counts only at the beginning of an answer, for it has nothing odd in it.
 const RECIPIENT: &str = "to=functions.";
 
-/// What stands before the name of a tool, in these spellings.
+/// Marks before the name of a tool, in these spellings.
 const BEFORE_NAME: [&str; 12] = [
     "<function=",
     "invoke name=\"",
@@ -78,9 +78,9 @@ enum State {
     Start,
     /// Words.
     Words,
-    /// What is held began with a mark.
+    /// The held text begins with a mark.
     Marked,
-    /// What is held is an object, and all there is.
+    /// The held text is an object, and all there is.
     Object,
 }
 
@@ -170,7 +170,7 @@ impl ForeignCalls {
     }
 }
 
-/// Whether a text may be an object with a call, in a fence or not; none where more is needed to say so.
+/// Returns whether a text may be an object with a call, in a fence or not; none where more is needed to say so.
 fn begins_object(text: &str) -> Option<bool> {
     let rest = match text.strip_prefix("```") {
         Some(fenced) => fenced.trim_start_matches(|letter: char| letter.is_ascii_alphanumeric()).trim_start(),

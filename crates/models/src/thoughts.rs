@@ -62,7 +62,7 @@ pub(crate) enum Part {
 #[derive(Debug, Default)]
 pub(crate) struct Splitter {
     state: State,
-    /// What came and is not decided.
+    /// Text that is not decided about.
     held: String,
     /// The words so far.
     words: CodeSpans,

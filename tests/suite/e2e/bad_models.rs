@@ -130,7 +130,7 @@ async fn an_answer_that_no_message_could_carry_is_cut_and_can_be_read_again() {
     let words: String = (0..3_000_000).map(|number| format!("{number} ")).collect();
     let pieces = words.as_bytes().chunks(1 << 20).map(|piece| String::from_utf8_lossy(piece).into_owned());
     world.model.reply(Reply::deltas(pieces)).default_reply(Reply::text("Enough."));
-    let output = world.daemon.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(0);
+    let output = world.daemon.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(7);
     let lines = output.json_lines();
     let warning = lines.iter().find(|line| line["type"] == "warning").unwrap();
     assert!(warning.to_string().contains("more than 4 MiB"), "{warning}");

@@ -167,7 +167,7 @@ async fn what_a_session_did_is_shown_and_copied() {
         "edit_file",
         json!({"path": "/project/a.txt", "old_string": "old", "new_string": "new"}),
     ));
-    world.model.reply(Reply::text("Edited."));
+    world.model.reply(Reply::text("Edited. Plant now?"));
     let run = ["run", "Edit it", "-C", &view, "--on-interrupt", "approve", "--output", "json"];
     let session = world.daemon.agentctl(run).await.exits(0).json()["session_id"].as_str().unwrap().to_owned();
     world.model.reply(Reply::tool_call("write_file", json!({"path": "/project/b.txt", "content": "made\n"})));
@@ -211,7 +211,7 @@ async fn what_a_session_did_is_shown_and_copied() {
     terminal.sees("sent to the terminal's clipboard: 1 line, 18 characters");
     terminal.prompt();
     terminal.says("/copy 2");
-    terminal.sees("\u{1b}]52;c;RWRpdGVkLg==\u{7}");
+    terminal.sees("\u{1b}]52;c;RWRpdGVkLiBQbGFudCBub3c/\u{7}");
     terminal.prompt();
     terminal.says("/copy 9");
     terminal.sees("this session has 2 answers to copy");

@@ -69,7 +69,7 @@ async fn what_the_model_sees() {
         {"id": "3", "content": "Send it", "status": "pending"},
     ]);
     world.model.reply(Reply::tool_call("todo_write", json!({ "todos": todos })));
-    world.model.reply(Reply::text("I have read them."));
+    world.model.reply(Reply::text("I have read them. Shall I write it?"));
     let (session, requests) = says(&world, project, "Never call me Sir. Read my notes and write a letter.").await;
     insta::assert_snapshot!("first_request", readable(&requests[0], &session));
     insta::assert_snapshot!("with_a_result_and_todos", readable(&requests[2], &session));

@@ -34,7 +34,7 @@ async fn a_model_that_says_nothing_is_no_success() {
     world.model.reply(nothing()).reply(write()).reply(nothing()).reply(Reply::text("Written."));
     let result = ask(&world, 0).await;
     assert_eq!((&result["stop_reason"], &result["text"]), (&json!("completed"), &json!("Written.")));
-    assert_eq!(result["files"][0]["path"], "/outputs/a.txt", "{result:#}");
+    assert_eq!(result["files"][0]["path"], "outputs/a.txt", "{result:#}");
 
     world.model.default_reply(nothing());
     let result = ask(&world, 7).await;

@@ -41,7 +41,7 @@ impl Link for AskAgain {
     }
 }
 
-/// What the model is told. It wrote so many tokens.
+/// Notice for the model, which wrote so many tokens.
 fn for_model(problem: &Problem, info: &ModelInfo, written: u64) -> String {
     let limit =
         if written == 0 { "the token limit".to_owned() } else { format!("the token limit, at {written} tokens") };
@@ -65,7 +65,7 @@ fn for_model(problem: &Problem, info: &ModelInfo, written: u64) -> String {
              of its own.",
             name(tool)
         ),
-        Problem::Runaway => {
+        Problem::Runaway { .. } => {
             "Your last answer was cut because it repeated itself without end. Do not go on with it: call \
                              the next tool, or answer the person in other words."
                 .to_owned()
@@ -116,9 +116,11 @@ fn for_person(problem: &Problem, info: &ModelInfo) -> Option<(&'static str, Stri
                 name(tool)
             ),
         )),
-        Problem::CutWords | Problem::CutThoughts | Problem::CutCall { .. } | Problem::Runaway | Problem::Filtered => {
-            None
-        }
+        Problem::CutWords
+        | Problem::CutThoughts
+        | Problem::CutCall { .. }
+        | Problem::Runaway { .. }
+        | Problem::Filtered => None,
     }
 }
 

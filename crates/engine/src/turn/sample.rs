@@ -100,7 +100,7 @@ pub(crate) async fn ask(
     let called_in_vain = !may_call && is_called;
     let parts = AnswerParts {
         finish,
-        words: state.answer.is_some(),
+        words: state.answer.as_ref().map_or(0, String::len),
         thoughts: had_thoughts,
         calls: calls.len(),
         unrun: unrun.as_ref(),

@@ -149,7 +149,9 @@ impl TurnState {
             problem => problem,
         };
         match (&problem, self.answer.is_some()) {
-            (Some(Problem::CutWords | Problem::Filtered), true) => self.begin_answer(BegunAnswer::Cut),
+            (Some(Problem::CutWords | Problem::Filtered | Problem::Runaway { is_long: true }), true) => {
+                self.begin_answer(BegunAnswer::Cut)
+            }
             (Some(Problem::DoubtfulCall { .. }), true) => self.begin_answer(BegunAnswer::Doubted),
             (Some(_), true) => self.answer = None,
             (_, false) | (None, _) => {}

@@ -6,13 +6,16 @@ use agentd_core::{
     turn::StopReason,
 };
 
-/// How often in a row a model is told of such an answer and asked again.
+/// Number of times in a row that a model is told of such an answer and asked again.
 const MOST_ASKS: u32 = 2;
+
+/// The bytes of a runaway answer that a model may be asked to read again.
+const MAX_READ_AGAIN: usize = 256 << 10;
 
 /// The longest name of a tool that is told, in characters. A model wrote it.
 const MAX_NAME: usize = 64;
 
-/// What is wrong with an answer.
+/// Reason why an answer cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Problem {
     /// It has neither words nor calls; it may have thoughts.
@@ -23,8 +26,8 @@ pub(crate) enum Problem {
     CutThoughts,
     /// The token limit cut its last call.
     CutCall { tool: String },
-    /// It was cut because it repeated itself without end.
-    Runaway,
+    /// It was cut because it went on without end. One that is too long to be read again is not asked for again.
+    Runaway { is_long: bool },
     /// Its call came as words, in a spelling that nobody reads.
     ForeignCall { tool: String },
     /// It holds words that may be a call, or an example of one.
@@ -33,17 +36,18 @@ pub(crate) enum Problem {
     Filtered,
 }
 
-/// What came of one request.
+/// Parts of one answer.
 #[derive(Debug)]
 pub(crate) struct AnswerParts<'a> {
     pub(crate) finish: Finish,
-    pub(crate) words: bool,
+    /// Bytes of its words, if they are more than blanks.
+    pub(crate) words: usize,
     pub(crate) thoughts: bool,
     pub(crate) calls: usize,
     pub(crate) unrun: Option<&'a (String, UnrunReason)>,
 }
 
-/// What is wrong with an answer, if anything is.
+/// Reason why an answer of these parts cannot be used, if there is one.
 pub(crate) fn problem(parts: &AnswerParts<'_>) -> Option<Problem> {
     let (tool, why) = parts.unrun.map_or((String::new(), None), |(tool, why)| {
         (tool.chars().filter(|letter| !letter.is_control()).take(MAX_NAME).collect(), Some(*why))
@@ -53,11 +57,11 @@ pub(crate) fn problem(parts: &AnswerParts<'_>) -> Option<Problem> {
         (_, Some(UnrunReason::Cut)) => Problem::CutCall { tool },
         _ if parts.calls > 0 => return None,
         (_, Some(UnrunReason::Foreign)) => Problem::ForeignCall { tool },
-        (Finish::Runaway, _) => Problem::Runaway,
-        (Finish::Length, _) if parts.words => Problem::CutWords,
+        (Finish::Runaway, _) => Problem::Runaway { is_long: parts.words > MAX_READ_AGAIN },
+        (Finish::Length, _) if parts.words > 0 => Problem::CutWords,
         (Finish::Length, _) => Problem::CutThoughts,
-        (Finish::Stop, Some(UnrunReason::Doubtful)) if parts.words => Problem::DoubtfulCall { tool },
-        (Finish::Stop, _) if parts.words => return None,
+        (Finish::Stop, Some(UnrunReason::Doubtful)) if parts.words > 0 => Problem::DoubtfulCall { tool },
+        (Finish::Stop, _) if parts.words > 0 => return None,
         (Finish::Stop, _) => Problem::Empty { thoughts: parts.thoughts },
     })
 }
@@ -67,7 +71,7 @@ impl Problem {
     fn stop_reason(&self) -> StopReason {
         match self {
             Self::Empty { .. } | Self::ForeignCall { .. } | Self::DoubtfulCall { .. } => StopReason::NoAnswer,
-            Self::CutWords | Self::CutThoughts | Self::CutCall { .. } | Self::Runaway => StopReason::Cut,
+            Self::CutWords | Self::CutThoughts | Self::CutCall { .. } | Self::Runaway { .. } => StopReason::Cut,
             Self::Filtered => StopReason::Filtered,
         }
     }
@@ -92,7 +96,7 @@ impl UnusableAnswers {
             *self = Self::default();
             return;
         };
-        self.is_final = embedded || problem == Problem::Filtered;
+        self.is_final = embedded || matches!(problem, Problem::Filtered | Problem::Runaway { is_long: true });
         self.in_a_row += 1;
         self.is_told = false;
         self.last = Some(problem);
@@ -109,7 +113,7 @@ impl UnusableAnswers {
         (self.is_final || self.in_a_row > MOST_ASKS).then(|| last.stop_reason())
     }
 
-    /// What the model is to be told, once, and how often in a row it happened.
+    /// The problem that the model is to be told of, once, and its number in a row.
     pub(crate) fn tell(&mut self) -> Option<(&Problem, u32)> {
         if self.is_told || self.end().is_some() {
             return None;
@@ -161,7 +165,8 @@ mod tests {
     fn what_is_wrong_with_an_answer() {
         let check = |finish, words, calls, unrun: Option<UnrunReason>, expected: Option<Problem>| {
             let unrun = unrun.map(|why| ("look".to_owned(), why));
-            let parts = AnswerParts { finish, words, thoughts: false, calls, unrun: unrun.as_ref() };
+            let parts =
+                AnswerParts { finish, words: usize::from(words), thoughts: false, calls, unrun: unrun.as_ref() };
             assert_eq!(problem(&parts), expected, "{parts:?}");
         };
         let tool = || "look".to_owned();
@@ -172,7 +177,7 @@ mod tests {
         check(Finish::Length, true, 0, None, Some(Problem::CutWords));
         check(Finish::Length, false, 0, None, Some(Problem::CutThoughts));
         check(Finish::Length, true, 1, Some(UnrunReason::Cut), Some(Problem::CutCall { tool: tool() }));
-        check(Finish::Runaway, true, 0, None, Some(Problem::Runaway));
+        check(Finish::Runaway, true, 0, None, Some(Problem::Runaway { is_long: false }));
         check(Finish::Stop, true, 0, Some(UnrunReason::Foreign), Some(Problem::ForeignCall { tool: tool() }));
         check(Finish::Stop, true, 0, Some(UnrunReason::Doubtful), Some(Problem::DoubtfulCall { tool: tool() }));
         check(Finish::Filtered, true, 1, None, Some(Problem::Filtered));

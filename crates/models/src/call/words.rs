@@ -10,7 +10,7 @@ use agentd_core::{
 use crate::{
     answer::RawCall,
     foreign_calls::{ForeignCalls, clean_name, is_mark},
-    text_protocol::{Scanned, Scanner},
+    text_protocol::{ScanResult, Scanner},
     thoughts::{Part, Splitter},
 };
 
@@ -74,7 +74,7 @@ impl Words {
         }
         let mut doubtful = None;
         if let Some(scanner) = &mut self.scanner {
-            let Scanned { words, call, doubtful: in_doubt, begun } = scanner.finish(is_cut);
+            let ScanResult { words, call, doubtful: in_doubt, begun } = scanner.finish(is_cut);
             self.tell_words(words, chunks);
             calls.extend(call);
             unrun = unrun.or(begun.map(|name| (name, UnrunReason::Cut)));

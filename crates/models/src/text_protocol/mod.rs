@@ -13,6 +13,6 @@ mod surroundings;
 mod writing;
 
 pub(crate) use self::{
-    scanner::{Scanned, Scanner},
+    scanner::{ScanResult, Scanner},
     writing::{STOP, conversation},
 };

@@ -32,9 +32,9 @@ pub(crate) struct Scanner {
     doubtful: Option<String>,
 }
 
-/// What an answer came to.
+/// Findings in an answer.
 #[derive(Debug, Default)]
-pub(crate) struct Scanned {
+pub(crate) struct ScanResult {
     /// The words that were still held.
     pub(crate) words: String,
     pub(crate) call: Option<RawCall>,
@@ -92,22 +92,22 @@ impl Scanner {
     }
 
     /// The end of the answer, which may have been cut there.
-    pub(crate) fn finish(&mut self, is_cut: bool) -> Scanned {
+    pub(crate) fn finish(&mut self, is_cut: bool) -> ScanResult {
         let held = std::mem::take(&mut self.held);
         let doubtful = self.doubtful.take();
         match std::mem::replace(&mut self.state, State::Prose) {
-            State::Found(call) => Scanned { call: Some(call), ..Scanned::default() },
+            State::Found(call) => ScanResult { call: Some(call), ..ScanResult::default() },
             State::Behind { place, end, call } => match place {
                 Place::Fence if !only_calls(&held[end..], &self.tools) => {
-                    Scanned { words: held, doubtful: doubtful.or(Some(call.name)), ..Scanned::default() }
+                    ScanResult { words: held, doubtful: doubtful.or(Some(call.name)), ..ScanResult::default() }
                 }
-                _ => Scanned { call: Some(call), ..Scanned::default() },
+                _ => ScanResult { call: Some(call), ..ScanResult::default() },
             },
             State::Object { start, .. } if is_cut => match call::begun(&held[start..], &self.tools) {
-                Some(name) => Scanned { begun: Some(name), ..Scanned::default() },
-                None => Scanned { words: held, doubtful, ..Scanned::default() },
+                Some(name) => ScanResult { begun: Some(name), ..ScanResult::default() },
+                None => ScanResult { words: held, doubtful, ..ScanResult::default() },
             },
-            _ => Scanned { words: held, doubtful, ..Scanned::default() },
+            _ => ScanResult { words: held, doubtful, ..ScanResult::default() },
         }
     }
 
@@ -214,7 +214,7 @@ impl Scanner {
         }
     }
 
-    /// What follows the call says whether it is one.
+    /// Decides about a call by the text behind it.
     fn behind(&mut self) -> Step {
         let State::Behind { place, end, call } = &self.state else { return Step::Wait };
         let (place, end) = (*place, *end);
@@ -264,15 +264,15 @@ mod tests {
         Scanner::new(Arc::new([tool("now"), tool("read_file")]))
     }
 
-    fn scan(pieces: &[&str]) -> Scanned {
+    fn scan(pieces: &[&str]) -> ScanResult {
         let mut scanner = scanner();
         let words: String = pieces.iter().map(|piece| scanner.push(piece)).collect();
         let scanned = scanner.finish(false);
-        Scanned { words: words + &scanned.words, ..scanned }
+        ScanResult { words: words + &scanned.words, ..scanned }
     }
 
     fn run(pieces: &[&str]) -> (String, Option<(String, String)>) {
-        let Scanned { words, call, .. } = scan(pieces);
+        let ScanResult { words, call, .. } = scan(pieces);
         (words, call.map(|call| (call.name, call.arguments)))
     }
 

@@ -56,7 +56,7 @@ impl Place {
     }
 }
 
-/// What came before an object.
+/// The text before an object.
 #[derive(Debug, Default)]
 pub(super) struct Surroundings {
     spans: CodeSpans,
@@ -105,7 +105,7 @@ impl Surroundings {
     }
 }
 
-/// What follows an object says of it.
+/// Meaning of the text behind an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Behind {
     /// It is a call.
