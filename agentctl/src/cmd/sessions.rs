@@ -19,6 +19,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     flags::Global,
+    ops::pins,
     render::{context::notice_line, tool_line::tool_lines},
     report::{self, Table},
     terminal::paint::{dollars, number},
@@ -44,6 +45,8 @@ const RESULT_COLUMNS: usize = 100;
   agentctl sessions fork 0193a5b2           continue in a copy
   agentctl sessions fork 0193a5b2 --at-turn 3 --name 'Another way'
   agentctl sessions pin 0193a5b2            exempt it from cleaning
+  agentctl sessions pin last 'Never touch migrations/'
+  agentctl sessions unpin last 1            remove the first of its pinned rules
   agentctl sessions reset 0193a5b2         forget the history, keep files and settings
   agentctl sessions delete 0193a5b2 --yes
 
@@ -82,15 +85,21 @@ enum SessionsCommand {
         #[arg(value_name = "TITLE", required = true, num_args = 1..)]
         title: Vec<String>,
     },
-    /// Exempt a session from cleaning
+    /// Exempt a session from cleaning, or pin a rule that its model is never to lose
     Pin {
         /// The session: id, title, number in `sessions list`, or `last`
         session: String,
+        /// Rule to pin; without one the session is exempt from cleaning
+        #[arg(value_name = "RULE")]
+        rule: Vec<String>,
     },
     /// Undo `pin`
     Unpin {
         /// The session: id, title, number in `sessions list`, or `last`
         session: String,
+        /// Number of the rule to remove, as `sessions show` lists them
+        #[arg(value_name = "N")]
+        rule: Option<usize>,
     },
     /// Clear the history: models no longer see it; files and settings stay, temp/ and the todo list are emptied
     Reset {
@@ -121,8 +130,18 @@ pub(crate) async fn handle(global: &Global, args: SessionsArgs) -> anyhow::Resul
             daemon.client.rename_session(&id, &title.join(" ")).await?;
             done(json, &id, "renamed")
         }
-        SessionsCommand::Pin { session } => pin(&daemon, &session, true, json).await,
-        SessionsCommand::Unpin { session } => pin(&daemon, &session, false, json).await,
+        SessionsCommand::Pin { session, rule } if rule.is_empty() => pin(&daemon, &session, true, json).await,
+        SessionsCommand::Pin { session, rule } => {
+            let id = daemon.client.find_session(&session).await?.to_string();
+            pins::add(&daemon, &id, &rule.join(" ")).await?;
+            done(json, &id, "pinned a rule in")
+        }
+        SessionsCommand::Unpin { session, rule: None } => pin(&daemon, &session, false, json).await,
+        SessionsCommand::Unpin { session, rule: Some(number) } => {
+            let id = daemon.client.find_session(&session).await?.to_string();
+            pins::remove(&daemon, &id, number).await?;
+            done(json, &id, "removed a pinned rule of")
+        }
         SessionsCommand::Reset { session } => {
             let id = daemon.client.find_session(&session).await?.to_string();
             daemon.client.reset_session(&id).await?;
@@ -217,6 +236,9 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
     line("tools", &format!("writing: {}, commands: {}", asks(settings.confirm_write), asks(settings.confirm_exec)))?;
     if settings.pinned {
         line("pinned", "nothing of it is cleaned")?;
+    }
+    for (number, rule) in settings.pins.iter().enumerate() {
+        line("rule", &format!("{}. {rule}", number + 1))?;
     }
     for grant in &settings.grants {
         line("granted", &grant.rule)?;

@@ -1,4 +1,5 @@
 //! What commands and the chat do alike.
 
 pub(crate) mod compact;
+pub(crate) mod pins;
 pub(crate) mod undo;

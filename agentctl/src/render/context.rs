@@ -56,6 +56,7 @@ pub(crate) fn notice_line(text: &str, topic: NoticeTopic, sources: &[NoticeSourc
         NoticeTopic::ReadAgain => ("read again", sources.iter().map(|source| source.name.as_str()).collect()),
         NoticeTopic::Recall => ("recalled", sources.iter().map(|source| source.name.as_str()).collect()),
         NoticeTopic::Todos
+        | NoticeTopic::Pins
         | NoticeTopic::Mode
         | NoticeTopic::Level
         | NoticeTopic::Mentions

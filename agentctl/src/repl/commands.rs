@@ -45,6 +45,8 @@ impl Chat {
             Slash::Copy(nth) => return self.copy(nth).await,
             Slash::Init => return self.init().await,
             Slash::Shell(command) => return self.shell(command).await,
+            Slash::Pin(rule) => return self.pin(rule).await,
+            Slash::Unpin(number) => return self.unpin(number).await,
             Slash::Compact(strategy) => return self.compact(strategy).await,
             Slash::UndoCompaction => return self.undo_compaction().await,
             // What a session would have that has not begun.

@@ -2,6 +2,7 @@
 
 use agentd_core::{
     context::CompactionStrategy,
+    visible,
     interrupt::Answer,
     undo::{TurnChoice, UndoOutcome, UndoRequest},
 };
@@ -10,7 +11,8 @@ use super::{chat::Chat, conversation::ChatBackend as _};
 use crate::{
     daemon,
     exit::Exit,
-    ops::{compact, undo},
+    ops::{compact, pins, undo},
+    report,
     terminal::attention::Attention,
     turn::{self, NonInteractive},
 };
@@ -42,6 +44,30 @@ impl Chat {
         let (window, undone) = self.daemon.client.undo_compaction(&id.to_string()).await?;
         self.learn_status().await;
         compact::tell_undone(id, window, &undone, false)
+    }
+
+    /// Lists the pinned rules, or pins one more.
+    pub(super) async fn pin(&mut self, rule: Option<String>) -> anyhow::Result<Exit> {
+        let id = self.session()?.to_string();
+        let pins = match &rule {
+            Some(rule) => pins::add(&self.daemon, &id, rule).await?,
+            None => pins::list(&self.daemon, &id).await?,
+        };
+        let mut lines: Vec<String> =
+            pins.iter().enumerate().map(|(number, pin)| format!("{}. {}", number + 1, visible::line(pin))).collect();
+        if lines.is_empty() {
+            lines.push("no rule is pinned: /pin RULE pins one, which survives every summary".to_owned());
+        }
+        report::lines(&lines)?;
+        Ok(Exit::Done)
+    }
+
+    /// Removes a pinned rule.
+    pub(super) async fn unpin(&mut self, number: usize) -> anyhow::Result<Exit> {
+        let id = self.session()?.to_string();
+        let removed = pins::remove(&self.daemon, &id, number).await?;
+        report::lines([format!("no longer pinned: {}", visible::line(&removed))])?;
+        Ok(Exit::Done)
     }
 
     /// Shows what an undo would do, asks, and does it.

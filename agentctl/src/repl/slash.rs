@@ -31,6 +31,9 @@ pub(crate) enum Slash {
     Show(usize),
     Todos,
     Cost,
+    /// Lists the pinned rules, or pins one.
+    Pin(Option<String>),
+    Unpin(usize),
     Skills,
     Diff(TurnChoice),
     Copy(usize),
@@ -62,7 +65,7 @@ const fn entry(name: &'static str, argument: &'static str, does: &'static str) -
 }
 
 /// All commands, in the order in which they are listed.
-pub(crate) const TABLE: [Entry; 31] = [
+pub(crate) const TABLE: [Entry; 33] = [
     entry("help", "", "list the commands"),
     entry("continue", "", "resume an interrupted turn"),
     entry("undo", "[N]", "undo the file changes of the last turn, or of turn N"),
@@ -73,6 +76,8 @@ pub(crate) const TABLE: [Entry; 31] = [
     entry("cost", "", "show tokens and money of the last turn and of the session"),
     entry("context", "", "show what fills the context window"),
     entry("compact", "[HOW]", "summarize older history: auto, compact or summarize; `/compact undo` reverts it"),
+    entry("pin", "[RULE]", "list the pinned rules, or pin one: it survives every summary"),
+    entry("unpin", "N", "remove pinned rule N"),
     entry("upload", "PATH", "attach a copy of a file; #PATH in a message does, too"),
     entry("interrupts", "", "answer open approvals and questions"),
     entry("grants", "", "list rules for calls that run without asking; agentctl grants revokes them"),
@@ -192,6 +197,9 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
             let refusal = || "/compact takes auto, compact, summarize or undo".to_owned();
             return known.map(|(.., strategy)| Slash::Compact(*strategy)).ok_or_else(refusal);
         }
+        "pin" if argument.is_empty() => Slash::Pin(None),
+        "pin" => return Ok(Slash::Pin(Some(argument.to_owned()))),
+        "unpin" => return from_one(name, argument).map(Slash::Unpin),
         "status" => Slash::Status,
         "clean" => Slash::Clean,
         "resume" => Slash::Resume,

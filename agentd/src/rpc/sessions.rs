@@ -125,6 +125,12 @@ impl Sessions for Context {
         Ok(Response::new(v1::SetModeResponse {}))
     }
 
+    async fn set_pins(&self, request: Request<v1::SetPinsRequest>) -> Result<Response<v1::SetPinsResponse>, Status> {
+        let request = request.into_inner();
+        self.session(&request.session).await?.set_pins(request.pins).await.map_err(Refusal::from)?;
+        Ok(Response::new(v1::SetPinsResponse {}))
+    }
+
     async fn set_model(&self, request: Request<v1::SetModelRequest>) -> Result<Response<v1::SetModelResponse>, Status> {
         let request = request.into_inner();
         let slot = chosen_slot(&request)?;

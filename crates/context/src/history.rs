@@ -101,6 +101,7 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
                     NoticeTopic::ReadAgain | NoticeTopic::Recall => reminder(text),
                     // Todos and mentions are named in them, in words of others.
                     NoticeTopic::Todos
+                    | NoticeTopic::Pins
                     | NoticeTopic::Mode
                     | NoticeTopic::Level
                     | NoticeTopic::Mentions

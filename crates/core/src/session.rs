@@ -15,7 +15,7 @@ use crate::{
     usage::Usage,
 };
 pub use crate::{
-    settings::{Mount, SessionMode, SessionSettings, UnknownMode},
+    settings::{MAX_PIN, MAX_PINS, Mount, SessionMode, SessionSettings, UnknownMode},
     todo::{Todo, TodoPriority, TodoStatus},
 };
 

@@ -34,7 +34,15 @@ pub struct SessionSettings {
     /// Mode, which answers where nothing but the defaults would ask.
     #[serde(default, skip_serializing_if = "SessionMode::is_ask")]
     pub mode: SessionMode,
+    /// Rules in the person's words that the model is told again whenever it no longer sees them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pins: Vec<String>,
 }
+
+/// Pinned rules of a session at the most.
+pub const MAX_PINS: usize = 30;
+/// Characters of a pinned rule at the most.
+pub const MAX_PIN: usize = 500;
 
 /// A session's mode: it answers where nothing but the defaults would ask. No rule that denies, and no rule that asks, is
 /// weakened by it.
@@ -146,6 +154,7 @@ impl Default for SessionSettings {
             parent: None,
             pinned: false,
             mode: SessionMode::Ask,
+            pins: Vec::new(),
         }
     }
 }

@@ -154,6 +154,15 @@ impl Client {
         Ok(())
     }
 
+    /// Sets the rules that a session's model is told again whenever it no longer sees them. They hold from the next turn on.
+    ///
+    /// # Errors
+    /// When there is no such session, they are too many or too long, or the connection fails.
+    pub async fn set_pins(&self, session: &str, pins: Vec<String>) -> Result<(), ClientError> {
+        self.sessions_client().set_pins(v1::SetPinsRequest { session: session.to_owned(), pins }).await?;
+        Ok(())
+    }
+
     /// Sets the slot of a session, and the model on the slot's server; the slot's own without a model, and what routing decides
     /// without a slot. Both hold from the next turn on.
     ///

@@ -29,7 +29,7 @@ mirrored!(
     topic,
     optional_topic,
     "the topic of a notice",
-    [General, Memory, Skills, Files, Todos, Mode, Level, Mentions, LastAnswer, Continue, ReadAgain, Recall]
+    [General, Memory, Skills, Files, Todos, Mode, Level, Mentions, LastAnswer, Continue, ReadAgain, Recall, Pins]
 );
 
 impl From<&Item> for v1::Item {

@@ -104,6 +104,7 @@ impl From<&SessionSettings> for v1::SessionSettings {
             pinned: settings.pinned,
             mode: mode_to_wire(settings.mode),
             model: settings.model.clone(),
+            pins: settings.pins.clone(),
         }
     }
 }
@@ -115,7 +116,8 @@ impl TryFrom<v1::SessionSettings> for SessionSettings {
         // What a client does not mention is asked about: an approval must never vanish by omission.
         let grants = settings.grants.iter().map(|rule| rule.as_str().into()).collect();
         let parent = settings.parent.clone().map(TryInto::try_into).transpose()?;
-        Ok(Self { grants, parent, pinned: settings.pinned, ..settings_over(Self::default(), settings)? })
+        let (pinned, pins) = (settings.pinned, settings.pins.clone());
+        Ok(Self { grants, parent, pinned, pins, ..settings_over(Self::default(), settings)? })
     }
 }
 
@@ -135,6 +137,7 @@ pub fn settings_over(base: SessionSettings, said: v1::SessionSettings) -> Result
         parent: base.parent,
         // Only a session that is there can be pinned.
         pinned: base.pinned,
+        pins: base.pins,
         mode: optional_mode(said.mode)?.unwrap_or(base.mode),
         model: said.model.or(base.model),
     })
@@ -160,6 +163,7 @@ impl From<&NewSession> for v1::SessionSettings {
             pinned: false,
             mode: new.mode.map(mode_to_wire).unwrap_or_default(),
             model: new.model.clone(),
+            pins: Vec::new(),
         }
     }
 }

@@ -66,6 +66,7 @@ pub(crate) fn settings() -> SessionSettings {
         }),
         pinned: true,
         mode: SessionMode::Plan,
+        pins: vec!["Never push.".into()],
     }
 }
 

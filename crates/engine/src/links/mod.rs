@@ -17,6 +17,7 @@ mod memory;
 mod mentions;
 mod mode;
 mod open_todos;
+mod pins;
 mod questions;
 mod recall;
 mod repair;

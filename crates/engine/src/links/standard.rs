@@ -17,6 +17,7 @@ use super::{
     mentions::MentionsOfInput,
     mode::PlanMode,
     open_todos::OpenTodos,
+    pins::Pins,
     questions::Questions,
     recall::Recall,
     repair::Repair,
@@ -47,7 +48,7 @@ use crate::turn::{
 /// 7. `compaction`: before all that look at the history, so that they look at what is left of it.
 /// 8. `memory`, `skills`: behind the compaction, so that what it has just replaced of them is told again; memory
 ///    first, for what people wrote of themselves and the work counts more than what they could use.
-/// 9. `files`, `mentions`, `recall`: what is new comes in front of what is to be done, at the end of the request.
+/// 9. `files`, `mentions`, `pins`, `recall`: what is new comes in front of what is to be done, at the end of the request.
 /// 10. `plan_mode`: tells the model at the end of the request what it cannot do now.
 /// 11. `search`, `find_tool`, `todos`, `questions`: they answer their own tools.
 /// 12. `handoff`, `delegation`: as they do; what others do for the session is judged and told where they do it.
@@ -68,6 +69,7 @@ pub(crate) fn chain() -> Chain {
         Arc::new(Skills),
         Arc::new(Files),
         Arc::new(MentionsOfInput),
+        Arc::new(Pins),
         Arc::new(Recall),
         Arc::new(PlanMode),
         Arc::new(Search),

@@ -48,6 +48,7 @@ pub(super) enum Command {
     TakePermissions { permissions: Box<SessionPermissions>, reply: Reply<()> },
     SetMode { mode: SessionMode, client: String, reply: Reply<()> },
     SetModel { slot: Option<Slot>, model: Option<String>, reply: Reply<SlotInfo> },
+    SetPins { pins: Vec<String>, reply: Reply<()> },
     Adopt { settings: Box<SessionSettings>, reply: Reply<()> },
     Configure { settings: Box<SessionSettings>, reply: Reply<()> },
     Pin { pinned: bool, reply: Reply<()> },
@@ -111,6 +112,7 @@ impl Command {
             | Self::Revoke { reply, .. }
             | Self::TakePermissions { reply, .. }
             | Self::SetMode { reply, .. }
+            | Self::SetPins { reply, .. }
             | Self::Adopt { reply, .. }
             | Self::Configure { reply, .. }
             | Self::Leave { reply, .. }
@@ -285,6 +287,14 @@ impl SessionHandle {
     /// When the session works for another one, or the audit log or the journal cannot be written.
     pub async fn set_mode(&self, mode: SessionMode, client: String) -> Result<(), EngineError> {
         self.ask(|reply| Command::SetMode { mode, client, reply }).await
+    }
+
+    /// Sets the rules that the model is told again whenever it no longer sees them. They hold from the next turn on.
+    ///
+    /// # Errors
+    /// When they are too many, too long or blank, or the journal cannot be written.
+    pub async fn set_pins(&self, pins: Vec<String>) -> Result<(), EngineError> {
+        self.ask(|reply| Command::SetPins { pins, reply }).await
     }
 
     /// Sets the slot that turns use where they name none, and the model on its server; where no model is given, the slot's

@@ -166,6 +166,7 @@ impl Actor {
                 reply_to(reply, self.take_permissions(&permissions).await)?;
             }
             Command::SetMode { mode, client, reply } => reply_to(reply, self.set_mode(mode, client).await)?,
+            Command::SetPins { pins, reply } => reply_to(reply, self.set_pins(pins).await)?,
             Command::SetModel { slot, model, reply } => reply_to(reply, self.set_model(slot, model).await)?,
             Command::Adopt { settings, reply } => reply_to(reply, self.adopt(*settings).await)?,
             Command::Configure { settings, reply } => reply_to(reply, self.configure(*settings).await)?,

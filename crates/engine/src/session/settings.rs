@@ -7,7 +7,7 @@ use agentd_core::{
     event::StateChange,
     ids::SessionId,
     interrupt::AnsweredBy,
-    session::{SessionMode, SessionSettings},
+    session::{MAX_PIN, MAX_PINS, SessionMode, SessionSettings},
 };
 
 use super::actor::{Actor, Fault};
@@ -33,10 +33,10 @@ impl Actor {
                 .with_hint("wait for its end, answer what it waits for, or cancel it; then change them")
                 .into());
         }
-        let SessionSettings { grants, parent, pinned, mode, slot, model, .. } = self.state.settings.clone();
+        let SessionSettings { grants, parent, pinned, mode, slot, model, pins, .. } = self.state.settings.clone();
         // A model is one of the server of its slot.
         let model = model.filter(|_| slot == settings.slot);
-        self.set(SessionSettings { grants, parent, pinned, mode, model, ..settings }).await
+        self.set(SessionSettings { grants, parent, pinned, mode, model, pins, ..settings }).await
     }
 
     /// Sets the mode. It holds for the next call, also of a turn that runs.
@@ -70,6 +70,22 @@ impl Actor {
         self.change(StateChange::Settings { settings }).await?;
         // Another slot may have another window.
         self.tell_level().await
+    }
+
+    /// Sets the pinned rules. They hold from the next turn on.
+    pub(super) async fn set_pins(&mut self, pins: Vec<String>) -> Result<(), Fault> {
+        let pins: Vec<String> = pins.iter().map(|pin| pin.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        let refused = |why: String| Err(EngineError::new(ErrorKind::InvalidInput, why).into());
+        if pins.len() > MAX_PINS {
+            return refused(format!("a session has at most {MAX_PINS} pinned rules: write the rest into AGENTS.md"));
+        }
+        if pins.iter().any(|pin| pin.is_empty() || pin.chars().count() > MAX_PIN) {
+            return refused(format!("a pinned rule has 1 to {MAX_PIN} characters"));
+        }
+        if self.state.settings.pins == pins {
+            return Ok(());
+        }
+        self.change(StateChange::Settings { settings: SessionSettings { pins, ..self.state.settings.clone() } }).await
     }
 
     /// Keeps the session from being cleaned, or no longer.

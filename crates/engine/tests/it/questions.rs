@@ -137,6 +137,7 @@ async fn the_chain_names_its_links_in_the_order_in_which_they_stand() {
         "skills",
         "files",
         "mentions",
+        "pins",
         "recall",
         "plan_mode",
         "search",
