@@ -31,6 +31,7 @@ def figures(requests):
         "tokens": sum(request.tokens for request in requests),
         "new_tokens": sum(request.new for request in requests),
         "summary_tokens": sum(request.tokens for request in requests if request.kind == "summary"),
+        "new_summary_tokens": sum(request.new for request in requests if request.kind == "summary"),
         "last_tokens": main[-1].tokens if main else 0,
         "shrunk": shrunk,
         "shares": shares,

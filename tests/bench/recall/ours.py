@@ -74,7 +74,7 @@ class Ours:
                     self._answer(event["interrupt"], reply)
                 elif kind == "result":
                     ended = event.get("stop_reason")
-                elif kind in ("warning", "history_compacted", "context_relieved"):
+                elif kind == "warning":
                     self.told.append(event)
             running.wait(PATIENCE)
         finally:

@@ -104,8 +104,10 @@ class Plan:
             if fact.turn == number:
                 facts.setdefault(fact.kind, []).append(fact.sentence)
         dice = self.dice
-        said = [dice.choice(REQUESTS), *dice.sample(ASIDES, 2)]
-        for sentence in facts.get("input", []):
+        # With a fact it is about as long as without.
+        inputs = facts.get("input", [])
+        said = [dice.choice(REQUESTS), *dice.sample(ASIDES, max(2 - len(inputs), 0))]
+        for sentence in inputs:
             said.insert(dice.randrange(len(said) + 1), sentence)
         report = [
             f"{dice.randrange(100, 999)} | {dice.choice(PLACES)} to {dice.choice(PLACES)} | {dice.randrange(2, 60)} crates | "

@@ -5,7 +5,8 @@
 Plays the same conversation (`plan.py`) with the same model (`server.py`) through both, and prints one line of JSON: one object
 for each product, window and number of turns, and the prefixes of all of them. PROGRAMS is the folder with agentd and agentctl.
 
-A fact is in view if its code stands in the first request behind the last turn. For each that is not, the model then calls the
+A fact is in view if its code stands in the first request behind the last turn, and usually in view by the share of the facts so
+far that the turns of the second half begin with. For each that is not, the model then calls the
 product's own search once (`search_history`; `grep` in the folder that the summary names), and it counts as found if the next
 request has it. Before that the person asks for ten of them by name: those that are in view then came without a search.
 """
@@ -49,7 +50,12 @@ def played(name, window, turns, programs, folder, todos=False):
     plan, models = Plan(turns, todos), Server(window)
     models.translate = product(name).translate
     driven = product(name)(models, programs, folder)
-    failed = []
+    failed, shares = [], []
+
+    def seen(before):
+        """Which facts of earlier turns the turn began with."""
+        facts = [fact for fact in plan.facts if fact.turn < before]
+        return facts, [fact for fact in facts if fact.code not in models.record.first]
 
     def turn(number, text, steps, words, reply=""):
         if time.monotonic() - begun > PATIENCE:
@@ -62,10 +68,14 @@ def played(name, window, turns, programs, folder, todos=False):
         for planned in plan.turns:
             driven.report(planned.report)
             turn(planned.number, planned.text, planned.steps, planned.answer, planned.reply)
+            if planned.number > turns / 2:
+                facts, missing = seen(planned.number)
+                shares.append(1 - len(missing) / len(facts))
         turn(turns + 1, CLOSING, [], DONE)
-        last, requests = models.record.last, list(models.record.requests)
+        requests = list(models.record.requests)
         refused, failed_turns = models.record.refused, list(failed)
-        gone = [fact for fact in plan.facts if fact.code not in last]
+        _, gone = seen(turns + 1)
+        shares.append(1 - len(gone) / len(plan.facts))
         named = judge.spread(gone, NAMED)
         unasked = 0
         for fact in named:
@@ -83,6 +93,8 @@ def played(name, window, turns, programs, folder, todos=False):
         "seconds": round(time.monotonic() - begun, 1),
         "facts": len(plan.facts),
         "in_view": len(plan.facts) - len(gone),
+        # How full the window is at the end is chance: on average over the second half.
+        "usually": sum(shares) / len(shares),
         "found": sum(fact.code in found for fact in gone),
         "gone": judge.by_kind(gone),
         "lost": judge.by_kind(fact for fact in gone if fact.code not in found),

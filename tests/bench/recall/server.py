@@ -67,6 +67,8 @@ class Record:
     refused: int = 0
     # The last request that was no request for a summary, as a model reads it.
     last: str = ""
+    # The first request of the turn.
+    first: str = ""
     # The codes that a request had directly behind the search for them.
     found: set = field(default_factory=set)
 
@@ -151,6 +153,8 @@ class Server:
         self.seen[kind] = text
         if kind == "main":
             self.record.last = text
+            if self.step == 0:
+                self.record.first = text
         return cached
 
     def _next(self, body):

@@ -18,6 +18,7 @@ MARKDOWN = re.compile(r"^### (Person|Assistant|Call of|Result of|Summary of|Noti
 SUMMARIES = re.compile(r"<(summary|earlier_summary|conversation_summary)>(.*?)</\1>", re.S)
 # How the person of our conversation begins.
 SAID = re.compile(r"Day \d+: ")
+FRAME = re.compile(r"\\?#|\[…|What came before in this session|The person said, word for word")
 BOUND = re.compile(r"(?:at most|no more than|up to)[^\n.]{0,20}?(\d[\d,]*) words")
 AUTHORS = {"human": "person", "user": "person", "Person": "person", "ai": "model", "assistant": "model", "Assistant": "model"}
 
@@ -75,9 +76,9 @@ def first_sentence(text):
 
 
 def points(text):
-    """The lines of an earlier summary, without its headings."""
+    """The lines of an earlier summary, without its headings and what a product says of it."""
     lines = (line.strip(" -*") for line in text.splitlines())
-    return [line for line in lines if line and not line.startswith(("#", "\\#"))]
+    return [line for line in lines if line and not FRAME.match(line)]
 
 
 def thinned(lines, words):

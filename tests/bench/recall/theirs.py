@@ -8,6 +8,7 @@
 """
 
 import pathlib
+import shutil
 import tempfile
 import warnings
 
@@ -80,4 +81,4 @@ class Theirs:
         return "write_todos", {}
 
     def close(self):
-        pass
+        shutil.rmtree(self.root, ignore_errors=True)
