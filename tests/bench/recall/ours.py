@@ -39,6 +39,14 @@ class Ours:
         self.daemon = subprocess.Popen(
             [self.programs / "agentd"], env=self.environment, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log
         )
+        try:
+            self._wait()
+        except BaseException:
+            self.close()
+            raise
+
+    def _wait(self):
+        """Until the daemon answers."""
         begun = time.monotonic()
         while self._ctl("status").returncode != 0:
             if self.daemon.poll() is not None or time.monotonic() - begun > PATIENCE:

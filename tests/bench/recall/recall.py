@@ -113,6 +113,9 @@ def run(job):
     result = {"product": name, "window": window, "turns": turns, "todos": todos}
     try:
         result.update(played(*job))
+    except SystemExit:
+        # The pool would go on with the next one.
+        os._exit(1)
     except Exception as error:
         result["error"] = f"{type(error).__name__}: {error}"[:500]
     print(f"{name}, {turns} turns in {window}: {result.get('error') or result['seconds']}", file=sys.stderr)
@@ -154,6 +157,7 @@ def main():
     prefixes = {name: judge.prefix(group) for name, group in groups.items() if group}
     for one in runs:
         one.pop("shares", None)
+    runs.sort(key=lambda one: (one["turns"], one["window"]))
     print(json.dumps({"runs": [one for one in runs if not one["todos"]], "prefixes": prefixes, "todos": groups["todos"]}))
 
 
