@@ -3,6 +3,9 @@
 from collections import Counter
 from statistics import median
 
+# Characters of messages that have to go for it to be a relief of the window. What is less is no reason to break a prefix.
+RELIEF = 1000
+
 
 def spread(things, number):
     """So many of them, evenly over all."""
@@ -18,11 +21,11 @@ def by_kind(facts):
 def figures(requests):
     """What is told of a conversation: how many requests, what they took, and what share of each the next one began with."""
     main = [request for request in requests if request.kind == "main"]
-    shares, shrunk = {"step": [], "border": []}, 0
+    shares, reliefs = {"step": [], "border": []}, 0
     for before, after in zip(main, main[1:]):
-        if after.size < before.size:
+        if after.dropped >= RELIEF:
             # The history was made shorter, which breaks the prefix by intent: counted, and not among the rest.
-            shrunk += 1
+            reliefs += 1
         else:
             shares["step" if after.turn == before.turn else "border"].append(100 * after.repeated / after.before)
     return {
@@ -33,7 +36,7 @@ def figures(requests):
         "summary_tokens": sum(request.tokens for request in requests if request.kind == "summary"),
         "new_summary_tokens": sum(request.new for request in requests if request.kind == "summary"),
         "last_tokens": main[-1].tokens if main else 0,
-        "shrunk": shrunk,
+        "reliefs": reliefs,
         "shares": shares,
         "breaks": breaks(main),
     }
@@ -41,7 +44,7 @@ def figures(requests):
 
 def prefix(runs):
     """The shares of several conversations together."""
-    quantiles = {"shrunk": sum(run["shrunk"] for run in runs)}
+    quantiles = {"reliefs": sum(run["reliefs"] for run in runs)}
     for where in ("step", "border"):
         shares = [share for run in runs for share in run["shares"][where]]
         quantiles[where] = {"pairs": len(shares), "median": median(shares) if shares else 0, "least": min(shares, default=0)}

@@ -16,8 +16,8 @@ import summary
 MODEL = "scripted"
 # What an answer needs besides the request; a server reserves it where the request names no bound.
 ANSWER = 256
-# Words by which the last message of a request asks for a summary.
-ASKS_FOR_SUMMARY = re.compile(r"\bsum(?:mari[sz]e|marising|marizing)?\b|\bsummary\b|<messages>", re.I)
+# Words by which the last message of a request asks for a summary, whatever else it says.
+ASKS_FOR_SUMMARY = re.compile(r"\b(?:summari[sz]e|sum up) (?:the|this|our|all)\b|\b(?:write|create|provide) (?:a|the|your) summary\b", re.I)
 
 
 def packed(value):
@@ -57,6 +57,8 @@ class Request:
     before: int
     # Tokens that no request before began with.
     new: int
+    # Characters of messages behind the system's that the request before had and this one has not.
+    dropped: int = 0
     # Where the prefix broke, for whoever looks for the cause.
     broke: str = ""
 
@@ -128,27 +130,24 @@ class Server:
             return 200, {"message": message, "usage": usage}
 
     def _wants_summary(self, body):
-        if not body.get("tools"):
-            return True
-        last = body["messages"][-1]
-        if last["role"] != "user":
-            return False
-        # What a product adds to the words of the person, such as a reminder, is no request.
-        text = summary.text_of(last)[0].rpartition(self.said)[2]
-        return not text.lstrip().startswith("<system_reminder>") and bool(ASKS_FOR_SUMMARY.search(text))
+        # Without tools it is a request of its own; else it is appended to the conversation.
+        last = summary.text_of(body["messages"][-1])[0].rpartition(self.said)[2]
+        return not body.get("tools") or bool(ASKS_FOR_SUMMARY.search(last))
 
     def _note(self, kind, text, tokens, body):
         before = self.seen[kind]
         repeated = shared(before, text) if before else 0
         best = max(repeated, *(shared(other, text) for name, other in self.seen.items() if name != kind and other), 0)
         cached = len(text[:best].encode()) // 4
-        broke = ""
+        broke, dropped = "", 0
         if before and repeated < len(before):
+            still = set(text.split("\n"))
+            dropped = sum(len(part) for part in before.split("\n")[2:] if part not in still)
             line = before.count("\n", 0, repeated)
             around = slice(max(repeated - 60, 0), repeated + 100)
             broke = f"part {line} of {before.count(chr(10)) + 1}: {before[around]!r} became {text[around]!r}"
         self.record.requests.append(
-            Request(kind, self.turn, self.step, tokens, len(text), repeated, len(before), tokens - cached, broke)
+            Request(kind, self.turn, self.step, tokens, len(text), repeated, len(before), tokens - cached, dropped, broke)
         )
         self.seen[kind] = text
         if kind == "main":

@@ -59,8 +59,8 @@ struct Run {
 struct Prefix {
     step: Shares,
     border: Shares,
-    /// Pairs of which the second is shorter: the history was compacted. They are in none of the shares.
-    shrunk: u64,
+    /// Pairs between which the window was relieved of older messages. They are in none of the shares.
+    reliefs: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -171,8 +171,7 @@ fn prefixes(told: &BTreeMap<String, Prefix>) -> Vec<Row> {
     let mut rows = Vec::new();
     if let Some(ours) = told.get("ours") {
         let other = told.get("theirs");
-        let note =
-            format!("{} pairs without those in which the history became shorter ({})", ours.step.pairs, ours.shrunk);
+        let note = format!("{} pairs, without {} that made room in the window", ours.step.pairs, ours.reliefs);
         rows.push(
             shares("prefix repeated from step to step", &ours.step, 99.0, other.map(|other| &other.step))
                 .with_note(note),
