@@ -152,7 +152,7 @@ impl Run {
     }
 
     fn remarks(&self) -> String {
-        let mut text = format!("{} summaries", self.summaries);
+        let mut text = format!("summaries: {}", self.summaries);
         if self.named > 0 {
             let _ = write!(text, ", {} of {} named facts came unasked", self.unasked, self.named);
         }
