@@ -120,8 +120,6 @@ class Plan:
         for sentence in facts.get("decision", []):
             answered.insert(dice.randrange(len(answered) + 1), sentence)
         steps = [[("read",)]]
-        if self.todos and number % 3 == 1:
-            steps = [[("plan", 0)], *steps, [("plan", 4)]]
         if number % 3 == 0:
             steps.append([("find", "late by a day")])
         if facts.get("answer"):
@@ -129,6 +127,8 @@ class Plan:
         if facts.get("file"):
             note = [f"# Note {number}", "", *dice.sample(ASIDES, 2), *facts["file"], *dice.sample(ASIDES, 2)]
             steps.append([("write", f"note-{number}.md", "\n".join(note) + "\n")])
+        if self.todos and number % 3 == 1:
+            steps = [[("plan", 0)], steps[0], [("plan", 1)], *steps[1:], [("plan", 4)]]
         return Turn(
             number,
             f"Day {number}: " + " ".join(said),
