@@ -1,6 +1,6 @@
 //! What is measured, one subject a file.
 //!
-//! - [`turn`]: how a turn is timed from outside, which several of them need.
+//! - [`turn`]: how a turn is timed from outside, which several of them need. [`python`]: what others are driven with.
 
 mod context;
 mod documents;
@@ -11,6 +11,8 @@ mod many_turns;
 mod mcp;
 mod mcp_soak;
 mod policy;
+mod python;
+mod recall;
 mod relay;
 mod run_command;
 mod sandbox;
@@ -61,6 +63,8 @@ pub(crate) enum Subject {
     Context,
     /// Indexing and searching documents, beside another stack
     Documents,
+    /// What of a long conversation is still there at its end, beside deepagents
+    Recall,
 }
 
 impl Subject {
@@ -77,6 +81,8 @@ impl Subject {
         match self {
             // Most of it is the other stack, and the first time what it needs.
             Self::Documents => Duration::from_secs(1500),
+            // Most of it is the other, and the first time what it needs; all numbers of turns take longer.
+            Self::Recall => Duration::from_secs(3600),
             Self::McpSoak => Duration::from_secs(180),
             _ => Duration::from_secs(40),
         }
@@ -100,6 +106,7 @@ impl Subject {
             Self::Search => search::measure().await,
             Self::Context => context::measure().await,
             Self::Documents => documents::measure().await,
+            Self::Recall => recall::measure().await,
         }
     }
 }

@@ -2,76 +2,50 @@
 
 use std::{
     fs,
-    io::{self, Write as _},
     path::{Path, PathBuf},
-    process::Stdio,
 };
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::Context as _;
 use serde::Deserialize;
 use tokio::process::Command;
+
+use crate::measures::python::{self, Scripts};
 
 /// Where the scripts are.
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/documents");
 
 /// The bench's own environment: packages beside the build, and the corpus that they made.
 pub(super) struct Environment {
-    python: String,
-    packages: PathBuf,
+    scripts: Scripts,
     corpus: PathBuf,
 }
 
 impl Environment {
     /// The environment, made where it is not there yet; its packages come from the registry, so that may fail.
     pub(super) async fn prepared() -> anyhow::Result<Self> {
-        let built = std::env::current_exe()?;
-        let target = built.parent().and_then(Path::parent).context("the bench is in no folder")?.to_owned();
-        let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".to_owned());
-        let environment = Self { python, packages: target.join("bench-python"), corpus: target.join("bench-corpus") };
-        environment.bring_packages().await?;
+        let scripts = Scripts::of(SCRIPTS, "bench-python")?;
+        let environment = Self { scripts, corpus: python::target()?.join("bench-corpus") };
+        environment.scripts.bring_packages().await?;
         environment.make_corpus().await?;
         Ok(environment)
     }
 
-    async fn bring_packages(&self) -> anyhow::Result<()> {
-        let wanted = Path::new(SCRIPTS).join("requirements.txt");
-        let ready = self.packages.join("ready.txt");
-        if fs::read(&ready).is_ok_and(|known| fs::read(&wanted).is_ok_and(|wanted| known == wanted)) {
-            return Ok(());
-        }
-        say("bringing the Python packages of the comparison…");
-        let mut pip = Command::new(&self.python);
-        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "--target"]);
-        run(pip.arg(&self.packages).arg("-r").arg(&wanted))
-            .await
-            .context("its Python packages could not be brought")?;
-        fs::copy(wanted, ready)?;
-        Ok(())
-    }
-
     /// Made once, and again when a script changes.
     async fn make_corpus(&self) -> anyhow::Result<()> {
-        let made_by = ["make.py", "makers.py", "facts.py", "words.py", "real.py"];
-        let scripts = made_by.map(|name| fs::read_to_string(Path::new(SCRIPTS).join(name)));
-        let scripts = scripts.into_iter().collect::<io::Result<String>>()?;
+        let scripts = self.scripts.text(&["make.py", "makers.py", "facts.py", "words.py", "real.py"])?;
         let stamp = self.corpus.join("scripts.txt");
         if fs::read_to_string(&stamp).is_ok_and(|known| known == scripts) {
             return Ok(());
         }
-        say("making the documents, which takes a minute…");
-        run(self.script("make.py").arg(&self.corpus)).await.context("the documents could not be made")?;
+        python::say("making the documents, which takes a minute…");
+        python::run(self.script("make.py").arg(&self.corpus)).await.context("the documents could not be made")?;
         fs::write(stamp, scripts)?;
         Ok(())
     }
 
     /// One of the scripts, with its packages.
     pub(super) fn script(&self, name: &str) -> Command {
-        let mut command = Command::new(&self.python);
-        command
-            .arg(Path::new(SCRIPTS).join(name))
-            .env("PYTHONPATH", &self.packages)
-            .env("PYTHONDONTWRITEBYTECODE", "1");
-        command
+        self.scripts.command(name)
     }
 
     pub(super) fn corpus(&self) -> anyhow::Result<Corpus> {
@@ -79,17 +53,6 @@ impl Environment {
         let corpus: Corpus = serde_json::from_str(&text)?;
         Ok(Corpus { folder: self.corpus.clone(), ..corpus })
     }
-}
-
-/// Runs a command to its end; what it says to people goes to them.
-async fn run(command: &mut Command) -> anyhow::Result<()> {
-    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true).status().await?;
-    ensure!(status.success(), "{status}");
-    Ok(())
-}
-
-fn say(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// What `make.py` says of the corpus.
@@ -163,17 +126,6 @@ impl Question {
         };
         is_there && Path::new(document).file_name().is_some_and(|name| name.to_string_lossy() == self.document)
     }
-}
-
-/// The last line that a script prints, as JSON.
-pub(super) async fn answer<T: serde::de::DeserializeOwned>(command: &mut Command) -> anyhow::Result<T> {
-    let output = command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).output().await?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default().to_owned();
-        bail!("the other stack ended with {}: {said}", output.status);
-    }
-    let text = String::from_utf8(output.stdout)?;
-    Ok(serde_json::from_str(text.lines().last().unwrap_or_default())?)
 }
 
 #[cfg(test)]

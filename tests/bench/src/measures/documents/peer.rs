@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::corpus::{Corpus, Environment, Question, answer};
+use super::corpus::{Corpus, Environment, Question};
+use crate::measures::python::answer;
 
 /// What indexing came to.
 #[derive(Debug, Deserialize)]

@@ -1,0 +1,83 @@
+//! Python that agentd is compared with: scripts of this repository, and packages of their own beside the build.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use anyhow::{Context as _, bail, ensure};
+use tokio::process::Command;
+
+/// The scripts of one measure.
+pub(super) struct Scripts {
+    python: String,
+    folder: &'static Path,
+    packages: PathBuf,
+}
+
+impl Scripts {
+    /// The scripts of a folder. The packages of its `requirements.txt` are kept in the target folder, in one of that name.
+    pub(super) fn of(folder: &'static str, packages: &str) -> anyhow::Result<Self> {
+        let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".to_owned());
+        Ok(Self { python, folder: Path::new(folder), packages: target()?.join(packages) })
+    }
+
+    /// Brings the packages, where they are not there yet; they come from the registry, so that may fail.
+    pub(super) async fn bring_packages(&self) -> anyhow::Result<()> {
+        let wanted = self.folder.join("requirements.txt");
+        let ready = self.packages.join("ready.txt");
+        if fs::read(&ready).is_ok_and(|known| fs::read(&wanted).is_ok_and(|wanted| known == wanted)) {
+            return Ok(());
+        }
+        say("bringing the Python packages of the comparison…");
+        let mut pip = Command::new(&self.python);
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "--target"]);
+        run(pip.arg(&self.packages).arg("-r").arg(&wanted))
+            .await
+            .context("its Python packages could not be brought")?;
+        fs::copy(wanted, ready)?;
+        Ok(())
+    }
+
+    /// One of the scripts, with its packages.
+    pub(super) fn command(&self, name: &str) -> Command {
+        let mut command = Command::new(&self.python);
+        command.arg(self.folder.join(name)).env("PYTHONPATH", &self.packages).env("PYTHONDONTWRITEBYTECODE", "1");
+        command
+    }
+
+    /// What some of the scripts say, to know when they have changed.
+    pub(super) fn text(&self, names: &[&str]) -> io::Result<String> {
+        names.iter().map(|name| fs::read_to_string(self.folder.join(name))).collect()
+    }
+}
+
+/// The folder that is built into.
+pub(super) fn target() -> anyhow::Result<PathBuf> {
+    let built = std::env::current_exe()?;
+    Ok(built.parent().and_then(Path::parent).context("the bench is in no folder")?.to_owned())
+}
+
+/// Runs a command to its end; what it says to people goes to them.
+pub(super) async fn run(command: &mut Command) -> anyhow::Result<()> {
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true).status().await?;
+    ensure!(status.success(), "{status}");
+    Ok(())
+}
+
+pub(super) fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// The last line that a script prints, as JSON.
+pub(super) async fn answer<T: serde::de::DeserializeOwned>(command: &mut Command) -> anyhow::Result<T> {
+    let output = command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).output().await?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default().to_owned();
+        bail!("the other stack ended with {}: {said}", output.status);
+    }
+    let text = String::from_utf8(output.stdout)?;
+    Ok(serde_json::from_str(text.lines().last().unwrap_or_default())?)
+}

@@ -1,0 +1,224 @@
+//! Recall: how much of a long conversation a model still sees at its end, or finds with one search, and what that took, beside
+//! deepagents with the same model in the same run.
+//!
+//! The conversations are played by `tests/bench/recall/recall.py`. Where its packages cannot be brought, agentd is measured
+//! alone. AGENTD_BENCH_TURNS=5,30,100,300 sets the numbers of turns; 300 take some minutes more.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use anyhow::Context as _;
+use serde::Deserialize;
+
+use super::python::{Scripts, answer};
+use crate::{
+    figures::{Figure, as_f64},
+    report::Row,
+    world,
+};
+
+/// Where the scripts are.
+const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/recall");
+const TURNS: &str = "AGENTD_BENCH_TURNS";
+
+/// What the script tells.
+#[derive(Debug, Deserialize)]
+struct Told {
+    runs: Vec<Run>,
+    /// By `ours`, `theirs` and `todos`.
+    prefixes: BTreeMap<String, Prefix>,
+}
+
+/// One conversation with one product.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Run {
+    product: String,
+    window: u64,
+    turns: u64,
+    /// Why there is nothing else.
+    error: Option<String>,
+    facts: u64,
+    in_view: u64,
+    /// The share of the facts so far that the turns of the second half began with.
+    usually: f64,
+    /// Not in view, and in the answer to one search.
+    found: u64,
+    /// Neither, by where they were said.
+    lost: BTreeMap<String, u64>,
+    /// Facts that the person asked for by name, and those that came with the question.
+    named: u64,
+    unasked: u64,
+    failed_turns: u64,
+    summaries: u64,
+    tokens: u64,
+    new_tokens: u64,
+}
+
+/// What share of a request the next one begins with.
+#[derive(Debug, Deserialize)]
+struct Prefix {
+    step: Shares,
+    border: Shares,
+    /// Pairs between which the window was relieved of older messages. They are in none of the shares.
+    reliefs: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Shares {
+    pairs: u64,
+    median: f64,
+    least: f64,
+}
+
+pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
+    let scripts = Scripts::of(SCRIPTS, "bench-recall-python")?;
+    let missing = scripts.bring_packages().await.err();
+    let folder = world::folder()?;
+    world::program("agentctl")?;
+    let daemon = world::program("agentd")?;
+    let mut script = scripts.command("recall.py");
+    script.arg(daemon.parent().context("agentd is in no folder")?).arg(folder.path());
+    if missing.is_some() {
+        script.args(["--product", "ours"]);
+    }
+    let turns = std::env::var(TURNS).unwrap_or_default();
+    for number in turns.split(',').map(str::trim).filter(|number| !number.is_empty()) {
+        script.args(["--turns", number]);
+    }
+    let told: Told = answer(&mut script).await?;
+    let of = |product: &'static str| told.runs.iter().filter(move |run| run.product == product);
+    let mut rows = Vec::new();
+    for run in of("ours") {
+        let other = of("theirs").find(|other| (other.turns, other.window) == (run.turns, run.window));
+        rows.push(compared(run, other));
+    }
+    rows.extend(prefixes(&told.prefixes));
+    if let (Some(why), Some(first)) = (missing, rows.first_mut()) {
+        let _ = write!(first.note, "; deepagents is not measured: {why:#}");
+    }
+    Ok(rows)
+}
+
+/// A conversation with both.
+fn compared(run: &Run, other: Option<&Run>) -> Row {
+    let what = format!("facts in view after {} turns in {}K", run.turns, run.window / 1024);
+    if let Some(error) = &run.error {
+        return Row::broken(what, error.clone());
+    }
+    let told = other.filter(|other| other.error.is_none());
+    let usually = Figure::percent("usually", 100.0 * run.usually);
+    let figures = vec![
+        // As it is shown, so that what is equal does not fail.
+        told.map_or(usually.clone(), |other| usually.at_least((1000.0 * other.usually).floor() / 10.0)),
+        Figure::percent("at the end", run.seen()),
+        Figure::percent("with one search", run.found()).at_least(100.0),
+        Figure::count("tokens", as_f64(run.tokens)),
+        Figure::count("not repeated", as_f64(run.new_tokens)),
+    ];
+    let mut note = format!("{} facts, {}", run.facts, run.remarks());
+    match (told, other.and_then(|other| other.error.as_ref())) {
+        (Some(other), _) => {
+            let _ = write!(
+                note,
+                "; deepagents: {:.1} % at the end, {:.1} % with one search, {} tokens, {} not repeated, {}",
+                other.seen(),
+                other.found(),
+                other.tokens,
+                other.new_tokens,
+                other.remarks()
+            );
+        }
+        (None, Some(error)) => {
+            let _ = write!(note, "; deepagents broke: {error}");
+        }
+        (None, None) => {}
+    }
+    let row = Row::new(what, figures).with_note(note);
+    match told {
+        Some(other) => row.over(Figure::percent("deepagents", 100.0 * other.usually)),
+        None => row,
+    }
+}
+
+impl Run {
+    /// Percent of the facts that are in view at the end.
+    fn seen(&self) -> f64 {
+        100.0 * as_f64(self.in_view) / as_f64(self.facts)
+    }
+
+    /// Percent of them that are in view or found with one search.
+    fn found(&self) -> f64 {
+        100.0 * as_f64(self.in_view + self.found) / as_f64(self.facts)
+    }
+
+    fn remarks(&self) -> String {
+        let mut text = format!("summaries: {}", self.summaries);
+        if self.named > 0 {
+            let _ = write!(text, ", {} of {} named facts came unasked", self.unasked, self.named);
+        }
+        if !self.lost.is_empty() {
+            let kinds: Vec<String> = self.lost.iter().map(|(kind, number)| format!("{number} {kind}")).collect();
+            let _ = write!(text, ", lost: {}", kinds.join(", "));
+        }
+        if self.failed_turns > 0 {
+            let _ = write!(text, ", {} turns failed", self.failed_turns);
+        }
+        text
+    }
+}
+
+fn prefixes(told: &BTreeMap<String, Prefix>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    if let Some(ours) = told.get("ours") {
+        let other = told.get("theirs");
+        let note = format!("{} pairs, without {} that made room in the window", ours.step.pairs, ours.reliefs);
+        rows.push(
+            shares("prefix repeated from step to step", &ours.step, 99.0, other.map(|other| &other.step))
+                .with_note(note),
+        );
+        let note = format!("{} pairs", ours.border.pairs);
+        rows.push(
+            shares("prefix repeated from turn to turn", &ours.border, 95.0, other.map(|other| &other.border))
+                .with_note(note),
+        );
+    }
+    if let Some(todos) = told.get("todos") {
+        rows.push(shares("from step to step, with a todo list", &todos.step, 99.0, None));
+        rows.push(shares("from turn to turn, with a todo list", &todos.border, 95.0, None));
+    }
+    rows
+}
+
+fn shares(what: &str, ours: &Shares, least: f64, other: Option<&Shares>) -> Row {
+    let figures = vec![
+        Figure::percent("median", ours.median).at_least(least),
+        Figure::percent("the least", ours.least).at_least(least),
+    ];
+    let row = Row::new(what, figures);
+    match other {
+        Some(other) => row.over(Figure::percent("deepagents", other.median)),
+        None => row,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_conversation_stands_beside_that_of_the_other() {
+        let run = |usually: f64| json!({"facts": 30, "usually": usually, "in_view": 20, "found": 1, "window": 8192, "turns": 30});
+        let [ours, theirs] = [0.5, 0.25].map(|usually| serde_json::from_value::<Run>(run(usually)).unwrap());
+        let row = compared(&ours, Some(&theirs));
+        assert_eq!(row.what, "facts in view after 30 turns in 8K");
+        assert_eq!(row.measured[0].met(), Some(true));
+        assert_eq!(row.measured[2].met(), Some(false), "nine were not found");
+        assert_eq!(row.ratio.map(|ratio| ratio.round()), Some(2.0));
+        assert_eq!(compared(&theirs, Some(&ours)).measured[0].met(), Some(false));
+        let broken = Run { error: Some("it did not start".to_owned()), ..Run::default() };
+        assert!(compared(&broken, None).note.contains("did not start"));
+        assert!(compared(&ours, Some(&broken)).note.contains("deepagents broke"));
+    }
+}
