@@ -24,6 +24,8 @@ pub(crate) enum Exit {
     Approval = 5,
     /// The turn reached a limit: steps, time or tokens.
     Limit = 6,
+    /// The model gave no whole answer.
+    NoAnswer = 7,
     /// The work was put off, and the same makes sense later: rate-limited, another turn of the session is open, or ended
     /// by a stop of the daemon.
     PutOff = 75,
@@ -46,7 +48,7 @@ pub(crate) enum Interactivity {
 
 impl Exit {
     /// All codes with their meaning, in the order of their numbers.
-    pub(crate) const TABLE: [(Self, &'static str); 11] = [
+    pub(crate) const TABLE: [(Self, &'static str); 12] = [
         (Self::Done, "done"),
         (Self::Failed, "the turn failed"),
         (Self::Usage, "the command line or the configuration is wrong"),
@@ -54,6 +56,7 @@ impl Exit {
         (Self::Auth, "the provider refused the key"),
         (Self::Approval, "an approval was needed or denied"),
         (Self::Limit, "a limit was reached (steps, time, tokens), or the prompt has no room (--whole)"),
+        (Self::NoAnswer, "the model gave no whole answer: none, a cut one, or one that its provider withheld"),
         (Self::PutOff, "later: rate-limited, another turn of the session is open, or the daemon stopped"),
         (Self::HungUp, "ended with its terminal or connection (SIGHUP)"),
         (Self::Cancelled, "cancelled"),
@@ -77,6 +80,7 @@ impl Exit {
             StopReason::Completed => Self::Done,
             StopReason::Cancelled => Self::Cancelled,
             StopReason::MaxSteps | StopReason::TimeLimit | StopReason::Budget => Self::Limit,
+            StopReason::NoAnswer | StopReason::Cut | StopReason::Filtered => Self::NoAnswer,
             StopReason::Denied => Self::Approval,
             StopReason::Interrupted | StopReason::Suspended => Self::PutOff,
             StopReason::Failed => match result.error.as_ref().map(|error| error.kind) {
@@ -169,6 +173,9 @@ mod tests {
         check(S::MaxSteps, None, false, Unattended, 6);
         check(S::TimeLimit, None, false, Unattended, 6);
         check(S::Budget, None, false, Unattended, 6);
+        check(S::NoAnswer, None, false, Unattended, 7);
+        check(S::Cut, None, true, Attended, 7);
+        check(S::Filtered, None, false, Attended, 7);
         check(S::Interrupted, None, false, Unattended, 75);
         check(S::Suspended, None, false, Unattended, 75);
         check(S::Failed, None, false, Unattended, 1);

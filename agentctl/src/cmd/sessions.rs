@@ -239,6 +239,10 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
             continue;
         }
         let (who, text) = told(&item.item.body);
+        if text.is_empty() && matches!(who, "model" | "thought") {
+            // Taken back: it was asked for again.
+            continue;
+        }
         line(who, &report::cut(&text, 200))?;
     }
     Ok(())

@@ -62,13 +62,18 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Variables of the client's environment that the daemon asks for: tools of our turns see them, and nothing else of
-    /// it leaves us.
+    /// Variables of the client's environment that the daemon asks for, and the client's folder: tools of our turns see
+    /// them, and nothing else of it leaves us.
     pub(crate) fn environment(&self) -> ClientEnvironment {
         let wanted = &self.client.hello().environment;
         let variables =
             env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        ClientEnvironment::unjudged(variables.filter(|(name, _)| ClientEnvironment::is_wanted(wanted, name)))
+        let variables = variables.filter(|(name, _)| ClientEnvironment::is_wanted(wanted, name));
+        let environment = ClientEnvironment::unjudged(variables);
+        match env::current_dir().and_then(std::fs::canonicalize) {
+            Ok(folder) => environment.in_folder(wanted, &folder),
+            Err(_) => environment,
+        }
     }
 
     /// A turn of this client that asks for nothing but an answer to this.

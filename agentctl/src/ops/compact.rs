@@ -108,6 +108,7 @@ fn lines(report: &CompactionReport, color: bool) -> Vec<String> {
         CompactionStrategy::Auto | CompactionStrategy::Compact => "in detail",
         CompactionStrategy::Summarize => "short",
         CompactionStrategy::Truncate => "what is known for certain",
+        CompactionStrategy::Offload => "none, old results were moved to files",
     };
     let by = report.model.as_deref().map_or("without a model".to_owned(), |model| format!("by {}", clean_line(model)));
     lines.push(format!("summary    {how}, {by}"));

@@ -37,6 +37,7 @@ fn told(result: &TurnResult, repeated: u64) -> Vec<(Style, String)> {
         }
     } else if let Some(why) = why(result.stop_reason) {
         lines.push((WARN, why.to_owned()));
+        lines.extend(hint(result.stop_reason).map(|hint| (QUIET, format!("hint: {hint}"))));
     }
     // A number stays with what it counts.
     lines.push((
@@ -58,6 +59,19 @@ fn why(reason: StopReason) -> Option<&'static str> {
         StopReason::Failed => Some("failed"),
         StopReason::Interrupted => Some("interrupted: the daemon died; the turn can be continued"),
         StopReason::Suspended => Some("suspended: the daemon was stopped; the turn can be continued"),
+        StopReason::NoAnswer => Some("stopped: the model gave no answer, though it was asked again"),
+        StopReason::Cut => Some("stopped: the answer is cut"),
+        StopReason::Filtered => Some("stopped: the provider withheld the answer or the rest of it"),
+    }
+}
+
+/// What to do about it, where there is no error that says so.
+fn hint(reason: StopReason) -> Option<&'static str> {
+    match reason {
+        StopReason::NoAnswer => Some("continue the session to ask again, or try another model (--model)"),
+        StopReason::Cut => Some("raise max_tokens of the model in models.yaml, or ask for a shorter answer"),
+        StopReason::Filtered => Some("say it in other words, or try another model (--model)"),
+        _ => None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! How full the window is, what was done to make room, and how far the todo list is, in a line each.
 
 use agentd_core::{
-    context::{CompactionCause, CompactionReport, TokenLevel},
+    context::{CompactionCause, CompactionReport, CompactionStrategy, TokenLevel},
     item::{NoticeSource, NoticeTopic},
     session::{Todo, TodoStatus},
 };
@@ -35,11 +35,11 @@ pub(crate) fn compaction_line(report: &CompactionReport) -> String {
         CompactionCause::Model => "the model asked for it".to_owned(),
         CompactionCause::Person => "you asked for it".to_owned(),
     };
-    let mut line = format!(
-        "history summarized: {reason}; {messages_before} to {messages_after} messages, about {} to {} tokens",
-        short(*tokens_before),
-        short(*tokens_after)
-    );
+    let what = match report.strategy {
+        CompactionStrategy::Offload => format!("{} old tool results moved to files: {reason}", report.offloaded),
+        _ => format!("history summarized: {reason}; {messages_before} to {messages_after} messages"),
+    };
+    let mut line = format!("{what}, about {} to {} tokens", short(*tokens_before), short(*tokens_after));
     if let Some(problem) = &report.problem {
         line.push_str(&format!(" ({})", clean_line(problem)));
     }
@@ -53,6 +53,14 @@ pub(crate) fn notice_line(text: &str, topic: NoticeTopic, sources: &[NoticeSourc
         NoticeTopic::Memory => ("memory", sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>()),
         NoticeTopic::Skills => ("skills", sources.iter().map(|source| skill_name(&source.name)).collect()),
         NoticeTopic::Files => ("attached", sources.iter().map(|source| source.name.as_str()).collect()),
+        NoticeTopic::ReadAgain => ("read again", sources.iter().map(|source| source.name.as_str()).collect()),
+        NoticeTopic::Recall => ("recalled", sources.iter().map(|source| source.name.as_str()).collect()),
+        NoticeTopic::Todos
+        | NoticeTopic::Mode
+        | NoticeTopic::Level
+        | NoticeTopic::Mentions
+        | NoticeTopic::LastAnswer
+        | NoticeTopic::Continue => return format!("reminder: {text}"),
     };
     match names.as_slice() {
         [] if topic == NoticeTopic::Memory && text.contains("/memories") => format!("{what}: names in /memories"),

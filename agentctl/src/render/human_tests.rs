@@ -75,7 +75,7 @@ impl Script {
     }
 
     fn item(&self, body: ItemBody) -> Item {
-        Item { id: ItemId::generate(), turn_id: self.turn_id, body }
+        Item::new(self.turn_id, body)
     }
 
     fn event(mut self, kind: EventKind) -> Self {

@@ -31,8 +31,12 @@ pub(crate) fn state_lines(change: &StateChange, look: TerminalStyle) -> Vec<Stri
             Some(format!("from here on a fork of session {from}, after its turn {turn}"))
         }
         // The notice that comes with it says what was done, and so does the tool that wrote a file. A file that was
-        // handed over is told with the turn that it goes with.
-        StateChange::Undone { .. } | StateChange::File(_) | StateChange::HandedOver { .. } => None,
+        // handed over is told with the turn that it goes with, and a tool by whoever mentioned or found it.
+        StateChange::Undone { .. }
+        | StateChange::File(_)
+        | StateChange::HandedOver { .. }
+        | StateChange::Tools { .. }
+        | StateChange::Surroundings(_) => None,
     };
     let columns = look.columns().saturating_sub(1);
     line.map(|line| paint(look.err_color, QUIET, &clip(&line, columns))).into_iter().collect()

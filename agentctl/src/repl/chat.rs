@@ -339,7 +339,7 @@ impl Chat {
         self.title.set(&self.known.status().title(true));
         let driven = turn::drive(&mut line, others.unwrap_or(&mut self.renderer), person).await;
         self.seen = Some(SeenUpTo::of(&line));
-        let is_failed = matches!(&driven, Ok(Some(result)) if result.stop_reason == StopReason::Failed);
+        let is_failed = matches!(&driven, Ok(Some(result)) if matches!(result.stop_reason, StopReason::Failed | StopReason::NoAnswer));
         self.learn().await;
         let attendance = if self.present { Interactivity::Attended } else { Interactivity::Unattended };
         let ended = driven.map(|result| result.map(|result| Exit::of_turn(&result, attendance)));

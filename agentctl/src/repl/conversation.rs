@@ -161,6 +161,7 @@ fn worse(a: Exit, b: Exit) -> Exit {
         Exit::PutOff => 1,
         Exit::Limit => 2,
         Exit::Approval => 3,
+        Exit::NoAnswer => 4,
         Exit::Failed => 5,
         Exit::Usage => 6,
         Exit::Auth => 7,

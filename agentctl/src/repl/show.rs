@@ -95,12 +95,12 @@ fn whole_result(call: Option<&ToolCall>, result: &ToolResult) -> String {
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::ids::{ItemId, TurnId};
+    use agentd_core::ids::TurnId;
 
     use super::*;
 
     fn item(body: ItemBody) -> Item {
-        Item { id: ItemId::generate(), turn_id: TurnId::generate(), body }
+        Item::new(TurnId::generate(), body)
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use agentd_core::model::Slot;
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
@@ -69,6 +70,10 @@ group! {
         token_budget: Limit<u64>,
         /// Messages of history that a model sees; `auto` where its window alone decides.
         max_message_history: Auto<Within<10, 100>>,
+        /// The slot that sums up histories; `auto` for that of the turn.
+        summary_slot: Auto<Slot>,
+        /// Set if models are told passages of what was set aside where an input is about them.
+        recall: bool,
         /// Read-only calls of one step that run at once.
         parallel_calls: Within<1, 64>,
         /// Turns that may wait.

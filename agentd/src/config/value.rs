@@ -1,5 +1,6 @@
 //! Values with a notation of their own: times, and limits that may be absent.
 
+use agentd_core::model::Slot;
 use std::{fmt, marker::PhantomData, time::Duration};
 
 use serde::{
@@ -77,6 +78,14 @@ impl Scalar for u64 {
 
     fn read(text: &str) -> Option<Self> {
         text.trim().parse().ok().filter(|number| *number > 0)
+    }
+}
+
+impl Scalar for Slot {
+    const EXPECTED: &'static str = "a model slot (base, reasoning, vision, code or chat)";
+
+    fn read(text: &str) -> Option<Self> {
+        text.trim().parse().ok()
     }
 }
 

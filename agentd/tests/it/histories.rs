@@ -9,7 +9,7 @@ use agentd_core::{
     Timestamp,
     context::Compaction,
     event::{Event, EventKind},
-    ids::{CallId, ItemId, SessionId, TraceId, TurnId},
+    ids::{CallId, SessionId, TraceId, TurnId},
     item::{Item, ItemBody, ItemStatus},
     model::{Slot, SlotInfo},
     ports::{Model, Models, Store as _},
@@ -157,7 +157,7 @@ async fn journal(session: SessionId, turns: Vec<Vec<ItemBody>>) -> Arc<MemorySto
     let mut events = Vec::new();
     for items in turns {
         let turn_id = TurnId::generate();
-        let item = |body| Item { id: ItemId::generate(), turn_id, body };
+        let item = |body| Item::new(turn_id, body);
         let whole = |body| EventKind::ItemCompleted { item: item(body), status: ItemStatus::Done };
         let started = EventKind::TurnStarted {
             trace_id: TraceId::generate(),

@@ -47,7 +47,7 @@ pub fn print(message: &Message) -> Fingerprint {
     match message {
         Message::System { text } => texts.extend(["system", text]),
         Message::User { text } | Message::Pictures { text, .. } => texts.extend(["user", text]),
-        Message::Assistant { text, reasoning, tool_calls } => {
+        Message::Assistant { text, reasoning, tool_calls, .. } => {
             texts.extend(["assistant", text]);
             texts.extend(reasoning.as_deref());
             for call in tool_calls {
@@ -71,17 +71,14 @@ pub struct Footprint {
     /// Whom it asked.
     agent: String,
     tools: Fingerprint,
-    /// The messages without what is said at the end of this request only.
     messages: Vec<(SegmentKind, Fingerprint)>,
-    /// Part that is said at its end only.
-    end: Fingerprint,
 }
 
 impl Footprint {
     /// Fingerprints of a request with these tools and messages.
     pub fn of(tools: &ToolSet, messages: &[Message]) -> Self {
         let messages = messages.iter().map(|message| (history::kind(message), print(message))).collect();
-        Self { agent: String::new(), tools: tools.print, messages, end: Fingerprint::default() }
+        Self { agent: String::new(), tools: tools.print, messages }
     }
 
     /// The same of a request to that agent: with another one tools and instructions change by their nature.
@@ -89,19 +86,9 @@ impl Footprint {
         Self { agent, ..self }
     }
 
-    /// Adds what is said at the end of this request only.
-    pub(crate) fn end_with(&mut self, text: &str) {
-        self.end = Fingerprint::of(&[text], tokens::estimate(text));
-    }
-
     /// The same request without its tools.
     pub fn without_tools(self) -> Self {
         Self { tools: Fingerprint::default(), ..self }
-    }
-
-    /// Part that is said at its end only.
-    pub fn end(&self) -> Fingerprint {
-        self.end
     }
 
     /// The tools that it names.
@@ -127,7 +114,7 @@ impl Footprint {
     }
 
     fn sum(&self, of: impl Fn(&Fingerprint) -> u64) -> u64 {
-        of(&self.tools) + of(&self.end) + self.messages.iter().map(|(_, print)| of(print)).sum::<u64>()
+        of(&self.tools) + self.messages.iter().map(|(_, print)| of(print)).sum::<u64>()
     }
 
     /// Report on how much of this request repeats the one before it.
@@ -171,13 +158,12 @@ mod tests {
 
     #[test]
     fn a_request_that_grows_at_its_end_repeats_all_of_the_one_before() {
-        let mut first = footprint(&[system("be kind"), user("hello")]);
-        first.end_with("<system_reminder>one</system_reminder>");
+        let first = footprint(&[system("be kind"), user("hello")]);
         let second = footprint(&[system("be kind"), user("hello"), user("more")]);
         let report = second.report(Some(&first));
         assert_eq!(report.broken_by, None);
         assert_eq!(report.repeated_bytes, ("systembe kind".len() + "userhello".len()) as u64);
-        assert_eq!(report.previous_bytes, report.repeated_bytes + 38);
+        assert_eq!(report.previous_bytes, report.repeated_bytes);
         assert_eq!(report.bytes, report.repeated_bytes + 8);
     }
 

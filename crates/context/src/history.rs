@@ -5,12 +5,14 @@ use std::sync::Arc;
 use agentd_core::{
     context::SegmentKind,
     files::Picture,
+    ids::CallId,
     item::{Item, ItemBody, NoticeTopic},
     model::{Message, ShownPicture},
+    origin::{AnswerOrigin, ItemOrigin},
     tool::{ToolCall, ToolResult},
 };
 
-use crate::frame::one_line;
+use crate::frame::{harmless, one_line};
 
 /// Prefix of a compaction's summary.
 const SUMMARY: &str = "<conversation_summary>";
@@ -20,17 +22,17 @@ const MEMORY: &str = "<memory>";
 const SKILLS: &str = "<skills>";
 /// Prefix of a notice of files that were handed over.
 const FILES: &str = "<files>";
+/// Prefix of what else the daemon tells.
+const REMINDER: &str = "<system_reminder>";
 
 /// Returns whether an item counts as a message. What belongs to the answer beside it does not.
 pub fn counts(item: &Item) -> bool {
     match &item.body {
         ItemBody::Reasoning { .. } => false,
+        ItemBody::AgentMessage { text } => !text.is_empty(),
         ItemBody::Notice { topic, .. } => *topic == NoticeTopic::General,
         ItemBody::Compaction(compaction) => !compaction.summary.is_empty(),
-        ItemBody::UserMessage { .. }
-        | ItemBody::AgentMessage { .. }
-        | ItemBody::ToolCall(_)
-        | ItemBody::ToolResult(_) => true,
+        ItemBody::UserMessage { .. } | ItemBody::ToolCall(_) | ItemBody::ToolResult(_) => true,
     }
 }
 
@@ -42,20 +44,37 @@ pub fn kind(message: &Message) -> SegmentKind {
         Message::User { text } if text.starts_with(SUMMARY) => SegmentKind::Summary,
         Message::User { text } if text.starts_with(MEMORY) => SegmentKind::Memory,
         Message::User { text } if text.starts_with(SKILLS) => SegmentKind::Skills,
+        Message::User { text } if text.starts_with(REMINDER) => SegmentKind::Reminders,
         Message::User { .. } | Message::Pictures { .. } | Message::Assistant { .. } => SegmentKind::History,
     }
 }
 
-/// The messages that the items make. Words, thoughts and calls of one answer are one message; thoughts are part of it only
-/// where the model gets them back.
+/// The messages that the items make. Words, thoughts and calls of one answer are one message; thoughts are its reasoning only
+/// where the model gets them back, and go along unsent where it does not.
 pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
     let mut messages = Vec::with_capacity(items.len());
     let mut answer = Answer::default();
+    let summary =
+        items.iter().find(|item| matches!(&item.body, ItemBody::Compaction(summary) if !summary.summary.is_empty()));
     for item in items {
         match &item.body {
-            ItemBody::Reasoning { text } => answer.think(&mut messages, Some(text.as_str()).filter(|_| echo_reasoning)),
-            ItemBody::AgentMessage { text } => answer.speak(&mut messages, text),
-            ItemBody::ToolCall(call) => answer.calls.push(call.clone()),
+            // How full the window was before room was made.
+            ItemBody::Notice { topic: NoticeTopic::Level, .. }
+                if summary.is_some_and(|summary| item.id < summary.id) => {}
+            ItemBody::Reasoning { text } => {
+                answer.think(&mut messages, text, echo_reasoning);
+                answer.came_from(None, item.origin.as_ref());
+            }
+            // What came before empty words, of the same answer, was taken back.
+            ItemBody::AgentMessage { text } if text.is_empty() => answer.forget(&mut messages),
+            ItemBody::AgentMessage { text } => {
+                answer.speak(&mut messages, text);
+                answer.came_from(None, item.origin.as_ref());
+            }
+            ItemBody::ToolCall(call) => {
+                answer.calls.push(call.clone());
+                answer.came_from(Some(&call.call_id), item.origin.as_ref());
+            }
             ItemBody::ToolResult(result) => {
                 answer.finish(&mut messages);
                 messages.push(tool_message(result));
@@ -74,10 +93,19 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
                 answer.finish(&mut messages);
                 messages.push(match topic {
                     // It names files and tools, which others named, in one line.
-                    NoticeTopic::General => said_by_daemon("<system_reminder>", "</system_reminder>", &one_line(text)),
+                    NoticeTopic::General => reminder(&one_line(text)),
                     NoticeTopic::Memory => said_by_daemon(MEMORY, "</memory>", text),
                     NoticeTopic::Skills => said_by_daemon(SKILLS, "</skills>", text),
                     NoticeTopic::Files => with_pictures(said_by_daemon(FILES, "</files>", text), pictures),
+                    // Their words were made harmless when they were read.
+                    NoticeTopic::ReadAgain | NoticeTopic::Recall => reminder(text),
+                    // Todos and mentions are named in them, in words of others.
+                    NoticeTopic::Todos
+                    | NoticeTopic::Mode
+                    | NoticeTopic::Level
+                    | NoticeTopic::Mentions
+                    | NoticeTopic::LastAnswer
+                    | NoticeTopic::Continue => reminder(&harmless(text)),
                 });
             }
         }
@@ -88,6 +116,10 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
 
 fn said_by_daemon(open: &str, close: &str, text: &str) -> Message {
     Message::User { text: format!("{open}\n{text}\n{close}") }
+}
+
+fn reminder(text: &str) -> Message {
+    said_by_daemon(REMINDER, "</system_reminder>", text)
 }
 
 /// Their bytes are put in later, where the model sees.
@@ -115,17 +147,35 @@ struct Answer {
     reasoning: Option<String>,
     text: String,
     calls: Vec<ToolCall>,
+    origin: AnswerOrigin,
 }
 
 impl Answer {
-    /// Takes in a thought, and its words where they are sent back.
-    fn think(&mut self, messages: &mut Vec<Message>, text: Option<&str>) {
+    /// Takes in a thought.
+    fn think(&mut self, messages: &mut Vec<Message>, text: &str, echo_reasoning: bool) {
         if !self.calls.is_empty() {
             self.finish(messages);
         }
-        if let Some(text) = text {
-            self.reasoning.get_or_insert_default().push_str(text);
+        let thoughts = if echo_reasoning { &mut self.reasoning } else { &mut self.origin.unsent_reasoning };
+        thoughts.get_or_insert_default().push_str(text);
+    }
+
+    /// Takes note of the origin of its last item, which may be a call.
+    fn came_from(&mut self, call: Option<&CallId>, origin: Option<&Arc<ItemOrigin>>) {
+        let Some(origin) = origin else { return };
+        if origin.fields.reasoning_details.is_some() {
+            self.origin.details = Some(Arc::clone(origin));
         }
+        if let Some(call) = call {
+            self.origin.calls.push((call.clone(), Arc::clone(origin)));
+        }
+    }
+
+    fn forget(&mut self, messages: &mut Vec<Message>) {
+        if !self.calls.is_empty() {
+            self.finish(messages);
+        }
+        *self = Self::default();
     }
 
     fn speak(&mut self, messages: &mut Vec<Message>, text: &str) {
@@ -137,22 +187,22 @@ impl Answer {
     }
 
     fn finish(&mut self, messages: &mut Vec<Message>) {
-        let Self { reasoning, text, calls: tool_calls } = std::mem::take(self);
+        let Self { reasoning, text, calls: tool_calls, origin } = std::mem::take(self);
         if reasoning.is_some() || !text.is_empty() || !tool_calls.is_empty() {
-            messages.push(Message::Assistant { text, reasoning, tool_calls });
+            messages.push(Message::Assistant { text, reasoning, tool_calls, origin });
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::ids::{ItemId, TurnId};
+    use agentd_core::{ids::TurnId, origin::ServerFields};
 
     use super::*;
     use crate::compaction::samples::{call, result, says, user};
 
     fn item(body: ItemBody) -> Arc<Item> {
-        Arc::new(Item { id: ItemId::generate(), turn_id: TurnId::generate(), body })
+        Arc::new(Item::new(TurnId::generate(), body))
     }
 
     fn call_and_result(n: u32) -> [Arc<Item>; 2] {
@@ -170,6 +220,31 @@ mod tests {
     }
 
     #[test]
+    fn the_origin_of_an_answer_is_that_of_its_items() {
+        let origin = |details: Option<&str>, call_id: &str| {
+            let reasoning_details = details.map(str::to_owned);
+            let fields = ServerFields { call_id: call_id.to_owned(), reasoning_details, ..ServerFields::default() };
+            Some(Arc::new(ItemOrigin { model: "m@host".to_owned(), fields }))
+        };
+        let from = |item: Arc<Item>, origin: Option<Arc<ItemOrigin>>| Arc::new(Item { origin, ..Item::clone(&item) });
+        let [call, result] = call_and_result(1);
+        let thought = item(ItemBody::Reasoning { text: "hm".to_owned() });
+        let items = [
+            user("time?"),
+            thought,
+            from(says("I look."), origin(Some("[1]"), "")),
+            from(call, origin(None, "a")),
+            result,
+        ];
+        let messages = messages(&items, false);
+        let [_, Message::Assistant { origin, .. }, _] = &messages[..] else { panic!("{messages:?}") };
+        assert_eq!((origin.details_of("m@host"), origin.details_of("n@host")), (Some("[1]"), None));
+        let call = CallId::from("c1".to_owned());
+        assert_eq!(origin.of_call(&call, "m@host").map(|fields| fields.call_id.as_str()), Some("a"));
+        assert_eq!(origin.unsent_reasoning.as_deref(), Some("hm"));
+    }
+
+    #[test]
     fn words_thoughts_and_calls_of_one_answer_are_one_message() {
         let mut items = vec![user("time?"), item(ItemBody::Reasoning { text: "hm".to_owned() }), says("I look.")];
         items.extend(call_and_result(1));
@@ -177,7 +252,7 @@ mod tests {
         for echo in [true, false] {
             let messages = messages(&items, echo);
             assert_eq!(messages.len(), 4, "{messages:?}");
-            assert!(matches!(&messages[1], Message::Assistant { text, reasoning, tool_calls }
+            assert!(matches!(&messages[1], Message::Assistant { text, reasoning, tool_calls, .. }
                 if text == "I look." && reasoning.as_deref() == echo.then_some("hm") && tool_calls.len() == 1));
             assert!(matches!(&messages[3], Message::Assistant { text, .. } if text == "Noon."));
         }

@@ -1,7 +1,7 @@
 //! The context of a model: a fixed system message, then the history. Whatever varies is added at the end by the engine,
 //! so that each request repeats the one before it. Pure: the only files touched are those that show what was cut.
 //!
-//! - `system`: the fixed message; `history`: from items to messages; `toolset`: the tools of a turn.
+//! - `system`: the fixed message; `surroundings`: what it tells of the machine and the project; `history`: from items to messages; `toolset`: the tools of a turn.
 //! - [`draft`]: a request under construction, stable part and reminders apart; `frame`: text of others made harmless in it.
 //! - `footprint`: how much a request repeats of the one before it; [`meter`]: how full the window is; `windows`: how large
 //!   the windows of models are; `cuts`: servers that read a part of a request in silence; [`tokens`]: about how many tokens a text has.
@@ -17,6 +17,8 @@ pub mod frame;
 pub mod history;
 pub mod long_text;
 pub mod meter;
+pub mod recall;
+pub mod surroundings;
 mod system;
 pub mod tokens;
 pub mod toolset;

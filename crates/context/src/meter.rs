@@ -15,7 +15,14 @@ use super::{
 };
 
 /// Pictures that one request shows at most.
-pub const MAX_SHOWN_PICTURES: usize = 10;
+pub const MAX_SHOWN_PICTURES: usize = 20;
+/// Pictures that are left out at once, where there are more: each time all behind the first is computed anew.
+const LEFT_OUT_AT_ONCE: usize = MAX_SHOWN_PICTURES / 2;
+
+/// Number of the oldest of so many pictures that are not shown any more.
+pub fn pictures_left_out(pictures: usize) -> usize {
+    pictures.saturating_sub(MAX_SHOWN_PICTURES).div_ceil(LEFT_OUT_AT_ONCE) * LEFT_OUT_AT_ONCE
+}
 /// Models whose last request is remembered: one for each slot.
 const MODELS: usize = 5;
 
@@ -185,11 +192,6 @@ impl ContextMeter {
             self.before.remove(0);
         }
         self.before.push((id.to_owned(), footprint));
-    }
-
-    /// Reminders at the end of the last request.
-    pub fn reminders(&self) -> Fingerprint {
-        self.before.last().map(|(_, before)| before.end()).unwrap_or_default()
     }
 
     /// Takes note of the level that was told last, where the session was read from its journal.

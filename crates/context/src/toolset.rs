@@ -9,8 +9,8 @@ use agentd_core::{
 
 use super::{footprint::Fingerprint, tokens};
 
-/// The visible tools, and what they take of a request. They are sorted by name, but for those that were found: these stand
-/// behind all others, in the order in which they were found, so that a request repeats the one before it.
+/// The visible tools, and what they take of a request. They are sorted by name, but for those that were mentioned or found:
+/// these stand behind all others, in the order in which they came, so that a request repeats the one before it.
 #[derive(Debug, Clone)]
 pub struct ToolSet {
     /// Tools in the order in which they are shown.
@@ -46,22 +46,25 @@ impl ToolSet {
         Self { others: Arc::new(others), ..set }
     }
 
-    /// The same with what was found behind it.
-    pub fn with_found(&self, found: &[&CatalogueTool]) -> Self {
-        if found.is_empty() {
-            return self.clone();
-        }
-        let added = found.iter().map(|tool| &tool.spec);
-        let print = added.clone().map(print).fold(self.print, Fingerprint::and);
+    /// The same with these behind it, in this order.
+    pub fn followed_by(&self, added: &[&CatalogueTool]) -> Self {
         let mut others = (*self.others).clone();
-        others.extend(found.iter().filter_map(|tool| of_other(tool)));
-        let specs = self.specs.iter().chain(added).cloned().collect();
-        Self { specs, print, others: Arc::new(others), ..*self }
+        others.extend(added.iter().filter_map(|tool| of_other(tool)));
+        Self { others: Arc::new(others), ..self.with_specs(added.iter().map(|tool| tool.spec.clone()).collect()) }
     }
 
-    /// The same, where names stand for what they do in the other set.
-    pub fn standing_as_in(self, other: &Self) -> Self {
-        Self { others: Arc::clone(&other.others), ..self }
+    /// The same with these behind it, of which nothing else is known.
+    fn with_specs(&self, added: Vec<ToolSpec>) -> Self {
+        let print = added.iter().map(print).fold(self.print, Fingerprint::and);
+        let specs = self.specs.iter().cloned().chain(added).collect();
+        Self { specs, print, others: Arc::clone(&self.others), ..*self }
+    }
+
+    /// Those of these tools that `keep` returns, changed as it says, and `more` among those that are sorted.
+    pub fn rewritten(&self, keep: impl Fn(&ToolSpec) -> Option<ToolSpec>, more: Vec<ToolSpec>) -> Self {
+        let (sorted, added) = self.specs.split_at(self.sorted);
+        let set = Self::new(sorted.iter().filter_map(&keep).chain(more).collect());
+        Self { others: Arc::clone(&self.others), ..set.with_specs(added.iter().filter_map(&keep).collect()) }
     }
 
     /// Meaning of a name, if that can change.
@@ -81,10 +84,10 @@ impl ToolSet {
 
     /// The tool of that name.
     pub fn get(&self, name: &str) -> Option<&ToolSpec> {
-        let (sorted, found) = self.specs.split_at(self.sorted);
+        let (sorted, added) = self.specs.split_at(self.sorted);
         match sorted.binary_search_by(|tool| tool.name.as_str().cmp(name)) {
             Ok(index) => Some(&sorted[index]),
-            Err(_) => found.iter().find(|tool| tool.name == name),
+            Err(_) => added.iter().find(|tool| tool.name == name),
         }
     }
 }

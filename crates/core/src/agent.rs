@@ -15,6 +15,9 @@ pub struct Parent {
     /// The agent that works in it, where one was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
+    /// The tools that were mentioned or found in that session when it gave the work away: this one shows them, too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<String>,
 }
 
 impl Parent {

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::ids::ItemId;
+
 /// Which part of a session's history a model sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
@@ -18,6 +20,11 @@ pub struct Window {
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
 fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_none_of_them(number: &u32) -> bool {
     *number == 0
 }
 
@@ -38,6 +45,22 @@ pub struct Compaction {
     /// The file that holds what this and those before it replaced.
     #[serde(default, flatten)]
     pub file: HistoryFile,
+    /// Results of calls that stay in their place, each as a line that names the file which holds it. Such a compaction has no
+    /// summary.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub offloaded: Vec<OffloadedResult>,
+    /// The compaction whose offloaded results are seen again, where this one takes it back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restores: Option<ItemId>,
+}
+
+/// A result of a call that was moved to a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OffloadedResult {
+    /// The item of the result.
+    pub item: ItemId,
+    /// The file under which tools find all of it.
+    pub path: String,
 }
 
 /// The file that holds what compactions replaced, as one of them left it.
@@ -74,6 +97,9 @@ pub struct CompactionReport {
     /// The part of the window that the next request would have taken, in percent; 0 where that is not known.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub percent_before: u64,
+    /// Number of results that were moved to files.
+    #[serde(default, skip_serializing_if = "is_none_of_them")]
+    pub offloaded: u32,
     /// The person's messages that are kept verbatim.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pinned: Vec<String>,
@@ -118,6 +144,8 @@ pub enum CompactionStrategy {
     Summarize,
     /// Without a model: what is known for certain.
     Truncate,
+    /// Nothing is replaced but old results of calls, which are moved to files.
+    Offload,
 }
 
 /// Fill level of a window.

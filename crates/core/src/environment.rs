@@ -1,6 +1,7 @@
-//! The environment of a client, as its tools see it: only what was allowed, whoever sent it.
+//! The environment of a client, as its tools see it: only what was allowed, whoever sent it. With it comes the folder in
+//! which the client is, as a shell would name it; tools are told of that in their own way.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, path::Path};
 
 use serde::{Deserialize, Serialize};
 
@@ -46,9 +47,13 @@ const NEVER: [&str; 30] = [
 const SECRET: [&str; 9] =
     ["AUTH", "CREDENTIAL", "CREDENTIALS", "KEY", "PASSPHRASE", "PASSWD", "PASSWORD", "SECRET", "TOKEN"];
 
+/// The variable in which a client sends its folder.
+const FOLDER: &str = "PWD";
+
 /// Maximum number of stored variables, and of bytes of one.
 const MOST: usize = 128;
 const LONGEST: usize = 32 * 1024;
+const LONGEST_PATH: usize = 4096;
 
 /// Variables that were allowed. Nothing else makes one but reading it back from where it was stored.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +72,9 @@ impl ClientEnvironment {
     #[must_use]
     pub fn allowed(self, added: &[String]) -> Self {
         let fits = |name: &str, value: &str| {
+            if name == FOLDER {
+                return value.starts_with('/') && value.len() <= LONGEST_PATH && !value.contains('\0');
+            }
             let named = ALWAYS.iter().any(|pattern| matches(pattern, name))
                 || added.iter().any(|pattern| matches(pattern, name));
             named && !is_barred(name) && value.len() <= LONGEST && !value.contains('\0')
@@ -77,7 +85,23 @@ impl ClientEnvironment {
     /// The names, some with `*`, that a client is asked to send.
     #[must_use]
     pub fn wanted(added: &[String]) -> Vec<String> {
-        ALWAYS.iter().map(ToString::to_string).chain(added.iter().filter(|name| !is_barred(name)).cloned()).collect()
+        let always = ALWAYS.iter().chain(&[FOLDER]).map(ToString::to_string);
+        always.chain(added.iter().filter(|name| !is_barred(name)).cloned()).collect()
+    }
+
+    /// The same with the client's folder, if it was asked for among these names.
+    #[must_use]
+    pub fn in_folder(mut self, wanted: &[String], folder: &Path) -> Self {
+        if let Some(folder) = folder.to_str().filter(|_| wanted.iter().any(|name| name == FOLDER)) {
+            self.0.insert(FOLDER.to_owned(), folder.to_owned());
+        }
+        self
+    }
+
+    /// The client's folder, where it said which.
+    #[must_use]
+    pub fn folder(&self) -> Option<&Path> {
+        self.0.get(FOLDER).map(Path::new)
     }
 
     /// Returns whether a client that was asked for these names should send this one.
@@ -94,6 +118,12 @@ impl ClientEnvironment {
 
     /// The variables, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        all.filter(|(name, _)| *name != FOLDER)
+    }
+
+    /// The variables and the folder, to be sent on.
+    pub fn sent(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 }
@@ -188,9 +218,24 @@ mod tests {
     #[test]
     fn a_client_is_asked_for_no_more_than_may_pass() {
         let wanted = ClientEnvironment::wanted(&["NIX_*".to_owned(), "GITHUB_TOKEN".to_owned()]);
-        assert_eq!(wanted, ["PATH", "LANG", "LANGUAGE", "LC_*", "TZ", "NIX_*"]);
+        assert_eq!(wanted, ["PATH", "LANG", "LANGUAGE", "LC_*", "TZ", "PWD", "NIX_*"]);
         assert!(ClientEnvironment::is_wanted(&wanted, "NIX_PATH"));
         assert!(!ClientEnvironment::is_wanted(&wanted, "NIX_TOKEN") && !ClientEnvironment::is_wanted(&wanted, "HOME"));
+    }
+
+    #[test]
+    fn a_folder_comes_with_the_variables_and_is_none_of_them() {
+        let sent = |folder: &str| {
+            let wanted = ClientEnvironment::wanted(&[]);
+            ClientEnvironment::default().in_folder(&wanted, Path::new(folder)).allowed(&[])
+        };
+        let here = sent("/home/me/shop");
+        assert_eq!((here.folder(), here.iter().count()), (Some(Path::new("/home/me/shop")), 0));
+        for odd in ["", "shop", "~/shop", "/a\0b", &format!("/{}", "x".repeat(LONGEST_PATH))] {
+            assert_eq!(sent(odd).folder(), None, "{odd:?}");
+        }
+        let unasked = ClientEnvironment::default().in_folder(&["PATH".to_owned()], Path::new("/home"));
+        assert!(unasked.is_empty(), "a daemon that does not ask is not told");
     }
 
     #[test]

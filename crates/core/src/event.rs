@@ -19,6 +19,7 @@ use crate::{
     model::Slot,
     settings::SessionSettings,
     state_files::StateFileChange,
+    surroundings::Surroundings,
     todo::Todo,
     tool::FileChange,
     turn::{QueuedTurn, TurnResult},
@@ -243,6 +244,13 @@ pub enum StateChange {
         /// Whom the session was handed to, one by the other; empty where the main agent works.
         stack: Vec<String>,
     },
+    /// Tools were mentioned or found that turns of the session show from here on.
+    Tools {
+        /// All of them, in the order in which they came.
+        names: Vec<String>,
+    },
+    /// Where the session works was found out: its instructions tell that from here on.
+    Surroundings(Surroundings),
     /// The window has become fuller, or there is room again.
     TokenLevel {
         /// The level.

@@ -10,6 +10,11 @@ use crate::{
     policy::{Layer, Risk},
 };
 
+/// Beginning of the result of a call that was refused; the reason follows.
+pub const REFUSED: &str = "refused: ";
+/// End of such a result: advice for the model.
+pub const AFTER_REFUSAL: &str = "Do not try the same again; ask, or go another way";
+
 /// A pause that is stored before anybody is asked, survives clients and restarts, and is answered once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interrupt {

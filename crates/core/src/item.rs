@@ -1,11 +1,14 @@
 //! Items: the stored units that a session's history is made of.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
     context::Compaction,
     files::{Picture, StoredInput},
     ids::{ItemId, TurnId},
+    origin::ItemOrigin,
     tool::{ToolCall, ToolResult},
 };
 
@@ -16,9 +19,20 @@ pub struct Item {
     pub id: ItemId,
     /// The turn that it came from.
     pub turn_id: TurnId,
+    /// Origin of what a model said; none of what it did not say, and in older journals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Arc<ItemOrigin>>,
     /// Its content.
     #[serde(flatten)]
     pub body: ItemBody,
+}
+
+impl Item {
+    /// A new item of a turn that no model said.
+    #[must_use]
+    pub fn new(turn_id: TurnId, body: ItemBody) -> Self {
+        Self { id: ItemId::generate(), turn_id, origin: None, body }
+    }
 }
 
 /// Content of an item.
@@ -112,6 +126,22 @@ pub enum NoticeTopic {
     Skills,
     /// Files that people handed over with their words.
     Files,
+    /// The todo list, as far as the model needs to be reminded of it.
+    Todos,
+    /// The mode of the session.
+    Mode,
+    /// How full the window is.
+    Level,
+    /// What the input of the turn mentions.
+    Mentions,
+    /// The request for the last answer of a turn.
+    LastAnswer,
+    /// The request to go on behind an answer that was not the end.
+    Continue,
+    /// Files as they are now, behind a summary of the work on them.
+    ReadAgain,
+    /// Passages of what was set aside, for an input that is about them.
+    Recall,
 }
 
 impl ItemBody {
@@ -123,6 +153,12 @@ impl ItemBody {
 }
 
 impl NoticeTopic {
+    /// Returns whether the notice is a reminder: meant for the model alone, and in force until a later one on the same topic.
+    #[must_use]
+    pub fn is_reminder(self) -> bool {
+        matches!(self, Self::Todos | Self::Mode | Self::Level | Self::Mentions | Self::LastAnswer | Self::Continue)
+    }
+
     fn is_general(&self) -> bool {
         *self == Self::General
     }
@@ -138,4 +174,27 @@ pub enum ItemStatus {
     Cut,
     /// The daemon stopped while it was under way, so that nobody knows how far it came.
     Unknown,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::origin::ServerFields;
+
+    #[test]
+    fn an_item_keeps_its_origin_and_one_of_an_older_journal_has_none() {
+        let (id, turn_id) = (ItemId::generate(), TurnId::generate());
+        let old = json!({"id": id, "turn_id": turn_id, "kind": "tool_call", "call_id": "c", "name": "now", "arguments": "{}"});
+        let mut item: Item = serde_json::from_value(old.clone()).unwrap();
+        assert_eq!(item.origin, None);
+        assert_eq!(serde_json::to_value(&item).unwrap(), old);
+        // As it came: a server signed these bytes.
+        let extra_content = Some(r#"{ "google":{"thought_signature":"A\/b=="}}"#.to_owned());
+        let fields = ServerFields { call_id: "functions.now:0".to_owned(), extra_content, reasoning_details: None };
+        item.origin = Some(Arc::new(ItemOrigin { model: "m@host/v1".to_owned(), fields }));
+        let written = serde_json::to_string(&item).unwrap();
+        assert_eq!(serde_json::from_str::<Item>(&written).unwrap(), item);
+    }
 }

@@ -8,9 +8,11 @@
 //!   client's.
 //! - [`tool`]: abilities, requests and outcomes; [`catalogue`]: which tools there are; [`interrupt`]: durable pauses for a person;
 //!   [`policy`]: verdicts on calls; [`grant`]: rules that a person keeps; [`audit`]: what is kept of them for later.
-//! - [`model`]: what a model is asked and what it streams back; [`usage`]: what that cost.
+//! - [`model`]: what a model is asked and what it streams back; [`origin`]: what of that only its server understands;
+//!   [`usage`]: what it cost.
 //! - [`context`]: what of a session a model sees, how full its window is, and what makes room.
-//! - [`guide`]: what people wrote for models to know before they begin.
+//! - [`guide`]: what people wrote for models to know before they begin; [`surroundings`]: the machine and the project, as they
+//!   are told.
 //! - [`session`]: the settings, todos and summary of a durable conversation; [`state_files`]: small texts that it keeps;
 //!   [`files`]: its files as a person sees them.
 //! - [`search`]: what can be found of what was said and done; [`knowledge`]: what documents say; [`web`]: what
@@ -38,6 +40,7 @@ pub mod interrupt;
 pub mod item;
 pub mod knowledge;
 pub mod model;
+pub mod origin;
 pub mod policy;
 pub mod ports;
 pub mod search;
@@ -45,6 +48,7 @@ pub mod session;
 mod settings;
 pub mod state_files;
 pub mod storage;
+pub mod surroundings;
 mod todo;
 pub mod tool;
 pub mod turn;

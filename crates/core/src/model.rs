@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     files::Picture,
     ids::SessionId,
+    origin::{AnswerOrigin, ServerFields},
     tool::{ToolCall, ToolSpec},
     usage::Usage,
 };
@@ -260,6 +261,9 @@ pub enum Message {
         /// Its calls.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall>,
+        /// Origin of them.
+        #[serde(default, skip_serializing_if = "AnswerOrigin::is_empty")]
+        origin: AnswerOrigin,
     },
     /// Result of one call.
     Tool {
@@ -270,6 +274,14 @@ pub enum Message {
         /// The result, as the model shall read it.
         text: String,
     },
+}
+
+impl Message {
+    /// An answer without thoughts, whose origin is not known.
+    #[must_use]
+    pub fn answer(text: impl Into<String>, tool_calls: Vec<ToolCall>) -> Self {
+        Self::Assistant { text: text.into(), reasoning: None, tool_calls, origin: AnswerOrigin::default() }
+    }
 }
 
 /// A picture in a request.
@@ -316,8 +328,23 @@ pub enum ModelChunk {
         name: String,
         /// The arguments, as the model wrote them.
         arguments: String,
+        /// Fields beside them.
+        fields: ServerFields,
     },
-    /// The call is tried again. Only ever before the first text, reasoning or call.
+    /// `reasoning_details` of the answer, as JSON; at most once, before the calls.
+    ReasoningDetails(String),
+    /// A call that did not run. Sent where [`Self::ToolCall`] is.
+    UnrunCall {
+        /// The tool's name, as far as it is known.
+        name: String,
+        /// Why it did not run.
+        why: UnrunReason,
+    },
+    /// The words so far are reasoning: the answer held its end, without its beginning.
+    WasReasoning,
+    /// The answer so far counts for nothing: it broke off, and is asked for again. Behind it comes [`Self::Retry`].
+    Discarded,
+    /// The call is tried again. Before the first text, reasoning or call, or behind [`Self::Discarded`].
     Retry {
         /// Which try comes next, from 2.
         attempt: u32,
@@ -345,6 +372,25 @@ pub enum ModelChunk {
     Usage(Usage),
     /// The proper end. Nothing follows.
     End(Finish),
+}
+
+impl ModelChunk {
+    /// A call of which nothing else is known.
+    #[must_use]
+    pub fn call(name: impl Into<String>, arguments: impl Into<String>) -> Self {
+        Self::ToolCall { name: name.into(), arguments: arguments.into(), fields: ServerFields::default() }
+    }
+}
+
+/// Why a call in an answer did not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnrunReason {
+    /// The token limit cut it.
+    Cut,
+    /// It is in a spelling that its server should have read and did not: it came as words, which are left out.
+    Foreign,
+    /// It stands among words that may make it an example. The words are told as they are.
+    Doubtful,
 }
 
 /// Why an answer ended properly.

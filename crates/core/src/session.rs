@@ -10,6 +10,7 @@ use crate::{
     event::Event,
     files::PendingAttachments,
     ids::{SessionId, TurnId},
+    surroundings::Surroundings,
     turn::QueuedTurn,
     usage::Usage,
 };
@@ -80,6 +81,10 @@ pub struct StoredSession {
     pub handed_over: PendingAttachments,
     /// Whom the session was handed to, one by the other; empty where the main agent works.
     pub agents: Vec<String>,
+    /// Tools that were mentioned or found, in the order in which they came.
+    pub tools: Vec<String>,
+    /// Where it works, as its instructions tell; none where no turn has begun yet.
+    pub surroundings: Option<Surroundings>,
 }
 
 /// Where a turn stands among the events of its session.

@@ -148,6 +148,12 @@ pub enum StopReason {
     Interrupted,
     /// The daemon was told to stop while it ran. It can be continued.
     Suspended,
+    /// The model gave no answer that could be used, though it was asked again: neither words nor a call that could be run.
+    NoAnswer,
+    /// The answer was cut by the token limit, or because it repeated itself, and asking for the rest did not help.
+    Cut,
+    /// The provider withheld the answer, or the rest of it.
+    Filtered,
 }
 
 impl StopReason {
@@ -155,6 +161,12 @@ impl StopReason {
     #[must_use]
     pub fn can_continue(self) -> bool {
         !matches!(self, Self::Completed)
+    }
+
+    /// Returns whether the model had its say, however little it was.
+    #[must_use]
+    pub fn is_last_word(self) -> bool {
+        matches!(self, Self::Completed | Self::NoAnswer | Self::Cut | Self::Filtered)
     }
 }
 

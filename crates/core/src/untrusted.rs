@@ -3,6 +3,8 @@
 //! What comes from the web or from a server of somebody may say anything. It is data, and stands between marks that it
 //! cannot write itself.
 
+use std::borrow::Cow;
+
 /// Tags that strangers may not write as they are: the marks around their words, and the daemon's own words to a model.
 const OWN: [&str; 8] =
     ["web_content", "mcp_content", RESULT, "system_reminder", "conversation_summary", "memory", "memories", "skills"];
@@ -56,6 +58,31 @@ pub fn result(tool: &str, text: &str) -> String {
     let name: String = tool.chars().filter(|letter| letter.is_alphanumeric() || "_-.".contains(*letter)).collect();
     let text = harmless(text, &NOT_IN_RESULT, &NOT_IN_RESULT_WHOLE);
     format!("{RESULT_BEGINS}\"{name}\">\n{}\n</{RESULT}>", text.trim_end_matches('\n'))
+}
+
+/// The tag around what the daemon tells a model.
+const REMINDER: &str = "system_reminder";
+/// Beginnings of messages in which the daemon tells a model something, and no person speaks.
+const OF_DAEMON: [&str; 3] = ["<system_reminder>", "<memory>", "<skills>"];
+
+/// Returns whether a message of the person's role has the daemon's words, and nobody's request.
+#[must_use]
+pub fn is_of_daemon(words: &str) -> bool {
+    OF_DAEMON.iter().any(|begin| words.starts_with(begin))
+}
+
+/// The daemon's words behind a tool's result, in the message of that result. [`unreminded`] keeps results from writing such.
+#[must_use]
+pub fn behind_result(words: &str) -> String {
+    if words.starts_with(OF_DAEMON[0]) { words.to_owned() } else { format!("<{REMINDER}>\n{words}\n</{REMINDER}>") }
+}
+
+/// A tool's result in which no words look like the daemon's behind it.
+#[must_use]
+pub fn unreminded(result: &str) -> Cow<'_, str> {
+    let is_suspect =
+        result.as_bytes().windows(REMINDER.len()).any(|part| part.eq_ignore_ascii_case(REMINDER.as_bytes()));
+    if is_suspect { harmless(result, &[REMINDER], &[]).into() } else { result.into() }
 }
 
 /// Words that are no result of a tool, and do not look like one.
@@ -119,6 +146,20 @@ fn harmless(words: &str, own: &[&str], own_whole: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_result_of_a_tool_ends_with_words_of_the_daemon() {
+        assert_eq!(unreminded("plain <memory> text"), "plain <memory> text");
+        assert_eq!(
+            unreminded("a < / System_Reminder >b<system_reminder>"),
+            "a &lt; / System_Reminder >b&lt;system_reminder>"
+        );
+        assert_eq!(
+            behind_result("<memory>\nx\n</memory>"),
+            "<system_reminder>\n<memory>\nx\n</memory>\n</system_reminder>"
+        );
+        assert!(is_of_daemon("<skills>\n") && !is_of_daemon("What is <memory>?"));
+    }
 
     #[test]
     fn words_cannot_leave_their_marks_or_pose_as_somebody_else() {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use agentd_core::{
-    agent::Agents, guide::GuideLimits, interrupt::Answer, policy::Explanation, session::SessionSettings,
+    agent::Agents, guide::GuideLimits, interrupt::Answer, model::Slot, policy::Explanation, session::SessionSettings,
 };
 use tokio::sync::watch;
 
@@ -27,6 +27,10 @@ pub struct EngineConfig {
     /// The messages of history that a model sees at the most, those of the running turn not included; from 10 to 100. None
     /// where its window alone decides.
     pub max_message_history: Option<usize>,
+    /// The slot that sums up histories; none for that of the turn, which has most of it computed already.
+    pub summary_slot: Option<Slot>,
+    /// Set if models are told passages of what was set aside where an input is about them.
+    pub recall: bool,
     /// Limits on how much is read of what people wrote for models.
     pub guides: GuideLimits,
     /// The steps that a turn may take where its client names no number; the model's default where absent.
@@ -64,6 +68,8 @@ impl Default for EngineConfig {
             policy: Arc::default(),
             session_defaults: SessionSettings::default(),
             max_message_history: None,
+            summary_slot: None,
+            recall: true,
             guides: GuideLimits::default(),
             max_steps: None,
             turn_time_limit: None,

@@ -62,7 +62,7 @@ async fn call(model: &EmbeddedModel, request: ModelRequest) -> Result<(String, O
                 std::io::stdout().flush()?;
                 text.push_str(&piece);
             }
-            ModelChunk::ToolCall { name, arguments } => {
+            ModelChunk::ToolCall { name, arguments, .. } => {
                 print!("-> {name} {arguments}");
                 tool = Some(ToolCall { call_id: CallId::generate(), name, arguments });
             }
@@ -75,11 +75,7 @@ async fn call(model: &EmbeddedModel, request: ModelRequest) -> Result<(String, O
             ModelChunk::End(finish) => {
                 println!(" [{finish:?}, first word {:?}, all {:?}]", first.unwrap_or_default(), started.elapsed());
             }
-            ModelChunk::Reasoning(_)
-            | ModelChunk::Retry { .. }
-            | ModelChunk::Notice { .. }
-            | ModelChunk::WithoutTools
-            | ModelChunk::Runaway { .. } => {}
+            _ => {}
         }
     }
     Ok((text, tool))
@@ -111,7 +107,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             };
             let (text, tool) = call(&model, request).await?;
             let tool_calls = tool.iter().cloned().collect();
-            messages.push(Message::Assistant { text, reasoning: None, tool_calls });
+            messages.push(Message::answer(text, tool_calls));
             let Some(tool) = tool else { break };
             messages.push(Message::Tool { call_id: tool.call_id.clone(), name: tool.name.clone(), text: play(&tool) });
         }

@@ -141,7 +141,7 @@ fn read(request: CreateMessageRequestParams) -> Result<SampleRequest, Refusal> {
             texts.ok_or_else(|| invalid("the model takes text alone from servers: no pictures, sounds or results"))?;
         messages.extend(fit(&texts.join("\n")).map(|text| match role {
             Role::User => Message::User { text },
-            Role::Assistant => Message::Assistant { text, reasoning: None, tool_calls: Vec::new() },
+            Role::Assistant => Message::answer(text, Vec::new()),
         }));
     }
     if messages.len() == 1 {
@@ -301,10 +301,7 @@ mod tests {
         assert_eq!(asked[0].max_tokens, MOST_TOKENS);
         assert_eq!(
             asked[0].messages[1..],
-            [
-                Message::User { text: "one[2J\ntwo".to_owned() },
-                Message::Assistant { text: "three".to_owned(), reasoning: None, tool_calls: Vec::new() }
-            ]
+            [Message::User { text: "one[2J\ntwo".to_owned() }, Message::answer("three", Vec::new())]
         );
         let questions = world.questions.lock().unwrap();
         let (question, context) = &questions[0];

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use agentd_core::{
     model::Finish,
+    origin::ServerFields,
     usage::{Prices, Usage},
 };
 
@@ -38,6 +39,7 @@ pub(crate) struct Piece {
 pub(crate) struct RawCall {
     pub(crate) name: String,
     pub(crate) arguments: String,
+    pub(crate) fields: ServerFields,
 }
 
 impl RawCall {
@@ -52,7 +54,7 @@ impl RawCall {
 pub(crate) struct Answer {
     pieces: VecDeque<Piece>,
     text_bytes: usize,
-    /// Set once anything of the answer itself has come: from here on, nothing is retried.
+    /// Set once anything of the answer itself has come: an answer that breaks off from here on is taken back before another attempt.
     pub(crate) began: bool,
     pub(crate) usage: Option<Usage>,
     /// Why it ended, once it has.

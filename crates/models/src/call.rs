@@ -1,7 +1,8 @@
-//! One call, from the request to its end: it opens, tries again while nothing has come, reads, and turns what the
+//! One call, from the request to its end: it opens, tries again, reads, and turns what the
 //! dialect's reader found into chunks. Dropping it closes the request, for everything lives in this one value.
 
 mod reading;
+mod words;
 
 use std::{
     collections::VecDeque,
@@ -23,7 +24,10 @@ use futures_util::{
     stream::{self, BoxStream},
 };
 
-use self::reading::{Progress, Reading};
+use self::{
+    reading::{Progress, Reading},
+    words::Words,
+};
 use crate::{
     answer::{Answer, RawCall},
     config::{ModelConfig, Wire},
@@ -33,7 +37,7 @@ use crate::{
     learning::{Change, RequestForm, SentParts, Trials, candidates},
     records::{ModelRecords, RecordKey},
     retry::{Retries, Retry},
-    server, text_protocol,
+    server,
 };
 
 /// A dialect: writes requests and makes readers of answers.
@@ -64,7 +68,15 @@ pub(crate) trait AnswerReader: Send {
 
     /// The calls of an answer that has ended.
     fn calls(&mut self) -> Vec<RawCall>;
+
+    /// Its `reasoning_details`, as JSON.
+    fn details(&mut self) -> Option<String> {
+        None
+    }
 }
+
+/// How often an answer is asked for again that broke off after it had begun.
+const MOST_CUTS: u32 = 5;
 
 /// A model behind HTTP.
 pub(crate) struct HttpModel {
@@ -158,6 +170,8 @@ struct Call {
     tools: Arc<[ToolSpec]>,
     trials: Trials,
     retries: Retries,
+    /// For answers that broke off after they had begun.
+    cut_retries: Retries,
     phase: Phase,
     chunks: VecDeque<ModelChunk>,
 }
@@ -165,9 +179,12 @@ struct Call {
 impl Call {
     fn new(model: Arc<Inner>, request: ModelRequest) -> Self {
         let retries = Retries::new(&model.config);
+        // Where nothing is to be tried again, this is not.
+        let cuts = if model.config.retries == 0 { 0 } else { MOST_CUTS };
+        let cut_retries = Retries::new(&ModelConfig { retries: cuts, ..model.config.clone() });
         let tools = Arc::clone(&request.tools);
-        let (trials, chunks) = (Trials::default(), VecDeque::new());
-        Self { model, request, tools, trials, retries, phase: Phase::Opening, chunks }
+        let (trials, phase, chunks) = (Trials::default(), Phase::Opening, VecDeque::new());
+        Self { model, request, tools, trials, retries, cut_retries, phase, chunks }
     }
 
     async fn next(&mut self) -> Option<Result<ModelChunk, ModelError>> {
@@ -220,10 +237,18 @@ impl Call {
         }
     }
 
-    /// Next phase after a failure: another attempt while nothing of an answer has come, or the end.
+    /// Next phase after a failure: another attempt, or the end. Calls run only when an answer is whole, so one that broke
+    /// off has done nothing: it counts for nothing and is asked for again.
     fn recover(&mut self, mut failure: Failure) -> Phase {
         if matches!(&self.phase, Phase::Reading(reading) if reading.began()) {
-            return Phase::Failed(failure.error);
+            return match self.cut_retries.after(failure) {
+                Ok(retry) => {
+                    self.retries = Retries::new(&self.model.config);
+                    self.chunks.push_back(ModelChunk::Discarded);
+                    self.wait_for(retry)
+                }
+                Err(failure) => Phase::Failed(failure.error),
+            };
         }
         if let Some(change) = self.adapt(&mut failure) {
             let retry = self.retries.at_once(change);
@@ -303,9 +328,8 @@ async fn open(model: &Inner, request: &ModelRequest, form: &RequestForm) -> Resu
         Either::Left((response, _)) => response,
         Either::Right(((), posted)) => posted.await,
     }?;
-    let in_text = !form.native_tools(&model.config) && !request.tools.is_empty();
-    let text_calls = in_text.then(|| text_protocol::Scanner::new(request.tools.clone()));
-    Ok(Reading::new(response, deadline, model.dialect.reader(), text_calls, model.prices().copied()))
+    let words = Words::new(request.tools.clone(), !form.native_tools(&model.config));
+    Ok(Reading::new(response, deadline, model.dialect.reader(), words, model.prices().copied()))
 }
 
 /// Told once a model is known to be asked with tools in its text.

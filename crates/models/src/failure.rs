@@ -247,7 +247,10 @@ fn said(target: &Target, body: &[u8]) -> String {
     if text.starts_with('<') {
         return "it sent an HTML page".to_owned();
     }
-    let words = serde_json::from_str::<ErrorBody>(text).ok().and_then(ErrorBody::words);
+    // Gemini wraps it in an array.
+    let first = || serde_json::from_str::<Vec<ErrorBody>>(text).ok()?.into_iter().next();
+    let body = if text.starts_with('[') { first() } else { serde_json::from_str(text).ok() };
+    let words = body.and_then(ErrorBody::words);
     excerpt(target, words.as_deref().unwrap_or(text))
 }
 
@@ -393,6 +396,8 @@ mod tests {
         check(r#"{"message":"no","code":40}"#, "no (40)");
         check(r#"{"detail":[{"loc":["x"]}]}"#, r#"[{"loc":["x"]}]"#);
         check(r#"{"other":1}"#, r#"{"other":1}"#);
+        check(r#"[{"error":{"code":400,"message":"no","status":"INVALID_ARGUMENT"}}]"#, "no (400)");
+        check(r#"["no"]"#, r#"["no"]"#);
         check("Incorrect API key: sk-secret.", "Incorrect API key: [key].");
         assert_eq!(said(&target, "x".repeat(10_000).as_bytes()).chars().count(), MAX_EXCERPT + 1);
     }

@@ -16,7 +16,7 @@ use crate::{
     config::{LOCAL_WINDOW, ModelConfig, ModelConfigError, REMOTE_WINDOW},
     deadline::{Deadline, Deadlines},
     failure::Failure,
-    init_crypto,
+    init_crypto, overlay,
 };
 
 /// The bytes of an error's body that are read.
@@ -210,16 +210,9 @@ impl fmt::Display for Target {
 
 /// Writes a body as JSON, with the configured fields over its own.
 pub(crate) fn json_body(body: &impl Serialize, configured: &Map<String, Value>) -> Result<String, Failure> {
-    let written = if configured.is_empty() {
-        serde_json::to_string(body)
-    } else {
-        serde_json::to_value(body).and_then(|mut value| {
-            if let Value::Object(fields) = &mut value {
-                fields.extend(configured.clone());
-            }
-            serde_json::to_string(&value)
-        })
-    };
+    let written = serde_json::to_string(body);
+    let written =
+        written.and_then(|body| if configured.is_empty() { Ok(body) } else { overlay::overlaid(&body, configured) });
     written.map_err(|error| unwritable(&error))
 }
 

@@ -108,8 +108,16 @@ fn apply_to_tables(connection: &Connection, session: i64, event: &Event) -> Resu
         EventKind::StateChanged { change: StateChange::Agent { stack } } => {
             sessions::save_agents(connection, session, stack)
         }
+        EventKind::StateChanged { change: StateChange::Tools { names } } => {
+            sessions::save_tools(connection, session, names)
+        }
+        EventKind::StateChanged { change: StateChange::Surroundings(surroundings) } => {
+            sessions::save_surroundings(connection, session, Some(surroundings))
+        }
         EventKind::StateChanged { change: StateChange::Reset } => {
             sessions::save_agents(connection, session, &[])?;
+            sessions::save_tools(connection, session, &[])?;
+            sessions::save_surroundings(connection, session, None)?;
             state_files::clear(connection, session)
         }
         EventKind::StateChanged { change: StateChange::Queue { added: Some(turn), .. } } => {

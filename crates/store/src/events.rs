@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agentd_core::{
     event::{Event, EventKind, StateChange},
-    ids::{ItemId, SessionId, TurnId},
+    ids::{SessionId, TurnId},
     item::{Item, ItemBody},
     session::TurnSpan,
     state_files::StateFileChange,
@@ -160,7 +160,7 @@ pub(crate) fn recent_items(
 fn damaged_item(session_id: SessionId, seq: u64, turn_id: Option<TurnId>) -> Item {
     tracing::warn!(session = %session_id, seq, "an item is damaged and is left out");
     let text = format!("What stood here (event {seq}) is damaged on the disk and is left out.");
-    Item { id: ItemId::generate(), turn_id: turn_id.unwrap_or_else(TurnId::generate), body: ItemBody::notice(text) }
+    Item::new(turn_id.unwrap_or_else(TurnId::generate), ItemBody::notice(text))
 }
 
 pub(crate) fn state_file_changes(

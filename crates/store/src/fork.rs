@@ -9,6 +9,7 @@ use agentd_core::{
     ids::SessionId,
     session::{NewFork, SessionSettings, Todo},
     state_files::{StateFileChange, StateFiles},
+    surroundings::Surroundings,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -38,6 +39,8 @@ struct Past {
     todos: Vec<Todo>,
     files: StateFiles,
     handed_over: PendingAttachments,
+    tools: Vec<String>,
+    surroundings: Option<Surroundings>,
 }
 
 impl Fork {
@@ -69,6 +72,8 @@ impl Fork {
         sessions::save(connection, key, &Projection::new(*at), &past.projection)?;
         sessions::save_todos(connection, key, &past.todos)?;
         sessions::save_handed_over(connection, key, &past.handed_over)?;
+        sessions::save_tools(connection, key, &past.tools)?;
+        sessions::save_surroundings(connection, key, past.surroundings.as_ref())?;
         for (path, file) in past.files.iter() {
             let change = StateFileChange { path: path.to_owned(), content: Some(file.content.clone()) };
             state_files::change(connection, key, file.changed, &change)?;
@@ -99,6 +104,8 @@ fn past(connection: &Connection, from: SessionId, through: u64, at: Timestamp) -
         todos: Vec::new(),
         files: StateFiles::default(),
         handed_over: PendingAttachments::default(),
+        tools: Vec::new(),
+        surroundings: None,
     };
     let mut statement = snapshot.prepare_cached(
         "SELECT seq, at, turn, kind, payload FROM events WHERE session = ?1 AND seq <= ?2 ORDER BY seq",
@@ -115,7 +122,13 @@ fn past(connection: &Connection, from: SessionId, through: u64, at: Timestamp) -
         match event.kind {
             EventKind::StateChanged { change: StateChange::Todos { todos } } => past.todos = todos,
             EventKind::StateChanged { change: StateChange::File(change) } => past.files.apply(&change, event.at),
-            EventKind::StateChanged { change: StateChange::Reset } => past.files = StateFiles::default(),
+            EventKind::StateChanged { change: StateChange::Tools { names } } => past.tools = names,
+            EventKind::StateChanged { change: StateChange::Surroundings(found) } => past.surroundings = Some(found),
+            EventKind::StateChanged { change: StateChange::Reset } => {
+                past.files = StateFiles::default();
+                past.tools.clear();
+                past.surroundings = None;
+            }
             _ => {}
         }
     }

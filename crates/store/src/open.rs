@@ -36,6 +36,7 @@ const MIGRATIONS: &[M<'static>] = &[
     M::up(include_str!("../migrations/0014_damaged.sql")),
     M::up(include_str!("../migrations/0015_files_left.sql")),
     M::up(include_str!("../migrations/0016_order_of_use.sql")),
+    M::up(include_str!("../migrations/0017_surroundings.sql")),
 ];
 
 /// "agnt", which the first migration writes into the file's header.

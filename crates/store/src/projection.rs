@@ -107,6 +107,8 @@ impl Projection {
                     | StateChange::HandedOver { .. }
                     | StateChange::Subagent(_)
                     | StateChange::Agent { .. }
+                    | StateChange::Tools { .. }
+                    | StateChange::Surroundings(_)
                     | StateChange::TokenLevel { .. }
                     | StateChange::Undone { .. },
             }
@@ -163,6 +165,8 @@ fn is_use(kind: &EventKind) -> bool {
             StateChange::File(_)
                 | StateChange::Subagent(_)
                 | StateChange::Agent { .. }
+                | StateChange::Tools { .. }
+                | StateChange::Surroundings(_)
                 | StateChange::TokenLevel { .. }
         ),
         EventKind::ItemStarted { .. }

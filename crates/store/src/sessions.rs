@@ -6,6 +6,7 @@ use agentd_core::{
     files::PendingAttachments,
     ids::SessionId,
     session::{Mount, SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo},
+    surroundings::Surroundings,
     usage::Usage,
 };
 use jiff::Timestamp;
@@ -213,6 +214,24 @@ pub(crate) fn save_agents(connection: &Connection, key: i64, agents: &[String]) 
     Ok(())
 }
 
+pub(crate) fn save_tools(connection: &Connection, key: i64, tools: &[String]) -> Result<(), Fault> {
+    connection
+        .prepare_cached("UPDATE session_state SET tools = ?2 WHERE session = ?1")?
+        .execute(params![key, json(&tools)?])?;
+    Ok(())
+}
+
+pub(crate) fn save_surroundings(
+    connection: &Connection,
+    key: i64,
+    surroundings: Option<&Surroundings>,
+) -> Result<(), Fault> {
+    connection
+        .prepare_cached("UPDATE session_state SET surroundings = ?2 WHERE session = ?1")?
+        .execute(params![key, json(&surroundings)?])?;
+    Ok(())
+}
+
 pub(crate) fn save_todos(connection: &Connection, key: i64, todos: &[Todo]) -> Result<(), Fault> {
     connection
         .prepare_cached("UPDATE session_state SET todos = ?2 WHERE session = ?1")?
@@ -253,13 +272,16 @@ pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<Store
     let snapshot = connection.unchecked_transaction()?;
     let Some(row) = row(&snapshot, id)? else { return Ok(None) };
     let state = snapshot
-        .prepare_cached("SELECT settings, todos, handed_over, agents FROM session_state WHERE session = ?1")?
+        .prepare_cached(
+            "SELECT settings, todos, handed_over, agents, tools, surroundings
+             FROM session_state WHERE session = ?1",
+        )?
         .query_row([row.key], |state| {
             let text = |column| state.get::<_, String>(column);
-            Ok((text(0)?, text(1)?, text(2)?, text(3)?))
+            Ok((text(0)?, text(1)?, text(2)?, text(3)?, text(4)?, text(5)?))
         })
         .optional()?;
-    let Some((settings, todos, handed_over, agents)) = state else {
+    let Some((settings, todos, handed_over, agents, tools, surroundings)) = state else {
         return Err(Fault::Damaged(format!("the settings of session {id} are missing")));
     };
     let settings: SessionSettings = json_from(&settings)?;
@@ -271,6 +293,8 @@ pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<Store
         window: row.projection.window,
         handed_over: json_from(&handed_over)?,
         agents: json_from(&agents)?,
+        tools: json_from(&tools)?,
+        surroundings: json_from(&surroundings)?,
         summary: row.into_summary(settings.project.clone()),
         settings,
     }))

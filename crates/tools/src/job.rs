@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     failure::Failure,
+    surroundings::within_project,
     toolbox::Limits,
     workspace::{backend::Files, path::ToolPath},
 };
@@ -25,18 +26,21 @@ pub(crate) struct Job {
     pub(crate) deadline: Instant,
     /// Rules about files that it comes upon.
     pub(crate) reading: ReadRules,
+    /// Where the client is in the project.
+    pub(crate) here: Option<ToolPath>,
     cancel: CancellationToken,
 }
 
 impl Job {
     pub(crate) fn new(files: Files, limits: Limits, cancel: CancellationToken) -> Self {
         let deadline = Instant::now() + limits.search_time;
-        Self { files, limits, deadline, reading: ReadRules::default(), cancel }
+        Self { files, limits, deadline, reading: ReadRules::default(), here: None, cancel }
     }
 
     pub(crate) fn of(context: &ToolContext, limits: &Limits, cancel: CancellationToken) -> Self {
         let files = Files::new(Arc::clone(&context.workspace), &context.state_files, context.now);
-        Self { reading: context.reading.clone(), ..Self::new(files, limits.clone(), cancel) }
+        let here = context.environment.folder().and_then(|folder| within_project(&context.workspace, folder));
+        Self { reading: context.reading.clone(), here, ..Self::new(files, limits.clone(), cancel) }
     }
 
     /// Fails once the turn is cancelled; asked between files.

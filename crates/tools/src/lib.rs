@@ -26,6 +26,7 @@ mod patch;
 mod process;
 pub mod sandbox;
 pub mod skills;
+mod surroundings;
 mod text;
 pub mod toolbox;
 pub mod workspace;

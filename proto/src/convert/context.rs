@@ -25,7 +25,7 @@ mirrored!(
     strategy,
     optional_strategy,
     "the strategy of a compaction",
-    [Auto, Compact, Summarize, Truncate]
+    [Auto, Compact, Summarize, Truncate, Offload]
 );
 
 mirrored!(
@@ -70,6 +70,7 @@ impl From<&CompactionReport> for v1::CompactionReport {
             tokens_before: report.tokens_before,
             tokens_after: report.tokens_after,
             percent_before: report.percent_before,
+            offloaded: report.offloaded,
             pinned: report.pinned.clone(),
             path: report.path.clone(),
             model: report.model.clone(),
@@ -90,6 +91,7 @@ impl TryFrom<v1::CompactionReport> for CompactionReport {
             tokens_before: report.tokens_before,
             tokens_after: report.tokens_after,
             percent_before: report.percent_before,
+            offloaded: report.offloaded,
             pinned: report.pinned,
             path: report.path,
             model: report.model,

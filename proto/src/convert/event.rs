@@ -1,10 +1,13 @@
 //! Events.
 
+use std::path::{Path, PathBuf};
+
 use agentd_core::{
     agent::Subagent,
     event::{Event, EventKind, StateChange},
     ids::CallId,
     state_files::StateFileChange,
+    surroundings::Surroundings,
 };
 
 use super::{
@@ -158,6 +161,10 @@ impl TryFrom<wire::Kind> for EventKind {
     }
 }
 
+fn to_text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
 impl From<&StateChange> for state_changed::Change {
     fn from(change: &StateChange) -> Self {
         match change {
@@ -176,6 +183,13 @@ impl From<&StateChange> for state_changed::Change {
                 Self::Forked(state_changed::Forked { from: from.to_string(), turn: *turn })
             }
             StateChange::Agent { stack } => Self::Agent(state_changed::Agent { stack: stack.clone() }),
+            StateChange::Tools { names } => Self::Tools(state_changed::Tools { names: names.clone() }),
+            StateChange::Surroundings(found) => Self::Surroundings(state_changed::Surroundings {
+                project: found.project.as_deref().map(to_text),
+                client: found.client.as_deref().map(to_text),
+                start: found.start.clone(),
+                text: found.text.clone(),
+            }),
             StateChange::Subagent(subagent) => Self::Subagent(state_changed::Subagent {
                 call_id: subagent.call_id.to_string(),
                 session_id: subagent.session_id.to_string(),
@@ -213,6 +227,13 @@ impl TryFrom<state_changed::Change> for StateChange {
             state_changed::Change::HandedOver(path) => Self::HandedOver { path, picture: None },
             state_changed::Change::Forked(forked) => Self::Forked { from: id(&forked.from)?, turn: forked.turn },
             state_changed::Change::Agent(agent) => Self::Agent { stack: agent.stack },
+            state_changed::Change::Tools(tools) => Self::Tools { names: tools.names },
+            state_changed::Change::Surroundings(found) => Self::Surroundings(Surroundings {
+                project: found.project.map(PathBuf::from),
+                client: found.client.map(PathBuf::from),
+                start: found.start,
+                text: found.text,
+            }),
             state_changed::Change::Subagent(subagent) => Self::Subagent(Subagent {
                 call_id: CallId::from(subagent.call_id),
                 session_id: id(&subagent.session_id)?,

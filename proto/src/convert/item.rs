@@ -29,7 +29,7 @@ mirrored!(
     topic,
     optional_topic,
     "the topic of a notice",
-    [General, Memory, Skills, Files]
+    [General, Memory, Skills, Files, Todos, Mode, Level, Mentions, LastAnswer, Continue, ReadAgain, Recall]
 );
 
 impl From<&Item> for v1::Item {
@@ -43,7 +43,8 @@ impl TryFrom<v1::Item> for Item {
 
     fn try_from(item: v1::Item) -> Result<Self, WireError> {
         let body = item.body.ok_or(WireError::Unknown("an item"))?;
-        Ok(Self { id: id(&item.id)?, turn_id: id(&item.turn_id)?, body: body.try_into()? })
+        // What only the daemon's models understand is not told to clients.
+        Ok(Self { id: id(&item.id)?, turn_id: id(&item.turn_id)?, origin: None, body: body.try_into()? })
     }
 }
 
@@ -97,7 +98,7 @@ impl TryFrom<item::Body> for ItemBody {
                 before: compaction.before.map(Into::into).unwrap_or_default(),
                 report: compaction.report.map(TryInto::try_into).transpose()?.unwrap_or_default(),
                 // What the daemon needs for the next one is not told to clients.
-                file: Default::default(),
+                ..Compaction::default()
             }),
             item::Body::Notice(notice) => Self::Notice {
                 text: notice.text,

@@ -144,7 +144,7 @@ impl TryFrom<v1::Parent> for Parent {
     type Error = WireError;
 
     fn try_from(parent: v1::Parent) -> Result<Self, WireError> {
-        Ok(Self { session: id(&parent.session)?, agent: parent.agent })
+        Ok(Self { session: id(&parent.session)?, agent: parent.agent, tools: Vec::new() })
     }
 }
 
@@ -304,6 +304,8 @@ impl TryFrom<v1::Session> for SessionView {
                 window: session.window.map(Into::into).unwrap_or_default(),
                 handed_over: Default::default(),
                 agents: session.agents,
+                tools: Vec::new(),
+                surroundings: None,
             },
             pending: all(session.pending)?,
             live_turn: session.live_turn_id.map(|turn| id(&turn)).transpose()?,

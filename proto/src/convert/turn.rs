@@ -23,7 +23,20 @@ mirrored!(
     stop_reason,
     optional_stop_reason,
     "the reason of a turn's end",
-    [Completed, Cancelled, MaxSteps, TimeLimit, Budget, Denied, Failed, Interrupted, Suspended]
+    [
+        Completed,
+        Cancelled,
+        MaxSteps,
+        TimeLimit,
+        Budget,
+        Denied,
+        Failed,
+        Interrupted,
+        Suspended,
+        NoAnswer,
+        Cut,
+        Filtered
+    ]
 );
 
 mirrored!(
@@ -63,7 +76,7 @@ impl From<&StartTurn> for turn_request::Start {
             while_connected: start.while_connected,
             if_busy: if_busy_to_wire(start.if_busy),
             client: start.client.clone(),
-            environment: start.environment.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            environment: start.environment.sent().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             variables: Default::default(),
         }
     }

@@ -81,6 +81,8 @@ fn sessions_survive() {
                 window: Window { after: 6, summary: 7, held: 5 },
                 handed_over: Default::default(),
                 agents: vec!["researcher".into()],
+                tools: Vec::new(),
+                surroundings: None,
             },
             pending: samples::interrupts(),
             live_turn,

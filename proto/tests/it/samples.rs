@@ -15,6 +15,7 @@ use agentd_core::{
     policy::{Layer, Risk},
     session::{Mount, SessionMode, SessionSettings, SessionStatus, SessionSummary, Todo, TodoPriority, TodoStatus},
     state_files::StateFileChange,
+    surroundings::Surroundings,
     tool::{FileChange, FileChangeKind, ToolCall, ToolErrorCode, ToolResult},
     turn::{Denial, StopReason, TurnError, TurnResult},
     usage::Usage,
@@ -61,6 +62,7 @@ pub(crate) fn settings() -> SessionSettings {
         parent: Some(Parent {
             session: "0193a5b2-7c1d-7000-8000-000000000001".parse().unwrap(),
             agent: Some("researcher".into()),
+            tools: Vec::new(),
         }),
         pinned: true,
         mode: SessionMode::Plan,
@@ -179,7 +181,7 @@ pub(crate) fn items() -> Vec<Item> {
         result(None),
     ];
     bodies.extend(codes.into_iter().map(|code| result(Some(code))));
-    bodies.into_iter().map(|body| Item { id: ItemId::generate(), turn_id: TurnId::generate(), body }).collect()
+    bodies.into_iter().map(|body| Item::new(TurnId::generate(), body)).collect()
 }
 
 fn compaction() -> Compaction {
@@ -200,7 +202,9 @@ fn compaction() -> Compaction {
             path: Some("/conversation_history/x.md".into()),
             model: Some("m".into()),
             problem: Some("it was long".into()),
+            offloaded: 3,
         },
+        ..Compaction::default()
     }
 }
 
@@ -215,6 +219,9 @@ pub(crate) fn results() -> Vec<TurnResult> {
         StopReason::Failed,
         StopReason::Interrupted,
         StopReason::Suspended,
+        StopReason::NoAnswer,
+        StopReason::Cut,
+        StopReason::Filtered,
     ];
     let result = |stop_reason, error| TurnResult {
         turn_id: TurnId::generate(),
@@ -323,6 +330,13 @@ pub(crate) fn kinds() -> Vec<EventKind> {
         StateChange::File(StateFileChange { path: "old.md".into(), content: None }),
         StateChange::HandedOver { path: "uploads/a.pdf".into(), picture: None },
         StateChange::Agent { stack: vec!["researcher".into()] },
+        StateChange::Surroundings(Surroundings {
+            project: Some("/home/me/shop".into()),
+            client: None,
+            start: "/project".into(),
+            text: "Here.".into(),
+        }),
+        StateChange::Tools { names: vec!["mcp_words_count".into()] },
         StateChange::Subagent(Subagent {
             call_id: CallId::generate(),
             session_id: SessionId::generate(),

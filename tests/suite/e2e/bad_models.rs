@@ -13,7 +13,11 @@ async fn ask(world: &World, code: i32) -> Value {
 
 #[tokio::test]
 async fn answers_that_are_none() {
-    let world = World::start().await;
+    let model = agentd_testkit::model_server::ModelServer::start().await;
+    let home = agentd_testkit::daemon::TempHome::with_model(&model.base_url());
+    home.write("config/models.yaml", "base: {retries: 0}");
+    let daemon = agentd_testkit::daemon::TempDaemon::start_in(home).await;
+    let world = World { model, daemon };
     let bad = [
         Reply::garbage(),
         Reply::html(),

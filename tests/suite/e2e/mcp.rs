@@ -2,7 +2,8 @@
 //!
 //! - [`real`]: servers that others wrote. [`life`]: how servers come and go. [`asking`]: their questions to a person.
 //!   [`sampling`]: their requests to a model.
-//! - [`offered`]: which of their tools are offered, found and allowed.
+//! - [`offered`]: which of their tools are offered, found and allowed; [`loaded`]: those that stay because they were mentioned or
+//!   found.
 //! - [`trust`]: whose a name, a secret, an answer is. [`http`]: servers behind an address, and [`login`] to them.
 //! - [`commands`]: `agentctl mcp`. [`importing`]: servers of VS Code. [`conformance`]: the suite of the protocol.
 //! - [`variables`]: those that only clients have, and servers whose entry makes no sense.
@@ -14,6 +15,7 @@ mod conformance;
 mod http;
 mod importing;
 mod life;
+mod loaded;
 mod login;
 mod offered;
 mod real;

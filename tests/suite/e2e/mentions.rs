@@ -33,7 +33,7 @@ fn tail(request: &Recorded) -> String {
 }
 
 #[tokio::test]
-async fn a_mentioned_tool_is_there_for_the_turn() {
+async fn a_mentioned_tool_is_there_from_then_on() {
     let world = world().await;
     // Reminders stand behind results.
     world.model.respond_with(|request| match tool_texts(request).is_empty() {
@@ -50,6 +50,11 @@ async fn a_mentioned_tool_is_there_for_the_turn() {
 
     world.model.respond_with(|_| Reply::text("Good."));
     world.daemon.agentctl(["run", "And without.", "--session", &session]).await.exits(0);
+    let last = world.model.requests().last().unwrap().clone();
+    assert_eq!(shown(&last), shown(&requests[0]), "it stays where it is");
+    assert_eq!(shown(&last).last().unwrap(), "web_search", "behind all others");
+    let other = world.daemon.agentctl(["run", "And without.", "--output", "json"]).await.exits(0);
+    assert_eq!(other.json()["stop_reason"], "completed");
     let last = world.model.requests().last().unwrap().clone();
     assert!(!shown(&last).contains(&"web_search".to_owned()) && !tail(&last).contains("mentioned"), "{}", tail(&last));
 }

@@ -23,6 +23,7 @@
 //! - [`learning`]: what servers refuse and cut, noticed, told and remembered.
 //! - [`context`]: a window that never runs full. [`requests`]: what the model saw, as snapshots.
 //! - [`agents`]: named, handed the session, and given work. [`subagents`]: sessions of their own that do parts of it.
+//! - [`providers`]: servers that demand back what they sent, and what others cannot read.
 //! - [`mentions`]: tools, skills and agents that an input names. [`skills`]: brought when they are needed, checked, installed.
 //! - [`extending`]: what the page for newcomers says, done word for word.
 //! - [`readme`]: the commands and the picture of the first page. [`shell`]: what a shell says that the daemon does not know.
@@ -72,6 +73,7 @@ mod own_tools;
 mod patches;
 mod plain;
 mod policy;
+mod providers;
 mod random_kills;
 mod readers;
 mod readme;
@@ -87,12 +89,14 @@ mod shown;
 mod skill_scripts;
 mod skills;
 mod subagents;
+mod surroundings;
 mod terminal;
 mod tiers;
 mod together;
 mod typing;
 mod undo;
 mod unread;
+mod unusable;
 mod uploads;
 mod web;
 

@@ -275,6 +275,8 @@ impl State {
             window: Window::default(),
             handed_over: Default::default(),
             agents: Vec::new(),
+            tools: Vec::new(),
+            surroundings: None,
         };
         for event in self.events_of(id) {
             add(&mut session, event);
@@ -359,7 +361,11 @@ fn add(session: &mut StoredSession, event: &Event) {
             | StateChange::TokenLevel { .. } => {}
             StateChange::Window { window } => session.window = *window,
             StateChange::Agent { stack } => session.agents.clone_from(stack),
+            StateChange::Tools { names } => session.tools.clone_from(names),
+            StateChange::Surroundings(found) => session.surroundings = Some(found.clone()),
             StateChange::Reset => {
+                session.surroundings = None;
+                session.tools.clear();
                 session.reset_seq = event.seq;
                 session.agents.clear();
                 session.window = Window { after: event.seq, summary: 0, held: 0 };

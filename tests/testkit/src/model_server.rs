@@ -5,6 +5,7 @@
 //! [`crate::validator`] with 400, and does so before it looks at its script.
 //!
 //! - [`Reply`]: what is answered and how it travels; readable from JSON, for scripts.
+//! - [`providers`]: servers that demand what others do not.
 //! - `documents`: the list of models, and what else is told of them.
 //! - `render`: a reply as bytes; `delivery`: the bytes on their way, with pauses, cuts and silence.
 //! - [`Script`]: which reply comes next; [`command`]: the server as a program of its own.
@@ -12,6 +13,7 @@
 pub mod command;
 mod delivery;
 mod documents;
+pub mod providers;
 mod render;
 mod reply;
 mod script;
@@ -38,12 +40,16 @@ use serde_json::Value;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use self::documents::{Documents, Handing};
 pub use self::{
     documents::listing,
+    providers::Provider,
     render::fast_text,
     reply::{Reply, ReplyCall, UsagePlace},
     script::Script,
+};
+use self::{
+    documents::{Documents, Handing},
+    providers::StrictServer,
 };
 use crate::validator;
 
@@ -61,6 +67,8 @@ pub struct Recorded {
     pub headers: BTreeMap<String, String>,
     /// Its body; null where it is no JSON.
     pub body: Value,
+    /// The same, byte for byte.
+    pub text: String,
     /// The rule that it broke, for which it was refused.
     pub refused: Option<String>,
 }
@@ -111,6 +119,7 @@ struct Shared {
     script: Mutex<Script>,
     requests: Mutex<Vec<Recorded>>,
     documents: Mutex<Documents>,
+    strict: Mutex<Option<StrictServer>>,
     counts: watch::Sender<Counts>,
     /// Set if requests that break the rules of providers are answered all the same.
     lenient: AtomicBool,
@@ -149,6 +158,7 @@ impl ModelServer {
             script: Mutex::new(script),
             requests: Mutex::default(),
             documents: Mutex::default(),
+            strict: Mutex::default(),
             counts: watch::Sender::default(),
             lenient: AtomicBool::new(false),
             stop: CancellationToken::new(),
@@ -223,6 +233,12 @@ impl ModelServer {
         locked(&self.shared.documents).asked.clone()
     }
 
+    /// Demands what this provider demands, and answers in its form.
+    pub fn acts_as(&self, provider: Provider) -> &Self {
+        *locked(&self.shared.strict) = Some(StrictServer::new(provider));
+        self
+    }
+
     /// Answers also requests that break the rules of providers, for tests whose requests are none.
     pub fn lenient(&self) -> &Self {
         self.shared.lenient.store(true, Ordering::Relaxed);
@@ -279,6 +295,28 @@ impl Drop for ModelServer {
     }
 }
 
+impl Shared {
+    /// The refusal of a chat request, with the rule that it breaks.
+    fn refusal(&self, body: &[u8]) -> Option<(String, Reply)> {
+        let strict = locked(&self.strict);
+        let leeway = strict.as_ref().map(|strict| strict.provider.leeway()).unwrap_or_default();
+        if let Err(broken) = validator::chat_completions_of(body, leeway) {
+            let rule = broken.to_string();
+            return Some((rule.clone(), Reply::refusal(400, &rule)));
+        }
+        let reply = strict.as_ref()?.refuses(&serde_json::from_slice(body).ok()?)?;
+        Some((reply.body.clone().unwrap_or_default(), reply))
+    }
+
+    fn reply_to(&self, request: &Recorded) -> Reply {
+        let reply = locked(&self.script).next(request);
+        match &mut *locked(&self.strict) {
+            Some(strict) => strict.dressed(reply),
+            None => reply,
+        }
+    }
+}
+
 async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let path = head.uri.path().to_owned();
@@ -306,19 +344,20 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
         .collect();
     let checked = path.ends_with("/chat/completions") && !shared.lenient.load(Ordering::Relaxed);
-    let refused = if checked { validator::chat_completions(&body).err() } else { None };
+    let refusal = if checked { shared.refusal(&body) } else { None };
     let recorded = {
         let mut requests = locked(&shared.requests);
+        let text = String::from_utf8_lossy(&body).into_owned();
         let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-        let refused = refused.map(|broken| broken.to_string());
-        let recorded = Recorded { number: requests.len(), path, headers, body, refused };
+        let refused = refusal.as_ref().map(|(rule, _)| rule.clone());
+        let recorded = Recorded { number: requests.len(), path, headers, body, text, refused };
         requests.push(recorded.clone());
         recorded
     };
     // Taken before the count goes up, so that whoever waits for the request finds the script moved on.
-    let reply = match &recorded.refused {
-        Some(rule) => Reply::refusal(400, rule),
-        None => locked(&shared.script).next(&recorded),
+    let reply = match refusal {
+        Some((_, reply)) => reply,
+        None => shared.reply_to(&recorded),
     };
     shared.counts.send_modify(|counts| counts.requests += 1);
     delivery::deliver(reply, &recorded, shared.counts.clone(), shared.stop.clone()).await

@@ -66,10 +66,7 @@ pub fn says(text: &str) -> Play {
 /// Calls of tools, in order.
 #[must_use]
 pub fn calls(calls: &[(&str, Value)]) -> Play {
-    let chunk = |(name, arguments): &(&str, Value)| ModelChunk::ToolCall {
-        name: (*name).to_owned(),
-        arguments: arguments.to_string(),
-    };
+    let chunk = |(name, arguments): &(&str, Value)| ModelChunk::call(*name, arguments.to_string());
     Play::Chunks(calls.iter().map(chunk).collect())
 }
 

@@ -158,7 +158,7 @@ impl EventScript {
 
     /// An item is whole.
     pub fn completed(&mut self, body: ItemBody) -> Arc<Event> {
-        let item = Item { id: ItemId::generate(), turn_id: self.turn, body };
+        let item = Item::new(self.turn, body);
         self.next(EventKind::ItemCompleted { item, status: ItemStatus::Done })
     }
 
@@ -316,7 +316,7 @@ async fn turns_that_wait_are_kept_until_they_leave(store: &impl Store) {
 async fn events_come_back_as_they_were_page_by_page(store: &impl Store) {
     let mut script = session(store).await;
     let id = InterruptId::generate();
-    let item = Item { id: ItemId::generate(), turn_id: script.turn, body: user("") };
+    let item = Item::new(script.turn, user(""));
     let events = vec![
         script.turn_started(),
         script.next(EventKind::ItemStarted { item }),
@@ -776,7 +776,7 @@ async fn texts(store: &impl Store, session: SessionId, after: u64, limit: usize)
 async fn recent_items_are_the_last_ones_oldest_first(store: &impl Store) {
     let mut script = session(store).await;
     let id = script.session;
-    let started = Item { id: ItemId::generate(), turn_id: script.turn, body: user("") };
+    let started = Item::new(script.turn, user(""));
     let events = vec![
         script.turn_started(),
         script.next(EventKind::ItemStarted { item: started }),
@@ -963,7 +963,7 @@ async fn what_works_for_a_session_is_listed_with_it_waits_for_it_and_goes_with_i
     let made = async || {
         let script = EventScript::new(SessionId::generate(), start());
         let settings = SessionSettings {
-            parent: Some(Parent { session: parent.session, agent: Some("reader".into()) }),
+            parent: Some(Parent { session: parent.session, agent: Some("reader".into()), tools: Vec::new() }),
             ..SessionSettings::default()
         };
         store.create_session(script.session, start(), settings, Vec::new()).await.unwrap();
@@ -1010,8 +1010,10 @@ async fn what_works_for_a_session_is_listed_with_it_waits_for_it_and_goes_with_i
     assert_eq!(store.files_left().await.unwrap(), last);
     store.note_files_gone(last).await.unwrap();
     assert!(store.files_left().await.unwrap().is_empty());
-    let orphan =
-        SessionSettings { parent: Some(Parent { session: parent.session, agent: None }), ..Default::default() };
+    let orphan = SessionSettings {
+        parent: Some(Parent { session: parent.session, agent: None, tools: Vec::new() }),
+        ..Default::default()
+    };
     refused(store.create_session(SessionId::generate(), start(), orphan, Vec::new()).await, ErrorKind::NotFound);
 }
 

@@ -38,16 +38,70 @@ impl fmt::Display for Broken {
 
 type Checked = Result<(), Broken>;
 
+/// Rules that a provider does not have, or not in this form.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Leeway {
+    /// Ids of calls may have any letters and any length.
+    pub any_ids: bool,
+    /// Calls may have `extra_content`.
+    pub extra_content: bool,
+    /// The model's messages may have `reasoning_details`.
+    pub reasoning_details: bool,
+}
+
 /// Checks the body of a request to chat completions by all rules.
 ///
 /// # Errors
 /// The first rule that it breaks.
 pub fn chat_completions(body: &[u8]) -> Result<(), Broken> {
+    chat_completions_of(body, Leeway::default())
+}
+
+/// Checks the body of a request to chat completions by all rules but those.
+///
+/// # Errors
+/// The first rule that it breaks.
+pub fn chat_completions_of(body: &[u8], leeway: Leeway) -> Result<(), Broken> {
     // What is read here is UTF-8 and has no half of a surrogate pair.
-    let body: Value =
+    let mut body: Value =
         serde_json::from_slice(body).or_else(|error| broken("body", format!("it is no JSON: {error}")))?;
+    if leeway != Leeway::default() {
+        leeway.apply(&mut body);
+    }
     chat::check(&body)?;
     anthropic::check(&body)
+}
+
+impl Leeway {
+    /// Puts what is allowed here into the form that is allowed everywhere.
+    fn apply(self, body: &mut Value) {
+        let mut ids: Vec<Value> = Vec::new();
+        let mut usual = |id: &mut Value| {
+            if !self.any_ids || id.as_str().is_none_or(str::is_empty) {
+                return;
+            }
+            let known = ids.iter().position(|known| known == id);
+            let number = known.unwrap_or(ids.len());
+            if known.is_none() {
+                ids.push(id.clone());
+            }
+            *id = format!("id{number}").into();
+        };
+        for message in body["messages"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+            if self.reasoning_details {
+                message.remove("reasoning_details");
+            }
+            for call in message.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
+                if let Some(call) = call.as_object_mut().filter(|_| self.extra_content) {
+                    call.remove("extra_content");
+                }
+                usual(&mut call["id"]);
+            }
+            if let Some(id) = message.get_mut("tool_call_id") {
+                usual(id);
+            }
+        }
+    }
 }
 
 fn broken<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, Broken> {
@@ -175,6 +229,22 @@ mod tests {
         check(&with_calls(json!([call(id, "x", "{}")]), &[result(id)]), Some("tool_calls[0].id"));
         let long = "a".repeat(41);
         check(&with_calls(json!([call(&long, "x", "{}")]), &[result(&long)]), Some("tool_calls[0].id"));
+        let mut signed = call("a", "x", "{}");
+        signed["extra_content"] = json!({"google": {}});
+        check(&one(signed.clone()), Some("tool_calls[0].extra_content"));
+        let body = with_calls(json!([signed]), &[result("a")]).to_string();
+        let leeway = Leeway { extra_content: true, ..Leeway::default() };
+        assert_eq!(chat_completions_of(body.as_bytes(), leeway), Ok(()));
+    }
+
+    #[test]
+    fn any_ids_still_pair() {
+        let leeway = Leeway { any_ids: true, ..Leeway::default() };
+        let taken = |body: &Value| chat_completions_of(body.to_string().as_bytes(), leeway).is_ok();
+        let id = "functions.x:0";
+        assert!(taken(&with_calls(json!([call(id, "x", "{}")]), &[result(id)])));
+        assert!(!taken(&with_calls(json!([call(id, "x", "{}")]), &[result("functions.x:1")])));
+        assert!(!taken(&with_calls(json!([call(id, "x", "{}"), call(id, "x", "{}")]), &[result(id), result(id)])));
     }
 
     #[test]

@@ -10,13 +10,15 @@ use agentd_core::{
 };
 use serde_json::Value;
 
-use super::{transcript::shortened, verbatim};
+use super::verbatim;
 
 /// Lines of each list at the most; fewer in a small window.
 const MAX_LINES: usize = 40;
 const MIN_LINES: usize = 8;
 /// Lines of a list that stay, shortened if need be, where there is hardly any room.
 const FEWEST_LINES: usize = 2;
+/// The last answer has at most this part of the window.
+const ANSWER_PART: u64 = 10;
 /// Answers before the last one that are told, a line each.
 const MAX_ANSWERS: usize = 2;
 /// Characters of a line at the most.
@@ -31,6 +33,8 @@ pub struct Facts {
     pub requests: Vec<String>,
     /// Ends of turns: the last words of each.
     pub answers: Vec<String>,
+    /// The last answer of all, word for word, where it is longer than a line.
+    pub last_answer: Option<String>,
     /// The input of the turn that runs, word for word, where it is among what is replaced. No item says how much of it
     /// there is room for, so whoever compacts adds it.
     pub under_way: Option<String>,
@@ -87,7 +91,10 @@ pub fn facts(items: &[Arc<Item>], todos: &[Todo], window: u64) -> Facts {
     facts.next = open.map(|todo| line(&todo.content)).collect();
     // The last answer is what the person goes on from; those long before it are in the file.
     facts.answers.drain(..facts.answers.len().saturating_sub(MAX_ANSWERS));
-    facts.answers.extend(said.map(|text| shortened(text, part_bytes(window) / 2)));
+    match said {
+        Some(text) if text.len() > MAX_LINE => facts.last_answer = Some(verbatim::clipped(text, window / ANSWER_PART)),
+        other => facts.answers.extend(other.map(line)),
+    }
     facts.files.extend(newest_reads(reads, most_lines(window) / 2));
     facts
 }
@@ -152,7 +159,7 @@ pub(crate) fn summary_bytes(window: u64) -> usize {
 /// Bytes of a part of a summary at the most, in a window of so many tokens: what a model repeats without end must not
 /// fill the window anew.
 pub(crate) fn part_bytes(window: u64) -> usize {
-    usize::try_from(window / 4).unwrap_or(usize::MAX).clamp(600, 6000)
+    usize::try_from(window / 8).unwrap_or(usize::MAX).clamp(600, 16_000)
 }
 
 fn call_of<'a>(items: &'a [Arc<Item>], result: &ToolResult) -> Option<&'a ToolCall> {
@@ -168,10 +175,15 @@ fn command(call: &ToolCall) -> Option<String> {
     Some(arguments.get("command")?.as_str()?.to_owned())
 }
 
-/// The path of a call that reads a file.
+/// The path of a call that reads a file, in one line.
 fn read(call: &ToolCall) -> Option<String> {
+    read_path(call).map(|path| line(&path))
+}
+
+/// The same as it was written.
+fn read_path(call: &ToolCall) -> Option<String> {
     let arguments: Value = serde_json::from_str(&call.arguments).ok().filter(|_| call.name == READ)?;
-    Some(line(arguments.get("path")?.as_str()?))
+    Some(arguments.get("path")?.as_str()?.to_owned())
 }
 
 fn outcome(result: &ToolResult) -> String {
@@ -203,6 +215,29 @@ fn cut(text: &mut String, most: usize) {
         text.truncate(end);
         text.push('…');
     }
+}
+
+/// Paths of the files that a history has read or changed last, the newest first.
+pub fn last_files(items: &[Arc<Item>]) -> Vec<String> {
+    let mut paths: Vec<String> = Vec::new();
+    let mut calls: BTreeMap<&str, &ToolCall> = BTreeMap::new();
+    for item in items {
+        match &item.body {
+            ItemBody::ToolCall(call) => drop(calls.insert(call.call_id.as_str(), call)),
+            ItemBody::ToolResult(result) if result.error.is_none() => {
+                let call = calls.remove(result.call_id.as_str());
+                let changed = result.files.iter().filter(|file| !file.is_folder());
+                let kept = changed.filter(|file| file.change != FileChangeKind::Deleted).map(|file| file.path.clone());
+                for path in kept.chain(call.and_then(read_path)) {
+                    paths.retain(|known| *known != path);
+                    paths.push(path);
+                }
+            }
+            _ => {}
+        }
+    }
+    paths.reverse();
+    paths
 }
 
 /// Of a long list, the first few and the last ones stay.

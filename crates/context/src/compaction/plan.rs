@@ -12,16 +12,38 @@ use crate::{history, meter};
 
 /// Messages that a history must have before a model is asked to sum it up.
 pub const MIN_MESSAGES: usize = 15;
+/// The same where they are long ones, and the tokens that they must have together.
+const MIN_LONG_MESSAGES: usize = 4;
+const MIN_TOKENS: u64 = 4000;
 /// Messages that stay as they are, where the window has room for them.
 const RECENT_MESSAGES: usize = 10;
 /// Percentage of the window that stays.
 const RECENT_PERCENT: u64 = 15;
 /// Maximum percentage of the window for the last [`RECENT_MESSAGES`].
-const RECENT_MAX_PERCENT: u64 = 40;
+const RECENT_MAX_PERCENT: u64 = 30;
+/// Tokens of a window of which no more than [`RECENT_PERCENT`] stay, however few messages that are: a summary takes its part
+/// of it, too, and so the next compaction would be due soon.
+const SMALL_WINDOW: u64 = 8192;
 
 /// Messages that a history may have where the window alone decides: more than any window is likely to hold, and less than
 /// what is read into memory.
 const MOST_MESSAGES: usize = 5000;
+
+/// Percentage of the window from which on room is made, before the next request.
+pub const RELIEF_PERCENT: u64 = 85;
+/// Percentage of the window down to which results must bring it that are moved to files: each time all behind the first of
+/// them is computed anew.
+const OFFLOADED_PERCENT: u64 = 60;
+
+/// Returns whether room is made before a request of so many tokens.
+pub fn is_relief_due(tokens: u64, window: u64) -> bool {
+    u128::from(tokens) * 100 >= u128::from(window) * u128::from(RELIEF_PERCENT)
+}
+
+/// The tokens that must be freed so that moving results to files is worth it.
+pub fn to_offload(tokens: u64, window: u64) -> u64 {
+    tokens.saturating_sub(window / 100 * OFFLOADED_PERCENT)
+}
 
 /// The messages that a history may have, where that is set or not.
 pub fn most_messages(set: Option<usize>) -> usize {
@@ -72,7 +94,8 @@ pub fn plan(items: &[Arc<Item>], cause: CompactionCause, room: Room) -> Option<P
     // A summary alone is not summed up again: nothing would be gained, and each time something would be lost.
     let replaced = &items[..split];
     let gains = replaced.iter().any(|item| history::counts(item) && !matches!(item.body, ItemBody::Compaction(_)));
-    gains.then_some(Plan { split, messages, worth_a_model: messages >= MIN_MESSAGES })
+    let has_long_ones = count(replaced) >= MIN_LONG_MESSAGES && tokens(replaced, room) >= MIN_TOKENS;
+    gains.then_some(Plan { split, messages, worth_a_model: has_long_ones || messages >= MIN_MESSAGES })
 }
 
 /// The messages of a history.
@@ -80,10 +103,22 @@ pub fn count(items: &[Arc<Item>]) -> usize {
     items.iter().filter(|item| history::counts(item)).count()
 }
 
-/// The messages before the turn that runs.
+/// The messages of a history where an answer counts as one with its calls and their results: by these it is limited.
+pub fn count_answers(items: &[Arc<Item>]) -> usize {
+    let (mut count, mut in_answer) = (0, false);
+    for item in items.iter().filter(|item| history::counts(item)) {
+        let is_answer = matches!(item.body, ItemBody::AgentMessage { .. } | ItemBody::ToolCall(_));
+        let is_result = matches!(item.body, ItemBody::ToolResult(_));
+        count += usize::from(!is_result && !(is_answer && in_answer));
+        in_answer = is_answer;
+    }
+    count
+}
+
+/// The same before the turn that runs.
 pub fn count_before_turn(items: &[Arc<Item>]) -> usize {
     let begin = items.iter().rposition(speaks).unwrap_or(0);
-    count(&items[..begin])
+    count_answers(&items[..begin])
 }
 
 /// About how many tokens the items have.
@@ -139,7 +174,7 @@ fn by_messages(items: &[Arc<Item>], splits: &[usize], most: usize) -> Option<usi
         items.get(spoken).is_some_and(speaks)
     };
     let at_persons = splits.iter().copied().filter(|split| begins_turn(*split));
-    let fits = |split: &usize| count(&items[*split..turn.max(*split)]) <= most;
+    let fits = |split: &usize| count_answers(&items[*split..turn.max(*split)]) <= most;
     at_persons.take_while(|split| *split <= turn).find(fits)
 }
 
@@ -151,7 +186,8 @@ fn by_tokens(items: &[Arc<Item>], splits: &[usize], room: Room, asked: bool) -> 
         let rest = &items[*split..];
         let tokens = tokens(rest, room);
         let few = count(rest) <= RECENT_MESSAGES;
-        (tokens <= part(RECENT_PERCENT) && (few || !asked)) || (few && tokens <= part(RECENT_MAX_PERCENT))
+        let most = if room.window < SMALL_WINDOW { RECENT_PERCENT } else { RECENT_MAX_PERCENT };
+        (tokens <= part(RECENT_PERCENT) && (few || !asked)) || (few && tokens <= part(most))
     };
     if fits(&0) {
         return None;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use agentd_core::{
-    ids::{CallId, ItemId, TurnId},
+    ids::{CallId, TurnId},
     item::{Item, ItemBody, NoticeTopic},
     tool::{ToolCall, ToolErrorCode, ToolResult},
 };
 
 fn item(body: ItemBody) -> Arc<Item> {
-    Arc::new(Item { id: ItemId::generate(), turn_id: TurnId::generate(), body })
+    Arc::new(Item::new(TurnId::generate(), body))
 }
 
 pub(crate) fn user(text: &str) -> Arc<Item> {

@@ -14,6 +14,7 @@ use super::{
     transcript::{self, harmless},
     verbatim,
 };
+use crate::{meter, tokens::estimate};
 
 /// The seven parts, in order.
 const PARTS: [&str; 7] = [
@@ -26,22 +27,58 @@ const PARTS: [&str; 7] = [
     "Next steps",
 ];
 
-/// Bytes that a token has at the least, in texts of any script: so that what is sent to be summed up fits for certain.
-const BYTES_A_TOKEN: u64 = 2;
-/// Tokens that a summary in detail has at the most.
-const MAX_TOKENS: u64 = 1440;
+/// Tokens that a summary in detail has at the most in a window of middle size; in a large one more, in a small one fewer.
+const TOKENS: u64 = 1440;
 /// The part in which the messages of the person stand. Summaries of earlier versions have them in the next one.
 const SAID: usize = 0;
 /// Line before the messages of the person.
 const MESSAGES_FOLLOW: &str = "The person said, word for word:";
 /// Heading of the request in progress.
 const UNDER_WAY: &str = "## The request that you are working on, word for word";
+/// Heading of the last answer.
+const LAST_ANSWER: &str = "## Your last answer, word for word";
 /// Bytes of a history that are worth a summary by a model: where there is no room for so many, it would see nothing.
 const MIN_HISTORY: usize = 1000;
 /// Bytes of one part of an earlier summary that are kept, where no model sums it up anew: so that it does not grow.
 const MAX_CARRIED: usize = 1200;
 
-/// Asks a model for the parts that no fact tells. None where its window has no room for what is to be summed up.
+/// Length of a summary that a model is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Length {
+    tokens: u64,
+    words: u64,
+}
+
+impl Length {
+    /// Length of a summary in a window of so many tokens.
+    pub fn of(strategy: CompactionStrategy, window: u64) -> Self {
+        let tokens = (window / 8).min(TOKENS.max(window / 32));
+        let words = if strategy == CompactionStrategy::Summarize { 200 } else { tokens * 2 / 3 };
+        Self { tokens, words }
+    }
+
+    /// Tokens that the window must have room for.
+    pub fn tokens(self) -> u64 {
+        self.tokens
+    }
+
+    fn told(self) -> String {
+        format!("Use at most {} words in all.", self.words)
+    }
+}
+
+/// The input that asks for a summary behind the conversation that is summed up.
+pub fn input(instructions: &str, length: Length) -> String {
+    format!(
+        "<system_reminder>\nNobody speaks here but the daemon: the conversation above is about to be replaced by a summary, \
+         because the window is full. Write it now. Do not continue the work, and call no tool.\n\n{}\n\n{}\n\
+         </system_reminder>",
+        instructions.trim_end(),
+        length.told()
+    )
+}
+
+/// Asks a model for the parts that no fact tells, by a transcript. None where its window has no room for what is to be summed up.
 pub fn request(
     session_id: SessionId,
     instructions: &str,
@@ -50,18 +87,16 @@ pub fn request(
     strategy: CompactionStrategy,
     window: u64,
 ) -> Option<ModelRequest> {
-    let length = match strategy {
-        CompactionStrategy::Summarize => "Use at most 200 words in all.".to_owned(),
-        _ => format!("Use at most {} words in all.", MAX_TOKENS.min(window / 8) * 2 / 3),
-    };
-    let system = format!("{}\n\n{length}", instructions.trim_end());
-    let room = window.saturating_sub(MAX_TOKENS.min(window / 8)).saturating_mul(3) / 4;
-    let bytes = usize::try_from(room.saturating_mul(BYTES_A_TOKEN)).unwrap_or(usize::MAX).saturating_sub(system.len());
-    // What was summed up before comes first: it stands for the most. It is as long as a summary may be, and so mostly whole.
-    let earlier = earlier.map(|text| harmless(&transcript::shortened(text, bytes / 2)));
-    let earlier = earlier.map(|text| format!("<earlier_summary>\n{text}\n</earlier_summary>\n")).unwrap_or_default();
+    let length = Length::of(strategy, window);
+    let system = format!("{}\n\n{}", instructions.trim_end(), length.told());
     let items: Vec<Arc<Item>> =
         items.iter().filter(|item| !matches!(item.body, ItemBody::Compaction(_))).cloned().collect();
+    let room = window.saturating_sub(length.tokens + estimate(&system)) / 10 * 9;
+    let bytes = usize::try_from(room.saturating_mul(bytes_a_token(&items))).unwrap_or(usize::MAX);
+    // What was summed up before comes first: it stands for the most. It is as long as a summary may be, and so mostly whole.
+    // The words of the person in it stay beside the new one anyway.
+    let earlier = earlier.map(|text| harmless(&transcript::shortened(&without_messages(text), bytes / 3 * 2)));
+    let earlier = earlier.map(|text| format!("<earlier_summary>\n{text}\n</earlier_summary>\n")).unwrap_or_default();
     let bytes = bytes.checked_sub(earlier.len()).filter(|bytes| *bytes >= MIN_HISTORY)?;
     let items = transcript::within(&items, bytes);
     let text = format!("{earlier}<history>\n{items}\n</history>");
@@ -73,6 +108,26 @@ pub fn request(
         max_tokens: None,
         known_paths: Vec::new(),
     })
+}
+
+/// Bytes that a token of these items has, by the guess.
+fn bytes_a_token(items: &[Arc<Item>]) -> u64 {
+    let tokens: u64 = items.iter().map(|item| meter::guess(item, false)).sum();
+    let bytes = transcript::whole(items).len() as u64;
+    (bytes / tokens.max(1)).clamp(1, 4)
+}
+
+/// A summary without the messages of the person.
+fn without_messages(summary: &str) -> String {
+    let mut kept = String::with_capacity(summary.len());
+    let mut of_person = false;
+    for line in summary.split_inclusive('\n') {
+        of_person = line.trim_end() == MESSAGES_FOLLOW || (of_person && !line.starts_with("## "));
+        if !of_person {
+            kept.push_str(line);
+        }
+    }
+    kept
 }
 
 /// The words that a summary has besides what is known for certain.
@@ -145,6 +200,9 @@ pub fn compose(words: Words<'_>, facts: &Facts, messages: &[String], path: Optio
         }
         text.truncate(text.trim_end().len());
     }
+    if let Some(answer) = &facts.last_answer {
+        let _ = write!(text, "\n\n{LAST_ANSWER}\n{}", harmless(answer));
+    }
     if let Some(request) = &facts.under_way {
         let _ = write!(text, "\n\n{UNDER_WAY}\n{}", harmless(request));
     }
@@ -184,6 +242,7 @@ fn written_parts(text: &str, most: usize) -> [String; 7] {
 /// messages, the request in progress and the next steps.
 fn carried_parts(summary: &str, most: usize) -> [String; 7] {
     let summary = part_under_way(summary).map_or(summary, |(before, _)| before);
+    let summary = summary.split(&format!("\n{LAST_ANSWER}\n")).next().unwrap_or(summary);
     // Exactly as they were written then: what an answer or a command said may look like one of them.
     let exact = |line: &str| PARTS.iter().position(|part| line.strip_prefix("## ") == Some(part));
     let mut parts = parts(summary, exact);

@@ -81,10 +81,8 @@ fn parts(item: &Item) -> Option<(String, &str, bool)> {
         ItemBody::Compaction(compaction) => ("Summary of what came before".to_owned(), &compaction.summary, false),
         ItemBody::Notice { text, topic: NoticeTopic::General, .. } => ("Notice".to_owned(), text, false),
         ItemBody::Notice { text, topic: NoticeTopic::Files, .. } => ("Files handed over".to_owned(), text, false),
-        // What files say that people wrote for models is told anew, from the files.
-        ItemBody::Notice { topic: NoticeTopic::Memory | NoticeTopic::Skills, .. } | ItemBody::Reasoning { .. } => {
-            return None;
-        }
+        // What files say that people wrote for models is told anew, from the files, and so are reminders.
+        ItemBody::Notice { .. } | ItemBody::Reasoning { .. } => return None,
     })
 }
 

@@ -2,12 +2,19 @@
 //!
 //! Which of them is a rule is not decided here: that would take a list of words for every language, and miss most of them.
 
-use std::{cmp::Reverse, collections::HashSet, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use agentd_core::{
     context::Compaction,
+    interrupt::{AFTER_REFUSAL, REFUSED},
     item::{Item, ItemBody},
+    tool::{ToolCall, ToolErrorCode, ToolResult},
 };
+use serde_json::Value;
 
 use crate::{
     excerpt::{Excerpt, grouped},
@@ -23,6 +30,14 @@ const MAX_PERCENT: u64 = 10;
 /// A message takes at most this part of the room for all, so that the first and the last always fit.
 const LARGEST_PART: u64 = 4;
 
+/// The tool that asks a person.
+const QUESTION: &str = "ask_human";
+/// Tokens of its question that are told with the answer.
+const MAX_QUESTION: u64 = 60;
+/// Beginnings of reasons for a refusal that no person gave.
+const OF_DAEMON: [&str; 4] =
+    ["this run cannot ask", "the person approved it", "the person changed the arguments", "the answer was no decision"];
+
 /// Messages that fit, and the number of those that do not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verbatim {
@@ -35,9 +50,21 @@ pub struct Verbatim {
 /// Messages of the person in a history. `before` is the compaction that it begins with.
 pub fn messages(before: Option<&Compaction>, items: &[Arc<Item>]) -> Verbatim {
     let mut messages = before.map(|compaction| compaction.report.pinned.clone()).unwrap_or_default();
+    let mut calls: HashMap<&str, &ToolCall> = HashMap::new();
     for item in items {
-        let ItemBody::UserMessage { text, typed_bytes, .. } = &item.body else { continue };
-        let message = clipped(typed(text, *typed_bytes), MAX_MESSAGE);
+        let message = match &item.body {
+            ItemBody::UserMessage { text, typed_bytes, .. } => typed(text, *typed_bytes).to_owned(),
+            ItemBody::ToolCall(call) => {
+                calls.insert(call.call_id.as_str(), call);
+                continue;
+            }
+            ItemBody::ToolResult(result) => {
+                let call = calls.remove(result.call_id.as_str());
+                call.and_then(|call| answered(call, result)).unwrap_or_default()
+            }
+            _ => continue,
+        };
+        let message = clipped(&message, MAX_MESSAGE);
         if message.is_empty() {
             continue;
         }
@@ -49,6 +76,24 @@ pub fn messages(before: Option<&Compaction>, items: &[Arc<Item>]) -> Verbatim {
         }
     }
     fitting(messages, MAX_STORED)
+}
+
+/// The words of the person in a result: the answer to a question, or the reason of a refusal.
+fn answered(call: &ToolCall, result: &ToolResult) -> Option<String> {
+    let text = result.text.trim();
+    match result.error {
+        None if call.name == QUESTION => {
+            let asked: Value = serde_json::from_str(&call.arguments).ok()?;
+            let question = clipped(asked.get("question")?.as_str()?, MAX_QUESTION);
+            Some(format!("{text} (answer to: {question})"))
+        }
+        Some(ToolErrorCode::Denied) => {
+            let reason = text.strip_prefix(REFUSED)?.strip_suffix(AFTER_REFUSAL)?.trim_end_matches(['.', ' ']);
+            let is_of_daemon = OF_DAEMON.iter().any(|begin| reason.starts_with(begin));
+            (!is_of_daemon).then(|| format!("{reason} (said as a call of {} was refused)", call.name))
+        }
+        _ => None,
+    }
 }
 
 /// The part of an input that a person typed. What came through a pipe behind it is a document, whatever it demands.
@@ -82,7 +127,7 @@ fn fitting(messages: Vec<String>, room: u64) -> Verbatim {
     Verbatim { messages: kept.map(|(_, message)| message).collect(), left_out: left_out.len() }
 }
 
-fn clipped(message: &str, tokens: u64) -> String {
+pub(crate) fn clipped(message: &str, tokens: u64) -> String {
     if estimate(message) <= tokens {
         return message.to_owned();
     }
@@ -105,7 +150,7 @@ mod tests {
     use agentd_core::context::CompactionReport;
 
     use super::*;
-    use crate::compaction::samples::{says, user};
+    use crate::compaction::samples::{call, call_with, result, says, user};
 
     fn after(kept: Verbatim) -> Compaction {
         let report = CompactionReport { pinned: kept.messages, ..CompactionReport::default() };
@@ -127,6 +172,33 @@ mod tests {
         assert_eq!(first, Verbatim { messages: said.map(str::to_owned).to_vec(), left_out: 0 });
         let second = messages(Some(&after(first)), &[user("Only port 31337 is open."), user(said[0])]);
         assert_eq!((second.messages.len(), second.messages[6].as_str()), (7, "Only port 31337 is open."));
+    }
+
+    #[test]
+    fn answers_and_reasons_of_refusals_are_words_of_the_person() {
+        let asks = call_with("1", QUESTION, r#"{"question": "Which database?"}"#);
+        let refused = |id: &str, reason: &str| {
+            let text = format!("{REFUSED}{reason}. {AFTER_REFUSAL}");
+            let body = ItemBody::ToolResult(ToolResult {
+                error: Some(ToolErrorCode::Denied),
+                text,
+                ..ToolResult::empty(id.to_owned().into(), "run_bash_command")
+            });
+            Arc::new(Item { body, ..Item::clone(&user("")) })
+        };
+        let items = [
+            asks,
+            result("1", QUESTION, "Postgres on port 31337, never the one on 5432"),
+            call("2", "run_bash_command"),
+            refused("2", "not on the shared machine"),
+            call("3", "run_bash_command"),
+            refused("3", "this run cannot ask, and it changes files"),
+        ];
+        let expected = [
+            "Postgres on port 31337, never the one on 5432 (answer to: Which database?)",
+            "not on the shared machine (said as a call of run_bash_command was refused)",
+        ];
+        assert_eq!(messages(None, &items).messages, expected);
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! The files of sessions.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
@@ -16,6 +19,7 @@ use crate::{
     knowledge::DocumentPage,
     settings::Mount,
     state_files::StateFiles,
+    surroundings::MachineFacts,
 };
 
 /// All files of a session: those on the disk, and those of its own state as they are now.
@@ -59,6 +63,11 @@ pub trait Workspaces: Send + Sync {
         _history: Option<HistoryFile>,
     ) -> BoxFuture<'_, Result<FilesCopied, WorkspaceError>> {
         Box::pin(std::future::ready(Ok(FilesCopied::default())))
+    }
+
+    /// What can be found out about the machine and the workspace's project, for a session of a client in this folder.
+    fn facts<'a>(&'a self, _workspace: &'a Workspace, _client: Option<&'a Path>) -> BoxFuture<'a, MachineFacts> {
+        Box::pin(std::future::ready(MachineFacts::default()))
     }
 
     /// Empties its `temp/`.

@@ -133,12 +133,13 @@ impl ActiveAgent {
         if transfers.is_empty() {
             return may_use;
         }
-        let told = |tool: &ToolSpec| delegate_tool::told_of(tool, &self.offered());
         // A name means one tool: a request that names two of it is refused.
-        let is_other = |tool: &&ToolSpec| transfers.iter().all(|transfer| transfer.name != tool.name);
-        let shown = may_use.specs.iter().filter(|tool| self.may_give(tool)).filter(is_other).map(told);
-        let shown: Vec<ToolSpec> = shown.collect();
-        ToolSet::new(shown.into_iter().chain(transfers).collect()).standing_as_in(&may_use)
+        let names: Vec<String> = transfers.iter().map(|transfer| transfer.name.clone()).collect();
+        let told = |tool: &ToolSpec| {
+            let is_shown = self.may_give(tool) && !names.contains(&tool.name);
+            is_shown.then(|| delegate_tool::told_of(tool, &self.offered()))
+        };
+        may_use.rewritten(told, transfers)
     }
 
     /// Returns whether it may use the tool, as far as that is one to give work away: an agent that names its tools does

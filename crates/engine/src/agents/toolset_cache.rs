@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use agentd_context::ToolSet;
 
 use super::ActiveAgent;
-use crate::catalog::{MentionedTools, ToolCatalog, ToolScope};
+use crate::catalog::{ToolCatalog, ToolScope};
 
 /// The sets that are kept: of the main agent and its subagents, and of a few that turns mention.
 const KEPT: usize = 8;
@@ -18,7 +18,7 @@ pub(crate) struct ToolSetCache(Mutex<Vec<Entry>>);
 #[derive(Debug)]
 struct Entry {
     stock: Arc<ToolCatalog>,
-    mentioned: MentionedTools,
+    loaded: Vec<String>,
     reach: ToolScope,
     /// Held with its agents, so that no others can stand at their place in memory.
     acting: ActiveAgent,
@@ -30,17 +30,17 @@ impl ToolSetCache {
     pub(crate) fn tools(
         &self,
         stock: &Arc<ToolCatalog>,
-        mentioned: &MentionedTools,
+        loaded: &[String],
         reach: &ToolScope,
         acting: &ActiveAgent,
     ) -> ToolSet {
-        self.get_or_make(stock, mentioned, reach, acting, || acting.tools(stock.shown(mentioned, reach)))
+        self.get_or_make(stock, loaded, reach, acting, || acting.tools(stock.shown(loaded, reach)))
     }
 
     fn get_or_make(
         &self,
         stock: &Arc<ToolCatalog>,
-        mentioned: &MentionedTools,
+        loaded: &[String],
         reach: &ToolScope,
         acting: &ActiveAgent,
         make: impl FnOnce() -> ToolSet,
@@ -48,7 +48,7 @@ impl ToolSetCache {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Of an older stock nothing is shown again.
         kept.retain(|entry| Arc::ptr_eq(&entry.stock, stock));
-        if let Some(index) = kept.iter().position(|entry| entry.is_for(mentioned, reach, acting)) {
+        if let Some(index) = kept.iter().position(|entry| entry.is_for(loaded, reach, acting)) {
             let entry = kept.remove(index);
             let tools = entry.tools.clone();
             kept.push(entry);
@@ -58,15 +58,15 @@ impl ToolSetCache {
         if kept.len() == KEPT {
             kept.remove(0);
         }
-        let (stock, mentioned, reach, acting) = (Arc::clone(stock), mentioned.clone(), reach.clone(), acting.clone());
-        kept.push(Entry { stock, mentioned, reach, acting, tools: tools.clone() });
+        let (stock, loaded, reach, acting) = (Arc::clone(stock), loaded.to_vec(), reach.clone(), acting.clone());
+        kept.push(Entry { stock, loaded, reach, acting, tools: tools.clone() });
         tools
     }
 }
 
 impl Entry {
-    fn is_for(&self, mentioned: &MentionedTools, reach: &ToolScope, acting: &ActiveAgent) -> bool {
-        self.mentioned == *mentioned && self.reach == *reach && self.acting.is_shown_as(acting)
+    fn is_for(&self, loaded: &[String], reach: &ToolScope, acting: &ActiveAgent) -> bool {
+        self.loaded == loaded && self.reach == *reach && self.acting.is_shown_as(acting)
     }
 }
 
@@ -89,7 +89,7 @@ mod tests {
     }
 
     fn child_among(agents: &Arc<Agents>, agent: Option<&str>) -> ActiveAgent {
-        let parent = Parent { session: SessionId::generate(), agent: agent.map(str::to_owned) };
+        let parent = Parent { session: SessionId::generate(), agent: agent.map(str::to_owned), tools: Vec::new() };
         ActiveAgent::of(&SessionSettings { parent: Some(parent), ..SessionSettings::default() }, &[], agents)
     }
 
@@ -100,8 +100,8 @@ mod tests {
         Kept(ToolSetCache::default(), Arc::new(ToolCatalog::new(Arc::default(), Vec::new())))
     }
 
-    fn told(kept: &Kept, mentioned: &MentionedTools, reach: &ToolScope, acting: &ActiveAgent) -> ToolSet {
-        kept.0.get_or_make(&kept.1, mentioned, reach, acting, || acting.tools(ToolSet::none()))
+    fn told(kept: &Kept, loaded: &[String], reach: &ToolScope, acting: &ActiveAgent) -> ToolSet {
+        kept.0.get_or_make(&kept.1, loaded, reach, acting, || acting.tools(ToolSet::none()))
     }
 
     fn is_shared(one: &ToolSet, other: &ToolSet) -> bool {
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn turns_that_show_the_same_share_it() {
         let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
-        let none = MentionedTools::new();
+        let none = Vec::new();
         let first = told(&kept, &none, &any, &main_among(&poet));
         let child = told(&kept, &none, &any, &child_among(&poet, None));
         assert_eq!((first.specs.len(), child.specs.len()), (1, 0));
@@ -124,10 +124,10 @@ mod tests {
     #[test]
     fn nobody_is_shown_what_is_meant_for_others() {
         let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
-        let none = MentionedTools::new();
+        let none = Vec::new();
         let first = told(&kept, &none, &any, &main_among(&poet));
         let others = [
-            told(&kept, &MentionedTools::from(["grep".to_owned()]), &any, &main_among(&poet)),
+            told(&kept, &["grep".to_owned()], &any, &main_among(&poet)),
             told(&kept, &none, &ToolScope { sees: true, ..any.clone() }, &main_among(&poet)),
             // A configuration that was read again.
             told(&kept, &none, &any, &main_among(&agents("critic"))),
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn few_are_kept() {
         let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
-        let tools = |name: usize| told(&kept, &MentionedTools::from([name.to_string()]), &any, &main_among(&poet));
+        let tools = |name: usize| told(&kept, &[name.to_string()], &any, &main_among(&poet));
         let (first, second) = (tools(0), tools(1));
         for name in 2..KEPT {
             tools(name);

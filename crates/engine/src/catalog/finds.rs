@@ -1,20 +1,17 @@
 //! What the model of a turn finds of the tools that the turn does not show. What it has found it may call: it stands behind
-//! the other tools from the next request on, also in the turns to come that still see that it was found.
+//! the other tools from the next request on, and in all turns to come, as what people mention does.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use agentd_context::ToolSet;
-use agentd_core::{
-    catalogue::CatalogueTool,
-    item::{Item, ItemBody},
-};
+use agentd_core::catalogue::CatalogueTool;
 use tokio::sync::watch;
 
 use super::{FIND_TOOL, ToolCatalog, ToolScope, nearest::nearest, servers::servers, words};
 
 /// Tools that one search tells of at the most.
 const MOST_TOLD: usize = 8;
-/// Tools that are shown because they were found, at the most: of more, those that were found last in the turns before.
+/// Tools that were mentioned or found and that leave room for finds, at the most.
 const MOST_FOUND: usize = 48;
 
 /// The tools of a turn: what it shows, and what its model finds.
@@ -22,14 +19,15 @@ pub(crate) struct Finds {
     /// As it was when the turn began: what is found is what was there then.
     stock: Arc<ToolCatalog>,
     reach: ToolScope,
-    /// Tools that the turn shows without a find.
+    /// Tools that the turn shows without a find of its own.
     shown: ToolSet,
     now: watch::Sender<Now>,
 }
 
-/// Finds so far.
+/// Tools so far.
 struct Now {
-    names: Vec<String>,
+    /// Those that were mentioned or found in the session, in the order in which they came.
+    loaded: Vec<String>,
     tools: ToolSet,
 }
 
@@ -42,25 +40,15 @@ pub(crate) struct Hits<'a> {
 }
 
 impl Finds {
-    /// The finds of a turn that shows these tools, with those of the turns before it.
-    pub(crate) fn new(stock: Arc<ToolCatalog>, reach: ToolScope, shown: ToolSet, history: &[Arc<Item>]) -> Self {
-        let mut names: Vec<String> = Vec::new();
-        let found = history.iter().flat_map(|item| match &item.body {
-            ItemBody::ToolResult(result) => result.found.as_slice(),
-            _ => &[],
-        });
-        for name in found {
-            if shown.get(name).is_none() && !names.contains(name) {
-                names.push(name.clone());
-            }
-        }
-        if !names.is_empty() {
-            let hidden: Vec<&str> = stock.hidden(&reach).map(|tool| tool.spec.name.as_str()).collect();
-            names.retain(|name| hidden.contains(&name.as_str()));
-            names.drain(..names.len().saturating_sub(MOST_FOUND));
-        }
-        let tools = with_found(&stock, &shown, &names);
-        Self { stock, reach, shown, now: watch::Sender::new(Now { names, tools }) }
+    /// The finds of a turn that shows these tools, some of them because they were mentioned or found so far.
+    pub(crate) fn new(stock: Arc<ToolCatalog>, reach: ToolScope, shown: ToolSet, loaded: Vec<String>) -> Self {
+        let now = watch::Sender::new(Now { loaded, tools: shown.clone() });
+        Self { stock, reach, shown, now }
+    }
+
+    /// The tools that were mentioned or found in the session so far, in the order in which they came.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.now.borrow().loaded.clone()
     }
 
     /// Which MCP servers there are, for the system message of the turn.
@@ -73,9 +61,10 @@ impl Finds {
         self.now.borrow().tools.clone()
     }
 
-    /// A tool that was found.
+    /// A tool that the turn shows because its model found it.
     pub(crate) fn get(&self, name: &str) -> Option<&CatalogueTool> {
-        if self.now.borrow().names.iter().any(|found| found == name) { self.stock.get(name) } else { None }
+        let is_found = self.shown.get(name).is_none() && self.now.borrow().tools.get(name).is_some();
+        if is_found { self.stock.get(name) } else { None }
     }
 
     /// The tools that fit best of those that the turn does not show.
@@ -92,13 +81,13 @@ impl Finds {
     pub(crate) fn show(&self, found: &[&CatalogueTool]) -> Vec<String> {
         let mut left = Vec::new();
         self.now.send_modify(|now| {
-            for name in found.iter().map(|tool| &tool.spec.name) {
-                if now.names.contains(name) {
-                    continue;
-                }
-                if now.names.len() < MOST_FOUND { now.names.push(name.clone()) } else { left.push(name.clone()) }
-            }
-            now.tools = with_found(&self.stock, &self.shown, &now.names);
+            let is_new = |tool: &&&CatalogueTool| now.tools.get(&tool.spec.name).is_none();
+            let new: Vec<&CatalogueTool> = found.iter().filter(is_new).copied().collect();
+            let room = MOST_FOUND.saturating_sub(now.loaded.len()).min(new.len());
+            let (added, none) = new.split_at(room);
+            now.loaded.extend(added.iter().map(|tool| tool.spec.name.clone()));
+            now.tools = now.tools.followed_by(added);
+            left = none.iter().map(|tool| tool.spec.name.clone()).collect();
         });
         left
     }
@@ -134,9 +123,4 @@ impl Finds {
     fn hidden(&self) -> impl Iterator<Item = &CatalogueTool> {
         self.stock.hidden(&self.reach).filter(|tool| self.shown.get(&tool.spec.name).is_none())
     }
-}
-
-fn with_found(stock: &ToolCatalog, shown: &ToolSet, names: &[String]) -> ToolSet {
-    let found: Vec<&CatalogueTool> = names.iter().filter_map(|name| stock.get(name)).collect();
-    shown.with_found(&found)
 }

@@ -55,7 +55,7 @@ impl ToolCatalog {
         // Links answer before the toolbox is asked, and what is built in before what others bring: nobody takes a call by
         // choosing the name of another's tool.
         tools.sort_by(|a, b| (&a.spec.name, rank(&a.origin)).cmp(&(&b.spec.name, rank(&b.origin))));
-        let plain = visible::set(&tools, &MentionedTools::new(), &ToolScope::default());
+        let plain = visible::set(&tools, &[], &ToolScope::default());
         Self { source, tools, plain }
     }
 
@@ -64,12 +64,17 @@ impl ToolCatalog {
         Arc::ptr_eq(&self.source, catalogue)
     }
 
-    /// Tools that a turn may use.
-    pub(crate) fn shown(&self, mentioned: &MentionedTools, reach: &ToolScope) -> ToolSet {
-        if mentioned.is_empty() && *reach == ToolScope::default() {
+    /// Tools that a turn may use, where these were mentioned or found so far.
+    pub(crate) fn shown(&self, loaded: &[String], reach: &ToolScope) -> ToolSet {
+        if loaded.is_empty() && *reach == ToolScope::default() {
             return self.plain.clone();
         }
-        visible::set(&self.tools, mentioned, reach)
+        visible::set(&self.tools, loaded, reach)
+    }
+
+    /// Returns whether a mention makes a turn show that tool, which it would not show otherwise.
+    pub(crate) fn needs_mention(&self, name: &str, reach: &ToolScope) -> bool {
+        visible::unmentioned(&self.tools, reach).any(|tool| tool.spec.name == name)
     }
 
     /// Every tool, and why a turn shows it or not.

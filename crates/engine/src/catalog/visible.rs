@@ -56,13 +56,13 @@ impl fmt::Display for Availability {
         match self {
             Self::Core => f.write_str("it belongs to every turn"),
             Self::Enabled => f.write_str("it is enabled"),
-            Self::Mentioned => f.write_str("it is mentioned"),
+            Self::Mentioned => f.write_str("it was mentioned or found in this session"),
             Self::NamedBy(agent) => write!(f, "the agent {agent} names it"),
             Self::ForPictures => f.write_str("it is for pictures, and the model sees them"),
             Self::ForCode => f.write_str("it is for code, and so is the model"),
-            Self::NotMentioned { name, server: None } => write!(f, "@{name} in an input loads it for that turn"),
+            Self::NotMentioned { name, server: None } => write!(f, "@{name} in an input loads it for the session"),
             Self::NotMentioned { name, server: Some(server) } => {
-                write!(f, "@{name} or @{server} in an input loads it for that turn, and {FIND_TOOL} finds it")
+                write!(f, "@{name} or @{server} in an input loads it for the session, and {FIND_TOOL} finds it")
             }
             Self::NothingToFind => f.write_str("every tool of an MCP server is shown already"),
             Self::Off => f.write_str("tools.yaml says `enabled: never`, or what it works with is not configured"),
@@ -73,15 +73,26 @@ impl fmt::Display for Availability {
     }
 }
 
-/// The tools that the turn shows.
-pub(super) fn set(tools: &[CatalogueTool], mentioned: &MentionedTools, reach: &ToolScope) -> ToolSet {
-    let shown = judged(tools, mentioned, reach).filter(|(_, standing)| standing.is_shown());
-    ToolSet::of(&shown.map(|(tool, _)| tool).collect::<Vec<_>>())
+/// The tools that the turn shows: those that were mentioned or found so far behind the others, in their order.
+pub(super) fn set(tools: &[CatalogueTool], loaded: &[String], reach: &ToolScope) -> ToolSet {
+    let mentioned: MentionedTools = loaded.iter().cloned().collect();
+    let shown = judged(tools, &mentioned, reach).filter(|(_, standing)| standing.is_shown()).map(|(tool, _)| tool);
+    let (mut added, sorted): (Vec<_>, Vec<_>) = shown.partition(|tool| mentioned.contains(&tool.spec.name));
+    added.sort_by_key(|tool| loaded.iter().position(|name| *name == tool.spec.name));
+    ToolSet::of(&sorted).followed_by(&added)
 }
 
 /// The tools of others that a turn could show and does not, unless they are mentioned or found.
 pub(super) fn hidden<'a>(tools: &'a [CatalogueTool], reach: &'a ToolScope) -> impl Iterator<Item = &'a CatalogueTool> {
     of_others(tools, reach).filter(|(_, standing)| standing.is_unmentioned()).map(|(tool, _)| tool)
+}
+
+/// The tools, whoever's, that a turn shows only where they are mentioned.
+pub(super) fn unmentioned<'a>(
+    tools: &'a [CatalogueTool],
+    reach: &'a ToolScope,
+) -> impl Iterator<Item = &'a CatalogueTool> {
+    judged_each(tools, None, reach, true).filter(|(_, standing)| standing.is_unmentioned()).map(|(tool, _)| tool)
 }
 
 /// The tools of others that a turn shows, or would where they were mentioned.
@@ -194,8 +205,8 @@ mod tests {
 
     #[track_caller]
     fn check(mentioned: &[&str], reach: &ToolScope, expected: &[&str]) {
-        let mentioned: MentionedTools = mentioned.iter().map(|name| (*name).to_owned()).collect();
-        let set = set(&tools(), &mentioned, reach);
+        let loaded: Vec<String> = mentioned.iter().map(|name| (*name).to_owned()).collect();
+        let set = set(&tools(), &loaded, reach);
         let names: Vec<&str> = set.specs.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(names, expected);
     }
@@ -204,7 +215,9 @@ mod tests {
     fn a_turn_shows_what_it_may() {
         let any = ToolScope::default();
         check(&[], &any, &["ask_human", "grep", "read_file", "transfer_to_x"]);
-        check(&["lint", "nothing", "shell"], &any, &["ask_human", "grep", "lint", "read_file", "transfer_to_x"]);
+        check(&["lint", "nothing", "shell"], &any, &["ask_human", "grep", "read_file", "transfer_to_x", "lint"]);
+        // In the order in which they came, and what was there before stays where it was.
+        check(&["lint", "draw"], &any, &["ask_human", "grep", "read_file", "transfer_to_x", "lint", "draw"]);
         let child = ToolScope { is_child: true, ..any.clone() };
         check(&["delegate_task"], &child, &["ask_human", "grep", "read_file"]);
         let sees = ToolScope { sees: true, ..any.clone() };
@@ -229,11 +242,11 @@ mod tests {
             why,
             [
                 "it belongs to every turn",
-                "@delegate_task in an input loads it for that turn",
-                "@draw in an input loads it for that turn",
+                "@delegate_task in an input loads it for the session",
+                "@draw in an input loads it for the session",
                 "it is enabled",
                 "another tool has its name (built in)",
-                "it is mentioned",
+                "it was mentioned or found in this session",
                 "it belongs to every turn",
                 "tools.yaml says `enabled: never`, or what it works with is not configured",
                 "it is enabled",

@@ -11,7 +11,7 @@ use agentd_core::{
     error::ErrorKind,
     event::{Event, EventKind, StateChange},
     files::FilesCopied,
-    ids::{ItemId, SessionId},
+    ids::SessionId,
     item::{Item, ItemBody, ItemStatus},
     ports::Store,
     session::{NewFork, SessionMode, SessionSettings, TurnSpan},
@@ -192,7 +192,7 @@ async fn facts(
              less than the history says; temp/ is empty. Look before you rely on a file.",
             cut.turn
         );
-        let item = Item { id: ItemId::generate(), turn_id, body: ItemBody::notice(text) };
+        let item = Item::new(turn_id, ItemBody::notice(text));
         facts.push(EventKind::ItemStarted { item: item.clone() });
         facts.push(EventKind::ItemCompleted { item, status: ItemStatus::Done });
     }

@@ -78,7 +78,7 @@ mod tests {
 
     use agentd_core::{
         guide::{GuideFile, GuideOrigin, Skill},
-        ids::{ItemId, TurnId},
+        ids::TurnId,
     };
 
     use super::*;
@@ -89,7 +89,7 @@ mod tests {
     }
 
     fn item(body: ItemBody) -> Arc<Item> {
-        Arc::new(Item { id: ItemId::generate(), turn_id: TurnId::generate(), body })
+        Arc::new(Item::new(TurnId::generate(), body))
     }
 
     fn opening<'a>(guides: &'a Guides, history: &'a [Arc<Item>]) -> PreambleContext<'a> {

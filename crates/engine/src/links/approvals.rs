@@ -8,7 +8,7 @@ use agentd_core::{
     audit::DecidedBy,
     catalogue::Foreign,
     event::EventKind,
-    interrupt::{Answer, Ask, Owner},
+    interrupt::{AFTER_REFUSAL as INSTEAD, Answer, Ask, Owner, REFUSED},
     policy::{Explanation, Layer, Verdict},
     tool::{FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{Denial, OnInterrupt},
@@ -458,11 +458,8 @@ async fn run_edited<'a>(
     Ok(output)
 }
 
-/// Advice for the model after a refusal.
-const INSTEAD: &str = "Do not try the same again; ask, or go another way";
-
 fn refuse(reason: &str) -> ToolOutput {
-    ToolOutput::error(ToolErrorCode::Denied, format!("refused: {reason}. {INSTEAD}"))
+    ToolOutput::error(ToolErrorCode::Denied, format!("{REFUSED}{reason}. {INSTEAD}"))
 }
 
 /// The arguments for people and programs: JSON where they are JSON, the raw text where not, or where they nest so

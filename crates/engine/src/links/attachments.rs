@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agentd_context::{MAX_SHOWN_PICTURES, RequestBuilder};
+use agentd_context::{RequestBuilder, meter::pictures_left_out};
 use agentd_core::{
     event::EventKind,
     files::{Picture, SessionTree},
@@ -72,12 +72,9 @@ impl Link for Files {
 
     fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut RequestBuilder) {
         let sees = context.next_model(state).sees_pictures;
-        let mut left = MAX_SHOWN_PICTURES;
-        // The newest first: one that is handed over again and again is not shown without end.
-        for message in draft.messages.iter_mut().rev() {
-            if matches!(message, Message::Pictures { .. }) {
-                show(message, state, sees, &mut left);
-            }
+        let mut left_out = pictures_left_out(attachments::pictures(&state.history).count());
+        for message in &mut draft.messages {
+            show(message, state, sees, &mut left_out);
         }
     }
 }
@@ -87,16 +84,12 @@ fn sees(context: &TurnContext) -> bool {
     context.models.model.info().sees_pictures || context.models.chat.info().sees_pictures
 }
 
-/// Reads the newest pictures that were not read yet. One that is gone is left out: the turn goes on without it.
+/// Reads the pictures that are shown and were not read yet. One that is gone is left out: the turn goes on without it.
 async fn load(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
-    let mut newest: Vec<Picture> = Vec::new();
-    for picture in attachments::pictures(&state.history).rev() {
-        if newest.len() < MAX_SHOWN_PICTURES && !newest.iter().any(|known| known.path == picture.path) {
-            newest.push(picture.clone());
-        }
-    }
-    state.pictures.retain(|path, _| newest.iter().any(|picture| picture.path == *path));
-    for Picture { path, .. } in newest {
+    let left_out = pictures_left_out(attachments::pictures(&state.history).count());
+    let shown: Vec<Picture> = attachments::pictures(&state.history).skip(left_out).cloned().collect();
+    state.pictures.retain(|path, _| shown.iter().any(|picture| picture.path == *path));
+    for Picture { path, .. } in shown {
         if state.pictures.contains_key(&path) {
             continue;
         }
@@ -118,12 +111,13 @@ async fn load(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnEx
 }
 
 /// Puts what was read into the message; says in words what is missing.
-fn show(message: &mut Message, state: &TurnState, sees: bool, left: &mut usize) {
+fn show(message: &mut Message, state: &TurnState, sees: bool, left_out: &mut usize) {
     let Message::Pictures { text, pictures } = message else { return };
     let named = pictures.len();
     pictures.retain_mut(|shown| {
-        shown.content = state.pictures.get(&shown.picture.path).cloned().flatten().filter(|_| sees && *left > 0);
-        *left -= usize::from(shown.content.is_some());
+        let is_left_out = *left_out > 0;
+        *left_out = left_out.saturating_sub(1);
+        shown.content = state.pictures.get(&shown.picture.path).cloned().flatten().filter(|_| sees && !is_left_out);
         shown.content.is_some()
     });
     if !sees {

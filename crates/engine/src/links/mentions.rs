@@ -1,10 +1,9 @@
-//! What an input mentions: said where it stands for nothing, and reminded of in each request of its turn.
+//! What an input mentions: said where it stands for nothing, and the model is reminded of it once.
 
-use agentd_context::RequestBuilder;
-use agentd_core::event::EventKind;
+use agentd_core::{event::EventKind, item::NoticeTopic};
 use futures_util::{FutureExt as _, future::BoxFuture};
 
-use crate::turn::{TurnContext, TurnExit, TurnState, hooks::Link};
+use crate::turn::{TurnContext, TurnExit, TurnState, hooks::Link, reminders::Reminder};
 
 /// Problems that are told one by one at the most.
 const MAX_TOLD: usize = 5;
@@ -17,7 +16,7 @@ impl Link for MentionsOfInput {
     }
 
     fn description(&self) -> &'static str {
-        "tools, skills and agents that an input names with @: reminded of at the end of each request"
+        "tools, skills and agents that an input names with @: the model is reminded of them"
     }
 
     fn before_turn<'a>(
@@ -42,10 +41,9 @@ impl Link for MentionsOfInput {
         .boxed()
     }
 
-    fn before_model(&self, context: &TurnContext, _: &TurnState, draft: &mut RequestBuilder) {
-        for reminder in context.tools.mentions.reminders(|tool| context.tools.visible.get(tool).is_some()) {
-            draft.remind(reminder);
-        }
+    fn reminder(&self, context: &TurnContext, _: &TurnState) -> Option<Reminder> {
+        let told = context.tools.mentions.reminders(|tool| context.tools.visible.get(tool).is_some());
+        Some(Reminder::new(NoticeTopic::Mentions, told.join("\n")))
     }
 }
 

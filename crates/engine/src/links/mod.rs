@@ -4,6 +4,7 @@
 //! Models read the comments of a type by which a link parses the arguments of its tool.
 
 mod approvals;
+mod ask_again;
 mod attachments;
 mod audit;
 mod binary_output;
@@ -15,8 +16,11 @@ mod handoff;
 mod memory;
 mod mentions;
 mod mode;
+mod open_todos;
 mod questions;
+mod recall;
 mod repair;
+mod repetition;
 mod search;
 mod skills;
 pub(crate) mod standard;

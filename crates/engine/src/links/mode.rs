@@ -1,13 +1,19 @@
-//! Plan mode: tells the model at the tail of each request that it only looks, so that it plans in place of trying.
+//! Plan mode: tells the model when it begins that it only looks, so that it plans in place of trying, and when it ends.
 
-use agentd_context::RequestBuilder;
-use agentd_core::session::SessionMode;
+use agentd_core::{item::NoticeTopic, session::SessionMode};
 
-use crate::turn::{TurnContext, TurnState, hooks::Link};
+use crate::turn::{
+    TurnContext, TurnState,
+    hooks::Link,
+    reminders::{self, Reminder},
+};
 
 const PLANNING: &str = "The session is in plan mode: calls that change files or run commands that do more than look are \
     refused. Look at what you need, then answer with a plan of what you would change, step by step, and let the person \
     decide. Do not ask for leave to make the changes: the person ends plan mode.";
+
+/// Said when it ends, for the words above stay in the history.
+const NO_LONGER_PLANNING: &str = "The person ended plan mode: you may change files and run commands again.";
 
 pub(crate) struct PlanMode;
 
@@ -20,9 +26,11 @@ impl Link for PlanMode {
         "tells the model while the session is in plan mode"
     }
 
-    fn before_model(&self, context: &TurnContext, _: &TurnState, draft: &mut RequestBuilder) {
-        if context.rules.grants.mode() == SessionMode::Plan {
-            draft.remind(PLANNING.to_owned());
+    fn reminder(&self, context: &TurnContext, state: &TurnState) -> Option<Reminder> {
+        let told = reminders::last(&state.history, NoticeTopic::Mode, context.ids.turn);
+        match context.rules.grants.mode() {
+            SessionMode::Plan => Some(Reminder::new(NoticeTopic::Mode, PLANNING)),
+            _ => told.map(|_| Reminder::new(NoticeTopic::Mode, NO_LONGER_PLANNING)),
         }
     }
 }

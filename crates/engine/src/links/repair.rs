@@ -158,6 +158,7 @@ mod tests {
                     text,
                     reasoning,
                     tool_calls: calls.into_iter().map(call).collect(),
+                    origin: Default::default(),
                 }
             ),
             (0u8..10, words()).prop_map(|(n, text)| Message::Tool { call_id: id(n), name: "now".to_owned(), text }),
@@ -193,8 +194,7 @@ mod tests {
 
     #[test]
     fn ids_that_no_provider_takes_are_replaced_on_both_sides() {
-        let asks =
-            |calls: Vec<ToolCall>| Message::Assistant { text: String::new(), reasoning: None, tool_calls: calls };
+        let asks = |calls: Vec<ToolCall>| Message::answer(String::new(), calls);
         let result = |n: u8| Message::Tool { call_id: id(n), name: "now".to_owned(), text: n.to_string() };
         let repaired = repair(vec![asks(vec![call(3), call(4), call(6)]), result(6), result(4), result(3)]);
         let told: Vec<(&str, &str)> = repaired

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     approvals::Approvals,
+    ask_again::AskAgain,
     attachments::Files,
     audit::{AuditGate, AuditLogger},
     binary_output::BinaryOutput,
@@ -15,8 +16,11 @@ use super::{
     memory::Memory,
     mentions::MentionsOfInput,
     mode::PlanMode,
+    open_todos::OpenTodos,
     questions::Questions,
+    recall::Recall,
     repair::Repair,
+    repetition::Repetition,
     search::Search,
     skills::Skills,
     todos::Todos,
@@ -43,12 +47,13 @@ use crate::turn::{
 /// 7. `compaction`: before all that look at the history, so that they look at what is left of it.
 /// 8. `memory`, `skills`: behind the compaction, so that what it has just replaced of them is told again; memory
 ///    first, for what people wrote of themselves and the work counts more than what they could use.
-/// 9. `files`, `mentions`: what is new comes in front of what is to be done, at the end of the request.
+/// 9. `files`, `mentions`, `recall`: what is new comes in front of what is to be done, at the end of the request.
 /// 10. `plan_mode`: tells the model at the end of the request what it cannot do now.
 /// 11. `search`, `find_tool`, `todos`, `questions`: they answer their own tools.
 /// 12. `handoff`, `delegation`: as they do; what others do for the session is judged and told where they do it.
-/// 13. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
-/// 14. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
+/// 13. `ask_again`, `open_todos`, `repetition`: what is wrong with an answer comes behind all that the history holds.
+/// 14. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
+/// 15. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
 ///     a person did while being asked.
 pub(crate) fn chain() -> Chain {
     let links: Vec<Arc<dyn Link>> = vec![
@@ -63,6 +68,7 @@ pub(crate) fn chain() -> Chain {
         Arc::new(Skills),
         Arc::new(Files),
         Arc::new(MentionsOfInput),
+        Arc::new(Recall),
         Arc::new(PlanMode),
         Arc::new(Search),
         Arc::new(FindTool),
@@ -70,6 +76,9 @@ pub(crate) fn chain() -> Chain {
         Arc::new(Questions),
         Arc::new(Handoff),
         Arc::new(Delegation),
+        Arc::new(AskAgain),
+        Arc::new(OpenTodos),
+        Arc::new(Repetition),
         Arc::new(Repair),
         Arc::new(Undo),
     ];

@@ -1,7 +1,8 @@
-//! The todo list: `todo_write`, `todo_read`, and a reminder at the tail of each request.
+//! The todo list: `todo_write`, `todo_read`, and a reminder where it changed.
 
-use agentd_context::RequestBuilder;
+use agentd_context::frame::one_line;
 use agentd_core::{
+    item::{Item, ItemBody, NoticeTopic},
     session::{Todo, TodoPriority, TodoStatus},
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
 };
@@ -12,9 +13,12 @@ use serde::Deserialize;
 use crate::turn::{
     TurnContext, TurnExit, TurnState,
     hooks::{Invocation, Link, Next},
+    reminders::{self, Reminder},
 };
 
 const WRITE: &str = "todo_write";
+/// Reminder where the list is empty again.
+const NO_TODOS: &str = "The todo list is empty.";
 const READ: &str = "todo_read";
 /// Entries of a list at the most.
 const MAX_TODOS: usize = 100;
@@ -36,10 +40,12 @@ impl Link for Todos {
         vec![ToolSpec::of::<Nothing>(READ, Effect::Read), ToolSpec::of::<Arguments>(WRITE, Effect::State)]
     }
 
-    fn before_model(&self, _: &TurnContext, state: &TurnState, draft: &mut RequestBuilder) {
-        if let Some(reminder) = reminder(&state.todos) {
-            draft.remind(reminder);
-        }
+    fn reminder(&self, context: &TurnContext, state: &TurnState) -> Option<Reminder> {
+        let text = reminder(&state.todos).or_else(|| {
+            // A list that was emptied is no longer what the model was last reminded of.
+            reminders::last(&state.history, NoticeTopic::Todos, context.ids.turn).map(|_| NO_TODOS.to_owned())
+        })?;
+        Some(Reminder::new(NoticeTopic::Todos, text))
     }
 
     fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<BoxFuture<'a, Result<Option<String>, ToolOutput>>> {
@@ -88,6 +94,11 @@ struct Entry {
     #[serde(default)]
     #[schemars(with = "String", extend("enum" = ["high", "medium", "low"]))]
     priority: TodoPriority,
+}
+
+/// Returns whether an item wrote the list.
+pub(super) fn is_written(item: &Item) -> bool {
+    matches!(&item.body, ItemBody::ToolResult(result) if result.name == WRITE && result.error.is_none())
 }
 
 fn write(call: &Invocation<'_>) -> ToolOutput {
@@ -174,10 +185,10 @@ fn reminder(todos: &[Todo]) -> Option<String> {
     let more = pending.count();
     Some(match (current, next) {
         (None, None) => "All todos are completed.".to_owned(),
-        (None, Some(next)) => format!("No todo is in progress. Next: {}{}", next.content, and_more(more)),
-        (Some(current), None) => format!("Current todo: {}. It is the last.", current.content),
+        (None, Some(next)) => format!("No todo is in progress. Next: {}{}", one_line(&next.content), and_more(more)),
+        (Some(current), None) => format!("Current todo: {}. It is the last.", one_line(&current.content)),
         (Some(current), Some(next)) => {
-            format!("Current todo: {}. Next: {}{}", current.content, next.content, and_more(more))
+            format!("Current todo: {}. Next: {}{}", one_line(&current.content), one_line(&next.content), and_more(more))
         }
     })
 }

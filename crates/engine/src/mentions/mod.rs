@@ -308,7 +308,7 @@ mod tests {
     use agentd_core::{
         catalogue::{Catalogue, CatalogueTool, Foreign, ToolLabel, ToolOrigin, ToolTier},
         guide::SkillOrigin,
-        ids::{ItemId, TurnId},
+        ids::TurnId,
         item::NoticeSource,
         tool::{Effect, ToolSpec},
     };
@@ -437,7 +437,7 @@ mod tests {
     #[test]
     fn a_turn_goes_on_with_what_was_said_last() {
         let turn_id = TurnId::generate();
-        let item = |body| Arc::new(Item { id: ItemId::generate(), turn_id, body });
+        let item = |body| Arc::new(Item::new(turn_id, body));
         let source = NoticeSource { name: "uploads/a.pdf".to_owned(), bytes: 0, digest: String::new() };
         let notice = ItemBody::Notice {
             text: String::new(),

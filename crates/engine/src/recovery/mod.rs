@@ -395,7 +395,7 @@ fn stand_in(turn_id: TurnId, call: &ToolCall, is_damaged: bool) -> [EventKind; 2
         (ToolErrorCode::NotRun, text.to_owned())
     };
     let result = ToolResult { text, error: Some(error), ..ToolResult::empty(call.call_id.clone(), call.name.clone()) };
-    let item = Item { id: ItemId::generate(), turn_id, body: ItemBody::ToolResult(result) };
+    let item = Item::new(turn_id, ItemBody::ToolResult(result));
     [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
 }
 
@@ -410,7 +410,7 @@ fn notice(turn_id: TurnId, report: &RecoveredTurn) -> [EventKind; 2] {
             text.push_str(&format!(" {what}: {}.", names.join(", ")));
         }
     }
-    let item = Item { id: ItemId::generate(), turn_id, body: ItemBody::notice(text) };
+    let item = Item::new(turn_id, ItemBody::notice(text));
     [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
 }
 

@@ -165,6 +165,9 @@ impl SubagentResult {
             StopReason::MaxSteps => Some((Tool, told("the subagent came to the limit of its steps"))),
             StopReason::TimeLimit => Some((Tool, told("the time of the turn was over before the subagent ended"))),
             StopReason::Budget => Some((Tool, told("the tokens of the turn were spent before the subagent ended"))),
+            StopReason::NoAnswer => Some((Tool, told("the subagent's model gave no answer"))),
+            StopReason::Cut => Some((Tool, told("the subagent's answer is cut"))),
+            StopReason::Filtered => Some((Tool, told("the provider withheld the subagent's answer"))),
             StopReason::Interrupted => Some((UnknownOutcome, interrupted(go_on))),
             StopReason::Denied => Some((Tool, format!("the subagent needed an answer and got none; {go_on}"))),
             StopReason::Failed => {

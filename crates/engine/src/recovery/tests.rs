@@ -26,7 +26,7 @@ fn what_a_call_asked_that_is_over_is_asked_no_more() {
         on_deadline: None,
     };
     let completed = |body: ItemBody| {
-        let item = Item { id: ItemId::generate(), turn_id, body };
+        let item = Item::new(turn_id, body);
         EventKind::ItemCompleted { item, status: ItemStatus::Done }
     };
     let facts = [
@@ -66,7 +66,7 @@ fn of_a_damaged_turn_nothing_goes_on_and_no_call_is_said_not_to_have_run() {
         on_deadline: None,
     };
     let event = |seq, kind| Event { session_id, turn_id: Some(turn_id), seq, at: Timestamp::UNIX_EPOCH, kind };
-    let item = Item { id: ItemId::generate(), turn_id, body: ItemBody::ToolCall(call) };
+    let item = Item::new(turn_id, ItemBody::ToolCall(call));
     let asked = |seq| event(seq, EventKind::InterruptRaised { interrupt: Box::new(interrupt.clone()) });
     let mut events =
         vec![Arc::new(event(1, EventKind::ItemCompleted { item, status: ItemStatus::Done })), Arc::new(asked(2))];

@@ -16,6 +16,7 @@ use agentd_core::{
     model::Slot,
     ports::Workspace,
     state_files::{StateFileChange, StateFiles},
+    surroundings::Surroundings,
     turn::{QueuedTurn, StopReason},
 };
 use tokio::{
@@ -62,6 +63,8 @@ pub(super) struct Actor {
     /// Where the session's files are; found by its first turn.
     pub(super) workspace: Option<Arc<Workspace>>,
     pub(super) recovered: Option<RecoveredTurn>,
+    /// Where the session works, as far as the journal does not know it yet.
+    pub(super) found_out: Option<Surroundings>,
     /// Set if what the last stop left behind is not settled, because the journal cannot be written.
     pub(super) unsettled: bool,
     /// Set when the daemon stops.
@@ -173,6 +176,7 @@ impl Actor {
             queue: VecDeque::new(),
             workspace: None,
             recovered: None,
+            found_out: None,
             unsettled: false,
             draining: None,
             commands,

@@ -8,7 +8,7 @@ use agentd_core::{
     Timestamp,
     event::EventKind,
     files::FilesRemoved,
-    ids::{ItemId, TurnId},
+    ids::TurnId,
     item::{Item, ItemBody, ItemStatus},
     ports::WorkspaceArea,
 };
@@ -83,6 +83,6 @@ fn notice(found: &[(WorkspaceArea, FilesRemoved)], undo: bool) -> [EventKind; 2]
         removed.join(", ")
     );
     // It belongs to no turn.
-    let item = Item { id: ItemId::generate(), turn_id: TurnId::generate(), body: ItemBody::notice(text) };
+    let item = Item::new(TurnId::generate(), ItemBody::notice(text));
     [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
 }

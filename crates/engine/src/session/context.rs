@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agentd_context::history;
+use agentd_context::compaction::{offload, plan};
 use agentd_core::{
     context::{Compaction, CompactionReport, ContextView, Window},
     error::ErrorKind,
@@ -39,8 +39,13 @@ impl Actor {
         let (slot, _) = route(None, self.state.settings.slot, sight);
         let model = self.model(slot);
         let finds = self.finds(&MentionedTools::new(), slot, pictures, &self.state.seen());
-        let instructions =
-            agentd_context::system(&config.system_prompt, &finds.about_servers(), &workspace, self.state.created_at);
+        let instructions = agentd_context::system(
+            &config.system_prompt,
+            &finds.about_servers(),
+            &workspace,
+            self.surroundings(),
+            self.state.created_at,
+        );
         Ok(context_view::view(&ContextViewInput {
             model: model.info(),
             instructions: &instructions,
@@ -92,6 +97,9 @@ impl Actor {
             let open = "a compaction cannot be taken back while a turn is open";
             return Err(EngineError::new(ErrorKind::Busy, open).with_hint("wait for its end, or cancel it").into());
         }
+        if let Some(offloaded) = self.last_offload() {
+            return self.undo_offload(&offloaded).await;
+        }
         let Some(compaction) = self.state.compaction().cloned() else {
             let nothing = "there is no compaction to take back";
             return Err(EngineError::new(ErrorKind::Conflict, nothing)
@@ -101,12 +109,40 @@ impl Actor {
         let (items, summary) = load::window(&*self.shared.parts.store, self.id, compaction.before).await?;
         // Compactions stand among the items, too, and are not seen there.
         let seen = items.iter().map(|(_, item)| item).filter(|item| !matches!(item.body, ItemBody::Compaction(_)));
-        let messages = seen.chain(&summary).filter(|item| history::counts(item)).count() as u64;
-        let window = Window { held: messages.max(1), ..compaction.before };
+        let seen: Vec<Arc<Item>> = summary.iter().chain(seen).map(|item| Arc::new(item.clone())).collect();
+        let window = Window { held: held(&seen), ..compaction.before };
         self.commit(None, vec![EventKind::StateChanged { change: StateChange::Window { window } }]).await?;
         self.state.show(items, summary);
         self.tell_level().await?;
         Ok((window, compaction.report))
+    }
+
+    /// The compaction that moved results to files, where it is the last one that holds.
+    fn last_offload(&self) -> Option<Arc<Item>> {
+        let seen = self.state.seen();
+        let (id, _) = offload::last(&seen)?;
+        let is_last = self.state.number_of(id).is_some_and(|number| number > self.state.window().summary);
+        seen.iter().find(|item| item.id == id).filter(|_| is_last).cloned()
+    }
+
+    /// Shows the results again that a compaction moved to files.
+    async fn undo_offload(&mut self, offload: &Item) -> Result<(Window, CompactionReport), Fault> {
+        let ItemBody::Compaction(undone) = &offload.body else {
+            return Err(EngineError::new(ErrorKind::Internal, "no results were moved to files").into());
+        };
+        let window = Window { held: held(&self.state.seen()), ..self.state.window() };
+        let back = Compaction { restores: Some(offload.id), before: window, ..Compaction::default() };
+        let item = Item::new(offload.turn_id, ItemBody::Compaction(back));
+        let facts = vec![
+            EventKind::ItemStarted { item: item.clone() },
+            EventKind::ItemCompleted { item, status: ItemStatus::Done },
+            EventKind::StateChanged { change: StateChange::Window { window } },
+        ];
+        self.commit(None, facts).await?;
+        let (items, summary) = load::window(&*self.shared.parts.store, self.id, window).await?;
+        self.state.show(items, summary);
+        self.tell_level().await?;
+        Ok((window, undone.report.clone()))
     }
 
     /// Tells how full the window is, where that has changed without a turn.
@@ -132,10 +168,15 @@ impl Actor {
         let through = replaced.iter().filter_map(|id| self.state.number_of(*id)).max();
         let through = through.unwrap_or(self.state.window().after);
         let body = ItemBody::Compaction(Compaction { through, before: self.state.window(), ..compaction });
-        let item = Item { id, turn_id, body };
+        let item = Item { id, ..Item::new(turn_id, body) };
         let done = EventKind::ItemCompleted { item: item.clone(), status: ItemStatus::Done };
         self.commit(Some(turn_id), vec![done]).await?;
         let _ = stored.send(Arc::new(item));
         Ok(())
     }
+}
+
+/// The messages of a history that is not compacted by itself until it has grown by many.
+fn held(history: &[Arc<Item>]) -> u64 {
+    (plan::count_answers(history) as u64).max(1)
 }

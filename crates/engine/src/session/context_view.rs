@@ -16,6 +16,10 @@ use agentd_core::{
     model::{Message, ModelInfo},
 };
 
+/// How room is made.
+const RELIEF: &str =
+    "old tool results are moved to files, or, where that is not enough, the older part is replaced by a summary";
+
 /// Where the next request would come from.
 pub(crate) struct ContextViewInput<'a> {
     pub(crate) model: &'a ModelInfo,
@@ -59,10 +63,6 @@ pub(crate) fn view(standing: &ContextViewInput<'_>) -> ContextView {
     for message in &history::messages(standing.history, standing.model.echo_reasoning) {
         add(history::kind(message), footprint::print(message), 1);
     }
-    let reminders = standing.meter.map(ContextMeter::reminders).unwrap_or_default();
-    if reminders.tokens > 0 {
-        add(SegmentKind::Reminders, reminders, 1);
-    }
     // What the server counted last is the truth; the parts share it as the guess has them.
     let guess = parts.iter().map(|(_, print, _)| print.tokens).sum::<u64>().max(1);
     let expected = match standing.meter {
@@ -96,7 +96,7 @@ pub(crate) fn view(standing: &ContextViewInput<'_>) -> ContextView {
     }
     let tokens = expected;
     let window = standing.window;
-    let messages = plan::count(standing.history);
+    let messages = plan::count_answers(standing.history);
     ContextView {
         model: standing.model.id.clone(),
         window,
@@ -134,8 +134,8 @@ fn by_source(mut whole: Segment, sources: &[(&str, u64)]) -> Vec<Segment> {
 
 fn next_cuts(standing: &ContextViewInput<'_>, tokens: u64, messages: usize) -> Vec<String> {
     let window = standing.window;
-    let critical = if standing.held == 0 { window / 100 * 95 } else { window };
-    let left = critical.saturating_sub(tokens);
+    let relief = if standing.held == 0 { window / 100 * plan::RELIEF_PERCENT } else { window };
+    let left = relief.saturating_sub(tokens);
     let mut cuts = Vec::new();
     if let Some(most) = standing.max_messages {
         let limit = plan::limit(most, standing.held);
@@ -150,9 +150,9 @@ fn next_cuts(standing: &ContextViewInput<'_>, tokens: u64, messages: usize) -> V
         });
     }
     if left == 0 {
-        cuts.push("Before the next call the older part is replaced by a summary.".to_owned());
+        cuts.push(format!("Before the next call {RELIEF}."));
     } else {
-        cuts.push(format!("After about {left} more tokens the older part is replaced by a summary."));
+        cuts.push(format!("After about {left} more tokens {RELIEF}."));
     }
     cuts
 }

@@ -5,7 +5,8 @@
 //! - `actor`: what the actor holds; `run`: its loop. `load` restores it from the journal, `turns` begins and ends turns,
 //!   `launch` starts their tasks, also after a restart, `steers` adds to them, `queue` lets them wait, `room` keeps inputs
 //!   that do not fit, `asks` raises interrupts and takes answers, `undo` reverts what turns did to files, `context` and
-//!   `context_view` say what a model sees, `settings` changes what is set, `model_choice` which model is asked, `visible` says which tools it is shown, `clean`
+//!   `context_view` say what a model sees, `settings` changes what is set, `model_choice` which model is asked, `visible` says which tools it is shown,
+//!   `surroundings` where it works, `clean`
 //!   removes what nobody has used for long, `leaving` ends a session that is unloaded or to be removed, `drain` stops in
 //!   good order.
 //! - `journal`, `subscribers`, `interrupts`, `state`: what the actor holds.
@@ -35,6 +36,7 @@ pub(crate) mod siblings;
 mod state;
 mod steers;
 pub(crate) mod subscribers;
+mod surroundings;
 mod turns;
 mod undo;
 mod visible;

@@ -127,8 +127,13 @@ impl Actor {
         let (shared, acting) = (&self.shared, self.acting());
         let config = shared.config();
         let servers = finds.about_servers();
-        let instructions =
-            agentd_context::system(&acting.instructions(&config), &servers, &workspace, self.state.created_at);
+        let instructions = agentd_context::system(
+            &acting.instructions(&config),
+            &servers,
+            &workspace,
+            self.surroundings(),
+            self.state.created_at,
+        );
         let fixed = if info.embedded { 0 } else { tools.print.tokens + estimate(&instructions) };
         let guess = |item: &Item| meter::guess(item, info.echo_reasoning);
         let whole = || fixed + self.state.seen().iter().map(|item| guess(item)).sum::<u64>();

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use agentd_context::ContextMeter;
+use agentd_context::{ContextMeter, compaction::offload};
 use agentd_core::{
     Timestamp,
     context::{Compaction, Window},
@@ -12,6 +12,7 @@ use agentd_core::{
     item::{Item, ItemBody},
     session::{SessionSettings, StoredSession, Todo},
     state_files::StateFiles,
+    surroundings::Surroundings,
     turn::StopReason,
 };
 
@@ -26,6 +27,10 @@ pub(crate) struct SessionState {
     pub(crate) todos: Vec<Todo>,
     /// Whom the session was handed to.
     pub(crate) agents: Vec<String>,
+    /// Tools that were mentioned or found, in the order in which they came.
+    pub(crate) tools: Vec<String>,
+    /// Where it works, as its instructions tell.
+    pub(crate) surroundings: Option<Surroundings>,
     /// The files of the session's own state.
     pub(crate) files: Arc<StateFiles>,
     /// The items that a model may see, each with the number of its completion.
@@ -53,6 +58,8 @@ impl SessionState {
         state.todos.clone_from(&stored.todos);
         state.handed_over.clone_from(&stored.handed_over);
         state.agents.clone_from(&stored.agents);
+        state.tools.clone_from(&stored.tools);
+        state.surroundings.clone_from(&stored.surroundings);
         state.files = Arc::new(files);
         state.window = stored.window;
         state.show(items, compaction);
@@ -65,6 +72,8 @@ impl SessionState {
             settings,
             todos: Vec::new(),
             agents: Vec::new(),
+            tools: Vec::new(),
+            surroundings: None,
             files: Arc::default(),
             history: VecDeque::new(),
             window: Window::default(),
@@ -77,8 +86,10 @@ impl SessionState {
 
     /// Lets a model see these items behind that summary, and no others.
     pub(crate) fn show(&mut self, items: Vec<(u64, Item)>, compaction: Option<Item>) {
-        let seen = items.into_iter().filter(|(_, item)| !is_compaction(item));
-        self.history = seen.map(|(seq, item)| (seq, Arc::new(item))).collect();
+        let seen = items.into_iter().filter(|(_, item)| !is_summary(item));
+        let (numbers, mut items): (Vec<u64>, Vec<Arc<Item>>) = seen.map(|(seq, item)| (seq, Arc::new(item))).unzip();
+        offload::apply(&mut items);
+        self.history = numbers.into_iter().zip(items).collect();
         self.compaction = compaction.map(Arc::new);
         self.meter.start_over();
     }
@@ -118,11 +129,15 @@ impl SessionState {
             EventKind::StateChanged { change } => match change {
                 StateChange::Todos { todos } => self.todos.clone_from(todos),
                 StateChange::Agent { stack } => self.agents.clone_from(stack),
+                StateChange::Tools { names } => self.tools.clone_from(names),
+                StateChange::Surroundings(found) => self.surroundings = Some(found.clone()),
                 StateChange::Settings { settings } => self.settings.clone_from(settings),
                 StateChange::File(change) => Arc::make_mut(&mut self.files).apply(change, event.at),
                 StateChange::Reset => {
                     self.files = Arc::default();
                     self.agents.clear();
+                    self.tools.clear();
+                    self.surroundings = None;
                     self.show(Vec::new(), None);
                     self.window = Window { after: event.seq, summary: 0, held: 0 };
                     // What was set aside cannot be continued.
@@ -145,6 +160,14 @@ impl SessionState {
 
     fn remember(&mut self, seq: u64, item: &Item) {
         match &item.body {
+            ItemBody::Compaction(compaction) if !compaction.offloaded.is_empty() => {
+                self.history.push_back((seq, Arc::new(item.clone())));
+                let (numbers, mut items): (Vec<u64>, Vec<Arc<Item>>) = self.history.drain(..).unzip();
+                offload::apply(&mut items);
+                self.history = numbers.into_iter().zip(items).collect();
+                self.meter.start_over();
+            }
+            // What it takes back has to be read first; whoever does that shows it.
             ItemBody::Compaction(compaction) if compaction.summary.is_empty() => {}
             ItemBody::Compaction(compaction) => {
                 self.history.retain(|(number, _)| *number > compaction.through);
@@ -157,6 +180,7 @@ impl SessionState {
     }
 }
 
-fn is_compaction(item: &Item) -> bool {
-    matches!(item.body, ItemBody::Compaction(_))
+/// Returns whether an item is a compaction with a summary, or one that came to no end.
+fn is_summary(item: &Item) -> bool {
+    matches!(&item.body, ItemBody::Compaction(compaction) if compaction.offloaded.is_empty() && compaction.restores.is_none())
 }

@@ -8,7 +8,7 @@ use agentd_core::{
     error::ErrorKind,
     event::EventKind,
     files::SessionTree,
-    ids::{CallId, ItemId, SessionId, TraceId, TurnId},
+    ids::{CallId, SessionId, TraceId, TurnId},
     item::{Item, ItemStatus},
     model::Slot,
     turn::{IfBusy, StartTurn, StopReason, TurnError, TurnResult},
@@ -134,7 +134,9 @@ impl Actor {
             self.look_up(slot).await;
         }
         let mentions = if tells { self.mentioned(&start, &handed, slot).await? } else { Arc::default() };
-        let told = if tells { self.told_first(slot, &*model, &handed, &mentions).await? } else { Vec::new() };
+        let moved = if tells { self.look_around(&start.environment).await? } else { None };
+        let mut told = if tells { self.told_first(slot, &*model, &handed, &mentions).await? } else { Vec::new() };
+        told.extend(moved);
         let said = match start.text.take() {
             Some(text) => {
                 let input = UserInput::whole(text, start.typed_bytes);
@@ -147,9 +149,10 @@ impl Actor {
         };
         let configured = self.shared.config().max_steps;
         let max_steps = start.max_steps.or(configured).unwrap_or_else(|| model.info().default_max_steps()).max(1);
+        let loading = self.loading(&mentions, &handed, slot);
         self.open = Some(self.opened(turn_id, &start, routed, max_steps, mentions));
         let stored = said.as_ref().and_then(|said| self.stored_warning(said, slot));
-        let told = told.into_iter().map(|body| Item { id: ItemId::generate(), turn_id, body });
+        let told = told.into_iter().map(|body| Item::new(turn_id, body));
         let input: Vec<Item> = told.chain(said.map(|said| user_item(turn_id, said, false))).collect();
         let mut state = self.fresh_state();
         let handed_over = handed.into_iter().map(|file| file.path).collect();
@@ -178,11 +181,14 @@ impl Actor {
             handed_over,
         }];
         facts.extend(back);
+        facts.extend(self.found_out());
+        facts.extend(loading);
         facts.extend(input.into_iter().flat_map(whole));
         facts.extend(stored);
         facts.extend(waited.then(|| self.left_queue()));
         // The turn asks its model meanwhile.
         self.commit(Some(turn_id), facts).await?;
+        self.found_out = None;
         Ok(StartedTurn { turn_id, events, joined: false })
     }
 
@@ -338,7 +344,7 @@ impl Actor {
         {
             let turn_id = open.turn_id;
             let was_added_to = !open.steers.is_empty();
-            if outcome.reason == StopReason::Completed && was_added_to {
+            if outcome.reason.is_last_word() && was_added_to {
                 return Ok(EndVerdict::NewInput);
             }
             if let (StopReason::Cancelled, Some(reason)) = (outcome.reason, running.cancelled_for) {
@@ -444,7 +450,7 @@ impl Actor {
 }
 
 pub(super) fn user_item(turn_id: TurnId, input: UserInput, steered: bool) -> Item {
-    Item { id: ItemId::generate(), turn_id, body: input.body(steered) }
+    Item::new(turn_id, input.body(steered))
 }
 
 pub(super) fn whole(item: Item) -> [EventKind; 2] {

@@ -104,7 +104,7 @@ impl Actor {
     pub(super) async fn tell_what_was_changed(&mut self, first_seq: u64, facts: &mut [EventKind]) {
         for fact in facts {
             let EventKind::ItemCompleted { item, .. } = fact else { continue };
-            let Item { id, turn_id, body: ItemBody::ToolResult(result) } = item else { continue };
+            let Item { id, turn_id, body: ItemBody::ToolResult(result), .. } = item else { continue };
             // Of a taking back that was cut off, its half on the disk is not known. Taken back once more, the edit that it was
             // about is told to be so.
             if result.error != Some(ToolErrorCode::UnknownOutcome) || result.name == UNDO_PATCH {
@@ -184,7 +184,7 @@ fn notice(report: &UndoReport) -> [EventKind; 2] {
         text.push_str(&format!(" {left} more were left unchanged, because something else has changed them since."));
     }
     text.push_str(" Read a file again before you change it.");
-    let item = Item { id: ItemId::generate(), turn_id: report.turn_id, body: ItemBody::notice(text) };
+    let item = Item::new(report.turn_id, ItemBody::notice(text));
     [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
 }
 
@@ -425,7 +425,7 @@ mod tests {
             if let Some((before, after)) = turn {
                 let result =
                     ToolResult { files: vec![change(before, after)], ..ToolResult::empty(CallId::generate(), "x") };
-                let item = Item { id: ItemId::generate(), turn_id, body: ItemBody::ToolResult(result) };
+                let item = Item::new(turn_id, ItemBody::ToolResult(result));
                 ledger.note(Some(turn_id), &EventKind::ItemCompleted { item, status: ItemStatus::Done });
             }
         }

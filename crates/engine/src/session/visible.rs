@@ -3,7 +3,15 @@
 use std::{sync::Arc, time::Duration};
 
 use agentd_context::ToolSet;
-use agentd_core::{agent::AgentCard, catalogue::ToolStanding, guide::Skill, item::Item, model::Slot, turn::StartTurn};
+use agentd_core::{
+    agent::AgentCard,
+    catalogue::ToolStanding,
+    event::{EventKind, StateChange},
+    guide::Skill,
+    item::{Item, ItemBody},
+    model::Slot,
+    turn::StartTurn,
+};
 use tokio::time::timeout;
 
 use super::actor::{Actor, Fault};
@@ -17,6 +25,9 @@ use crate::{
 /// Time limit for listing skill names. No answer waits for a disk that hangs.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+/// Tools that a session can have shown because they were mentioned or found.
+const MOST_LOADED: usize = 1024;
+
 impl Actor {
     /// Every tool, and why the next turn would show it or not.
     pub(super) fn tools(&self) -> Result<Vec<ToolStanding>, Fault> {
@@ -25,16 +36,10 @@ impl Actor {
         let (slot, _) = route(None, self.state.settings.slot, sight);
         let acting = self.acting();
         let slot = acting.slot(slot);
-        let none = MentionedTools::new();
-        let finds = self.finds(&none, slot, pictures, &self.state.seen());
-        let mut standings = acting.standings(self.shared.stock().standings(&none, &self.reach(slot, pictures)));
-        for standing in standings.iter_mut().filter(|standing| !standing.visible) {
-            let found = finds.get(&standing.tool.spec.name);
-            if found.is_some_and(|found| found.origin == standing.tool.origin) {
-                (standing.visible, standing.why) = (true, "the model has found it".to_owned());
-            }
-        }
-        Ok(standings)
+        let reach = self.reach(slot, pictures);
+        let loaded = self.loaded(&MentionedTools::new(), &reach, &self.state.seen());
+        let loaded: MentionedTools = loaded.into_iter().collect();
+        Ok(acting.standings(self.shared.stock().standings(&loaded, &reach)))
     }
 
     /// Tools that a turn with that model shows.
@@ -45,8 +50,37 @@ impl Actor {
     /// The same, and what can be found, where the turn goes on from that history.
     pub(super) fn finds(&self, mentioned: &MentionedTools, slot: Slot, pictures: bool, history: &[Arc<Item>]) -> Finds {
         let (stock, reach) = (self.shared.stock(), self.reach(slot, pictures));
-        let shown = self.shared.toolsets.tools(&stock, mentioned, &reach, &self.acting());
-        Finds::new(stock, reach, shown, history)
+        let loaded = self.loaded(mentioned, &reach, history);
+        let shown = self.shared.toolsets.tools(&stock, &loaded, &reach, &self.acting());
+        Finds::new(stock, reach, shown, loaded)
+    }
+
+    /// The tools that were mentioned or found so far, and behind them what is mentioned now. None ever leaves its place:
+    /// each request begins as the one before it.
+    fn loaded(&self, mentioned: &MentionedTools, reach: &ToolScope, history: &[Arc<Item>]) -> Vec<String> {
+        let stock = self.shared.stock();
+        let mut loaded = self.state.tools.clone();
+        let mut add = |name: &String| {
+            if loaded.len() < MOST_LOADED && !loaded.contains(name) && stock.needs_mention(name, reach) {
+                loaded.push(name.clone());
+            }
+        };
+        // A journal of an earlier version tells of finds with their results alone.
+        let found = history.iter().flat_map(|item| match &item.body {
+            ItemBody::ToolResult(result) => result.found.as_slice(),
+            _ => &[],
+        });
+        let parent = self.state.settings.parent.as_ref();
+        found.chain(parent.into_iter().flat_map(|parent| &parent.tools)).chain(mentioned).for_each(&mut add);
+        loaded
+    }
+
+    /// The change of the session by what the input of its next turn mentions, if it changes anything.
+    pub(super) fn loading(&self, mentions: &Mentions, handed: &[Attachment], slot: Slot) -> Option<EventKind> {
+        let history = self.state.seen();
+        let reach = self.reach(slot, has_pictures(handed, &history));
+        let names = self.loaded(&mentions.tools, &reach, &history);
+        (names != self.state.tools).then_some(EventKind::StateChanged { change: StateChange::Tools { names } })
     }
 
     /// Upper bound on a turn's tools, given its agent, its nesting and its model.
@@ -72,8 +106,7 @@ impl Actor {
         slot: Slot,
     ) -> Result<Arc<Mentions>, Fault> {
         let history = self.state.seen();
-        let pictures =
-            handed.iter().any(|file| file.picture.is_some()) || attachments::pictures(&history).next().is_some();
+        let pictures = has_pictures(handed, &history);
         let Some(text) = &start.text else { return self.mentioned_last(&history, slot, pictures).await };
         let files: Vec<String> = handed.iter().map(|file| file.path.clone()).collect();
         let text = mentions::typed(text, start.typed_bytes);
@@ -111,4 +144,8 @@ impl Actor {
         };
         Ok(timeout(PATIENCE, skills.usable(&workspace)).await.unwrap_or_default())
     }
+}
+
+fn has_pictures(handed: &[Attachment], history: &[Arc<Item>]) -> bool {
+    handed.iter().any(|file| file.picture.is_some()) || attachments::pictures(history).next().is_some()
 }

@@ -174,7 +174,7 @@ impl SessionSubagents {
         agent: Option<String>,
     ) -> Result<RunningSubagent, EngineError> {
         let registry = self.0.registry()?;
-        let parent = Some(Parent { session: context.ids.session, agent });
+        let parent = Some(Parent { session: context.ids.session, agent, tools: context.tools.finds.names() });
         let settings = SessionSettings { parent, ..context.rules.grants.of_session().over(&context.settings) };
         let session = match task.context_id {
             Some(id) => {

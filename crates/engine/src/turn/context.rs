@@ -90,6 +90,8 @@ pub(crate) struct TurnModels {
     /// The slot and the model that write the last answer.
     pub(crate) chat_slot: Slot,
     pub(crate) chat: Arc<dyn Model>,
+    /// The slot and the model that sum up histories, where that is not the turn's own.
+    pub(crate) summary: Option<(Slot, Arc<dyn Model>)>,
     /// Calibration of token counts.
     pub(crate) scales: Arc<TokenCalibration>,
     /// Sizes of the windows of models, as their servers said.
@@ -102,6 +104,8 @@ pub(crate) struct PromptSource {
     /// Prompt for summing up a history.
     pub(crate) compact: Arc<str>,
     pub(crate) max_message_history: usize,
+    /// Set if passages of what was set aside are told where the input is about them.
+    pub(crate) recall: bool,
     pub(crate) guide_limits: GuideLimits,
     /// Paths for models whose arguments are constrained; empty for all others.
     pub(crate) known_paths: Vec<String>,

@@ -1,9 +1,13 @@
 //! The last answer of a turn that would otherwise end on a tool result.
 
 use agentd_context::ToolSet;
-use agentd_core::event::EventKind;
+use agentd_core::{event::EventKind, item::NoticeTopic};
 
-use super::{TurnContext, TurnExit, TurnState, sample};
+use super::{
+    TurnContext, TurnExit, TurnState,
+    reminders::{self, Reminder},
+    sample,
+};
 use crate::turn::{Phase, Reply, request};
 
 /// Said at the end of the last request: a model that is only forbidden to call often says nothing instead.
@@ -46,9 +50,9 @@ async fn ask(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Re
 }
 
 async fn ask_once(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Result<(), TurnExit> {
+    reminders::append(context, state, Some(Reminder::new(NoticeTopic::LastAnswer, LAST_WORDS))).await?;
     let mut draft = request::assemble(context, state, tools);
     draft.forbid_calls();
     context.tools.chain.before_model(context, state, &mut draft);
-    draft.remind(LAST_WORDS);
     sample::ask(context, state, context.models.chat_slot, &*context.models.chat, draft).await
 }

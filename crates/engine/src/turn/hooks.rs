@@ -17,7 +17,7 @@ use super::call_record::CallRecord;
 use crate::{
     agents::delegate_tool,
     instructions::PreambleContext,
-    turn::{TurnContext, TurnExit, TurnState, recorder::ResolvedInterrupt},
+    turn::{TurnContext, TurnExit, TurnState, recorder::ResolvedInterrupt, reminders::Reminder},
 };
 
 /// A capability with hooks before the turn, before each model call and around each tool call.
@@ -56,6 +56,11 @@ pub(crate) trait Link: Send + Sync {
     /// Called once after the last step, where the turn came to its answer or to a limit.
     fn on_finish<'a>(&'a self, _: &'a TurnContext, _: &'a mut TurnState) -> BoxFuture<'a, Result<(), TurnExit>> {
         std::future::ready(Ok(())).boxed()
+    }
+
+    /// Reminder for the model as it should read before the next request. It is appended to the history where it changed.
+    fn reminder(&self, _: &TurnContext, _: &TurnState) -> Option<Reminder> {
+        None
     }
 
     /// May change what the model is sent.
@@ -230,6 +235,11 @@ impl Chain {
             link.on_finish(context, state).await?;
         }
         Ok(())
+    }
+
+    /// The reminders of all links, in order.
+    pub(crate) fn reminders(&self, context: &TurnContext, state: &TurnState) -> Vec<Reminder> {
+        self.links.iter().filter_map(|link| link.reminder(context, state)).collect()
     }
 
     pub(crate) fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut RequestBuilder) {

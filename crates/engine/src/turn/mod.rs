@@ -6,8 +6,9 @@
 //!
 //! - [`hooks`]: what a capability can do around a turn, and how subagents are run; [`call_record`]: what was decided about
 //!   a call. `execute` runs a tool, `sampler` is the model that it may ask meanwhile.
-//! - `request`: the next request; `route`: the model that gets it; `level`: how full the window is;
-//!   `cuts`: servers that read a part of it in silence.
+//! - `request`: the next request; `reminders`: what the model is told at its end, once; `route`: the model that gets it;
+//!   `level`: how full the window is; `cuts`: servers that read a part of a request in silence.
+//! - `unusable`: answers that a turn cannot end with.
 //! - `person`, `answering`: how questions reach people; `files`: the session's folders; `stopwatch`: the time worked.
 
 pub(crate) mod answering;
@@ -23,6 +24,7 @@ pub(crate) mod hooks;
 pub(crate) mod level;
 mod person;
 pub(crate) mod recorder;
+pub(crate) mod reminders;
 pub(crate) mod request;
 pub(crate) mod route;
 pub(crate) mod run;
@@ -32,6 +34,7 @@ pub(crate) mod side_effects;
 pub(crate) mod state;
 pub(crate) mod step;
 pub(crate) mod stopwatch;
+pub(crate) mod unusable;
 
 pub(crate) use self::{
     context::{

@@ -9,6 +9,7 @@ use agentd_core::{
     ids::{CallId, ItemId, TurnId},
     interrupt::{Answer, AnsweredBy, Ask},
     item::{Item, ItemBody, ItemStatus},
+    origin::ItemOrigin,
     ports::CallProgress,
 };
 use tokio::sync::{mpsc, oneshot};
@@ -128,7 +129,7 @@ impl Recorder {
 
     /// Starts an item and returns its id.
     pub(crate) async fn start(&self, body: ItemBody) -> Result<ItemId, TurnExit> {
-        let item = Item { id: ItemId::generate(), turn_id: self.turn_id, body };
+        let item = Item::new(self.turn_id, body);
         let id = item.id;
         self.fact(EventKind::ItemStarted { item }).await?;
         Ok(id)
@@ -155,10 +156,7 @@ impl Recorder {
         status: ItemStatus,
         paid: Option<EventKind>,
     ) -> Result<Arc<Item>, TurnExit> {
-        let item = Item { id, turn_id: self.turn_id, body };
-        let done = EventKind::ItemCompleted { item: item.clone(), status };
-        self.facts([done].into_iter().chain(paid).collect()).await?;
-        Ok(Arc::new(item))
+        self.complete_item(Item { id, ..Item::new(self.turn_id, body) }, status, paid).await
     }
 
     /// Completes an item that was started.
@@ -166,10 +164,39 @@ impl Recorder {
         self.complete_paid(id, body, status, None).await
     }
 
+    /// Completes an item that a model said, with its origin.
+    pub(crate) async fn complete_said(
+        &self,
+        id: ItemId,
+        body: ItemBody,
+        status: ItemStatus,
+        origin: ItemOrigin,
+    ) -> Result<Arc<Item>, TurnExit> {
+        let item = Item { id, origin: Some(Arc::new(origin)), ..Item::new(self.turn_id, body) };
+        self.complete_item(item, status, None).await
+    }
+
+    async fn complete_item(
+        &self,
+        item: Item,
+        status: ItemStatus,
+        paid: Option<EventKind>,
+    ) -> Result<Arc<Item>, TurnExit> {
+        let done = EventKind::ItemCompleted { item: item.clone(), status };
+        self.facts([done].into_iter().chain(paid).collect()).await?;
+        Ok(Arc::new(item))
+    }
+
     /// Starts and completes an item at once.
     pub(crate) async fn whole(&self, body: ItemBody) -> Result<Arc<Item>, TurnExit> {
         let id = self.start(body.clone()).await?;
         self.complete(id, body, ItemStatus::Done).await
+    }
+
+    /// The same for one that a model said.
+    pub(crate) async fn whole_said(&self, body: ItemBody, origin: ItemOrigin) -> Result<Arc<Item>, TurnExit> {
+        let id = self.start(body.clone()).await?;
+        self.complete_said(id, body, ItemStatus::Done, origin).await
     }
 
     /// Waits until everything told so far is stored.

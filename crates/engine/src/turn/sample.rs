@@ -9,21 +9,28 @@ use agentd_core::{
     event::EventKind,
     ids::{CallId, ItemId},
     item::{Item, ItemBody, ItemStatus},
-    model::{Finish, ModelChunk, Slot, WindowSource},
+    model::{Finish, ModelChunk, ModelInfo, Slot, UnrunReason, WindowSource},
+    origin::{ItemOrigin, ServerFields},
     ports::Model,
     tool::ToolCall,
     usage::Usage,
 };
 use futures_util::StreamExt as _;
 
-use super::{TurnContext, TurnExit, TurnState, cuts, level, recorder::Recorder};
-use crate::turn::{Reply, request};
+use super::{
+    TurnContext, TurnExit, TurnState, cuts, level,
+    recorder::Recorder,
+    reminders,
+    unusable::{self, AnswerParts},
+};
+use crate::turn::{Phase, Reply, request};
 
 /// Calls of one answer that are run at the most. A model that asks for more has lost its way.
 const MAX_CALLS: usize = 64;
 
 /// Asks the turn's model with its tools.
 pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
+    reminders::append(context, state, None).await?;
     let mut draft = request::assemble(context, state, context.tools.finds.tools());
     context.tools.chain.before_model(context, state, &mut draft);
     ask(context, state, context.models.slot, &*context.models.model, draft).await
@@ -42,7 +49,7 @@ pub(crate) async fn ask(
     let mut sent = state.meter.sending(footprint, &context.models.scales, &model.info().id);
     let may_call = request.may_call;
     let items = state.history.len();
-    let mut answer = Answer::new(&context.recorder);
+    let mut answer = Answer::new(&context.recorder, model);
     let mut chunks = model.stream(request);
     let end = loop {
         match context.or_cancelled(chunks.next()).await? {
@@ -55,13 +62,14 @@ pub(crate) async fn ask(
         }
     };
     drop(chunks);
-    let Answer { usage, words, calls, without_tools, .. } = answer;
+    let Answer { usage, words, mut calls, unrun, without_tools, details, .. } = answer;
     if without_tools {
         sent = state.meter.sent_without_tools(sent, &context.models.scales, &model.info().id);
     }
     // Told also where the server reported nothing: it is what counts the steps after a restart.
     let usage = usage.unwrap_or_default();
     state.usage += usage;
+    state.usage_of_answer = usage.completion_tokens;
     let kind = EventKind::UsageUpdated {
         step: state.steps,
         slot,
@@ -75,17 +83,32 @@ pub(crate) async fn ask(
     let finish = match end {
         Ok(finish) => finish,
         Err(error) => {
-            words.complete(&context.recorder, state, ItemStatus::Cut).await?;
+            words.complete(&context.recorder, state, ItemStatus::Cut, None).await?;
             return Box::pin(room_or_fail(context, state, model, error)).await;
         }
     };
+    let had_thoughts = words.have_thoughts();
     let status = if finish == Finish::Stop { ItemStatus::Done } else { ItemStatus::Cut };
-    words.complete(&context.recorder, state, status).await?;
+    // With the last words, or with the first call where there are none.
+    if let Some(details) = words.complete(&context.recorder, state, status, details).await?
+        && let Some(call) = calls.first_mut()
+    {
+        call.fields.reasoning_details = Some(details);
+    }
     warn_of_cut(context, finish).await?;
-    let called_in_vain = !may_call && !calls.is_empty();
+    let is_called = !calls.is_empty() || matches!(unrun, Some((_, UnrunReason::Foreign)));
+    let called_in_vain = !may_call && is_called;
+    let parts = AnswerParts {
+        finish,
+        words: state.answer.is_some(),
+        thoughts: had_thoughts,
+        calls: calls.len(),
+        unrun: unrun.as_ref(),
+    };
+    let problem = unusable::problem(&parts);
     if may_call {
-        Box::pin(record_calls(context, state, calls)).await?;
-    } else if let Some((name, _)) = calls.first() {
+        Box::pin(record_calls(context, state, model.info(), calls)).await?;
+    } else if let Some(SampledCall { name, .. }) = calls.first() {
         let message = format!("the model called {name} when only its final answer was expected; the call did not run");
         context.recorder.fact(EventKind::Warning { code: "call_not_run".to_owned(), message }).await?;
     }
@@ -93,11 +116,11 @@ pub(crate) async fn ask(
     context.models.windows.answered(model.info(), sent.tokens(usage));
     state.meter.answered(sent, known, &context.models.scales, model.info());
     level::tell(context, state).await?;
-    state.reply = match () {
-        () if called_in_vain => Reply::CalledInVain,
-        () if state.answer.is_none() && state.pending_calls.is_empty() => Reply::Empty,
-        () => Reply::Useful,
-    };
+    state.reply = if called_in_vain { Reply::CalledInVain } else { Reply::Useful };
+    // The last answer at a limit is taken as it is.
+    if state.phase == Phase::Working {
+        state.take_problem(problem, model.info().embedded);
+    }
     Ok(())
 }
 
@@ -171,12 +194,14 @@ async fn warn_of_cut(context: &TurnContext, finish: Finish) -> Result<(), TurnEx
 async fn record_calls(
     context: &TurnContext,
     state: &mut TurnState,
-    calls: Vec<(String, String)>,
+    info: &ModelInfo,
+    calls: Vec<SampledCall>,
 ) -> Result<(), TurnExit> {
     let asked = calls.len();
-    for (name, arguments) in calls.into_iter().take(MAX_CALLS) {
-        let call = ToolCall { call_id: CallId::generate(), name, arguments };
-        state.note(context.recorder.whole(ItemBody::ToolCall(call)).await?);
+    for SampledCall { name, arguments, fields } in calls.into_iter().take(MAX_CALLS) {
+        let body = ItemBody::ToolCall(ToolCall { call_id: CallId::generate(), name, arguments });
+        let origin = ItemOrigin { model: info.origin(), fields };
+        state.note(context.recorder.whole_said(body, origin).await?);
     }
     if asked > MAX_CALLS {
         let message = format!("the model asked for {asked} tool calls at once; only the first {MAX_CALLS} are run");
@@ -188,16 +213,27 @@ async fn record_calls(
 /// An answer on its way in.
 struct Answer<'a> {
     recorder: &'a Recorder,
-    words: Words,
-    calls: Vec<(String, String)>,
+    words: Words<'a>,
+    calls: Vec<SampledCall>,
+    /// Its `reasoning_details`.
+    details: Option<String>,
+    /// The call that did not run, where there was one.
+    unrun: Option<(String, UnrunReason)>,
     usage: Option<Usage>,
     /// Set if the request went without its tools.
     without_tools: bool,
 }
 
+/// A call of an answer, as it came.
+struct SampledCall {
+    name: String,
+    arguments: String,
+    fields: ServerFields,
+}
+
 /// The items of an answer that hold text. Models may think, speak and think again.
-#[derive(Default)]
-struct Words {
+struct Words<'a> {
+    model: &'a dyn Model,
     /// Those that are whole.
     done: Vec<Arc<Item>>,
     /// The one under way.
@@ -205,15 +241,22 @@ struct Words {
 }
 
 impl<'a> Answer<'a> {
-    fn new(recorder: &'a Recorder) -> Self {
-        Self { recorder, words: Words::default(), calls: Vec::new(), usage: None, without_tools: false }
+    fn new(recorder: &'a Recorder, model: &'a dyn Model) -> Self {
+        let words = Words { model, done: Vec::new(), open: None };
+        Self { recorder, words, calls: Vec::new(), unrun: None, details: None, usage: None, without_tools: false }
     }
 
     async fn take(&mut self, chunk: ModelChunk) -> Result<(), TurnExit> {
         match chunk {
             ModelChunk::Text(text) => self.words.add(self.recorder, text, false).await?,
             ModelChunk::Reasoning(text) => self.words.add(self.recorder, text, true).await?,
-            ModelChunk::ToolCall { name, arguments } => self.calls.push((name, arguments)),
+            ModelChunk::ToolCall { name, arguments, fields } => {
+                self.calls.push(SampledCall { name, arguments, fields });
+            }
+            ModelChunk::ReasoningDetails(details) => self.details = Some(details),
+            ModelChunk::UnrunCall { name, why } => self.unrun = Some((name, why)),
+            ModelChunk::WasReasoning => Box::pin(self.words.were_thoughts(self.recorder)).await?,
+            ModelChunk::Discarded => Box::pin(self.words.discard(self.recorder)).await?,
             ModelChunk::Usage(usage) => self.usage = Some(usage),
             ModelChunk::Retry { attempt, delay_ms, reason } => {
                 let message = format!("try {attempt} of the model call in {delay_ms} ms: {reason}");
@@ -234,14 +277,14 @@ impl<'a> Answer<'a> {
     }
 }
 
-impl Words {
+impl Words<'_> {
     async fn add(&mut self, recorder: &Recorder, more: String, thought: bool) -> Result<(), TurnExit> {
         if more.is_empty() {
             return Ok(());
         }
         let goes_on = self.open.as_ref().is_some_and(|(_, body)| matches!(body, ItemBody::Reasoning { .. }) == thought);
         if !goes_on {
-            Box::pin(self.close(recorder, ItemStatus::Done)).await?;
+            Box::pin(self.close(recorder, ItemStatus::Done, None)).await?;
             let text = String::new();
             let body = if thought { ItemBody::Reasoning { text } } else { ItemBody::AgentMessage { text } };
             self.open = Some((recorder.start(body.clone()).await?, body));
@@ -253,11 +296,54 @@ impl Words {
         Ok(())
     }
 
-    async fn close(&mut self, recorder: &Recorder, status: ItemStatus) -> Result<(), TurnExit> {
-        if let Some((id, body)) = self.open.take() {
-            self.done.push(recorder.complete(id, body, status).await?);
-        }
+    fn have_thoughts(&self) -> bool {
+        let open = self.open.as_ref().map(|(_, body)| body);
+        self.done.iter().map(|item| &item.body).chain(open).any(|body| matches!(body, ItemBody::Reasoning { .. }))
+    }
+
+    /// Makes the words so far thoughts. An item keeps its kind, so the words are told again in another one.
+    async fn were_thoughts(&mut self, recorder: &Recorder) -> Result<(), TurnExit> {
+        let Some((_, ItemBody::AgentMessage { text })) = &self.open else { return Ok(()) };
+        let text = text.clone();
+        self.discard(recorder).await?;
+        self.add(recorder, text, true).await
+    }
+
+    /// Ends the words so far as cut and empty. Empty words say that what came before them, of the same answer, counts for
+    /// nothing: so it is in the history after a restart, too.
+    async fn discard(&mut self, recorder: &Recorder) -> Result<(), TurnExit> {
+        let was_open = self.open.take();
+        let none = || ItemBody::AgentMessage { text: String::new() };
+        let void = match was_open {
+            Some((id, ItemBody::AgentMessage { .. })) => Some(recorder.complete(id, none(), ItemStatus::Cut).await?),
+            Some((id, _)) => {
+                recorder.complete(id, ItemBody::Reasoning { text: String::new() }, ItemStatus::Cut).await?;
+                None
+            }
+            None => None,
+        };
+        let void = match void {
+            None if !self.done.is_empty() => {
+                Some(recorder.complete(recorder.start(none()).await?, none(), ItemStatus::Cut).await?)
+            }
+            void => void,
+        };
+        self.done = void.into_iter().collect();
         Ok(())
+    }
+
+    /// Closes the item under way. Details are handed back where none is.
+    async fn close(
+        &mut self,
+        recorder: &Recorder,
+        status: ItemStatus,
+        details: Option<String>,
+    ) -> Result<Option<String>, TurnExit> {
+        let Some((id, body)) = self.open.take() else { return Ok(details) };
+        let fields = ServerFields { reasoning_details: details, ..ServerFields::default() };
+        let origin = ItemOrigin { model: self.model.info().origin(), fields };
+        self.done.push(recorder.complete_said(id, body, status, origin).await?);
+        Ok(None)
     }
 
     async fn complete(
@@ -265,11 +351,12 @@ impl Words {
         recorder: &Recorder,
         state: &mut TurnState,
         status: ItemStatus,
-    ) -> Result<(), TurnExit> {
-        Box::pin(self.close(recorder, status)).await?;
+        details: Option<String>,
+    ) -> Result<Option<String>, TurnExit> {
+        let left = Box::pin(self.close(recorder, status, details)).await?;
         for item in self.done {
             state.note(item);
         }
-        Ok(())
+        Ok(left)
     }
 }

@@ -161,6 +161,7 @@ impl Line {
                     text.push_str(&more);
                 }
                 Some(Ok(ModelChunk::Reasoning(more))) => bytes += bill.takes(&more),
+                Some(Ok(ModelChunk::WasReasoning | ModelChunk::Discarded)) => text.clear(),
                 Some(Ok(ModelChunk::Usage(usage))) => bill.counted = Some(usage),
                 Some(Ok(ModelChunk::End(finish))) => break finish,
                 Some(Ok(_)) => {}

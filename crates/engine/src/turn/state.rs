@@ -17,6 +17,8 @@ use agentd_core::{
     usage::Usage,
 };
 
+use super::unusable::{BegunAnswer, Problem, UnusableAnswers};
+
 /// The room for the names of changed files in what clients are told at the end, in bytes: far below what a message to them
 /// may have (16 MiB).
 const MAX_TOLD_FILES: usize = 6 << 20;
@@ -44,6 +46,8 @@ pub(crate) struct TurnState {
     /// The tokens among them that were taken for its calls, by sessions that worked for them and by who asked the model, as
     /// far as this life of the daemon knows.
     pub(crate) delegated: u64,
+    /// The tokens of the last answer, as its server counted them.
+    pub(crate) usage_of_answer: u64,
     /// Number of changes of the agent.
     pub(crate) agent_changes: u32,
     /// Time that the turn had worked before its agent changed.
@@ -56,6 +60,10 @@ pub(crate) struct TurnState {
     pub(crate) tool_used: bool,
     /// The model's last words, if they came after the last input and the last tool result: the answer.
     pub(crate) answer: Option<String>,
+    /// Words before them that belong to it.
+    pub(crate) begun: Option<BegunAnswer>,
+    /// The last answers, where they could not be used.
+    pub(crate) unusable: UnusableAnswers,
     /// The pictures that were read for models that see, by their paths; none where one is gone.
     pub(crate) pictures: HashMap<String, Option<Arc<[u8]>>>,
     /// Fill level of the window, and the last request.
@@ -107,11 +115,9 @@ pub(crate) enum Phase {
 /// Result of the last request to a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// Words or calls; also before the first request.
+    /// Words or calls, whatever they are worth; also before the first request.
     #[default]
     Useful,
-    /// Neither words nor calls.
-    Empty,
     /// Calls where nothing may be called.
     CalledInVain,
     /// None: the request did not fit into the window.
@@ -128,6 +134,32 @@ impl TurnState {
     pub(crate) fn reopen(&mut self) {
         self.phase = Phase::Working;
         self.answer = None;
+        self.begun = None;
+    }
+
+    /// Takes in what is wrong with the last answer, if anything is: then it is not the answer of the turn.
+    pub(crate) fn take_problem(&mut self, problem: Option<Problem>, embedded: bool) {
+        let problem = match problem {
+            // It was told, and holds to it.
+            Some(Problem::DoubtfulCall { .. }) if !self.unusable.is_first() => None,
+            Some(Problem::Empty { .. }) if self.begun.as_ref().is_some_and(BegunAnswer::is_whole) => {
+                self.answer = self.begun.take().map(|begun| begun.text().to_owned());
+                None
+            }
+            problem => problem,
+        };
+        match (&problem, self.answer.is_some()) {
+            (Some(Problem::CutWords | Problem::Filtered), true) => self.begin_answer(BegunAnswer::Cut),
+            (Some(Problem::DoubtfulCall { .. }), true) => self.begin_answer(BegunAnswer::Doubted),
+            (Some(_), true) => self.answer = None,
+            (_, false) | (None, _) => {}
+        }
+        self.unusable.take(problem, embedded);
+    }
+
+    /// Makes the answer the beginning of one.
+    pub(crate) fn begin_answer(&mut self, begun: impl FnOnce(String) -> BegunAnswer) {
+        self.begun = self.answer.take().map(begun);
     }
 
     /// Takes note of an item that came into the history.
@@ -142,18 +174,21 @@ impl TurnState {
         match &item.body {
             ItemBody::UserMessage { .. } => {
                 self.answer = None;
+                self.begun = None;
                 // There is something to answer now.
                 if self.only_compacts() {
                     self.phase = Phase::Working;
                 }
-                // Something new was said: it is no longer the same that the model had no words for.
-                if self.reply == Reply::Empty {
-                    self.reply = Reply::Useful;
-                }
+                // Something new was said: it is no longer the same that the model had no answer to.
+                self.unusable = UnusableAnswers::default();
             }
-            ItemBody::AgentMessage { text } => self.answer = Some(text.clone()).filter(|text| !text.trim().is_empty()),
+            ItemBody::AgentMessage { text } => {
+                let has_words = !text.trim().is_empty();
+                self.answer = has_words.then(|| BegunAnswer::with(self.begun.as_ref(), text));
+            }
             ItemBody::ToolCall(call) => {
                 self.answer = None;
+                self.begun = None;
                 self.pending_calls.push(call.clone());
             }
             ItemBody::ToolResult(result) => self.note_result(result),
@@ -249,13 +284,18 @@ impl TurnState {
         if let Some(answer) = &self.answer {
             return answer.clone();
         }
+        if let Some(begun) = &self.begun {
+            return begun.text().to_owned();
+        }
         let of_this_turn = self
             .history
             .iter()
             .rev()
             .take_while(|item| !matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
         for item in of_this_turn {
-            if let ItemBody::AgentMessage { text } = &item.body {
+            if let ItemBody::AgentMessage { text } = &item.body
+                && !text.is_empty()
+            {
                 return text.clone();
             }
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agentd_core::turn::StopReason;
 
-use super::{Limits, TurnState, state::Reply};
+use super::{Limits, TurnState};
 
 /// Next step of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,10 +28,9 @@ pub(crate) fn next(state: &TurnState, limits: Limits, worked: Duration) -> Step 
     if state.answer.is_some() || state.only_compacts() {
         return Step::End(StopReason::Completed);
     }
-    if state.reply == Reply::Empty {
-        // Asking the same again would give the same nothing; asked where nothing may be called, most models find
-        // words.
-        return Step::Finalize(StopReason::Completed);
+    // Until then the model was told what was wrong with its answers.
+    if let Some(reason) = state.unusable.end() {
+        return Step::End(reason);
     }
     match reached(state, limits, worked) {
         Some(reason) => Step::Finalize(reason),
@@ -58,6 +57,7 @@ mod tests {
     use agentd_core::{ids::CallId, tool::ToolCall, usage::Usage};
 
     use super::*;
+    use crate::turn::unusable::Problem;
 
     const LIMITS: Limits =
         Limits { max_steps: 3, time: Some(Duration::from_secs(60)), tokens: Some(1000), parallel_calls: 8 };
@@ -80,7 +80,14 @@ mod tests {
             0,
             Step::End(StopReason::Completed),
         );
-        check(TurnState { reply: Reply::Empty, ..TurnState::default() }, 0, Step::Finalize(StopReason::Completed));
+        let unusable = |times: u32| {
+            let mut state = TurnState::default();
+            (0..times).for_each(|_| state.take_problem(Some(Problem::Empty { thoughts: false }), false));
+            state
+        };
+        check(unusable(2), 0, Step::Sample);
+        check(unusable(2), 60, Step::Finalize(StopReason::TimeLimit));
+        check(unusable(3), 60, Step::End(StopReason::NoAnswer));
         check(TurnState { pending_calls: vec![call], steps: 3, ..TurnState::default() }, 99, Step::Dispatch);
     }
 }

@@ -98,11 +98,11 @@ async fn the_model_may_ask_for_it() {
     let session = full(&world).await;
     // At this level the daemon does it by itself, so the level is lowered first.
     world.model.then(says(SUMMARY));
-    world.model.then(counted("ok", 6500));
+    world.model.then(counted("ok", 6200));
     run(&session, "Go on.").await;
     for turn in 0..6 {
-        world.model.then(counted(&format!("Again {turn}."), 6500));
-        run(&session, &format!("More! {}", "and more ".repeat(150))).await;
+        world.model.then(counted(&format!("Again {turn}."), 6200));
+        run(&session, &format!("More! {}", "and more ".repeat(40))).await;
     }
     world.model.then(calls(&[("compact_context", json!({"strategy": "summarize"}))]));
     world.model.then(says("## Next steps\nRest."));
@@ -165,7 +165,7 @@ async fn a_full_window_is_summarized_and_the_report_says_how_full_it_was() {
     run(&session, "And now?").await;
     let report = &compactions(&world, &session)[0].report;
     assert_eq!(report.cause, CompactionCause::Critical);
-    assert!((95..200).contains(&report.percent_before), "{report:?}");
+    assert!((85..200).contains(&report.percent_before), "{report:?}");
 }
 
 #[tokio::test]
@@ -301,7 +301,7 @@ async fn what_fills_the_window_is_told_part_by_part() {
     assert_eq!(kinds, ["tools", "instructions", "history", "results"]);
     assert_eq!(view.window, 8192);
     assert_eq!(view.tokens, view.segments.iter().map(|segment| segment.tokens).sum::<u64>());
-    assert_eq!((view.messages, view.max_messages), (4, 0));
+    assert_eq!((view.messages, view.max_messages), (3, 0), "an answer is one with its call and the result");
     assert_eq!(view.next_cuts.len(), 1, "only the window decides");
 }
 
@@ -517,7 +517,7 @@ async fn filled(world: &World, turns: usize) -> SessionHandle {
 #[tokio::test]
 async fn what_was_taken_back_is_not_done_again_while_all_of_it_fits() {
     let world = World::new([]);
-    // Up to 95 percent of the window, and then the first compaction by itself.
+    // Up to 85 percent of the window, and then the first compaction by itself.
     let mut turns = 0;
     let session = filled(&world, 9).await;
     while compactions(&world, &session).is_empty() {
@@ -530,7 +530,7 @@ async fn what_was_taken_back_is_not_done_again_while_all_of_it_fits() {
     let before = session.undo_compaction().await.unwrap().0;
     assert!(before.held > 0, "{before:?}");
     let view = session.context().await.unwrap();
-    assert!(view.tokens * 100 >= view.window * 94, "{view:#?}");
+    assert!(view.tokens * 100 >= view.window * 84, "{view:#?}");
 
     // Another life of the daemon keeps to it, too, and the model is not asked to do it instead.
     let world = world.restarted([calls(&[("compact_context", json!({}))]), says("Short.")]);
@@ -540,14 +540,15 @@ async fn what_was_taken_back_is_not_done_again_while_all_of_it_fits() {
     assert_eq!(world.model.requests().len(), 2);
     let asked = texts(&world.model.requests()[0]);
     assert!(asked.contains("Piece of work 0 ") && asked.contains("% of the context window is taken"), "{asked}");
-    assert!(!asked.contains("Call compact_context"), "{asked}");
+    let last = asked.rsplit("<system_reminder>").next().unwrap_or_default();
+    assert!(!last.contains("Call compact_context"), "{last}");
     let said = told(&world, &session);
     assert!(said[0].starts_with("nothing is compacted: a person undid the last compaction"), "{said:?}");
 
     // Where it would not fit at all it is done again, and the person is told.
     world.model.then(says(SUMMARY));
     world.model.then(says("On we go."));
-    run(&session, &format!("Much {}", "more ".repeat(400))).await;
+    run(&session, &format!("Much {}", "more ".repeat(1400))).await;
     assert_eq!(compactions(&world, &session).len(), 2);
     assert!(world.log(&session).contains("compacted_again"), "{}", world.log(&session));
     assert_eq!(session.show().await.unwrap().session.window.held, 0);

@@ -134,9 +134,9 @@ async fn errors_and_the_results_of_links_are_no_exception() {
         shown.text
     );
 
-    let todo = json!({"content": "walk ".repeat(199), "status": "pending"});
+    let todo = json!({"content": "walk ".repeat(199), "status": "completed"});
     let shown = call("todo_write", json!({"todos": vec![todo; 100]})).await;
-    assert!(shown.kept.unwrap().1.starts_with("[ ] 1. walk walk "));
+    assert!(shown.kept.unwrap().1.starts_with("[x] 1. walk walk "));
     assert!(shown.text.contains("100 lines"), "{}", shown.text);
 }
 

@@ -100,7 +100,12 @@ async fn while_it_plans_the_model_is_told_so() {
     run(&session, "Plan!").await;
     session.set_mode(SessionMode::Ask, client()).await.unwrap();
     run(&session, "Go!").await;
-    assert!(tells(0) && !tells(1));
+    let ends = |request: usize| format!("{:?}", world.model.requests()[request]).contains("ended plan mode");
+    // What was said stays where it was said: the end of it is said, too.
+    assert!(tells(0) && !ends(0) && tells(1) && ends(1));
+    world.model.then(says("Three."));
+    run(&session, "And?").await;
+    assert_eq!(format!("{:?}", world.model.requests()[2]).matches("ended plan mode").count(), 1);
 }
 
 #[tokio::test]

@@ -137,6 +137,7 @@ async fn the_chain_names_its_links_in_the_order_in_which_they_stand() {
         "skills",
         "files",
         "mentions",
+        "recall",
         "plan_mode",
         "search",
         "find_tool",
@@ -144,6 +145,9 @@ async fn the_chain_names_its_links_in_the_order_in_which_they_stand() {
         "questions",
         "handoff",
         "delegation",
+        "ask_again",
+        "open_todos",
+        "repetition",
         "repair",
         "undo",
     ];

@@ -112,7 +112,7 @@ async fn what_the_journal_cannot_remove_stays_whole() {
 }
 
 async fn child_of(world: &World, parent: SessionId) -> SessionId {
-    let parent = Some(Parent { session: parent, agent: None });
+    let parent = Some(Parent { session: parent, agent: None, tools: Vec::new() });
     let settings = SessionSettings { parent, ..SessionSettings::default() };
     world.engine.create_session(settings, None).await.unwrap().id()
 }

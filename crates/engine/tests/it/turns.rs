@@ -175,10 +175,7 @@ async fn a_call_in_the_last_answer_is_not_run_and_the_model_is_asked_without_too
 
 #[tokio::test]
 async fn words_beside_a_call_in_the_last_answer_are_the_answer() {
-    let both = vec![
-        ModelChunk::Text("It is noon.".to_owned()),
-        ModelChunk::ToolCall { name: "look".to_owned(), arguments: "{}".to_owned() },
-    ];
+    let both = vec![ModelChunk::Text("It is noon.".to_owned()), ModelChunk::call("look", "{}")];
     let world = World::new([calls(&[("look", json!({}))]), Play::Chunks(both)]);
     let session = world.session().await;
     let start = StartTurn { max_steps: Some(1), ..input("Look!") };
@@ -189,20 +186,8 @@ async fn words_beside_a_call_in_the_last_answer_are_the_answer() {
 }
 
 #[tokio::test]
-async fn a_model_that_says_nothing_is_asked_once_without_tools() {
-    let world = World::new([Play::Chunks(vec![]), Play::Chunks(vec![])]);
-    let session = world.session().await;
-    let result = run(&session, "Well?").await;
-    assert_eq!((result.stop_reason, result.steps), (StopReason::Completed, 2));
-    assert!(world.log(&session).contains("warning empty_answer"));
-}
-
-#[tokio::test]
 async fn a_broken_answer_keeps_what_there_was_and_runs_no_calls() {
-    let cut = vec![
-        ModelChunk::Text("I will".to_owned()),
-        ModelChunk::ToolCall { name: "look".to_owned(), arguments: "{}".to_owned() },
-    ];
+    let cut = vec![ModelChunk::Text("I will".to_owned()), ModelChunk::call("look", "{}")];
     let world = World::new([Play::Fails(cut, ErrorKind::CutStream)]);
     let session = world.session().await;
     let result = run(&session, "Go!").await;
@@ -325,7 +310,7 @@ async fn stays_where_it_was_read(answer: ModelChunk) {
 #[tokio::test]
 async fn what_is_added_while_the_model_speaks_is_sent_again_where_it_was_read() {
     stays_where_it_was_read(ModelChunk::Text("Half an answer.".to_owned())).await;
-    let call = ModelChunk::ToolCall { name: "look".to_owned(), arguments: "{}".to_owned() };
+    let call = ModelChunk::call("look", "{}");
     stays_where_it_was_read(call).await;
 }
 

@@ -212,6 +212,8 @@ fn line(event: &Event) -> String {
             StateChange::Window { window } => format!("window: {window:?}"),
             StateChange::Reset => "reset".to_owned(),
             StateChange::Agent { stack } => format!("agents: {stack:?}"),
+            StateChange::Surroundings(found) => format!("surroundings: {}", found.text),
+            StateChange::Tools { names } => format!("tools: {names:?}"),
             StateChange::Subagent(subagent) => format!("{} works: {}", subagent.name, subagent.task),
             StateChange::Forked { turn, .. } => format!("forked after turn {turn}"),
             StateChange::File(file) => match &file.content {

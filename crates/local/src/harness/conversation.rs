@@ -167,7 +167,7 @@ mod tests {
     }
 
     fn assistant(text: &str) -> Message {
-        Message::Assistant { text: text.to_owned(), reasoning: None, tool_calls: Vec::new() }
+        Message::answer(text, Vec::new())
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
             name: "read_file".to_owned(),
             arguments: r#"{"path":"a.txt"}"#.to_owned(),
         };
-        let called = Message::Assistant { text: String::new(), reasoning: None, tool_calls: vec![call] };
+        let called = Message::answer(String::new(), vec![call]);
         let result = Message::Tool { call_id, name: "read_file".to_owned(), text: "A".to_owned() };
         let mut messages = vec![user("read a.txt"), called, result];
         let outcome = Conversation::read(&messages).outcome;
@@ -232,7 +232,7 @@ mod tests {
     fn turns_with_tools_small_talk_and_refusals_are_no_history() {
         let call =
             ToolCall { call_id: CallId::from("c1".to_owned()), name: "now".to_owned(), arguments: "{}".to_owned() };
-        let called = Message::Assistant { text: String::new(), reasoning: None, tool_calls: vec![call.clone()] };
+        let called = Message::answer(String::new(), vec![call.clone()]);
         let result = Message::Tool { call_id: call.call_id, name: "now".to_owned(), text: "12:00".to_owned() };
         let messages = [
             user("one"),

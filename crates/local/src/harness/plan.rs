@@ -243,7 +243,7 @@ mod tests {
     fn after(text: &str, tool: &str, arguments: &str, result: &str) -> Plan {
         let call_id = CallId::from("c1".to_owned());
         let call = ToolCall { call_id: call_id.clone(), name: tool.to_owned(), arguments: arguments.to_owned() };
-        let called = Message::Assistant { text: String::new(), reasoning: None, tool_calls: vec![call] };
+        let called = Message::answer(String::new(), vec![call]);
         let result = Message::Tool { call_id, name: tool.to_owned(), text: result.to_owned() };
         plan(&request(vec![user(text), called, result], &["now", "read_file"]))
     }

@@ -68,12 +68,12 @@ impl RequestRun<'_> {
             Plan::Chat { turns } => self.chat(&turns)?,
             Plan::Call { tool, arguments } => {
                 let (name, arguments) = (tool.name().to_owned(), arguments.to_string());
-                self.hand_out(ModelChunk::ToolCall { name, arguments })?;
+                self.hand_out(ModelChunk::call(name, arguments))?;
                 Finish::Stop
             }
             Plan::Choose { request, offers, turns } => match self.choose(&request, &offers)? {
                 Some((tool, arguments)) => {
-                    self.hand_out(ModelChunk::ToolCall { name: tool.name().to_owned(), arguments })?;
+                    self.hand_out(ModelChunk::call(tool.name(), arguments))?;
                     Finish::Stop
                 }
                 None => self.chat(&turns)?,

@@ -45,7 +45,7 @@ pub(crate) fn user(text: &str) -> Message {
 }
 
 pub(crate) fn assistant(text: &str) -> Message {
-    Message::Assistant { text: text.to_owned(), reasoning: None, tool_calls: Vec::new() }
+    Message::answer(text, Vec::new())
 }
 
 /// Asks, and listens to the end.
@@ -59,13 +59,11 @@ pub(crate) async fn hear(model: &EmbeddedModel, request: ModelRequest) -> Result
                 heard.text.push_str(&piece);
                 heard.pieces += 1;
             }
-            ModelChunk::ToolCall { name, arguments } => heard.calls.push((name, arguments)),
+            ModelChunk::ToolCall { name, arguments, .. } => heard.calls.push((name, arguments)),
             ModelChunk::Usage(usage) => heard.usage = Some(usage),
             ModelChunk::End(finish) => heard.finish = Some(finish),
             ModelChunk::Runaway { .. } => {}
-            other => {
-                panic!("unexpected: {other:?}")
-            }
+            other => panic!("unexpected: {other:?}"),
         }
     }
     assert!(heard.finish.is_some(), "the stream ended without an end");

@@ -13,15 +13,17 @@ use reqwest::{
     header::{CONTENT_TYPE, HeaderMap},
 };
 
-use super::AnswerReader;
+use super::{
+    AnswerReader,
+    words::{AnswerCalls, Words},
+};
 use crate::{
-    answer::{Answer, Kind, Piece},
+    answer::{Answer, Kind, Piece, RawCall},
     deadline::Deadline,
     failure::{Failure, excerpt},
     http::Target,
     runaway::{self, Guard},
     sse::{Decoder, EventTooLarge},
-    text_protocol::Scanner,
 };
 
 /// The bytes of an answer in one JSON object.
@@ -43,7 +45,7 @@ pub(super) enum Progress {
 enum Form {
     Unknown,
     Events(Decoder),
-    /// One JSON object, from a server that does not stream.
+    /// JSON at once, from a server that does not stream.
     Whole(Vec<u8>),
 }
 
@@ -59,7 +61,7 @@ pub(super) struct Reading {
     form: Form,
     reader: Box<dyn AnswerReader>,
     answer: Answer,
-    text_calls: Option<Scanner>,
+    words: Words,
     guard: Guard,
     prices: Option<Prices>,
 }
@@ -69,7 +71,7 @@ impl Reading {
         response: Response,
         first_byte: Deadline,
         reader: Box<dyn AnswerReader>,
-        text_calls: Option<Scanner>,
+        words: Words,
         prices: Option<Prices>,
     ) -> Self {
         Self {
@@ -81,7 +83,7 @@ impl Reading {
             form: Form::Unknown,
             reader,
             answer: Answer::default(),
-            text_calls,
+            words,
             guard: Guard::new(runaway::PROSE),
             prices,
         }
@@ -165,7 +167,7 @@ impl Reading {
                 None => return Ok(()),
                 Some(b'<') => return Err(Failure::html(target)),
                 Some(_) if self.says_html => return Err(Failure::html(target)),
-                Some(b'{') => Form::Whole(Vec::new()),
+                Some(b'{' | b'[') => Form::Whole(Vec::new()),
                 Some(_) => Form::Events(Decoder::default()),
             };
         }
@@ -247,10 +249,9 @@ impl Reading {
             if let Some(runaway) = &runaway {
                 words.truncate(runaway.keep);
             }
-            match (kind, &mut self.text_calls) {
-                (Kind::Reasoning, _) => chunks.push_back(ModelChunk::Reasoning(words)),
-                (Kind::Text, Some(scanner)) => push_text(chunks, scanner.push(&words)),
-                (Kind::Text, None) => push_text(chunks, words),
+            match kind {
+                Kind::Reasoning => chunks.push_back(ModelChunk::Reasoning(words)),
+                Kind::Text => self.words.push(&words, chunks),
             }
             if let Some(runaway) = runaway {
                 return Some(runaway.what);
@@ -260,9 +261,7 @@ impl Reading {
     }
 
     fn end_runaway(&mut self, what: String, chunks: &mut VecDeque<ModelChunk>) -> Progress {
-        if let Some(scanner) = &mut self.text_calls {
-            push_text(chunks, scanner.give_up());
-        }
+        self.words.give_up(chunks);
         chunks.push_back(ModelChunk::Runaway { what });
         self.tell_usage(chunks);
         chunks.push_back(ModelChunk::End(Finish::Runaway));
@@ -271,24 +270,17 @@ impl Reading {
 
     fn tell_end(&mut self, chunks: &mut VecDeque<ModelChunk>) {
         let finish = self.answer.finish.unwrap_or(Finish::Stop);
-        let mut calls = self.reader.calls();
-        if let Some(scanner) = &mut self.text_calls {
-            let (text, call) = scanner.finish();
-            push_text(chunks, text);
-            calls.extend(call);
+        let calls = self.reader.calls();
+        let AnswerCalls { calls, unrun } = self.words.finish(calls, finish == Finish::Length, chunks);
+        if matches!(finish, Finish::Stop | Finish::Length) {
+            chunks.extend(self.reader.details().map(ModelChunk::ReasoningDetails));
+            chunks.extend(calls.into_iter().map(|RawCall { name, arguments, fields }| ModelChunk::ToolCall {
+                name,
+                arguments,
+                fields,
+            }));
+            chunks.extend(unrun.map(|(name, why)| ModelChunk::UnrunCall { name, why }));
         }
-        match finish {
-            Finish::Stop => {}
-            // The limit has cut the last call, unless it can be seen that it is whole.
-            Finish::Length => {
-                if calls.last().is_some_and(|call| !call.is_whole()) {
-                    calls.pop();
-                }
-            }
-            Finish::Filtered | Finish::Runaway => calls.clear(),
-        }
-        chunks
-            .extend(calls.into_iter().map(|call| ModelChunk::ToolCall { name: call.name, arguments: call.arguments }));
         self.tell_usage(chunks);
         chunks.push_back(ModelChunk::End(finish));
     }
@@ -307,12 +299,6 @@ enum Trouble {
 impl From<EventTooLarge> for Trouble {
     fn from(_: EventTooLarge) -> Self {
         Self::TooLarge
-    }
-}
-
-fn push_text(chunks: &mut VecDeque<ModelChunk>, text: String) {
-    if !text.is_empty() {
-        chunks.push_back(ModelChunk::Text(text));
     }
 }
 

@@ -25,6 +25,9 @@ pub(super) struct Chunk<'a> {
     /// `error` where the whole event is one.
     #[serde(borrow)]
     pub(super) object: Option<&'a RawValue>,
+    /// Message of an error that comes without a wrapping, as older llama.cpp's do.
+    #[serde(borrow)]
+    pub(super) message: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -58,6 +61,9 @@ pub(super) struct Delta<'a> {
     reasoning: Option<Text<'a>>,
     #[serde(borrow)]
     thinking: Option<Text<'a>>,
+    /// Signed or encrypted thoughts, which go back to their server.
+    #[serde(borrow)]
+    pub(super) reasoning_details: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) tool_calls: Option<Vec<CallDelta<'a>>>,
 }
@@ -75,6 +81,9 @@ pub(super) struct CallDelta<'a> {
     pub(super) index: Option<Count>,
     #[serde(borrow)]
     pub(super) id: Option<Text<'a>>,
+    /// A signature of the call, which goes back to its server.
+    #[serde(borrow)]
+    pub(super) extra_content: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) function: Option<FunctionDelta<'a>>,
 }

@@ -1,28 +1,31 @@
 //! The conversation in the form that the strictest chat templates accept: one system message at the front, then the
 //! person and the model in turns, results only behind their calls.
+//!
+//! What a server sent beside words and calls goes back as it came to the model that it came from, and to no other.
 
 use std::borrow::Cow;
 
 use agentd_core::{
     model::{Message, ShownPicture},
+    origin::AnswerOrigin,
     tool::ToolCall,
+    untrusted,
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{json, value::RawValue};
 
-use super::readable;
+use super::{call_ids::WireIds, readable, recipient::Recipient};
 
 /// The longest tool name that providers accept.
 const MAX_NAME: usize = 64;
 
 /// Stands where a template demands words that nobody said.
 const GO_ON: &str = "(go on)";
-const NO_ANSWER: &str = "(no answer)";
 const NO_OUTPUT: &str = "(no output)";
 const PICTURES: &str = "(pictures)";
 
-#[derive(Debug, Serialize, PartialEq)]
+#[derive(Debug, Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 pub(super) enum WireMessage<'a> {
     System {
@@ -36,12 +39,14 @@ pub(super) enum WireMessage<'a> {
         content: Option<Cow<'a, str>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         reasoning_content: Option<Cow<'a, str>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reasoning_details: Option<&'a RawValue>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<WireCall<'a>>,
     },
     Tool {
-        tool_call_id: &'a str,
-        content: &'a str,
+        tool_call_id: Cow<'a, str>,
+        content: Cow<'a, str>,
     },
 }
 
@@ -91,11 +96,13 @@ impl<'a> UserContent<'a> {
     }
 }
 
-#[derive(Debug, Serialize, PartialEq)]
+#[derive(Debug, Serialize)]
 pub(super) struct WireCall<'a> {
-    id: &'a str,
+    id: Cow<'a, str>,
     r#type: &'static str,
     function: WireCallFunction<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra_content: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Serialize, PartialEq)]
@@ -105,8 +112,9 @@ struct WireCallFunction<'a> {
 }
 
 /// Writes the messages.
-pub(super) fn wire_messages(messages: &[Message], echo_reasoning: bool) -> Vec<WireMessage<'_>> {
+pub(super) fn wire_messages<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Vec<WireMessage<'a>> {
     let mut wire = Vec::with_capacity(messages.len());
+    let mut ids = WireIds::default();
     for message in messages {
         match message {
             Message::System { text } => add_system(&mut wire, text),
@@ -117,13 +125,20 @@ pub(super) fn wire_messages(messages: &[Message], echo_reasoning: bool) -> Vec<W
                     content.show(pictures);
                 }
             }
-            Message::Assistant { text, reasoning, tool_calls } => {
-                let reasoning = reasoning.as_deref().filter(|_| echo_reasoning);
-                add_assistant(&mut wire, text, reasoning, tool_calls);
+            Message::Assistant { text, reasoning, tool_calls, origin } => {
+                let calls = tool_calls.iter().enumerate();
+                let calls = calls.map(|(at, call)| wire_call(call, at == 0, origin, recipient, &mut ids)).collect();
+                let answer = WireAnswer {
+                    text: if is_blank(text) { "" } else { text },
+                    thoughts: recipient.thoughts(reasoning.as_deref(), origin, !tool_calls.is_empty()),
+                    details: recipient.details(origin),
+                    calls,
+                };
+                answer.add_to(&mut wire);
             }
             Message::Tool { call_id, name: _, text } => {
-                let content = if is_blank(text) { NO_OUTPUT } else { text };
-                wire.push(WireMessage::Tool { tool_call_id: call_id.as_str(), content });
+                let content = if is_blank(text) { NO_OUTPUT.into() } else { untrusted::unreminded(text) };
+                wire.push(WireMessage::Tool { tool_call_id: ids.of_result(call_id), content });
             }
         }
     }
@@ -154,49 +169,54 @@ fn add_user<'a>(wire: &mut Vec<WireMessage<'a>>, text: &'a str) {
     }
     match wire.last_mut() {
         Some(WireMessage::User { content }) => return content.add(text),
-        // A turn that was stopped behind its tools: templates want the model's words between.
-        Some(WireMessage::Tool { .. }) => wire.push(WireMessage::Assistant {
-            content: Some(NO_ANSWER.into()),
-            reasoning_content: None,
-            tool_calls: Vec::new(),
-        }),
+        // In the result it stands in nobody's way: templates take what a person says for the start of a turn.
+        Some(WireMessage::Tool { content, .. }) if untrusted::is_of_daemon(text) => {
+            return join(content, &untrusted::behind_result(text));
+        }
         _ => {}
     }
     wire.push(WireMessage::User { content: UserContent::Text(text.into()) });
 }
 
-fn add_assistant<'a>(
-    wire: &mut Vec<WireMessage<'a>>,
+/// Answer of a model.
+struct WireAnswer<'a> {
     text: &'a str,
-    reasoning: Option<&'a str>,
-    calls: &'a [ToolCall],
-) {
-    let text = if is_blank(text) { "" } else { text };
-    if text.is_empty() && calls.is_empty() {
-        return;
-    }
-    match wire.last_mut() {
-        None | Some(WireMessage::System { .. }) => {
-            wire.push(WireMessage::User { content: UserContent::Text(GO_ON.into()) })
-        }
-        Some(WireMessage::Assistant { content, reasoning_content, tool_calls }) => {
-            match content {
-                Some(content) => join(content, text),
-                None => *content = some_words(text),
-            }
-            if let Some(reasoning) = reasoning {
-                join(reasoning_content.get_or_insert_default(), reasoning);
-            }
-            tool_calls.extend(calls.iter().map(wire_call));
+    thoughts: Option<&'a str>,
+    details: Option<&'a RawValue>,
+    calls: Vec<WireCall<'a>>,
+}
+
+impl<'a> WireAnswer<'a> {
+    fn add_to(self, wire: &mut Vec<WireMessage<'a>>) {
+        let Self { text, thoughts, details, calls } = self;
+        if text.is_empty() && calls.is_empty() {
             return;
         }
-        Some(_) => {}
+        match wire.last_mut() {
+            None | Some(WireMessage::System { .. }) => {
+                wire.push(WireMessage::User { content: UserContent::Text(GO_ON.into()) })
+            }
+            Some(WireMessage::Assistant { content, reasoning_content, reasoning_details, tool_calls }) => {
+                match content {
+                    Some(content) => join(content, text),
+                    None => *content = some_words(text),
+                }
+                if let Some(thoughts) = thoughts {
+                    join(reasoning_content.get_or_insert_default(), thoughts);
+                }
+                *reasoning_details = details.or(*reasoning_details);
+                tool_calls.extend(calls);
+                return;
+            }
+            Some(_) => {}
+        }
+        wire.push(WireMessage::Assistant {
+            content: some_words(text),
+            reasoning_content: thoughts.map(Cow::Borrowed),
+            reasoning_details: details,
+            tool_calls: calls,
+        });
     }
-    wire.push(WireMessage::Assistant {
-        content: some_words(text),
-        reasoning_content: reasoning.map(Cow::Borrowed),
-        tool_calls: calls.iter().map(wire_call).collect(),
-    });
 }
 
 fn some_words(text: &str) -> Option<Cow<'_, str>> {
@@ -216,9 +236,20 @@ fn join(content: &mut Cow<'_, str>, text: &str) {
 
 /// A call as it was, except for what would make servers refuse the whole conversation for good: names with foreign
 /// characters, and arguments that are no JSON object, which many servers read to write them in their own form.
-fn wire_call(call: &ToolCall) -> WireCall<'_> {
-    let function = WireCallFunction { name: wire_name(&call.name), arguments: wire_arguments(&call.arguments) };
-    WireCall { id: call.call_id.as_str(), r#type: "function", function }
+fn wire_call<'a>(
+    call: &'a ToolCall,
+    is_first: bool,
+    origin: &'a AnswerOrigin,
+    recipient: Recipient<'_>,
+    ids: &mut WireIds<'a>,
+) -> WireCall<'a> {
+    let fields = origin.of_call(&call.call_id, recipient.origin);
+    WireCall {
+        id: ids.of_call(&call.call_id, fields.map(|fields| fields.call_id.as_str())),
+        r#type: "function",
+        function: WireCallFunction { name: wire_name(&call.name), arguments: wire_arguments(&call.arguments) },
+        extra_content: recipient.extra_content(fields, is_first),
+    }
 }
 
 fn wire_name(name: &str) -> Cow<'_, str> {
@@ -248,25 +279,34 @@ mod tests {
 
     use super::*;
 
+    /// The id of the call `c1` for a server that gave none.
+    const C1: &str = "WRY4OYjNQ";
+
     fn user(text: &str) -> Message {
         Message::User { text: text.to_owned() }
     }
 
     fn said(text: &str) -> Message {
-        Message::Assistant { text: text.to_owned(), reasoning: Some("hm".to_owned()), tool_calls: Vec::new() }
+        let (text, reasoning) = (text.to_owned(), Some("hm".to_owned()));
+        Message::Assistant { text, reasoning, tool_calls: Vec::new(), origin: AnswerOrigin::default() }
     }
 
     fn called(name: &str, arguments: &str) -> Message {
         let call = ToolCall { call_id: CallId::from("c1".to_owned()), name: name.into(), arguments: arguments.into() };
-        Message::Assistant { text: String::new(), reasoning: None, tool_calls: vec![call] }
+        Message::answer("", vec![call])
     }
 
     fn result(text: &str) -> Message {
         Message::Tool { call_id: CallId::from("c1".to_owned()), name: "now".into(), text: text.to_owned() }
     }
 
+    fn written(messages: &[Message], wants_thoughts: bool) -> serde_json::Value {
+        let recipient = Recipient { id: "m", origin: "m@host", wants_thoughts };
+        serde_json::to_value(wire_messages(messages, recipient)).unwrap()
+    }
+
     fn check(messages: &[Message], expected: &serde_json::Value) {
-        assert_eq!(&serde_json::to_value(wire_messages(messages, false)).unwrap(), expected);
+        assert_eq!(&written(messages, false), expected);
     }
 
     #[test]
@@ -296,13 +336,13 @@ mod tests {
     #[test]
     fn calls_and_results_keep_their_bytes() {
         check(
-            &[user("a"), called("now", "{ \"a\" :1 }"), result(""), user("b")],
+            &[user("a"), called("now", "{ \"a\" :1 }"), result(""), user("<skills>\ns\n</skills>"), user("b")],
             &json!([
                 {"role": "user", "content": "a"},
                 {"role": "assistant", "content": null, "tool_calls": [
-                    {"id": "c1", "type": "function", "function": {"name": "now", "arguments": "{ \"a\" :1 }"}}]},
-                {"role": "tool", "tool_call_id": "c1", "content": "(no output)"},
-                {"role": "assistant", "content": "(no answer)"},
+                    {"id": C1, "type": "function", "function": {"name": "now", "arguments": "{ \"a\" :1 }"}}]},
+                {"role": "tool", "tool_call_id": C1, "content":
+                    "(no output)\n\n<system_reminder>\n<skills>\ns\n</skills>\n</system_reminder>"},
                 {"role": "user", "content": "b"},
             ]),
         );
@@ -311,14 +351,14 @@ mod tests {
     #[test]
     fn nothing_blank_is_sent() {
         let call = ToolCall { call_id: CallId::from("c1".to_owned()), name: "now".into(), arguments: "{}".into() };
-        let blank = Message::Assistant { text: "\n\n".into(), reasoning: None, tool_calls: vec![call] };
+        let blank = Message::answer("\n\n", vec![call]);
         check(
             &[user("a"), said(" "), blank, result("\n"), user("\t")],
             &json!([
                 {"role": "user", "content": "a"},
                 {"role": "assistant", "content": null, "tool_calls": [
-                    {"id": "c1", "type": "function", "function": {"name": "now", "arguments": "{}"}}]},
-                {"role": "tool", "tool_call_id": "c1", "content": "(no output)"},
+                    {"id": C1, "type": "function", "function": {"name": "now", "arguments": "{}"}}]},
+                {"role": "tool", "tool_call_id": C1, "content": "(no output)"},
             ]),
         );
     }
@@ -338,7 +378,7 @@ mod tests {
     #[test]
     fn reasoning_goes_back_only_where_it_is_wanted() {
         let messages = [user("a"), said("b")];
-        let of = |echo| serde_json::to_value(wire_messages(&messages, echo)).unwrap()[1]["reasoning_content"].clone();
+        let of = |echo| written(&messages, echo)[1]["reasoning_content"].clone();
         assert_eq!((of(true), of(false)), (json!("hm"), json!(null)));
     }
 }

@@ -13,6 +13,11 @@ pub(super) fn is_object(text: &str) -> bool {
     serde_json::from_str::<Object>(text).is_ok()
 }
 
+/// Returns whether the text is such JSON of any kind.
+pub(super) fn is_json(text: &str) -> bool {
+    serde_json::from_str::<Anything>(text).is_ok()
+}
+
 struct Object;
 
 /// Anything. [`serde::de::IgnoredAny`] would skip texts and numbers without a look at what they mean.

@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use super::{
     calls::Calls,
     chunk::{Choice, Chunk, Delta},
+    details::ReasoningDetails,
 };
 use crate::{
     answer::{Answer, Kind, RawCall},
@@ -18,6 +19,7 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Reader {
     calls: Calls,
+    details: ReasoningDetails,
 }
 
 impl AnswerReader for Reader {
@@ -28,16 +30,15 @@ impl AnswerReader for Reader {
             answer.done = true;
             return Ok(());
         }
-        let chunk: Chunk<'_> = serde_json::from_str(data).map_err(|error| {
-            Failure::protocol(format!(
-                "the model at {target} sent an event that cannot be read ({error}): {}",
-                excerpt(target, data)
-            ))
-        })?;
+        if data.starts_with('[') {
+            return self.array(target, data, answer);
+        }
+        let chunk: Chunk<'_> = serde_json::from_str(data).map_err(|error| unreadable(target, data, &error))?;
         if let Some(error) = chunk.error {
             return Err(Failure::reported(target, error.get()));
         }
-        if chunk.object.is_some_and(is_error) {
+        let bare = chunk.choices.is_none() && chunk.message.is_some_and(|message| message.get().starts_with('"'));
+        if bare || chunk.object.is_some_and(is_error) {
             return Err(Failure::reported(target, data));
         }
         for choice in chunk.choices.iter().flatten() {
@@ -53,9 +54,20 @@ impl AnswerReader for Reader {
     fn calls(&mut self) -> Vec<RawCall> {
         self.calls.take()
     }
+
+    fn details(&mut self) -> Option<String> {
+        self.details.take()
+    }
 }
 
 impl Reader {
+    /// Several events in an array, in which Gemini wraps its errors.
+    fn array(&mut self, target: &Target, data: &str, answer: &mut Answer) -> Result<(), Failure> {
+        let events: Vec<&RawValue> = serde_json::from_str(data).map_err(|error| unreadable(target, data, &error))?;
+        let objects = events.iter().map(|event| event.get()).filter(|event| event.starts_with('{'));
+        objects.into_iter().try_for_each(|event| self.event(target, event, answer))
+    }
+
     fn choice(&mut self, target: &Target, choice: &Choice<'_>, answer: &mut Answer) -> Result<(), Failure> {
         for delta in [&choice.delta, &choice.message].into_iter().flatten() {
             self.delta(target, delta, answer)?;
@@ -72,6 +84,9 @@ impl Reader {
 
     fn delta(&mut self, target: &Target, delta: &Delta<'_>, answer: &mut Answer) -> Result<(), Failure> {
         answer.push(Kind::Reasoning, delta.reasoning())?;
+        if let Some(details) = delta.reasoning_details {
+            self.details.add(details);
+        }
         for words in [&delta.content, &delta.refusal].into_iter().flatten() {
             answer.push(Kind::Text, words.as_str())?;
         }
@@ -85,11 +100,19 @@ impl Reader {
     }
 }
 
+fn unreadable(target: &Target, data: &str, error: &serde_json::Error) -> Failure {
+    let data = excerpt(target, data);
+    Failure::protocol(format!("the model at {target} sent an event that cannot be read ({error}): {data}"))
+}
+
 fn finish(target: &Target, reason: &str) -> Result<Option<Finish>, Failure> {
-    Ok(Some(match reason {
+    // Gateways hand on what providers say in capitals, such as MAX_TOKENS.
+    Ok(Some(match reason.to_ascii_lowercase().as_str() {
         "" => return Ok(None),
         "length" | "max_tokens" | "model_length" => Finish::Length,
-        "content_filter" | "safety" | "sensitive" => Finish::Filtered,
+        "content_filter" | "safety" | "sensitive" | "recitation" | "blocklist" | "prohibited_content" | "spii" => {
+            Finish::Filtered
+        }
         "error" | "network_error" | "insufficient_system_resource" | "engine_overloaded" => {
             return Err(Failure::reported(target, &format!("the answer broke off ({reason})")));
         }

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use super::{
     messages::{WireMessage, wire_messages},
+    recipient::Recipient,
     tools::WrittenTools,
 };
 use crate::{
@@ -51,6 +52,7 @@ pub(super) fn body(
     form: &RequestForm,
     written: &WrittenTools,
     model: &str,
+    origin: &str,
     request: &ModelRequest,
 ) -> Result<String, Failure> {
     let native = form.native_tools(config);
@@ -67,7 +69,7 @@ pub(super) fn body(
     let max_tokens = config.most_tokens(request).filter(|_| form.sends("max_tokens"));
     let body = Body {
         model,
-        messages: wire_messages(messages, form.echoes(config)),
+        messages: wire_messages(messages, Recipient { id: model, origin, wants_thoughts: form.echoes(config) }),
         tool_choice: (tools.is_some() && !request.may_call).then_some("none"),
         tools,
         temperature: config.temperature.filter(|_| form.sends("temperature")),

@@ -10,6 +10,9 @@ use crate::answer::RawCall;
 /// The longest name that an unknown tool may have.
 const MAX_NAME: usize = 64;
 
+/// Keys whose text is the name of a tool.
+const NAME_KEYS: [&str; 4] = ["tool", "name", "tool_name", "function"];
+
 type Fields<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
 
 /// Reads a balanced object as a call. An object that names a tool of the list is one; where the name is not in the
@@ -22,6 +25,22 @@ pub(super) fn read(object: &str, tools: &[ToolSpec]) -> Option<RawCall> {
     })
 }
 
+/// The known tool that a text names, where all of it is one object with a call.
+pub(crate) fn named(object: &str, tools: &[ToolSpec]) -> Option<String> {
+    let call = read(object, tools)?;
+    tools.iter().any(|tool| tool.name == call.name).then_some(call.name)
+}
+
+/// The known tool that the beginning of an object names.
+pub(super) fn begun(object: &str, tools: &[ToolSpec]) -> Option<String> {
+    let names = NAME_KEYS.into_iter().find_map(|key| {
+        let (_, rest) = object.split_once(&format!("\"{key}\""))?;
+        let rest = rest.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
+        rest.split_once('"').map(|(name, _)| name)
+    });
+    names.filter(|name| tools.iter().any(|tool| tool.name == *name)).map(str::to_owned)
+}
+
 fn read_strict(object: &str, tools: &[ToolSpec]) -> Option<RawCall> {
     let fields: Fields<'_> = serde_json::from_str(object).ok()?;
     for wrapper in ["function", "tool_call", "function_call"] {
@@ -29,7 +48,7 @@ fn read_strict(object: &str, tools: &[ToolSpec]) -> Option<RawCall> {
             return read_strict(inner.get(), tools);
         }
     }
-    let (name_key, name) = ["tool", "name", "tool_name", "function"].into_iter().find_map(|key| {
+    let (name_key, name) = NAME_KEYS.into_iter().find_map(|key| {
         let name: String = serde_json::from_str(fields.get(key)?.get()).ok()?;
         Some((key, name))
     })?;
@@ -41,7 +60,11 @@ fn read_strict(object: &str, tools: &[ToolSpec]) -> Option<RawCall> {
         None if known && (name_key == "tool" || fields.len() == 1) => "{}".to_owned(),
         None => return None,
     };
-    (known || is_unmistakable(&fields, &name, name_key, &arguments)).then_some(RawCall { name, arguments })
+    (known || is_unmistakable(&fields, &name, name_key, &arguments)).then_some(RawCall {
+        name,
+        arguments,
+        ..RawCall::default()
+    })
 }
 
 /// The arguments' own bytes, out of a string if a model has quoted them.

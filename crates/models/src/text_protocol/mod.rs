@@ -4,13 +4,15 @@
 //!
 //! - `writing`: the conversation with tools, calls and results as plain words.
 //! - `scanner`: the stream of an answer; words go on at once, what may become a call is held back.
+//! - `surroundings`: whether what stands around an object makes it a call, an example, or neither for sure.
 //! - `call`: whether an object is a call, and which.
 
-mod call;
+pub(crate) mod call;
 mod scanner;
+mod surroundings;
 mod writing;
 
 pub(crate) use self::{
-    scanner::Scanner,
+    scanner::{Scanned, Scanner},
     writing::{STOP, conversation},
 };

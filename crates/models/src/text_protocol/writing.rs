@@ -79,7 +79,7 @@ fn add_assistant(plain: &mut Vec<Message>, words: &str) {
     }
     match plain.last_mut() {
         Some(Message::Assistant { text, .. }) => join(text, words),
-        _ => plain.push(Message::Assistant { text: words.to_owned(), reasoning: None, tool_calls: Vec::new() }),
+        _ => plain.push(Message::answer(words, Vec::new())),
     }
 }
 
@@ -115,6 +115,7 @@ mod tests {
             Message::Assistant {
                 text: "Yes.".to_owned(),
                 reasoning: Some("hm".to_owned()),
+                origin: Default::default(),
                 tool_calls: vec![call("a", "{ \"p\":1}"), call("b", "{")],
             },
             result("a", "one"),
@@ -130,7 +131,7 @@ mod tests {
         let Message::System { text } = &plain[0] else { panic!("{plain:?}") };
         assert!(text.starts_with("Be kind.\n\n# Tools\n") && text.contains("## a\nDoes a.\nArguments: {\"type\""));
         assert_eq!(plain[1], messages[1]);
-        let Message::Assistant { text, reasoning: None, tool_calls } = &plain[2] else { panic!("{plain:?}") };
+        let Message::Assistant { text, reasoning: None, tool_calls, .. } = &plain[2] else { panic!("{plain:?}") };
         assert_eq!(text, "Yes.\n{\"tool\": \"a\", \"args\": { \"p\":1}}\n{\"tool\": \"b\", \"args\": \"{\"}");
         assert!(tool_calls.is_empty());
         let Message::User { text } = &plain[3] else { panic!("{plain:?}") };

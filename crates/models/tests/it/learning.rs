@@ -31,6 +31,7 @@ fn conversation() -> ModelRequest {
         text: String::new(),
         reasoning: Some("I should look.".to_owned()),
         tool_calls: vec![call],
+        origin: Default::default(),
     });
     let (call_id, name) = (CallId::from("c1".to_owned()), "now".to_owned());
     request.messages.push(Message::Tool { call_id, name, text: "noon".to_owned() });

@@ -3,11 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod asking;
+mod breaking;
 mod failing;
+mod foreign;
 mod learning;
 mod limits;
 mod llamacpp;
 mod looking_up;
+mod origins;
 mod reading;
 mod repeating;
 mod routing;
@@ -18,7 +21,8 @@ use std::sync::Arc;
 use agentd_core::{
     error::{ErrorKind, ModelError},
     ids::SessionId,
-    model::{Finish, Message, ModelChunk, ModelRequest},
+    model::{Finish, Message, ModelChunk, ModelRequest, UnrunReason},
+    origin::ServerFields,
     ports::Model,
     tool::{Effect, ToolSpec},
     usage::Usage,
@@ -34,7 +38,11 @@ struct Outcome {
     text: String,
     reasoning: String,
     calls: Vec<(String, String)>,
+    fields: Vec<ServerFields>,
+    details: Option<String>,
+    unrun: Vec<(String, UnrunReason)>,
     retries: Vec<(u32, u64, String)>,
+    discarded: usize,
     runaway: Option<String>,
     notices: Vec<(&'static str, String)>,
     without_tools: bool,
@@ -58,7 +66,17 @@ impl Outcome {
         match chunk {
             Ok(ModelChunk::Text(text)) => self.text.push_str(&text),
             Ok(ModelChunk::Reasoning(text)) => self.reasoning.push_str(&text),
-            Ok(ModelChunk::ToolCall { name, arguments }) => self.calls.push((name, arguments)),
+            Ok(ModelChunk::ToolCall { name, arguments, fields }) => {
+                self.calls.push((name, arguments));
+                self.fields.push(fields);
+            }
+            Ok(ModelChunk::ReasoningDetails(details)) => assert!(self.details.replace(details).is_none()),
+            Ok(ModelChunk::UnrunCall { name, why }) => self.unrun.push((name, why)),
+            Ok(ModelChunk::WasReasoning) => self.reasoning.push_str(&std::mem::take(&mut self.text)),
+            Ok(ModelChunk::Discarded) => {
+                (self.text, self.reasoning) = Default::default();
+                self.discarded += 1;
+            }
             Ok(ModelChunk::Retry { attempt, delay_ms, reason }) => {
                 assert!(self.text.is_empty() && self.reasoning.is_empty(), "a retry after the first token: {self:?}");
                 self.retries.push((attempt, delay_ms, reason));

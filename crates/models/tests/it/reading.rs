@@ -95,7 +95,10 @@ async fn an_answer_may_end_without_done_or_without_a_reason_but_not_without_both
     assert_eq!((outcome.end, outcome.text.as_str()), (Some(Finish::Stop), "Hi"));
     let outcome = read(Reply::text("Hi").finish("")).await;
     assert_eq!((outcome.end, outcome.text.as_str()), (Some(Finish::Stop), "Hi"));
-    let outcome = read(Reply::text("Hi").finish("").without_done()).await;
+    let server = ModelServer::start().await;
+    let outcome =
+        ask_config(&ModelConfig { retries: 0, ..config(server.reply(Reply::text("Hi").finish("").without_done())) })
+            .await;
     assert_eq!((outcome.kind(), outcome.text.as_str()), (Some(ErrorKind::CutStream), "Hi"));
 }
 

@@ -41,13 +41,13 @@ async fn the_servers_wish_to_wait_is_kept() {
 }
 
 #[tokio::test]
-async fn nothing_is_tried_again_after_the_first_token() {
+async fn whatever_an_answer_began_with_is_taken_back() {
     for first in [Reply::text("Hello"), Reply::default().and_reasoning("Hm"), Reply::tool_call("now", json!({}))] {
         let server = ModelServer::start().await;
-        server.reply(first.finish("").without_done()).reply(Reply::text("never read"));
+        server.reply(first.finish("").without_done()).reply(Reply::text("Whole."));
         let outcome = ask_server(&server).await;
-        assert_eq!((outcome.kind(), outcome.retries.len()), (Some(ErrorKind::CutStream), 0));
-        assert_eq!(server.requests().len(), 1);
+        assert_eq!((outcome.discarded, outcome.retries.len(), outcome.calls.len()), (1, 1, 0));
+        assert_eq!((outcome.text.as_str(), outcome.reasoning.as_str()), ("Whole.", ""));
     }
 }
 

@@ -8,7 +8,7 @@ use super::*;
 #[tokio::test]
 async fn calls_are_read_from_the_text_and_results_go_back_as_words() {
     let server = ModelServer::start().await;
-    server.reply(Reply::text("I look.\n```json\n{\"tool\": \"read_file\", \"args\": {\"path\": \"a b\"}}\n```\nDone!"));
+    server.reply(Reply::text("I look.\n```json\n{\"tool\": \"read_file\", \"args\": {\"path\": \"a b\"}}\n```\n"));
     let mut config = config(&server);
     config.native_tools = Some(false);
     let model = connect(&config).unwrap();
@@ -17,6 +17,7 @@ async fn calls_are_read_from_the_text_and_results_go_back_as_words() {
     request.messages.push(Message::Assistant {
         text: String::new(),
         reasoning: None,
+        origin: Default::default(),
         tool_calls: vec![ToolCall {
             call_id: CallId::from("c1".to_owned()),
             name: "now".to_owned(),
@@ -47,7 +48,64 @@ async fn a_call_out_of_a_cut_answer_does_not_run() {
     let words = "{\"tool\": \"now\", \"args\": {}}";
     server.reply(Reply::deltas([words]).finish("").without_done());
     let mut config = config(&server);
-    config.native_tools = Some(false);
+    (config.native_tools, config.retries) = (Some(false), 0);
     let outcome = ask_config(&config).await;
     assert_eq!((outcome.kind(), outcome.calls.len()), (Some(ErrorKind::CutStream), 0));
+}
+
+/// What comes of words where calls are read from them.
+async fn said(words: &str) -> Outcome {
+    let server = ModelServer::start().await;
+    server.reply(Reply::deltas(words.split_inclusive(' ')));
+    let mut config = config(&server);
+    config.native_tools = Some(false);
+    ask_config(&config).await
+}
+
+#[tokio::test]
+async fn a_call_that_is_thought_of_does_not_run() {
+    let call = r#"{"tool": "now", "args": {}}"#;
+    for (thoughts, answer) in [
+        (format!("<think>I could call {call} but I must not.</think>"), " The answer is 5."),
+        (format!("I could call this:\n{call}\nbut I must not.\n</think>"), "\n\nThe answer is 5."),
+    ] {
+        let outcome = said(&format!("{thoughts}{answer}")).await;
+        assert_eq!((outcome.calls.len(), outcome.text.as_str()), (0, "The answer is 5."), "{outcome:?}");
+        assert!(outcome.reasoning.contains("I could call") && outcome.unrun.is_empty(), "{outcome:?}");
+    }
+    let outcome = said(&format!("<think>I call it.</think>\n{call}")).await;
+    assert_eq!((outcome.calls.len(), outcome.text.as_str()), (1, ""));
+}
+
+#[tokio::test]
+async fn an_example_does_not_run_and_the_words_behind_it_stay() {
+    let call = r#"{"tool": "now", "args": {}}"#;
+    let example = format!("Here is an example:\n```json\n{call}\n```\nI did not run it.");
+    let outcome = said(&example).await;
+    assert_eq!((outcome.calls.len(), outcome.unrun.len(), outcome.text), (0, 0, example));
+    let mentioned = format!("One writes `{call}` for that.");
+    let outcome = said(&mentioned).await;
+    assert_eq!((outcome.calls.len(), outcome.unrun.len(), outcome.text), (0, 0, mentioned));
+    let doubtful = format!("I look.\n```json\n{call}\n```\nDone!");
+    let outcome = said(&doubtful).await;
+    assert_eq!((outcome.calls.len(), outcome.text), (0, doubtful));
+    assert_eq!(outcome.unrun, [("now".to_owned(), UnrunReason::Doubtful)]);
+}
+
+#[tokio::test]
+async fn a_spelling_that_is_not_read_is_told() {
+    let outcome = said("I look.\n<tool_call>\n<function=now>\n</function>\n</tool_call>").await;
+    assert_eq!((outcome.text.as_str(), outcome.calls.len()), ("I look.\n", 0));
+    assert_eq!(outcome.unrun, [("now".to_owned(), UnrunReason::Foreign)]);
+}
+
+#[tokio::test]
+async fn a_call_that_the_limit_cut_is_told_by_its_name() {
+    let server = ModelServer::start().await;
+    server.reply(Reply::text("I write.\n{\"tool\": \"now\", \"args\": {\"path\": \"a").finish("length"));
+    let mut config = config(&server);
+    config.native_tools = Some(false);
+    let outcome = ask_config(&config).await;
+    assert_eq!((outcome.text.as_str(), outcome.end), ("I write.\n", Some(Finish::Length)));
+    assert_eq!(outcome.unrun, [("now".to_owned(), UnrunReason::Cut)]);
 }

@@ -35,7 +35,8 @@ pub(crate) fn spec(name: &str, (default_seconds, longest): (u64, u64)) -> ToolSp
     let mut spec = ToolSpec::of::<Args>(name, Effect::Execute);
     spec.description = format!(
         "Runs a bash command and returns its exit code, standard output and standard error. It starts in the user's \
-         project folder /project where one is mounted, else in the workspace; give directory to start elsewhere. \
+         project folder /project where one is mounted, or in the folder of it that the user works in, else in the \
+         workspace; give directory to start elsewhere. \
          Folders have the names that the other tools use, with the slash: /project, /uploads, /outputs, /temp, /skills, \
          and /memories, which commands can only read; not /state. It has no standard input and no terminal, is \
          killed after timeout_s seconds (default {default_seconds}, at most {longest}), and everything it left running is \
@@ -140,7 +141,8 @@ pub(crate) async fn start_folder(workspace: &Workspace, start: &ToolPath, settin
     Some(StartFolder { name, paths })
 }
 
-/// The start of a command that names no folder: in the project, and in the workspace where there is none. What skills
+/// The start of a command that names no folder: where the client is in the project, else in the project, and in the
+/// workspace where there is none. What skills
 /// say of their scripts is written from the workspace, so a command that uses it starts there.
 fn usual_start(job: &Job, command: &str) -> ToolPath {
     let project = ToolPath::root(PathPlace::Project);
@@ -157,7 +159,11 @@ fn usual_start(job: &Job, command: &str) -> ToolPath {
     {
         return ToolPath::root(PathPlace::Own);
     }
-    if is_mounted { project } else { ToolPath::root(PathPlace::Own) }
+    match &job.here {
+        _ if !is_mounted => ToolPath::root(PathPlace::Own),
+        Some(here) if is_there(here) => here.clone(),
+        _ => project,
+    }
 }
 
 /// The command line and where it runs.

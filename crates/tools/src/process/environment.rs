@@ -75,7 +75,8 @@ pub(crate) fn clean(
         set("MEMORIES", if has(MEMORIES) { &MEMORIES } else { memories });
     }
     let configured = configured.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let passed: Vec<(&str, &str)> = if client.is_empty() { configured.collect() } else { client.iter().collect() };
+    let passed: Vec<(&str, &str)> =
+        if client.iter().next().is_none() { configured.collect() } else { client.iter().collect() };
     let standing = standing.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     for (name, value) in standing.chain(passed) {
         if !is_allowed(name) || value.contains('\0') || is_locale(name) && !is_utf8(value) {

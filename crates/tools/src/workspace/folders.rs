@@ -20,6 +20,7 @@ use agentd_core::{
     ports::{Artifact, ArtifactDir, Skills, Workspace, WorkspaceArea, Workspaces},
     session::Mount,
     state_files::StateFiles,
+    surroundings::MachineFacts,
 };
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions};
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -29,7 +30,7 @@ use super::{
     AREAS, backend::Files, browse, clean, copy, documents, exact, jail, kept, known, locks::SessionLocks, remove,
     uploads,
 };
-use crate::{guides::GuideReader, job::Job, skills::SkillStore, toolbox::Limits};
+use crate::{guides::GuideReader, job::Job, skills::SkillStore, surroundings, toolbox::Limits};
 
 const METADATA: &str = ".metadata.json";
 
@@ -334,6 +335,12 @@ impl Workspaces for WorkspaceFolders {
         }
         let workspace = workspace.clone();
         let looked = self.work("look for notes of people", move |_| Ok(reader.look(&workspace, limits)));
+        async move { looked.await.unwrap_or_default() }.boxed()
+    }
+
+    fn facts<'a>(&'a self, workspace: &'a Workspace, client: Option<&'a Path>) -> BoxFuture<'a, MachineFacts> {
+        let (workspace, client) = (workspace.clone(), client.map(Path::to_owned));
+        let looked = self.work("look at the project", move |_| Ok(surroundings::facts(&workspace, client.as_deref())));
         async move { looked.await.unwrap_or_default() }.boxed()
     }
 

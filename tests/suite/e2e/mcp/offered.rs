@@ -10,18 +10,18 @@ use super::{fake, world};
 use crate::e2e::{World, tool_texts};
 
 /// The fake server with one tool for the weather and so many others.
-fn offering(others: usize) -> Value {
+pub(super) fn offering(others: usize) -> Value {
     json!({"command": "python3", "args": [fake(), "offers", others.to_string()]})
 }
 
 /// The names of the tools that a request shows, in their order.
-fn shown(request: &Recorded) -> Vec<String> {
+pub(super) fn shown(request: &Recorded) -> Vec<String> {
     let tools = request.body["tools"].as_array().unwrap().iter();
     tools.map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
 /// Those of MCP servers among them.
-fn of_servers(request: &Recorded) -> Vec<String> {
+pub(super) fn of_servers(request: &Recorded) -> Vec<String> {
     shown(request).into_iter().filter(|name| name.starts_with("mcp_")).collect()
 }
 
@@ -32,7 +32,7 @@ fn system(request: &Recorded) -> String {
 
 impl World {
     /// Waits until these servers have said what they offer.
-    async fn knows(&self, servers: &[&str]) {
+    pub(super) async fn knows(&self, servers: &[&str]) {
         until("they have said what they offer", || async {
             let listed = self.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
             let reached = |name: &&str| {
@@ -44,7 +44,7 @@ impl World {
     }
 
     /// One turn in which the model does these one after the other and then ends. Returns its requests.
-    async fn does(&self, steps: Vec<Reply>, args: &[&str]) -> Vec<Recorded> {
+    pub(super) async fn does(&self, steps: Vec<Reply>, args: &[&str]) -> Vec<Recorded> {
         let before = self.model.requests().len();
         self.model.respond_with(move |request| {
             let messages = request.messages();

@@ -58,6 +58,7 @@ fn chat_events(reply: &Reply, request: &Recorded) -> Vec<Bytes> {
     let mut events = vec![chat_delta(json!({"role": "assistant", "content": ""}))];
     let reasoning = words(&reply.reasoning).map(|word| chat_delta(json!({&reply.reasoning_field: word})));
     events.extend(reasoning);
+    events.extend(reply.reasoning_details.iter().map(|detail| chat_delta(json!({"reasoning_details": [detail]}))));
     events.extend(deltas(reply).into_iter().map(|word| chat_delta(json!({"content": word}))));
     for (number, call) in reply.tool_calls.iter().enumerate() {
         events.extend(call_events(reply, number, call));
@@ -82,11 +83,14 @@ fn call_events(reply: &Reply, number: usize, call: &ReplyCall) -> Vec<Value> {
         Some("") => {}
         Some(id) => first["id"] = json!(id),
     }
+    if let Some(extra) = &call.extra_content {
+        first["extra_content"] = extra.clone();
+    }
     let rest = pieces.map(|piece| json!({"function": {"arguments": piece}}));
     let all = std::iter::once(first).chain(rest);
     all.map(|mut piece| {
         if reply.number_calls {
-            piece["index"] = json!(number);
+            piece["index"] = json!(if reply.number_zero { 0 } else { number });
         }
         chat_delta(json!({"tool_calls": [piece]}))
     })
@@ -126,7 +130,12 @@ fn whole_chat(reply: &Reply) -> Value {
         .enumerate()
         .map(|(number, call)| {
             let id = call.id.clone().unwrap_or_else(|| format!("call_{number}"));
-            json!({"id": id, "type": "function", "function": {"name": call.name, "arguments": raw_arguments(call)}})
+            let function = json!({"name": call.name, "arguments": raw_arguments(call)});
+            let mut whole = json!({"id": id, "type": "function", "function": function});
+            if let Some(extra) = &call.extra_content {
+                whole["extra_content"] = extra.clone();
+            }
+            whole
         })
         .collect();
     let mut message = json!({"role": "assistant", "content": all_words(reply)});
@@ -135,6 +144,9 @@ fn whole_chat(reply: &Reply) -> Value {
     }
     if !reply.reasoning.is_empty() {
         message[&reply.reasoning_field] = json!(reply.reasoning);
+    }
+    if !reply.reasoning_details.is_empty() {
+        message["reasoning_details"] = json!(reply.reasoning_details);
     }
     json!({
         "id": "chatcmpl-scripted", "object": "chat.completion", "created": 1_700_000_000, "model": MODEL_ID,

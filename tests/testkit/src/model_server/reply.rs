@@ -17,10 +17,14 @@ pub struct Reply {
     pub reasoning: String,
     /// The name of the field in which reasoning is sent.
     pub reasoning_field: String,
+    /// OpenRouter's `reasoning_details`, one in each delta behind the reasoning.
+    pub reasoning_details: Vec<Value>,
     /// Tool calls behind them.
     pub tool_calls: Vec<ReplyCall>,
     /// Set if the pieces of calls are numbered.
     pub number_calls: bool,
+    /// Set if all of them have the number 0.
+    pub number_zero: bool,
     /// The bytes of arguments in one delta; all in one where absent.
     pub argument_bytes: Option<usize>,
     /// Why it ended; `stop` or `tool_calls` where absent, and nothing at all where empty.
@@ -76,6 +80,8 @@ pub struct ReplyCall {
     pub arguments: Value,
     /// The id; invented where absent, and left out where empty.
     pub id: Option<String>,
+    /// Gemini's field beside it.
+    pub extra_content: Option<Value>,
 }
 
 /// Where a reply says what it took.
@@ -100,8 +106,10 @@ impl Default for Reply {
             deltas: Vec::new(),
             reasoning: String::new(),
             reasoning_field: "reasoning_content".to_owned(),
+            reasoning_details: Vec::new(),
             tool_calls: Vec::new(),
             number_calls: true,
+            number_zero: false,
             argument_bytes: None,
             finish_reason: None,
             usage: None,
@@ -211,7 +219,7 @@ impl Reply {
     /// Adds a tool call.
     #[must_use]
     pub fn and_call(mut self, name: impl Into<String>, arguments: Value) -> Self {
-        self.tool_calls.push(ReplyCall { name: name.into(), arguments, id: None });
+        self.tool_calls.push(ReplyCall { name: name.into(), arguments, ..ReplyCall::default() });
         self
     }
 
@@ -222,6 +230,14 @@ impl Reply {
         for call in &mut self.tool_calls {
             call.id = Some(String::new());
         }
+        self
+    }
+
+    /// Sends all calls with the number 0 and without ids, as older Ollamas and some gateways do.
+    #[must_use]
+    pub fn numbers_all_calls_zero(mut self) -> Self {
+        self = self.without_call_numbers();
+        (self.number_calls, self.number_zero) = (true, true);
         self
     }
 

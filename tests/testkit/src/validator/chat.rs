@@ -110,7 +110,6 @@ impl<'a> Conversation<'a> {
             (_, "system") => broken(place, "only the first message is of the system"),
             ("system", "assistant") => broken(place, "the user speaks first"),
             (last, role) if last == role => broken(place, format!("two messages of the {role} stand side by side")),
-            ("tool", "user") => broken(place, "between results and the user stands a message of the assistant"),
             _ => Ok(()),
         }
     }
@@ -167,6 +166,10 @@ impl<'a> Conversation<'a> {
 }
 
 fn check_call(place: &str, call: &Value) -> Checked {
+    let mut fields = call.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+    if let Some(field) = fields.find(|field| !["id", "type", "function"].contains(field)) {
+        return broken(format!("{place}.{field}"), "a call has no such field");
+    }
     check_name(&format!("{place}.id"), &call["id"], MAX_ID)?;
     if call["type"] != "function" {
         return broken(format!("{place}.type"), "it must be \"function\"");

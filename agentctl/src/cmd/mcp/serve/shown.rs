@@ -53,7 +53,10 @@ pub(super) fn ended(session: SessionId, result: &TurnResult) -> CallToolResult {
             "kind": error.kind, "message": line(&error.message), "hint": error.hint.as_deref().map(line),
         });
     }
-    let failed = matches!(result.stop_reason, StopReason::Failed | StopReason::Interrupted | StopReason::Suspended);
+    let failed = matches!(
+        result.stop_reason,
+        StopReason::Failed | StopReason::Interrupted | StopReason::Suspended | StopReason::NoAnswer
+    );
     if failed {
         shown["note"] = json!("ask again with this session_id and without a prompt to continue the turn");
         return CallToolResult::structured_error(shown);

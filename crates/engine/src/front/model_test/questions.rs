@@ -89,6 +89,7 @@ pub(super) fn answered_call(session: SessionId) -> ModelRequest {
         text: String::new(),
         reasoning: Some("I am to call the tool.".to_owned()),
         tool_calls: vec![call],
+        origin: Default::default(),
     };
     let result = Message::Tool { call_id, name: TOOL.to_owned(), text: "noted".to_owned() };
     let ask = said(format!("Call the tool {TOOL} with the word {WORD}, then say OK."));

@@ -1,17 +1,18 @@
 //! Makes room before the window is full: when it is nearly, when the history has too many messages, when the model or a
 //! person asks for it.
 
+mod files_again;
 mod history_file;
+mod offload;
 mod run;
+mod summarizer;
 mod under_way;
 
-use agentd_context::{
-    RequestBuilder,
-    compaction::plan::{self, CompactionRequest, limit},
-};
+use agentd_context::compaction::plan::{self, CompactionRequest, limit};
 use agentd_core::{
     context::{CompactionCause, CompactionStrategy, TokenLevel},
     event::EventKind,
+    item::NoticeTopic,
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -21,6 +22,7 @@ use serde::Deserialize;
 use crate::turn::{
     Phase, TurnContext, TurnExit, TurnState,
     hooks::{Invocation, Link, Next},
+    reminders::Reminder,
     request,
 };
 
@@ -71,7 +73,8 @@ impl Link for Compaction {
         state: &'a mut TurnState,
     ) -> BoxFuture<'a, Result<(), TurnExit>> {
         // The answer is there: what is done now keeps nobody waiting, as it would at the start of the next turn.
-        if plan::count(&state.history) > limit(context.prompt.max_message_history, state.held) && !state.only_compacts()
+        if plan::count_answers(&state.history) > limit(context.prompt.max_message_history, state.held)
+            && !state.only_compacts()
         {
             let wanted = CompactionRequest { cause: CompactionCause::Limit, strategy: CompactionStrategy::Truncate };
             make_room(context, state, wanted).boxed()
@@ -80,18 +83,19 @@ impl Link for Compaction {
         }
     }
 
-    fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut RequestBuilder) {
+    fn reminder(&self, context: &TurnContext, state: &TurnState) -> Option<Reminder> {
         let window = context.next_window(state);
         let tokens = request::expected(context, state, context.next_model(state));
-        if TokenLevel::of(tokens, window) >= TokenLevel::Warning {
-            let percent = percent(tokens, window);
+        (TokenLevel::of(tokens, window) >= TokenLevel::Warning).then(|| {
             // Whoever took a compaction back wants all of it to be seen. In the last request nothing can be called.
             let may_ask = state.held == 0 && state.phase != Phase::Finalizing;
             let call = if may_ask { format!(" Call {TOOL} when a piece of work is done.") } else { String::new() };
-            draft.remind(format!(
-                "{percent} % of the context window is taken. Be brief; do not read what you do not need.{call}"
-            ));
-        }
+            // Without a number, which would be another before each request.
+            let text = format!(
+                "More than 75 % of the context window is taken. Be brief; do not read what you do not need.{call}"
+            );
+            Reminder::new(NoticeTopic::Level, text)
+        })
     }
 
     fn around_tool<'a>(
@@ -158,7 +162,7 @@ fn due(context: &TurnContext, state: &mut TurnState) -> Option<CompactionRequest
     }
     let (expected, window) = (request::expected(context, state, context.next_model(state)), context.next_window(state));
     let is_full = match state.held {
-        0 => TokenLevel::of(expected, window) == TokenLevel::Critical,
+        0 => plan::is_relief_due(expected, window),
         _ => expected > window,
     };
     let steps_since = state.compacted_at.map(|step| state.steps - step);
@@ -172,13 +176,14 @@ fn due(context: &TurnContext, state: &mut TurnState) -> Option<CompactionRequest
     Some(wanted)
 }
 
-fn percent(tokens: u64, window: u64) -> u64 {
-    tokens.saturating_mul(100) / window.max(1)
-}
-
 async fn make_room(context: &TurnContext, state: &mut TurnState, wanted: CompactionRequest) -> Result<(), TurnExit> {
     let by_itself = !matches!(wanted.cause, CompactionCause::Model | CompactionCause::Person);
     let was_held = by_itself && state.held > 0;
+    let is_full = matches!(wanted.cause, CompactionCause::Critical | CompactionCause::Overflow);
+    if is_full && wanted.strategy == CompactionStrategy::Auto && offload::run(context, state, wanted.cause).await? {
+        state.compacted_at = Some(state.steps);
+        return Ok(());
+    }
     let said = run::run(context, state, wanted).await?;
     if was_held && state.held == 0 {
         let message = "the history was compacted again, though that had been taken back: all of it no longer fits";

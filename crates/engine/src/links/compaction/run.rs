@@ -12,21 +12,16 @@ use agentd_context::{
 };
 use agentd_core::{
     context::{Compaction, CompactionCause, CompactionReport, CompactionStrategy},
-    error::{ErrorKind, ModelError},
-    event::EventKind,
-    ids::ItemId,
     item::{Item, ItemBody},
-    model::ModelChunk,
     tool::ToolResult,
-    usage::Usage,
 };
-use futures_util::StreamExt as _;
 
-use super::{history_file, under_way};
-use crate::turn::{Phase, TurnContext, TurnExit, TurnState, level, request, sample};
-
-/// Bytes of a model's summary that are read: many times what it is asked for. What of them is kept is bounded by the window.
-const MAX_WRITTEN: usize = 100_000;
+use super::{
+    files_again, history_file,
+    summarizer::{self, SummaryTask, WrittenSummary},
+    under_way,
+};
+use crate::turn::{Phase, TurnContext, TurnExit, TurnState, level, request};
 
 /// Compacts the history, if there is something to replace, and says in a sentence what came of it.
 pub(crate) async fn run(
@@ -42,10 +37,11 @@ pub(crate) async fn run(
     let item = context.recorder.start(ItemBody::Compaction(Compaction::default())).await?;
     let compaction = compact(context, state, plan, wanted, room).await?;
     let said = sentence(&compaction.report);
-    let replaced = state.history[..plan.split].iter().map(|item| item.id).collect();
-    let stored = context.recorder.compact(item, replaced, compaction).await?;
+    let replaced: Vec<Arc<Item>> = state.history[..plan.split].to_vec();
+    let stored = context.recorder.compact(item, replaced.iter().map(|item| item.id).collect(), compaction).await?;
     state.history.splice(..plan.split, [stored]);
     state.meter.start_over();
+    files_again::tell(context, state, &replaced).await?;
     level::tell(context, state).await?;
     state.held = 0;
     Ok(said)
@@ -74,7 +70,7 @@ pub(crate) fn refusal(context: &TurnContext, state: &TurnState) -> Option<String
     history.extend(state.pending_calls.iter().map(|call| {
         let result = ToolResult::empty(call.call_id.clone(), call.name.clone());
         let body = ItemBody::ToolResult(result);
-        Arc::new(Item { id: ItemId::generate(), turn_id: context.ids.turn, body })
+        Arc::new(Item::new(context.ids.turn, body))
     }));
     planned(&history, CompactionCause::Model, room(context, state)).err()
 }
@@ -130,17 +126,14 @@ async fn compact(
     }
     let mut written = None;
     if report.strategy != CompactionStrategy::Truncate {
-        match ask(context, state, before.map(|compaction| compaction.summary.as_str()), &replaced, report.strategy)
-            .await?
-        {
-            Ok(text) => {
-                report.model = Some(context.models.model.info().id.clone());
+        let earlier = before.map(|compaction| compaction.summary.as_str());
+        let task = SummaryTask { cause: wanted.cause, strategy: report.strategy, earlier, replaced: &replaced };
+        match summarizer::ask(context, state, task).await? {
+            Ok(WrittenSummary { text, model }) => {
+                report.model = Some(model);
                 written = Some(text);
             }
             Err(error) => {
-                let model = &*context.models.model;
-                // What was to be summed up is a part of it.
-                sample::learn(context, model, request::expected(context, state, model.info()), &error).await?;
                 report.strategy = CompactionStrategy::Truncate;
                 note(&mut report, format!("no model summed it up: {error}"));
             }
@@ -159,11 +152,7 @@ async fn compact(
     };
     let summary = summary::compose(words, &facts, &told.messages, report.path.as_deref(), window);
     let mut compaction = Compaction { summary, report, file, ..Compaction::default() };
-    let mut after = vec![Arc::new(Item {
-        id: ItemId::generate(),
-        turn_id: context.ids.turn,
-        body: ItemBody::Compaction(compaction.clone()),
-    })];
+    let mut after = vec![Arc::new(Item::new(context.ids.turn, ItemBody::Compaction(compaction.clone())))];
     after.extend(kept);
     compaction.report.tokens_after = scaled(context, &after);
     Ok(compaction)
@@ -186,61 +175,6 @@ fn strategy(wanted: CompactionRequest, plan: Plan) -> CompactionStrategy {
     }
 }
 
-/// Asks the turn's model for a summary. The inner error is the model's, and ends nothing.
-async fn ask(
-    context: &TurnContext,
-    state: &mut TurnState,
-    earlier: Option<&str>,
-    replaced: &[Arc<Item>],
-    strategy: CompactionStrategy,
-) -> Result<Result<String, ModelError>, TurnExit> {
-    let info = context.models.model.info();
-    if info.embedded {
-        return Ok(Err(ModelError::new(ErrorKind::Configuration, "the built-in model is too small for that")));
-    }
-    let request =
-        summary::request(context.ids.session, &context.prompt.compact, earlier, replaced, strategy, context.window());
-    let Some(request) = request else {
-        return Ok(Err(ModelError::new(
-            ErrorKind::ContextOverflow,
-            "its window has no room for what is to be summed up",
-        )));
-    };
-    let mut chunks = context.models.model.stream(request);
-    let (mut text, mut usage) = (String::new(), Usage::default());
-    let end = loop {
-        // It was told how long a summary may be; more is not read.
-        if text.len() > MAX_WRITTEN {
-            break Ok(text);
-        }
-        match context.or_cancelled(chunks.next()).await? {
-            Some(Ok(ModelChunk::Text(more))) => text.push_str(&more),
-            Some(Ok(ModelChunk::Usage(counted))) => usage = counted,
-            Some(Ok(ModelChunk::End(_))) => break Ok(text),
-            Some(Ok(_)) => {}
-            Some(Err(error)) => break Err(error),
-            None => {
-                break Err(ModelError::new(ErrorKind::Internal, "the model's adapter ended its stream without a word"));
-            }
-        }
-    };
-    drop(chunks);
-    state.usage += usage;
-    let kind = EventKind::UsageUpdated {
-        step: state.steps,
-        slot: context.models.slot,
-        model: info.id.clone(),
-        usage,
-        turn: state.usage,
-        prompt: None,
-    };
-    context.recorder.fact(kind).await?;
-    Ok(end.and_then(|text| match text.trim() {
-        "" => Err(ModelError::new(ErrorKind::Protocol, "it had no words for it")),
-        _ => Ok(text),
-    }))
-}
-
 fn note(report: &mut CompactionReport, problem: String) {
     match &mut report.problem {
         Some(known) => known.push_str(&format!("; {problem}")),
@@ -248,18 +182,18 @@ fn note(report: &mut CompactionReport, problem: String) {
     }
 }
 
-fn scaled(context: &TurnContext, items: &[Arc<Item>]) -> u64 {
+pub(super) fn scaled(context: &TurnContext, items: &[Arc<Item>]) -> u64 {
     let info = context.models.model.info();
     context.models.scales.apply(&info.id, items.iter().map(|item| meter::guess(item, info.echo_reasoning)).sum())
 }
 
 /// The part of the window that the next request would take, in percent.
-fn percent_before(context: &TurnContext, state: &TurnState) -> u64 {
+pub(super) fn percent_before(context: &TurnContext, state: &TurnState) -> u64 {
     let expected = request::expected(context, state, context.next_model(state));
     expected.saturating_mul(100) / context.next_window(state).max(1)
 }
 
-fn count(messages: usize) -> u32 {
+pub(super) fn count(messages: usize) -> u32 {
     u32::try_from(messages).unwrap_or(u32::MAX)
 }
 

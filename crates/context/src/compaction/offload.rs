@@ -1,0 +1,166 @@
+//! Old results of calls that give way before anything is summed up: each stays in its place as a line that names the file
+//! which holds it. Pure.
+
+use std::{collections::HashMap, sync::Arc};
+
+use agentd_core::{
+    context::{Compaction, OffloadedResult},
+    ids::{ItemId, TurnId},
+    item::{Item, ItemBody},
+    tool::ToolResult,
+};
+
+use crate::{excerpt::grouped, tokens::estimate};
+
+/// Tokens of a result that is worth a file at the least.
+const LEAST: u64 = 150;
+/// Characters of the beginning of a result that stay.
+const SHOWN: usize = 160;
+/// Beginning of the line in place of a result.
+const MARK: &str = "[Moved to a file to make room:";
+
+/// The results that give way so that about so many tokens are freed: large and old ones first, none of the running turn.
+/// None where all of them together do not free that much.
+pub fn results(history: &[Arc<Item>], running: TurnId, needed: u64) -> Option<Vec<Arc<Item>>> {
+    let mut known: Vec<(usize, u64, &Arc<Item>)> = history
+        .iter()
+        .enumerate()
+        .filter(|(_, item)| item.turn_id != running)
+        .filter_map(|(index, item)| match &item.body {
+            ItemBody::ToolResult(result) if !is_moved(result) => Some((index, estimate(&result.text), item)),
+            _ => None,
+        })
+        .filter(|(_, tokens, _)| *tokens >= LEAST)
+        .collect();
+    let all = history.len() as u64;
+    known.sort_by_key(|(index, tokens, _)| std::cmp::Reverse(tokens.saturating_mul(all - *index as u64)));
+    let (mut freed, mut chosen) = (0, Vec::new());
+    for (index, tokens, item) in known {
+        if freed >= needed {
+            break;
+        }
+        freed += tokens - LEAST / 2;
+        chosen.push((index, Arc::clone(item)));
+    }
+    chosen.sort_by_key(|(index, _)| *index);
+    (freed >= needed && !chosen.is_empty()).then(|| chosen.into_iter().map(|(_, item)| item).collect())
+}
+
+/// Puts lines in the place of the results that the compactions in a history have moved to files.
+pub fn apply(history: &mut [Arc<Item>]) {
+    let taken_back: Vec<ItemId> = compactions(history).filter_map(|(_, compaction)| compaction.restores).collect();
+    let moved: HashMap<ItemId, String> = compactions(history)
+        .filter(|(id, _)| !taken_back.contains(id))
+        .flat_map(|(_, compaction)| &compaction.offloaded)
+        .map(|OffloadedResult { item, path }| (*item, path.clone()))
+        .collect();
+    if moved.is_empty() {
+        return;
+    }
+    for item in history {
+        let (Some(path), ItemBody::ToolResult(result)) = (moved.get(&item.id), &item.body) else { continue };
+        if !is_moved(result) {
+            let text = line(&result.text, path);
+            let body = ItemBody::ToolResult(ToolResult { text, ..result.clone() });
+            *item = Arc::new(Item { body, ..Item::clone(item) });
+        }
+    }
+}
+
+/// The last compaction of a history that moved results to files, and was not taken back.
+pub fn last(history: &[Arc<Item>]) -> Option<(ItemId, &Compaction)> {
+    let taken_back: Vec<ItemId> = compactions(history).filter_map(|(_, compaction)| compaction.restores).collect();
+    compactions(history).filter(|(id, compaction)| !compaction.offloaded.is_empty() && !taken_back.contains(id)).last()
+}
+
+fn compactions(history: &[Arc<Item>]) -> impl Iterator<Item = (ItemId, &Compaction)> {
+    history.iter().filter_map(|item| match &item.body {
+        ItemBody::Compaction(compaction) => Some((item.id, compaction)),
+        _ => None,
+    })
+}
+
+fn is_moved(result: &ToolResult) -> bool {
+    result.text.starts_with(MARK)
+}
+
+fn line(text: &str, path: &str) -> String {
+    let bytes = grouped(text.len());
+    let first: String = text.chars().take(SHOWN).collect();
+    let first = first.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!(
+        "{MARK} {bytes} bytes, all of them in {path}; read or grep that file where you need them. It begins: {first}]"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compaction::samples::{call, result, user};
+
+    fn history(results: &[usize]) -> Vec<Arc<Item>> {
+        let mut items = vec![user("Look")];
+        for (n, words) in results.iter().enumerate() {
+            let id = format!("c{n}");
+            items.extend([call(&id, "grep"), result(&id, "grep", &format!("[{n}] {}", "word ".repeat(*words)))]);
+        }
+        items
+    }
+
+    fn moved(history: &[Arc<Item>], chosen: &[Arc<Item>]) -> Vec<Arc<Item>> {
+        let offloaded =
+            chosen.iter().map(|item| OffloadedResult { item: item.id, path: "/large_tool_results/c.txt".to_owned() });
+        let compaction = Compaction { offloaded: offloaded.collect(), ..Compaction::default() };
+        let item = Item::new(TurnId::generate(), ItemBody::Compaction(compaction));
+        let mut history = [history, &[Arc::new(item)]].concat();
+        apply(&mut history);
+        history
+    }
+
+    fn texts(history: &[Arc<Item>]) -> Vec<String> {
+        let text = |item: &'_ Arc<Item>| match &item.body {
+            ItemBody::ToolResult(result) => Some(result.text.clone()),
+            _ => None,
+        };
+        history.iter().filter_map(text).collect()
+    }
+
+    #[test]
+    fn large_and_old_results_give_way_and_small_ones_stay() {
+        let before = history(&[1000, 10, 4000, 1000]);
+        let chosen = results(&before, TurnId::generate(), 4500).unwrap();
+        let after = moved(&before, &chosen);
+        let told = texts(&after);
+        assert!(
+            told[2].starts_with(MARK) && told[2].contains("/large_tool_results/c.txt") && told[2].contains("[2]"),
+            "{told:?}"
+        );
+        assert!(told[0].starts_with(MARK) && !told[1].starts_with(MARK) && !told[3].starts_with(MARK), "{told:?}");
+        let mut again = after.clone();
+        apply(&mut again);
+        assert_eq!(texts(&again), told, "a second time it changes nothing");
+        assert_eq!(last(&after).map(|(_, compaction)| compaction.offloaded.len()), Some(2));
+    }
+
+    #[test]
+    fn nothing_gives_way_where_that_would_not_be_enough_or_belongs_to_the_running_turn() {
+        let before = history(&[1000, 1000]);
+        assert_eq!(results(&before, TurnId::generate(), 50_000), None);
+        assert_eq!(results(&before, before[2].turn_id, 1200), None);
+        assert_eq!(results(&history(&[10; 20]), TurnId::generate(), 1), None);
+    }
+
+    #[test]
+    fn what_is_taken_back_is_seen_again() {
+        let before = history(&[1000]);
+        let after = moved(&before, &results(&before, TurnId::generate(), 100).unwrap());
+        let (id, _) = last(&after).unwrap();
+        let back = Compaction { restores: Some(id), ..Compaction::default() };
+        let item = Item::new(TurnId::generate(), ItemBody::Compaction(back));
+        // As it is read from the journal anew.
+        let mut history = [&before[..], &after[before.len()..], &[Arc::new(item)]].concat();
+        apply(&mut history);
+        assert!(texts(&history)[0].starts_with("[0] word"));
+        assert_eq!(last(&history), None);
+    }
+}

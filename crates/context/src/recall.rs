@@ -1,0 +1,160 @@
+//! What of the past an input is about: the words to look for, and the passage of a text that has them. Pure.
+
+use std::collections::HashSet;
+
+/// Searches for one input at the most.
+const MAX_QUERIES: usize = 6;
+/// Letters of a word that is looked for by itself at the least.
+const LONG_WORD: usize = 5;
+/// Words that are looked for together at the most.
+const MAX_WORDS: usize = 4;
+/// Characters of an input that are looked at.
+const MAX_INPUT: usize = 4000;
+/// Score of a line that begins with the number that is looked for.
+const BEGINS: usize = 2;
+/// Bytes of a passage, about.
+const PASSAGE: usize = 600;
+
+/// Terms to look for together: a find has them all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecallQuery {
+    /// Words, in lower case.
+    pub terms: Vec<String>,
+    /// Score that a passage needs.
+    pub least: usize,
+}
+
+/// What an input names that stands nowhere in view, the most telling first.
+pub fn queries(input: &str, in_view: &str) -> Vec<RecallQuery> {
+    let input: String = input.chars().take(MAX_INPUT).collect();
+    let in_view = in_view.to_lowercase();
+    let words: Vec<String> = words(&input).map(str::to_lowercase).collect();
+    let mut queries: Vec<RecallQuery> = Vec::new();
+    let mut add = |terms: Vec<String>, least: usize| {
+        let query = RecallQuery { terms, least };
+        if queries.len() < MAX_QUERIES && !query.terms.is_empty() && !queries.contains(&query) {
+            queries.push(query);
+        }
+    };
+    // "step 23", "box 7": neither word says anything alone.
+    for pair in words.windows(2) {
+        let is_numbered = is_number(&pair[1]) && pair[0].chars().all(char::is_alphabetic);
+        if is_numbered && !in_view.contains(&pair.join(" ")) {
+            add(pair.to_vec(), 1);
+            // In a list it may be a line that only begins with the number.
+            add(vec![pair[1].clone()], 1 + BEGINS);
+        }
+    }
+    for word in words.iter().filter(|word| is_name(word) && !in_view.contains(word.as_str())) {
+        add(vec![word.clone()], 1);
+    }
+    let known: HashSet<String> = self::words(&in_view).map(str::to_owned).collect();
+    let mut seen = HashSet::new();
+    let rare: Vec<String> = words
+        .iter()
+        .filter(|word| word.chars().count() >= LONG_WORD && !known.contains(*word) && seen.insert(word.as_str()))
+        .cloned()
+        .collect();
+    if rare.len() > 1 {
+        add(rare.iter().take(MAX_WORDS).cloned().collect(), 1);
+    }
+    let mut longest = rare;
+    longest.sort_by_key(|word| std::cmp::Reverse(word.chars().count()));
+    longest.into_iter().for_each(|word| add(vec![word], 1));
+    queries
+}
+
+/// The lines of a text around the one that has most of the terms, and how many it has.
+pub fn passage<'a>(text: &'a str, query: &RecallQuery) -> (&'a str, usize) {
+    let mut at = 0;
+    let mut best = (0, 0..text.len().min(1));
+    for line in text.split_inclusive('\n') {
+        let words: HashSet<String> = words(line).map(str::to_lowercase).collect();
+        let has =
+            |term: &&String| words.contains(*term) || (!is_number(term) && line.to_lowercase().contains(term.as_str()));
+        let begins = |term: &&String| is_number(term) && begins_with(line, term);
+        let score = query.terms.iter().filter(has).count() + BEGINS * query.terms.iter().filter(begins).count();
+        if score > best.0 {
+            best = (score, at..at + line.len());
+        }
+        at += line.len();
+    }
+    let (score, line) = best;
+    let before = text.floor_char_boundary(line.start.saturating_sub(PASSAGE / 4));
+    let after = text.ceil_char_boundary((line.end.max(before) + PASSAGE / 4).min(text.len()));
+    let end = text.floor_char_boundary((before + PASSAGE).min(after));
+    (text[before..end.max(before)].trim(), score)
+}
+
+/// Returns whether a line is the entry of a list that has this number.
+fn begins_with(line: &str, number: &str) -> bool {
+    let line = line.trim_start_matches(|letter: char| !letter.is_ascii_digit() && !letter.is_alphabetic());
+    line.strip_prefix(number).is_some_and(|rest| rest.starts_with(['.', ')', ':', ' ', '|']))
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let joins = |letter: char| letter.is_alphanumeric() || "_-./:@".contains(letter);
+    text.split(move |letter| !joins(letter))
+        .map(|word| word.trim_matches(|letter: char| !letter.is_alphanumeric()))
+        .filter(|word| !word.is_empty())
+}
+
+fn is_number(word: &str) -> bool {
+    word.len() <= 6 && word.chars().all(|letter| letter.is_ascii_digit())
+}
+
+/// Returns whether a word is more than a word of the language: a path, an identifier, a code, a large number.
+fn is_name(word: &str) -> bool {
+    let has = |test: fn(char) -> bool| word.chars().any(test);
+    let joined = word.chars().any(|letter| "_./:@".contains(letter)) && word.len() > 3;
+    let mixed = has(|letter| letter.is_ascii_digit()) && has(char::is_alphabetic) && word.len() > 3;
+    joined || mixed || (is_number(word) && word.len() > 3)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(input: &str, in_view: &str, expected: &[&[&str]]) {
+        let found: Vec<Vec<String>> = queries(input, in_view).into_iter().map(|query| query.terms).collect();
+        assert_eq!(
+            found.iter().take(expected.len()).collect::<Vec<_>>(),
+            expected.iter().collect::<Vec<_>>(),
+            "{input}"
+        );
+        assert!(!expected.is_empty() || found.is_empty(), "{input}: {found:?}");
+    }
+
+    #[test]
+    fn what_is_named_and_not_in_view_is_looked_for() {
+        check("Begin with step 23.", "I do all steps.", &[&["step", "23"], &["23"]]);
+        check("Begin with step 23.", "Then Step 23 is next.", &[]);
+        check("What did src/main.rs say of MAX_SIZE?", "", &[&["src/main.rs"], &["max_size"]]);
+        check("Use port 31337 again", "", &[&["port", "31337"], &["31337"], &["31337"]]);
+        check("What was the code of the crimson shelter?", "the code was", &[&["crimson", "shelter"], &["crimson"]]);
+        check("And now?", "", &[]);
+        check("Go on, please do.", "please", &[]);
+    }
+
+    #[test]
+    fn the_passage_is_around_the_line_that_has_it() {
+        let plan: String = (1..=40).map(|n| format!("{n}. Paint wall {n} in colour {}\n", n * 7)).collect();
+        let query = RecallQuery { terms: vec!["23".to_owned()], least: 1 + BEGINS };
+        let (passage, score) = passage(&plan, &query);
+        assert!(passage.contains("23. Paint wall 23 in colour 161") && score == query.least, "{passage}");
+        assert!(passage.len() < PASSAGE + 8);
+        assert_eq!(super::passage("nothing", &query).1, 0);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_has_a_bounded_passage(text in "(\\PC{0,80}\n?){0,30}", input in "\\PC{0,200}") {
+            for query in queries(&input, "") {
+                prop_assert!(passage(&text, &query).0.len() <= PASSAGE + 8);
+            }
+            prop_assert!(queries(&input, &input).iter().all(|query| !query.terms.is_empty()));
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Origin of what a model said: which model it was, and the fields of its server's answer that only that model understands.
+//!
+//! They go back as they came, byte for byte, to the model that they came from, and to no other.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ids::CallId, model::ModelInfo};
+
+/// Bytes of such fields that are kept of one answer. Where there are more, those that find no room are dropped whole: a
+/// part of one is refused by its server.
+pub const MAX_SERVER_FIELDS: usize = 1 << 20;
+
+/// The longest id of a call that is kept, in bytes: some gateways put signatures into ids. A longer one counts as none.
+pub const MAX_SERVER_CALL_ID: usize = 64 << 10;
+
+/// Fields of a server's answer beside what is read of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerFields {
+    /// The server's id of the call; empty where it gave none. It need not be unique in a session.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub call_id: String,
+    /// `extra_content` of the call, as JSON: Gemini's thought signature.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra_content: Option<String>,
+    /// `reasoning_details` of the answer, as JSON: OpenRouter's form of signed and encrypted thoughts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning_details: Option<String>,
+}
+
+/// Origin of one item.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ItemOrigin {
+    /// The model, as [`model_origin`] names it.
+    pub model: String,
+    /// The server's own fields.
+    #[serde(flatten)]
+    pub fields: ServerFields,
+}
+
+/// Origin of one message of a model, put together from its items.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnswerOrigin {
+    /// Origins of its calls.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<(CallId, Arc<ItemOrigin>)>,
+    /// The item that has the answer's `reasoning_details`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Arc<ItemOrigin>>,
+    /// Its thoughts, where the model that is asked is not known to want them back: some servers say so only by refusing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsent_reasoning: Option<String>,
+}
+
+impl AnswerOrigin {
+    /// Returns whether nothing is known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty() && self.details.is_none() && self.unsent_reasoning.is_none()
+    }
+
+    /// Fields that came with a call, if it came from that model.
+    #[must_use]
+    pub fn of_call(&self, id: &CallId, model: &str) -> Option<&ServerFields> {
+        let (_, origin) = self.calls.iter().find(|(call, _)| call == id)?;
+        (origin.model == model).then_some(&origin.fields)
+    }
+
+    /// The `reasoning_details`, if they came from that model.
+    #[must_use]
+    pub fn details_of(&self, model: &str) -> Option<&str> {
+        let origin = self.details.as_ref().filter(|origin| origin.model == model)?;
+        origin.fields.reasoning_details.as_deref()
+    }
+}
+
+/// Name of a model in an origin: its id, and where it is. The same id at another address is another model.
+#[must_use]
+pub fn model_origin(id: &str, place: &str) -> String {
+    let place = place.strip_prefix("https://").or_else(|| place.strip_prefix("http://")).unwrap_or(place);
+    format!("{id}@{}", place.trim_end_matches('/'))
+}
+
+impl ModelInfo {
+    /// Name of this model in an origin.
+    #[must_use]
+    pub fn origin(&self) -> String {
+        model_origin(&self.id, self.base_url.as_deref().unwrap_or(&self.wire))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_go_to_the_model_that_they_came_from() {
+        let fields = ServerFields { call_id: "a".to_owned(), ..ServerFields::default() };
+        let origin = Arc::new(ItemOrigin { model: model_origin("m", "https://host/v1/"), fields: fields.clone() });
+        let call = CallId::from("c".to_owned());
+        let answer = AnswerOrigin { calls: vec![(call.clone(), origin)], ..AnswerOrigin::default() };
+        assert_eq!(answer.of_call(&call, "m@host/v1"), Some(&fields));
+        assert_eq!(answer.of_call(&call, "m@other/v1"), None);
+        assert_eq!(answer.of_call(&CallId::from("d".to_owned()), "m@host/v1"), None);
+    }
+}

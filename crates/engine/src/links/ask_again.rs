@@ -1,0 +1,127 @@
+//! Answers that could not be used are told to the model, which is asked again with its tools; and to the person.
+
+use agentd_core::{event::EventKind, item::ItemBody, model::ModelInfo};
+use futures_util::{FutureExt as _, future::BoxFuture};
+
+use crate::turn::{Phase, TurnContext, TurnExit, TurnState, hooks::Link, unusable::Problem};
+
+pub(crate) struct AskAgain;
+
+impl Link for AskAgain {
+    fn name(&self) -> &'static str {
+        "ask_again"
+    }
+
+    fn description(&self) -> &'static str {
+        "tells the model what was wrong with an answer that is none, or cut, before it is asked again"
+    }
+
+    fn before_step<'a>(
+        &'a self,
+        context: &'a TurnContext,
+        state: &'a mut TurnState,
+    ) -> BoxFuture<'a, Result<(), TurnExit>> {
+        async move {
+            // Results come first: what is told stands behind them.
+            if state.phase != Phase::Working || !state.pending_calls.is_empty() || state.answer.is_some() {
+                return Ok(());
+            }
+            let written = state.usage_of_answer;
+            let Some((problem, times)) = state.unusable.tell() else { return Ok(()) };
+            let info = context.models.model.info();
+            let warning = (times == 1).then(|| for_person(problem, info)).flatten();
+            let notice = ItemBody::notice(for_model(problem, info, written));
+            if let Some((code, message)) = warning {
+                context.recorder.fact(EventKind::Warning { code: code.to_owned(), message }).await?;
+            }
+            state.note(context.recorder.whole(notice).await?);
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+/// What the model is told. It wrote so many tokens.
+fn for_model(problem: &Problem, info: &ModelInfo, written: u64) -> String {
+    let limit =
+        if written == 0 { "the token limit".to_owned() } else { format!("the token limit, at {written} tokens") };
+    match problem {
+        Problem::Empty { thoughts } => {
+            let what = if *thoughts { "held thoughts only" } else { "was empty" };
+            format!(
+                "Your last answer {what}: it had neither words for the person nor a tool call that could be read. Call \
+                 the next tool, with whole JSON arguments, or answer the person in words."
+            )
+        }
+        Problem::CutWords => format!(
+            "Your answer was cut by {limit}. Go on exactly where it stops and repeat nothing of it, or call a tool."
+        ),
+        Problem::CutThoughts => format!(
+            "Your last answer was cut by {limit}, before it came to a word or a call. Think less: call the next tool, or \
+             answer the person in words."
+        ),
+        Problem::CutCall { tool } => format!(
+            "Your call of {} was cut by {limit}, and did not run. Write less at once: in smaller parts, each with a call \
+             of its own.",
+            name(tool)
+        ),
+        Problem::Runaway => {
+            "Your last answer was cut because it repeated itself without end. Do not go on with it: call \
+                             the next tool, or answer the person in other words."
+                .to_owned()
+        }
+        Problem::ForeignCall { tool } if info.native_tools => format!(
+            "Your last answer held a call of {} as text, and it did not run. Call tools only through the tool interface, \
+             never in the text. Make that call again so, or answer the person in words.",
+            name(tool)
+        ),
+        Problem::ForeignCall { tool } => format!(
+            "Your last answer held a call of {} in a form that is not read, and it did not run. To use a tool, answer with \
+             one JSON object and nothing else: {{\"tool\": \"NAME\", \"args\": {{ARGUMENTS}}}}",
+            name(tool)
+        ),
+        Problem::DoubtfulCall { tool } => format!(
+            "Your last answer holds a call of {} among other words, so it did not run. To make the call, answer with its \
+             JSON object and nothing else. If it was only an example, give your answer again as it was.",
+            name(tool)
+        ),
+        Problem::Filtered => "The provider withheld your last answer.".to_owned(),
+    }
+}
+
+/// The code and the words of a warning. What was cut was told with the answer.
+fn for_person(problem: &Problem, info: &ModelInfo) -> Option<(&'static str, String)> {
+    match problem {
+        Problem::Empty { thoughts } => {
+            let what = if *thoughts { "thoughts, but neither words nor a call" } else { "neither words nor a call" };
+            Some(("empty_answer", format!("the model gave {what}; it is asked again")))
+        }
+        Problem::ForeignCall { tool } if info.native_tools => Some((
+            "call_as_text",
+            format!(
+                "the model called {} in its text, where its server should have read the call; it is asked again. If this \
+                 goes on, set native_tools: false for the model in models.yaml, or start its server with its tool parser \
+                 (vLLM: --enable-auto-tool-choice --tool-call-parser, llama.cpp: --jinja)",
+                name(tool)
+            ),
+        )),
+        Problem::ForeignCall { tool } => Some((
+            "call_as_text",
+            format!("the model called {} in a form that is not read; it is asked again", name(tool)),
+        )),
+        Problem::DoubtfulCall { tool } => Some((
+            "call_in_doubt",
+            format!(
+                "the answer may be a call of {} or an example of one; it did not run, and the model is asked",
+                name(tool)
+            ),
+        )),
+        Problem::CutWords | Problem::CutThoughts | Problem::CutCall { .. } | Problem::Runaway | Problem::Filtered => {
+            None
+        }
+    }
+}
+
+fn name(tool: &str) -> &str {
+    if tool.is_empty() { "a tool" } else { tool }
+}

@@ -1,0 +1,158 @@
+//! The model that sums up: asked behind the conversation itself, so that it sees all of it and its server has computed
+//! nearly all of it; where that cannot be, about a transcript. A summary that was cut is none.
+
+use std::sync::Arc;
+
+use agentd_context::{
+    compaction::summary::{self, Length},
+    tokens::estimate,
+};
+use agentd_core::{
+    context::{CompactionCause, CompactionStrategy, PromptReport},
+    error::{ErrorKind, ModelError},
+    event::EventKind,
+    item::Item,
+    model::{Finish, Message, ModelChunk, ModelRequest, Slot},
+    ports::Model,
+    usage::Usage,
+};
+use futures_util::StreamExt as _;
+
+use crate::turn::{TurnContext, TurnExit, TurnState, request, sample};
+
+/// Bytes of a model's summary that are read: many times what it is asked for.
+const MAX_WRITTEN: usize = 100_000;
+
+/// What is to be summed up, and how.
+#[derive(Clone, Copy)]
+pub(super) struct SummaryTask<'a> {
+    pub(super) cause: CompactionCause,
+    pub(super) strategy: CompactionStrategy,
+    /// The summary that is replaced.
+    pub(super) earlier: Option<&'a str>,
+    pub(super) replaced: &'a [Arc<Item>],
+}
+
+/// A model's summary.
+pub(super) struct WrittenSummary {
+    pub(super) text: String,
+    /// The id of the model.
+    pub(super) model: String,
+}
+
+/// Asks for a summary. The inner error is the model's, and ends nothing.
+pub(super) async fn ask(
+    context: &TurnContext,
+    state: &mut TurnState,
+    task: SummaryTask<'_>,
+) -> Result<Result<WrittenSummary, ModelError>, TurnExit> {
+    let (slot, model) = match &context.models.summary {
+        Some((slot, model)) => (*slot, model),
+        None => (context.models.slot, &context.models.model),
+    };
+    if model.info().embedded {
+        return Ok(Err(ModelError::new(ErrorKind::Configuration, "the built-in model is too small for that")));
+    }
+    if context.models.summary.is_none()
+        && let Some((request, report)) = behind_conversation(context, state, task)
+    {
+        let written = written(context, state, (slot, &**model), request, Some(report)).await?;
+        // A model that calls tools though it must not, or has no room behind all of it, may do better without both.
+        let again = written
+            .as_ref()
+            .is_err_and(|error| matches!(error.kind(), ErrorKind::ContextOverflow) || error.to_string() == NO_WORDS);
+        if !again {
+            return Ok(written);
+        }
+    }
+    let SummaryTask { strategy, earlier, replaced, .. } = task;
+    let window = context.models.windows.of(model.info());
+    let prompt = &context.prompt.compact;
+    match summary::request(context.ids.session, prompt, earlier, replaced, strategy, window) {
+        Some(request) => written(context, state, (slot, &**model), request, None).await,
+        None => {
+            Ok(Err(ModelError::new(ErrorKind::ContextOverflow, "its window has no room for what is to be summed up")))
+        }
+    }
+}
+
+/// The conversation as the next request would have it, and one more input behind it. None where the window has no room for
+/// the answer.
+fn behind_conversation(
+    context: &TurnContext,
+    state: &TurnState,
+    task: SummaryTask<'_>,
+) -> Option<(ModelRequest, PromptReport)> {
+    let (model, window) = (&context.models.model, context.window());
+    let length = Length::of(task.strategy, window);
+    let input = summary::input(&context.prompt.compact, length);
+    let expected = request::expected(context, state, model.info());
+    let fits = expected.saturating_add(estimate(&input)).saturating_add(length.tokens()) <= window;
+    if !fits || task.cause == CompactionCause::Overflow {
+        return None;
+    }
+    let mut draft = request::assemble(context, state, context.tools.finds.tools());
+    draft.forbid_calls();
+    context.tools.chain.before_model(context, state, &mut draft);
+    draft.messages.push(Message::User { text: input });
+    let (request, footprint) = draft.seal(context.ids.session);
+    let report = state.meter.sending(footprint, &context.models.scales, &model.info().id).report;
+    Some((request, report))
+}
+
+/// Said of an answer without words.
+const NO_WORDS: &str = "it had no words for it";
+
+async fn written(
+    context: &TurnContext,
+    state: &mut TurnState,
+    (slot, model): (Slot, &dyn Model),
+    request: ModelRequest,
+    prompt: Option<PromptReport>,
+) -> Result<Result<WrittenSummary, ModelError>, TurnExit> {
+    let info = model.info();
+    let mut chunks = model.stream(request);
+    let (mut text, mut usage) = (String::new(), Usage::default());
+    let end = loop {
+        if text.len() > MAX_WRITTEN {
+            break Err(ModelError::new(ErrorKind::Protocol, "it wrote without end"));
+        }
+        match context.or_cancelled(chunks.next()).await? {
+            Some(Ok(ModelChunk::Text(more))) => text.push_str(&more),
+            Some(Ok(ModelChunk::WasReasoning | ModelChunk::Discarded)) => text.clear(),
+            Some(Ok(ModelChunk::Usage(counted))) => usage = counted,
+            Some(Ok(ModelChunk::End(finish))) => break whole(finish),
+            Some(Ok(_)) => {}
+            Some(Err(error)) => break Err(error),
+            None => {
+                break Err(ModelError::new(ErrorKind::Internal, "the model's adapter ended its stream without a word"));
+            }
+        }
+    };
+    drop(chunks);
+    state.usage += usage;
+    let (step, id, turn) = (state.steps, info.id.clone(), state.usage);
+    context.recorder.fact(EventKind::UsageUpdated { step, slot, model: id, usage, turn, prompt }).await?;
+    let end = end.and_then(|()| match text.trim() {
+        "" => Err(ModelError::new(ErrorKind::Protocol, NO_WORDS)),
+        _ => Ok(WrittenSummary { text, model: info.id.clone() }),
+    });
+    if let Err(error) = &end
+        && context.models.summary.is_none()
+    {
+        // What was to be summed up is a part of it.
+        sample::learn(context, model, request::expected(context, state, info), error).await?;
+    }
+    Ok(end)
+}
+
+/// A part of a summary would stand for what it does not name.
+fn whole(finish: Finish) -> Result<(), ModelError> {
+    let cut = |why: &str| Err(ModelError::new(ErrorKind::Protocol, format!("its summary was cut: {why}")));
+    match finish {
+        Finish::Stop => Ok(()),
+        Finish::Length => cut("it was longer than the model may write"),
+        Finish::Filtered => cut("the provider withheld the rest"),
+        Finish::Runaway => cut("it repeated itself without end"),
+    }
+}

@@ -1,0 +1,64 @@
+//! Where the session works, as its instructions tell. It is looked up when its first turn begins, and is the same from
+//! there on, also after a restart. Another folder of the client is told behind the history.
+
+use std::{path::Path, time::Duration};
+
+use agentd_context::surroundings::{moved, surroundings};
+use agentd_core::{
+    environment::ClientEnvironment,
+    event::{EventKind, StateChange},
+    item::ItemBody,
+    ports::Workspace,
+    surroundings::{MachineFacts, Surroundings},
+};
+use tokio::time::timeout;
+
+use super::actor::Actor;
+use crate::error::EngineError;
+
+/// Time limit for looking at a project. No answer waits for a disk that hangs.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+impl Actor {
+    /// Finds out where a turn of this client works, where that is not known. Returns what its model is to be told of it
+    /// besides the instructions.
+    pub(super) async fn look_around(&mut self, client: &ClientEnvironment) -> Result<Option<ItemBody>, EngineError> {
+        let workspace = self.workspace().await?;
+        let project = workspace.project.as_ref().map(|mount| mount.path.clone());
+        let client = client.folder().map(Path::to_owned);
+        let known = self.state.surroundings.as_ref().filter(|known| known.project == project).cloned();
+        let Some(known) = known else {
+            let facts = self.facts(&workspace, client.as_deref()).await;
+            let text = surroundings(&facts, project.as_deref());
+            self.found_out = Some(Surroundings { project, client, start: facts.start, text });
+            return Ok(None);
+        };
+        self.found_out = None;
+        if client.is_none() || client == known.client {
+            return Ok(None);
+        }
+        let start = self.facts(&workspace, client.as_deref()).await.start;
+        let told = (start != known.start).then(|| ItemBody::notice(moved(&start)));
+        if told.is_some() {
+            self.found_out = Some(Surroundings { client, start, ..known });
+        }
+        Ok(told)
+    }
+
+    /// What is to be stored of it, with the start of the turn.
+    pub(super) fn found_out(&self) -> Option<EventKind> {
+        let found = self.found_out.clone()?;
+        Some(EventKind::StateChanged { change: StateChange::Surroundings(found) })
+    }
+
+    /// The words of the instructions about it; none where no turn has begun.
+    pub(super) fn surroundings(&self) -> &str {
+        let known = self.found_out.as_ref().or(self.state.surroundings.as_ref());
+        known.map(|known| known.text.as_str()).unwrap_or_default()
+    }
+
+    async fn facts(&self, workspace: &Workspace, client: Option<&Path>) -> MachineFacts {
+        let workspaces = &self.shared.parts.workspaces;
+        timeout(PATIENCE, workspaces.facts(workspace, client)).await.unwrap_or_default()
+    }
+}

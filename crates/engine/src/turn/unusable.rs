@@ -1,0 +1,201 @@
+//! Answers that a turn cannot end with: what is wrong with one, and how the turn ends where asking again did not help.
+//! Pure. What the model is told of it is said by a link.
+
+use agentd_core::{
+    model::{Finish, UnrunReason},
+    turn::StopReason,
+};
+
+/// How often in a row a model is told of such an answer and asked again.
+const MOST_ASKS: u32 = 2;
+
+/// The longest name of a tool that is told, in characters. A model wrote it.
+const MAX_NAME: usize = 64;
+
+/// What is wrong with an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Problem {
+    /// It has neither words nor calls; it may have thoughts.
+    Empty { thoughts: bool },
+    /// The token limit cut its words, which may be gone on with.
+    CutWords,
+    /// It reached the token limit before its first word.
+    CutThoughts,
+    /// The token limit cut its last call.
+    CutCall { tool: String },
+    /// It was cut because it repeated itself without end.
+    Runaway,
+    /// Its call came as words, in a spelling that nobody reads.
+    ForeignCall { tool: String },
+    /// It holds words that may be a call, or an example of one.
+    DoubtfulCall { tool: String },
+    /// Its provider withheld it, or the rest of it.
+    Filtered,
+}
+
+/// What came of one request.
+#[derive(Debug)]
+pub(crate) struct AnswerParts<'a> {
+    pub(crate) finish: Finish,
+    pub(crate) words: bool,
+    pub(crate) thoughts: bool,
+    pub(crate) calls: usize,
+    pub(crate) unrun: Option<&'a (String, UnrunReason)>,
+}
+
+/// What is wrong with an answer, if anything is.
+pub(crate) fn problem(parts: &AnswerParts<'_>) -> Option<Problem> {
+    let (tool, why) = parts.unrun.map_or((String::new(), None), |(tool, why)| {
+        (tool.chars().filter(|letter| !letter.is_control()).take(MAX_NAME).collect(), Some(*why))
+    });
+    Some(match (parts.finish, why) {
+        (Finish::Filtered, _) => Problem::Filtered,
+        (_, Some(UnrunReason::Cut)) => Problem::CutCall { tool },
+        _ if parts.calls > 0 => return None,
+        (_, Some(UnrunReason::Foreign)) => Problem::ForeignCall { tool },
+        (Finish::Runaway, _) => Problem::Runaway,
+        (Finish::Length, _) if parts.words => Problem::CutWords,
+        (Finish::Length, _) => Problem::CutThoughts,
+        (Finish::Stop, Some(UnrunReason::Doubtful)) if parts.words => Problem::DoubtfulCall { tool },
+        (Finish::Stop, _) if parts.words => return None,
+        (Finish::Stop, _) => Problem::Empty { thoughts: parts.thoughts },
+    })
+}
+
+impl Problem {
+    /// Why a turn ends that comes to nothing else.
+    fn stop_reason(&self) -> StopReason {
+        match self {
+            Self::Empty { .. } | Self::ForeignCall { .. } | Self::DoubtfulCall { .. } => StopReason::NoAnswer,
+            Self::CutWords | Self::CutThoughts | Self::CutCall { .. } | Self::Runaway => StopReason::Cut,
+            Self::Filtered => StopReason::Filtered,
+        }
+    }
+}
+
+/// The answers in a row that could not be used. It begins anew after a restart.
+#[derive(Debug, Default)]
+pub(crate) struct UnusableAnswers {
+    last: Option<Problem>,
+    in_a_row: u32,
+    /// Set once the model has been told of the last one.
+    is_told: bool,
+    /// Set where telling the model is of no use.
+    is_final: bool,
+}
+
+impl UnusableAnswers {
+    /// Takes in what is wrong with the last answer. The embedded model reads no notices, and nobody is asked again for
+    /// what its provider withheld.
+    pub(crate) fn take(&mut self, problem: Option<Problem>, embedded: bool) {
+        let Some(problem) = problem else {
+            *self = Self::default();
+            return;
+        };
+        self.is_final = embedded || problem == Problem::Filtered;
+        self.in_a_row += 1;
+        self.is_told = false;
+        self.last = Some(problem);
+    }
+
+    /// Returns whether the answer before this one could be used, too.
+    pub(crate) fn is_first(&self) -> bool {
+        self.in_a_row == 0
+    }
+
+    /// Why the turn ends now, if asking again has not helped.
+    pub(crate) fn end(&self) -> Option<StopReason> {
+        let last = self.last.as_ref()?;
+        (self.is_final || self.in_a_row > MOST_ASKS).then(|| last.stop_reason())
+    }
+
+    /// What the model is to be told, once, and how often in a row it happened.
+    pub(crate) fn tell(&mut self) -> Option<(&Problem, u32)> {
+        if self.is_told || self.end().is_some() {
+            return None;
+        }
+        self.is_told = true;
+        self.last.as_ref().map(|last| (last, self.in_a_row))
+    }
+}
+
+/// Words of an answer that the next ones belong to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum BegunAnswer {
+    /// They were cut: the next ones go on where they stop.
+    Cut(String),
+    /// They are whole, and the next ones stand below them.
+    Whole(String),
+    /// They may have been meant as a call: the next ones take their place.
+    Doubted(String),
+}
+
+impl BegunAnswer {
+    /// The answer with its next words.
+    pub(crate) fn with(begun: Option<&Self>, more: &str) -> String {
+        match begun {
+            Some(Self::Cut(text)) => format!("{text}{more}"),
+            Some(Self::Whole(text)) => format!("{text}\n\n{more}"),
+            Some(Self::Doubted(_)) | None => more.to_owned(),
+        }
+    }
+
+    /// The words themselves.
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            Self::Cut(text) | Self::Whole(text) | Self::Doubted(text) => text,
+        }
+    }
+
+    /// Returns whether they are an answer by themselves.
+    pub(crate) fn is_whole(&self) -> bool {
+        !matches!(self, Self::Cut(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_an_answer() {
+        let check = |finish, words, calls, unrun: Option<UnrunReason>, expected: Option<Problem>| {
+            let unrun = unrun.map(|why| ("look".to_owned(), why));
+            let parts = AnswerParts { finish, words, thoughts: false, calls, unrun: unrun.as_ref() };
+            assert_eq!(problem(&parts), expected, "{parts:?}");
+        };
+        let tool = || "look".to_owned();
+        check(Finish::Stop, true, 0, None, None);
+        check(Finish::Stop, false, 1, None, None);
+        check(Finish::Length, false, 1, None, None);
+        check(Finish::Stop, false, 0, None, Some(Problem::Empty { thoughts: false }));
+        check(Finish::Length, true, 0, None, Some(Problem::CutWords));
+        check(Finish::Length, false, 0, None, Some(Problem::CutThoughts));
+        check(Finish::Length, true, 1, Some(UnrunReason::Cut), Some(Problem::CutCall { tool: tool() }));
+        check(Finish::Runaway, true, 0, None, Some(Problem::Runaway));
+        check(Finish::Stop, true, 0, Some(UnrunReason::Foreign), Some(Problem::ForeignCall { tool: tool() }));
+        check(Finish::Stop, true, 0, Some(UnrunReason::Doubtful), Some(Problem::DoubtfulCall { tool: tool() }));
+        check(Finish::Filtered, true, 1, None, Some(Problem::Filtered));
+    }
+
+    #[test]
+    fn a_model_is_told_twice_in_a_row() {
+        let empty = || Some(Problem::Empty { thoughts: true });
+        let mut answers = UnusableAnswers::default();
+        for in_a_row in 1..=2 {
+            answers.take(empty(), false);
+            assert_eq!(answers.tell().map(|(_, times)| times), Some(in_a_row));
+            assert!(answers.tell().is_none() && answers.end().is_none());
+        }
+        answers.take(empty(), false);
+        assert!(answers.tell().is_none());
+        assert_eq!(answers.end(), Some(StopReason::NoAnswer));
+        answers.take(None, false);
+        assert!(answers.is_first() && answers.end().is_none());
+        answers.take(Some(Problem::Filtered), false);
+        assert_eq!(answers.end(), Some(StopReason::Filtered));
+        let mut embedded = UnusableAnswers::default();
+        embedded.take(Some(Problem::CutWords), true);
+        assert_eq!(embedded.end(), Some(StopReason::Cut));
+    }
+}

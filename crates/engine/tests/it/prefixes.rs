@@ -1,0 +1,155 @@
+//! Requests that only grow: each begins with all of the one before it, whatever is told in between.
+
+use agentd_core::{
+    event::EventKind,
+    item::ItemBody,
+    model::{Message, ModelRequest},
+    session::SessionMode,
+    turn::{IfBusy, StartTurn},
+};
+use agentd_testkit::scripted::{Play, calls, says};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::world::{World, input, run, to_end, until};
+
+/// What happens in a session, in a row.
+#[derive(Debug, Clone, Copy)]
+enum Deed {
+    /// A turn of words alone.
+    Talk,
+    /// A turn that writes a todo list and finishes one of it.
+    Plan(u8),
+    /// A turn with several calls at once.
+    Work(u8),
+    /// A turn to which words are added while it runs.
+    Steer,
+    /// A turn that comes to its limit, and so to a last answer.
+    Limit,
+    /// A turn in plan mode, and out of it.
+    Mode,
+    /// A turn whose model fails, and that is continued.
+    Fail,
+    /// The daemon begins anew.
+    Restart,
+}
+
+fn deed() -> impl Strategy<Value = Deed> {
+    prop_oneof![
+        Just(Deed::Talk),
+        (0u8..4).prop_map(Deed::Plan),
+        (1u8..5).prop_map(Deed::Work),
+        Just(Deed::Steer),
+        Just(Deed::Limit),
+        Just(Deed::Mode),
+        Just(Deed::Fail),
+        Just(Deed::Restart),
+    ]
+}
+
+fn todos(done: u8) -> Value {
+    let todo = |n: u8| {
+        let status = match n.cmp(&done) {
+            std::cmp::Ordering::Less => "completed",
+            std::cmp::Ordering::Equal => "in_progress",
+            std::cmp::Ordering::Greater => "pending",
+        };
+        json!({"content": format!("part {n}"), "status": status})
+    };
+    json!({"todos": (0..4).map(todo).collect::<Vec<_>>()})
+}
+
+/// Does it, and returns the requests that it came to.
+async fn play(world: &mut World, id: agentd_core::ids::SessionId, deed: Deed) -> Vec<ModelRequest> {
+    let before = world.model.requests().len();
+    let session = world.engine.session(id).await.unwrap();
+    let script = |world: &World, plays: Vec<Play>| plays.into_iter().for_each(|play| world.model.then(play));
+    match deed {
+        Deed::Talk => {
+            script(world, vec![says("Indeed.")]);
+            run(&session, "What a day!").await;
+        }
+        Deed::Plan(done) => {
+            let finished = json!({"todos": [{"content": "part 0", "status": "completed"}]});
+            script(
+                world,
+                vec![
+                    calls(&[("todo_write", todos(done))]),
+                    calls(&[("todo_read", json!({}))]),
+                    calls(&[("todo_write", finished)]),
+                    says("Planned."),
+                ],
+            );
+            run(&session, "Plan it.").await;
+        }
+        Deed::Work(many) => {
+            let works: Vec<(&str, Value)> = (0..many).map(|_| ("look", json!({}))).collect();
+            script(world, vec![calls(&works), calls(&works), says("Done.")]);
+            run(&session, "Work.").await;
+        }
+        Deed::Steer => {
+            script(world, vec![calls(&[("hold", json!({}))]), says("Both.")]);
+            let mut started = session.start_turn(input("Hold.")).await.unwrap();
+            let begins = |kind: &EventKind| matches!(kind, EventKind::ItemStarted { item } if matches!(item.body, ItemBody::ToolResult(_)));
+            until(&mut started.events, begins).await;
+            let more = StartTurn { if_busy: IfBusy::Steer, ..input("And that.") };
+            drop(session.start_turn(more).await.unwrap());
+            world.tools.release(1);
+            to_end(&mut started.events).await;
+        }
+        Deed::Limit => {
+            script(world, vec![calls(&[("look", json!({}))]), says("That is all.")]);
+            let start = StartTurn { max_steps: Some(1), ..input("Just one.") };
+            to_end(&mut session.start_turn(start).await.unwrap().events).await;
+        }
+        Deed::Mode => {
+            script(world, vec![says("A plan."), says("Done.")]);
+            session.set_mode(SessionMode::Plan, "test".to_owned()).await.unwrap();
+            run(&session, "How?").await;
+            session.set_mode(SessionMode::Ask, "test".to_owned()).await.unwrap();
+            run(&session, "Then do it.").await;
+        }
+        Deed::Fail => {
+            script(world, vec![Play::Fails(Vec::new(), agentd_core::error::ErrorKind::Unreachable), says("There.")]);
+            run(&session, "Where?").await;
+            let start = StartTurn { text: None, ..input("") };
+            to_end(&mut session.start_turn(start).await.unwrap().events).await;
+        }
+        Deed::Restart => {
+            *world = world.restarted([]);
+            return Vec::new();
+        }
+    }
+    world.model.requests().split_off(before)
+}
+
+/// The messages without those that the next request has at the same place.
+fn changed<'a>(before: &'a ModelRequest, after: &ModelRequest) -> Option<&'a Message> {
+    let same = before.messages.iter().zip(&after.messages).take_while(|(then, now)| then == now).count();
+    before.messages.get(same)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn each_request_begins_with_all_of_the_one_before(deeds in proptest::collection::vec(deed(), 2..9)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let requests = runtime.block_on(async {
+            let mut world = World::new([]);
+            let id = world.session().await.id();
+            // A session that nobody spoke in is not stored.
+            let mut requests = play(&mut world, id, Deed::Talk).await;
+            for deed in deeds {
+                requests.extend(play(&mut world, id, deed).await);
+            }
+            requests
+        });
+        for pair in requests.windows(2) {
+            prop_assert_eq!(changed(&pair[0], &pair[1]), None, "{:#?}\n{:#?}", pair[0].messages, pair[1].messages);
+            prop_assert_eq!(&pair[0].tools, &pair[1].tools);
+        }
+        let invented = |message: &&Message| matches!(message, Message::Assistant { text, .. } if text.starts_with("(no"));
+        prop_assert_eq!(requests.iter().flat_map(|request| &request.messages).find(invented), None);
+    }
+}

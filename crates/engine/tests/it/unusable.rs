@@ -1,0 +1,292 @@
+//! Answers that are none, cut ones, todos that stay open, and the same call again and again: the model is told.
+
+use agentd_core::{
+    event::EventKind,
+    item::ItemBody,
+    model::{Finish, Message, ModelChunk, ModelRequest, UnrunReason},
+    session::{SessionMode, SessionSettings},
+    turn::{IfBusy, StartTurn, StopReason},
+};
+use agentd_engine::EngineConfig;
+use agentd_testkit::scripted::{Play, calls, says};
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::world::{World, go_on, input, run, soon, to_end};
+
+fn text(text: &str) -> ModelChunk {
+    ModelChunk::Text(text.to_owned())
+}
+
+fn ends(mut chunks: Vec<ModelChunk>, finish: Finish) -> Play {
+    chunks.push(ModelChunk::End(finish));
+    Play::Chunks(chunks)
+}
+
+fn unrun(name: &str, why: UnrunReason) -> ModelChunk {
+    ModelChunk::UnrunCall { name: name.to_owned(), why }
+}
+
+fn look() -> Play {
+    calls(&[("look", json!({}))])
+}
+
+/// The messages of a request as text.
+fn told(request: &ModelRequest) -> String {
+    request.messages.iter().map(|message| format!("{message:?}\n")).collect()
+}
+
+/// Every request holds what the one before it held, and the same tools, which may be called.
+fn only_grows(world: &World) {
+    let requests = world.model.requests();
+    for pair in requests.windows(2) {
+        assert_eq!(pair[0].messages[..], pair[1].messages[..pair[0].messages.len()]);
+        assert_eq!(pair[0].tools, pair[1].tools);
+        assert!(pair[1].may_call);
+    }
+}
+
+#[tokio::test]
+async fn an_empty_answer_is_told_to_the_model_which_goes_on_with_its_tools() {
+    let thoughts = || Play::Chunks(vec![ModelChunk::Reasoning("Hm.".to_owned())]);
+    let world =
+        World::new([look(), Play::Chunks(vec![]), look(), thoughts(), Play::Chunks(vec![]), look(), says("Seen.")]);
+    let session = world.session().await;
+    let result = run(&session, "Look!").await;
+    assert_eq!((result.stop_reason, result.text.as_str(), result.steps), (StopReason::Completed, "Seen.", 7));
+    assert_eq!(world.tools.ran().len(), 3);
+    only_grows(&world);
+    let requests = world.model.requests();
+    assert!(told(&requests[2]).contains("Your last answer was empty: "), "{}", told(&requests[2]));
+    assert!(told(&requests[4]).contains("Your last answer held thoughts only: "), "{}", told(&requests[4]));
+    assert_eq!(told(&requests[6]).matches("Your last answer").count(), 3, "each is told where it was");
+    let log = world.log(&session);
+    assert_eq!(log.matches("warning empty_answer").count(), 2, "{log}");
+}
+
+#[tokio::test]
+async fn a_model_that_says_nothing_three_times_ends_the_turn_without_an_answer() {
+    let world = World::new([look(), Play::Chunks(vec![]), Play::Chunks(vec![]), Play::Chunks(vec![]), says("Here.")]);
+    let session = world.session().await;
+    let result = run(&session, "Well?").await;
+    assert_eq!((result.stop_reason, result.text.as_str(), result.steps), (StopReason::NoAnswer, "", 4));
+    only_grows(&world);
+    let mut started = session.start_turn(go_on()).await.unwrap();
+    assert_eq!(to_end(&mut started.events).await.1.text, "Here.", "it can be continued");
+}
+
+#[tokio::test]
+async fn what_is_said_meanwhile_begins_anew() {
+    let world = World::new([calls(&[("hold", json!({}))])]);
+    let nothing = || Play::Chunks(vec![]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Well?")).await.unwrap();
+    soon("the call", world.tools.began(1)).await;
+    session.start_turn(StartTurn { if_busy: IfBusy::Steer, ..input("And?") }).await.unwrap();
+    [nothing(), nothing(), says("And so.")].into_iter().for_each(|play| world.model.then(play));
+    world.tools.release(1);
+    let (_, result) = to_end(&mut started.events).await;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "And so."));
+}
+
+#[tokio::test]
+async fn a_cut_call_does_not_run_and_the_model_is_told() {
+    let usage = agentd_core::usage::Usage { completion_tokens: 4096, ..Default::default() };
+    let cut = vec![ModelChunk::call("look", "{}"), unrun("change", UnrunReason::Cut), ModelChunk::Usage(usage)];
+    let world = World::new([ends(cut, Finish::Length), look(), says("In parts.")]);
+    let session = world.session().await;
+    let result = run(&session, "Write!").await;
+    assert_eq!((result.stop_reason, world.tools.ran().len()), (StopReason::Completed, 2));
+    only_grows(&world);
+    let second = &world.model.requests()[1].messages;
+    let [.., Message::Tool { .. }, last] = &second[..] else { panic!("the result comes first: {second:?}") };
+    let last = format!("{last:?}");
+    assert!(last.contains("Your call of change was cut by the token limit, at 4096 tokens, and did not run"), "{last}");
+    assert!(world.log(&session).contains("warning answer_cut"));
+
+    let cut = || ends(vec![unrun("change", UnrunReason::Cut)], Finish::Length);
+    let world = World::new([cut(), cut(), cut()]);
+    let result = run(&world.session().await, "Write!").await;
+    assert_eq!((result.stop_reason, result.steps), (StopReason::Cut, 3));
+}
+
+#[tokio::test]
+async fn cut_words_are_gone_on_with_and_are_one_answer() {
+    let cut = |words: &str| ends(vec![text(words)], Finish::Length);
+    let world = World::new([cut("One, tw"), cut("o, thr"), says("ee.")]);
+    let session = world.session().await;
+    let result = run(&session, "Count!").await;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "One, two, three."));
+    only_grows(&world);
+    assert!(told(&world.model.requests()[1]).contains("Go on exactly where it stops"));
+
+    let world = World::new([cut("One, tw"), cut("o, thr"), cut("ee, fo"), says("ur.")]);
+    let session = world.session().await;
+    let result = run(&session, "Count!").await;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Cut, "One, two, three, fo"));
+    let thoughts = || ends(vec![ModelChunk::Reasoning("Hm".to_owned())], Finish::Length);
+    let world = World::new([thoughts(), thoughts(), thoughts()]);
+    let result = run(&world.session().await, "Count!").await;
+    assert_eq!((result.stop_reason, result.steps), (StopReason::Cut, 3));
+    assert!(told(&world.model.requests()[1]).contains("before it came to a word or a call"));
+}
+
+#[tokio::test]
+async fn what_the_provider_withholds_ends_the_turn() {
+    let world = World::new([ends(vec![text("The first step is")], Finish::Filtered)]);
+    let session = world.session().await;
+    let result = run(&session, "How?").await;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Filtered, "The first step is"));
+    assert!(world.log(&session).contains("warning answer_filtered"));
+}
+
+#[tokio::test]
+async fn an_answer_that_repeats_itself_is_asked_for_again() {
+    let what = ModelChunk::Runaway { what: "repeated \"ha \" without end".to_owned() };
+    let world = World::new([ends(vec![text("ha ha ha "), what], Finish::Runaway), says("Funny.")]);
+    let session = world.session().await;
+    let result = run(&session, "Laugh!").await;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "Funny."));
+    assert!(world.log(&session).contains("warning answer_runaway"));
+}
+
+#[tokio::test]
+async fn a_call_as_text_is_told_to_the_model_and_to_the_person() {
+    let leaked = || Play::Chunks(vec![text("I look."), unrun("look", UnrunReason::Foreign)]);
+    let world = World::new([leaked(), look(), says("Seen.")]);
+    let session = world.session().await;
+    let result = run(&session, "Look!").await;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "Seen."));
+    assert!(told(&world.model.requests()[1]).contains("held a call of look as text, and it did not run"));
+    let log = world.log(&session);
+    assert!(log.contains("warning call_as_text") && log.contains("native_tools: false"), "{log}");
+    let world = World::new([leaked(), leaked(), leaked()]);
+    let result = run(&world.session().await, "Look!").await;
+    assert_eq!(result.stop_reason, StopReason::NoAnswer);
+}
+
+#[tokio::test]
+async fn a_doubtful_call_is_asked_about_once() {
+    let doubtful = |words: &str| Play::Chunks(vec![text(words), unrun("look", UnrunReason::Doubtful)]);
+    let world = World::new([doubtful("{…} looks."), doubtful("So it is: {…}")]);
+    let session = world.session().await;
+    let result = run(&session, "How?").await;
+    assert_eq!((result.stop_reason, result.text.as_str(), result.steps), (StopReason::Completed, "So it is: {…}", 2));
+    let world = World::new([doubtful("{…} looks."), Play::Chunks(vec![])]);
+    let result = run(&world.session().await, "How?").await;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "{…} looks."));
+}
+
+#[tokio::test]
+async fn a_broken_answer_that_is_asked_again_counts_for_nothing() {
+    let retry = || ModelChunk::Retry { attempt: 2, delay_ms: 500, reason: "the answer was cut off".to_owned() };
+    let thought = || ModelChunk::Reasoning("Hm.".to_owned());
+    let world = World::new([
+        Play::Chunks(vec![thought(), text("Half an ans"), ModelChunk::Discarded, retry(), thought(), text("Whole.")]),
+        says("Again."),
+    ]);
+    let session = world.session().await;
+    let result = run(&session, "Go!").await;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "Whole."));
+    assert_snapshot!(world.log(&session), @r#"
+     1 turn started, base, at most 100 steps
+     2 + user_message
+     3 = user "Go!" (Done)
+     4 + reasoning
+     5 = reasoning "Hm." (Done)
+     6 + agent_message
+     7 = agent "" (Cut)
+     8 warning model_retry: try 2 of the model call in 500 ms: the answer was cut off
+     9 + reasoning
+    10 = reasoning "Hm." (Done)
+    11 + agent_message
+    12 usage of step 1: 0+0
+    13 = agent "Whole." (Done)
+    14 turn ended: Completed "Whole.", 1 steps
+    "#);
+    run(&session, "More!").await;
+    let before = told(&world.model.requests()[1]);
+    assert!(!before.contains("Half"), "{before}");
+    // The same after a restart.
+    let next = world.restarted([says("Still.")]);
+    run(&next.engine.session(session.id()).await.unwrap(), "Yet more!").await;
+    let after = told(&next.model.requests()[0]);
+    assert!(after.starts_with(&before), "{after}");
+}
+
+#[tokio::test]
+async fn words_that_were_thoughts_are_told_as_thoughts() {
+    let world =
+        World::new([Play::Chunks(vec![text("They want 5."), ModelChunk::WasReasoning, text("It is 5.")]), says("6.")]);
+    let session = world.session().await;
+    let result = run(&session, "Go!").await;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "It is 5."));
+    let log = world.log(&session);
+    assert!(log.contains("= agent \"\" (Cut)") && log.contains("= reasoning \"They want 5.\" (Done)"), "{log}");
+    run(&session, "And now?").await;
+    assert!(!told(&world.model.requests()[1]).contains("They want"));
+}
+
+fn todos(statuses: &[&str]) -> (&'static str, Value) {
+    let entry = |(n, status): (usize, &&str)| json!({"content": format!("part {n}"), "status": status});
+    ("todo_write", json!({"todos": statuses.iter().enumerate().map(entry).collect::<Vec<_>>()}))
+}
+
+#[tokio::test]
+async fn open_todos_are_asked_about_once() {
+    let open = || calls(&[todos(&["completed", "in_progress", "pending"])]);
+    let world = World::new([open(), says("Half is done."), says("The rest needs a key.")]);
+    let session = world.session().await;
+    let result = run(&session, "Do it all!").await;
+    assert_eq!(result.stop_reason, StopReason::Completed);
+    assert_eq!(result.text, "Half is done.\n\nThe rest needs a key.", "the reason stands below the answer");
+    let asked = told(&world.model.requests()[2]);
+    assert!(asked.contains("2 todos open: 2. part 1; 3. part 2. Do what is left now"), "{asked}");
+    assert!(world.log(&session).contains("warning open_todos"));
+    // The next turn has nothing to do with them.
+    world.model.then(says("Noon."));
+    assert_eq!(run(&session, "What time is it?").await.steps, 1);
+
+    // What it does then has an answer of its own.
+    let world = World::new([open(), says("Half."), calls(&[todos(&["completed"; 3])]), says("All.")]);
+    let result = run(&world.session().await, "Do it all!").await;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "All."));
+    // One that says nothing to it has answered.
+    let world = World::new([open(), says("Half."), Play::Chunks(vec![])]);
+    let result = run(&world.session().await, "Do it all!").await;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "Half."));
+}
+
+#[tokio::test]
+async fn nobody_is_asked_about_todos_where_it_is_for_the_person_to_say() {
+    let open = || calls(&[todos(&["pending"])]);
+    let steps = async |config: EngineConfig, script: Vec<Play>| {
+        let world = World::with(config, script);
+        run(&world.session().await, "Plan!").await.steps
+    };
+    let plan = SessionSettings { mode: SessionMode::Plan, ..SessionSettings::default() };
+    let in_plan_mode = EngineConfig { session_defaults: plan, ..EngineConfig::default() };
+    assert_eq!(steps(EngineConfig::default(), vec![open(), says("Left or right?")]).await, 2);
+    assert_eq!(steps(EngineConfig::default(), vec![calls(&[todos(&["completed"])]), says("Done.")]).await, 2);
+    assert_eq!(steps(in_plan_mode, vec![open(), says("The plan.")]).await, 2);
+}
+
+#[tokio::test]
+async fn the_same_call_with_the_same_result_is_named() {
+    let world = World::new((0..5).map(|_| look()).chain([says("I give up.")]));
+    let session = world.session().await;
+    run(&session, "Look!").await;
+    only_grows(&world);
+    let requests = world.model.requests();
+    assert!(!told(&requests[2]).contains("The last calls of look were the same"));
+    assert!(told(&requests[3]).contains("The last calls of look were the same"));
+    assert_eq!(told(&requests[5]).matches("The last calls of look").count(), 1, "once for all of them");
+    let events = world.store.events_of(session.id());
+    let warnings =
+        events.iter().filter(|event| matches!(&event.kind, EventKind::Warning { code, .. } if code == "repeated_call"));
+    assert_eq!(warnings.count(), 1);
+    let notices = events.iter().filter(|event| {
+        matches!(&event.kind, EventKind::ItemCompleted { item, .. } if matches!(item.body, ItemBody::Notice { .. }))
+    });
+    assert_eq!(notices.count(), 1, "it is stored");
+}

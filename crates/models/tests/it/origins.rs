@@ -1,0 +1,178 @@
+//! What a server sent beside words and calls: kept, sent back to it as it came, and to nobody else.
+
+use agentd_core::{
+    ids::CallId,
+    origin::{AnswerOrigin, ItemOrigin, MAX_SERVER_FIELDS},
+    tool::ToolCall,
+};
+use agentd_testkit::model_server::{Provider, Reply};
+
+use super::*;
+
+/// An event with this delta.
+fn event(delta: &str) -> String {
+    format!(r#"{{"choices":[{{"index":0,"delta":{delta}}}]}}"#)
+}
+
+/// An answer with a signed call, its thoughts in pieces.
+fn signed() -> Reply {
+    let detail =
+        |rest: &str| event(&format!(r#"{{"reasoning_details":[{{"type":"reasoning.text","index":0,{rest}}}]}}"#));
+    let call = r#"{"tool_calls":[{"index":0,"id":"functions.now:7","type":"function","extra_content": {"google":{"thought_signature":"A\/b+=="}},"function":{"name":"now","arguments":"{}"}}]}"#;
+    Reply::events([
+        detail(r#""text":"Let me ""#),
+        detail(r#""text":"look.""#),
+        detail(r#""signature":"E\/8=""#),
+        event(call),
+        r#"{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}"#.to_owned(),
+    ])
+}
+
+const EXTRA: &str = r#"{"google":{"thought_signature":"A\/b+=="}}"#;
+const DETAILS: &str = r#"[{"index":0,"signature":"E\/8=","text":"Let me look.","type":"reasoning.text"}]"#;
+
+/// A conversation in which a model of that origin has made this call.
+fn called(origin: &str, outcome: &Outcome) -> ModelRequest {
+    let mut request = request_with_tools("Hi");
+    let call_id = CallId::from("call_1".to_owned());
+    let fields = outcome.fields[0].clone();
+    let origin_of = |fields: ServerFields| Arc::new(ItemOrigin { model: origin.to_owned(), fields });
+    let details = ServerFields { reasoning_details: outcome.details.clone(), ..ServerFields::default() };
+    let origin = AnswerOrigin {
+        calls: vec![(call_id.clone(), origin_of(fields))],
+        details: Some(origin_of(details)),
+        unsent_reasoning: Some("hm".to_owned()),
+    };
+    let call = ToolCall { call_id: call_id.clone(), name: "now".to_owned(), arguments: "{}".to_owned() };
+    request.messages.push(Message::Assistant { text: String::new(), reasoning: None, tool_calls: vec![call], origin });
+    request.messages.push(Message::Tool { call_id, name: "now".to_owned(), text: "noon".to_owned() });
+    request
+}
+
+#[tokio::test]
+async fn fields_go_back_byte_for_byte_to_their_model_and_to_no_other() {
+    let server = ModelServer::start().await;
+    server.lenient();
+    let mut config = config(&server);
+    let outcome = ask(&connect(&config).unwrap(), {
+        server.reply(signed());
+        request_with_tools("Hi")
+    })
+    .await;
+    assert_eq!(outcome.details.as_deref(), Some(DETAILS));
+    let fields = ServerFields {
+        call_id: "functions.now:7".to_owned(),
+        extra_content: Some(EXTRA.to_owned()),
+        reasoning_details: None,
+    };
+    assert_eq!(outcome.fields, [fields]);
+
+    // Also where fields of the configuration are put into the body.
+    for body in [json!({}), json!({"top_k": 3})] {
+        config.body = body.as_object().unwrap().clone();
+        let model = connect(&config).unwrap();
+        ask(&model, called(&model.info().origin(), &outcome)).await;
+        let sent = server.requests().pop().unwrap().text;
+        for wanted in [
+            r#""id":"functions.now:7""#,
+            r#""tool_call_id":"functions.now:7""#,
+            &format!(r#""extra_content":{EXTRA}"#),
+            &format!(r#""reasoning_details":{DETAILS}"#),
+        ] {
+            assert!(sent.contains(wanted), "{wanted} is not in {sent}");
+        }
+        assert!(!sent.contains("reasoning_content"), "{sent}");
+
+        ask(&model, called("m@elsewhere/v1", &outcome)).await;
+        let request = server.requests().pop().unwrap();
+        let sent = &request.text;
+        let foreign = ["functions.now", "signature", "reasoning_details", "extra_content"];
+        assert!(!foreign.iter().any(|word| sent.contains(word)), "{sent}");
+        let id = request.body["messages"][2]["tool_calls"][0]["id"].as_str().unwrap();
+        assert!(id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
+        assert_eq!(request.body["messages"][3]["tool_call_id"], id);
+    }
+}
+
+#[tokio::test]
+async fn thoughts_are_there_for_a_server_that_wants_them_and_blank_where_there_are_none() {
+    let server = ModelServer::start().await;
+    let mut config = config(&server);
+    config.echo_reasoning = true;
+    let model = connect(&config).unwrap();
+    let mut request =
+        called("m@elsewhere/v1", &Outcome { fields: vec![ServerFields::default()], ..Outcome::default() });
+    ask(&model, request.clone()).await;
+    let Message::Assistant { origin, .. } = &mut request.messages[2] else { panic!("{request:?}") };
+    origin.unsent_reasoning = None;
+    request.messages.extend([Message::answer("Noon.", Vec::new()), Message::User { text: "Thanks".to_owned() }]);
+    ask(&model, request).await;
+    let thoughts =
+        |number: usize, at: usize| server.requests()[number].body["messages"][at]["reasoning_content"].clone();
+    assert_eq!((thoughts(0, 2), thoughts(1, 2), thoughts(1, 4)), (json!("hm"), json!(""), json!(null)));
+}
+
+#[tokio::test]
+async fn what_is_too_large_does_not_go_back_and_fails_nothing() {
+    let server = ModelServer::start().await;
+    let large = "s".repeat(MAX_SERVER_FIELDS);
+    let call = format!(
+        r#"{{"tool_calls":[{{"index":0,"id":"a","extra_content":"{large}","function":{{"name":"now","arguments":"{{}}"}}}}]}}"#
+    );
+    let details = format!(r#"{{"reasoning_details":[{{"type":"reasoning.encrypted","data":"{large}"}}]}}"#);
+    server.reply(Reply::events([event(&details), event(&call), "[DONE]".to_owned()]));
+    let outcome = ask_server(&server).await;
+    assert_eq!((outcome.details.clone(), outcome.calls.len()), (None, 1), "{:?}", outcome.error);
+    assert_eq!(outcome.fields, [ServerFields { call_id: "a".to_owned(), ..ServerFields::default() }]);
+}
+
+#[tokio::test]
+async fn several_calls_with_one_number_and_no_ids_stay_several() {
+    let server = ModelServer::start().await;
+    server.acts_as(Provider::Ollama);
+    let reply = Reply::tool_call("read_file", json!({"path": "a"})).and_call("now", json!({}));
+    server.reply(reply.and_call("read_file", json!({"path": "b"})));
+    let outcome = ask_server(&server).await;
+    let names: Vec<&str> = outcome.calls.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["read_file", "now", "read_file"]);
+    assert!(outcome.fields.iter().all(|fields| *fields == ServerFields::default()), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn reasons_in_capitals_are_those_in_small_letters() {
+    for (reason, end) in [
+        ("MAX_TOKENS", Finish::Length),
+        ("SAFETY", Finish::Filtered),
+        ("RECITATION", Finish::Filtered),
+        ("STOP", Finish::Stop),
+    ] {
+        let server = ModelServer::start().await;
+        server.reply(Reply::text("Hi").finish(reason));
+        assert_eq!(ask_server(&server).await.end, Some(end), "{reason}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_in_an_array_and_a_line_of_an_older_server_are_errors_like_others() {
+    let overloaded = r#"[{"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}]"#;
+    let line = r#"{"code":500,"message":"the slot is out of memory","type":"server_error"}"#;
+    let stream = |body: &str| Reply::status(200, body).header("content-type", "text/event-stream");
+    for (reply, words) in [
+        (Reply::status(200, overloaded), "The model is overloaded."),
+        (stream(&format!("data: {overloaded}\n\n")), "The model is overloaded."),
+        (stream(&format!("error: {line}\n\n")), "the slot is out of memory"),
+    ] {
+        let server = ModelServer::start().await;
+        server.default_reply(reply);
+        let mut config = config(&server);
+        config.retries = 1;
+        let outcome = ask_config(&config).await;
+        assert_eq!((outcome.kind(), server.requests().len()), (Some(ErrorKind::Provider), 2), "{outcome:?}");
+        assert!(outcome.message().contains(words), "{outcome:?}");
+    }
+    let server = ModelServer::start().await;
+    let refusal = r#"[{"error":{"code":400,"message":"Corrupted thought signature.","status":"INVALID_ARGUMENT"}}]"#;
+    server.reply(Reply::status(400, refusal));
+    let outcome = ask_server(&server).await;
+    assert!(outcome.message().ends_with("Corrupted thought signature. (400)"), "{outcome:?}");
+}

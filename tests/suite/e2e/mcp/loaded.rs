@@ -1,0 +1,128 @@
+//! Tools that a mention or a find has brought: they stay for the session, behind all others, and whoever works for it has
+//! them, too.
+
+use agentd_testkit::model_server::{Recorded, Reply};
+use serde_json::{Value, json};
+
+use super::{
+    offered::{of_servers, offering, shown},
+    world,
+};
+use crate::e2e::{World, tool_texts};
+
+/// One server with too many tools to be offered, and one of which nobody wants any to be.
+async fn world_of_two() -> World {
+    let mut quiet = offering(1);
+    quiet["always_available"] = json!(false);
+    let world = world(json!({"lab": offering(40), "quiet": quiet})).await;
+    world.still_serves().await;
+    world.knows(&["lab", "quiet"]).await;
+    world
+}
+
+fn tools(request: &Recorded) -> Vec<Value> {
+    request.body["tools"].as_array().unwrap().clone()
+}
+
+async fn last_session(world: &World) -> String {
+    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    sessions[0]["id"].as_str().unwrap().to_owned()
+}
+
+const QUIET: [&str; 2] = ["mcp_quiet_thing_00", "mcp_quiet_weather"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_mentioned_or_found_stays_in_its_place() {
+    let mut world = world_of_two().await;
+    let allow = ["--on-interrupt", "approve"];
+    let first = world.does(Vec::new(), &["Go", allow[0], allow[1]]).await;
+    assert_eq!(of_servers(&first[0]), [""; 0]);
+    let session = last_session(&world).await;
+    let mut last = tools(&first[0]);
+    // Each turn shows what the one before it showed, byte for byte, and what is new behind it.
+    let go = async |world: &World, steps: Vec<Reply>, text: &str, last: &mut Vec<Value>| -> Vec<String> {
+        let requests = world.does(steps, &[text, "--session", &session, allow[0], allow[1]]).await;
+        for request in &requests {
+            let tools = tools(request);
+            assert_eq!(tools[..last.len()], last[..], "{text}");
+            *last = tools;
+        }
+        of_servers(requests.last().unwrap())
+    };
+    assert_eq!(go(&world, Vec::new(), "Go @quiet", &mut last).await, QUIET);
+    assert_eq!(go(&world, vec![weather_of("quiet", "Bern")], "Go", &mut last).await, QUIET);
+    assert_eq!(world.daemon.read("acted"), "Bern\n", "what was there once can be called");
+    let find = Reply::tool_call("find_tool", json!({"query": "thing_07"}));
+    let found = go(&world, vec![find], "Go", &mut last).await;
+    assert_eq!((&found[..2], found[2].as_str()), (&QUIET.map(str::to_owned)[..], "mcp_lab_thing_07"));
+    let named = go(&world, Vec::new(), "Go @mcp_lab_weather and @quiet", &mut last).await;
+    assert_eq!((&named[..found.len()], named.last().unwrap().as_str()), (&found[..], "mcp_lab_weather"));
+
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    assert_eq!(go(&world, Vec::new(), "Go", &mut last).await, named, "after a crash");
+    world.daemon.agentctl(["compact", &session]).await.exits(0);
+    assert_eq!(go(&world, Vec::new(), "Go", &mut last).await, named, "behind a compaction");
+    let listed = world.daemon.agentctl(["tools", "--session", &session, "--json"]).await.exits(0).json();
+    let weather = listed.as_array().unwrap().iter().find(|tool| tool["name"] == "mcp_lab_weather").unwrap();
+    assert_eq!(
+        (&weather["visible"], &weather["why"]),
+        (&json!(true), &json!("it was mentioned or found in this session"))
+    );
+
+    let fork = world.daemon.agentctl(["fork", &session, "--json"]).await.exits(0).json();
+    let fork = fork["id"].as_str().or(fork["session_id"].as_str()).unwrap_or_else(|| panic!("{fork:#}")).to_owned();
+    let requests = world.does(Vec::new(), &["Go", "--session", &fork]).await;
+    assert_eq!(tools(&requests[0]), last, "in a fork");
+    let requests = world.does(Vec::new(), &["Go"]).await;
+    assert_eq!(of_servers(&requests[0]), [""; 0], "and nowhere else");
+    world.daemon.agentctl(["sessions", "reset", &session]).await.exits(0);
+    let requests = world.does(Vec::new(), &["Go", "--session", &session]).await;
+    assert_eq!(shown(&requests[0]), shown(&first[0]), "after a reset");
+    world.all_are_gone().await;
+}
+
+fn weather_of(server: &str, city: &str) -> Reply {
+    Reply::tool_call(format!("mcp_{server}_weather"), json!({ "city": city }))
+}
+
+#[tokio::test]
+async fn a_subagent_has_what_was_mentioned_to_its_parent() {
+    let world = world_of_two().await;
+    let is_child =
+        |request: &Recorded| request.messages().iter().any(|message| message["content"] == "Look at the sky.");
+    let long = "It is sunny. ".repeat(30);
+    world.model.respond_with(move |request| {
+        let told = tool_texts(request);
+        match (is_child(request), told.is_empty()) {
+            (true, true) => weather_of("quiet", "Thun"),
+            (true, false) => Reply::text(long.as_str()),
+            (false, true) => Reply::tool_call("delegate_task", json!({"task": "Look at the sky."})),
+            (false, false) => Reply::text("over"),
+        }
+    });
+    world.daemon.agentctl(["run", "Go @quiet", "--on-interrupt", "approve"]).await.exits(0);
+    let requests = world.model.requests();
+    let of_child: Vec<&Recorded> = requests.iter().filter(|request| is_child(request)).collect();
+    assert_eq!(of_servers(of_child[0]), QUIET);
+    assert!(tool_texts(of_child[1]).contains("acted: Thun"), "{}", tool_texts(of_child[1]));
+    // In the turn after it, too, where nothing is mentioned.
+    let session = last_session(&world).await;
+    let before = world.model.requests().len();
+    world.model.respond_with(move |request| {
+        if is_child(request) {
+            return Reply::text("It is sunny. ".repeat(30));
+        }
+        let calls = tool_texts(request).matches("It is sunny").count();
+        if calls < 31 {
+            Reply::tool_call("delegate_task", json!({"task": "Look at the sky."}))
+        } else {
+            Reply::text("over")
+        }
+    });
+    world.daemon.agentctl(["run", "Again", "--session", &session, "--on-interrupt", "approve"]).await.exits(0);
+    let requests = world.model.requests().split_off(before);
+    let child = requests.iter().find(|request| is_child(request)).unwrap();
+    assert_eq!(of_servers(child), QUIET);
+    world.all_are_gone().await;
+}

@@ -1,0 +1,198 @@
+//! Servers that demand what others do not: ids of their own form, signatures, thoughts. Each is spoken to by a whole daemon.
+
+use agentd_testkit::{
+    daemon::{TempDaemon, TempHome},
+    model_server::{ModelServer, Provider, Recorded, Reply},
+};
+use serde_json::{Value, json};
+
+/// Providers that take tools.
+fn with_tools() -> Vec<Provider> {
+    Provider::ALL.into_iter().filter(|provider| provider.takes_tools()).collect()
+}
+
+async fn server(provider: Provider) -> ModelServer {
+    let server = ModelServer::start().await;
+    server.acts_as(provider);
+    server
+}
+
+/// A slot of `models.yaml`.
+fn slot(name: &str, provider: Provider, server: &ModelServer) -> String {
+    let (url, echo) = (server.base_url(), provider.wants_thoughts());
+    let id = if provider == Provider::Gemini { "gemini-3-pro-preview" } else { "the-model" };
+    format!("{name}: {{base_url: \"{url}\", id: {id}, echo_reasoning: {echo}}}\n")
+}
+
+/// A daemon whose models are those of the servers, in the base slot and in that of code.
+struct Conversation {
+    daemon: TempDaemon,
+    session: Option<String>,
+}
+
+impl Conversation {
+    async fn with(slots: &[String]) -> Self {
+        let home = TempHome::new();
+        home.write("config/models.yaml", slots.concat());
+        for name in ["a", "b", "c", "d", "e", "f", "g", "h", "i"] {
+            home.write(&format!("project/{name}.txt"), format!("the words of {name}\n"));
+        }
+        Self { daemon: TempDaemon::start_in(home).await, session: None }
+    }
+
+    async fn turn(&mut self, server: &ModelServer, slot: &str, text: &str, replies: Vec<Reply>) {
+        let project = self.daemon.path().join("project").display().to_string();
+        let mut args = vec!["run", text, "--output", "json", "--model", slot, "-C", &project];
+        if let Some(session) = &self.session {
+            args = vec!["run", text, "--output", "json", "--model", slot, "--session", session];
+        }
+        for reply in replies {
+            server.reply(reply);
+        }
+        let output = self.daemon.agentctl(args).await;
+        assert_eq!(server.refusals(), [""; 0], "{text}: {}", output.stderr);
+        let result = output.exits(0).json();
+        assert_eq!(server.waiting_replies(), 0, "{text}: {result:#}");
+        self.session = Some(result["session_id"].as_str().unwrap().to_owned());
+    }
+}
+
+fn reads(names: &[&str]) -> Reply {
+    let call = |reply: Reply, name: &&str| reply.and_call("read_file", json!({"path": format!("/project/{name}.txt")}));
+    names.iter().fold(Reply::default(), call)
+}
+
+/// The messages of a request, byte for byte, without their end.
+fn messages(request: &Recorded) -> &str {
+    let begin = request.text.find("\"messages\":[").unwrap();
+    let after = &request.text[begin..];
+    let end = after.rfind("],\"tools\":").or_else(|| after.rfind("],\"stream\":")).unwrap();
+    &after[..end]
+}
+
+/// Each request begins with all of the one before it.
+#[track_caller]
+fn only_grows(server: &ModelServer) {
+    let requests = server.requests();
+    for pair in requests.windows(2) {
+        let [before, next] = [messages(&pair[0]), messages(&pair[1])];
+        assert!(next.starts_with(before), "{next}\n\ndoes not begin with\n\n{before}");
+    }
+}
+
+/// The results that a request holds, by the words that the calls before them ask for.
+fn answered(request: &Recorded) -> Vec<(String, String)> {
+    let calls = request.messages().iter().flat_map(|message| message["tool_calls"].as_array().into_iter().flatten());
+    let result = |id: &Value| {
+        let found = request.messages().iter().find(|message| message["tool_call_id"] == *id);
+        found.unwrap()["content"].as_str().unwrap().to_owned()
+    };
+    calls.map(|call| (call["function"]["arguments"].to_string(), result(&call["id"]))).collect()
+}
+
+#[tokio::test]
+async fn each_gets_back_what_it_sent_through_several_steps_turns_and_a_restart() {
+    for provider in with_tools() {
+        let server = server(provider).await;
+        let mut talk = Conversation::with(&[slot("base", provider, &server)]).await;
+        let first = vec![reads(&["a"]), Reply { text: "Two more.".to_owned(), ..reads(&["b", "c"]) }, reads(&["d"])];
+        let done = || vec![Reply::text("Done.")];
+        talk.turn(&server, "base", "Read the first.", [first, done()].concat()).await;
+        talk.daemon.kill9().await;
+        talk.daemon.restart().await;
+        let second = vec![reads(&["e"]), reads(&["f", "g"]), reads(&["a"])];
+        talk.turn(&server, "base", "Read the others.", [second, done()].concat()).await;
+        only_grows(&server);
+        let requests = server.requests();
+        assert_eq!(requests.len(), 8, "{provider:?}");
+        for (asked, result) in answered(requests.last().unwrap()) {
+            let name = asked.split("/project/").nth(1).and_then(|rest| rest.chars().next()).unwrap();
+            assert!(result.contains(&format!("the words of {name}")), "{provider:?}: {asked} {result}");
+        }
+        assert_eq!(answered(requests.last().unwrap()).len(), 8, "{provider:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_switch_to_another_and_back_is_taken_by_both() {
+    let providers = with_tools();
+    for (at, here) in providers.iter().enumerate() {
+        let there = providers[(at + 1) % providers.len()];
+        let (one, other) = (server(*here).await, server(there).await);
+        let mut talk = Conversation::with(&[slot("base", *here, &one), slot("code", there, &other)]).await;
+        let turn = |names: &[&str]| {
+            let steps = names.iter().map(|name| reads(&[name]));
+            steps.chain([Reply::text("Done.")]).collect::<Vec<_>>()
+        };
+        talk.turn(&one, "base", "Read the first.", turn(&["a", "b"])).await;
+        talk.turn(&other, "code", "Read the next.", turn(&["c", "d", "e"])).await;
+        talk.turn(&one, "base", "Read the rest.", turn(&["f", "g", "h"])).await;
+        talk.turn(&other, "code", "Read the last.", turn(&["i"])).await;
+        only_grows(&one);
+        only_grows(&other);
+    }
+}
+
+#[tokio::test]
+async fn the_last_answer_of_a_turn_may_be_that_of_another_provider() {
+    for there in with_tools() {
+        let here = if there == Provider::Mistral { Provider::Kimi } else { Provider::Mistral };
+        let (one, other) = (server(here).await, server(there).await);
+        let talk = Conversation::with(&[slot("base", here, &one), slot("chat", there, &other)]).await;
+        one.reply(Reply { text: "I look.".to_owned(), ..reads(&["a", "b"]) }).reply(reads(&["c"]));
+        other.reply(Reply::text("That is all."));
+        let project = talk.daemon.path().join("project").display().to_string();
+        let output = talk.daemon.agentctl(["run", "Read.", "--max-steps", "2", "-C", &project]).await;
+        assert_eq!((one.refusals(), other.refusals()), (Vec::new(), Vec::new()), "{there:?}: {}", output.stderr);
+        assert_eq!((output.stdout.trim(), other.requests().len()), ("That is all.", 1), "{there:?}: {}", output.stderr);
+    }
+}
+
+#[tokio::test]
+async fn a_fork_and_a_turn_that_was_cut_off_go_on_with_the_same_bytes() {
+    for provider in [Provider::Gemini, Provider::Kimi, Provider::OpenRouter] {
+        let server = server(provider).await;
+        let mut talk = Conversation::with(&[slot("base", provider, &server)]).await;
+        talk.turn(&server, "base", "Read.", vec![reads(&["a"]), reads(&["b"]), Reply::text("Done.")]).await;
+        let session = talk.session.clone().unwrap();
+        let fork = talk.daemon.agentctl(["sessions", "fork", &session]).await.exits(0);
+        talk.session = Some(fork.stdout.trim().to_owned());
+        talk.turn(&server, "base", "Read on.", vec![reads(&["c"]), Reply::text("Done.")]).await;
+        only_grows(&server);
+
+        talk.session = Some(session.clone());
+        server.reply(reads(&["d"])).reply(Reply::never());
+        let asked = server.requests().len();
+        let running = talk.daemon.spawn_agentctl(["run", "Read more.", "--session", &session]);
+        server.wait_until(|counts| counts.requests == asked + 2).await;
+        talk.daemon.kill9().await;
+        drop(running);
+        talk.daemon.restart().await;
+        let last = vec![reads(&["e"]), reads(&["f"]), Reply::text("Done.")];
+        talk.turn(&server, "base", "Go on.", last).await;
+        let requests = server.requests();
+        let (cut, next) = (messages(&requests[asked + 1]), messages(&requests[asked + 2]));
+        assert!(next.starts_with(cut), "{provider:?}: {next}\n\ndoes not begin with\n\n{cut}");
+    }
+}
+
+#[tokio::test]
+async fn another_model_of_the_same_server_gets_nothing_of_the_first() {
+    let server = server(Provider::Kimi).await;
+    let mut talk = Conversation::with(&[slot("base", Provider::Kimi, &server)]).await;
+    talk.turn(&server, "base", "Read.", vec![reads(&["a"]), Reply::text("Done.")]).await;
+    let session = talk.session.clone().unwrap();
+    server.reply(Reply::text("Done."));
+    // It refuses changed ids of its own calls; only this looks at what the other model is sent.
+    server.lenient();
+    let args = ["run", "And now?", "--session", &session, "--model", "=the-other"];
+    talk.daemon.agentctl(args).await.exits(0);
+    let requests = server.requests();
+    let ids = |request: &Recorded| {
+        let calls = request.messages().iter().filter_map(|message| message["tool_calls"][0]["id"].as_str());
+        calls.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&requests[1]), ["functions.read_file:0"]);
+    let [id] = &ids(&requests[2])[..] else { panic!("{:#}", requests[2].body) };
+    assert!(id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
+}
