@@ -235,7 +235,7 @@ fn snapshot_config(config: &Config) -> SnapshotConfig {
 /// Makes the models of a configuration.
 pub struct ModelMaker {
     data: PathBuf,
-    /// What was learnt of models; a reload leaves it as it is.
+    /// Records of what was learnt of models; a reload leaves them as they are.
     records: Arc<ModelRecords>,
     /// The embedded models made so far: a reload that leaves one as it is leaves it in memory too.
     embedded: Mutex<Vec<(EmbeddedConfig, Arc<dyn Model>)>>,

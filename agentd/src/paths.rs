@@ -32,7 +32,7 @@ impl Paths {
         })
     }
 
-    /// What was learnt of models.
+    /// The file of what was learnt of models.
     #[must_use]
     pub fn model_facts(&self) -> PathBuf {
         self.data.join("model-facts.json")

@@ -179,10 +179,10 @@ struct Call {
 impl Call {
     fn new(model: Arc<Inner>, request: ModelRequest) -> Self {
         let retries = Retries::new(&model.config);
-        let tools = Arc::clone(&request.tools);
         // Where nothing is to be tried again, this is not.
         let cuts = if model.config.retries == 0 { 0 } else { MOST_CUTS };
         let cut_retries = Retries::new(&ModelConfig { retries: cuts, ..model.config.clone() });
+        let tools = Arc::clone(&request.tools);
         let (trials, phase, chunks) = (Trials::default(), Phase::Opening, VecDeque::new());
         Self { model, request, tools, trials, retries, cut_retries, phase, chunks }
     }

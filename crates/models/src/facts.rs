@@ -41,7 +41,7 @@ const MAX_STATES: u32 = 64;
 /// Facts about one model.
 #[derive(Debug)]
 pub(crate) struct ModelFacts {
-    /// What is known, from state to state: whoever was lent an older one still holds it.
+    /// First of the states: whoever was lent an older one still holds it.
     first: KnownFacts,
     states: AtomicU32,
     record: RecordHandle,

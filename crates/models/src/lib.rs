@@ -6,8 +6,9 @@
 //! - `call`: one call from the request to its end. It opens, retries, reads, and turns what a dialect's reader
 //!   found into chunks. All robustness lives here once, for every dialect.
 //! - `learning`: requests in another form where a server refuses the usual one; `records`: what was learnt, kept on disk.
-//! - `http`: clients, addresses and requests; `overlay`: configured fields over their own; `failure`: what went wrong, and whether trying again can help;
-//!   `throttle`: limits of a minute; `retry`: when to try again; `deadline`: how long to wait for what.
+//! - `http`: clients, addresses and requests; `overlay`: configured fields over their own; `failure`: what went wrong, and
+//!   whether trying again can help; `throttle`: limits of a minute; `retry`: when to try again; `deadline`: how long to wait
+//!   for what.
 //! - `sse`: bytes to events; `answer`: what has been read so far; `runaway`: answers that repeat without end.
 //! - `openai`, `llamacpp`: the dialects. Their wire structs never leave their folders.
 //! - `thoughts`: those that a server leaves in the words; `foreign_calls`: calls that it does not read; `code_spans`: which

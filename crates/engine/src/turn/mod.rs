@@ -7,7 +7,7 @@
 //! - [`hooks`]: what a capability can do around a turn, and how subagents are run; [`call_record`]: what was decided about
 //!   a call. `execute` runs a tool, `sampler` is the model that it may ask meanwhile.
 //! - `request`: the next request; `reminders`: what the model is told at its end, once; `route`: the model that gets it;
-//!   `level`: how full the window is; `cuts`: servers that read a part of it in silence.
+//!   `level`: how full the window is; `cuts`: servers that read a part of a request in silence.
 //! - `unusable`: answers that a turn cannot end with.
 //! - `person`, `answering`: how questions reach people; `files`: the session's folders; `stopwatch`: the time worked.
 

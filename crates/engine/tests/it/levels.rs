@@ -225,8 +225,8 @@ async fn another_slot_has_another_window() {
     let (world, models) = two_models();
     let session = world.session().await;
     // All of it at once would be kept in a file, for the model with the smaller window.
-    for _ in 0..3 {
-        models.base.then(counted("a", 1900));
+    for tokens in [1300, 1600, 1900] {
+        models.base.then(counted("a", tokens));
         run(&session, &"many words ".repeat(100)).await;
     }
     let chat = SessionSettings { slot: Some(Slot::Chat), ..world.engine.session_defaults() };

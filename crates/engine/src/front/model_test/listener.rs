@@ -63,6 +63,15 @@ pub(super) async fn hear(model: &dyn Model, request: ModelRequest, limit: Durati
                 ModelChunk::Reasoning(_) => true,
                 // Waits and other forms before the answer are no part of its time.
                 ModelChunk::Retry { .. } => false,
+                ModelChunk::WasReasoning => {
+                    heard.text.clear();
+                    true
+                }
+                // It broke off, and is asked for again.
+                ModelChunk::Discarded => {
+                    heard = HeardAnswer::default();
+                    false
+                }
                 ModelChunk::Usage(usage) => {
                     heard.usage = Some(usage);
                     false

@@ -41,7 +41,7 @@ const LEAST_WAIT: Duration = Duration::from_millis(600);
 /// A test under way. Dropping it ends it.
 pub struct ModelTest {
     model: Arc<dyn Model>,
-    /// What turns have learnt of windows.
+    /// Windows as turns have learnt them.
     windows: Arc<ContextWindows>,
     session: SessionId,
     long: LongQuestion,
@@ -128,7 +128,7 @@ impl ModelTest {
         Self { model, windows, session, long, stage, calls: false, read: None }
     }
 
-    /// What it will ask, about.
+    /// Outline of the test.
     #[must_use]
     pub fn plan(&self) -> ModelTestPlan {
         let info = self.model.info();
@@ -310,7 +310,7 @@ impl ModelTest {
         }
     }
 
-    /// What was learnt of a topic, in words.
+    /// Changes of a topic that were learnt, in words.
     fn learnt(&self, topic: ChangeTopic) -> String {
         let learnt = self.model.learnt().into_iter().filter(|change| change.topic == topic);
         learnt.map(|change| change.words).collect::<Vec<_>>().join("; ")
