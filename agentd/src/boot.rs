@@ -27,7 +27,7 @@ use jiff::tz::TimeZone;
 
 use crate::{
     audit,
-    config::{Config, HardLinkRule, ModelPlace, OnDeadline, agents},
+    config::{Config, HardLinkRule, ModelPlace, OnDeadline, agents, layers},
     control::ConfigSource,
     documents::{self, Library},
     embedded::{self, EmbeddedConfig},
@@ -97,7 +97,7 @@ pub async fn assemble(
     audit::tell_start(&audit, &*clock, &config.rules).await;
     let confinement = sandbox::settings(config, paths, sockets, env);
     let sandbox = Arc::new(Sandbox::new(confinement.clone()));
-    let library = Arc::new(documents::library(&paths.data, &clock));
+    let library = Arc::new(documents::library(&paths.data, &config.daemon, &clock));
     let skills = skills::shelf(config, paths, env, confinement).await;
     let tools = ToolboxConfig {
         skills: Some(skills.clone()),
@@ -127,6 +127,7 @@ pub async fn assemble(
         config: engine_config(config),
     });
     let mut notes = tools::notes(&config.tools, &configurable, &engine.tools());
+    notes.extend(layers::exposed(&config.files));
     let known = engine.tools();
     notes.extend(agents::notes(&config.agents, known.iter().map(|tool| tool.name.as_str())));
     Ok(Parts { engine, store, library, audit, clock, sandbox, models, makers, toolbox, mcp, skills, notes })
@@ -217,6 +218,8 @@ fn toolbox_config(
         HardLinkRule::Refuse => HardLinks::Refuse,
         HardLinkRule::Allow => HardLinks::Allow,
     };
+    toolbox.limits.whole_file_bytes = config.daemon.reading.whole_file_bytes.0;
+    toolbox.limits.page_chars = usize::try_from(config.daemon.reading.page_chars.0).unwrap_or(usize::MAX);
     toolbox.knowledge = Some(knowledge);
     toolbox.web = Some(Arc::new(Fetcher::new(config.web.clone())));
     toolbox

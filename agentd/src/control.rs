@@ -59,7 +59,7 @@ impl ConfigSource {
 
     fn sources(&self) -> Result<Sources, Failure> {
         let files = config::layers::gather(&self.paths.system_config, &self.paths.config)?;
-        Ok(Sources { files, env: self.env.clone(), flags: self.flags.clone() })
+        Ok(Sources { files, env: self.env.clone(), flags: self.flags.clone() }.with_dotenv()?)
     }
 }
 
@@ -264,6 +264,7 @@ fn sources(config: &Config) -> Vec<String> {
 /// Changes in the files that take effect only with the next start.
 fn held_back(old: &Config, new: &Config) -> Vec<String> {
     let mut notes: Vec<String> = new.mcp.broken.values().map(|why| why.replace('\n', "; ")).collect();
+    notes.extend(config::layers::exposed(&new.files));
     if old.daemon.tools.command_timeout != new.daemon.tools.command_timeout {
         notes.push("tools.command_timeout has changed; commands follow at the next start".to_owned());
     }
@@ -273,6 +274,9 @@ fn held_back(old: &Config, new: &Config) -> Vec<String> {
     let follows_at_once = SandboxSettings { network: old.daemon.sandbox.network, ..new.daemon.sandbox.clone() };
     if old.daemon.sandbox != follows_at_once {
         notes.push("the sandbox has changed; commands follow at the next start".to_owned());
+    }
+    if (&old.daemon.reading, &old.daemon.index) != (&new.daemon.reading, &new.daemon.index) {
+        notes.push("`reading` or `index` has changed; reading and the index follow at the next start".to_owned());
     }
     if old.daemon.audit != new.daemon.audit {
         notes.push("audit.max_file_bytes has changed; the audit log follows at the next start".to_owned());

@@ -42,6 +42,16 @@ impl Environment {
             .collect()
     }
 
+    /// The same with the other's variables, as far as they are not set here.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        let mut all = other.0.clone();
+        all.extend(
+            self.0.iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| (name.clone(), value.clone())),
+        );
+        Self(all)
+    }
+
     /// The values of variables whose names say that they are secret, so that they can be kept out of logs.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         const MARKS: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];

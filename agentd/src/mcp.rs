@@ -57,8 +57,8 @@ pub fn pool(
     environment.entry("PATH".to_owned()).or_insert_with(|| PATH.to_owned());
     let own: Vec<String> = agentd_engine::own_tools().into_iter().map(|tool| tool.name).collect();
     let reserved = move |name: &str| {
-        let known = ours.canonical_name(name);
-        known != name || ours.specs().iter().any(|spec| spec.name == known) || own.iter().any(|tool| tool == name)
+        // What other systems call our tools is free: a person may give such a name to another one.
+        ours.specs().iter().any(|spec| spec.name == name) || own.iter().any(|tool| tool == name)
     };
     McpPool::new(PoolParts {
         config: config.clone(),
@@ -115,6 +115,13 @@ impl AllTools {
     fn whose(&self, call: &ToolCall) -> &dyn Toolbox {
         if self.theirs.has(&call.name) { &self.theirs } else { &*self.ours }
     }
+
+    /// The same in a turn. A name that others have for a tool of ours may have been given to one of theirs meanwhile: it is
+    /// that one's only where the turn was offered that one, for as that one it was judged.
+    fn whose_in(&self, context: &ToolContext, call: &ToolCall) -> &dyn Toolbox {
+        let is_alias = self.ours.canonical_name(&call.name) != call.name;
+        if is_alias && context.stands_for.is_none() { &*self.ours } else { self.whose(call) }
+    }
 }
 
 /// A tool of a server, as models are offered it: always where the configuration says so or says nothing and there is
@@ -153,7 +160,7 @@ impl Toolbox for AllTools {
     }
 
     fn changes(&self, context: &ToolContext, call: &ToolCall) -> Option<Vec<String>> {
-        self.whose(call).changes(context, call)
+        self.whose_in(context, call).changes(context, call)
     }
 
     fn preview<'a>(
@@ -161,15 +168,15 @@ impl Toolbox for AllTools {
         context: &'a ToolContext,
         call: &'a ToolCall,
     ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
-        self.whose(call).preview(context, call)
+        self.whose_in(context, call).preview(context, call)
     }
 
     fn follow<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<FollowedLink>> {
-        self.whose(call).follow(context, call)
+        self.whose_in(context, call).follow(context, call)
     }
 
     fn start<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<StartFolder>> {
-        self.whose(call).start(context, call)
+        self.whose_in(context, call).start(context, call)
     }
 
     /// Only our own tools run commands.
@@ -182,6 +189,6 @@ impl Toolbox for AllTools {
     }
 
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
-        self.whose(call).call(context, call)
+        self.whose_in(context, call).call(context, call)
     }
 }

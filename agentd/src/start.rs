@@ -16,7 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::{
     app::{self, StartOptions},
     args::Args,
-    config::{Config, Flags},
+    config::{Config, Flags, layers},
     control::{self, ConfigSource},
     environment::Environment,
     failure::Failure,
@@ -141,7 +141,7 @@ fn report(config: &Config, paths: &Paths, socket: &Path) {
     if config.mcp.broken.is_empty() {
         println!("the configuration is right");
     }
-    for why in config.mcp.broken.values() {
+    for why in config.mcp.broken.values().map(ToString::to_string).chain(layers::exposed(&config.files)) {
         eprintln!("{why}");
     }
     println!("configuration folder: {}", paths.config.display());

@@ -69,7 +69,7 @@ impl ConfiguredToolbox {
     /// Returns the reason if the call cannot be made. The engine checks that a model was shown the tool.
     fn refusal(&self, call: &ToolCall) -> Option<ToolOutput> {
         let name = self.inner.canonical_name(&call.name);
-        let known = self.now(|made| made.specs.iter().any(|spec| spec.name == name));
+        let known = self.now(|made| made.specs.iter().any(|spec| spec.name == name || spec.name == call.name));
         (!known).then(|| {
             ToolOutput::error(
                 ToolErrorCode::UnknownTool,

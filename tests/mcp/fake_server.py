@@ -145,6 +145,8 @@ def act(request):
     elif HOW == "signals":
         with open("/proc/self/status") as status:
             say(request, next(line for line in status if line.startswith("SigBlk")))
+    elif HOW == "tells_folder":
+        return say(request, "in %s for %s" % (os.getcwd(), os.environ.get("CLIENT")))
     elif HOW == "environment":
         say(request, json.dumps(dict(os.environ)))
     else:

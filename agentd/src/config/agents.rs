@@ -14,6 +14,7 @@ use super::{
     error::{ErrorPlace, nearest},
     layers::{SourceFile, Subject},
     origin::Origins,
+    tool_names::ToolNames,
     yaml,
 };
 
@@ -33,17 +34,23 @@ struct AgentsFile {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Card {
+    /// Other systems write both; the key above is what counts.
+    #[serde(rename = "id")]
+    _id: Option<String>,
+    #[serde(rename = "name")]
+    _name: Option<String>,
     enabled: Option<bool>,
     description: Option<Spanned<String>>,
     prompt: Option<String>,
     prompt_file: Option<Spanned<String>>,
     tools: Option<Vec<String>>,
     skills: Option<Vec<String>>,
+    #[serde(alias = "model")]
     slot: Option<Slot>,
     max_steps: Option<Spanned<u32>>,
 }
 
-pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Agents, ConfigError> {
+pub(super) fn resolve(sources: &Sources, names: &ToolNames, origins: &mut Origins) -> Result<Agents, ConfigError> {
     let variables = sources.env.texts();
     let mut cards: BTreeMap<String, AgentCard> = BTreeMap::new();
     for file in sources.files_about(Subject::Agents) {
@@ -53,6 +60,9 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Agents
             let card = cards.entry(id.clone()).or_insert_with(|| AgentCard::new(&id));
             overlay(card, over, file, sources, origins)?;
         }
+    }
+    for tools in cards.values_mut().filter_map(|card| card.tools.as_mut()) {
+        tools.iter_mut().for_each(|name| *name = names.ours(name).to_owned());
     }
     for card in cards.values() {
         check_whole(card)?;
@@ -186,7 +196,7 @@ mod tests {
         let origin = Origin::User(PathBuf::from("/home/me/agents.yaml"));
         files.push(SourceFile { subject: Subject::Agents, origin, text: text.to_owned() });
         let sources = Sources { files, env: Environment::default(), flags: Flags::default() };
-        resolve(&sources, &mut Origins::default())
+        resolve(&sources, &ToolNames::default(), &mut Origins::default())
     }
 
     #[test]

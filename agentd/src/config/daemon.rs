@@ -8,6 +8,8 @@ use serde_saphyr::Spanned;
 
 use super::{
     ConfigError, ErrorPlace, Sources,
+    documents::{IndexLayer, IndexSettings, ReadingLayer, ReadingSettings},
+    group::group,
     layers::{SourceFile, Subject},
     origin::{Origin, Origins},
     value::{Auto, Limit, Span, Within},
@@ -19,33 +21,6 @@ const HISTORY: &str = "MAX_MESSAGE_HISTORY";
 
 /// The variable for `service.log_level`.
 const LOG: &str = "AGENTD_LOG";
-
-/// One group of keys: the settings as they are used, and the same as one layer may set them.
-macro_rules! group {
-    ($(#[$doc:meta])* $name:ident, $layer:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq)]
-        pub struct $name { $($(#[$field_doc])* pub $field: $kind,)* }
-
-        #[derive(Debug, Default, Deserialize)]
-        #[serde(deny_unknown_fields, default)]
-        struct $layer { $($field: Option<$kind>,)* }
-
-        impl $layer {
-            fn overlay(&mut self, over: Option<Self>, group: &str, origin: &Origin, origins: &mut Origins) {
-                let over = over.unwrap_or_default();
-                $(if over.$field.is_some() {
-                    self.$field = over.$field;
-                    origins.set(format!("{group}.{}", stringify!($field)), origin);
-                })*
-            }
-
-            fn complete(self, group: &str) -> Result<$name, ConfigError> {
-                Ok($name { $($field: self.$field.ok_or_else(|| missing(group, stringify!($field)))?,)* })
-            }
-        }
-    };
-}
 
 group! {
     /// New sessions, and unused ones.
@@ -278,6 +253,10 @@ pub struct DaemonSettings {
     pub interrupts: InterruptSettings,
     /// Limits of tools.
     pub tools: ToolLimits,
+    /// Amounts of a file that are read at once.
+    pub reading: ReadingSettings,
+    /// The index of documents.
+    pub index: IndexSettings,
     /// Sandbox of commands.
     pub sandbox: SandboxSettings,
     /// Variables of a client's environment that tools see.
@@ -304,6 +283,8 @@ struct DaemonLayer {
     skills: Option<SkillLayer>,
     interrupts: Option<InterruptLayer>,
     tools: Option<ToolLayer>,
+    reading: Option<ReadingLayer>,
+    index: Option<IndexLayer>,
     environment: Option<EnvironmentLayer>,
     sandbox: Option<SandboxFile>,
     undo: Option<UndoLayer>,
@@ -344,6 +325,8 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Daemon
     let mut skills = SkillLayer::default();
     let mut interrupts = InterruptLayer::default();
     let mut tools = ToolLayer::default();
+    let mut reading = ReadingLayer::default();
+    let mut index = IndexLayer::default();
     let mut sandbox = SandboxLayer::default();
     let mut environment = EnvironmentLayer::default();
     let mut undo = UndoLayer::default();
@@ -362,6 +345,8 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Daemon
         skills.overlay(layer.skills, "skills", &file.origin, origins);
         interrupts.overlay(layer.interrupts, "interrupts", &file.origin, origins);
         tools.overlay(layer.tools, "tools", &file.origin, origins);
+        reading.overlay(layer.reading, "reading", &file.origin, origins);
+        index.overlay(layer.index, "index", &file.origin, origins);
         let confined = layer.sandbox.map(|layer| sandbox_layer(file, layer, sources)).transpose()?;
         sandbox.overlay(confined, "sandbox", &file.origin, origins);
         environment.overlay(layer.environment, "environment", &file.origin, origins);
@@ -394,6 +379,8 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Daemon
         skills: skills.complete("skills")?,
         interrupts: interrupts.complete("interrupts")?,
         tools: tools.complete("tools")?,
+        reading: reading.complete("reading")?,
+        index: index.complete("index")?.checked(origins)?,
         sandbox: sandbox.complete("sandbox")?,
         environment: environment.complete("environment")?,
         undo: undo.complete("undo")?,
@@ -453,10 +440,6 @@ fn checked(service: ServiceSettings, origins: &Origins) -> Result<ServiceSetting
                 .with_hint("write error, warn, info, debug or trace, or a filter such as `info,agentd_models=debug`"))
         }
     }
-}
-
-fn missing(group: &str, field: &str) -> ConfigError {
-    ConfigError::new(ErrorPlace::Setting(format!("{group}.{field}")), "no layer sets this key")
 }
 
 impl DaemonSettings {

@@ -1,6 +1,6 @@
 //! `hitl_rules.yaml`: what may run, and when a person is asked.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use agentd_audit::chain::sha256;
 use agentd_policy::{Policy, RuleError, RuleFile, Rules};
@@ -10,6 +10,7 @@ use super::{
     error::ErrorPlace,
     layers::{SourceFile, Subject},
     origin::{Origin, Origins},
+    tool_names::ToolNames,
     yaml,
 };
 
@@ -29,11 +30,15 @@ pub struct RuleSettings {
     pub sha256: String,
 }
 
-pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<RuleSettings, ConfigError> {
+pub(super) fn resolve(
+    sources: &Sources,
+    tools: &ToolNames,
+    origins: &mut Origins,
+) -> Result<RuleSettings, ConfigError> {
     let mut rules = RuleFile::default();
     let (mut names, mut texts) = (Vec::new(), String::new());
     for file in sources.files_about(Subject::HitlRules) {
-        lay(file, sources, &mut rules, origins)?;
+        lay(file, sources, tools, &mut rules, origins)?;
         names.push(file.origin.to_string());
         texts.push_str(&file.text);
     }
@@ -50,11 +55,31 @@ pub fn over(sources: &Sources, text: String, path: PathBuf) -> Result<RuleSettin
     let mut tried = sources.clone();
     tried.files.retain(|file| !(file.subject == Subject::HitlRules && matches!(file.origin, Origin::User(_))));
     tried.files.push(SourceFile { subject: Subject::HitlRules, origin: Origin::User(path), text });
-    resolve(&tried, &mut Origins::default())
+    let names = ToolNames::besides(&super::mcp::resolve(&tried, &mut Origins::default())?);
+    resolve(&tried, &names, &mut Origins::default())
 }
 
-fn lay(file: &SourceFile, sources: &Sources, rules: &mut RuleFile, origins: &mut Origins) -> Result<(), ConfigError> {
-    let over: RuleFile = yaml::parse(file, &sources.env.texts())?;
+fn lay(
+    file: &SourceFile,
+    sources: &Sources,
+    names: &ToolNames,
+    rules: &mut RuleFile,
+    origins: &mut Origins,
+) -> Result<(), ConfigError> {
+    let mut over: RuleFile = yaml::parse(file, &sources.env.texts())?;
+    if let Some(tools) = over.tools.take() {
+        let mut named = BTreeMap::new();
+        for (name, section) in tools {
+            let ours = names.ours(&name).to_owned();
+            if named.insert(ours.clone(), section).is_some() {
+                // One of them would be lost, and nobody would notice.
+                let twice = format!("`{name}` and another name in `tools` both mean {ours}");
+                let place = ErrorPlace::File(file.origin.path(), find(&file.text, &name));
+                return Err(ConfigError::new(place, twice).with_hint(format!("put all rules under `{ours}`")));
+            }
+        }
+        over.tools = Some(named);
+    }
     rules.overlay(over, &mut |key| origins.set(format!("{PREFIX}.{key}"), &file.origin));
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::{
     fs, io,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -33,6 +34,8 @@ pub enum Subject {
     Mcp,
     /// `mcp_secrets.env`
     McpSecrets,
+    /// `.env`
+    Dotenv,
     /// `hitl_rules.yaml`
     HitlRules,
     /// `prompts/system.md`
@@ -45,7 +48,7 @@ pub enum Subject {
 
 impl Subject {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Daemon,
         Self::Models,
         Self::Tools,
@@ -54,6 +57,7 @@ impl Subject {
         Self::Web,
         Self::Mcp,
         Self::McpSecrets,
+        Self::Dotenv,
         Self::HitlRules,
         Self::SystemPrompt,
         Self::SubagentPrompt,
@@ -72,6 +76,7 @@ impl Subject {
             Self::Web => "web.yaml",
             Self::Mcp => "mcp_servers.yaml",
             Self::McpSecrets => "mcp_secrets.env",
+            Self::Dotenv => ".env",
             Self::HitlRules => "hitl_rules.yaml",
             Self::SystemPrompt => "prompts/system.md",
             Self::SubagentPrompt => "prompts/subagent.md",
@@ -89,6 +94,7 @@ impl Subject {
             Self::Web => include_str!("../../../config/web.yaml"),
             Self::Mcp => include_str!("../../../config/mcp_servers.yaml"),
             Self::McpSecrets => include_str!("../../../config/mcp_secrets.env"),
+            Self::Dotenv => "",
             Self::HitlRules => include_str!("../../../config/hitl_rules.yaml"),
             Self::SystemPrompt => include_str!("../../../config/prompts/system.md"),
             Self::SubagentPrompt => include_str!("../../../config/prompts/subagent.md"),
@@ -113,6 +119,23 @@ impl SourceFile {
     pub(super) fn folder(&self) -> PathBuf {
         self.origin.path().parent().map(Path::to_path_buf).unwrap_or_default()
     }
+}
+
+/// Files with keys that other users of the machine can read, in a sentence each.
+#[must_use]
+pub fn exposed(files: &[PathBuf]) -> Vec<String> {
+    let holds_keys = |path: &&PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| {
+            [Subject::Dotenv, Subject::McpSecrets].iter().any(|subject| subject.file_name() == name)
+        })
+    };
+    let is_open = |path: &&PathBuf| fs::metadata(path).is_ok_and(|found| found.mode() & 0o077 != 0);
+    let note = |path: &PathBuf| {
+        let shown = path.display();
+        format!("others may look into {shown}, which is for keys: chmod 600 '{shown}'")
+    };
+    files.iter().filter(holds_keys).filter(is_open).map(note).collect()
 }
 
 /// The files that came with agentd.

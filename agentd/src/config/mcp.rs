@@ -89,7 +89,10 @@ fn read(sources: &Sources, origins: &mut Origins) -> Result<Entries, ConfigError
     let mut broken = BTreeMap::new();
     let known = secrets::variables(sources)?;
     for file in sources.files_about(Subject::Mcp) {
-        let variables = with_marks(&file.text, known.clone());
+        let mut known = known.clone();
+        // The daemon's own folder is nobody's.
+        known.retain(|name, _| !variables::is_place(name));
+        let variables = with_marks(&file.text, known);
         let McpFile { global: over, servers: named, unread } = McpFile::read(file, &variables)?;
         let reader = Reader { file, sources, variables: &variables };
         if let Some(over) = over {
@@ -203,7 +206,9 @@ impl Reader<'_> {
             server.args = self.secrets().of_args(texts);
         }
         if let Some(cwd) = &over.cwd {
-            server.cwd = Some(self.sources.path_in(self.file, &self.text(cwd)?));
+            let text = self.text(cwd)?;
+            let is_whole = variables::written(&text).starts_with("${");
+            server.cwd = Some(if is_whole { PathBuf::from(text) } else { self.sources.path_in(self.file, &text) });
         }
         if let Some(url) = &over.url {
             let text = self.text(url)?;

@@ -5,6 +5,7 @@
 //! - `daemon` (`agentd.yaml`), `models` (`models.yaml`, `MODEL_*`), `tools` (`tools.yaml`), [`agents`] (`agents.yaml`),
 //!   `web` (`web.yaml`), `mcp` (`mcp_servers.yaml`), [`hitl_rules`] (`hitl_rules.yaml`): their schema, and how the
 //!   layers are merged.
+//! - [`dotenv`] (`.env`): variables for all of them. `tool_names`: tools as other systems call them.
 //! - `yaml`: text to values, with line, column and the nearest valid key in every error; [`value`]: times and limits.
 //! - [`origin`]: the origin of each value, for people who wonder; [`values`]: the values themselves, without secrets.
 //!
@@ -13,7 +14,10 @@
 
 pub mod agents;
 mod daemon;
+mod documents;
+pub mod dotenv;
 mod error;
+mod group;
 pub mod hitl_rules;
 mod in_text;
 pub mod layers;
@@ -21,6 +25,7 @@ mod mcp;
 mod models;
 pub mod origin;
 mod skills;
+mod tool_names;
 mod tools;
 pub mod value;
 pub mod values;
@@ -42,11 +47,13 @@ pub use self::daemon::HardLinkRule;
 pub use self::mcp::over as try_mcp;
 pub use self::{
     daemon::{Confinement, DaemonSettings, OnDeadline, RetentionSettings, SandboxSettings},
+    documents::{IndexSettings, ReadingSettings},
     error::{ConfigError, ErrorPlace, nearest},
     hitl_rules::RuleSettings,
     layers::{SourceFile, Subject},
     models::{ModelPlace, ModelSettings},
     origin::{Origin, Origins},
+    tool_names::ToolNames,
     tools::{ToolSetting, ToolSettings, ToolSwitch},
     values::ConfigValues,
 };
@@ -95,6 +102,8 @@ pub struct Config {
     pub subagent_prompt: String,
     /// `prompts/compact.md`
     pub compact_prompt: String,
+    /// The variables of `.env` files.
+    pub dotenv: Environment,
     /// Origin of each value.
     pub origins: Origins,
     /// The values, for people who ask.
@@ -109,14 +118,16 @@ pub struct Config {
 /// The first thing that makes no sense, with its place.
 pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let mut origins = Origins::default();
+    let sources = &sources.with_dotenv()?;
     let daemon = daemon::resolve(sources, &mut origins)?;
     let models = models::resolve(sources, &mut origins)?;
-    let tools = tools::resolve(sources, &mut origins)?;
-    let agents = agents::resolve(sources, &mut origins)?;
+    let mcp = mcp::resolve(sources, &mut origins)?;
+    let names = ToolNames::besides(&mcp);
+    let tools = tools::resolve(sources, &names, &mut origins)?;
+    let agents = agents::resolve(sources, &names, &mut origins)?;
     let skills = skills::resolve(sources, &mut origins)?;
     let web = web::resolve(sources, &mut origins)?;
-    let mcp = mcp::resolve(sources, &mut origins)?;
-    let rules = hitl_rules::resolve(sources, &mut origins)?;
+    let rules = hitl_rules::resolve(sources, &names, &mut origins)?;
     let system_prompt = prompt(sources, Subject::SystemPrompt, "prompts.system", &mut origins);
     let subagent_prompt = prompt(sources, Subject::SubagentPrompt, "prompts.subagent", &mut origins);
     let compact_prompt = prompt(sources, Subject::CompactPrompt, "prompts.compact", &mut origins);
@@ -134,6 +145,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
         subagent_prompt,
         compact_prompt,
         files: files.collect(),
+        dotenv: dotenv::variables(&sources.files, &Environment::default())?,
         origins,
         values: ConfigValues::new(sources),
     })
@@ -150,6 +162,15 @@ fn prompt(sources: &Sources, subject: Subject, key: &'static str, origins: &mut 
 }
 
 impl Sources {
+    /// The same, where the environment has what `.env` files add to it.
+    ///
+    /// # Errors
+    /// A line of such a file that is no variable.
+    pub fn with_dotenv(&self) -> Result<Self, ConfigError> {
+        let added = dotenv::variables(&self.files, &self.env)?;
+        Ok(Self { env: self.env.and(&added), ..self.clone() })
+    }
+
     fn files_about(&self, subject: Subject) -> impl Iterator<Item = &SourceFile> {
         self.files.iter().filter(move |file| file.subject == subject)
     }
@@ -172,6 +193,7 @@ impl Config {
         });
         let of_search = self.web.search.iter().filter_map(|search| search.api_key.as_ref());
         let of_models = servers.flat_map(|model| model.api_key.iter().chain(model.headers.values()));
-        of_models.chain(of_search).map(SecretString::expose_secret).chain(self.mcp.secrets())
+        let known = of_models.chain(of_search).map(SecretString::expose_secret);
+        known.chain(self.mcp.secrets()).chain(self.dotenv.secrets())
     }
 }

@@ -177,7 +177,12 @@ fn tools_of_both_groups_are_read() {
     let tools = config(&[(Subject::Tools, text)], &[]).tools;
     assert_eq!(tools["run_bash_command"].enabled, Some(ToolSwitch::WhenMentioned));
     assert_eq!(tools["run_bash_command"].category.as_deref(), Some("execute"));
-    assert_eq!(tools["fetch_web"].enabled, Some(ToolSwitch::Always));
+    assert_eq!(tools["read_url"].enabled, Some(ToolSwitch::Always), "under its name of another system");
+    assert!(!tools.contains_key("fetch_web"));
+    let both = "optional: {read_url: {enabled: never}, fetch_web: {enabled: true, category: web}}";
+    let tools = config(&[(Subject::Tools, both)], &[]).tools;
+    assert_eq!(tools["read_url"].enabled, Some(ToolSwitch::Never));
+    assert_eq!(tools["read_url"].category.as_deref(), Some("web"));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use super::{
     ConfigError, Sources,
     layers::Subject,
     origin::{Origin, Origins},
+    tool_names::ToolNames,
     yaml,
 };
 
@@ -53,14 +54,22 @@ struct ToolsFile {
     optional: Option<BTreeMap<String, ToolSetting>>,
 }
 
-pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ToolSettings, ConfigError> {
+pub(super) fn resolve(
+    sources: &Sources,
+    names: &ToolNames,
+    origins: &mut Origins,
+) -> Result<ToolSettings, ConfigError> {
     let variables = sources.env.texts();
     let mut tools = ToolSettings::new();
     for file in sources.files_about(Subject::Tools) {
         let ToolsFile { core, optional } = yaml::parse(file, &variables)?;
         let core = core.into_iter().flatten().map(|(name, over)| (name, ToolSetting { is_core: true, ..over }));
-        for (name, over) in core.chain(optional.into_iter().flatten()) {
-            tools.entry(name.clone()).or_default().overlay(over, &name, &file.origin, origins);
+        let mut named: Vec<(String, ToolSetting)> = core.chain(optional.into_iter().flatten()).collect();
+        // Where a file has a tool under its own name, too, that counts more.
+        named.sort_by_key(|(name, _)| names.ours(name) == name);
+        for (name, over) in named {
+            let name = names.ours(&name);
+            tools.entry(name.to_owned()).or_default().overlay(over, name, &file.origin, origins);
         }
     }
     Ok(tools)

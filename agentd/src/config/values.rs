@@ -103,7 +103,11 @@ impl ConfigValues {
     fn tree(&self, file: &SourceFile) -> Option<Value> {
         if matches!(
             file.subject,
-            Subject::SystemPrompt | Subject::SubagentPrompt | Subject::CompactPrompt | Subject::McpSecrets
+            Subject::SystemPrompt
+                | Subject::SubagentPrompt
+                | Subject::CompactPrompt
+                | Subject::McpSecrets
+                | Subject::Dotenv
         ) {
             return None;
         }

@@ -28,7 +28,7 @@ impl Library {
 }
 
 /// The library of a build that reads no documents.
-pub(crate) fn library(_data: &Path, _clock: &Arc<dyn Clock>) -> Library {
+pub(crate) fn library(_data: &Path, _settings: &crate::config::DaemonSettings, _clock: &Arc<dyn Clock>) -> Library {
     Library
 }
 

@@ -11,20 +11,46 @@ use agentd_core::ports::{Clock, Pictures};
 pub use agentd_index::Library;
 pub(crate) use agentd_index::give_back;
 use agentd_index::{
-    Extractor, IndexConfig, Limits, PICTURE_WORKER_ARGUMENT, PictureReader, WORKER_ARGUMENT, run_picture_worker,
+    ChunkConfig, Extractor, IndexConfig, Limits, PICTURE_WORKER_ARGUMENT, PictureReader, ReadingLimit, ReadingLimits,
+    WORKER_ARGUMENT, run_picture_worker,
 };
 
-use crate::boot::OWN_PROGRAM;
+use crate::{boot::OWN_PROGRAM, config::DaemonSettings};
 
 /// Documents that are read at the same time.
 const WORKERS: usize = 2;
 
 /// The library of a data folder. Nothing is opened and nothing runs before a document is searched.
-pub(crate) fn library(data: &Path, clock: &Arc<dyn Clock>) -> Library {
+pub(crate) fn library(data: &Path, settings: &DaemonSettings, clock: &Arc<dyn Clock>) -> Library {
     let clock = Arc::clone(clock);
     let now = Arc::new(move || u64::try_from(clock.now().as_second()).unwrap_or_default());
     let extractor = Extractor::new(OWN_PROGRAM.into(), Limits::default(), WORKERS);
-    Library::new(extractor, IndexConfig::new(data.join("index"), now))
+    let (reading, index) = (&settings.reading, &settings.index);
+    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let limit = |parts: u64, letters: u64| ReadingLimit {
+        parts: u32::try_from(parts).unwrap_or(u32::MAX),
+        letters: size(letters),
+    };
+    let config = IndexConfig {
+        stale_after: index.stale_after.0,
+        gone_after: index.keep.0,
+        most_bytes: index.max_bytes.0,
+        chunks: ChunkConfig {
+            letters: size(index.chunk_chars.0),
+            overlap: size(index.chunk_overlap.0),
+            rows: size(index.chunk_rows.0),
+            row_overlap: size(index.row_overlap.0),
+            ..ChunkConfig::default()
+        },
+        reading: ReadingLimits {
+            pages: limit(reading.document_pages.0, reading.document_chars.0),
+            sheets: limit(reading.workbook_sheets.0, reading.workbook_chars.0),
+            slides: limit(reading.presentation_slides.0, reading.presentation_chars.0),
+            ..ReadingLimits::default()
+        },
+        ..IndexConfig::new(data.join("index"), now)
+    };
+    Library::new(extractor, config)
 }
 
 /// Makes pictures fit for models.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// What can be found out about the machine and a project. Names in it are a stranger's.
+/// Facts about the machine and a project. Names in it are a stranger's.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MachineFacts {
     /// The operating system, with its version where that is known, and the processor.

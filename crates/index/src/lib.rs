@@ -38,7 +38,7 @@ pub use failure::Failure;
 pub use index::{About, ContentHash, DocumentId, Entry, IndexConfig, IndexError, IndexHandle, IndexStats, Indexing};
 pub use kind::Kind;
 pub use library::Library;
-pub use limits::Limits;
+pub use limits::{Limits, ReadingLimit, ReadingLimits};
 pub use memory::give_back;
 pub use picture::PictureReader;
 pub use search::{Answer, Hit, How, Query, Request, Snippet, Visible};

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Kind;
+
 /// Limits on the cost of reading one document. Whatever is beyond ends it with a [`Failure`](crate::Failure) that says
 /// so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +36,51 @@ impl Default for Limits {
             cells: 5_000_000,
             time: Duration::from_secs(120),
             memory: 1024 * MIB,
+        }
+    }
+}
+
+/// Amounts of a document that are read at once where nobody says how much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadingLimits {
+    /// Of documents with pages.
+    pub pages: ReadingLimit,
+    /// Of workbooks, in sheets.
+    pub sheets: ReadingLimit,
+    /// Of presentations, in slides.
+    pub slides: ReadingLimit,
+    /// Of texts without pages, in sections.
+    pub sections: ReadingLimit,
+}
+
+/// Amount of one kind of document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadingLimit {
+    /// Pages, sheets, slides or sections.
+    pub parts: u32,
+    /// Characters of all that is shown.
+    pub letters: usize,
+}
+
+impl Default for ReadingLimits {
+    fn default() -> Self {
+        let limit = |parts, letters| ReadingLimit { parts, letters };
+        Self {
+            pages: limit(10, 30_000),
+            sheets: limit(3, 20_000),
+            slides: limit(15, 25_000),
+            sections: limit(16, 50_000),
+        }
+    }
+}
+
+impl ReadingLimits {
+    pub(crate) const fn of(&self, kind: Kind) -> ReadingLimit {
+        match kind {
+            Kind::Pdf | Kind::Docx => self.pages,
+            Kind::Xlsx | Kind::Xls | Kind::Ods => self.sheets,
+            Kind::Pptx => self.slides,
+            Kind::Csv | Kind::Html | Kind::Markdown | Kind::Plain => self.sections,
         }
     }
 }

@@ -319,7 +319,8 @@ impl ServerConfig {
     pub(crate) fn filled(&self, values: &BTreeMap<String, String>) -> Result<Self, String> {
         let text = |text: &str| variables::filled(text, values);
         let written = |written: &ConfigText| {
-            let used = variables::names(&written.value).filter_map(|name| values.get(name)).cloned();
+            let lent = variables::names(&written.value).filter(|name| !variables::is_place(name));
+            let used = lent.filter_map(|name| values.get(name)).cloned();
             let secrets = written.secrets.iter().cloned().chain(used).collect();
             Ok::<_, String>(ConfigText { value: text(&written.value)?, shown: written.shown.clone(), secrets })
         };

@@ -13,7 +13,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentd_core::{environment::ClientEnvironment, ids::SessionId};
+use agentd_core::{
+    environment::ClientEnvironment,
+    ids::SessionId,
+    ports::{ToolContext, Workspace},
+};
 use futures_util::future::join_all;
 
 mod login;
@@ -30,7 +34,7 @@ use crate::{
     published::{PublishedTools, publish},
     reason::Reason,
     server::{Lease, Need, ServerDeps, ServerHandle},
-    variables::LentValues,
+    variables::{FOLDER, LentValues, PROJECT, is_place},
 };
 
 /// Number of servers that are listed at once, in the background.
@@ -79,6 +83,8 @@ struct State {
     connections: Connections,
     /// Environment of the client that called last, for servers that are started without a call.
     last_environment: Option<BTreeMap<String, String>>,
+    /// The project and the folder of the client that called last, likewise.
+    last_folders: Option<(PathBuf, PathBuf)>,
     /// The values of variables that only clients have.
     lent: LentValues,
     /// The last words of servers, also of those that do not run.
@@ -99,6 +105,15 @@ struct Caller<'a> {
     place: &'a str,
     session: SessionId,
     client: &'a ClientEnvironment,
+    workspace: &'a Workspace,
+}
+
+impl Caller<'_> {
+    /// The folders that variables name.
+    fn folders(&self) -> (PathBuf, PathBuf) {
+        let project = self.workspace.project.as_ref().map(|mount| &mount.path).unwrap_or(&self.workspace.root);
+        (project.clone(), self.client.folder().map_or_else(|| project.clone(), PathBuf::from))
+    }
 }
 
 impl McpPool {
@@ -122,6 +137,7 @@ impl McpPool {
                     config: Arc::new(config),
                     connections: Connections::default(),
                     last_environment: None,
+                    last_folders: None,
                     lent: LentValues::default(),
                     logs: BTreeMap::new(),
                     known,
@@ -194,14 +210,9 @@ impl McpPool {
 
     /// A connection to the server that has this fingerprint, for a client of this environment. Starts it where it does not
     /// run.
-    pub(crate) async fn lease(
-        &self,
-        server: &str,
-        place: &str,
-        session: SessionId,
-        client: &ClientEnvironment,
-    ) -> Result<Lease, Reason> {
-        self.handle(server, Some(Caller { place, session, client }))?.lease(Need::Call).await
+    pub(crate) async fn lease(&self, server: &str, place: &str, context: &ToolContext) -> Result<Lease, Reason> {
+        let (session, client, workspace) = (context.session_id, &*context.environment, &*context.workspace);
+        self.handle(server, Some(Caller { place, session, client, workspace }))?.lease(Need::Call).await
     }
 
     /// The variables that the configuration names and the daemon's environment lacks: clients lend them.
@@ -209,7 +220,7 @@ impl McpPool {
     pub fn variables(&self) -> Vec<String> {
         let state = self.state();
         let all: BTreeSet<String> = state.config.enabled().flat_map(|(_, server)| server.variables()).collect();
-        all.into_iter().collect()
+        all.into_iter().filter(|name| !is_place(name)).collect()
     }
 
     /// Takes the values of variables that a client lends, for its session where that is known. Only those that the
@@ -337,7 +348,9 @@ impl McpPool {
         if call.is_some_and(|caller| caller.place != config.fingerprint()) {
             return Err(Reason::ours("it was changed in mcp_servers.yaml since its tool was offered"));
         }
-        let values = state.lent.values(call.map(|caller| caller.session), &config.variables());
+        let names = config.variables();
+        let mut values = state.lent.values(call.map(|caller| caller.session), &names);
+        self.add_folders(&mut state, call, &names, &mut values);
         let config = config.filled(&values).map_err(|name| Reason::ours(missing(&name)))?;
         let environment = self.environment_of(&mut state, call.map(|caller| caller.client));
         // What is behind an address sees none of it.
@@ -362,6 +375,32 @@ impl McpPool {
             tokio::spawn(async move { join_all(ended.iter().map(ServerHandle::stop)).await });
         }
         Ok(handle)
+    }
+
+    /// Adds the folders of whoever calls, as far as the server's entry names them. One that is started without a call has
+    /// those of the last that did, or the person's home.
+    fn add_folders(
+        &self,
+        state: &mut State,
+        call: Option<Caller<'_>>,
+        names: &BTreeSet<String>,
+        values: &mut BTreeMap<String, String>,
+    ) {
+        if !names.iter().any(|name| is_place(name)) {
+            return;
+        }
+        if let Some(caller) = call {
+            state.last_folders = Some(caller.folders());
+        }
+        let home = || PathBuf::from(self.environment.get("HOME").map_or("/", String::as_str));
+        let (project, folder) = state.last_folders.clone().unwrap_or_else(|| (home(), home()));
+        for (name, folder) in [(PROJECT, project), (FOLDER, folder)] {
+            // Folders of sessions are made when a tool of ours needs them.
+            let folder = if folder.is_dir() { folder } else { home() };
+            if names.contains(name) {
+                values.insert(name.to_owned(), folder.to_string_lossy().into_owned());
+            }
+        }
     }
 
     /// Environment of a program that is started now: of the client that calls it, or that called last, over our own.

@@ -81,7 +81,14 @@ pub fn publish<C: Borrow<Catalogue>>(
 ) -> PublishedTools {
     let claimed = claimed_twice(config);
     let (specs, published) = (BTreeMap::new(), PublishedTools::default());
-    let mut publisher = Publisher { reserved, claimed, place: String::new(), specs, open: BTreeMap::new(), published };
+    let made = config
+        .servers
+        .keys()
+        .chain(config.broken.keys())
+        .map(|server| schema::all_of(server).trim_end_matches('*').to_owned())
+        .collect();
+    let (place, open) = (String::new(), BTreeMap::new());
+    let mut publisher = Publisher { made, reserved, claimed, place, specs, open, published };
     for (name, server) in config.enabled() {
         publisher.place = server.fingerprint();
         let known: Option<&Catalogue> = catalogues.get(name).map(Borrow::borrow);
@@ -126,6 +133,8 @@ fn claimed_twice(config: &McpConfig) -> BTreeSet<&str> {
 }
 
 struct Publisher<'a> {
+    /// Beginnings of the names of each server's tools.
+    made: Vec<String>,
     reserved: &'a dyn Fn(&str) -> bool,
     claimed: BTreeSet<&'a str>,
     /// The fingerprint of the server that is looked at.
@@ -268,8 +277,8 @@ impl Publisher<'_> {
         let Some(alias) = alias else { return own };
         let why = if !schema::is_fit(alias) {
             "cannot be used: a name has letters of ASCII, digits, `_` and `-`, at most 64 of them"
-        } else if alias.starts_with(schema::PREFIX) {
-            "cannot be used: names that begin with `mcp_` are made of a server's and a tool's"
+        } else if self.made.iter().any(|prefix| alias.starts_with(prefix.as_str())) {
+            "cannot be used: it begins as the names of a server's tools do"
         } else if (self.reserved)(alias) {
             "is taken"
         } else if self.claimed.contains(alias) {
@@ -402,11 +411,20 @@ mod tests {
 
     #[test]
     fn an_alias_never_looks_like_a_name_that_was_made() {
-        let one = server(&[("a", with_alias("mcp_t_c"))]);
-        let config = McpConfig { servers: [("s".to_owned(), one.clone())].into(), ..McpConfig::default() };
-        let published = publish(&config, &BTreeMap::from([("s".to_owned(), known(&one, &["a"]))]), &|_| false);
-        assert_eq!(names(&published), ["mcp_s_a"]);
-        assert!(published.notes[0].1.contains("names that begin with `mcp_`"), "{:?}", published.notes);
+        let named = |alias: &str, others: &[&str]| {
+            let one = server(&[("a", with_alias(alias))]);
+            let mut servers = BTreeMap::from([("s".to_owned(), one.clone())]);
+            servers.extend(others.iter().map(|name| ((*name).to_owned(), server(&[]))));
+            let config = McpConfig { servers, ..McpConfig::default() };
+            let published = publish(&config, &BTreeMap::from([("s".to_owned(), known(&one, &["a"]))]), &|_| false);
+            let note = published.notes.first().map(|(_, note)| note.clone()).unwrap_or_default();
+            (names(&published)[0].to_owned(), note)
+        };
+        assert_eq!(named("mcp_echo", &["t"]), ("mcp_echo".to_owned(), String::new()));
+        for (alias, others) in [("mcp_t_c", &["t"][..]), ("mcp_s_b", &[])] {
+            let (name, note) = named(alias, others);
+            assert!(name == "mcp_s_a" && note.contains("as the names of a server's tools do"), "{name}: {note}");
+        }
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl McpToolbox {
             () = context.cancel.cancelled() => {
                 return ToolOutput::error(ToolErrorCode::Cancelled, "the turn was cancelled before the server was there");
             }
-            lease = self.pool.lease(&server, &place, context.session_id, &context.environment) => lease,
+            lease = self.pool.lease(&server, &place, context) => lease,
         };
         let lease = match lease {
             Ok(lease) => lease,

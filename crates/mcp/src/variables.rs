@@ -12,6 +12,17 @@ use agentd_core::ids::SessionId;
 const OPEN: char = '\u{f0a91}';
 const CLOSE: char = '\u{f0a92}';
 
+/// The session's project folder, or its own where it has none.
+pub const PROJECT: &str = "PROJECT";
+/// The folder of the client that calls, or the project where it does not say.
+pub const FOLDER: &str = "PWD";
+
+/// Returns whether a variable names a folder of whoever calls: nobody lends it, and the daemon's own counts for nothing.
+#[must_use]
+pub fn is_place(name: &str) -> bool {
+    matches!(name, PROJECT | FOLDER)
+}
+
 /// Sessions whose values are kept. The one that was lent to longest ago goes first.
 const SESSIONS: usize = 256;
 

@@ -13,7 +13,7 @@ pub(crate) enum Change {
     Create {
         id: SessionId,
         at: Timestamp,
-        settings: SessionSettings,
+        settings: Box<SessionSettings>,
         first: Option<Append>,
     },
     Fork(Box<Fork>),

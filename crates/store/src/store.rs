@@ -254,7 +254,7 @@ impl Store for SqliteStore {
         async move {
             let first =
                 Append::of_session(id, first).map_err(|fault| fault.while_doing("create the session", &self.path))?;
-            self.writer.write(Change::Create { id, at, settings, first }, &self.path).await
+            self.writer.write(Change::Create { id, at, settings: settings.into(), first }, &self.path).await
         }
         .boxed()
     }

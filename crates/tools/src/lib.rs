@@ -31,6 +31,7 @@ mod text;
 pub mod toolbox;
 pub mod workspace;
 
+pub use builtin::known_name;
 pub use sandbox::{Sandbox, SandboxConfig};
 pub use skills::{SkillConfig, SkillSetting, SkillSettings, SkillStore};
 pub use toolbox::{BuiltinToolbox, Limits, ToolboxConfig};

@@ -96,7 +96,7 @@ async fn a_session_is_handed_on_with_prompt_tools_and_slot_and_comes_back_with_t
     }
     // The general instructions stand first, word for word.
     let text = |request: &Recorded| request.messages()[0]["content"].as_str().unwrap().to_owned();
-    let general = text(main).split("\n\nThis session began").next().unwrap().to_owned();
+    let general = text(main).split("\n\nThis machine runs").next().unwrap().to_owned();
     assert!(text(poet).starts_with(&general) && text(poet).contains("You rhyme."), "{}", text(poet));
     assert!(tool_texts(poet).contains("has handed the conversation to you, `poet`"));
     let usage: Vec<&Value> = lines.iter().filter(|line| line["type"] == "usage_updated").collect();

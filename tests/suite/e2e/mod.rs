@@ -46,6 +46,7 @@ mod context;
 mod crash;
 mod damage;
 mod documents;
+mod earlier_files;
 mod embedded;
 mod encodings;
 mod ending;

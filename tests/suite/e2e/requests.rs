@@ -37,8 +37,9 @@ fn without_time(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
         let began = line.strip_prefix("This session began on ").map(|_| "This session began on MINUTE UTC.");
+        let machine = line.strip_prefix("This machine runs ").map(|_| "This machine runs SYSTEM, and so on.");
         let spoken = line.starts_with("### ").then(|| line.split(" · ").next()).flatten();
-        lines.push(began.or(spoken).unwrap_or(line).to_owned());
+        lines.push(began.or(machine).or(spoken).unwrap_or(line).to_owned());
     }
     lines.join("\n")
 }

@@ -21,6 +21,7 @@ use agentd_core::{
     search::{SearchKind, SearchQuery},
     session::{NewFork, SessionSettings, SessionStatus, SessionSummary, Todo, TodoPriority, TodoStatus},
     state_files::StateFileChange,
+    surroundings::Surroundings,
     tool::ToolCall,
     turn::{IfBusy, OnInterrupt, QueuedTurn, StartTurn, StopReason, TurnResult},
     usage::Usage,
@@ -51,6 +52,7 @@ pub async fn check_store<S: Store>(fresh: impl AsyncFn() -> S) {
         an_append_is_stored_whole_or_not_at_all
         events_that_cannot_be_are_refused
         the_state_is_what_the_events_add_up_to
+        what_requests_begin_with_stays_until_a_reset
         the_files_of_the_state_follow_their_changes
         what_was_handed_over_is_kept_until_a_turn_has_told_it
         the_status_follows_turns_and_interrupts
@@ -448,6 +450,30 @@ async fn the_state_is_what_the_events_add_up_to(store: &impl Store) {
     assert_eq!(state.open_turn, Some((script.turn, script.seq)));
     assert_eq!((state.summary.created_at, state.summary.updated_at), (start(), script.now()));
     assert_eq!(store.sessions(1).await.unwrap(), [state.summary]);
+}
+
+async fn what_requests_begin_with_stays_until_a_reset(store: &impl Store) {
+    let mut script = session(store).await;
+    let of = async |id| {
+        let stored = store.session(id).await.unwrap().unwrap();
+        (stored.tools, stored.surroundings)
+    };
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
+    assert_eq!(of(script.session).await, (Vec::new(), None));
+    let here = Surroundings { text: "Here.".to_owned(), project: Some("/shop".into()), ..Surroundings::default() };
+    let changes = vec![
+        script.changed(StateChange::Tools { names: names(&["b"]) }),
+        script.changed(StateChange::Surroundings(here.clone())),
+        script.changed(StateChange::Tools { names: names(&["b", "a"]) }),
+    ];
+    store.append(changes).await.unwrap();
+    assert_eq!(of(script.session).await, (names(&["b", "a"]), Some(here.clone())), "in the order in which they came");
+    let fork = SessionId::generate();
+    let copy = NewFork { id: fork, at: start(), from: script.session, through: script.seq, first: Vec::new() };
+    store.fork_session(copy).await.unwrap();
+    store.append(vec![script.changed(StateChange::Reset)]).await.unwrap();
+    assert_eq!(of(script.session).await, (Vec::new(), None));
+    assert_eq!(of(fork).await, (names(&["b", "a"]), Some(here)), "a fork begins as its origin did");
 }
 
 async fn what_was_handed_over_is_kept_until_a_turn_has_told_it(store: &impl Store) {

@@ -65,9 +65,14 @@ pub trait Workspaces: Send + Sync {
         Box::pin(std::future::ready(Ok(FilesCopied::default())))
     }
 
-    /// What can be found out about the machine and the workspace's project, for a session of a client in this folder.
-    fn facts<'a>(&'a self, _workspace: &'a Workspace, _client: Option<&'a Path>) -> BoxFuture<'a, MachineFacts> {
-        Box::pin(std::future::ready(MachineFacts::default()))
+    /// Facts about the machine and the workspace's project, for a session of a client in this folder. None where nobody
+    /// looks for any.
+    fn facts<'a>(
+        &'a self,
+        _workspace: &'a Workspace,
+        _client: Option<&'a Path>,
+    ) -> BoxFuture<'a, Option<MachineFacts>> {
+        Box::pin(std::future::ready(None))
     }
 
     /// Empties its `temp/`.

@@ -101,6 +101,11 @@ impl Finds {
         servers.into_iter().collect()
     }
 
+    /// Returns whether a tool has exactly that name, shown or not.
+    pub(crate) fn is_known(&self, name: &str) -> bool {
+        self.stock.get(name).is_some()
+    }
+
     /// The tool of that name that there is and the turn does not show, with the reason.
     pub(crate) fn why_not(&self, name: &str) -> Option<String> {
         self.stock.why_not(name, &super::MentionedTools::new(), &self.reach)

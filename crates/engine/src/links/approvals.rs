@@ -142,7 +142,8 @@ async fn unknown(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     });
     // The toolbox knows best how to say that it has no such tool; of one that it has and the turn has not, it would look
     // at what the call is about.
-    let hidden = context.tools.toolbox.canonical_name(name);
+    let is_known = context.tools.finds.is_known(name);
+    let hidden = if is_known { name } else { context.tools.toolbox.canonical_name(name) };
     if let Some(why) = context.tools.finds.why_not(hidden) {
         let text = format!("{hidden} is there, and not among your tools: {why}");
         return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, text));

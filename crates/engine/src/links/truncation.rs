@@ -54,7 +54,7 @@ impl Link for Truncation {
 
 /// The shown part of a text that is too long, which is stored whole.
 async fn shortened(call: &Invocation<'_>, text: String, limit: u64) -> Result<String, TurnExit> {
-    if call.context.tools.toolbox.canonical_name(&call.call.name) == READS_FILES {
+    if call.context.tool(&call.call.name).is_some_and(|tool| tool.name == READS_FILES) {
         return Ok(aside(text, move |text| shown(text, limit, &SpillFile::Already)).await.1);
     }
     let kept = match keep(call, &text).await {

@@ -27,17 +27,17 @@ impl Actor {
         let project = workspace.project.as_ref().map(|mount| mount.path.clone());
         let client = client.folder().map(Path::to_owned);
         let known = self.state.surroundings.as_ref().filter(|known| known.project == project).cloned();
+        self.found_out = None;
         let Some(known) = known else {
-            let facts = self.facts(&workspace, client.as_deref()).await;
+            let Some(facts) = self.facts(&workspace, client.as_deref()).await else { return Ok(None) };
             let text = surroundings(&facts, project.as_deref());
             self.found_out = Some(Surroundings { project, client, start: facts.start, text });
             return Ok(None);
         };
-        self.found_out = None;
         if client.is_none() || client == known.client {
             return Ok(None);
         }
-        let start = self.facts(&workspace, client.as_deref()).await.start;
+        let Some(MachineFacts { start, .. }) = self.facts(&workspace, client.as_deref()).await else { return Ok(None) };
         let told = (start != known.start).then(|| ItemBody::notice(moved(&start)));
         if told.is_some() {
             self.found_out = Some(Surroundings { client, start, ..known });
@@ -45,7 +45,7 @@ impl Actor {
         Ok(told)
     }
 
-    /// What is to be stored of it, with the start of the turn.
+    /// The fact to be stored of it, with the start of the turn.
     pub(super) fn found_out(&self) -> Option<EventKind> {
         let found = self.found_out.clone()?;
         Some(EventKind::StateChanged { change: StateChange::Surroundings(found) })
@@ -57,8 +57,10 @@ impl Actor {
         known.map(|known| known.text.as_str()).unwrap_or_default()
     }
 
-    async fn facts(&self, workspace: &Workspace, client: Option<&Path>) -> MachineFacts {
+    async fn facts(&self, workspace: &Workspace, client: Option<&Path>) -> Option<MachineFacts> {
         let workspaces = &self.shared.parts.workspaces;
-        timeout(PATIENCE, workspaces.facts(workspace, client)).await.unwrap_or_default()
+        let facts = timeout(PATIENCE, workspaces.facts(workspace, client)).await.unwrap_or_default();
+        // Of a project that cannot be looked at nothing is told that may be wrong.
+        facts.filter(|facts| workspace.project.is_none() || !facts.start.is_empty())
     }
 }

@@ -218,9 +218,13 @@ impl TurnContext {
 
     /// The visible tool of that name or alias.
     pub(crate) fn tool(&self, name: &str) -> Option<&ToolSpec> {
-        let own = || self.tools.visible.get(delegate_tool::canonical_name(name));
+        let visible = |name: &str| self.tools.visible.get(name);
         let found = || self.tools.finds.get(name).map(|tool| &tool.spec);
-        self.tools.visible.get(self.tools.toolbox.canonical_name(name)).or_else(own).or_else(found)
+        // A name that others have for one of our tools means that one, unless a person gave it to another.
+        let ours = |name: &str| {
+            visible(self.tools.toolbox.canonical_name(name)).or_else(|| visible(delegate_tool::canonical_name(name)))
+        };
+        visible(name).or_else(found).or_else(|| if self.tools.finds.is_known(name) { None } else { ours(name) })
     }
 
     /// Returns whether a call is one of `delegate_task`: nobody else's tool of that name.

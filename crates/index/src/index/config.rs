@@ -2,6 +2,8 @@
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
+use crate::{chunk::ChunkConfig, limits::ReadingLimits};
+
 /// Limits on the cost of the index.
 #[derive(Clone)]
 pub struct IndexConfig {
@@ -21,6 +23,10 @@ pub struct IndexConfig {
     pub gone_after: Duration,
     /// Size of the files, in bytes, above which stale documents go early.
     pub most_bytes: u64,
+    /// Size of the pieces of documents that it holds. What is in it already keeps its own.
+    pub chunks: ChunkConfig,
+    /// Amounts of a document that are read at once.
+    pub reading: ReadingLimits,
     /// Seconds since 1970. Given from outside, so that days can pass in a test.
     pub now: Arc<dyn Fn() -> u64 + Send + Sync>,
 }
@@ -38,6 +44,8 @@ impl IndexConfig {
             stale_after: Duration::from_hours(24),
             gone_after: Duration::from_hours(30 * 24),
             most_bytes: 4 * 1024 * 1024 * 1024,
+            chunks: ChunkConfig::default(),
+            reading: ReadingLimits::default(),
             now,
         }
     }

@@ -88,6 +88,7 @@ pub(super) struct Ingester<'a> {
     pub(super) extractor: &'a Extractor,
     pub(super) index: &'a Arc<IndexHandle>,
     pub(super) broken: &'a FailureCache,
+    pub(super) chunks: ChunkConfig,
     pub(super) cancel: &'a CancellationToken,
 }
 
@@ -145,7 +146,7 @@ impl Ingester<'_> {
         let tell = |parts| progress(DocumentProgress { document: name.clone(), parts, total: head.parts });
         tell(0);
         let mut indexing = claim.begin(head.title.clone()).await?;
-        let mut chunker = Chunker::new(ChunkConfig::default());
+        let mut chunker = Chunker::new(self.chunks);
         let mut last = None;
         let failure = loop {
             match extraction.next().await {

@@ -35,7 +35,7 @@ use self::{
     told::ResolvedDocuments,
 };
 use crate::{
-    Extractor, Failure, Kind, Piece,
+    ChunkConfig, Extractor, Failure, Kind, Piece, ReadingLimits,
     extract::recognise,
     index::{DocumentId, IndexConfig, IndexError, IndexHandle},
 };
@@ -58,6 +58,8 @@ pub struct Library {
     shelf: LazyIndex,
     digests: Digests,
     broken: FailureCache,
+    chunks: ChunkConfig,
+    reading: ReadingLimits,
 }
 
 impl Library {
@@ -65,7 +67,9 @@ impl Library {
     /// [`IndexConfig::rest_after`], its memory is given back.
     #[must_use]
     pub fn new(extractor: Extractor, config: IndexConfig) -> Self {
-        Self { extractor, shelf: LazyIndex::new(config), digests: Digests::default(), broken: FailureCache::default() }
+        let (chunks, reading) = (config.chunks, config.reading);
+        let (digests, broken) = (Digests::default(), FailureCache::default());
+        Self { extractor, shelf: LazyIndex::new(config), digests, broken, chunks, reading }
     }
 
     /// Writes down what is under way. Whoever asks for more is told that it is closed.
@@ -86,7 +90,7 @@ impl Library {
     ) -> Result<Reading, Failure> {
         let named = Kind::of_name(&document.name);
         let mut extraction = self.extractor.extract(document.file, named, cancel).await?;
-        let mut reader = Reader::new(range);
+        let mut reader = Reader::new(range, self.reading);
         loop {
             match extraction.next().await {
                 Some(Ok(Piece::Head(head))) => reader.begin(head),
@@ -194,7 +198,7 @@ impl Library {
                 None => new.push(known.clone()),
             }
         }
-        let bringer = Ingester { extractor: &self.extractor, index, broken: &self.broken, cancel };
+        let bringer = Ingester { extractor: &self.extractor, index, broken: &self.broken, chunks: self.chunks, cancel };
         let tell = |step: DocumentProgress| progress(step);
         let bring = |known: KnownDocument| {
             let (name, bringer, tell) = (known.name.clone(), &bringer, &tell);

@@ -4,32 +4,16 @@ use std::ops::ControlFlow;
 
 use agentd_core::knowledge::{PartKind, PartRange, ReadPart, Reading};
 
-use crate::{Body, DocumentPlace, Kind, Part, failure::scanned_of_shown, worker::frame::Head};
-
-/// Usual amounts for a kind of document.
-#[derive(Debug, Clone, Copy)]
-struct Usual {
-    parts: u32,
-    /// Characters of all that is shown.
-    letters: usize,
-}
+use crate::{Body, DocumentPlace, Kind, Part, failure::scanned_of_shown, limits::ReadingLimits, worker::frame::Head};
 
 /// Characters of a section: a text without pages is cut into such pieces, so that it can be read on.
 const SECTION: usize = 3000;
-
-fn usual(kind: Kind) -> Usual {
-    match kind {
-        Kind::Pdf | Kind::Docx => Usual { parts: 10, letters: 30_000 },
-        Kind::Xlsx | Kind::Xls | Kind::Ods => Usual { parts: 3, letters: 20_000 },
-        Kind::Pptx => Usual { parts: 15, letters: 25_000 },
-        Kind::Csv | Kind::Html | Kind::Markdown | Kind::Plain => Usual { parts: 16, letters: 50_000 },
-    }
-}
 
 /// Takes the parts of a document in, and keeps those that are wanted.
 #[derive(Debug)]
 pub(super) struct Reader {
     range: PartRange,
+    limits: ReadingLimits,
     head: Option<Head>,
     /// Parts that have begun.
     seen: u32,
@@ -39,9 +23,10 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(range: PartRange) -> Self {
+    pub(super) fn new(range: PartRange, limits: ReadingLimits) -> Self {
         Self {
             range: PartRange { first: range.first.max(1), ..range },
+            limits,
             head: None,
             seen: 0,
             last: None,
@@ -89,11 +74,12 @@ impl Reader {
     }
 
     fn wanted(&self) -> u32 {
-        self.range.count.unwrap_or_else(|| usual(self.kind()).parts).max(1)
+        self.range.count.unwrap_or_else(|| self.limits.of(self.kind()).parts).max(1)
     }
 
     pub(super) fn finish(self, broken: Option<String>) -> Reading {
         let (kind, wanted, first) = (self.kind(), self.wanted(), self.range.first);
+        let letters = self.limits.of(kind).letters;
         let head = self.head.unwrap_or(Head { kind, title: None, parts: None });
         let pictures = self.kept.iter().filter(|(_, part)| part.body == Body::Picture).map(|(number, _)| *number);
         let pictures: Vec<u32> = pictures.collect();
@@ -121,7 +107,7 @@ impl Reader {
             };
             (parts_are, total, self.kept.into_iter().map(part).collect())
         };
-        let parts = fit(parts, usual(kind).letters);
+        let parts = fit(parts, letters);
         let shown = parts.iter().filter(|part| pictures.contains(&part.number)).count();
         let broken = broken.or_else(|| (shown > 0).then(|| scanned_of_shown(shown)));
         Reading { format: kind.to_string(), title: head.title, parts_are, total, parts, broken }

@@ -136,6 +136,12 @@ impl Builtin {
     }
 }
 
+/// Our name of a tool, for that name or one that other systems have for it.
+#[must_use]
+pub fn known_name(name: &str) -> Option<&'static str> {
+    Builtin::of(name).map(Builtin::name)
+}
+
 /// The specs of all tools; of those that search documents or use the web only if there is a reader or a client for it.
 pub(crate) fn specs(command_seconds: (u64, u64), documents: bool, web: bool) -> Arc<[ToolSpec]> {
     let there = |tool: &Builtin| match tool {

@@ -6,7 +6,7 @@ use super::{is_there, read};
 
 /// Targets and scripts that are told. Others of a project may be called anything.
 const TARGETS: [&str; 8] = ["build", "test", "check", "lint", "typecheck", "fmt", "dev", "run"];
-/// How many of one file.
+/// Number of them that are told of one file.
 const MOST: usize = 4;
 
 /// Commands, the project's own first.
@@ -43,7 +43,7 @@ fn known<'a>(names: impl Iterator<Item = &'a str>) -> impl Iterator<Item = &'sta
     TARGETS.into_iter().filter(move |target| names.contains(target)).take(MOST)
 }
 
-/// What stands before the colon of each rule.
+/// The names before the colon of each rule.
 fn rules(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| !line.starts_with([' ', '\t', '#', '.'])).flat_map(|line| {
         let targets = line.split_once(':').filter(|(_, behind)| !behind.starts_with('=')).map(|(targets, _)| targets);

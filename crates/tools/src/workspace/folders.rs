@@ -338,10 +338,10 @@ impl Workspaces for WorkspaceFolders {
         async move { looked.await.unwrap_or_default() }.boxed()
     }
 
-    fn facts<'a>(&'a self, workspace: &'a Workspace, client: Option<&'a Path>) -> BoxFuture<'a, MachineFacts> {
+    fn facts<'a>(&'a self, workspace: &'a Workspace, client: Option<&'a Path>) -> BoxFuture<'a, Option<MachineFacts>> {
         let (workspace, client) = (workspace.clone(), client.map(Path::to_owned));
         let looked = self.work("look at the project", move |_| Ok(surroundings::facts(&workspace, client.as_deref())));
-        async move { looked.await.unwrap_or_default() }.boxed()
+        async move { looked.await.ok() }.boxed()
     }
 
     fn skills(&self) -> Option<&dyn Skills> {

@@ -70,7 +70,7 @@ async fn what_was_mentioned_or_found_stays_in_its_place() {
         (&json!(true), &json!("it was mentioned or found in this session"))
     );
 
-    let fork = world.daemon.agentctl(["fork", &session, "--json"]).await.exits(0).json();
+    let fork = world.daemon.agentctl(["sessions", "fork", &session, "--json"]).await.exits(0).json();
     let fork = fork["id"].as_str().or(fork["session_id"].as_str()).unwrap_or_else(|| panic!("{fork:#}")).to_owned();
     let requests = world.does(Vec::new(), &["Go", "--session", &fork]).await;
     assert_eq!(tools(&requests[0]), last, "in a fork");

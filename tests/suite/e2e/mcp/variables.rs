@@ -7,7 +7,7 @@ use agentd_testkit::{
 use serde_json::json;
 
 use super::{
-    super::{ALL_OF_IT, World, told_of_each},
+    super::{ALL_OF_IT, World, told_of_each, tool_texts},
     behaving, world,
 };
 
@@ -87,5 +87,33 @@ async fn one_bad_server_stops_nothing() {
     let added = world.daemon.agentctl(["mcp", "add", "third", "--url", "ftp://x"]).await;
     assert_eq!(added.code, Some(2), "{}", added.stderr);
     world.daemon.agentctl(["mcp", "add", "third", "--url", "https://example.org/mcp"]).await.exits(0);
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_server_runs_where_its_session_works() {
+    let mut here = behaving("tells_folder");
+    (here["cwd"], here["env"]) = (json!("${PROJECT}"), json!({"CLIENT": "${PWD}"}));
+    let world = world(json!({"fake": here})).await;
+    world.daemon.write("shop/web/x", "");
+    world.daemon.write("house/x", "");
+    let told = async |folder: &str, project: &str| {
+        world.model.respond_with(|request| match tool_texts(request).is_empty() {
+            true => Reply::tool_call("mcp_fake_act", json!({})),
+            false => Reply::text("over"),
+        });
+        let mut command = world.daemon.agentctl_command(["run", "Go", "-C", project, "--on-interrupt", "approve"]);
+        command.current_dir(world.daemon.path().join(folder));
+        Running::spawn(command).output(Vec::new()).await.exits(0);
+        tool_texts(world.model.requests().last().unwrap())
+    };
+    let (shop, house) = (world.daemon.path().join("shop"), world.daemon.path().join("house"));
+    let first = told("shop/web", "..").await;
+    assert!(first.contains(&format!("in {} for {}/web", shop.display(), shop.display())), "{first}");
+    let second = told("house", ".").await;
+    assert!(second.contains(&format!("in {} for {}", house.display(), house.display())), "{second}");
+    // No client is asked for them, and no path is taken for a secret.
+    let named = world.client().await.hello().variables.clone();
+    assert!(named.is_empty(), "{named:?}");
     world.all_are_gone().await;
 }

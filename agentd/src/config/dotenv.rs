@@ -1,0 +1,159 @@
+//! `.env`: variables that a configuration folder sets for the other files of the configuration. What the daemon's own
+//! environment has counts more.
+//!
+//! One `NAME=value` a line, as other programs write such files: `export` in front, quotes around the value, and a comment
+//! behind it belong to neither. No value is ever repeated in an error.
+
+use std::collections::BTreeMap;
+
+use super::{ConfigError, ErrorPlace, SourceFile, Subject};
+use crate::environment::Environment;
+
+/// The variables of all such files, the highest layer's first, as far as this environment does not set them.
+///
+/// # Errors
+/// A line that is no variable.
+pub fn variables(files: &[SourceFile], env: &Environment) -> Result<Environment, ConfigError> {
+    let mut found: BTreeMap<String, String> = BTreeMap::new();
+    for file in files.iter().filter(|file| file.subject == Subject::Dotenv) {
+        for (number, line) in (1..).zip(file.text.lines()) {
+            let known = |name: &str| env.text(name).map(str::to_owned).or_else(|| found.get(name).cloned());
+            let (name, value) = match read(line, &known) {
+                Ok(None) => continue,
+                Ok(Some(variable)) => variable,
+                Err(why) => {
+                    let place = ErrorPlace::File(file.origin.path(), Some((number, 1)));
+                    return Err(ConfigError::new(place, why).with_hint("write NAME=value, or NAME=\"the value\""));
+                }
+            };
+            found.insert(name, value);
+        }
+    }
+    found.retain(|name, _| env.text(name).is_none());
+    Ok(found.into_iter().collect())
+}
+
+/// The variable of a line, if it has one.
+fn read(line: &str, known: &dyn Fn(&str) -> Option<String>) -> Result<Option<(String, String)>, &'static str> {
+    let line = line.trim().trim_start_matches('\u{feff}');
+    if line.is_empty() || line.starts_with('#') {
+        return Ok(None);
+    }
+    let line = line.strip_prefix("export ").unwrap_or(line);
+    let (name, value) = line.split_once('=').ok_or("this is not a variable")?;
+    let (name, value) = (name.trim_end(), value.trim_start());
+    let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+    if !is_name {
+        return Err("the name of this variable has something else than letters, digits and underscores");
+    }
+    let value = match value.chars().next() {
+        Some(quote @ ('"' | '\'')) => {
+            let (text, rest) =
+                quoted(&value[1..], quote).ok_or("the quotes around this value do not end on its line")?;
+            let rest = rest.trim_start();
+            if !rest.is_empty() && !rest.starts_with('#') {
+                return Err("something else than a comment follows the quotes of this value");
+            }
+            if quote == '"' { filled(&text, known) } else { text }
+        }
+        _ => {
+            let end = value.find(" #").or_else(|| value.find("\t#")).unwrap_or(value.len());
+            let value = if value.starts_with('#') { "" } else { &value[..end] };
+            filled(value.trim_end(), known)
+        }
+    };
+    if value.contains('\0') {
+        return Err("this value has a NUL character");
+    }
+    Ok(Some((name.to_owned(), value)))
+}
+
+/// The text before the closing quote, and the text behind it.
+fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
+    let mut value = String::new();
+    let mut letters = text.char_indices();
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            _ if letter == quote => return Some((value, &text[at + letter.len_utf8()..])),
+            '\\' if quote == '"' => match letters.next()?.1 {
+                'n' => value.push('\n'),
+                't' => value.push('\t'),
+                escaped @ ('"' | '\\' | '$') => value.push(escaped),
+                other => value.extend(['\\', other]),
+            },
+            _ => value.push(letter),
+        }
+    }
+    None
+}
+
+/// The text with the values of variables in place of `${NAME}` and `${NAME:-default}`.
+fn filled(text: &str, known: &dyn Fn(&str) -> Option<String>) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once("${") {
+        let Some((named, after)) = behind.split_once('}') else { break };
+        let (name, default) = named.split_once(":-").unwrap_or((named, ""));
+        out.push_str(before);
+        out.push_str(&known(name).unwrap_or_else(|| default.to_owned()));
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::config::Origin;
+
+    fn found(texts: &[&str], env: &[(&str, &str)]) -> Result<Vec<(String, String)>, ConfigError> {
+        let file = |text: &&str| {
+            let origin = Origin::User(PathBuf::from("/home/me/.config/agentd/.env"));
+            SourceFile { subject: Subject::Dotenv, origin, text: (*text).to_owned() }
+        };
+        let files: Vec<SourceFile> = texts.iter().map(file).collect();
+        let found = variables(&files, &env.iter().copied().collect())?.texts();
+        Ok(found.into_iter().collect::<BTreeMap<_, _>>().into_iter().collect())
+    }
+
+    #[test]
+    fn lines_are_read_as_other_programs_write_them() {
+        let check = |line: &str, expected: Option<(&str, &str)>| {
+            let found = found(&[line], &[("HOST", "here")]).unwrap();
+            let found = found.first().map(|(name, value)| (name.as_str(), value.as_str()));
+            assert_eq!(found, expected, "{line}");
+        };
+        check("A=1", Some(("A", "1")));
+        check("  export A = x y  ", Some(("A", "x y")));
+        check("MAX_MESSAGE_HISTORY=40  # Default 40, range 10-100", Some(("MAX_MESSAGE_HISTORY", "40")));
+        check("A=sk-a#b", Some(("A", "sk-a#b")));
+        check("A=\"x # y\" # z", Some(("A", "x # y")));
+        check("A='${HOST}'", Some(("A", "${HOST}")));
+        check("A=http://${HOST}:${PORT:-1}/v1", Some(("A", "http://here:1/v1")));
+        check(r#"A="a\"b\n""#, Some(("A", "a\"b\n")));
+        check("A=", Some(("A", "")));
+        check("A= # nothing", Some(("A", "")));
+        check("# A=1", None);
+        check("", None);
+        check("HOST=there", None);
+    }
+
+    #[test]
+    fn higher_layers_and_the_process_count_more() {
+        let found = found(&["A=1\nB=1\nC=1\n", "B=2\nD=${A}${B}\n"], &[("C", "3"), ("A", "")]).unwrap();
+        let found: Vec<(&str, &str)> = found.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(found, [("A", "1"), ("B", "2"), ("D", "12")], "a variable that is empty is not set");
+    }
+
+    #[test]
+    fn what_is_no_variable_is_refused_and_never_quoted() {
+        for line in ["s3cret", "s3cret key=1", "A=\"s3cret", "A=\"x\" s3cret", "1A=s3cret", "A=\"s3cret\0\""] {
+            let error = found(&["B=1", &format!("# one\n{line}")], &[]).unwrap_err().to_string();
+            assert!(error.contains(".env:2") && !error.contains("s3cret"), "{error}");
+        }
+    }
+}
