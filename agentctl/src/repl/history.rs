@@ -2,9 +2,9 @@
 
 use agentd_core::{
     context::CompactionStrategy,
-    visible,
     interrupt::Answer,
     undo::{TurnChoice, UndoOutcome, UndoRequest},
+    visible,
 };
 
 use super::{chat::Chat, conversation::ChatBackend as _};

@@ -158,7 +158,10 @@ impl NoticeTopic {
     /// Returns whether the notice is a reminder: meant for the model alone, and in force until a later one on the same topic.
     #[must_use]
     pub fn is_reminder(self) -> bool {
-        matches!(self, Self::Todos | Self::Pins | Self::Mode | Self::Level | Self::Mentions | Self::LastAnswer | Self::Continue)
+        matches!(
+            self,
+            Self::Todos | Self::Pins | Self::Mode | Self::Level | Self::Mentions | Self::LastAnswer | Self::Continue
+        )
     }
 
     fn is_general(&self) -> bool {

@@ -262,7 +262,7 @@ impl Call {
 
     /// Picks another form where the server has refused this one, and describes it.
     fn adapt(&mut self, failure: &mut Failure) -> Option<String> {
-        let refusal = failure.refusal.take()?;
+        let refusal = *failure.refusal.take()?;
         let candidates = candidates(&refusal, &self.sent());
         if candidates.is_empty() && refusal.status >= 500 {
             return None;

@@ -25,7 +25,7 @@ pub(crate) struct Failure {
     pub(crate) error: ModelError,
     pub(crate) again: Again,
     /// The server's words when it refused the request, which may be taken in another form.
-    pub(crate) refusal: Option<Refusal>,
+    pub(crate) refusal: Option<Box<Refusal>>,
 }
 
 /// Prospects of another attempt.
@@ -130,7 +130,7 @@ impl Failure {
         let (said, words) = (said(target, body), words(body));
         let code = status.as_u16();
         let refused = |kind| Self::new(kind, format!("the model at {target} refused the request ({status}): {said}"));
-        let refusal = || Some(Refusal { status: code, words: String::from_utf8_lossy(body).to_lowercase() });
+        let refusal = || Some(Box::new(Refusal { status: code, words: String::from_utf8_lossy(body).to_lowercase() }));
         match code {
             300..=399 => {
                 let location = headers.get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or("another address");

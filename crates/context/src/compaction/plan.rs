@@ -109,7 +109,8 @@ pub fn count_answers(items: &[Arc<Item>]) -> usize {
     for item in items.iter().filter(|item| history::counts(item)) {
         let is_answer = matches!(item.body, ItemBody::AgentMessage { .. } | ItemBody::ToolCall(_));
         let is_result = matches!(item.body, ItemBody::ToolResult(_));
-        count += usize::from(!is_result && !(is_answer && in_answer));
+        let goes_on = is_result || (is_answer && in_answer);
+        count += usize::from(!goes_on);
         in_answer = is_answer;
     }
     count
