@@ -321,7 +321,7 @@ mod tests {
             let argument = match entry.name {
                 "model" => "code",
                 "mode" => "plan",
-                "undo" | "show" | "diff" | "copy" => "1",
+                "undo" | "show" | "diff" | "copy" | "unpin" => "1",
                 "compact" => "auto",
                 _ => entry.argument,
             };

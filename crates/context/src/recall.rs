@@ -30,7 +30,7 @@ pub struct RecallQuery {
     pub most: usize,
 }
 
-/// What an input names that stands nowhere in view, the most telling first.
+/// Searches for what an input names and nothing in view says, the most telling first.
 pub fn queries(input: &str, in_view: &str) -> Vec<RecallQuery> {
     let input: String = input.chars().take(MAX_INPUT).collect();
     let in_view = in_view.to_lowercase();

@@ -130,9 +130,9 @@ pub enum NoticeTopic {
     Todos,
     /// The mode of the session.
     Mode,
-    /// How full the window is.
+    /// Fill level of the window.
     Level,
-    /// What the input of the turn mentions.
+    /// Tools, skills and agents that the input of the turn mentions.
     Mentions,
     /// The request for the last answer of a turn.
     LastAnswer,

@@ -97,7 +97,7 @@ async fn on_a_full_disk_a_session_without_files_can_be_removed() {
     let world = World { daemon: TempDaemon::start_with(home, command).await, model };
     let daemon = &world.daemon;
     let data = seen_by(daemon, &daemon.data());
-    world.model.default_reply(Reply::text("words ".repeat(10_000)));
+    world.model.default_reply(Reply::text((0..8000).map(|n| format!("word {n} ")).collect::<String>()));
     let mut sessions = Vec::new();
     for _ in 0..3 {
         let result = daemon.agentctl(["run", "Say much", "--output", "json"]).await.exits(0).json();

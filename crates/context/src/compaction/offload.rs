@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn large_and_old_results_give_way_and_small_ones_stay() {
         let before = history(&[1000, 10, 4000, 1000]);
-        let chosen = results(&before, TurnId::generate(), 4500).unwrap();
+        let chosen = results(&before, TurnId::generate(), 5500).unwrap();
         let after = moved(&before, &chosen);
         let told = texts(&after);
         assert!(

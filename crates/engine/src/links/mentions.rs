@@ -3,7 +3,10 @@
 use agentd_core::{event::EventKind, item::NoticeTopic};
 use futures_util::{FutureExt as _, future::BoxFuture};
 
-use crate::turn::{TurnContext, TurnExit, TurnState, hooks::Link, reminders::Reminder};
+use crate::turn::{
+    TurnContext, TurnExit, TurnState,
+    hooks::{Link, Reminder},
+};
 
 /// Problems that are told one by one at the most.
 const MAX_TOLD: usize = 5;

@@ -4,8 +4,8 @@ use agentd_core::{item::NoticeTopic, session::SessionMode};
 
 use crate::turn::{
     TurnContext, TurnState,
-    hooks::Link,
-    reminders::{self, Reminder},
+    hooks::{Link, Reminder},
+    reminders,
 };
 
 const PLANNING: &str = "The session is in plan mode: calls that change files or run commands that do more than look are \

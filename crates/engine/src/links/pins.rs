@@ -5,8 +5,8 @@ use agentd_core::item::NoticeTopic;
 
 use crate::turn::{
     TurnContext, TurnState,
-    hooks::Link,
-    reminders::{self, Reminder},
+    hooks::{Link, Reminder},
+    reminders,
 };
 
 const PREFACE: &str = "The person pinned these rules for this session; they hold until the person removes them:";

@@ -12,8 +12,8 @@ use serde::Deserialize;
 
 use crate::turn::{
     TurnContext, TurnExit, TurnState,
-    hooks::{Invocation, Link, Next},
-    reminders::{self, Reminder},
+    hooks::{Invocation, Link, Next, Reminder},
+    reminders,
 };
 
 const WRITE: &str = "todo_write";

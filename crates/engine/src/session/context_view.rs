@@ -16,7 +16,7 @@ use agentd_core::{
     model::{Message, ModelInfo},
 };
 
-/// How room is made.
+/// Ways of making room.
 const RELIEF: &str =
     "old tool results are moved to files, or, where that is not enough, the older part is replaced by a summary";
 

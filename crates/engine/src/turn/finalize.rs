@@ -3,11 +3,7 @@
 use agentd_context::ToolSet;
 use agentd_core::{event::EventKind, item::NoticeTopic};
 
-use super::{
-    TurnContext, TurnExit, TurnState,
-    reminders::{self, Reminder},
-    sample,
-};
+use super::{TurnContext, TurnExit, TurnState, hooks::Reminder, reminders, sample};
 use crate::turn::{Phase, Reply, request};
 
 /// Said at the end of the last request: a model that is only forbidden to call often says nothing instead.

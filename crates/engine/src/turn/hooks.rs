@@ -7,7 +7,7 @@ use agentd_core::{
     agent::Subagent,
     ids::{ItemId, SessionId},
     interrupt::Ask,
-    item::ItemBody,
+    item::{ItemBody, NoticeTopic},
     tool::{ToolCall, ToolOutput, ToolSpec},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -17,7 +17,7 @@ use super::call_record::CallRecord;
 use crate::{
     agents::delegate_tool,
     instructions::PreambleContext,
-    turn::{TurnContext, TurnExit, TurnState, recorder::ResolvedInterrupt, reminders::Reminder},
+    turn::{TurnContext, TurnExit, TurnState, recorder::ResolvedInterrupt},
 };
 
 /// A capability with hooks before the turn, before each model call and around each tool call.
@@ -91,6 +91,21 @@ pub(crate) trait Link: Send + Sync {
         next: Next<'a>,
     ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
         next.run(call)
+    }
+}
+
+/// A fact that the model should know before the next request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Reminder {
+    /// Its subject. A later reminder replaces an earlier one on the same.
+    pub(crate) topic: NoticeTopic,
+    /// Its words.
+    pub(crate) text: String,
+}
+
+impl Reminder {
+    pub(crate) fn new(topic: NoticeTopic, text: impl Into<String>) -> Self {
+        Self { topic, text: text.into() }
     }
 }
 

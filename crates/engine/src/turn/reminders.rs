@@ -8,22 +8,7 @@ use agentd_core::{
     item::{Item, ItemBody, NoticeTopic},
 };
 
-use super::{TurnContext, TurnExit, TurnState};
-
-/// What the model should know before the next request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Reminder {
-    /// Its subject. A later reminder replaces an earlier one on the same.
-    pub(crate) topic: NoticeTopic,
-    /// Its words.
-    pub(crate) text: String,
-}
-
-impl Reminder {
-    pub(crate) fn new(topic: NoticeTopic, text: impl Into<String>) -> Self {
-        Self { topic, text: text.into() }
-    }
-}
+use super::{TurnContext, TurnExit, TurnState, hooks::Reminder};
 
 /// Said where a request would end with the model's own words: no server takes it for the one to speak then.
 const CONTINUE: &str = "Your answer was not the end: go on where it stopped.";

@@ -224,7 +224,12 @@ async fn words_that_were_thoughts_are_told_as_thoughts() {
     let log = world.log(&session);
     assert!(log.contains("= agent \"\" (Cut)") && log.contains("= reasoning \"They want 5.\" (Done)"), "{log}");
     run(&session, "And now?").await;
-    assert!(!told(&world.model.requests()[1]).contains("They want"));
+    let said = |message: &Message| match message {
+        Message::Assistant { text, reasoning, .. } => format!("{text}{reasoning:?}"),
+        _ => String::new(),
+    };
+    let said: String = world.model.requests()[1].messages.iter().map(said).collect();
+    assert!(said.contains("It is 5.") && !said.contains("They want"), "{said}");
 }
 
 fn todos(statuses: &[&str]) -> (&'static str, Value) {

@@ -57,7 +57,8 @@ fn results(world: &World) -> Vec<Value> {
     let requests = world.model.requests();
     let last = requests.iter().rev().find(|request| task_of(request).is_none()).unwrap();
     let results = last.messages().iter().filter(|message| message["role"] == "tool");
-    let texts = results.filter_map(|message| message["content"].as_str());
+    // What the daemon tells behind a result stands in its message.
+    let texts = results.filter_map(|message| message["content"].as_str()?.split("\n\n<system_reminder>").next());
     texts
         .map(|text| serde_json::from_str(text.trim_start_matches(|c| c != '{')).unwrap_or_else(|_| json!(text)))
         .collect()

@@ -21,8 +21,7 @@ use serde::Deserialize;
 
 use crate::turn::{
     Phase, TurnContext, TurnExit, TurnState,
-    hooks::{Invocation, Link, Next},
-    reminders::Reminder,
+    hooks::{Invocation, Link, Next, Reminder},
     request,
 };
 

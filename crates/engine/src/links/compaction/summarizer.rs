@@ -23,7 +23,7 @@ use crate::turn::{TurnContext, TurnExit, TurnState, request, sample};
 /// Bytes of a model's summary that are read: many times what it is asked for.
 const MAX_WRITTEN: usize = 100_000;
 
-/// What is to be summed up, and how.
+/// A part of the history that is to be summed up.
 #[derive(Clone, Copy)]
 pub(super) struct SummaryTask<'a> {
     pub(super) cause: CompactionCause,
