@@ -7,7 +7,7 @@ const MAX_QUERIES: usize = 12;
 /// Letters of a word that is looked for by itself at the least.
 const LONG_WORD: usize = 5;
 /// The same of one of two words that stand side by side.
-const SHORT_WORD: usize = 4;
+const SHORT_WORD: usize = 5;
 /// Words that are looked for together at the most.
 const MAX_WORDS: usize = 4;
 /// Characters of an input that are looked at.

@@ -1,7 +1,7 @@
 //! Servers that demand what others do not: ids of their own form, signatures, thoughts. Each is spoken to by a whole daemon.
 
 use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
+    daemon::{TempDaemon, TempHome, until},
     model_server::{ModelServer, Provider, Recorded, Reply},
 };
 use serde_json::{Value, json};
@@ -165,6 +165,12 @@ async fn a_fork_and_a_turn_that_was_cut_off_go_on_with_the_same_bytes() {
         let asked = server.requests().len();
         let running = talk.daemon.spawn_agentctl(["run", "Read more.", "--session", &session]);
         server.wait_until(|counts| counts.requests == asked + 2).await;
+        // The next request may be on its way before the result is on the disk.
+        until("the result is stored", || async {
+            let shown = talk.daemon.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).stdout;
+            (shown.matches("\"tool_result\"").count() >= 3).then_some(())
+        })
+        .await;
         talk.daemon.kill9().await;
         drop(running);
         talk.daemon.restart().await;
