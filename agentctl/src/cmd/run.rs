@@ -9,7 +9,6 @@ use std::{
 
 use agentd_core::{
     event::{Event, EventKind},
-    files::StoredInput,
     ids::{SessionId, TurnId},
     turn::{IfBusy, OnInterrupt, StartTurn, TurnResult},
     visible,
@@ -27,7 +26,10 @@ use crate::{
     keyboard::Keyboard,
     model_name::ModelName,
     mount::shown_mount,
-    render::{Human, Jsonl, jsonl},
+    render::{
+        Human, Jsonl,
+        jsonl::{self, TurnNotes},
+    },
     repl::TerminalAsker,
     report,
     session::{SessionChoice, SessionTarget, TurnChoice, Upload},
@@ -297,7 +299,7 @@ fn renderer(output: Output, session: SessionId, at_interrupt: AtInterrupt) -> Bo
     match output {
         Output::Text if waits => Box::new(Human::stdio().showing_interrupts()),
         Output::Text => Box::new(Human::stdio()),
-        Output::Json => Box::new(ResultOnly { session, waits, stored: None }),
+        Output::Json => Box::new(ResultOnly { session, waits, notes: TurnNotes::default() }),
         Output::StreamJson => Box::new(Jsonl::new(io::stdout(), session)),
     }
 }
@@ -308,8 +310,7 @@ struct ResultOnly {
     session: SessionId,
     /// Set if the person is told what is waited for, because somebody has to answer from elsewhere.
     waits: bool,
-    /// The file of the turn's input, where that did not fit.
-    stored: Option<StoredInput>,
+    notes: TurnNotes,
 }
 
 impl Renderer for ResultOnly {
@@ -318,9 +319,7 @@ impl Renderer for ResultOnly {
     }
 
     fn event(&mut self, event: &Event) -> io::Result<()> {
-        if let Some(stored) = jsonl::stored_input(event) {
-            self.stored = Some(stored.clone());
-        }
+        self.notes.take(event);
         match &event.kind {
             EventKind::Warning { code, message } if code == "input_stored" => self.note(&clean_line(message)),
             EventKind::InterruptRaised { interrupt } if self.waits => {
@@ -331,7 +330,7 @@ impl Renderer for ResultOnly {
     }
 
     fn finish(&mut self, result: &TurnResult) -> io::Result<()> {
-        let line = visible::json(jsonl::result(self.session, result, self.stored.as_ref())?.to_string());
+        let line = visible::json(jsonl::result(self.session, result, &self.notes)?.to_string());
         io::stdout().write_all(format!("{line}\n").as_bytes())
     }
 }

@@ -1,4 +1,5 @@
 use agentd_core::{
+    files::StoredInput,
     ids::TurnId,
     model::Slot,
     tool::{FileChange, FileChangeKind},
@@ -87,7 +88,7 @@ fn the_result_has_exactly_its_keys() {
         only_compacted: false,
     };
     let session = "0193a5b2-7c1d-7000-8000-000000000003".parse().unwrap();
-    insta::assert_json_snapshot!(jsonl::result(session, &result, None).unwrap(), @r#"
+    insta::assert_json_snapshot!(jsonl::result(session, &result, &TurnNotes::default()).unwrap(), @r#"
     {
       "type": "result",
       "session_id": "0193a5b2-7c1d-7000-8000-000000000003",
@@ -139,7 +140,8 @@ fn the_result_says_where_an_input_is_that_did_not_fit() {
     };
     let path = "uploads/stdin.txt".to_owned();
     let stored = StoredInput { path, bytes: 126_454, lines: 2500, shown_bytes: 37_000, shown_lines: 700 };
-    let line = jsonl::result(SessionId::generate(), &result, Some(&stored)).unwrap();
+    let notes = TurnNotes { stored: Some(stored), ..TurnNotes::default() };
+    let line = jsonl::result(SessionId::generate(), &result, &notes).unwrap();
     let input =
         r#"{"stored_as":"uploads/stdin.txt","bytes":126454,"lines":2500,"shown_bytes":37000,"shown_lines":700}"#;
     assert_eq!(line["input"].to_string(), input);

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use agentd_core::{
+    context::CompactionReport,
     event::{Event, EventKind},
     files::StoredInput,
     ids::SessionId,
@@ -23,16 +24,33 @@ struct ResultLine<'a> {
     result: &'a TurnResult,
     #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<Value>,
+    /// Reports of each time that room was made in the turn.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    compactions: &'a [CompactionReport],
 }
 
-/// The file of an input that did not fit into the window, where the event tells of one.
-pub(crate) fn stored_input(event: &Event) -> Option<&StoredInput> {
-    match &event.kind {
-        EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } => match &item.body {
-            ItemBody::UserMessage { stored, .. } => stored.as_ref(),
-            _ => None,
-        },
-        _ => None,
+/// Facts that the events of a turn tell besides its result.
+#[derive(Debug, Default)]
+pub(crate) struct TurnNotes {
+    /// The file of the turn's input, where that did not fit.
+    pub(crate) stored: Option<StoredInput>,
+    /// Reports of each time that room was made.
+    pub(crate) compactions: Vec<CompactionReport>,
+}
+
+impl TurnNotes {
+    /// Takes note of an event.
+    pub(crate) fn take(&mut self, event: &Event) {
+        match &event.kind {
+            EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } => match &item.body {
+                ItemBody::UserMessage { stored: Some(stored), .. } => self.stored = Some(stored.clone()),
+                ItemBody::Compaction(compaction) if compaction.report.tokens_before > 0 => {
+                    self.compactions.push(compaction.report.clone());
+                }
+                _ => {}
+            },
+            _ => {}
+        }
     }
 }
 
@@ -40,17 +58,13 @@ pub(crate) fn stored_input(event: &Event) -> Option<&StoredInput> {
 ///
 /// # Errors
 /// Never in practice: the result holds nothing that JSON has no form for.
-pub(crate) fn result(
-    session_id: SessionId,
-    result: &TurnResult,
-    stored: Option<&StoredInput>,
-) -> serde_json::Result<Value> {
-    let input = stored.map(|StoredInput { path, bytes, lines, shown_bytes, shown_lines }| {
+pub(crate) fn result(session_id: SessionId, result: &TurnResult, notes: &TurnNotes) -> serde_json::Result<Value> {
+    let input = notes.stored.as_ref().map(|StoredInput { path, bytes, lines, shown_bytes, shown_lines }| {
         json!({
             "stored_as": path, "bytes": bytes, "lines": lines, "shown_bytes": shown_bytes, "shown_lines": shown_lines,
         })
     });
-    serde_json::to_value(ResultLine { r#type: "result", session_id, result, input })
+    serde_json::to_value(ResultLine { r#type: "result", session_id, result, input, compactions: &notes.compactions })
 }
 
 /// An event with its type in front, where people who read along look for it.
@@ -69,13 +83,12 @@ fn type_first(event: &Event) -> serde_json::Result<Map<String, Value>> {
 pub(crate) struct Jsonl<W> {
     out: W,
     session_id: SessionId,
-    /// The file of the turn's input, where that did not fit.
-    stored: Option<StoredInput>,
+    notes: TurnNotes,
 }
 
 impl<W: Write> Jsonl<W> {
     pub(crate) fn new(out: W, session_id: SessionId) -> Self {
-        Self { out, session_id, stored: None }
+        Self { out, session_id, notes: TurnNotes::default() }
     }
 
     fn line(&mut self, value: &impl Serialize) -> io::Result<()> {
@@ -92,9 +105,7 @@ impl<W: Write + Send> Renderer for Jsonl<W> {
     }
 
     fn event(&mut self, event: &Event) -> io::Result<()> {
-        if let Some(stored) = stored_input(event) {
-            self.stored = Some(stored.clone());
-        }
+        self.notes.take(event);
         self.line(&type_first(event)?)
     }
 
@@ -103,7 +114,7 @@ impl<W: Write + Send> Renderer for Jsonl<W> {
     }
 
     fn finish(&mut self, ended: &TurnResult) -> io::Result<()> {
-        let stored = self.stored.take();
-        self.line(&result(self.session_id, ended, stored.as_ref())?)
+        let notes = std::mem::take(&mut self.notes);
+        self.line(&result(self.session_id, ended, &notes)?)
     }
 }

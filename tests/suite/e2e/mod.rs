@@ -78,6 +78,7 @@ mod providers;
 mod random_kills;
 mod readers;
 mod readme;
+mod relief;
 mod requests;
 mod resume;
 mod retention;

@@ -1,0 +1,54 @@
+//! Room that is made in the middle of a session, as a person and a script learn of it.
+
+use agentd_testkit::{
+    daemon::{TempDaemon, TempHome},
+    model_server::{ModelServer, Reply},
+};
+use serde_json::json;
+
+use super::{World, tool_texts};
+
+#[tokio::test]
+async fn results_that_move_to_files_are_told_with_the_reason() {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    home.write("config/models.yaml", "base: {context_window: 32768, retries: 0}");
+    let world = World { daemon: TempDaemon::start_in(home).await, model };
+    for part in ["a", "b", "c"] {
+        world
+            .daemon
+            .write(&format!("project/{part}.txt"), format!("fact {part}\n{}", "one of many lines\n".repeat(1000)));
+    }
+    let project = world.daemon.path().join("project").display().to_string();
+    for part in ["a", "b", "c"] {
+        world.model.reply(Reply::tool_call("read_file", json!({"path": format!("/project/{part}.txt")})));
+    }
+    // By the server's count the window is nearly full behind that.
+    let usage = json!({"prompt_tokens": 28_500, "completion_tokens": 2, "total_tokens": 28_502});
+    world.model.reply(Reply { usage: Some(usage), ..Reply::text("Read.") });
+    let first = world.daemon.agentctl(["run", "Read them.", "-C", &project, "--output", "json"]).await.exits(0).json();
+    assert_eq!(first.get("compactions"), None, "{first}");
+    let session = first["session_id"].as_str().unwrap();
+    world.model.reply(Reply::text("I see."));
+    let second =
+        world.daemon.agentctl(["run", "And now?", "--session", session, "--output", "json"]).await.exits(0).json();
+    let report = &second["compactions"][0];
+    assert_eq!((&report["strategy"], &report["cause"]), (&json!("offload"), &json!("critical")), "{second}");
+    assert!(report["offloaded"].as_u64().is_some_and(|moved| moved > 0), "{second}");
+    assert_eq!(second["compactions"].as_array().map(Vec::len), Some(1), "{second}");
+    let told = tool_texts(&world.model.requests().pop().unwrap());
+    assert!(told.contains("[Moved to a file to make room:") && told.contains("fact a"), "{told}");
+
+    // What was moved is read as any file, and taken back it is seen again.
+    let path = told.split("all of them in ").nth(1).and_then(|rest| rest.split(';').next()).unwrap().to_owned();
+    world.model.reply(Reply::tool_call("grep", json!({"path": path, "pattern": "fact"})));
+    world.model.reply(Reply::text("There."));
+    world.daemon.agentctl(["run", "Which fact?", "--session", session]).await.exits(0);
+    let told = tool_texts(&world.model.requests().pop().unwrap());
+    assert!(told.matches("fact a").count() > 1, "{told}");
+    world.daemon.agentctl(["compact", session, "--undo"]).await.exits(0);
+    world.model.reply(Reply::text("All."));
+    world.daemon.agentctl(["run", "And now?", "--session", session]).await.exits(0);
+    let told = tool_texts(&world.model.requests().pop().unwrap());
+    assert!(!told.contains("[Moved to a file"), "{told}");
+}
