@@ -36,7 +36,8 @@ impl Person {
     }
 
     fn make_runtime(&self) {
-        fs::create_dir(self.runtime()).unwrap();
+        // A daemon that has lost its folder may make it again first.
+        fs::create_dir_all(self.runtime()).unwrap();
         fs::set_permissions(self.runtime(), fs::Permissions::from_mode(0o700)).unwrap();
     }
 
