@@ -16,6 +16,7 @@ use agentd_core::{
     model::{LearntForm, ListedModel, Message, ModelChunk, ModelInfo, ModelRequest, WindowSource},
     ports::Model,
     tool::ToolSpec,
+    untrusted,
     usage::Prices,
 };
 use futures_util::{
@@ -285,6 +286,8 @@ impl Call {
             named_only: names_only && !left_out,
             insists_on_native: config.native_tools == Some(true),
             history: config.wire == Wire::OpenAi && self.request.messages.iter().any(is_answer),
+            words_behind_results: !form.has(&Change::WordsInResults)
+                && has_words_behind_results(&self.request.messages),
             echoes: form.echoes(config),
             fields: form.optional_fields(config, config.most_tokens(&self.request).is_some()),
         }
@@ -330,6 +333,13 @@ async fn open(model: &Inner, request: &ModelRequest, form: &RequestForm) -> Resu
     }?;
     let words = Words::new(request.tools.clone(), !form.native_tools(&model.config));
     Ok(Reading::new(response, deadline, model.dialect.reader(), words, model.prices().copied()))
+}
+
+/// Returns whether a person speaks right behind a tool's result, but for what the daemon tells between them.
+fn has_words_behind_results(messages: &[Message]) -> bool {
+    let is_of_daemon = |message: &&Message| matches!(message, Message::User { text } if untrusted::is_of_daemon(text));
+    let told: Vec<&Message> = messages.iter().filter(|message| !is_of_daemon(message)).collect();
+    told.windows(2).any(|pair| matches!(pair, [Message::Tool { .. }, Message::User { .. }]))
 }
 
 /// Told once a model is known to be asked with tools in its text.

@@ -24,6 +24,8 @@ pub(crate) enum Change {
     TextTools,
     /// The limit of the answer goes by its newer name.
     MaxCompletionTokens,
+    /// Words of the person behind a tool's result stand in the message of that result.
+    WordsInResults,
     /// A field of the body is left out.
     WithoutField(String),
 }
@@ -34,7 +36,7 @@ impl Change {
         match self {
             Self::WithoutNamedTools | Self::TextTools => ChangeTopic::Tools,
             Self::EchoReasoning | Self::WithoutEcho => ChangeTopic::Thoughts,
-            Self::MaxCompletionTokens | Self::WithoutField(_) => ChangeTopic::Parameters,
+            Self::MaxCompletionTokens | Self::WordsInResults | Self::WithoutField(_) => ChangeTopic::Parameters,
         }
     }
 
@@ -55,6 +57,9 @@ impl fmt::Display for Change {
             Self::EchoReasoning => f.write_str("with the model's earlier thoughts, which the server demands"),
             Self::WithoutEcho => f.write_str("without the model's earlier thoughts, which the server refuses"),
             Self::TextTools => f.write_str("with tools in the text, as the server takes none in their own field"),
+            Self::WordsInResults => {
+                f.write_str("with the person's words in the result before them, as the server wants the roles in turns")
+            }
             Self::MaxCompletionTokens => f.write_str("with max_completion_tokens instead of max_tokens"),
             Self::WithoutField(name) => write!(f, "without {name}, which the server may refuse"),
         }

@@ -23,6 +23,8 @@ pub(crate) struct SentParts {
     pub(crate) insists_on_native: bool,
     /// It holds words or calls of the model.
     pub(crate) history: bool,
+    /// It holds words of the person right behind a tool's result.
+    pub(crate) words_behind_results: bool,
     /// Earlier thoughts are sent back.
     pub(crate) echoes: bool,
     /// The fields of the body that are no part of the conversation.
@@ -49,6 +51,9 @@ const NO_TOOLS: [&str; 16] = [
     "unsupported parameter: tools",
 ];
 
+/// Words of servers whose templates want the person and the model in turns.
+const TURNS: [&str; 4] = ["after role 'tool'", "after role \"tool\"", "roles must alternate", "must alternate user"];
+
 /// Words of servers that do not know a field, or do not name the one that they mean.
 const VAGUE: [&str; 8] =
     ["unknown", "unrecognized", "unrecognised", "unsupported", "not supported", "not permitted", "extra", "unexpected"];
@@ -59,6 +64,9 @@ pub(crate) fn candidates(refusal: &Refusal, sent: &SentParts) -> Vec<Change> {
     let mut changes = Vec::new();
     if sent.history && says(&["reasoning_content"]) {
         changes.push(if sent.echoes { Change::WithoutEcho } else { Change::EchoReasoning });
+    }
+    if sent.words_behind_results && says(&TURNS) {
+        changes.push(Change::WordsInResults);
     }
     if sent.tools && !sent.insists_on_native && says(&NO_TOOLS) {
         changes.push(Change::TextTools);

@@ -118,7 +118,12 @@ pub(super) fn wire_messages<'a>(messages: &'a [Message], recipient: Recipient<'a
     for message in messages {
         match message {
             Message::System { text } => add_system(&mut wire, text),
-            Message::User { text } => add_user(&mut wire, text),
+            Message::User { text } => match wire.last_mut() {
+                Some(WireMessage::Tool { content, .. }) if recipient.wants_turns && !is_blank(text) => {
+                    join(content, &untrusted::said_behind_result(text));
+                }
+                _ => add_user(&mut wire, text),
+            },
             Message::Pictures { text, pictures } => {
                 add_user(&mut wire, if is_blank(text) { PICTURES } else { text });
                 if let Some(WireMessage::User { content }) = wire.last_mut() {
@@ -301,7 +306,7 @@ mod tests {
     }
 
     fn written(messages: &[Message], wants_thoughts: bool) -> serde_json::Value {
-        let recipient = Recipient { id: "m", origin: "m@host", wants_thoughts };
+        let recipient = Recipient { id: "m", origin: "m@host", wants_thoughts, wants_turns: false };
         serde_json::to_value(wire_messages(messages, recipient)).unwrap()
     }
 

@@ -15,6 +15,8 @@ pub(super) struct Recipient<'a> {
     pub(super) origin: &'a str,
     /// Set if it wants earlier thoughts back.
     pub(super) wants_thoughts: bool,
+    /// Set if it takes no words of the person right behind a tool's result.
+    pub(super) wants_turns: bool,
 }
 
 impl Recipient<'_> {
@@ -64,7 +66,7 @@ mod tests {
     #[test]
     fn a_call_of_another_model_says_so_to_gemini() {
         let check = |id: &str, demands: bool| {
-            let recipient = Recipient { id, origin: "", wants_thoughts: false };
+            let recipient = Recipient { id, origin: "", wants_thoughts: false, wants_turns: false };
             let first = recipient.extra_content(None, true).map(RawValue::get);
             assert_eq!(first, demands.then_some(NO_SIGNATURE), "{id}");
             assert!(recipient.extra_content(None, false).is_none());

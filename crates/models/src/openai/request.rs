@@ -69,7 +69,15 @@ pub(super) fn body(
     let max_tokens = config.most_tokens(request).filter(|_| form.sends("max_tokens"));
     let body = Body {
         model,
-        messages: wire_messages(messages, Recipient { id: model, origin, wants_thoughts: form.echoes(config) }),
+        messages: wire_messages(
+            messages,
+            Recipient {
+                id: model,
+                origin,
+                wants_thoughts: form.echoes(config),
+                wants_turns: form.has(&Change::WordsInResults),
+            },
+        ),
         tool_choice: (tools.is_some() && !request.may_call).then_some("none"),
         tools,
         temperature: config.temperature.filter(|_| form.sends("temperature")),

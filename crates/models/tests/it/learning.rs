@@ -104,6 +104,33 @@ async fn thoughts_are_sent_back_where_the_server_demands_them() {
 }
 
 #[tokio::test]
+async fn words_behind_a_result_stand_in_it_where_the_server_wants_turns() {
+    let server = ModelServer::start().await;
+    server.respond_with(|request| {
+        let is_person_behind_result =
+            |pair: &[serde_json::Value]| pair[0]["role"] == "tool" && pair[1]["role"] == "user";
+        match request.messages().windows(2).any(is_person_behind_result) {
+            true => Reply::refusal(400, "Unexpected role 'user' after role 'tool'"),
+            false => Reply::text("Noon."),
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("model-facts.json");
+    let model = started(&config(&server), &file);
+    let mut steered = conversation();
+    steered.messages.push(Message::User { text: "And the date, please.".to_owned() });
+    let outcome = ask(&model, steered.clone()).await;
+    assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Noon.", 1), "{outcome:?}");
+    let last = server.requests().pop().unwrap();
+    assert_eq!(last.last_role(), "tool");
+    let content = last.messages().last().unwrap()["content"].as_str().unwrap();
+    assert_eq!(content, "noon\n\n<person_says>\nAnd the date, please.\n</person_says>");
+    written(&file, "words_in_results").await;
+    let outcome = ask(&started(&config(&server), &file), steered).await;
+    assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Noon.", 0));
+}
+
+#[tokio::test]
 async fn what_did_not_help_is_not_kept() {
     let server = ModelServer::start().await;
     let model = connect(&ModelConfig { retries: 0, ..config(&server) }).unwrap();

@@ -60,6 +60,13 @@ fn mistral(messages: &[Value]) -> Option<Reply> {
         return Some(Reply::status(422, error.to_string()));
     }
     let fits = |id: &str| id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if messages.windows(2).any(|pair| pair[0]["role"] == "tool" && pair[1]["role"] == "user") {
+        let error = json!({
+            "object": "error", "message": "Unexpected role 'user' after role 'tool'",
+            "type": "invalid_request_message_order", "param": null, "code": "3230",
+        });
+        return Some(Reply::status(400, error.to_string()));
+    }
     let calls = callers(messages).flat_map(|(_, _, calls)| calls.iter().map(|call| &call["id"]));
     let results = messages.iter().map(|message| &message["tool_call_id"]).filter(|id| !id.is_null());
     let wrong = calls.chain(results).find(|id| !id.as_str().is_some_and(fits))?;
