@@ -9,10 +9,10 @@ use std::{
     time::Duration,
 };
 
-use agentd_audit::{AuditConfig, verify};
+use agentd_audit::AuditConfig;
 use agentd_core::{
     ids::{CallId, TurnId},
-    ports::{Snapshots as _, ToolContext, Workspace},
+    ports::{AuditReader as _, Snapshots as _, ToolContext, Workspace},
     session::SessionSettings,
     storage::StoragePart,
     turn::StartTurn,
@@ -71,6 +71,7 @@ struct World {
     engine: Engine,
     store: Arc<SqliteStore>,
     snapshots: Arc<FileSnapshots>,
+    audit: Arc<AuditLog>,
     retention: Arc<Retention>,
 }
 
@@ -98,8 +99,8 @@ impl World {
             clock: clock.clone(),
             config: EngineConfig { idle_unload: Duration::from_millis(100), ..EngineConfig::default() },
         });
-        let retention = Retention::new(engine.clone(), store.clone(), audit, clock.clone(), data, settings);
-        Self { folder, clock, engine, store, snapshots, retention: Arc::new(retention) }
+        let retention = Retention::new(engine.clone(), store.clone(), audit.clone(), clock.clone(), data, settings);
+        Self { folder, clock, engine, store, snapshots, audit, retention: Arc::new(retention) }
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -248,7 +249,7 @@ async fn thirty_days_leave_a_folder_that_has_stopped_growing() {
     })
     .await;
     assert!(world.holds(pinned.unwrap(), "outputs/report.txt"), "it was pinned");
-    let report = verify::verify(world.folder.path(), &verify::ExpectedLog::default()).unwrap();
+    let report = world.audit.verify(None).await.unwrap();
     assert!(report.holds(), "{report:?}");
     // The newest file may have been begun this moment.
     let files = fs::read_dir(world.folder.path()).unwrap().map(|file| file.unwrap().path());

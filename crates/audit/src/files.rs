@@ -19,6 +19,9 @@ pub(crate) const WITNESS: &str = "audit.head";
 /// Bytes that a line may have to be read as one. What the log writes is far smaller.
 pub(crate) const LONGEST_LINE: u64 = 1 << 20;
 
+/// Tries to open all files before another one is begun.
+const LOOKS: u32 = 100;
+
 /// A file of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LogFile {
@@ -60,6 +63,28 @@ pub(crate) fn all(folder: &Path) -> io::Result<Vec<LogFile>> {
         _ => one.name.cmp(&other.name),
     });
     Ok(aside.into_iter().map(|(_, file)| file).chain(current).collect())
+}
+
+/// A file of the log, opened.
+#[derive(Debug)]
+pub(crate) struct OpenLogFile {
+    pub(crate) name: String,
+    pub(crate) file: io::Result<File>,
+}
+
+/// All files of the log, as they stood together at one moment. The file that is written now gets another name when it is
+/// full, and the oldest are removed: opened one by one, lines in between could seem to be gone.
+pub(crate) fn opened(folder: &Path) -> io::Result<Vec<OpenLogFile>> {
+    let mut listed = all(folder)?;
+    for _ in 0..LOOKS {
+        let opened = listed.iter().map(|file| OpenLogFile { name: file.name.clone(), file: open(&file.path) }).collect();
+        let now = all(folder)?;
+        if now == listed {
+            return Ok(opened);
+        }
+        listed = now;
+    }
+    Err(io::Error::new(io::ErrorKind::ResourceBusy, "its files change faster than they can be opened; try again"))
 }
 
 fn first_number(path: &Path) -> Option<u64> {

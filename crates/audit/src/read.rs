@@ -8,7 +8,7 @@ use std::{
 
 use agentd_core::audit::{AuditLine, AuditQuery};
 
-use crate::files::{self, LogFile, LogLine};
+use crate::files::{self, LogLine, OpenLogFile};
 
 /// Lines of one answer at the most.
 pub(crate) const MOST_LINES: usize = 10_000;
@@ -23,7 +23,7 @@ pub fn newest(folder: &Path, query: &AuditQuery) -> io::Result<Vec<AuditLine>> {
     let limit = query.limit.clamp(1, MOST_LINES);
     let mut found: VecDeque<(usize, AuditLine)> = VecDeque::new();
     // The newest file first: most questions need no other.
-    for file in files::all(folder)?.iter().rev() {
+    for file in files::opened(folder)?.into_iter().rev() {
         let mut of_file = VecDeque::new();
         let mut reached = false;
         each_of(file, &mut |size, line| {
@@ -57,14 +57,14 @@ pub fn newest(folder: &Path, query: &AuditQuery) -> io::Result<Vec<AuditLine>> {
 /// # Errors
 /// The folder or a file cannot be read.
 pub fn each(folder: &Path, mut see: impl FnMut(AuditLine)) -> io::Result<()> {
-    for file in files::all(folder)? {
-        each_of(&file, &mut |_, line| see(line))?;
+    for file in files::opened(folder)? {
+        each_of(file, &mut |_, line| see(line))?;
     }
     Ok(())
 }
 
-pub(crate) fn each_of(file: &LogFile, see: &mut dyn FnMut(usize, AuditLine)) -> io::Result<()> {
-    let mut lines = files::Lines::new(BufReader::new(files::open(&file.path)?));
+pub(crate) fn each_of(file: OpenLogFile, see: &mut dyn FnMut(usize, AuditLine)) -> io::Result<()> {
+    let mut lines = files::Lines::new(BufReader::new(file.file?));
     while let Some(found) = lines.next()? {
         if let LogLine::Line(bytes) = found
             && let Ok(line) = serde_json::from_slice(&bytes)

@@ -30,7 +30,7 @@ pub(crate) fn newest(folder: &Path, query: &RecordQuery) -> io::Result<Vec<Audit
     // Ends whose decisions stand in a file that is older.
     let mut ends: HashMap<Key, RecordedEnd> = HashMap::new();
     let mut last_start = 0;
-    for file in files::all(folder)?.iter().rev() {
+    for file in files::opened(folder)?.into_iter().rev() {
         let mut page = Page::new(query, limit - found.len());
         each_of(file, &mut |size, line| page.take(size, line))?;
         last_start = last_start.max(page.last_start);

@@ -15,7 +15,7 @@ use agentd_core::audit::{AuditFact, AuditFinding, AuditHead, AuditLine, AuditPro
 
 use crate::{
     chain::{self, NO_HASH, SealedLine},
-    files::{self, LogLine, WITNESS},
+    files::{self, LogLine, OpenLogFile, WITNESS},
 };
 
 /// Findings that are told; the rest is counted.
@@ -39,13 +39,14 @@ pub struct ExpectedLog {
 pub fn verify(folder: &Path, expect: &ExpectedLog) -> io::Result<AuditReport> {
     let witness = read_witness(folder);
     let mut walk = Walk::new(witness.iter().chain(&expect.heads).cloned().collect(), expect.noted.clone());
-    let files = files::all(folder)?;
-    for (index, file) in files.iter().enumerate() {
-        walk.file.clone_from(&file.name);
+    let files = files::opened(folder)?;
+    let newest = files.len();
+    for (number, OpenLogFile { name, file }) in (1..).zip(files) {
+        walk.file.clone_from(&name);
         walk.line = 0;
-        walk.report.files.push(file.name.clone());
-        let may_be_growing = expect.growing && index + 1 == files.len();
-        let read = files::open(&file.path).and_then(|file| walk.read(file, may_be_growing));
+        walk.report.files.push(name);
+        let may_be_growing = expect.growing && number == newest;
+        let read = file.and_then(|file| walk.read(file, may_be_growing));
         if let Err(error) = read {
             walk.line = 0;
             walk.find(AuditProblem::Unreadable, format!("the file cannot be read: {error}"));

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use agentd_audit::{AuditConfig, AuditLog, TrimLimits, TrimReport};
 use agentd_core::{
     Timestamp,
-    audit::{AuditEntry, AuditFact, AuditProblem},
-    ports::{Audit as _, Clock},
+    audit::{AuditEntry, AuditFact, AuditProblem, AuditQuery},
+    ports::{Audit as _, AuditReader as _, Clock},
 };
 
 use crate::world::{World, problems};
@@ -55,6 +55,32 @@ fn files(world: &World) -> usize {
 
 fn since(day: i64) -> TrimLimits {
     TrimLimits { before: Some(Days::at(day)), ..TrimLimits::default() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_begins_new_files_while_it_is_read_misses_no_line() {
+    let world = World::new();
+    let (log, _) = days(&world, 1).await;
+    let log = Arc::new(log);
+    let writes = tokio::spawn({
+        let log = log.clone();
+        async move {
+            for day in 1..400 {
+                log.record(started(day)).await.unwrap();
+            }
+        }
+    });
+    let mut looks = 0;
+    while !writes.is_finished() {
+        let report = log.verify(None).await.unwrap();
+        assert!(report.findings.is_empty(), "look {looks}: {report:?}");
+        let all = log.lines(AuditQuery { after: 0, limit: 1_000, session_id: None }).await.unwrap();
+        let rows: Vec<u64> = all.iter().map(|line| line.n).collect();
+        assert_eq!(rows, (1..=rows.len() as u64).collect::<Vec<_>>());
+        looks += 1;
+    }
+    writes.await.unwrap();
+    assert!(looks > 1, "nothing was read meanwhile");
 }
 
 #[tokio::test]
