@@ -255,7 +255,7 @@ impl<O: Write, E: Write> Human<O, E> {
             ItemBody::Compaction(compaction) => self.status(QUIET, &compaction_line(&compaction.report)),
             // With which skills a session opens is no news.
             ItemBody::Notice { topic: NoticeTopic::Skills, .. } if self.opens_session => Ok(()),
-            ItemBody::Notice { topic, .. } if topic.is_reminder() => Ok(()),
+            ItemBody::Notice { topic, .. } if topic.is_for_model() => Ok(()),
             ItemBody::Notice { text, topic, sources, .. } => {
                 self.status(QUIET, &clean_line(&notice_line(text, *topic, sources)))
             }

@@ -144,6 +144,8 @@ pub enum NoticeTopic {
     Recall,
     /// The rules that the person pinned.
     Pins,
+    /// A word on what the model did, beside a warning that tells people of it.
+    Advice,
 }
 
 impl ItemBody {
@@ -152,16 +154,29 @@ impl ItemBody {
     pub fn notice(text: impl Into<String>) -> Self {
         Self::Notice { text: text.into(), topic: NoticeTopic::General, sources: Vec::new(), pictures: Vec::new() }
     }
+
+    /// A word for the model on what it did.
+    #[must_use]
+    pub fn advice(text: impl Into<String>) -> Self {
+        Self::Notice { text: text.into(), topic: NoticeTopic::Advice, sources: Vec::new(), pictures: Vec::new() }
+    }
 }
 
 impl NoticeTopic {
-    /// Returns whether the notice is a reminder: meant for the model alone, and in force until a later one on the same topic.
+    /// Returns whether the notice is meant for the model alone.
     #[must_use]
-    pub fn is_reminder(self) -> bool {
-        matches!(
-            self,
-            Self::Todos | Self::Pins | Self::Mode | Self::Level | Self::Mentions | Self::LastAnswer | Self::Continue
-        )
+    pub fn is_for_model(self) -> bool {
+        match self {
+            Self::General | Self::Memory | Self::Skills | Self::Files | Self::ReadAgain | Self::Recall => false,
+            Self::Todos
+            | Self::Mode
+            | Self::Level
+            | Self::Mentions
+            | Self::LastAnswer
+            | Self::Continue
+            | Self::Pins
+            | Self::Advice => true,
+        }
     }
 
     fn is_general(&self) -> bool {

@@ -29,7 +29,10 @@ mirrored!(
     topic,
     optional_topic,
     "the topic of a notice",
-    [General, Memory, Skills, Files, Todos, Mode, Level, Mentions, LastAnswer, Continue, ReadAgain, Recall, Pins]
+    [
+        General, Memory, Skills, Files, Todos, Mode, Level, Mentions, LastAnswer, Continue, ReadAgain, Recall, Pins,
+        Advice
+    ]
 );
 
 impl From<&Item> for v1::Item {

@@ -30,7 +30,7 @@ impl Link for AskAgain {
             let Some((problem, times)) = state.unusable.tell() else { return Ok(()) };
             let info = context.models.model.info();
             let warning = (times == 1).then(|| for_person(problem, info)).flatten();
-            let notice = ItemBody::notice(for_model(problem, info, written));
+            let notice = ItemBody::advice(for_model(problem, info, written));
             if let Some((code, message)) = warning {
                 context.recorder.fact(EventKind::Warning { code: code.to_owned(), message }).await?;
             }

@@ -48,7 +48,7 @@ impl Link for OpenTodos {
                 return Ok(());
             }
             let message = format!("the turn would end with {} open; the model is asked about them", count(open.len()));
-            let notice = ItemBody::notice(notice(&open));
+            let notice = ItemBody::advice(notice(&open));
             context.recorder.fact(EventKind::Warning { code: "open_todos".to_owned(), message }).await?;
             state.note(context.recorder.whole(notice).await?);
             // What it says now stands below what it has said, unless it works on.

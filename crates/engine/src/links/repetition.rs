@@ -44,7 +44,7 @@ impl Link for Repetition {
                 return Ok(());
             };
             let message = format!("{tool} was called {IN_A_ROW} times in a row with the same arguments and result");
-            let notice = ItemBody::notice(format!(
+            let notice = ItemBody::advice(format!(
                 "{NAMED}{tool} were the same, and so were their results. Calling it once more so changes nothing: do \
                  something else, or say what stands in the way."
             ));
