@@ -27,6 +27,7 @@
 //! - [`mentions`]: tools, skills and agents that an input names. [`skills`]: brought when they are needed, checked, installed.
 //! - [`extending`]: what the page for newcomers says, done word for word.
 //! - [`readme`]: the commands and the picture of the first page. [`shell`]: what a shell says that the daemon does not know.
+//! - [`long_task`]: sixty steps whose requests only grow.
 //! - [`tiers`]: which tools a turn shows, and that nothing else can be called.
 //! - [`web`]: what may be asked of the web, and how pages are shown.
 //! - [`mcp`]: tools of MCP servers, real ones and such as do what none should.
@@ -66,6 +67,7 @@ mod learning;
 mod life;
 mod limits;
 mod links;
+mod long_task;
 mod mcp;
 mod mentions;
 mod models;

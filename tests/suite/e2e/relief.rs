@@ -52,3 +52,47 @@ async fn results_that_move_to_files_are_told_with_the_reason() {
     let told = tool_texts(&world.model.requests().pop().unwrap());
     assert!(!told.contains("[Moved to a file"), "{told}");
 }
+
+#[tokio::test]
+async fn another_model_sums_up_where_one_is_named_and_what_it_cannot_is_cut_off() {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    let address = model.base_url();
+    home.write(
+        "config/models.yaml",
+        format!("base: {{retries: 0}}\nreasoning: {{base_url: '{address}', id: scribe, retries: 0}}\n"),
+    );
+    home.write("config/agentd.yaml", "turns: {summary_slot: reasoning}\n");
+    let world = World { daemon: TempDaemon::start_in(home).await, model };
+    let asks_scribe = |request: &agentd_testkit::model_server::Recorded| request.body["model"] == "scribe";
+    world.model.respond_with(move |request| match (asks_scribe(request), request.text.contains("<history>")) {
+        (true, true) if request.text.contains("chapter 21") => Reply::status(500, "the scribe is ill"),
+        (true, true) => Reply::text("## Decisions and reasons\n- the harbour is built of oak\n"),
+        _ => Reply::text("Noted. ".repeat(60)),
+    });
+    let first = world.daemon.agentctl(["run", "We build chapter 0.", "--output", "json"]).await.exits(0).json();
+    let session = first["session_id"].as_str().unwrap().to_owned();
+    let talk = async |chapters: std::ops::Range<u32>| {
+        for chapter in chapters {
+            let said = format!("We build chapter {chapter}. {}", "The wall is long. ".repeat(60));
+            world.daemon.agentctl(["run", &said, "--session", &session]).await.exits(0);
+        }
+    };
+    talk(1..12).await;
+    let asked = world.model.requests().len();
+    let report = world.daemon.agentctl(["compact", &session, "--json"]).await.exits(0).json();
+    assert!(report.to_string().contains("scribe"), "{report:#}");
+    let requests = world.model.requests().split_off(asked);
+    let models: Vec<&serde_json::Value> = requests.iter().map(|request| &request.body["model"]).collect();
+    assert_eq!(models, [&json!("scribe")], "the model of the turn is not asked");
+    talk(12..13).await;
+    let told = world.model.requests().pop().unwrap().text;
+    assert!(told.contains("the harbour is built of oak"), "{told}");
+
+    talk(19..31).await;
+    let report = world.daemon.agentctl(["compact", &session, "--json"]).await.exits(0).json().to_string();
+    assert!(report.contains("truncate") && report.contains("no model summed it up"), "{report}");
+    talk(31..32).await;
+    let told = world.model.requests().pop().unwrap().text;
+    assert!(told.contains("We build chapter 30"), "words of the person stay: {told}");
+}

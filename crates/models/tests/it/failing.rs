@@ -130,11 +130,11 @@ async fn a_server_that_only_says_that_it_is_alive_is_given_up() {
     let server = ModelServer::start().await;
     let mut config = config(&server);
     config.retries = 0;
-    (config.first_byte_timeout_ms, config.idle_timeout_ms) = (60, 60);
+    (config.first_byte_timeout_ms, config.idle_timeout_ms) = (400, 400);
     server.reply(comments(100_000, ""));
     let outcome = ask_config(&config).await;
     assert_eq!(outcome.kind(), Some(ErrorKind::Timeout));
-    assert!(outcome.message().contains("sent nothing of its answer for 300ms, only signs of life"), "{outcome:?}");
+    assert!(outcome.message().contains("sent nothing of its answer for 2s, only signs of life"), "{outcome:?}");
 }
 
 #[tokio::test]

@@ -1,0 +1,128 @@
+//! A coding task of sixty steps over three turns and a crash, with a todo list, mentions, a picture and failures: one prefix
+//! that grows from its first byte to its last.
+
+use agentd_testkit::{
+    daemon::{TempDaemon, TempHome},
+    model_server::{ModelServer, Recorded, Reply},
+};
+use serde_json::{Value, json};
+
+use super::{World, tool_texts};
+
+const RED: &[u8] = include_bytes!("fixtures/red.png");
+/// Functions of the program that is mended.
+const FUNCTIONS: usize = 12;
+
+async fn world() -> World {
+    let model = ModelServer::start().await;
+    let mut home = TempHome::with_model(&model.base_url());
+    home.set("MODEL_MULTIMODAL_ID", "eyes");
+    home.write("config/tools.yaml", "optional: {web_search: {enabled: false}}\n");
+    home.write("config/web.yaml", "search: {provider: searxng, base_url: 'http://127.0.0.1:9'}\n");
+    home.write(
+        "config/skills/review/SKILL.md",
+        "---\nname: review\ndescription: Reviews changes\n---\n# How\nRead them.\n",
+    );
+    let function = |n: usize| format!("fn part_{n}() -> u32 {{\n    {n} + {n}\n}}\n");
+    home.write("project/parts.rs", (0..FUNCTIONS).map(function).collect::<String>());
+    home.write("project/notes.md", "Parts are doubled, and shall be squared.\n");
+    home.write("red.png", RED);
+    World { model, daemon: TempDaemon::start_in(home).await }
+}
+
+/// The todo list, where so many are done.
+fn todos(done: usize) -> Reply {
+    let todo = |n: usize| {
+        let status = if n < done { "completed" } else { "pending" };
+        json!({"content": format!("square part {n}"), "status": status})
+    };
+    Reply::tool_call("todo_write", json!({"todos": (0..FUNCTIONS).map(todo).collect::<Vec<_>>()}))
+}
+
+/// Looks, changes, tries and ticks off, for one function.
+fn mends(n: usize) -> Vec<Reply> {
+    let edit = json!({"path": "/project/parts.rs", "old_string": format!("    {n} + {n}\n"), "new_string": format!("    {n} * {n}\n")});
+    vec![
+        Reply::tool_call("grep", json!({"pattern": format!("part_{n}\\b"), "path": "/project"}))
+            .and_call("read_file", json!({"path": "/project/parts.rs", "offset": 3 * n + 1, "limit": 3})),
+        Reply { text: format!("Part {n} is next."), ..Reply::tool_call("edit_file", edit) },
+        // Every third one fails.
+        Reply::tool_call(
+            "run_bash_command",
+            json!({"command": format!("grep -c '{n} [*] {n}' parts.rs; exit {}", n % 3 % 2)}),
+        )
+        .and_reasoning("Does it hold?"),
+        todos(n + 1),
+    ]
+}
+
+impl World {
+    async fn goes(&self, args: &[&str], steps: Vec<Reply>) -> Value {
+        let asked = self.model.requests().len();
+        let count = steps.len();
+        for step in steps {
+            self.model.reply(step);
+        }
+        let common = ["--output", "json", "--max-steps", "100", "--on-interrupt", "approve"];
+        let output = self.daemon.agentctl([&["run"], args, &common].concat()).await.exits(0);
+        let result = output.json();
+        assert_eq!(self.model.requests().len() - asked, count, "{result:#}");
+        result
+    }
+}
+
+/// The messages but for the words that end the last one: more may be added to those.
+fn messages(request: &Recorded) -> &str {
+    let begin = request.text.find("\"messages\":[").unwrap();
+    let end = request.text.rfind("],\"tools\":").unwrap();
+    request.text[begin..end].trim_end_matches(['}', ']', '"'])
+}
+
+fn tools(request: &Recorded) -> &[Value] {
+    request.body["tools"].as_array().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sixty_steps_are_one_prefix_that_grows() {
+    let mut world = world().await;
+    let home = world.daemon.path().display().to_string();
+    let (project, red) = (format!("{home}/project"), format!("{home}/red.png"));
+    let first = format!("Square the parts as in the picture, see #{project}/notes.md. If in doubt use @web_search.");
+    let mut steps = vec![Reply::tool_call("list_workspace_files", json!({})), todos(0)];
+    steps.extend((0..6).flat_map(mends));
+    steps.push(Reply::text("Half of it is done; shall I go on?"));
+    let result = world.goes(&[&first, "-C", &format!("{project}:rw"), "--file", &red], steps).await;
+    let session = result["session_id"].as_str().unwrap().to_owned();
+
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    let mut steps: Vec<Reply> = (6..FUNCTIONS).flat_map(mends).collect();
+    steps.push(Reply::text("All parts are squared."));
+    world.goes(&["Go on.", "--session", &session], steps).await;
+
+    let look = || Reply::tool_call("read_file", json!({"path": "/project/parts.rs"}));
+    let write = Reply::tool_call("write_file", json!({"path": "outputs/review.md", "content": "All good.\n"}));
+    let mut steps: Vec<Reply> = (0..4).map(|_| look()).collect();
+    steps.push(Reply::tool_call("search_history", json!({"query": "doubt"})));
+    steps.extend([Reply::tool_call("no_such_tool", json!({})), look(), write, Reply::text("Reviewed.")]);
+    world.goes(&["Now @review it.", "--session", &session], steps).await;
+
+    let squared: String = (0..FUNCTIONS).map(|n| format!("fn part_{n}() -> u32 {{\n    {n} * {n}\n}}\n")).collect();
+    let requests = world.model.requests();
+    assert_eq!(world.daemon.read("project/parts.rs"), squared, "{}", tool_texts(requests.last().unwrap()));
+    assert!(requests.len() > 60 && requests[0].text.contains("image_url"), "{}", requests.len());
+    assert_eq!(requests.iter().filter(|request| request.body["model"] != "eyes").count(), 0);
+    assert!(tools(&requests[0]).iter().any(|tool| tool["function"]["name"] == "web_search"));
+    for (step, pair) in requests.windows(2).enumerate() {
+        let [before, next] = [messages(&pair[0]), messages(&pair[1])];
+        let same = before.bytes().zip(next.bytes()).take_while(|(one, other)| one == other).count();
+        assert_eq!(
+            same,
+            before.len(),
+            "step {step}: …{}",
+            &before[before.floor_char_boundary(same.saturating_sub(200))..]
+        );
+        let known = tools(&pair[0]).len();
+        assert_eq!(tools(&pair[1])[..known], *tools(&pair[0]), "step {step}");
+    }
+}
