@@ -77,7 +77,8 @@ pub(crate) struct OpenLogFile {
 pub(crate) fn opened(folder: &Path) -> io::Result<Vec<OpenLogFile>> {
     let mut listed = all(folder)?;
     for _ in 0..LOOKS {
-        let opened = listed.iter().map(|file| OpenLogFile { name: file.name.clone(), file: open(&file.path) }).collect();
+        let opened =
+            listed.iter().map(|file| OpenLogFile { name: file.name.clone(), file: open(&file.path) }).collect();
         let now = all(folder)?;
         if now == listed {
             return Ok(opened);

@@ -8,6 +8,7 @@
 //! - `long_text`, `excerpt`: what is shown of a text that is too long.
 //! - [`compaction`]: what makes room in a history.
 
+pub mod brief;
 pub mod compaction;
 pub mod cuts;
 pub mod draft;

@@ -7,7 +7,7 @@ use agentd_core::{
     tool::ToolSpec,
 };
 
-use super::{footprint::Fingerprint, tokens};
+use super::{brief, footprint::Fingerprint, tokens};
 
 /// The visible tools, and what they take of a request. They are sorted by name, but for those that were mentioned or found:
 /// these stand behind all others, in the order in which they came, so that a request repeats the one before it.
@@ -65,6 +65,14 @@ impl ToolSet {
         let (sorted, added) = self.specs.split_at(self.sorted);
         let set = Self::new(sorted.iter().filter_map(&keep).chain(more).collect());
         Self { others: Arc::clone(&self.others), ..set.with_specs(added.iter().filter_map(&keep).collect()) }
+    }
+
+    /// The same in a few words. What was mentioned or found stays as it is: somebody wants just that.
+    #[must_use]
+    pub fn brief(&self) -> Self {
+        let (sorted, added) = self.specs.split_at(self.sorted);
+        let set = Self::new(sorted.iter().map(brief::brief).collect());
+        Self { others: Arc::clone(&self.others), ..set.with_specs(added.to_vec()) }
     }
 
     /// Meaning of a name, if that can change.

@@ -63,9 +63,9 @@ pub trait Model: Send + Sync {
         Box::pin(std::future::ready(()))
     }
 
-    /// Returns whether its id is known, or will not be for now: a request that must name a model waits for its server to tell
-    /// which it is.
-    fn is_named(&self) -> bool {
+    /// Returns whether its id and its window are known, or will not be for now, since its server was asked for them: what a turn
+    /// shows depends on the window.
+    fn is_known(&self) -> bool {
         true
     }
 

@@ -115,8 +115,8 @@ impl Model for HttpModel {
         Box::pin(self.inner.look_up())
     }
 
-    fn is_named(&self) -> bool {
-        !self.inner.config.needs_id() || self.inner.facts.were_asked_for()
+    fn is_known(&self) -> bool {
+        self.inner.facts.are_known(&self.inner.config)
     }
 
     fn listed(&self) -> BoxFuture<'_, Result<Vec<ListedModel>, ModelError>> {

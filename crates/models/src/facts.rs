@@ -1,5 +1,5 @@
 //! Facts about a model: as configured, as its record has them, and asked of its server where nobody configured them. That is
-//! done once, at the time of the first request, so that neither a start of the daemon nor a first token waits for it.
+//! done once for each model, when it is first asked for something, so that a start of the daemon does not wait for it.
 
 use std::{
     sync::{
@@ -206,9 +206,11 @@ impl ModelFacts {
         }
     }
 
-    /// Returns whether the server was asked, whatever came of it.
-    pub(crate) fn were_asked_for(&self) -> bool {
-        self.asked.load(Ordering::Relaxed)
+    /// Returns whether there is nothing to ask the server for, or it was asked, whatever came of it.
+    pub(crate) fn are_known(&self, config: &ModelConfig) -> bool {
+        let has_id = !config.id.is_empty() || self.record.id().is_some();
+        let has_window = config.context_window.is_some() || self.record.told().is_some();
+        (has_id && has_window) || self.asked.load(Ordering::Relaxed)
     }
 
     fn rests(&self) -> bool {

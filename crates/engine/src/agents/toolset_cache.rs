@@ -34,7 +34,10 @@ impl ToolSetCache {
         reach: &ToolScope,
         acting: &ActiveAgent,
     ) -> ToolSet {
-        self.get_or_make(stock, loaded, reach, acting, || acting.tools(stock.shown(loaded, reach)))
+        self.get_or_make(stock, loaded, reach, acting, || {
+            let tools = acting.tools(stock.shown(loaded, reach));
+            if reach.brief { tools.brief() } else { tools }
+        })
     }
 
     fn get_or_make(

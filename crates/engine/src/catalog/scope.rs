@@ -15,6 +15,8 @@ pub(crate) struct ToolScope {
     pub(crate) sees: bool,
     /// Set if the turn's model is the one for code.
     pub(crate) codes: bool,
+    /// Set if tools are described in a few words, since the window has little room for them.
+    pub(crate) brief: bool,
 }
 
 /// Tools that an agent may use.
@@ -29,7 +31,7 @@ pub(crate) struct AgentScope {
 
 impl ToolScope {
     /// The same for the model of a slot.
-    pub(crate) fn with_model(self, slot: Slot, sees: bool) -> Self {
-        Self { sees, codes: slot == Slot::Code, ..self }
+    pub(crate) fn with_model(self, slot: Slot, sees: bool, brief: bool) -> Self {
+        Self { sees, codes: slot == Slot::Code, brief, ..self }
     }
 }

@@ -109,7 +109,7 @@ impl Actor {
     }
 
     /// The smaller window of the models that a turn may ask: the last answer may be written by another one.
-    fn least_window(&self, slot: Slot) -> u64 {
+    pub(super) fn least_window(&self, slot: Slot) -> u64 {
         let (windows, (_, chat)) = (&self.shared.windows, self.chat(slot));
         windows.of(self.model(slot).info()).min(windows.of(chat.info()))
     }

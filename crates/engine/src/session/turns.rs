@@ -129,8 +129,8 @@ impl Actor {
         };
         self.check_model(slot)?;
         let model = self.model(slot);
-        if !model.is_named() {
-            // The request would wait for it, and so the window is known before anything is measured by it.
+        if !model.is_known() {
+            // Once for each model that was never asked: its window decides how tools are described, from the first request on.
             self.look_up(slot).await;
         }
         let mentions = if tells { self.mentioned(&start, &handed, slot).await? } else { Arc::default() };

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use agentd_context::ToolSet;
+use agentd_context::{ToolSet, brief};
 use agentd_core::{
     agent::AgentCard,
     catalogue::ToolStanding,
@@ -85,10 +85,13 @@ impl Actor {
 
     /// Upper bound on a turn's tools, given its agent, its nesting and its model.
     fn reach(&self, slot: Slot, pictures: bool) -> ToolScope {
-        let sees = pictures && self.model(slot).info().sees_pictures;
+        let model = self.model(slot);
+        let sees = pictures && model.info().sees_pictures;
+        // The embedded model reads no descriptions.
+        let brief = !model.info().embedded && brief::is_for(self.least_window(slot));
         let acting = self.acting();
         let (agent, is_child) = (acting.reach(), acting.is_subagent());
-        ToolScope { agent, is_child, ..ToolScope::default() }.with_model(slot, sees)
+        ToolScope { agent, is_child, ..ToolScope::default() }.with_model(slot, sees, brief)
     }
 
     /// The agents that can be mentioned.
