@@ -1,0 +1,155 @@
+//! The catalogue of models in `config/catalogue.json`: what is published of them. It holds for the providers' own addresses
+//! alone: a proxy may have other prices, and a server on this machine calls its model what it likes. The configuration and
+//! the server's own words win over it. `scripts/catalogue.py` writes it.
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use agentd_core::usage::Prices;
+use serde::Deserialize;
+
+const TEXT: &str = include_str!("../../../config/catalogue.json");
+
+/// Parsed once, by the first model of a provider. A catalogue that is none is an empty one: a test holds that it is none.
+static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| match Catalogue::parse(TEXT) {
+    Ok(catalogue) => catalogue,
+    Err(error) => {
+        tracing::error!("the catalogue of models cannot be read: {error}");
+        Catalogue::default()
+    }
+});
+
+/// Hosts of providers, by their names in the catalogue.
+const HOSTS: [(&str, &str); 15] = [
+    ("api.anthropic.com", "anthropic"),
+    ("api.cerebras.ai", "cerebras"),
+    ("dashscope.aliyuncs.com", "dashscope"),
+    ("dashscope-intl.aliyuncs.com", "dashscope"),
+    ("api.deepseek.com", "deepseek"),
+    ("generativelanguage.googleapis.com", "gemini"),
+    ("api.groq.com", "groq"),
+    ("api.mistral.ai", "mistral"),
+    ("codestral.mistral.ai", "mistral"),
+    ("api.moonshot.ai", "moonshot"),
+    ("api.moonshot.cn", "moonshot"),
+    ("api.openai.com", "openai"),
+    ("api.x.ai", "xai"),
+    ("api.z.ai", "zai"),
+    ("open.bigmodel.cn", "zai"),
+];
+
+/// What is published of one model.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PublishedModel {
+    /// Tokens of its window.
+    pub(crate) window: Option<u64>,
+    /// Tokens of its longest answer.
+    pub(crate) answer: Option<u64>,
+    /// Set if it can be shown pictures.
+    #[serde(default)]
+    pub(crate) pictures: bool,
+    /// Set if it can think before it answers.
+    #[serde(default)]
+    pub(crate) thinking: bool,
+    /// Set if it can call tools.
+    #[serde(default)]
+    pub(crate) tools: bool,
+    pub(crate) prices: Option<Prices>,
+    /// Index of the page that it was taken from.
+    source: Option<usize>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Catalogue {
+    /// The day on which it was written.
+    date: String,
+    /// The table that it was written from.
+    source: String,
+    /// Pages that the table names.
+    pages: Vec<String>,
+    /// Models by id, by provider.
+    models: BTreeMap<String, BTreeMap<String, PublishedModel>>,
+}
+
+impl Catalogue {
+    fn parse(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    fn find(&self, host: &str, id: &str) -> Option<&PublishedModel> {
+        let (_, provider) = HOSTS.iter().find(|(known, _)| host.eq_ignore_ascii_case(known))?;
+        let models = self.models.get(*provider)?;
+        // One provider lists its models as `models/ID`.
+        let id = id.strip_prefix("models/").unwrap_or(id);
+        models.get(id).or_else(|| models.get(without_date(id)?))
+    }
+}
+
+/// What is published of a model at a provider's own address; nothing of one elsewhere.
+pub(crate) fn published(host: &str, id: &str) -> Option<&'static PublishedModel> {
+    // Nothing is parsed for the servers that nobody publishes anything of.
+    HOSTS.iter().any(|(known, _)| host.eq_ignore_ascii_case(known)).then(|| CATALOGUE.find(host, id)).flatten()
+}
+
+impl PublishedModel {
+    /// Where it is from, and of which day, for people.
+    pub(crate) fn origin(&self) -> String {
+        let page = self.source.and_then(|page| CATALOGUE.pages.get(page)).unwrap_or(&CATALOGUE.source);
+        format!("{page}, {}", CATALOGUE.date)
+    }
+}
+
+/// An id without the day at its end, `-20251101` or `-2025-11-01`: models that are fixed to a day are the same model.
+fn without_date(id: &str) -> Option<&str> {
+    let digits = id.bytes().rev().take_while(|byte| byte.is_ascii_digit() || *byte == b'-').count();
+    let (name, date) = id.split_at(id.len() - digits);
+    let bare = date.replace('-', "");
+    (date.starts_with('-') && bare.len() == 8 && bare.starts_with("20")).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_catalogue_is_one_and_its_figures_are_plausible() {
+        let catalogue = Catalogue::parse(TEXT).unwrap();
+        assert!(!catalogue.source.is_empty() && catalogue.date.parse::<jiff::civil::Date>().is_ok());
+        let models: Vec<_> = catalogue.models.iter().flat_map(|(of, models)| models.iter().map(move |one| (of, one))).collect();
+        assert!(models.len() > 200, "{}", models.len());
+        for (provider, (id, model)) in models {
+            assert!(HOSTS.iter().any(|(_, known)| known == provider), "{provider}");
+            assert!(model.window.is_none_or(|window| (512..20_000_000).contains(&window)), "{id}: {model:?}");
+            assert!(model.source.is_none_or(|page| page < catalogue.pages.len()), "{id}");
+            let Some(Prices { input, cached_input, output, .. }) = model.prices else { continue };
+            assert!((0.0..10_000.0).contains(&input) && (0.0..10_000.0).contains(&output), "{id}: {model:?}");
+            assert!(cached_input.is_none_or(|cached| cached <= input), "{id}: {model:?}");
+        }
+    }
+
+    #[test]
+    fn models_are_known_at_their_providers_alone() {
+        let known = published("api.anthropic.com", "claude-opus-4-5").unwrap();
+        assert!(known.pictures && known.thinking && known.tools && known.window == Some(200_000), "{known:?}");
+        assert!(known.origin().starts_with("https://") && known.answer > Some(8000), "{}", known.origin());
+        assert_eq!(published("API.anthropic.com", "claude-opus-4-5-20991231"), Some(known));
+        assert!(published("generativelanguage.googleapis.com", "models/gemini-2.5-pro").is_some());
+        for (host, id) in [
+            ("127.0.0.1", "claude-opus-4-5"),
+            ("api.anthropic.com.evil.example", "claude-opus-4-5"),
+            ("api.openai.com", "claude-opus-4-5"),
+            ("api.openai.com", "gpt-5.1-12345678"),
+            ("api.openai.com", ""),
+        ] {
+            assert_eq!(published(host, id), None, "{host} {id}");
+        }
+    }
+
+    #[test]
+    fn a_catalogue_of_nonsense_is_none() {
+        for text in ["", "[]", "{", r#"{"date": 7}"#, r#"{"date": "", "source": "", "pages": [], "models": {"a": {"b": {"window": -1}}}}"#] {
+            assert!(Catalogue::parse(text).is_err(), "{text}");
+        }
+    }
+}
