@@ -363,7 +363,9 @@ fn window(slot: &SlotInfo, what: String) -> Check {
                  test`; where that is wrong, {say}"
             ),
         ),
-        WindowSource::Configured | WindowSource::Server | WindowSource::Refusal => Check::ok("model", what),
+        WindowSource::Configured | WindowSource::Catalogue | WindowSource::Server | WindowSource::Refusal => {
+            Check::ok("model", what)
+        }
     }
 }
 

@@ -19,6 +19,7 @@ use crate::{
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:
   agentctl models
+  agentctl models show                 what is known of the model of base, and from where
   agentctl models test                 try what the model of base can do
   agentctl models --json
   agentctl models --available          what the server of base lists
@@ -40,17 +41,29 @@ pub(crate) struct ModelsArgs {
 
 #[derive(Debug, Subcommand)]
 enum ModelsCommand {
+    /// Show what is known of a model: window, answer, pictures, prices, each with who says so
+    Show {
+        /// The slot
+        #[arg(value_name = "SLOT", default_value_t)]
+        slot: Slot,
+    },
     /// Test a model: tools, window, cache and more, with a few requests to it
     Test(check::TestArgs),
 }
 
 /// Lists.
 pub(crate) async fn handle(global: &Global, args: ModelsArgs) -> anyhow::Result<Exit> {
-    if let Some(ModelsCommand::Test(args)) = args.command {
-        return check::handle(global, &args).await;
+    if let Some(ModelsCommand::Test(args)) = &args.command {
+        return check::handle(global, args).await;
     }
     let daemon = daemon::connect(global).await?;
     let client = &daemon.client;
+    if let Some(ModelsCommand::Show { slot }) = args.command {
+        let slots = client.models_looked_up().await?;
+        let shown = slots.iter().find(|info| info.slot == slot);
+        let shown = shown.ok_or_else(|| anyhow::anyhow!("the daemon knows no slot {slot}"))?;
+        return report::show(global.json, shown, || figures(shown));
+    }
     if args.available {
         let models = client.listed_models(args.slot).await?;
         return report::show(global.json, &models, || available(&models));
@@ -69,6 +82,19 @@ fn available(models: &[ListedModel]) -> anyhow::Result<()> {
     if models.len() == MAX_LISTED_MODELS {
         crate::terminal::note(&format!("the first {MAX_LISTED_MODELS}; others are taken by their ids: --model =ID"));
     }
+    Ok(())
+}
+
+fn figures(slot: &SlotInfo) -> anyhow::Result<()> {
+    let model = &slot.model;
+    let place = model.base_url.as_deref().map_or_else(String::new, |url| format!(" at {}", clean_line(url)));
+    let other = slot.falls_back_to.map_or_else(String::new, |other| format!(" (as {other})"));
+    crate::terminal::note(&format!("{}{other}: {}{place}", slot.slot, clean_line(&model.id)));
+    let mut table = Table::new(["FIGURE", "VALUE", "FROM"]);
+    for figure in &model.figures {
+        table.row([clean_line(&figure.name), clean_line(&figure.value), clean_line(&figure.source)]);
+    }
+    table.print("nothing is known of it")?;
     Ok(())
 }
 

@@ -143,6 +143,7 @@ fn unknown() -> ModelInfo {
         embedded: false,
         echo_reasoning: false,
         sees_pictures: false,
+        figures: Vec::new(),
     }
 }
 

@@ -46,6 +46,7 @@ pub(crate) fn model(_config: EmbeddedConfig) -> Arc<dyn Model> {
         embedded: false,
         echo_reasoning: false,
         sees_pictures: false,
+        figures: Vec::new(),
     }))
 }
 

@@ -59,7 +59,8 @@ fn first_sentence(text: &str) -> String {
     let is_end = |at: &usize| {
         let rest = &text[*at..];
         let next = rest.trim_start().chars().next();
-        rest.len() > rest.trim_start().len() && next.is_some_and(|letter| letter.is_alphanumeric() && !letter.is_lowercase())
+        rest.len() > rest.trim_start().len()
+            && next.is_some_and(|letter| letter.is_alphanumeric() && !letter.is_lowercase())
     };
     let end = ends.into_iter().find(is_end).unwrap_or(text.len());
     text[..end].replace('\n', " ")

@@ -148,6 +148,7 @@ mod tests {
             embedded: false,
             echo_reasoning: false,
             sees_pictures: false,
+            figures: Vec::new(),
         }
     }
 

@@ -101,6 +101,7 @@ mod tests {
             embedded: false,
             echo_reasoning: false,
             sees_pictures: false,
+            figures: Vec::new(),
         }
     }
 

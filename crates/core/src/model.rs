@@ -93,6 +93,20 @@ pub struct ModelInfo {
     /// Set if it can be shown pictures.
     #[serde(default)]
     pub sees_pictures: bool,
+    /// What is known of it, and from where, for people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub figures: Vec<ModelFigure>,
+}
+
+/// A figure of a model, with its origin.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelFigure {
+    /// Its name, such as `window` or `prices`.
+    pub name: String,
+    /// Its value, in words.
+    pub value: String,
+    /// Who says so: the configuration, the server, a page on a day.
+    pub source: String,
 }
 
 impl ModelInfo {
@@ -112,6 +126,8 @@ pub enum WindowSource {
     Default,
     /// The configuration.
     Configured,
+    /// The catalogue of what is published of models.
+    Catalogue,
     /// The model's server.
     Server,
     /// A refusal of the model's server.
@@ -127,6 +143,7 @@ impl WindowSource {
         match self {
             Self::Default => "default",
             Self::Configured => "configured",
+            Self::Catalogue => "catalogue",
             Self::Server => "server",
             Self::Refusal => "refusal",
             Self::Cut => "cut",

@@ -11,6 +11,9 @@ pub struct Usage {
     pub prompt_tokens: u64,
     /// Tokens of the requests that the server did not compute again.
     pub cached_tokens: u64,
+    /// Tokens of the requests that the server put into its cache, where it counts them: some have a price of their own for it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_write_tokens: u64,
     /// Tokens of the answers, reasoning included.
     pub completion_tokens: u64,
     /// Tokens of the answers that were reasoning.
@@ -28,10 +31,16 @@ impl Usage {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(tokens: &u64) -> bool {
+    *tokens == 0
+}
+
 impl AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
         self.prompt_tokens = self.prompt_tokens.saturating_add(other.prompt_tokens);
         self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
+        self.cache_write_tokens = self.cache_write_tokens.saturating_add(other.cache_write_tokens);
         self.completion_tokens = self.completion_tokens.saturating_add(other.completion_tokens);
         self.reasoning_tokens = self.reasoning_tokens.saturating_add(other.reasoning_tokens);
         self.cost_microusd = match (self.cost_microusd, other.cost_microusd) {
@@ -50,6 +59,9 @@ pub struct Prices {
     /// Request tokens out of the server's cache; `input` where absent.
     #[serde(default)]
     pub cached_input: Option<f64>,
+    /// Request tokens that the server put into its cache; `input` where absent.
+    #[serde(default)]
+    pub cache_write: Option<f64>,
     /// Answer tokens.
     pub output: f64,
 }
@@ -64,9 +76,11 @@ impl Prices {
         reason = "money for display; token counts are far below 2^52 and prices are not negative"
     )]
     pub fn cost_microusd(&self, usage: &Usage) -> u64 {
-        let fresh = usage.prompt_tokens.saturating_sub(usage.cached_tokens) as f64;
+        let written = usage.cache_write_tokens;
+        let fresh = usage.prompt_tokens.saturating_sub(usage.cached_tokens).saturating_sub(written) as f64;
         let cached = usage.cached_tokens as f64 * self.cached_input.unwrap_or(self.input);
-        (fresh * self.input + cached + usage.completion_tokens as f64 * self.output).round().max(0.0) as u64
+        let written = written as f64 * self.cache_write.unwrap_or(self.input);
+        (fresh * self.input + cached + written + usage.completion_tokens as f64 * self.output).round().max(0.0) as u64
     }
 }
 
@@ -76,9 +90,13 @@ mod tests {
 
     #[test]
     fn a_million_tokens_cost_their_price() {
-        let prices = Prices { input: 3.0, cached_input: Some(0.3), output: 15.0 };
+        let prices = Prices { input: 3.0, cached_input: Some(0.3), cache_write: None, output: 15.0 };
         let usage =
             Usage { prompt_tokens: 1_000_000, cached_tokens: 500_000, completion_tokens: 100_000, ..Usage::default() };
         assert_eq!(prices.cost_microusd(&usage), 1_500_000 + 150_000 + 1_500_000);
+        let usage = Usage { cache_write_tokens: 200_000, ..usage };
+        assert_eq!(prices.cost_microusd(&usage), 1_500_000 + 150_000 + 1_500_000);
+        let prices = Prices { cache_write: Some(3.75), ..prices };
+        assert_eq!(prices.cost_microusd(&usage), 900_000 + 750_000 + 150_000 + 1_500_000);
     }
 }

@@ -54,6 +54,7 @@ impl EmbeddedModel {
             embedded: true,
             echo_reasoning: false,
             sees_pictures: false,
+            figures: Vec::new(),
         };
         let counters = Arc::new(Counters::default());
         let jobs = worker::start(config, Arc::clone(&counters)).map_err(Arc::new);

@@ -31,6 +31,7 @@ use self::{
 };
 use crate::{
     answer::{Answer, RawCall},
+    catalogue,
     config::{ModelConfig, Wire},
     facts::ModelFacts,
     failure::Failure,
@@ -377,7 +378,9 @@ impl Inner {
         self.facts.look_up(&self.target, &self.config).await;
     }
 
+    /// Its prices, as they are configured or published.
     fn prices(&self) -> Option<&Prices> {
-        self.config.prices.as_ref()
+        let published = || catalogue::published(self.target.host(), &self.facts.info().id)?.prices.as_ref();
+        self.config.prices.as_ref().or_else(published)
     }
 }

@@ -116,7 +116,8 @@ mod tests {
     fn the_catalogue_is_one_and_its_figures_are_plausible() {
         let catalogue = Catalogue::parse(TEXT).unwrap();
         assert!(!catalogue.source.is_empty() && catalogue.date.parse::<jiff::civil::Date>().is_ok());
-        let models: Vec<_> = catalogue.models.iter().flat_map(|(of, models)| models.iter().map(move |one| (of, one))).collect();
+        let models: Vec<_> =
+            catalogue.models.iter().flat_map(|(of, models)| models.iter().map(move |one| (of, one))).collect();
         assert!(models.len() > 200, "{}", models.len());
         for (provider, (id, model)) in models {
             assert!(HOSTS.iter().any(|(_, known)| known == provider), "{provider}");
@@ -148,7 +149,13 @@ mod tests {
 
     #[test]
     fn a_catalogue_of_nonsense_is_none() {
-        for text in ["", "[]", "{", r#"{"date": 7}"#, r#"{"date": "", "source": "", "pages": [], "models": {"a": {"b": {"window": -1}}}}"#] {
+        for text in [
+            "",
+            "[]",
+            "{",
+            r#"{"date": 7}"#,
+            r#"{"date": "", "source": "", "pages": [], "models": {"a": {"b": {"window": -1}}}}"#,
+        ] {
             assert!(Catalogue::parse(text).is_err(), "{text}");
         }
     }

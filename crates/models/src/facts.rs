@@ -16,7 +16,9 @@ use tokio::{
 };
 
 use crate::{
+    catalogue,
     config::{ModelConfig, Wire},
+    figures,
     http::Target,
     learning::RequestForm,
     records::{RecordHandle, WindowLimit},
@@ -222,16 +224,20 @@ impl ModelFacts {
 /// The configured facts, what the server told where there are none, and what its refusals and counts have shown.
 fn known(config: &ModelConfig, target: &Target, record: &RecordHandle) -> ModelInfo {
     let id = Some(config.id.clone()).filter(|id| !id.is_empty()).or_else(|| record.id());
+    let published = id.as_deref().and_then(|id| catalogue::published(target.host(), id));
     let (mut window, mut source) = match (config.context_window, record.told()) {
         (Some(configured), _) => (configured, WindowSource::Configured),
         (None, Some(told)) => (told, WindowSource::Server),
-        (None, None) => (target.assumed_window(), WindowSource::Default),
+        (None, None) => match published.and_then(|published| published.window) {
+            Some(window) => (window, WindowSource::Catalogue),
+            None => (target.assumed_window(), WindowSource::Default),
+        },
     };
     if let Some(limit) = record.limit().filter(|limit| limit.tokens < window) {
         (window, source) = (limit.tokens, limit.source);
     }
     let form: RequestForm = record.form();
-    ModelInfo {
+    let info = ModelInfo {
         id: id.unwrap_or_else(|| UNNAMED_MODEL.to_owned()),
         wire: config.wire.as_str().to_owned(),
         base_url: Some(target.shown().to_owned()),
@@ -241,5 +247,7 @@ fn known(config: &ModelConfig, target: &Target, record: &RecordHandle) -> ModelI
         embedded: false,
         echo_reasoning: form.echoes(config),
         sees_pictures: config.sees_pictures && config.wire == Wire::OpenAi,
-    }
+        figures: Vec::new(),
+    };
+    ModelInfo { figures: figures::figures(&info, config, published), ..info }
 }

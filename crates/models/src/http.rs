@@ -115,6 +115,11 @@ impl Target {
         &self.shown
     }
 
+    /// The host of its address.
+    pub(crate) fn host(&self) -> &str {
+        self.base.host_str().unwrap_or_default()
+    }
+
     /// The window that is assumed where nobody says how large it is, in tokens.
     pub(crate) fn assumed_window(&self) -> u64 {
         if self.is_this_machine() { LOCAL_WINDOW } else { REMOTE_WINDOW }

@@ -15,16 +15,19 @@
 //!   words are code.
 //! - `text_protocol`: tool calls for models whose wire carries none.
 //! - `facts`: what is known of a model, and asked of its server where nobody configured it; `server`: what servers tell of
-//!   their models, in the many documents in which they do.
+//!   their models, in the many documents in which they do; `catalogue`: what is published of models; `figures`: all of it, with
+//!   who says so.
 //! - `window`: how large a model's window is, out of what its server says when a request does not fit.
 
 mod answer;
 mod call;
+mod catalogue;
 mod code_spans;
 pub mod config;
 mod deadline;
 mod facts;
 mod failure;
+mod figures;
 mod foreign_calls;
 mod http;
 mod learning;

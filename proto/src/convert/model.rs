@@ -1,6 +1,8 @@
 //! Slots and the models in them.
 
-use agentd_core::model::{CheckState, ListedModel, ModelCheck, ModelInfo, ModelTestPlan, Slot, SlotInfo, WindowSource};
+use agentd_core::model::{
+    CheckState, ListedModel, ModelCheck, ModelFigure, ModelInfo, ModelTestPlan, Slot, SlotInfo, WindowSource,
+};
 
 use super::{WireError, mirrored, required};
 use crate::v1;
@@ -29,6 +31,7 @@ fn source_to_wire(source: WindowSource) -> i32 {
         WindowSource::Server => v1::WindowSource::Server,
         WindowSource::Refusal => v1::WindowSource::Refusal,
         WindowSource::Cut => v1::WindowSource::Cut,
+        WindowSource::Catalogue => v1::WindowSource::Catalogue,
     };
     source as i32
 }
@@ -40,7 +43,22 @@ fn source(wire: i32) -> WindowSource {
         Ok(v1::WindowSource::Server) => WindowSource::Server,
         Ok(v1::WindowSource::Refusal) => WindowSource::Refusal,
         Ok(v1::WindowSource::Cut) => WindowSource::Cut,
+        Ok(v1::WindowSource::Catalogue) => WindowSource::Catalogue,
         Ok(v1::WindowSource::Unspecified) | Err(_) => WindowSource::Default,
+    }
+}
+
+impl From<&ModelFigure> for v1::ModelFigure {
+    fn from(figure: &ModelFigure) -> Self {
+        let ModelFigure { name, value, source } = figure.clone();
+        Self { name, value, source }
+    }
+}
+
+impl From<v1::ModelFigure> for ModelFigure {
+    fn from(figure: v1::ModelFigure) -> Self {
+        let v1::ModelFigure { name, value, source } = figure;
+        Self { name, value, source }
     }
 }
 
@@ -55,6 +73,7 @@ impl From<&ModelInfo> for v1::ModelInfo {
             embedded: info.embedded,
             sees_pictures: info.sees_pictures,
             window_source: source_to_wire(info.window_source),
+            figures: info.figures.iter().map(Into::into).collect(),
         }
     }
 }
@@ -70,6 +89,7 @@ impl From<v1::ModelInfo> for ModelInfo {
             embedded: info.embedded,
             sees_pictures: info.sees_pictures,
             window_source: source(info.window_source),
+            figures: info.figures.into_iter().map(Into::into).collect(),
             // What the engine measures by; clients are not told.
             echo_reasoning: false,
         }

@@ -9,6 +9,7 @@ impl From<&Usage> for v1::Usage {
         Self {
             prompt_tokens: usage.prompt_tokens,
             cached_tokens: usage.cached_tokens,
+            cache_write_tokens: usage.cache_write_tokens,
             completion_tokens: usage.completion_tokens,
             reasoning_tokens: usage.reasoning_tokens,
             cost_microusd: usage.cost_microusd,
@@ -21,6 +22,7 @@ impl From<v1::Usage> for Usage {
         Self {
             prompt_tokens: usage.prompt_tokens,
             cached_tokens: usage.cached_tokens,
+            cache_write_tokens: usage.cache_write_tokens,
             completion_tokens: usage.completion_tokens,
             reasoning_tokens: usage.reasoning_tokens,
             cost_microusd: usage.cost_microusd,

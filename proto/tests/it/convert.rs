@@ -14,7 +14,7 @@ use agentd_core::{
     files::{EntryKind, FileEntry, FileListing, FilePiece},
     interrupt::Answer,
     item::{Item, ItemBody},
-    model::{ModelInfo, Slot, SlotInfo, WindowSource},
+    model::{ModelFigure, ModelInfo, Slot, SlotInfo, WindowSource},
     session::{SessionSettings, SessionStatus, SessionSummary, StoredSession},
     storage::{CleanReport, CleanedPart, PartSize, StoragePart, StorageView},
     tool::{Effect, ToolSpec},
@@ -117,6 +117,11 @@ fn models_and_tools_survive() {
         embedded: false,
         echo_reasoning: false,
         sees_pictures: true,
+        figures: vec![ModelFigure {
+            name: "window".to_owned(),
+            value: "8192 tokens".to_owned(),
+            source: "configured".to_owned(),
+        }],
     };
     check::<v1::SlotInfo, _>(&SlotInfo { slot: Slot::Base, falls_back_to: None, model: model(None) });
     check::<v1::SlotInfo, _>(&SlotInfo {

@@ -35,6 +35,7 @@ pub(crate) fn usage() -> Usage {
     Usage {
         prompt_tokens: 10,
         cached_tokens: 4,
+        cache_write_tokens: 4,
         completion_tokens: u64::MAX,
         reasoning_tokens: 1,
         cost_microusd: Some(0),

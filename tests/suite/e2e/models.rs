@@ -41,6 +41,10 @@ async fn models_and_windows_are_told_with_where_they_come_from() {
     );
     let table = world.daemon.agentctl(["models"]).await.exits(0).stdout;
     assert!(["first", "65536", "server"].iter().all(|word| table.contains(word)), "{table}");
+    let shown = world.daemon.agentctl(["models", "show"]).await.exits(0).stdout;
+    let words = ["window", "65536 tokens", "its server", "prices", "unknown", "set prices in models.yaml"];
+    assert!(words.iter().all(|word| shown.contains(word)), "{shown}");
+    world.daemon.agentctl(["models", "show", "nowhere"]).await.exits(2);
     let listed = world.daemon.agentctl(["models", "--available", "--json"]).await.exits(0).json();
     let expected = json!([
         {"id": "first", "context_window": 65_536},

@@ -121,6 +121,7 @@ impl ScriptedModel {
                 embedded: false,
                 echo_reasoning: false,
                 sees_pictures: false,
+                figures: Vec::new(),
             },
             script: Mutex::new(script.into_iter().collect()),
             otherwise: Mutex::default(),

@@ -643,13 +643,14 @@ async fn a_turn_that_never_ran_leaves_the_open_one(store: &impl Store) {
 async fn usage_adds_up_without_overflow(store: &impl Store) {
     let mut script = session(store).await;
     let small =
-        Usage { prompt_tokens: 10, cached_tokens: 4, completion_tokens: 3, reasoning_tokens: 1, cost_microusd: None };
+        Usage { prompt_tokens: 10, cached_tokens: 4, completion_tokens: 3, reasoning_tokens: 1, ..Usage::default() };
     let paid = Usage { cost_microusd: Some(5), ..small };
     store.append(vec![script.paid(small), script.paid(paid), script.paid(paid)]).await.unwrap();
     let total = store.session(script.session).await.unwrap().unwrap().summary.usage;
     let expected = Usage {
         prompt_tokens: 30,
         cached_tokens: 12,
+        cache_write_tokens: 0,
         completion_tokens: 9,
         reasoning_tokens: 3,
         cost_microusd: Some(10),

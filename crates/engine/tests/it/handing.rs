@@ -43,6 +43,7 @@ fn model(id: &str, sees_pictures: bool, script: impl IntoIterator<Item = Play>) 
         embedded: false,
         echo_reasoning: false,
         sees_pictures,
+        figures: Vec::new(),
     };
     ScriptedModel::with_info(info, script)
 }

@@ -241,6 +241,7 @@ async fn an_unfinished_request_is_kept_when_a_smaller_model_goes_on_with_it() {
             embedded: false,
             echo_reasoning: false,
             sees_pictures: false,
+            figures: Vec::new(),
         };
         ScriptedModel::with_info(info, script)
     };
@@ -271,6 +272,7 @@ async fn the_built_in_model_sees_as_much_as_it_reads() {
         embedded: true,
         echo_reasoning: false,
         sees_pictures: false,
+        figures: Vec::new(),
     };
     let tiny = ScriptedModel::with_info(info, [says("A list of lines.")]);
     let world = World::with_models(Arc::new(TwoModels(Arc::clone(&tiny), Arc::clone(&tiny))));

@@ -64,7 +64,7 @@ impl WireUsage {
                 self.completion_tokens_details.and_then(|details| details.reasoning_tokens),
                 self.reasoning_tokens,
             ]),
-            cost_microusd: None,
+            ..Usage::default()
         }
     }
 }

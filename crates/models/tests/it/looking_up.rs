@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use agentd_core::{
     model::{ListedModel, ModelInfo, Slot, WindowSource},
     ports::Models,
+    usage::Prices,
 };
-use agentd_models::ModelRouter;
+use agentd_models::{ModelRouter, Wire};
 use agentd_testkit::model_server::{MODEL_ID, Reply};
 
 use super::*;
@@ -51,6 +52,36 @@ async fn what_is_configured_is_asked_of_nobody() {
     let model = connect(&ModelConfig { id: String::new(), ..configured }).unwrap();
     model.look_up().await;
     assert_eq!((model.info().id.as_str(), window(model.info())), ("m", (9000, WindowSource::Configured)));
+}
+
+/// What is known of a model before anybody is asked.
+fn known(base_url: &str, id: &str, changed: impl FnOnce(&mut ModelConfig)) -> ModelInfo {
+    let mut config = ModelConfig { id: id.to_owned(), ..ModelConfig::new(Wire::OpenAi, base_url) };
+    changed(&mut config);
+    connect(&config).unwrap().info().clone()
+}
+
+fn source_of(info: &ModelInfo, name: &str) -> String {
+    info.figures.iter().find(|figure| figure.name == name).map(|figure| figure.source.clone()).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn what_is_published_holds_where_nobody_says_otherwise() {
+    let info = known("https://api.openai.com/v1", "gpt-4o", |_| {});
+    assert_eq!(window(&info), (128_000, WindowSource::Catalogue));
+    assert!(source_of(&info, "prices").starts_with("https://"), "{:?}", info.figures);
+    let configured = known("https://api.openai.com/v1", "gpt-4o", |config| {
+        config.context_window = Some(9000);
+        config.prices = Some(Prices { input: 1.0, cached_input: None, cache_write: None, output: 2.0 });
+    });
+    assert_eq!(window(&configured), (9000, WindowSource::Configured));
+    assert_eq!(source_of(&configured, "prices"), "models.yaml or the environment");
+    // Who is no provider may call its model what it likes.
+    let proxy = known("http://127.0.0.1:9/v1", "gpt-4o", |_| {});
+    assert_eq!(window(&proxy), ASSUMED);
+    assert!(proxy.figures.iter().any(|figure| figure.name == "prices" && figure.value == "unknown"));
+    let unheard_of = known("https://api.openai.com/v1", "gpt-of-nobody", |_| {});
+    assert_eq!(unheard_of.window_source, WindowSource::Default);
 }
 
 #[tokio::test]

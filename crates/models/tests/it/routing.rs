@@ -34,6 +34,7 @@ pub(super) fn embedded() -> Arc<dyn Model> {
         embedded: true,
         echo_reasoning: false,
         sees_pictures: false,
+        figures: Vec::new(),
     }))
 }
 

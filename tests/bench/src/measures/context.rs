@@ -109,6 +109,7 @@ async fn assembling() -> anyhow::Result<Row> {
         embedded: false,
         echo_reasoning: false,
         sees_pictures: false,
+        figures: Vec::new(),
     };
     let engine = Engine::new(EngineParts {
         models: Arc::new(OneModel(Arc::new(Stopwatch { info, asked: sender }))),

@@ -121,7 +121,9 @@ impl ModelTest {
         // What was seen of a smaller window is forgotten.
         let window = match model.info().window_source {
             WindowSource::Refusal | WindowSource::Cut => u64::MAX,
-            WindowSource::Default | WindowSource::Configured | WindowSource::Server => model.info().context_window,
+            WindowSource::Default | WindowSource::Configured | WindowSource::Catalogue | WindowSource::Server => {
+                model.info().context_window
+            }
         };
         let long = LongQuestion::for_window(window);
         let (session, stage) = (SessionId::generate(), Some(Stage::Reach));
@@ -328,6 +330,7 @@ fn window(info: &ModelInfo) -> Finding {
             "set context_window in models.yaml, or MODEL_BASIC_CONTEXT_WINDOW and its like",
         ),
         WindowSource::Configured => ok(format!("{tokens} tokens, as configured")),
+        WindowSource::Catalogue => ok(format!("{tokens} tokens, as published")),
         WindowSource::Server => ok(format!("{tokens} tokens, as the server says")),
         WindowSource::Refusal => ok(format!("{tokens} tokens, as the server said when it refused a longer request")),
         WindowSource::Cut => warn(format!("{tokens} tokens: its server cuts longer requests without a word"), CURE),
