@@ -1,9 +1,6 @@
 //! Words of a file among the daemon's own: whole, or cut with a word about it, and never mistaken for the daemon's.
 
-/// The names of what the daemon says in angle brackets, and whatever begins like them.
-const OWN: [&str; 5] = ["memory", "memories", "skills", "system_reminder", "conversation_summary"];
-/// Elements around one file, and around files. Many other names begin so.
-const FILES: [&str; 2] = ["file", "files"];
+use agentd_core::untrusted::{OF_DAEMON_AND_PERSON, OF_FILES};
 
 /// The text without what would look like the daemon's own words to a model.
 pub fn harmless(text: &str) -> String {
@@ -24,7 +21,7 @@ fn opens_own(tag: &str) -> bool {
     let begins = |own: &str| name.get(..own.len()).is_some_and(|start| start.eq_ignore_ascii_case(own));
     let ends_behind =
         |own: &str| !name[own.len()..].starts_with(|next: char| next.is_alphanumeric() || "_-".contains(next));
-    OWN.into_iter().any(begins) || FILES.into_iter().any(|own| begins(own) && ends_behind(own))
+    OF_DAEMON_AND_PERSON.into_iter().any(begins) || OF_FILES.into_iter().any(|own| begins(own) && ends_behind(own))
 }
 
 /// The same on one line, without characters that only steer a terminal.

@@ -36,6 +36,11 @@ pub fn surroundings(facts: &MachineFacts, project: Option<&Path>) -> String {
     text
 }
 
+/// Returns whether these words about the surroundings say that commands start there.
+pub fn starts_at(text: &str, start: &str) -> bool {
+    text.contains(&format!(" start in {}.", place(start)))
+}
+
 /// Tells that commands start elsewhere now.
 pub fn moved(start: &str) -> String {
     format!("The person works in {} now: commands start there.", place(start))

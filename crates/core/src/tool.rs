@@ -165,6 +165,10 @@ pub struct ToolResult {
     /// The tools that it found for the model, which may call them from here on. For the journal, not for readers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found: Vec<String>,
+    /// Words of the person in it: their answer to its question, or their reason to refuse it. For the journal, not for
+    /// readers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
     /// Duration, in milliseconds.
     #[serde(default)]
     pub duration_ms: u64,
@@ -184,6 +188,7 @@ impl ToolResult {
             ran_with: None,
             takes_back: None,
             found: Vec::new(),
+            said: None,
             duration_ms: 0,
         }
     }

@@ -1,12 +1,19 @@
-//! Whether a place in a Markdown text is code: within a fence, or between backticks of one line.
+//! Whether a place in a Markdown text is code: within a fence, of backticks or of tildes, or between backticks of one line.
+
+/// Marks of a fence.
+const FENCE: usize = 3;
 
 /// Follows a text as it comes.
 #[derive(Debug, Default)]
 pub(crate) struct CodeSpans {
     in_fence: bool,
     in_ticks: bool,
+    /// Set if the fence is one of tildes.
+    of_tildes: bool,
     /// Backticks that came last, one after another.
     run: usize,
+    /// Tildes at the beginning of the line so far; none where something else stands there.
+    tildes: Option<usize>,
     last: Option<char>,
 }
 
@@ -14,7 +21,8 @@ impl CodeSpans {
     /// Takes in the next piece.
     pub(crate) fn add(&mut self, text: &str) {
         for character in text.chars() {
-            if character == '`' {
+            self.add_tilde(character);
+            if character == '`' && !self.of_tildes {
                 self.run += 1;
             } else {
                 self.end_run();
@@ -23,6 +31,22 @@ impl CodeSpans {
                 }
             }
             self.last = Some(character);
+        }
+    }
+
+    /// Opens and closes fences of tildes, which stand at the beginning of a line.
+    fn add_tilde(&mut self, character: char) {
+        let begins = self.last.is_none_or(|last| last == '\n');
+        let before = if begins { Some(0) } else { self.tildes };
+        self.tildes = match (character, before) {
+            ('~', Some(tildes)) => Some(tildes + 1),
+            (' ' | '\t', Some(0)) => Some(0),
+            _ => None,
+        };
+        if self.tildes == Some(FENCE) && (self.of_tildes || !self.in_fence) {
+            self.in_fence = !self.of_tildes;
+            self.of_tildes = self.in_fence;
+            self.in_ticks = false;
         }
     }
 

@@ -72,12 +72,18 @@ fn branch(project: &Path) -> Option<String> {
     let head = read(&folder.join("HEAD"))?;
     let head = head.trim();
     match head.strip_prefix("ref: refs/heads/") {
-        Some(branch) => Some(branch.to_owned()).filter(|branch| !branch.is_empty() && branch.len() <= LONGEST_BRANCH),
+        Some(branch) => Some(branch.to_owned()).filter(|branch| is_branch(branch)),
         None => {
             let is_commit = head.len() >= 40 && head.bytes().all(|letter| letter.is_ascii_hexdigit());
             is_commit.then(|| head[..12].to_owned())
         }
     }
+}
+
+/// Returns whether git would take that name, by the rules of `git check-ref-format` that matter here: no prose passes for one.
+fn is_branch(name: &str) -> bool {
+    let is_refused = |letter: char| letter.is_whitespace() || letter.is_control() || "~^:?*[\\".contains(letter);
+    !name.is_empty() && name.len() <= LONGEST_BRANCH && !name.contains(is_refused)
 }
 
 /// The folder in which git keeps what belongs to this worktree. Nothing but its `HEAD` is read there.

@@ -155,6 +155,7 @@ impl TryFrom<v1::ToolResult> for ToolResult {
             ran_with: result.ran_with,
             takes_back: None,
             found: Vec::new(),
+            said: None,
             duration_ms: result.duration_ms,
             exit_code: result.exit_code,
         })

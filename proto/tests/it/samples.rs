@@ -150,6 +150,7 @@ pub(crate) fn items() -> Vec<Item> {
             ran_with: Some("{\"path\":\"b.txt\"}".into()),
             takes_back: None,
             found: Vec::new(),
+            said: None,
             exit_code: Some(2),
             duration_ms: 12,
         })

@@ -217,6 +217,14 @@ fn without_marker(mut text: String) -> String {
     text
 }
 
+/// The last answer in a summary, word for word.
+pub fn last_answer(summary: &str) -> Option<&str> {
+    let before = part_under_way(summary).map_or(summary, |(before, _)| before);
+    // No text within a summary begins a line with its heading.
+    let (_, answer) = before.rsplit_once(&format!("\n{LAST_ANSWER}\n"))?;
+    Some(answer.trim())
+}
+
 /// The request that a summary says is under way, word for word.
 pub fn under_way(summary: &str) -> Option<&str> {
     part_under_way(summary).map(|(_, request)| request.trim())
@@ -294,6 +302,20 @@ mod tests {
             under_way: Some("build it\nnow".to_owned()),
             ..Facts::default()
         }
+    }
+
+    #[test]
+    fn the_last_answer_is_read_back_as_it_stands() {
+        for under_way in [None, Some("build it".to_owned())] {
+            let answer = "## A plan\n1. Look.\n<memory>\n2. Mend.".to_owned();
+            let facts = Facts { last_answer: Some(answer), under_way, ..facts() };
+            let text = compose(Words::None, &facts, &[], None, WINDOW);
+            let read = last_answer(&text).unwrap().to_owned();
+            assert!(read.contains("A plan\n1. Look.") && read.ends_with("2. Mend."), "{read}");
+            let again = compose(Words::None, &Facts { last_answer: Some(read.clone()), ..facts }, &[], None, WINDOW);
+            assert_eq!(last_answer(&again), Some(read.as_str()));
+        }
+        assert_eq!(last_answer("What came before."), None);
     }
 
     #[test]

@@ -6,14 +6,15 @@ use std::{fmt::Write as _, sync::Arc};
 use agentd_core::{
     Timestamp,
     item::{Item, ItemBody, NoticeTopic},
+    untrusted::OF_DAEMON_AND_PERSON,
 };
 
 /// Characters of a tool's name at the most: it is what a model wrote.
 const MAX_NAME: usize = 80;
 /// Bytes of a result or a message that are told at the least.
 const LEAST: usize = 150;
-/// The tags that stand around a transcript, around a summary, and around what the daemon says.
-const TAGS: [&str; 4] = ["history", "earlier_summary", "conversation_summary", "system_reminder"];
+/// The tags that stand around a transcript, beside those of the daemon's and the person's words.
+const TAGS: [&str; 2] = ["history", "earlier_summary"];
 
 /// The items as Markdown, whole.
 pub fn whole(items: &[Arc<Item>]) -> String {
@@ -119,7 +120,7 @@ fn is_line_end(letter: char) -> bool {
 fn is_tag(rest: &str) -> bool {
     let rest = rest.trim_start();
     let rest = rest.strip_prefix('/').unwrap_or(rest).trim_start();
-    TAGS.iter().any(|tag| {
+    TAGS.iter().chain(&OF_DAEMON_AND_PERSON).any(|tag| {
         rest.get(..tag.len()).is_some_and(|name| name.eq_ignore_ascii_case(tag))
             && !rest[tag.len()..].starts_with(|next: char| next.is_alphanumeric() || next == '_')
     })

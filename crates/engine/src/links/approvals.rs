@@ -335,6 +335,7 @@ async fn obey<'a>(
     if lets_run && let Some(output) = no_longer_as_shown(call, tool, followed.as_ref(), &answered).await? {
         return Ok(output);
     }
+    call.record.affect(|effects| effects.said = answered.words_of_person());
     match answered.answer {
         Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } => run_approved(call, next, tool, followed).await,
         Answer::Edit { args } => run_edited(call, next, tool, args).await,

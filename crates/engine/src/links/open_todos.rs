@@ -8,7 +8,6 @@ use agentd_core::{
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 
-use super::todos;
 use crate::turn::{Phase, TurnContext, TurnExit, TurnState, hooks::Link, unusable::BegunAnswer};
 
 /// Beginning of what the model is told, by which it is known that it was.
@@ -44,7 +43,8 @@ impl Link for OpenTodos {
                 return Ok(());
             }
             let of_turn = || state.history.iter().rev().map(AsRef::as_ref).filter(|item| is_of(item, context.ids.turn));
-            if !of_turn().any(todos::is_written) || of_turn().any(was_asked) {
+            // A turn of words alone may be about anything.
+            if !of_turn().any(works) || of_turn().any(was_asked) {
                 return Ok(());
             }
             let message = format!("the turn would end with {} open; the model is asked about them", count(open.len()));
@@ -61,6 +61,10 @@ impl Link for OpenTodos {
 
 fn is_of(item: &Item, turn: TurnId) -> bool {
     item.turn_id == turn
+}
+
+fn works(item: &Item) -> bool {
+    matches!(item.body, ItemBody::ToolResult(_))
 }
 
 fn was_asked(item: &Item) -> bool {

@@ -135,7 +135,9 @@ fn misfit(choices: &[String]) -> Option<String> {
 async fn ask(call: &Invocation<'_>, arguments: Arguments) -> Result<ToolOutput, TurnExit> {
     let Arguments { question, context, default, required, choices } = arguments;
     let ask = Ask::Question { question, context, default: default.clone(), required, choices };
-    Ok(match call.ask(ask).await?.answer {
+    let answered = call.ask(ask).await?;
+    call.record.affect(|effects| effects.said = answered.words_of_person());
+    Ok(match answered.answer {
         Answer::Text { text } if text.trim().is_empty() => {
             ToolOutput::ok(default.unwrap_or_else(|| "The person left the answer empty.".to_owned()))
         }

@@ -20,8 +20,10 @@ use crate::turn::{TurnContext, TurnExit, TurnState, hooks::Link};
 
 /// Passages that are told.
 const MOST: usize = 2;
-/// Finds of one search that are looked at.
-const HITS: usize = 8;
+/// Finds of one search, the newest of which may all be in view.
+const HITS: usize = 64;
+/// Finds among what was set aside that are looked at.
+const LOOKED_AT: usize = 8;
 /// No first token waits longer for it.
 const PATIENCE: Duration = Duration::from_millis(300);
 const PREFACE: &str = "Passages of this session that you no longer see, and that the person may mean. What stands in them is \
@@ -38,14 +40,18 @@ impl Link for Recall {
         "tells passages of what was set aside, where an input is about them"
     }
 
-    fn before_turn<'a>(
+    // Behind the room that is made before the first step: what that sets aside may be just what the input is about.
+    fn before_step<'a>(
         &'a self,
         context: &'a TurnContext,
         state: &'a mut TurnState,
     ) -> BoxFuture<'a, Result<(), TurnExit>> {
-        let begins = state.steps == 0 && !state.only_compacts() && context.prompt.recall;
+        let begins = state.steps == 0 && !state.only_compacts() && context.prompt.recall && !is_told(context, state);
+        if !begins {
+            return std::future::ready(Ok(())).boxed();
+        }
         let set_aside = SetAside::of(&state.history);
-        if !begins || set_aside.is_nothing() || context.models.model.info().embedded {
+        if set_aside.is_nothing() || context.models.model.info().embedded {
             return std::future::ready(Ok(())).boxed();
         }
         async move {
@@ -60,6 +66,13 @@ impl Link for Recall {
         }
         .boxed()
     }
+}
+
+/// Returns whether passages were told in this turn: its first request may be tried again with less.
+fn is_told(context: &TurnContext, state: &TurnState) -> bool {
+    let of_turn = |item: &&Arc<Item>| item.turn_id == context.ids.turn;
+    let is_recall = |item: &Arc<Item>| matches!(item.body, ItemBody::Notice { topic: NoticeTopic::Recall, .. });
+    state.history.iter().rev().take_while(of_turn).any(is_recall)
 }
 
 /// Which part of the session the model does not see.
@@ -131,10 +144,16 @@ async fn finds(context: &TurnContext, set_aside: &SetAside, query: &RecallQuery)
     let (store, session) = (&context.records.store, context.ids.session);
     let Ok(result) = store.search(search, Some(session), HITS).await else { return Vec::new() };
     let mut scored: Vec<(usize, Passage)> = Vec::new();
+    let mut looked_at = 0;
     for hit in result.hits {
+        let may_be_aside = hit.seq <= set_aside.through || !set_aside.offloaded.is_empty();
+        if !may_be_aside || looked_at == LOOKED_AT {
+            continue;
+        }
         let Ok(events) = store.events(session, hit.seq.saturating_sub(1), 1).await else { continue };
         let Some((event, item)) = events.first().and_then(|event| Some((event, item_of(event)?))) else { continue };
         let Some((kind, text)) = searchable(item).filter(|_| set_aside.has(event, item)) else { continue };
+        looked_at += 1;
         let (passage, score) = recall::passage(&text, query);
         if score >= query.least {
             let from = format!("{}, {}", kind.as_str(), hit.at.strftime("%Y-%m-%d %H:%M UTC"));

@@ -24,6 +24,8 @@ const READ: &str = "todo_read";
 const MAX_TODOS: usize = 100;
 /// Characters of an entry at the most.
 const MAX_CONTENT: usize = 1000;
+/// Characters of an id; a longer one becomes a number.
+const MAX_ID: usize = 40;
 
 pub(crate) struct Todos;
 
@@ -96,11 +98,6 @@ struct Entry {
     priority: TodoPriority,
 }
 
-/// Returns whether an item wrote the list.
-pub(super) fn is_written(item: &Item) -> bool {
-    matches!(&item.body, ItemBody::ToolResult(result) if result.name == WRITE && result.error.is_none())
-}
-
 fn write(call: &Invocation<'_>) -> ToolOutput {
     match read(&call.call.arguments) {
         Ok(todos) => {
@@ -137,7 +134,7 @@ fn validate(arguments: Arguments) -> Result<Vec<Todo>, String> {
         if content.chars().count() > MAX_CONTENT {
             return Err(format!("entry {} is longer than {MAX_CONTENT} characters; shorten it", index + 1));
         }
-        let wanted = entry.id.filter(|id| !id.trim().is_empty());
+        let wanted = entry.id.filter(|id| !id.trim().is_empty() && id.chars().count() <= MAX_ID);
         let id = free_id(&todos, wanted, index + 1);
         todos.push(Todo { id, content: content.to_owned(), status: entry.status, priority: entry.priority });
     }

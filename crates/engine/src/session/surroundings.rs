@@ -1,13 +1,13 @@
 //! Where the session works, as its instructions tell. It is looked up when its first turn begins, and is the same from
 //! there on, also after a restart. Another folder of the client is told behind the history.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
-use agentd_context::surroundings::{moved, surroundings};
+use agentd_context::surroundings::{moved, starts_at, surroundings};
 use agentd_core::{
     environment::ClientEnvironment,
     event::{EventKind, StateChange},
-    item::ItemBody,
+    item::{Item, ItemBody},
     ports::Workspace,
     surroundings::{MachineFacts, Surroundings},
 };
@@ -35,7 +35,7 @@ impl Actor {
             return Ok(None);
         };
         if client.is_none() || client == known.client {
-            return Ok(None);
+            return Ok(self.forgotten_move(&known));
         }
         let Some(MachineFacts { start, .. }) = self.facts(&workspace, client.as_deref()).await else { return Ok(None) };
         let told = (start != known.start).then(|| ItemBody::notice(moved(&start)));
@@ -43,6 +43,14 @@ impl Actor {
             self.found_out = Some(Surroundings { client, start, ..known });
         }
         Ok(told)
+    }
+
+    /// Where commands start now, where the instructions say otherwise and what was told of it is out of view.
+    fn forgotten_move(&self, known: &Surroundings) -> Option<ItemBody> {
+        let words = moved(&known.start);
+        let has_moved = !starts_at(&known.text, &known.start);
+        let is_seen = |item: &Arc<Item>| matches!(&item.body, ItemBody::Notice { text, .. } if *text == words);
+        (has_moved && !self.state.seen().iter().any(is_seen)).then(|| ItemBody::notice(words))
     }
 
     /// The fact to be stored of it, with the start of the turn.

@@ -141,11 +141,13 @@ async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mu
     remember(context, state_files).await?;
     let (call_id, name) = (call.call_id.clone(), call.name.clone());
     let (takes_back, found) = (effects.takes_back.take(), std::mem::take(&mut effects.found));
+    let said = effects.said.take();
     if !found.is_empty() {
         let change = StateChange::Tools { names: context.tools.finds.names() };
         context.recorder.fact(EventKind::StateChanged { change }).await?;
     }
-    let result = ToolResult { call_id, name, text, error, exit_code, files, ran_with, takes_back, found, duration_ms };
+    let result =
+        ToolResult { call_id, name, text, error, exit_code, files, ran_with, takes_back, found, said, duration_ms };
     let id = match item {
         Some(id) => id,
         None => start_result(context, call, result.ran_with.clone()).await?,

@@ -57,6 +57,16 @@ impl ResolvedInterrupt {
         Self { answer: answer.clone(), by: by.clone().into(), asked: asked.map(Box::new) }
     }
 
+    /// The words in it, where a person gave it: neither a default nor the daemon's are theirs.
+    pub(crate) fn words_of_person(&self) -> Option<String> {
+        let words = match &self.answer {
+            Answer::Text { text } => text,
+            Answer::Reject { reason } => reason.as_ref()?,
+            _ => return None,
+        };
+        (matches!(self.by, DecidedBy::Client(_)) && !words.trim().is_empty()).then(|| words.trim().to_owned())
+    }
+
     /// Returns whether it answers what the call itself asks, and not whether the call may run.
     pub(crate) fn is_to_a_question(&self) -> bool {
         matches!(self.asked.as_deref(), Some(Ask::Question { .. }))

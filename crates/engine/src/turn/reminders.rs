@@ -38,11 +38,14 @@ pub(crate) async fn append(
 /// The reminder on a topic that is in force; of one that belongs to a turn, only in that turn.
 pub(crate) fn last(history: &[Arc<Item>], topic: NoticeTopic, turn: TurnId) -> Option<&str> {
     let of_turn = matches!(topic, NoticeTopic::Mentions | NoticeTopic::LastAnswer);
+    let summary =
+        history.iter().find(|item| matches!(&item.body, ItemBody::Compaction(summary) if !summary.summary.is_empty()));
     history
         .iter()
         .rev()
         // How full the window was before room was made is no longer true.
         .take_while(|item| topic != NoticeTopic::Level || !matches!(item.body, ItemBody::Compaction(_)))
+        .filter(|item| topic != NoticeTopic::Level || summary.is_none_or(|summary| item.id > summary.id))
         .find_map(|item| match &item.body {
             ItemBody::Notice { topic: about, text, .. } if *about == topic => {
                 Some(text.as_str()).filter(|_| !of_turn || item.turn_id == turn)

@@ -11,6 +11,8 @@ pub(crate) struct SideEffects {
     pub(crate) takes_back: Option<CallId>,
     /// The tools that it found for the model.
     pub(crate) found: Vec<String>,
+    /// Words of the person for it: an answer, or a reason.
+    pub(crate) said: Option<String>,
     /// The history is compacted in this way before the model's next words.
     pub(crate) compact: Option<CompactionStrategy>,
     /// Another agent works in the session behind this step.

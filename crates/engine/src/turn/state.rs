@@ -72,6 +72,8 @@ pub(crate) struct TurnState {
     pub(crate) compact: Option<CompactionRequest>,
     /// The step before which the history was compacted last.
     pub(crate) compacted_at: Option<u32>,
+    /// The step before which results were moved to files last.
+    pub(crate) offloaded_at: Option<u32>,
     /// The number of the reset with which the history begins; 0 where it begins with the session or with a summary.
     pub(crate) reset_at: u64,
     /// The messages that were seen when a compaction was taken back; 0 where none was, or another came since.

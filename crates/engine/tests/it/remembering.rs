@@ -131,6 +131,39 @@ async fn a_summary_that_was_cut_is_none() {
     }
 }
 
+#[tokio::test]
+async fn words_beside_a_call_are_no_summary() {
+    let world = World::new([]);
+    let session = full_of_words(&world).await;
+    let chunks = vec![ModelChunk::Text("Let me go on with step 12.".to_owned()), ModelChunk::call("look", "{}")];
+    world.model.then(Play::Chunks(chunks));
+    world.model.then(says("## Decisions and reasons\n- oak it is"));
+    compact(&session).await;
+    let compaction = compactions(&world, &session).pop().unwrap();
+    assert!(
+        compaction.summary.contains("oak it is") && !compaction.summary.contains("step 12"),
+        "{}",
+        compaction.summary
+    );
+    assert!(last(&world).tools.is_empty(), "it is asked again without tools");
+}
+
+#[tokio::test]
+async fn where_files_were_not_enough_a_model_sums_up_and_nothing_is_cut_off() {
+    let world = World::new([]);
+    let session = full_of_results(&world).await;
+    // The results of this turn fill the window again at once.
+    let usage = Usage { prompt_tokens: 7400, completion_tokens: 10, ..Usage::default() };
+    let filled = ModelChunk::call("look", json!({ "answer": "much more of it ".repeat(150) }).to_string());
+    world.model.then(Play::Chunks(vec![filled, ModelChunk::Usage(usage)]));
+    world.model.then(says("## Decisions and reasons\n- oak it is"));
+    world.model.then(says("Done."));
+    run(&session, "And now?").await;
+    let reports: Vec<_> = compactions(&world, &session).into_iter().map(|compaction| compaction.report).collect();
+    let strategies: Vec<CompactionStrategy> = reports.iter().map(|report| report.strategy).collect();
+    assert_eq!(strategies, [CompactionStrategy::Offload, CompactionStrategy::Compact], "{reports:?}");
+}
+
 async fn compact(session: &SessionHandle) {
     use crate::world::{go_on, to_end};
     let start = agentd_core::turn::StartTurn { compact: Some(CompactionStrategy::Compact), ..go_on() };
@@ -175,6 +208,14 @@ async fn what_the_person_answered_and_the_last_answer_outlive_a_compaction() {
     let world = World::new([]);
     let session = world.session().await;
     let question = json!({"question": "Which database?", "default": "Postgres on port 31337"});
+    world.model.then(calls(&[("ask_human", json!({"question": "Which port?"}))]));
+    world.model.then(says("Good."));
+    let mut asked = session.start_turn(crate::world::input("Ask me.")).await.unwrap();
+    let asks = crate::grants::question(&mut asked.events).await;
+    let said = agentd_core::interrupt::Answer::Text { text: "Port 4242".to_owned() };
+    crate::grants::answer(&session, &asks, said).await.unwrap();
+    crate::world::to_end(&mut asked.events).await;
+    // What nobody was asked for nobody said.
     world.model.then(calls(&[("ask_human", question)]));
     world.model.then(says("Understood."));
     let start = agentd_core::turn::StartTurn {
@@ -189,5 +230,7 @@ async fn what_the_person_answered_and_the_last_answer_outlive_a_compaction() {
     world.model.then(says("## Next steps\nRest."));
     compact(&session).await;
     let summary = compactions(&world, &session).pop().unwrap().summary;
-    assert!(summary.contains("Postgres on port 31337 (answer to: Which database?)"), "{summary}");
+    assert!(summary.contains("- Port 4242 (answer to: Which port?)"), "{summary}");
+    assert!(!summary.contains("Postgres on port 31337 (answer to"), "{summary}");
+    assert!(summary.contains("Your last answer, word for word\nDone 8."), "{summary}");
 }

@@ -165,7 +165,7 @@ fn due(context: &TurnContext, state: &mut TurnState) -> Option<CompactionRequest
         _ => expected > window,
     };
     let steps_since = state.compacted_at.map(|step| state.steps - step);
-    if !is_full || steps_since == Some(0) {
+    if !is_full || steps_since == Some(0) || state.offloaded_at == Some(state.steps) {
         return None;
     }
     let mut wanted = auto(CompactionCause::Critical);
@@ -180,7 +180,8 @@ async fn make_room(context: &TurnContext, state: &mut TurnState, wanted: Compact
     let was_held = by_itself && state.held > 0;
     let is_full = matches!(wanted.cause, CompactionCause::Critical | CompactionCause::Overflow);
     if is_full && wanted.strategy == CompactionStrategy::Auto && offload::run(context, state, wanted.cause).await? {
-        state.compacted_at = Some(state.steps);
+        // Where that was not enough for long, a model sums up next.
+        state.offloaded_at = Some(state.steps);
         return Ok(());
     }
     let said = run::run(context, state, wanted).await?;

@@ -23,11 +23,11 @@ pub(super) async fn run(
 ) -> Result<bool, TurnExit> {
     let model = context.next_model(state);
     let expected = request::expected(context, state, model).max(1);
-    let needed = match cause {
+    let mut needed = to_offload(expected, context.next_window(state));
+    if cause == CompactionCause::Overflow {
         // It does not fit, whatever the count says.
-        CompactionCause::Overflow => expected / 2,
-        _ => to_offload(expected, context.next_window(state)),
-    };
+        needed = needed.max(expected / 2);
+    }
     // Where a server counts twice as many tokens as are guessed, half as many are to be freed.
     let guess = u128::from(request::guess(context, state, model));
     let needed = u64::try_from(u128::from(needed) * guess / u128::from(expected)).unwrap_or(u64::MAX);

@@ -103,7 +103,12 @@ async fn compact(
     let goes_on = !kept.iter().any(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
     // A person who makes room now may go on with what was left undone.
     let goes_on = goes_on && state.phase != (Phase::Compacting { unfinished: false });
-    let mut facts = facts::facts(&replaced, &state.todos, window);
+    let running = (!matches!(state.phase, Phase::Compacting { .. })).then_some(context.ids.turn);
+    let mut facts = facts::facts(&replaced, &state.todos, window, running);
+    if !facts.is_answered {
+        // The last answer stays until another one takes its place.
+        facts.last_answer = before.and_then(|earlier| summary::last_answer(&earlier.summary)).map(str::to_owned);
+    }
     if goes_on {
         facts.under_way = under_way::inputs(context, before, &replaced, window).await?;
     }

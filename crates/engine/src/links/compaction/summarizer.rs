@@ -112,7 +112,7 @@ async fn written(
 ) -> Result<Result<WrittenSummary, ModelError>, TurnExit> {
     let info = model.info();
     let mut chunks = model.stream(request);
-    let (mut text, mut usage) = (String::new(), Usage::default());
+    let (mut text, mut usage, mut calls) = (String::new(), Usage::default(), false);
     let end = loop {
         if text.len() > MAX_WRITTEN {
             break Err(ModelError::new(ErrorKind::Protocol, "it wrote without end"));
@@ -122,6 +122,7 @@ async fn written(
             Some(Ok(ModelChunk::WasReasoning | ModelChunk::Discarded)) => text.clear(),
             Some(Ok(ModelChunk::Usage(counted))) => usage = counted,
             Some(Ok(ModelChunk::End(finish))) => break whole(finish),
+            Some(Ok(ModelChunk::ToolCall { .. } | ModelChunk::UnrunCall { .. })) => calls = true,
             Some(Ok(_)) => {}
             Some(Err(error)) => break Err(error),
             None => {
@@ -134,6 +135,8 @@ async fn written(
     let (step, id, turn) = (state.steps, info.id.clone(), state.usage);
     context.recorder.fact(EventKind::UsageUpdated { step, slot, model: id, usage, turn, prompt }).await?;
     let end = end.and_then(|()| match text.trim() {
+        // Words beside a call are about the call.
+        _ if calls => Err(ModelError::new(ErrorKind::Protocol, NO_WORDS)),
         "" => Err(ModelError::new(ErrorKind::Protocol, NO_WORDS)),
         _ => Ok(WrittenSummary { text, model: info.id.clone() }),
     });
