@@ -240,5 +240,8 @@ mod tests {
         check("agents.yaml", "agents: {a: {description: d, prompt_file: /etc/passwd}}", "`prompt_file` is not read");
         check("agents.yaml", "agents: {a: x}", "has no keys");
         check("agents.yaml", "a: [", "not valid YAML");
+        check("agents.yaml", &format!("agents: {}", "[".repeat(20_000)), "not valid YAML");
+        let laughs: String = (1..30).map(|n| format!("a{n}: &a{n} [*a{0}, *a{0}, *a{0}]\n", n - 1)).collect();
+        check("agents.yaml", &format!("a0: &a0 [x]\n{laughs}"), "not valid YAML");
     }
 }

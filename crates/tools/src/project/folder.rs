@@ -34,7 +34,13 @@ const MAX_TEXT: u64 = 64 << 10;
 const MAX_FILES: usize = 200;
 /// Maximum size of all of it, in bytes.
 const MAX_BYTES: u64 = 20 << 20;
-/// Maximum number of entries that are looked at in one folder.
+/// Maximum size of all texts, in bytes: people are told them in one message.
+const MAX_TEXTS: u64 = 4 << 20;
+/// Maximum number of files in all.
+const MAX_ALL_FILES: usize = 4000;
+/// Maximum length of a path, in bytes.
+const MAX_PATH: usize = 300;
+/// Maximum number of entries of one folder.
 const MAX_ENTRIES: usize = 2000;
 
 /// A file that is used.
@@ -90,7 +96,8 @@ impl FolderStamps {
 impl ProjectFolder {
     /// Reads it. It waits for the disk.
     pub(crate) fn read(project: &Path) -> Self {
-        let mut reader = Reader { root: project.join(PROJECT_FOLDER), found: Self::default(), left: MAX_BYTES };
+        let (root, found) = (project.join(PROJECT_FOLDER), Self::default());
+        let mut reader = Reader { root, found, left: MAX_BYTES, texts_left: MAX_TEXTS };
         reader.found.stamps.look(reader.root.clone());
         match exact::open_folder(&reader.root) {
             Ok(folder) => reader.all(&Dir::from_std_file(folder.into())),
@@ -134,8 +141,9 @@ enum Kind {
 struct Reader {
     root: PathBuf,
     found: ProjectFolder,
-    /// Bytes that may still be read.
+    /// Bytes that may still be read, and those of texts.
     left: u64,
+    texts_left: u64,
 }
 
 impl Reader {
@@ -165,8 +173,14 @@ impl Reader {
                 return Vec::new();
             }
         };
+        let listed: Vec<_> = listed.take(MAX_ENTRIES + 1).collect();
+        if listed.len() > MAX_ENTRIES {
+            // Which of them are listed first is up to the disk.
+            self.problem(below, format!("it has more than {MAX_ENTRIES} entries; nothing of it is used"));
+            return Vec::new();
+        }
         let mut entries = Vec::new();
-        for entry in listed.take(MAX_ENTRIES).flatten() {
+        for entry in listed.into_iter().flatten() {
             let is_plain = |name: &String| !name.contains(|letter: char| letter.is_control() || letter == '\\');
             match entry.file_name().into_string().ok().filter(is_plain) {
                 Some(name) => {
@@ -229,8 +243,11 @@ impl Reader {
                 let file = if file.is_empty() { String::new() } else { format!("{file}: ") };
                 return Err(io::Error::other(format!("the skill is not used: {file}{message}")));
             }
-            if tree.bytes > self.left {
-                return Err(self.too_much());
+            if tree.bytes > self.left || tree.count() + self.found.files.len() > MAX_ALL_FILES {
+                return Err(too_much());
+            }
+            if tree.paths().any(|path| below.len() + path.as_os_str().len() >= MAX_PATH) {
+                return Err(io::Error::other(format!("a path in it is longer than {MAX_PATH} bytes")));
             }
             tree.read(&folder)
         });
@@ -285,7 +302,9 @@ impl Reader {
         if std::str::from_utf8(&content).map_or(true, |text| text.contains('\0')) {
             return Err(io::Error::other("it is not UTF-8 text"));
         }
-        self.left = self.left.checked_sub(content.len() as u64).ok_or_else(|| self.too_much())?;
+        let size = content.len() as u64;
+        self.texts_left = self.texts_left.checked_sub(size).ok_or_else(too_much)?;
+        self.left = self.left.checked_sub(size).ok_or_else(too_much)?;
         Ok(content)
     }
 
@@ -300,10 +319,6 @@ impl Reader {
         }
     }
 
-    fn too_much(&self) -> io::Error {
-        io::Error::other(format!("it is left out: {PROJECT_FOLDER}/ may have {} in all", text::size(MAX_BYTES)))
-    }
-
     fn look(&mut self, below: &str) {
         let path = self.root.join(below);
         self.found.stamps.look(path);
@@ -312,6 +327,13 @@ impl Reader {
     fn problem(&mut self, file: &str, message: impl Into<String>) {
         self.found.problems.push(ProjectProblem { file: file.to_owned(), message: message.into(), is_fatal: true });
     }
+}
+
+fn too_much() -> io::Error {
+    let (all, texts) = (text::size(MAX_BYTES), text::size(MAX_TEXTS));
+    io::Error::other(format!(
+        "it is left out: {PROJECT_FOLDER}/ may have {MAX_ALL_FILES} files and {all} in all, {texts} of it texts"
+    ))
 }
 
 fn is_link(root: &Dir, path: &str) -> bool {

@@ -14,7 +14,7 @@ use agentd_core::{
     error::ErrorKind,
     guide::{GuideLimits, GuideOrigin},
     ports::{Projects as _, Skills as _, Workspace, Workspaces as _},
-    project::{ProjectReport, ProjectTrust},
+    project::{ProjectProblem, ProjectReport, ProjectTrust},
     session::Mount,
 };
 use agentd_tools::{ProjectStore, SkillConfig, SkillStore, WorkspaceFolders};
@@ -151,7 +151,7 @@ async fn nothing_is_read_anew_where_nothing_has_changed() {
     assert_eq!(at_once(), Some(ProjectTrust::Trusted));
     // One more file in a folder far below.
     home.write(".agentd/skills/deploy/scripts/run.py", "print(1)");
-    assert_eq!(at_once(), None);
+    assert_ne!(at_once(), Some(ProjectTrust::Trusted));
     assert_eq!(home.workspaces.project(&workspace).await.trust, ProjectTrust::Changed);
 }
 
@@ -174,6 +174,40 @@ async fn trust_is_in_what_was_shown() {
     let before = home.trust().await.hash;
     fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     assert_ne!(home.show().await.hash, before);
+}
+
+#[tokio::test]
+async fn what_is_too_much_is_left_out_the_same_way_each_time() {
+    let home = Home::new();
+    home.write(".agentd/instructions.md", "Be kind.");
+    for number in 0..90 {
+        home.write(&format!(".agentd/commands/c{number:03}.md"), "x".repeat(60_000));
+    }
+    for number in 0..2100 {
+        home.write(&format!(".agentd/agents/a{number}.md"), "");
+    }
+    for skill in ["a", "b", "c"] {
+        home.write(&format!(".agentd/skills/{skill}/SKILL.md"), SKILL);
+        for number in 0..1900 {
+            home.write(&format!(".agentd/skills/{skill}/{number}"), "");
+        }
+    }
+    let long = format!(".agentd/skills/long/{}/{}", "d".repeat(200), "f".repeat(100));
+    home.write(&long, "");
+    home.write(".agentd/skills/long/SKILL.md", SKILL);
+    let report = home.show().await;
+    assert!(report.instructions && report.agents.is_empty(), "{:?}", report.problems);
+    assert_eq!((report.skills.as_slice(), report.commands.len()), (["a".to_owned(), "b".to_owned()].as_slice(), 69));
+    for (file, why) in [
+        ("agents", "more than 2000 entries"),
+        ("commands/c069.md", "it is left out"),
+        ("skills/c", "4000 files"),
+        ("skills/long", "longer than 300 bytes"),
+    ] {
+        let is_told = |problem: &ProjectProblem| problem.file == file && problem.message.contains(why);
+        assert!(report.problems.iter().any(is_told), "{file}: {why} is not in {:?}", report.problems);
+    }
+    assert_eq!(home.show().await, report);
 }
 
 /// Somebody changes the project all the time, as fast as they can.
