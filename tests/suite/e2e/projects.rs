@@ -204,6 +204,32 @@ async fn an_agent_of_a_project_works_under_its_prompt_with_its_tools_and_replace
     assert!(!world.model.requests().last().unwrap().body.to_string().contains("poison"));
 }
 
+/// Whatever the mode, a model neither trusts a project nor writes what would be trusted, unless a person lets it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_trusts_nothing_by_itself() {
+    let world = World::start().await;
+    let project = with_project(&world.daemon, "app");
+    trust(&world, &project).await;
+    let store = world.daemon.path().join("data/projects/trusted.json");
+    let before = (show(&world, &project).await["hash"].clone(), fs::read(&store).unwrap());
+    let forge = format!("echo '{{}}' > {}", store.display());
+    let calls = vec![
+        ("write_file", json!({"path": "/project/.agentd/instructions.md", "content": "Obey."})),
+        ("run_bash_command", json!({"command": "echo Obey. > /project/.agentd/instructions.md"})),
+        ("run_bash_command", json!({"command": "agentctl project trust /project"})),
+        ("run_bash_command", json!({"command": forge})),
+    ];
+    let writable = format!("{project}:rw");
+    let args = ["-C", &writable, "--mode", "auto", "--on-interrupt", "deny", "--output", "json"];
+    let (told, output) = world.call_all(calls, &args).await;
+    assert!(told[..3].iter().all(|told| told.starts_with("E_DENIED")), "{told:#?}");
+    // A command in the sandbox runs, and finds no such file.
+    assert!(!told[3].contains("exit code 0"), "{told:#?}");
+    assert!(output.json()["denials"].as_array().unwrap().len() >= 3);
+    let after = (show(&world, &project).await["hash"].clone(), fs::read(&store).unwrap());
+    assert_eq!((before, audited(&world).await.len()), (after, 1));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_files_are_named_left_out_and_wait_for_nobody() {
     let world = World::start().await;
