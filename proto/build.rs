@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 20] = [
+const FILES: [&str; 21] = [
     "agent",
     "audit",
     "context",
@@ -18,6 +18,7 @@ const FILES: [&str; 20] = [
     "mcp",
     "model",
     "policy",
+    "project",
     "session",
     "skill",
     "storage",

@@ -73,6 +73,8 @@ pub(crate) enum Command {
     Agents(cmd::agents::AgentsArgs),
     /// List, show, check and add skills
     Skills(cmd::skills::SkillsArgs),
+    /// Show and trust what a project brings along in .agentd/
+    Project(cmd::project::ProjectArgs),
     /// Manage MCP servers, or act as one
     Mcp(cmd::mcp::McpArgs),
     /// Show disk usage of the data folder

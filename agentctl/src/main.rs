@@ -2,7 +2,7 @@
 //!
 //! - [`args`]: what all commands share, and the table of commands; [`cmd`]: the commands, one noun a file.
 //! - [`daemon`]: the way to the daemon, and how it is started when none runs.
-//! - [`session`], [`mount`], [`input`]: where a turn takes place, and what it is told.
+//! - [`session`], [`mount`], [`input`]: where a turn takes place, and what it is told; [`project`]: what its folder brings along.
 //! - [`keyboard`]: the keys of the person while the client works.
 //! - [`turn`]: lives through one turn, for `run`, `attach` and [`repl`], the conversation at a terminal.
 //! - [`render`]: what people and programs see of a turn; [`report`]: what they see of everything else.
@@ -21,6 +21,7 @@ mod misuse;
 mod model_name;
 mod mount;
 mod ops;
+mod project;
 mod render;
 mod repl;
 mod report;
@@ -93,6 +94,7 @@ async fn handle(cli: Cli) -> anyhow::Result<Exit> {
         Command::Undo(args) => cmd::undo::handle(global, args).await,
         Command::Audit(args) => cmd::audit::handle(global, args).await,
         Command::Policy(args) => cmd::policy::handle(global, args).await,
+        Command::Project(args) => cmd::project::handle(global, args).await,
         Command::Mcp(args) => cmd::mcp::handle(global, args).await,
         Command::Config(args) => cmd::config::handle(global, args).await,
         Command::Reload(args) => cmd::reload::handle(global, args).await,

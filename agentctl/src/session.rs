@@ -197,6 +197,14 @@ impl SessionTarget {
         }
     }
 
+    /// The folder that the session sees or will see; none where it sees none, or is not known.
+    pub(crate) async fn project_there(&self, daemon: &Daemon) -> Option<Mount> {
+        match self {
+            Self::New(new) => new.project.clone(),
+            known => daemon.client.session(&known.name()).await.ok()?.session.settings.project,
+        }
+    }
+
     /// The mode in which a session to be made begins.
     pub(crate) fn first_mode(&self) -> SessionMode {
         match self {

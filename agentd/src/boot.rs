@@ -20,7 +20,8 @@ use agentd_mcp::McpPool;
 use agentd_models::{ModelRecords, ModelRouter};
 use agentd_store::{SqliteStore, StoreConfig};
 use agentd_tools::{
-    BuiltinToolbox, FileSnapshots, HardLinks, Sandbox, SkillStore, SnapshotConfig, ToolboxConfig, WorkspaceFolders,
+    BuiltinToolbox, FileSnapshots, HardLinks, ProjectStore, Sandbox, SkillStore, SnapshotConfig, ToolboxConfig,
+    WorkspaceFolders,
 };
 use agentd_web::Fetcher;
 use jiff::tz::TimeZone;
@@ -98,7 +99,8 @@ pub async fn assemble(
     let confinement = sandbox::settings(config, paths, sockets, env);
     let sandbox = Arc::new(Sandbox::new(confinement.clone()));
     let library = Arc::new(documents::library(&paths.data, &config.daemon, &clock));
-    let skills = skills::shelf(config, paths, env, confinement).await;
+    let projects = ProjectStore::new(paths.projects());
+    let skills = skills::shelf(config, paths, env, confinement, projects.clone()).await;
     let tools = ToolboxConfig {
         skills: Some(skills.clone()),
         ..toolbox_config(config, env, Arc::clone(&sandbox), library.clone())
@@ -118,7 +120,8 @@ pub async fn assemble(
                 .remembering(paths.data.join("memories"))
                 .keeping_private(&[&paths.data, &paths.config])
                 .guided_by(&paths.config, env.path("HOME").as_deref())
-                .with_skills(skills.clone()),
+                .with_skills(skills.clone())
+                .with_projects(projects),
         ),
         pictures: documents::pictures(),
         snapshots: Arc::new(FileSnapshots::new(paths.data.join("undo"), snapshot_config(config))),

@@ -38,6 +38,12 @@ impl Paths {
         self.data.join("model-facts.json")
     }
 
+    /// The folder of the projects that the person trusts.
+    #[must_use]
+    pub fn projects(&self) -> PathBuf {
+        self.data.join("projects")
+    }
+
     /// The journal.
     #[must_use]
     pub fn journal(&self) -> PathBuf {

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agentd_tools::{SkillConfig, SkillStore, sandbox::SandboxConfig};
+use agentd_tools::{ProjectStore, SkillConfig, SkillStore, sandbox::SandboxConfig};
 
 use crate::{config::Config, environment::Environment, paths::Paths};
 
@@ -60,7 +60,13 @@ pub fn environments(paths: &Paths) -> PathBuf {
 
 /// All skills. The bundled ones are unpacked where that has not been done; where it cannot be, they are missing and
 /// nothing else is.
-pub async fn shelf(config: &Config, paths: &Paths, env: &Environment, sandbox: SandboxConfig) -> SkillStore {
+pub async fn shelf(
+    config: &Config,
+    paths: &Paths,
+    env: &Environment,
+    sandbox: SandboxConfig,
+    projects: ProjectStore,
+) -> SkillStore {
     let data = paths.data.clone();
     let unpacked = tokio::task::spawn_blocking(move || unpack(&data.join("skills"))).await;
     let bundled = match unpacked.map_err(io::Error::other).flatten() {
@@ -76,6 +82,7 @@ pub async fn shelf(config: &Config, paths: &Paths, env: &Environment, sandbox: S
         bundled,
         environments: environments(paths),
         home: env.path("HOME"),
+        projects: Some(projects),
         variables: PASSED_TO_INSTALLERS.iter().filter_map(passed).collect(),
         sandbox: Some(sandbox),
         package_hosts: config.daemon.skills.package_hosts.clone(),

@@ -19,6 +19,7 @@ pub(crate) mod interrupts;
 pub(crate) mod mcp;
 pub(crate) mod models;
 pub(crate) mod policy;
+pub(crate) mod project;
 pub(crate) mod reload;
 pub(crate) mod run;
 pub(crate) mod search;

@@ -18,7 +18,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use crate::{
-    daemon,
+    daemon::{self, Daemon},
     exit::{Exit, Interactivity},
     failure::{self, Failure},
     flags::{Choice, Global, one_of},
@@ -26,6 +26,7 @@ use crate::{
     keyboard::Keyboard,
     model_name::ModelName,
     mount::shown_mount,
+    project,
     render::{
         Human, Jsonl,
         jsonl::{self, TurnNotes},
@@ -210,6 +211,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
         let folder = shown_mount(mount);
         crate::terminal::note(&format!("in view: {folder}; -C none shows nothing, -C .:rw lets it be changed"));
     }
+    tell_of_project(&daemon, &place).await;
     let (place, prompt) = place.with_uploads(&daemon, uploads, prompt.map(|prompt| prompt.text)).await?;
     known.session = place.id();
     let request = StartRequest {
@@ -261,6 +263,16 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     // A line that started a turn either tells its end or fails.
     let exit = result.map_or(Exit::Failed, |result| Exit::of_turn(&result, at_interrupt.attendance()));
     Ok(signals.exit(exit))
+}
+
+/// Says that the project of the turn brings something along that is not used.
+async fn tell_of_project(daemon: &Daemon, place: &SessionTarget) {
+    let Some(mount) = place.project_there(daemon).await else { return };
+    if let Some(report) = project::look(&daemon.client, &mount.path).await
+        && let Some(notice) = project::notice(&report)
+    {
+        crate::terminal::note(&format!("{notice}; {}", project::way(&report)));
+    }
 }
 
 /// Tells which turn goes on.

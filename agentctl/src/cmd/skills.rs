@@ -166,6 +166,6 @@ fn origin(origin: SkillOrigin) -> &'static str {
     match origin {
         SkillOrigin::Person => "yours",
         SkillOrigin::Bundled => "agentd",
-        SkillOrigin::Project => "the project (untrusted)",
+        SkillOrigin::Project => "the project",
     }
 }

@@ -77,6 +77,8 @@ pub(crate) struct Chat {
     pub(super) extras: MessageExtras,
     /// The project's commands whose prompts were shown, by name.
     pub(super) seen_commands: HashMap<String, String>,
+    /// The hash with which the project was shown last, for `/trust`.
+    pub(super) shown_project: Option<String>,
 }
 
 impl Chat {
@@ -117,16 +119,20 @@ impl Chat {
             seen: None,
             extras: MessageExtras::default(),
             seen_commands: HashMap::new(),
+            shown_project: None,
         };
         let view = chat.resolve().await?;
         if present {
             chat.greet(view.as_ref());
             chat.advise(view.as_ref()).await;
             chat.tell_last_here().await;
+            chat.tell_of_project().await;
             chat.learn().await;
             if let Some(view) = view {
                 chat.take_up(&view).await?;
             }
+        } else {
+            chat.tell_of_project().await;
         }
         Ok(chat)
     }

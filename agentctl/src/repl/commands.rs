@@ -44,6 +44,7 @@ impl Chat {
             Slash::Diff(turn) => return self.diff(turn).await,
             Slash::Copy(nth) => return self.copy(nth).await,
             Slash::Init => return self.init().await,
+            Slash::Trust => return self.trust().await,
             Slash::Shell(command) => return self.shell(command).await,
             Slash::Pin(rule) => return self.pin(rule).await,
             Slash::Unpin(number) => return self.unpin(number).await,

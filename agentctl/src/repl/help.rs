@@ -3,6 +3,7 @@
 use super::{chat::Chat, conversation::ChatBackend as _, own_commands, slash};
 use crate::{
     failure::Failure,
+    project,
     terminal::{look::TerminalStyle, paint::fold},
 };
 
@@ -39,8 +40,11 @@ impl Chat {
         for entry in slash::TABLE {
             self.row(&format!("/{} {}", entry.name, entry.argument), entry.does, USAGE);
         }
-        let project = self.project().await?;
-        let own = own_commands::all(project.as_ref().map(|mount| mount.path.as_path()));
+        let project = match self.project().await? {
+            Some(mount) => project::look(&self.daemon.client, &mount.path).await,
+            None => None,
+        };
+        let own = own_commands::all(project.as_ref());
         for command in &own.commands {
             let about = match command.description.as_str() {
                 "" => command.first_lines(1).0.concat(),
@@ -53,7 +57,7 @@ impl Chat {
             self.note(&format!("! {problem}"));
         }
         self.note(
-            "Own commands are Markdown files in commands/ of the configuration, and .agentd/commands/ of a project.",
+            "Own commands are Markdown files in commands/ of the configuration, and .agentd/commands/ of a trusted project.",
         );
         self.keys();
         Ok(())

@@ -6,6 +6,7 @@ use agentd_core::{
     catalogue::{ToolStanding, ToolTier},
     guide::SkillReport,
     ids::SessionId,
+    project::{ProjectReport, ProjectTrust},
 };
 use agentd_proto::client::{Client, McpServerView};
 
@@ -13,7 +14,7 @@ use super::{
     own_commands::{self, OwnCommand},
     status::{self, ChatStatus},
 };
-use crate::{render::context::percent, report::short_ids, terminal::sanitize::clean_line};
+use crate::{project, render::context::percent, report::short_ids, terminal::sanitize::clean_line};
 
 /// The sessions that can be completed.
 const COMPLETED_SESSIONS: usize = 50;
@@ -35,17 +36,20 @@ impl CompletionCache {
     /// Fetches all of it. Completion is a nicety: where it fails there is less of it.
     pub(crate) async fn learn(&self, client: &Client, session: Option<SessionId>) {
         self.learn_sessions(client).await;
-        self.learn_names(client, session).await;
         if let Some(session) = session {
             self.learn_status(client, session).await;
         }
-        self.learn_commands();
+        let project = match self.status().folder {
+            Some(mount) => project::look(client, &mount.path).await,
+            None => None,
+        };
+        self.learn_names(client, session, project.as_ref()).await;
+        self.learn_commands(project.as_ref());
     }
 
     /// Looks which commands there are in the folder in view.
-    fn learn_commands(&self) {
-        let project = self.status().folder.map(|mount| mount.path);
-        let commands = own_commands::all(project.as_deref()).commands.into_iter();
+    fn learn_commands(&self, project: Option<&ProjectReport>) {
+        let commands = own_commands::all(project).commands.into_iter();
         let about =
             |command: OwnCommand| (command.name, format!("{}: {}", command.origin.as_str(), command.description));
         *self.commands.lock().unwrap_or_else(PoisonError::into_inner) = commands.map(about).collect();
@@ -71,7 +75,7 @@ impl CompletionCache {
     }
 
     /// Fetches what can be mentioned.
-    async fn learn_names(&self, client: &Client, session: Option<SessionId>) {
+    async fn learn_names(&self, client: &Client, session: Option<SessionId>, project: Option<&ProjectReport>) {
         let session = session.map(|id| id.to_string()).unwrap_or_default();
         let (tools, skills, agents, servers) =
             tokio::join!(client.tools(&session), client.skills(&session), client.agents(), client.mcp_servers());
@@ -85,7 +89,9 @@ impl CompletionCache {
         let skill = |found: SkillReport| {
             (clean_line(&found.skill.name), clean_line(&format!("skill: {}", found.skill.description)))
         };
-        let agents = agents.unwrap_or_default().into_iter();
+        let of_project = project.filter(|project| project.trust == ProjectTrust::Trusted);
+        let of_project = of_project.into_iter().flat_map(|project| project.agents.clone());
+        let agents = agents.unwrap_or_default().into_iter().chain(of_project);
         let agents = agents.map(|card| (clean_line(&card.id), clean_line(&format!("agent: {}", card.description))));
         let there = |server: &McpServerView| !server.tools.is_empty();
         let servers = servers.unwrap_or_default().into_iter().filter(there);

@@ -6,6 +6,7 @@
 //!   [`uploads`] the files that go with what is said, [`message`] all that does.
 //! - [`help`], [`overview`], [`copy`], [`diff`]: its commands that tell. [`shell`]: `!`, a command of the person's.
 //! - [`own_commands`]: commands of the person's and the project's own. [`prepared`]: turns with their prompts, and `/init`.
+//!   [`trusting`]: what the project brings along, and `/trust`.
 //! - [`advice`]: what stands below the greeting.
 //! - [`replay`]: the last turns of a session that is taken up.
 //! - [`moving`]: its commands that go to other sessions, [`picker`] a list to choose from.
@@ -54,6 +55,7 @@ mod show;
 mod slash;
 mod status;
 mod stdin;
+mod trusting;
 mod uploads;
 mod watch;
 

@@ -41,6 +41,7 @@ impl Chat {
             Ok(Some(view)) => {
                 self.greet(Some(&view));
                 self.learn_status().await;
+                self.tell_of_project().await;
                 if self.present { self.take_up(&view).await } else { Ok(()) }
             }
             Ok(None) => Ok(()),

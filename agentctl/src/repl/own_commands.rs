@@ -1,26 +1,30 @@
-//! Slash commands of somebody's own: Markdown files whose text is a prompt, in `commands/` of the person's configuration and in
-//! `.agentd/commands/` of the project. They are read when they are used.
+//! Slash commands of somebody's own: Markdown files whose text is a prompt, in `commands/` of the person's configuration, read when
+//! they are used, and in `.agentd/commands/` of the project, as the daemon tells them.
 //!
-//! A project's file is the text of whoever wrote the project. It is sent for nobody but the person who types its name; it
-//! names no file of the person and no skill, for only what they type behind the name does; and a link that leads out of
-//! the project is not followed. A command of the person's hides one of the project's, and none hides one of the table.
+//! A project's file is the text of whoever wrote the project. It is used only where the person trusts the project, and sent for
+//! nobody but the person who types its name; it names no file of the person and no skill, for only what they type behind the
+//! name does. A command of the person's hides one of the project's, and none hides one of the table.
 
 use std::{
     fs, io,
     path::{Path, PathBuf},
 };
 
+use agentd_core::{
+    error::ErrorKind,
+    project::{PROJECT_FOLDER, ProjectReport, ProjectTrust},
+};
+
 use super::slash;
-use crate::{daemon, failure::Failure, terminal::sanitize::clean_line};
+use crate::{daemon, failure::Failure, project, terminal::sanitize::clean_line};
 
 /// The largest file, in bytes.
 const LARGEST: u64 = 64 * 1024;
 /// Files of one folder that are looked at.
 const MOST_FILES: usize = 200;
 
-/// The folder of a person's, below their configuration; and that of a project.
-const OF_PERSON: &str = "commands";
-const OF_PROJECT: &str = ".agentd/commands";
+/// The folder of commands, below the person's configuration and below that of a project.
+const FOLDER: &str = "commands";
 
 /// The author of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,82 +62,90 @@ pub(super) struct OwnCommands {
     pub(super) problems: Vec<String>,
 }
 
-/// A folder of commands.
-#[derive(Debug, Clone)]
-struct CommandFolder {
-    origin: CommandOrigin,
-    path: PathBuf,
-    /// The folder that nothing in it may lead out of.
-    within: Option<PathBuf>,
-}
-
-/// The folders, the first before the others.
-fn folders(project: Option<&Path>) -> Vec<CommandFolder> {
-    let of_person = daemon::config_dir().ok().map(|folder| CommandFolder {
-        origin: CommandOrigin::Person,
-        path: folder.join(OF_PERSON),
-        within: None,
-    });
-    let of_project = project.map(|project| CommandFolder {
-        origin: CommandOrigin::Project,
-        path: project.join(OF_PROJECT),
-        within: Some(project.to_owned()),
-    });
-    of_person.into_iter().chain(of_project).collect()
-}
-
 /// All commands of the person's and of a project.
-pub(super) fn all(project: Option<&Path>) -> OwnCommands {
-    collect(&folders(project))
+pub(super) fn all(project: Option<&ProjectReport>) -> OwnCommands {
+    let mut found = person_folder().map(|folder| collect(&folder)).unwrap_or_default();
+    if let Some(project) = project {
+        add_project(&mut found, project);
+    }
+    found.commands.sort_by(|left, right| left.name.cmp(&right.name));
+    found
 }
 
 /// The command of that name; none if nobody has one.
 ///
 /// # Errors
-/// When its file is no command.
-pub(super) fn find(name: &str, project: Option<&Path>) -> Result<Option<OwnCommand>, Failure> {
-    for folder in folders(project) {
-        let path = folder.path.join(format!("{name}.md"));
-        match read(&folder, name, &path) {
-            Ok(None) => {}
-            found => {
-                return found.map_err(|problem| {
-                    Failure::usage(problem).hint("docs/extending.md says what a command looks like")
-                });
-            }
-        }
+/// When its file is no command, or it is one of a project that is not trusted.
+pub(super) fn find(name: &str, project: Option<&ProjectReport>) -> Result<Option<OwnCommand>, Failure> {
+    let broken = |problem| Failure::usage(problem).hint("docs/extending.md says what a command looks like");
+    if let Some(folder) = person_folder()
+        && let Some(command) = read(name, &folder.join(format!("{name}.md"))).map_err(broken)?
+    {
+        return Ok(Some(command));
     }
-    Ok(None)
+    let of_project = project.and_then(|project| {
+        let command = project.commands.iter().find(|command| command.name == name)?;
+        Some((project, &command.text))
+    });
+    let Some((project, text)) = of_project else { return Ok(None) };
+    if project.trust != ProjectTrust::Trusted {
+        let untrusted = format!("/{name} comes from this project, which is not trusted");
+        return Err(Failure::new(ErrorKind::Conflict, untrusted).hint(project::way(project)));
+    }
+    parse(CommandOrigin::Project, name, project_file(project, name), text).map(Some).map_err(broken)
 }
 
-fn collect(folders: &[CommandFolder]) -> OwnCommands {
+/// The folder of the person's commands.
+fn person_folder() -> Option<PathBuf> {
+    daemon::config_dir().ok().map(|folder| folder.join(FOLDER))
+}
+
+/// The path of a project's command, as people are told of it.
+fn project_file(project: &ProjectReport, name: &str) -> String {
+    shown(&project.path.join(PROJECT_FOLDER).join(FOLDER).join(format!("{name}.md")))
+}
+
+/// The commands of a folder, and what is wrong with others in it.
+fn collect(folder: &Path) -> OwnCommands {
     let mut found = OwnCommands::default();
-    for folder in folders {
-        let entries = fs::read_dir(&folder.path).into_iter().flatten().flatten();
-        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| has_ending(path)).collect();
-        paths.sort();
-        if paths.len() > MOST_FILES {
-            found.problems.push(format!(
-                "{}: only the first {MOST_FILES} of {} commands are listed",
-                shown(&folder.path),
-                paths.len()
-            ));
-            paths.truncate(MOST_FILES);
-        }
-        for path in paths {
-            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            match read(folder, &name, &path) {
-                Ok(Some(command)) if found.commands.iter().any(|known| known.name == command.name) => {
-                    found.problems.push(format!("{}: not used, because you have a command of this name", command.file));
-                }
-                Ok(Some(command)) => found.commands.push(command),
-                Ok(None) => {}
-                Err(problem) => found.problems.push(problem),
-            }
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| has_ending(path)).collect();
+    paths.sort();
+    if paths.len() > MOST_FILES {
+        let all = paths.len();
+        found.problems.push(format!("{}: only the first {MOST_FILES} of {all} commands are listed", shown(folder)));
+        paths.truncate(MOST_FILES);
+    }
+    for path in paths {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        match read(&name, &path) {
+            Ok(Some(command)) => found.commands.push(command),
+            Ok(None) => {}
+            Err(problem) => found.problems.push(problem),
         }
     }
-    found.commands.sort_by(|left, right| left.name.cmp(&right.name));
     found
+}
+
+/// Adds the commands of a project that is trusted, and says of others why they are not there.
+fn add_project(found: &mut OwnCommands, project: &ProjectReport) {
+    if project.trust != ProjectTrust::Trusted {
+        if !project.commands.is_empty() {
+            let many = crate::report::count(project.commands.len() as u64, "command");
+            found.problems.push(format!("{many} of this project: not used, because it is not trusted"));
+        }
+        return;
+    }
+    for command in &project.commands {
+        let file = project_file(project, &command.name);
+        match parse(CommandOrigin::Project, &command.name, file, &command.text) {
+            Ok(command) if found.commands.iter().any(|known| known.name == command.name) => {
+                found.problems.push(format!("{}: not used, because you have a command of this name", command.file));
+            }
+            Ok(command) => found.commands.push(command),
+            Err(problem) => found.problems.push(problem),
+        }
+    }
 }
 
 fn has_ending(path: &Path) -> bool {
@@ -144,14 +156,18 @@ fn shown(path: &Path) -> String {
     clean_line(&path.display().to_string())
 }
 
-/// A file as a command; none where there is no such file. A problem names the file.
-fn read(folder: &CommandFolder, name: &str, path: &Path) -> Result<Option<OwnCommand>, String> {
+/// A file of the person's as a command; none where there is no such file. A problem names the file.
+fn read(name: &str, path: &Path) -> Result<Option<OwnCommand>, String> {
     let file = shown(path);
-    let text = match text_of(folder, path) {
-        Ok(Some(text)) => text,
-        Ok(None) => return Ok(None),
-        Err(problem) => return Err(format!("{file}: {problem}")),
-    };
+    match text_of(path) {
+        Ok(Some(text)) => parse(CommandOrigin::Person, name, file, &text).map(Some),
+        Ok(None) => Ok(None),
+        Err(problem) => Err(format!("{file}: {problem}")),
+    }
+}
+
+/// A text as a command. A problem names the file.
+fn parse(origin: CommandOrigin, name: &str, file: String, text: &str) -> Result<OwnCommand, String> {
     if !slash::is_own_name(name) {
         return Err(format!(
             "{file}: its name may have letters, digits, - and _ only, and begins with one of the first two"
@@ -163,37 +179,30 @@ fn read(folder: &CommandFolder, name: &str, path: &Path) -> Result<Option<OwnCom
         ));
     }
     let FrontMatter { description, argument, prompt } =
-        FrontMatter::read(&text).map_err(|problem| format!("{file}: {problem}"))?;
+        FrontMatter::read(text).map_err(|problem| format!("{file}: {problem}"))?;
     if prompt.trim().is_empty() {
         return Err(format!("{file}: it has no prompt"));
     }
     let prompt = prompt.trim().to_owned();
-    Ok(Some(OwnCommand { name: name.to_owned(), origin: folder.origin, file, description, argument, prompt }))
+    Ok(OwnCommand { name: name.to_owned(), origin, file, description, argument, prompt })
 }
 
 /// The text of a file; none where there is none.
-fn text_of(folder: &CommandFolder, path: &Path) -> Result<Option<String>, String> {
+fn text_of(path: &Path) -> Result<Option<String>, String> {
     let failed = |error: io::Error| format!("it cannot be read: {error}");
-    let meant = match fs::canonicalize(path) {
-        Ok(meant) => meant,
+    // Asked before it is opened: opening a pipe would wait for its other end.
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(error)),
     };
-    if let Some(within) = &folder.within {
-        let within = fs::canonicalize(within).map_err(failed)?;
-        if !meant.starts_with(within) {
-            return Err("it is a link that leads out of the project".to_owned());
-        }
-    }
-    // Asked before it is opened: opening a pipe would wait for its other end.
-    let metadata = fs::metadata(&meant).map_err(failed)?;
     if !metadata.is_file() {
         return Err("it is no file".to_owned());
     }
     if metadata.len() > LARGEST {
         return Err(format!("it is larger than {} KiB", LARGEST / 1024));
     }
-    let bytes = fs::read(&meant).map_err(failed)?;
+    let bytes = fs::read(path).map_err(failed)?;
     String::from_utf8(bytes).map(Some).map_err(|_| "it is not UTF-8 text".to_owned())
 }
 
@@ -305,7 +314,7 @@ fn words(arguments: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use agentd_core::project::ProjectCommand;
 
     use super::*;
 
@@ -349,44 +358,52 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_those_of_the_person_and_then_of_the_project() {
+    fn commands_are_those_of_the_person_and_then_of_a_trusted_project() {
         let root = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
+        let write = |path: &str, text: &str| fs::write(root.path().join(path), text).unwrap();
+        write("review.md", "---\ndescription: Mine\n---\nReview $1");
+        write("compact.md", "Mine");
+        write("notes.txt", "no command");
+        write("empty.md", "---\ndescription: x\n---\n \n");
+        write("large.md", &"x".repeat(70_000));
+        let command = |name: &str, text: &str| ProjectCommand { name: name.to_owned(), text: text.to_owned() };
+        let mut project = ProjectReport {
+            path: "/src/app".into(),
+            trust: ProjectTrust::Trusted,
+            commands: vec![
+                command("review", "Theirs"),
+                command("ship-it", "Ship $ARGUMENTS"),
+                command("bad name", "x"),
+                command("help", "x"),
+            ],
+            ..ProjectReport::default()
         };
-        write("mine/review.md", "---\ndescription: Mine\n---\nReview $1");
-        write("mine/compact.md", "Mine");
-        write("mine/notes.txt", "no command");
-        write("mine/empty.md", "---\ndescription: x\n---\n \n");
-        write("app/.agentd/commands/review.md", "Theirs");
-        write("app/.agentd/commands/ship-it.md", "Ship $ARGUMENTS");
-        write("app/.agentd/commands/bad name.md", "x");
-        write("app/.agentd/commands/large.md", &"x".repeat(70_000));
-        write("secret.md", "secret");
-        symlink(root.path().join("secret.md"), root.path().join("app/.agentd/commands/leak.md")).unwrap();
-        symlink("ship-it.md", root.path().join("app/.agentd/commands/alias.md")).unwrap();
-        let project = root.path().join("app");
-        let folders = [
-            CommandFolder { origin: CommandOrigin::Person, path: root.path().join("mine"), within: None },
-            CommandFolder { origin: CommandOrigin::Project, path: project.join(OF_PROJECT), within: Some(project) },
-        ];
-        let found = collect(&folders);
+        let mut found = collect(root.path());
+        add_project(&mut found, &project);
         let names: Vec<_> = found.commands.iter().map(|command| (command.name.as_str(), command.origin)).collect();
-        let (mine, theirs) = (CommandOrigin::Person, CommandOrigin::Project);
-        assert_eq!(names, [("alias", theirs), ("review", mine), ("ship-it", theirs)]);
-        let told = |name: &str, why: &str| {
+        assert_eq!(names, [("review", CommandOrigin::Person), ("ship-it", CommandOrigin::Project)]);
+        assert_eq!(found.commands[1].file, "/src/app/.agentd/commands/ship-it.md");
+        let told = |found: &OwnCommands, name: &str, why: &str| {
             assert!(found.problems.iter().any(|problem| problem.contains(name) && problem.contains(why)), "{found:?}");
         };
         assert_eq!(found.problems.len(), 6, "{found:?}");
-        told("compact.md", "/compact is a command of the chat");
-        told("empty.md", "it has no prompt");
-        told("review.md", "you have a command of this name");
-        told("bad name.md", "letters, digits");
-        told("large.md", "larger than 64 KiB");
-        told("leak.md", "leads out of the project");
-        assert!(!found.problems.iter().any(|problem| problem.contains("secret")));
-        assert_eq!(read(&folders[1], "none", &root.path().join("none.md")), Ok(None));
+        told(&found, "compact.md", "/compact is a command of the chat");
+        told(&found, "empty.md", "it has no prompt");
+        told(&found, "large.md", "larger than 64 KiB");
+        told(&found, "review.md", "you have a command of this name");
+        told(&found, "bad name.md", "letters, digits");
+        told(&found, "help.md", "/help is a command of the chat");
+        assert_eq!(read("none", &root.path().join("none.md")), Ok(None));
+
+        for trust in [ProjectTrust::Untrusted, ProjectTrust::Changed] {
+            project.trust = trust;
+            let mut found = collect(root.path());
+            add_project(&mut found, &project);
+            assert!(found.commands.iter().all(|command| command.origin == CommandOrigin::Person), "{found:?}");
+            told(&found, "4 commands of this project", "not trusted");
+            let failure = find("ship-it", Some(&project)).unwrap_err();
+            assert!(failure.hint.unwrap().contains("agentctl project trust /src/app"));
+        }
+        assert_eq!(find("nobodys", Some(&project)).ok(), Some(None));
     }
 }

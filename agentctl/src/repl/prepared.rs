@@ -11,7 +11,7 @@ use super::{
     own_commands::{self, CommandOrigin, OwnCommand},
     slash,
 };
-use crate::{exit::Exit, failure::Failure, report::count};
+use crate::{exit::Exit, failure::Failure, project, report::count};
 
 /// Lines of a project's command that are shown at its first use.
 const SHOWN: usize = 6;
@@ -31,12 +31,13 @@ impl Chat {
     pub(super) async fn run_own_command(&mut self, line: String) -> Option<anyhow::Result<Exit>> {
         let (name, arguments) = slash::own_name(&line)?;
         let project = match self.project().await {
-            Ok(project) => project.map(|mount| mount.path),
+            Ok(Some(mount)) => project::look(&self.daemon.client, &mount.path).await,
+            Ok(None) => None,
             Err(failure) => return Some(Err(self.unsent(line, failure).await)),
         };
-        match own_commands::find(name, project.as_deref()) {
+        match own_commands::find(name, project.as_ref()) {
             Ok(Some(command)) => {
-                self.introduce(&command, project);
+                self.introduce(&command, project.map(|project| project.path));
                 let input = input_of(&command, line.clone(), arguments);
                 Some(self.send(input).await)
             }

@@ -38,6 +38,8 @@ pub(crate) enum Slash {
     Diff(TurnChoice),
     Copy(usize),
     Init,
+    /// Trusts what the project brings along.
+    Trust,
     /// The keys, in short.
     Keys,
     /// A command of the person's shell.
@@ -65,7 +67,7 @@ const fn entry(name: &'static str, argument: &'static str, does: &'static str) -
 }
 
 /// All commands, in the order in which they are listed.
-pub(crate) const TABLE: [Entry; 33] = [
+pub(crate) const TABLE: [Entry; 34] = [
     entry("help", "", "list the commands"),
     entry("continue", "", "resume an interrupted turn"),
     entry("undo", "[N]", "undo the file changes of the last turn, or of turn N"),
@@ -87,6 +89,11 @@ pub(crate) const TABLE: [Entry; 33] = [
     entry("skills", "", "list the skills"),
     entry("agents", "", "list the agents that the main one can give work to"),
     entry("init", "", "have the model look at the project and write its AGENTS.md"),
+    entry(
+        "trust",
+        "",
+        "use the instructions, agents, skills and commands in .agentd/ of the project, as they were shown",
+    ),
     entry("sessions", "", "list the sessions"),
     entry("resume", "", "choose a session to resume"),
     entry("load", "SESSION", "go to another session: id, end of an id, title, or number in /sessions"),
@@ -166,6 +173,7 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
         "cost" => Slash::Cost,
         "skills" => Slash::Skills,
         "init" => Slash::Init,
+        "trust" => Slash::Trust,
         "diff" if argument.is_empty() => Slash::Diff(TurnChoice::All),
         "diff" => return crate::ops::undo::turn(argument).map(Slash::Diff),
         "copy" if argument.is_empty() => Slash::Copy(1),

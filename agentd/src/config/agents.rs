@@ -18,12 +18,6 @@ use super::{
     yaml,
 };
 
-/// Maximum size of a prompt, in bytes: it is sent with each request.
-const LONGEST_PROMPT: usize = 32 << 10;
-
-/// Maximum length of a description, in characters: it is sent with each request of other agents.
-const LONGEST_DESCRIPTION: usize = 500;
-
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct AgentsFile {
@@ -80,8 +74,9 @@ fn overlay(
     let refuse = |value: &Spanned<String>, why: String| Err(ConfigError::new(yaml::place(file, value.defined), why));
     let mut set = |key: &str| origins.set(format!("agents.{}.{key}", card.id), &file.origin);
     if let Some(description) = over.description {
-        if description.value.chars().count() > LONGEST_DESCRIPTION {
-            return refuse(&description, format!("a description has at most {LONGEST_DESCRIPTION} characters"));
+        let most = AgentCard::LONGEST_DESCRIPTION;
+        if description.value.chars().count() > most {
+            return refuse(&description, format!("a description has at most {most} characters"));
         }
         card.description = description.value.trim().to_owned();
         set("description");
@@ -130,22 +125,10 @@ fn prompt_in(path: &Path) -> Result<String, String> {
 
 /// An id becomes a part of a tool's name, and is typed after an `@`.
 fn check_id(file: &SourceFile, id: &str) -> Result<(), ConfigError> {
-    let refuse = |why: &str| {
-        Err(ConfigError::new(ErrorPlace::File(file.origin.path(), None), format!("the agent {id:?}: {why}"))
-            .with_hint("choose another name, such as `researcher`"))
-    };
-    let plain = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
-    if id.is_empty() || id.len() > AgentCard::LONGEST_ID || !id.starts_with(|letter: char| letter.is_ascii_lowercase())
-    {
-        return refuse("a name begins with a small letter and has at most 40 characters");
-    }
-    if !id.chars().all(plain) {
-        return refuse("a name has lower-case letters, digits and underscores");
-    }
-    if AgentCard::RESERVED.contains(&id) {
-        return refuse("this name has a meaning already");
-    }
-    Ok(())
+    AgentCard::check_id(id).map_err(|why| {
+        ConfigError::new(ErrorPlace::File(file.origin.path(), None), format!("the agent {id:?}: {why}"))
+            .with_hint("choose another name, such as `researcher`")
+    })
 }
 
 fn check_whole(card: &AgentCard) -> Result<(), ConfigError> {
@@ -158,7 +141,7 @@ fn check_whole(card: &AgentCard) -> Result<(), ConfigError> {
     if card.prompt.is_empty() {
         return refuse("the agent has no prompt", "say in `prompt`, or in a `prompt_file`, how it works");
     }
-    if card.prompt.len() > LONGEST_PROMPT {
+    if card.prompt.len() > AgentCard::LONGEST_PROMPT {
         return refuse("its prompt is longer than 32 KiB", "put what is long into a skill, and name that");
     }
     Ok(())

@@ -2,8 +2,8 @@
 //!
 //! - `turns`: starting and driving turns, watching sessions; `feed`: the stream of events behind both.
 //! - `sessions`, `upload`: sessions and their files; `documents`: content of documents among them. `interrupts`:
-//!   pending requests. `grants`: stored rules. `skills`: the list of skills. `policy`: verdicts of the rules, and of
-//!   proposed ones. `mcp`: MCP servers. `audit`: the audit log. `storage`: disk usage. `daemon`: the daemon itself.
+//!   pending requests. `grants`: stored rules. `skills`: the list of skills. `projects`: what projects bring along,
+//!   and trust in it. `policy`: verdicts of the rules, and of proposed ones. `mcp`: MCP servers. `audit`: the audit log. `storage`: disk usage. `daemon`: the daemon itself.
 //! - `refusal`: how the engine's errors become statuses.
 //!
 //! [`router`] puts the services together, with health and reflection beside them; [`serve`] lets clients in until the
@@ -18,6 +18,7 @@ mod grants;
 mod interrupts;
 mod mcp;
 mod policy;
+mod projects;
 mod refusal;
 mod sessions;
 mod skills;
@@ -31,13 +32,14 @@ mod upload;
 use std::{
     collections::HashMap,
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use agentd_core::{
     audit::AuditLine,
+    error::ErrorKind,
     ids::SessionId,
     ports::{AuditReader, Knowledge},
 };
@@ -52,8 +54,8 @@ use agentd_proto::{
     v1::{
         audit_server::AuditServer, daemon_server::DaemonServer, documents_server::DocumentsServer,
         grants_server::GrantsServer, interrupts_server::InterruptsServer, mcp_server::McpServer,
-        policy_server::PolicyServer, sessions_server::SessionsServer, skills_server::SkillsServer,
-        storage_server::StorageServer, turns_server::TurnsServer,
+        policy_server::PolicyServer, projects_server::ProjectsServer, sessions_server::SessionsServer,
+        skills_server::SkillsServer, storage_server::StorageServer, turns_server::TurnsServer,
     },
 };
 use agentd_tools::{Sandbox, SkillStore};
@@ -180,6 +182,7 @@ async fn router_of(context: Context) -> Result<Router, tonic_reflection::server:
     health.set_serving::<GrantsServer<Context>>().await;
     health.set_serving::<AuditServer<Context>>().await;
     health.set_serving::<PolicyServer<Context>>().await;
+    health.set_serving::<ProjectsServer<Context>>().await;
     health.set_serving::<McpServer<Context>>().await;
     health.set_serving::<StorageServer<Context>>().await;
     health.set_serving::<DaemonServer<Context>>().await;
@@ -199,6 +202,7 @@ async fn router_of(context: Context) -> Result<Router, tonic_reflection::server:
         .add_service(GrantsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(AuditServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(PolicyServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(ProjectsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(McpServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(StorageServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(DaemonServer::new(context).max_decoding_message_size(MAX_MESSAGE_BYTES))
@@ -206,6 +210,18 @@ async fn router_of(context: Context) -> Result<Router, tonic_reflection::server:
         .add_service(reflection().build_v1()?)
         // Many ready-made clients ask for the older name of the same service.
         .add_service(reflection().build_v1alpha()?))
+}
+
+/// The path of a folder, which must be absolute: the daemon is somewhere else than its client.
+fn absolute(folder: String) -> Result<PathBuf, Refusal> {
+    if Path::new(&folder).is_absolute() {
+        return Ok(folder.into());
+    }
+    Err(Refusal {
+        kind: ErrorKind::InvalidInput,
+        message: "the path of the folder is not absolute".to_owned(),
+        hint: Some("give it from the root on".to_owned()),
+    })
 }
 
 /// Serves until `shutdown` is cancelled. Then no new connection is taken, and the ones there are may take `grace` to

@@ -1,7 +1,5 @@
 //! Skills, for people: which there are, what is wrong with them, and how one is added.
 
-use std::path::{Path, PathBuf};
-
 use agentd_core::{
     error::ErrorKind,
     guide::SkillReport,
@@ -11,7 +9,7 @@ use agentd_proto::v1::{self, check_skill_request::What, skills_server::Skills};
 use agentd_tools::SkillStore;
 use tonic::{Request, Response, Status};
 
-use super::{Context, Refusal};
+use super::{Context, Refusal, absolute};
 
 #[tonic::async_trait]
 impl Skills for Context {
@@ -64,13 +62,6 @@ impl Context {
         let session = self.session_id(session).await?;
         Ok(Some(self.engine.workspace(session).await.map_err(Refusal::from)?))
     }
-}
-
-fn absolute(folder: String) -> Result<PathBuf, Refusal> {
-    if Path::new(&folder).is_absolute() {
-        return Ok(folder.into());
-    }
-    Err(refuse("the path of the folder is not absolute", "give it from the root on"))
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {

@@ -57,6 +57,12 @@ impl Shape<'_> {
                 AuditFact::GrantRevoked { rule: self.text(&rule), scope: self.text(&scope), by: self.answerer(by) }
             }
             AuditFact::ModeSet { mode, by } => AuditFact::ModeSet { mode, by: self.answerer(by) },
+            AuditFact::ProjectTrusted { project, sha256, by } => {
+                AuditFact::ProjectTrusted { project: self.text(&project), sha256, by: self.answerer(by) }
+            }
+            AuditFact::ProjectDistrusted { project, by } => {
+                AuditFact::ProjectDistrusted { project: self.text(&project), by: self.answerer(by) }
+            }
             AuditFact::Undone { of_turn, files, by } => {
                 AuditFact::Undone { of_turn, files: self.files(files), by: self.text(&by) }
             }

@@ -84,8 +84,32 @@ impl AgentCard {
     /// The characters of a name at the most.
     pub const LONGEST_ID: usize = 40;
 
+    /// The bytes of a prompt at the most: it is sent with each request.
+    pub const LONGEST_PROMPT: usize = 32 << 10;
+
+    /// The characters of a description at the most: it is sent with each request of other agents.
+    pub const LONGEST_DESCRIPTION: usize = 500;
+
     /// Names that no agent can have.
     pub const RESERVED: [&str; 4] = [MAIN, SUBAGENT, "human", "user"];
+
+    /// Refuses what cannot be the name of an agent: it becomes a part of a tool's name, and is typed after an `@`.
+    ///
+    /// # Errors
+    /// The reason, which begins in lower case.
+    pub fn check_id(id: &str) -> Result<(), &'static str> {
+        let plain = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
+        if id.is_empty() || id.len() > Self::LONGEST_ID || !id.starts_with(|letter: char| letter.is_ascii_lowercase()) {
+            return Err("a name begins with a small letter and has at most 40 characters");
+        }
+        if !id.chars().all(plain) {
+            return Err("a name has lower-case letters, digits and underscores");
+        }
+        if Self::RESERVED.contains(&id) {
+            return Err("this name has a meaning already");
+        }
+        Ok(())
+    }
 
     /// An agent of that name of which nothing else is known.
     #[must_use]
@@ -120,6 +144,19 @@ impl Agents {
     #[must_use]
     pub fn get(&self, id: &str) -> Option<&AgentCard> {
         self.0.iter().find(|card| card.id == id)
+    }
+
+    /// These and others, of which none takes the place of one of these.
+    #[must_use]
+    pub fn and(&self, others: &Self) -> Self {
+        let is_new = |card: &&AgentCard| self.get(&card.id).is_none();
+        Self::new(self.iter().chain(others.iter().filter(is_new)).cloned())
+    }
+
+    /// Returns whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// All of them.

@@ -101,6 +101,22 @@ pub enum AuditFact {
         /// The client that set it.
         by: AnsweredBy,
     },
+    /// A person trusted the `.agentd/` of a project: its instructions, agents, skills and commands are used.
+    ProjectTrusted {
+        /// The real path of the project.
+        project: String,
+        /// SHA-256 of what is trusted.
+        sha256: String,
+        /// The client that did it.
+        by: AnsweredBy,
+    },
+    /// A person trusts the `.agentd/` of a project no longer.
+    ProjectDistrusted {
+        /// The real path of the project.
+        project: String,
+        /// The client that did it.
+        by: AnsweredBy,
+    },
     /// Changes of files were undone.
     Undone {
         /// Whose changes; absent where a single call's were.
@@ -185,6 +201,8 @@ impl AuditFact {
             Self::GrantAdded { .. } => "grant_added",
             Self::GrantRevoked { .. } => "grant_revoked",
             Self::ModeSet { .. } => "mode_set",
+            Self::ProjectTrusted { .. } => "project_trusted",
+            Self::ProjectDistrusted { .. } => "project_distrusted",
             Self::Undone { .. } => "undone",
             Self::DaemonStarted { .. } => "daemon_started",
             Self::DaemonStopped { .. } => "daemon_stopped",

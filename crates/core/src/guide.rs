@@ -32,7 +32,8 @@ impl Default for GuideLimits {
 /// Guides of one session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Guides {
-    /// `AGENTS.md` files: the person's own first, then from the outermost folder to the project itself.
+    /// `AGENTS.md` files: the person's own first, then from the outermost folder to the project itself; instructions of the
+    /// project that the person has trusted come last.
     pub files: Vec<GuideFile>,
     /// The first names below `/memories`, sorted, folders with a slash at their end.
     pub memories: Vec<String>,
@@ -42,7 +43,7 @@ pub struct Guides {
     pub skills: Vec<Skill>,
 }
 
-/// One `AGENTS.md`.
+/// One `AGENTS.md`, or the instructions of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuideFile {
     /// Its path, as people are shown it.
@@ -57,7 +58,7 @@ pub struct GuideFile {
     pub digest: String,
 }
 
-/// Whose an `AGENTS.md` is.
+/// Whose they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuideOrigin {
     /// The person's own, beside their configuration.
@@ -66,6 +67,8 @@ pub enum GuideOrigin {
     Above,
     /// The project's.
     Project,
+    /// Instructions of the project's that the person has trusted.
+    Trusted,
 }
 
 /// A skill: a folder with a `SKILL.md`, of which models know the name and the description.

@@ -12,7 +12,7 @@
 //!   [`usage`]: what it cost.
 //! - [`context`]: what of a session a model sees, how full its window is, and what makes room.
 //! - [`guide`]: what people wrote for models to know before they begin; [`surroundings`]: the machine and the project, as they
-//!   are told.
+//!   are told; [`project`]: what a project brings along, and whether the person trusts it.
 //! - [`session`]: the settings, todos and summary of a durable conversation; [`state_files`]: small texts that it keeps;
 //!   [`files`]: its files as a person sees them.
 //! - [`search`]: what can be found of what was said and done; [`knowledge`]: what documents say; [`web`]: what
@@ -21,7 +21,7 @@
 //! - [`undo`]: what a turn did to files, taken back.
 //! - [`ports`]: the traits that adapters implement ([`ports::Models`], [`ports::Model`],
 //!   [`ports::Toolbox`], [`ports::Store`], [`ports::Workspaces`], [`ports::Knowledge`], [`ports::Pictures`], [`ports::Web`],
-//!   [`ports::Skills`], [`ports::Audit`], [`ports::Clock`]).
+//!   [`ports::Skills`], [`ports::Projects`], [`ports::Audit`], [`ports::Clock`]).
 //! - [`error`]: the kinds of failure that cross a port.
 
 pub mod agent;
@@ -43,6 +43,7 @@ pub mod model;
 pub mod origin;
 pub mod policy;
 pub mod ports;
+pub mod project;
 pub mod search;
 pub mod session;
 mod settings;

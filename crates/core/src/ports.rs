@@ -5,6 +5,7 @@ mod knowledge;
 mod person;
 mod pictures;
 mod progress;
+mod projects;
 mod sampler;
 mod skills;
 mod web;
@@ -40,6 +41,7 @@ pub use self::{
     person::Person,
     pictures::Pictures,
     progress::CallProgress,
+    projects::{ProjectStanding, Projects},
     sampler::{SampleAnswer, SampleRequest, Sampler},
     skills::{SkillPackages, Skills},
     web::Web,

@@ -8,6 +8,7 @@
 //! - `encoding/`: text in whatever encoding its file has, edited byte by byte.
 //! - `patch/`: parsing of patches, and placing of their hunks in a file.
 //! - `guides/`: what people wrote for models to know: `AGENTS.md` files and the catalogue of skills.
+//! - `project/`: what a project brings along in `.agentd/`, and whether the person trusts it.
 //! - [`skills`]: where skills are, their copies in sessions, and the Python environments that their scripts need.
 //! - `process/`: commands in a clean environment, ended with all their children.
 //! - [`sandbox`]: what a command may reach, held by the kernel.
@@ -24,6 +25,7 @@ mod job;
 mod meant;
 mod patch;
 mod process;
+mod project;
 pub mod sandbox;
 pub mod skills;
 mod surroundings;
@@ -32,6 +34,7 @@ pub mod toolbox;
 pub mod workspace;
 
 pub use builtin::known_name;
+pub use project::ProjectStore;
 pub use sandbox::{Sandbox, SandboxConfig};
 pub use skills::{SkillConfig, SkillSetting, SkillSettings, SkillStore};
 pub use toolbox::{BuiltinToolbox, Limits, ToolboxConfig};

@@ -4,7 +4,8 @@
 //! connects again by itself when the daemon was restarted; open streams end with [`ClientErrorKind::Lost`].
 //!
 //! - [`connect`](self): this file, with the handshake and the calls about the daemon.
-//! - `sessions`, `documents`, `mcp`, `turns`, `interrupts`, `grants`, `audit`, `storage`: the other calls. `error`: what can go wrong.
+//! - `sessions`, `documents`, `mcp`, `turns`, `interrupts`, `grants`, `projects`, `audit`, `storage`: the
+//!   other calls. `error`: what can go wrong.
 
 mod audit;
 mod connect;
@@ -15,6 +16,7 @@ mod grants;
 mod interrupts;
 mod mcp;
 mod policy;
+mod projects;
 mod sessions;
 mod skills;
 mod storage;

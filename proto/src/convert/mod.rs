@@ -17,6 +17,7 @@ mod item;
 mod mcp;
 mod model;
 mod policy;
+mod project;
 mod search;
 mod session;
 mod skill;

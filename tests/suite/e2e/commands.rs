@@ -109,7 +109,26 @@ async fn commands_of_ones_own_and_of_the_project() {
     world.daemon.write("private.txt", "hunter2\n");
     let view = world.daemon.path().join("app").display().to_string();
     let mut terminal = Terminal::open(&world.daemon, &["-C", &view]);
+    terminal.sees("this project has .agentd/ with 1 command, not trusted: nothing of it is used");
+    terminal.sees("/trust uses it");
     terminal.prompt();
+    terminal.says("/ship-it now");
+    terminal.sees("/ship-it comes from this project, which is not trusted");
+    terminal.sees("agentctl project trust");
+    terminal.prompt();
+    // What was shown is not what is there now.
+    world.daemon.write("app/.agentd/commands/evil.md", "Obey.");
+    terminal.says("/trust");
+    terminal.sees("it is not as it was shown before; /trust once more");
+    terminal.prompt();
+    std::fs::remove_file(world.daemon.path().join("app/.agentd/commands/evil.md")).unwrap();
+    terminal.says("/trust");
+    terminal.sees("it is not as it was shown before; /trust once more");
+    terminal.prompt();
+    terminal.says("/trust");
+    terminal.sees("trusted: 1 command");
+    terminal.prompt();
+    assert_eq!(world.model.requests().len(), 0);
     world.model.reply(says("Bonjour."));
     terminal.presses("/gre\t");
     terminal.sees("/greet ");

@@ -10,6 +10,7 @@
 //! - [`encodings`]: byte-exact edits. [`patches`]: whole or not at all. [`undo`]: what turns did to files, taken back.
 //! - [`files`]: what sessions see besides their own files.
 //! - [`forks`]: sessions that go on from a copy of another's history.
+//! - [`projects`]: what projects bring along, used where the person trusts it.
 //! - [`guides`]: what people wrote for models to know. [`uploads`]: what they hand over.
 //! - [`sandbox`]: what commands cannot reach, whose environment they see, and what is left of them. [`limits`]: how much
 //!   they can take, and what they can leave behind.
@@ -76,6 +77,7 @@ mod own_tools;
 mod patches;
 mod plain;
 mod policy;
+mod projects;
 mod providers;
 mod random_kills;
 mod readers;

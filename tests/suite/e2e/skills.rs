@@ -194,6 +194,7 @@ async fn a_projects_skills_are_marked_and_take_no_others_name() {
     })
     .await;
     let project = world.daemon.path().join("project").display().to_string();
+    world.daemon.agentctl(["project", "trust", &project]).await.exits(0);
     let calls = vec![
         ("read_file", json!({"path": "skills/tax/SKILL.md"})),
         ("read_file", json!({"path": "skills/deploy/SKILL.md"})),

@@ -31,7 +31,7 @@ const AGENTCTL: Floors = &[
     &["failure", "flags"],
     &["daemon", "input", "model_name", "mount", "report"],
     &["complete", "keyboard", "misuse"],
-    &["session", "turn"],
+    &["project", "session", "turn"],
     &["render"],
     &["ops"],
     &["repl"],

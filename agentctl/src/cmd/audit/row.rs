@@ -103,6 +103,11 @@ fn event(fact: &AuditFact) -> [String; 5] {
         AuditFact::GrantAdded { rule, scope, by } => ("rule kept", format!("{scope}: {rule}"), answerer(by)),
         AuditFact::GrantRevoked { rule, scope, by } => ("rule revoked", format!("{scope}: {rule}"), answerer(by)),
         AuditFact::ModeSet { mode, by } => ("mode set", mode.to_string(), answerer(by)),
+        AuditFact::ProjectTrusted { project, sha256, by } => {
+            let hash: String = sha256.chars().take(12).collect();
+            ("project trusted", format!("{project} ({hash})"), answerer(by))
+        }
+        AuditFact::ProjectDistrusted { project, by } => ("project distrusted", project.clone(), answerer(by)),
         AuditFact::Undone { files, by, .. } => {
             let first = files.first().map(|file| file.path.clone()).unwrap_or_default();
             let more = files.len().saturating_sub(1);

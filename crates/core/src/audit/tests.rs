@@ -30,6 +30,12 @@ fn names_are_what_json_says() {
             by: AnsweredBy::Client("agentctl".to_owned()),
         },
         AuditFact::ModeSet { mode: crate::session::SessionMode::Plan, by: AnsweredBy::Client("agentctl".to_owned()) },
+        AuditFact::ProjectTrusted {
+            project: "/src/app".to_owned(),
+            sha256: "ab".repeat(32),
+            by: AnsweredBy::Client("agentctl".to_owned()),
+        },
+        AuditFact::ProjectDistrusted { project: "/src/app".to_owned(), by: AnsweredBy::Daemon },
         AuditFact::DaemonStarted { version: "1".to_owned(), pid: 7 },
         AuditFact::RulesRead { sources: Vec::new(), sha256: None, problem: None },
         AuditFact::LogContinued { previous: "audit-1.jsonl".to_owned() },

@@ -8,7 +8,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 
-use super::Skills;
+use super::{ProjectStanding, Projects, Skills};
 
 use crate::{
     context::HistoryFile,
@@ -205,6 +205,16 @@ pub trait Workspaces: Send + Sync {
 
     /// The skills that its sessions can use; none where nobody knows of any.
     fn skills(&self) -> Option<&dyn Skills> {
+        None
+    }
+
+    /// Agents of the workspace's project, as far as the person trusts them.
+    fn project<'a>(&'a self, _: &'a Workspace) -> BoxFuture<'a, ProjectStanding> {
+        Box::pin(std::future::ready(ProjectStanding::default()))
+    }
+
+    /// The projects and the trust in them; none where nobody keeps any.
+    fn projects(&self) -> Option<&dyn Projects> {
         None
     }
 

@@ -71,7 +71,9 @@ impl ActiveAgent {
             None => Ok(()),
             Some(id) => Err(EngineError::new(
                 ErrorKind::Configuration,
-                format!("this session works as the agent `{id}`, which is not in agents.yaml any more"),
+                format!(
+                    "this session works as the agent `{id}`, which is not in agents.yaml any more, nor in a trusted project"
+                ),
             )
             .with_hint("put it back there, or use another session")),
         }
@@ -123,7 +125,8 @@ impl ActiveAgent {
     /// agents.
     pub(crate) fn is_shown_as(&self, other: &Self) -> bool {
         let as_whom = |acting: &Self| acting.parent.as_ref().map(|parent| parent.agent.clone());
-        Arc::ptr_eq(&self.agents, &other.agents) && self.stack == other.stack && as_whom(self) == as_whom(other)
+        let same_agents = Arc::ptr_eq(&self.agents, &other.agents) || self.agents == other.agents;
+        same_agents && self.stack == other.stack && as_whom(self) == as_whom(other)
     }
 
     /// The tools that it is shown, of those that it may use: with the tools by which it hands work on, as the agents
@@ -171,7 +174,7 @@ impl ActiveAgent {
                 foreign: None,
             },
             visible: true,
-            why: "agents.yaml enables the agent".to_owned(),
+            why: "the agent is enabled".to_owned(),
         });
         standings.extend(transfers);
         standings.sort_by(|a, b| a.tool.spec.name.cmp(&b.tool.spec.name));

@@ -6,6 +6,7 @@ pub mod forking;
 mod grants;
 pub mod model_test;
 mod naming;
+mod projects;
 mod removal;
 
 use std::{sync::Arc, time::Duration};

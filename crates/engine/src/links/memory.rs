@@ -16,7 +16,7 @@ impl Link for Memory {
     }
 
     fn description(&self) -> &'static str {
-        "what AGENTS.md files say, told once, and again where they changed"
+        "what AGENTS.md files and trusted projects say, told once, and again where they changed"
     }
 
     fn preamble(&self, opening: &PreambleContext<'_>) -> Option<ItemBody> {

@@ -31,6 +31,7 @@ use super::{
     interrupts::Interrupts,
     journal::Journal,
     load, plain_title,
+    project_agents::ProjectAgents,
     state::SessionState,
 };
 use crate::{
@@ -62,6 +63,8 @@ pub(super) struct Actor {
     pub(super) queue: VecDeque<QueuedTurn>,
     /// Where the session's files are; found by its first turn.
     pub(super) workspace: Option<Arc<Workspace>>,
+    /// Agents of its project.
+    pub(super) project: ProjectAgents,
     pub(super) recovered: Option<RecoveredTurn>,
     /// Where the session works, as far as the journal does not know it yet.
     pub(super) found_out: Option<Surroundings>,
@@ -175,6 +178,7 @@ impl Actor {
             open: None,
             queue: VecDeque::new(),
             workspace: None,
+            project: ProjectAgents::default(),
             recovered: None,
             found_out: None,
             unsettled: false,

@@ -169,7 +169,11 @@ impl Actor {
     /// is gone, ends with the reason: it must not stay open, where nothing could move it and no session would load.
     pub(super) async fn resume(&mut self) -> Result<(), Fault> {
         let state = self.replayed_state().await?;
-        match self.launch(state).await {
+        let launched = match self.look_at_project().await {
+            Ok(()) => self.launch(state).await,
+            Err(error) => Err(error.into()),
+        };
+        match launched {
             Err(Fault::Request(error)) => self.fail(&error).await,
             launched => launched,
         }
@@ -194,7 +198,7 @@ impl Actor {
 
     /// The agent of the session.
     pub(super) fn acting(&self) -> ActiveAgent {
-        ActiveAgent::of(&self.state.settings, &self.state.agents, &self.shared.config().agents)
+        ActiveAgent::of(&self.state.settings, &self.state.agents, &self.all_agents())
     }
 
     /// The main agent works again, where another one did.

@@ -180,7 +180,7 @@ impl Actor {
             }
             Command::Reset { reply } => reply_to(reply, self.reset().await)?,
             Command::Context { reply } => reply_to(reply, self.context().await)?,
-            Command::Tools { reply } => reply_to(reply, self.tools())?,
+            Command::Tools { reply } => reply_to(reply, self.tools().await)?,
             Command::UndoCompaction { reply } => reply_to(reply, self.undo_compaction().await)?,
             Command::Tree { reply } => reply_to(reply, self.tree().await)?,
             Command::StateFile { change, reply } => reply_to(reply, self.change_state_file(change).await)?,

@@ -67,6 +67,7 @@ impl Actor {
     pub(super) async fn set(&mut self, settings: SessionSettings) -> Result<(), Fault> {
         // The project may have changed with the settings.
         self.workspace = None;
+        self.project = Default::default();
         self.change(StateChange::Settings { settings }).await?;
         // Another slot may have another window.
         self.tell_level().await

@@ -101,6 +101,7 @@ impl Actor {
         start: StartTurn,
         waited: bool,
     ) -> Result<StartedTurn, Fault> {
+        self.look_at_project().await?;
         let back = start.text.as_ref().and_then(|_| self.back_to_main());
         let handed_to = back.is_some().then(|| std::mem::take(&mut self.state.agents));
         let began = self.begin_as(turn_id, start, waited, back).await;
@@ -185,6 +186,7 @@ impl Actor {
         facts.extend(loading);
         facts.extend(input.into_iter().flat_map(whole));
         facts.extend(stored);
+        facts.extend(self.project_warning());
         facts.extend(waited.then(|| self.left_queue()));
         // The turn asks its model meanwhile.
         self.commit(Some(turn_id), facts).await?;

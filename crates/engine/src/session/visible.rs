@@ -30,7 +30,11 @@ const MOST_LOADED: usize = 1024;
 
 impl Actor {
     /// Every tool, and why the next turn would show it or not.
-    pub(super) fn tools(&self) -> Result<Vec<ToolStanding>, Fault> {
+    pub(super) async fn tools(&mut self) -> Result<Vec<ToolStanding>, Fault> {
+        // A turn keeps what it has.
+        if self.open.is_none() {
+            self.look_at_project().await?;
+        }
         let sight = self.sight(&[]);
         let pictures = sight.pictures;
         let (slot, _) = route(None, self.state.settings.slot, sight);

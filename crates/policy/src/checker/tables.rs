@@ -24,7 +24,7 @@ pub(super) const FAR_REACHING: &str = "unshare nsenter setpriv capsh systemd-run
     heaptrack catchsegv run-parts start-stop-daemon systemd-cat systemd-inhibit systemd-nspawn xvfb-run xterm \
     gnome-terminal konsole x-terminal-emulator startx logrotate fzf nnn ranger mc mutt mail mailx sendmail tcpdump \
     tshark nmap ip ifconfig route arp aws gcloud az gh glab heroku terraform ansible ansible-playbook salt rustup \
-    aria2c git-shell cloudflared ngrok crictl snapcraft xdotool";
+    aria2c git-shell cloudflared ngrok crictl snapcraft xdotool agentctl agentd";
 
 /// Builtins that change what later names mean, or that run text.
 pub(super) const RENAMING: &str =

@@ -32,7 +32,10 @@ use self::{
     disk::{NotAtHand, Pace},
     known::GuideCache,
 };
-use crate::skills::{SkillConfig, SkillStore};
+use crate::{
+    project::ProjectStore,
+    skills::{SkillConfig, SkillStore},
+};
 
 /// The name of the files.
 const NAME: &str = "AGENTS.md";
@@ -50,6 +53,8 @@ pub(crate) struct GuideReader {
     known: Arc<GuideCache>,
     /// The skills.
     pub(crate) shelf: SkillStore,
+    /// The projects whose instructions the person trusts; none where nobody keeps any.
+    pub(crate) projects: Option<ProjectStore>,
 }
 
 impl GuideReader {
@@ -58,7 +63,7 @@ impl GuideReader {
         let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_path_buf()));
         let person = SkillConfig { person: config.join("skills"), home: home.clone(), ..SkillConfig::default() };
         let shelf = SkillStore::new(person, Default::default());
-        Self { config: config.to_path_buf(), home, known: Arc::default(), shelf }
+        Self { config: config.to_path_buf(), home, known: Arc::default(), shelf, projects: None }
     }
 
     /// Looks at everything, and reads what is not as it was. It waits for the disk.
@@ -104,6 +109,10 @@ impl GuideReader {
                 bytes: read.bytes,
                 digest: read.digest.clone(),
             });
+        }
+        if let (Some(projects), Some(project)) = (&self.projects, project) {
+            let content = projects.now(project, pace)?.content;
+            files.extend(content.and_then(|content| content.guide(limits.max_file_bytes)));
         }
         Ok(files)
     }

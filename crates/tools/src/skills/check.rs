@@ -25,7 +25,7 @@ const SHOWN: usize = 256 << 10;
 impl Shelf {
     /// All folders that may be skills, in the order in which they come first, sorted by name in the end.
     pub(super) fn reports(&self, workspace: Option<&Workspace>) -> Vec<SkillReport> {
-        let sources = self.sources(workspace);
+        let sources = self.sources(workspace, Pace::Patient).unwrap_or_default();
         let mut reports: Vec<SkillReport> = Vec::new();
         for candidate in source::candidates(&sources, &self.known, Pace::Patient).unwrap_or_default() {
             // Whatever else lies there is no skill, and not wrong either.
@@ -48,7 +48,7 @@ impl Shelf {
     pub(super) fn check(&self, folder: &Path) -> SkillReport {
         let entry = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let parent = folder.parent().unwrap_or(folder).to_path_buf();
-        let source = Source { folder: parent, origin: SkillOrigin::Person };
+        let source = Source::new(parent, SkillOrigin::Person);
         self.report(&Candidate { source, folder: folder.to_path_buf(), entry })
     }
 
@@ -58,11 +58,11 @@ impl Shelf {
         let mut report = SkillReport {
             skill: Skill {
                 name: candidate.entry.clone(),
-                path: shown(&candidate.folder.join(SKILL_FILE), home),
+                path: shown(&candidate.source.known_as(&candidate.folder.join(SKILL_FILE)), home),
                 origin: candidate.source.origin,
                 ..Skill::default()
             },
-            folder: shown(&candidate.folder, home),
+            folder: shown(&candidate.source.known_as(&candidate.folder), home),
             ..SkillReport::default()
         };
         match link::open(candidate) {

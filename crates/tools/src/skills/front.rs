@@ -51,7 +51,7 @@ impl Flaw {
 /// # Errors
 /// The reason why it is no valid skill.
 pub(crate) fn front(text: &str) -> Result<Front, Flaw> {
-    let yaml = between_lines(text)?;
+    let (yaml, _) = between_lines(text)?;
     let mut front = Front::default();
     let fields = fields(yaml, &mut front.notes)?;
     let line = |key: &str| line_of(yaml, key);
@@ -112,8 +112,31 @@ pub(crate) fn front(text: &str) -> Result<Front, Flaw> {
     Ok(front)
 }
 
-/// Text between the first line and the next of `---`.
-fn between_lines(text: &str) -> Result<&str, Flaw> {
+/// A Markdown file with front matter.
+#[derive(Debug)]
+pub(crate) struct MarkdownParts<'a> {
+    pub(crate) fields: Map<String, Value>,
+    /// The text behind the front matter.
+    pub(crate) body: &'a str,
+    /// Oddities that do no harm.
+    pub(crate) notes: Vec<Flaw>,
+}
+
+impl<'a> MarkdownParts<'a> {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// Where there is no front matter that can be read.
+    pub(crate) fn of(text: &'a str) -> Result<Self, Flaw> {
+        let (yaml, body) = between_lines(text)?;
+        let mut notes = Vec::new();
+        let fields = fields(yaml, &mut notes)?;
+        Ok(Self { fields, body, notes })
+    }
+}
+
+/// Text between the first line and the next of `---`, and the text behind that.
+fn between_lines(text: &str) -> Result<(&str, &str), Flaw> {
     let missing = || {
         Flaw::new(1, "it does not begin with front matter: a line `---`, then `name:` and `description:`, then `---`")
     };
@@ -126,7 +149,7 @@ fn between_lines(text: &str) -> Result<&str, Flaw> {
     let mut at = 0;
     for line in body.split_inclusive('\n') {
         if line.trim_end() == "---" {
-            return Ok(&body[..at]);
+            return Ok((&body[..at], &body[at + line.len()..]));
         }
         at += line.len();
     }
@@ -175,7 +198,7 @@ fn line_of(yaml: &str, key: &str) -> usize {
     yaml.lines().position(begins).map_or(1, |index| index + 2)
 }
 
-fn scalar(value: &Value) -> Option<String> {
+pub(crate) fn scalar(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
@@ -185,7 +208,7 @@ fn scalar(value: &Value) -> Option<String> {
 }
 
 /// A list, or a text with commas or spaces between its parts as people write them.
-fn list(value: &Value) -> Vec<String> {
+pub(crate) fn list(value: &Value) -> Vec<String> {
     let parts: Vec<String> = match value {
         Value::Array(values) => values.iter().filter_map(scalar).collect(),
         Value::String(text) if text.contains(['\n', ',']) => apart(text),

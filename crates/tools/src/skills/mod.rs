@@ -15,7 +15,7 @@
 mod check;
 mod commands;
 mod environment;
-mod front;
+pub(crate) mod front;
 mod installer;
 mod link;
 mod package_index;
@@ -41,6 +41,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::{
     commands::Programs,
     front::{Flaw, Front},
+    source::SKILL_FILE,
+    tree::Tree,
 };
 use self::{
     environment::Environments,
@@ -51,6 +53,7 @@ use crate::{
         disk::{NotAtHand, Pace},
         known::GuideCache,
     },
+    project::ProjectStore,
     sandbox::SandboxConfig,
 };
 
@@ -79,6 +82,8 @@ pub struct SkillConfig {
     pub environments: PathBuf,
     /// The person's home, for paths that they are shown.
     pub home: Option<PathBuf>,
+    /// The projects whose `.agentd/skills` the person trusts; without them no project's is used.
+    pub projects: Option<ProjectStore>,
     /// The environment in which programs that install packages are found, and the person's index is named.
     pub variables: BTreeMap<String, String>,
     /// The sandbox of commands, if there is one: programs that install packages run in it too, with the hosts of the index.
@@ -175,9 +180,13 @@ impl SkillStore {
 }
 
 impl Shelf {
-    fn sources(&self, workspace: Option<&Workspace>) -> Vec<Source> {
+    fn sources(&self, workspace: Option<&Workspace>, pace: Pace) -> Result<Vec<Source>, NotAtHand> {
         let project = workspace.and_then(|workspace| workspace.project.as_ref()).map(|mount| mount.path.as_path());
-        source::sources(&self.config.person, self.config.bundled.as_deref(), project)
+        let mut trusted = None;
+        if let (Some(projects), Some(project)) = (&self.config.projects, project) {
+            trusted = projects.now(project, pace)?.content.map(|content| content.skills());
+        }
+        Ok(source::sources(&self.config.person, self.config.bundled.as_deref(), project, trusted))
     }
 
     fn settings(&self) -> Arc<SkillSettings> {
@@ -187,7 +196,7 @@ impl Shelf {
     fn skills(&self, workspace: &Workspace, pace: Pace) -> Result<Vec<FoundSkill>, NotAtHand> {
         let settings = self.settings();
         let mut found = Vec::new();
-        for source in self.sources(Some(workspace)) {
+        for source in self.sources(Some(workspace), pace)? {
             found.extend(self.of_source(&source, &settings, pace)?);
         }
         Ok(source::chosen(found))

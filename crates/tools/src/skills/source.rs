@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use agentd_core::guide::{Skill, SkillOrigin, is_skill_name};
+use agentd_core::{
+    guide::{Skill, SkillOrigin, is_skill_name},
+    project::PROJECT_FOLDER,
+};
 
 use super::{
     SkillSettings,
@@ -15,6 +18,7 @@ use crate::{
         known::{Entry, GuideCache},
         place::shown,
     },
+    project::SKILLS,
     text::first_chars,
 };
 
@@ -24,17 +28,32 @@ pub(crate) const SKILL_FILE: &str = "SKILL.md";
 pub(crate) const PACKAGES_FILE: &str = "requirements.txt";
 /// Maximum number of skills.
 const MAX_SKILLS: usize = 200;
-/// Skill folders of a project.
-const OF_PROJECTS: [&str; 2] = [".agentd/skills", ".claude/skills"];
+/// Skill folder of a project that is used as it is.
+const OF_PROJECTS: &str = ".claude/skills";
 
 /// A folder of skills.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Source {
     pub(crate) folder: PathBuf,
+    /// The folder that people know it as, where it is a copy of that.
+    pub(crate) copy_of: Option<PathBuf>,
     pub(crate) origin: SkillOrigin,
 }
 
 impl Source {
+    /// A folder that is no copy.
+    pub(crate) fn new(folder: PathBuf, origin: SkillOrigin) -> Self {
+        Self { folder, copy_of: None, origin }
+    }
+
+    /// The path of something in it, as people know it.
+    pub(crate) fn known_as(&self, path: &Path) -> PathBuf {
+        match (&self.copy_of, path.strip_prefix(&self.folder)) {
+            (Some(known), Ok(below)) => known.join(below),
+            _ => path.to_path_buf(),
+        }
+    }
+
     /// Returns whether links on the way are followed: what came with a project leads nowhere.
     pub(crate) fn follows(&self) -> bool {
         self.origin != SkillOrigin::Project
@@ -51,14 +70,22 @@ pub(crate) struct Candidate {
 }
 
 /// Skill sources of a session. Of two skills with one name, the earlier wins: a project's skill never replaces one of
-/// the person.
-pub(crate) fn sources(person: &Path, bundled: Option<&Path>, project: Option<&Path>) -> Vec<Source> {
-    let own = Source { folder: person.to_path_buf(), origin: SkillOrigin::Person };
-    let bundled = bundled.map(|folder| Source { folder: folder.to_path_buf(), origin: SkillOrigin::Bundled });
-    let of_project = project.into_iter().flat_map(|project| {
-        OF_PROJECTS.map(|below| Source { folder: project.join(below), origin: SkillOrigin::Project })
+/// the person. `trusted` is the daemon's copy of the skills of `.agentd/`, where the person trusts it.
+pub(crate) fn sources(
+    person: &Path,
+    bundled: Option<&Path>,
+    project: Option<&Path>,
+    trusted: Option<PathBuf>,
+) -> Vec<Source> {
+    let own = Source::new(person.to_path_buf(), SkillOrigin::Person);
+    let bundled = bundled.map(|folder| Source::new(folder.to_path_buf(), SkillOrigin::Bundled));
+    let trusted = project.zip(trusted).map(|(project, copy)| Source {
+        folder: copy,
+        copy_of: Some(project.join(PROJECT_FOLDER).join(SKILLS)),
+        origin: SkillOrigin::Project,
     });
-    std::iter::once(own).chain(bundled).chain(of_project).collect()
+    let of_project = project.map(|project| Source::new(project.join(OF_PROJECTS), SkillOrigin::Project));
+    std::iter::once(own).chain(bundled).chain(trusted).chain(of_project).collect()
 }
 
 /// The folders that may be skills, in the order of their sources and names.
@@ -137,7 +164,7 @@ fn skill(
         setting.and_then(|setting| setting.description.clone()).unwrap_or_else(|| front.description.clone());
     Ok(Some(Skill {
         description: line(&description),
-        path: shown(&path, home),
+        path: shown(&candidate.source.known_as(&path), home),
         digest: read.digest.clone(),
         origin: candidate.source.origin,
         enabled: setting.and_then(|setting| setting.enabled).unwrap_or_else(|| is_told(candidate.source.origin)),

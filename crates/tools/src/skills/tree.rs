@@ -137,6 +137,27 @@ impl Tree {
         self.problems.push((shown, message.into()));
     }
 
+    /// The paths of its folders and files.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.folders.iter().map(PathBuf::as_path).chain(self.files.iter().map(|file| file.path.as_path()))
+    }
+
+    /// Reads all of its files: the path, the right to run and the content of each, sorted by path.
+    ///
+    /// # Errors
+    /// When something cannot be read, or is no longer as it was.
+    pub(crate) fn read(&self, from: &Dir) -> io::Result<Vec<(PathBuf, bool, Vec<u8>)>> {
+        let mut left = MAX_BYTES;
+        let mut files = Vec::new();
+        for TreeFile { path, runs, .. } in &self.files {
+            let mut content = Vec::new();
+            open_file(from, path)?.take(left + 1).read_to_end(&mut content)?;
+            left = left.checked_sub(content.len() as u64).ok_or_else(grown)?;
+            files.push((path.clone(), *runs, content));
+        }
+        Ok(files)
+    }
+
     /// Copies all of it into a folder that is empty.
     ///
     /// # Errors
@@ -149,21 +170,31 @@ impl Tree {
         }
         let mut left = MAX_BYTES;
         for TreeFile { path, runs, .. } in &self.files {
-            let mut options = OpenOptions::new();
-            options.read(true).custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
-            let source = from.open_with(path, &options)?.into_std();
-            if !source.metadata()?.is_file() {
-                return Err(io::Error::other(format!("{} is not a file any more", path.display())));
-            }
+            let source = open_file(from, path)?;
             let mut options = OpenOptions::new();
             options.write(true).create_new(true).mode(if *runs { 0o700 } else { 0o600 });
             let mut target = to.open_with(path, &options)?.into_std();
             // It may have grown since it was looked at.
             let copied = io::copy(&mut source.take(left + 1), &mut target)?;
-            left = left.checked_sub(copied).ok_or_else(|| io::Error::other("the skill has grown meanwhile"))?;
+            left = left.checked_sub(copied).ok_or_else(grown)?;
         }
         Ok(())
     }
+}
+
+/// Opens a file of a skill, without waiting for the other end of a pipe.
+fn open_file(from: &Dir, path: &Path) -> io::Result<std::fs::File> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
+    let opened = from.open_with(path, &options)?.into_std();
+    if !opened.metadata()?.is_file() {
+        return Err(io::Error::other(format!("{} is not a file any more", path.display())));
+    }
+    Ok(opened)
+}
+
+fn grown() -> io::Error {
+    io::Error::other("the skill has grown meanwhile")
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use agentd_core::{
     guide::{GuideLimits, Guides},
     ids::SessionId,
     knowledge::DocumentPage,
-    ports::{Artifact, ArtifactDir, Skills, Workspace, WorkspaceArea, Workspaces},
+    ports::{Artifact, ArtifactDir, ProjectStanding, Projects, Skills, Workspace, WorkspaceArea, Workspaces},
     session::Mount,
     state_files::StateFiles,
     surroundings::MachineFacts,
@@ -27,10 +27,17 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    AREAS, backend::Files, browse, clean, copy, documents, exact, jail, kept, known, locks::SessionLocks, remove,
-    uploads,
+    AREAS, backend::Files, browse, clean, copy, documents, exact, jail, kept, known, locks::SessionLocks,
+    mount::check_mount, remove, uploads,
 };
-use crate::{guides::GuideReader, job::Job, skills::SkillStore, surroundings, toolbox::Limits};
+use crate::{
+    guides::{GuideReader, disk::Pace},
+    job::Job,
+    project::ProjectStore,
+    skills::SkillStore,
+    surroundings,
+    toolbox::Limits,
+};
 
 const METADATA: &str = ".metadata.json";
 
@@ -91,6 +98,15 @@ impl WorkspaceFolders {
     pub fn with_skills(mut self, shelf: SkillStore) -> Self {
         if let Some(guides) = &mut self.guides {
             guides.shelf = shelf;
+        }
+        self
+    }
+
+    /// The same, with the projects that the person trusts. What people wrote must be told of before.
+    #[must_use]
+    pub fn with_projects(mut self, projects: ProjectStore) -> Self {
+        if let Some(guides) = &mut self.guides {
+            guides.projects = Some(projects);
         }
         self
     }
@@ -348,6 +364,25 @@ impl Workspaces for WorkspaceFolders {
         self.guides.as_ref().map(|guides| &guides.shelf as &dyn Skills)
     }
 
+    fn project<'a>(&'a self, workspace: &'a Workspace) -> BoxFuture<'a, ProjectStanding> {
+        let projects = self.guides.as_ref().and_then(|guides| guides.projects.clone());
+        let (Some(projects), Some(mount)) = (projects, &workspace.project) else {
+            return std::future::ready(ProjectStanding::default()).boxed();
+        };
+        if let Ok(standing) = projects.standing(&mount.path, Pace::AtOnce) {
+            return std::future::ready(standing).boxed();
+        }
+        let project = mount.path.clone();
+        let looked = self
+            .work("look at the project", move |_| Ok(projects.standing(&project, Pace::Patient).unwrap_or_default()));
+        async move { looked.await.unwrap_or_default() }.boxed()
+    }
+
+    fn projects(&self) -> Option<&dyn Projects> {
+        let projects = self.guides.as_ref()?.projects.as_ref()?;
+        Some(projects)
+    }
+
     fn paths<'a>(
         &'a self,
         workspace: &'a Workspace,
@@ -417,40 +452,6 @@ fn write_metadata(folder: &Dir, session: SessionId) -> io::Result<()> {
         Ok(mut file) => file.write_all(format!("{metadata:#}\n").as_bytes()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
-    }
-}
-
-fn check_mount(private: &[PathBuf], mount: Mount) -> Result<Mount, WorkspaceError> {
-    let shown = mount.path.display();
-    let path = mount.path.canonicalize().map_err(|error| {
-        let kind = if error.kind() == io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::InvalidInput };
-        WorkspaceError::new(kind, format!("the project folder {shown} cannot be opened"))
-            .with_hint("name a folder that exists and can be read")
-            .with_source(error)
-    })?;
-    if !path.is_dir() {
-        return Err(WorkspaceError::new(ErrorKind::InvalidInput, format!("the project {shown} is not a folder"))
-            .with_hint("name the folder, and add single files as uploads"));
-    }
-    let is_private = |private: &PathBuf| {
-        let private = resolved(private);
-        private.starts_with(&path) || path.starts_with(&private)
-    };
-    if let Some(private) = private.iter().find(|private| is_private(private)) {
-        let message = format!("the project folder {shown} holds {}, which is the daemon's own", private.display());
-        return Err(WorkspaceError::new(ErrorKind::InvalidInput, message)
-            .with_hint("choose a folder that holds neither the daemon's data nor its configuration"));
-    }
-    Ok(Mount { path, writable: mount.writable })
-}
-
-/// The real path of what may not be there yet.
-fn resolved(path: &Path) -> PathBuf {
-    let missing = |path: &Path| Some((path.parent()?.to_path_buf(), path.file_name()?.to_owned()));
-    match (path.canonicalize(), missing(path)) {
-        (Ok(real), _) => real,
-        (Err(_), Some((parent, name))) => resolved(&parent).join(name),
-        (Err(_), None) => path.to_path_buf(),
     }
 }
 

@@ -4,6 +4,7 @@
 //! - `backend`: the interface of tools to stored files; the disk is one backend, the session's own state another.
 //! - `browse`: the same files for a person, who lists, reads and writes them by the same paths.
 //! - `documents`: documents among them, and those open.
+//! - `mount`: the project folder of a session, checked.
 //! - `path`: paths from a model, parsed without touching the disk.
 //! - `exact`: opens a path as it is written, and through no link.
 //! - `links`: resolution of paths that go through links.
@@ -31,6 +32,7 @@ mod kept;
 mod known;
 mod links;
 mod locks;
+mod mount;
 pub(crate) mod path;
 pub(crate) mod remove;
 pub mod snapshots;

@@ -23,6 +23,7 @@ mod memories;
 #[cfg(target_os = "linux")]
 mod packages;
 mod patches;
+mod projects;
 mod races;
 mod reading;
 #[cfg(target_os = "linux")]

@@ -1,0 +1,100 @@
+//! The `.agentd/` of a project, as people are told of it: what it brings along, and whether it is trusted.
+
+use std::path::{Path, PathBuf};
+
+use agentd_core::project::{PROJECT_FOLDER, ProjectReport, ProjectTrust};
+use agentd_proto::client::Client;
+
+use crate::{failure::Failure, report::count, terminal::sanitize::clean_line};
+
+/// Report on a project that has such a folder; none where it has none, or the daemon does not tell.
+pub(crate) async fn look(client: &Client, project: &Path) -> Option<ProjectReport> {
+    // Most projects have none, and the daemon need not be asked.
+    project.join(PROJECT_FOLDER).symlink_metadata().ok()?;
+    client.project(project.to_str()?).await.ok()
+}
+
+/// The real path of a folder, for the daemon, which is somewhere else. One that is gone keeps the path that it is named by.
+///
+/// # Errors
+/// When it cannot be told as text.
+pub(crate) fn absolute(folder: &Path) -> Result<String, Failure> {
+    let path = std::fs::canonicalize(folder).or_else(|_| std::path::absolute(folder));
+    let path: PathBuf =
+        path.map_err(|error| Failure::usage(format!("{} cannot be found: {error}", folder.display())))?;
+    let path = path.into_os_string().into_string();
+    path.map_err(|path| Failure::usage(format!("the path {} is not valid UTF-8", path.display())))
+}
+
+/// The words about a project that is not trusted; none where there is nothing to be said.
+pub(crate) fn notice(report: &ProjectReport) -> Option<String> {
+    let why = match report.trust {
+        ProjectTrust::Empty | ProjectTrust::Trusted => return None,
+        ProjectTrust::Untrusted => format!("this project has {PROJECT_FOLDER}/ with {}, not trusted", parts(report)),
+        ProjectTrust::Changed => {
+            let files = count(report.changes.len() as u64, "file");
+            format!("{PROJECT_FOLDER}/ of this project changed since you trusted it ({files}; {})", parts(report))
+        }
+    };
+    Some(format!("{why}: nothing of it is used"))
+}
+
+/// The way to look at it and to trust it.
+pub(crate) fn way(report: &ProjectReport) -> String {
+    format!("{}, agentctl project trust {} uses it", way_to_look(report), folder(report))
+}
+
+/// The way to look at it.
+pub(crate) fn way_to_look(report: &ProjectReport) -> String {
+    format!("agentctl project show {} tells what is there", folder(report))
+}
+
+/// The folder as a shell takes it.
+fn folder(report: &ProjectReport) -> String {
+    let folder = clean_line(&report.path.display().to_string());
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+".contains(letter);
+    if folder.chars().all(plain) { folder } else { format!("'{}'", folder.replace('\'', r"'\''")) }
+}
+
+/// Its parts, in a few words.
+pub(crate) fn parts(report: &ProjectReport) -> String {
+    let mut parts = Vec::new();
+    if report.instructions {
+        parts.push("instructions".to_owned());
+    }
+    let counted = [(report.agents.len(), "agent"), (report.skills.len(), "skill"), (report.commands.len(), "command")];
+    parts.extend(counted.iter().filter(|(many, _)| *many > 0).map(|(many, what)| count(*many as u64, what)));
+    if parts.is_empty() { count(report.files.len() as u64, "file") } else { parts.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::{
+        agent::AgentCard,
+        project::{ProjectChange, ProjectChangeKind, ProjectCommand},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_project_is_told_of_until_it_is_trusted() {
+        let mut report = ProjectReport {
+            path: "/src/my app".into(),
+            trust: ProjectTrust::Untrusted,
+            instructions: true,
+            agents: vec![AgentCard::new("poet"), AgentCard::new("cook")],
+            commands: vec![ProjectCommand::default()],
+            ..ProjectReport::default()
+        };
+        assert_eq!(
+            notice(&report).unwrap(),
+            "this project has .agentd/ with instructions, 2 agents, 1 command, not trusted: nothing of it is used"
+        );
+        assert!(way(&report).contains("agentctl project trust '/src/my app'"), "{}", way(&report));
+        report.trust = ProjectTrust::Changed;
+        report.changes = vec![ProjectChange { path: "a".to_owned(), kind: ProjectChangeKind::Added }];
+        assert!(notice(&report).unwrap().contains("changed since you trusted it (1 file; instructions, 2 agents"));
+        report.trust = ProjectTrust::Trusted;
+        assert_eq!(notice(&report), None);
+    }
+}

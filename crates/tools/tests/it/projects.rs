@@ -1,0 +1,253 @@
+//! What projects bring along, on a real disk, with others who write there.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use agentd_core::{
+    error::ErrorKind,
+    guide::{GuideLimits, GuideOrigin},
+    ports::{Projects as _, Skills as _, Workspace, Workspaces as _},
+    project::{ProjectProblem, ProjectReport, ProjectTrust},
+    session::Mount,
+};
+use agentd_tools::{ProjectStore, SkillConfig, SkillStore, WorkspaceFolders};
+use futures_util::FutureExt as _;
+use tempfile::TempDir;
+
+const SKILL: &str = "---\nname: deploy\ndescription: Ours\n---\n";
+
+struct Home {
+    folder: TempDir,
+    projects: ProjectStore,
+    workspaces: WorkspaceFolders,
+    skills: SkillStore,
+}
+
+impl Home {
+    fn new() -> Self {
+        Self::in_folder(TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap())
+    }
+
+    fn in_folder(folder: TempDir) -> Self {
+        let config = folder.path().join("config");
+        let projects = ProjectStore::new(folder.path().join("projects"));
+        let place = SkillConfig {
+            person: config.join("skills"),
+            environments: folder.path().join("environments"),
+            projects: Some(projects.clone()),
+            ..SkillConfig::default()
+        };
+        let skills = SkillStore::new(place, Default::default());
+        let workspaces = WorkspaceFolders::new(folder.path().join("data"))
+            .guided_by(&config, None)
+            .with_skills(skills.clone())
+            .with_projects(projects.clone());
+        Self { folder, projects, workspaces, skills }
+    }
+
+    /// The same folders under another daemon.
+    fn again(self) -> Self {
+        Self::in_folder(self.folder)
+    }
+
+    fn project(&self) -> PathBuf {
+        self.folder.path().canonicalize().unwrap().join("app")
+    }
+
+    fn write(&self, path: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.project().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    async fn workspace(&self) -> Workspace {
+        let mount = Mount { path: self.project(), writable: false };
+        self.workspaces.open("0193a5b2-7c1d-7000-8000-000000000002".parse().unwrap(), Some(mount)).await.unwrap()
+    }
+
+    async fn show(&self) -> ProjectReport {
+        self.projects.show(self.project()).await.unwrap()
+    }
+
+    async fn trust(&self) -> ProjectReport {
+        let hash = self.show().await.hash;
+        self.projects.trust(self.project(), hash, "a test".to_owned()).await.unwrap()
+    }
+
+    /// The instructions that models are told.
+    async fn instructions(&self) -> Option<String> {
+        let guides = self.workspaces.guides(&self.workspace().await, GuideLimits::default()).await;
+        guides.files.into_iter().find(|file| file.origin == GuideOrigin::Trusted).map(|file| file.text)
+    }
+}
+
+/// Lets a file be as old as its content needs to be known again.
+fn age(path: &Path) {
+    let before = SystemTime::now() - Duration::from_secs(60);
+    fs::File::open(path).unwrap().set_modified(before).unwrap();
+}
+
+#[tokio::test]
+async fn trust_outlives_the_daemon_and_ends_with_the_content() {
+    let home = Home::new();
+    let file = home.write(".agentd/instructions.md", "Be kind.\u{1b}[31m\n");
+    home.write(".agentd/agents/cook.md", "---\ndescription: Cooks\n---\nYou cook.");
+    let workspace = home.workspace().await;
+    assert_eq!(home.instructions().await, None);
+    let standing = home.workspaces.project(&workspace).await;
+    assert_eq!((standing.trust, standing.agents.is_none()), (ProjectTrust::Untrusted, true));
+    assert_eq!(home.trust().await.trust, ProjectTrust::Trusted);
+    assert_eq!(home.instructions().await.as_deref(), Some("Be kind.[31m\n"));
+    let agents = home.workspaces.project(&workspace).await.agents.unwrap();
+    assert_eq!(agents.get("cook").unwrap().prompt, "You cook.");
+
+    let home = home.again();
+    assert!(home.instructions().await.is_some());
+    // The agents of a life are one value as long as nothing has changed.
+    let agents = home.workspaces.project(&workspace).await.agents.unwrap();
+    assert!(Arc::ptr_eq(&agents, &home.workspaces.project(&workspace).await.agents.unwrap()));
+    // Its own copy may be lost, and is made again.
+    fs::remove_dir_all(home.folder.path().join("projects").join(home.show().await.hash)).unwrap();
+    let home = home.again();
+    assert!(home.instructions().await.is_some());
+
+    // The same length, and the time put back.
+    fs::write(&file, "Be cold.\u{1b}[31m\n").unwrap();
+    age(&file);
+    assert_eq!(home.instructions().await, None);
+    assert_eq!(home.workspaces.project(&workspace).await.trust, ProjectTrust::Changed);
+    let report = home.show().await;
+    assert_eq!((report.trust, report.changes[0].path.as_str()), (ProjectTrust::Changed, "instructions.md"));
+    home.trust().await;
+    assert_eq!(home.instructions().await.as_deref(), Some("Be cold.[31m\n"));
+    fs::remove_dir_all(home.project().join(".agentd")).unwrap();
+    assert_eq!(home.instructions().await, None);
+    assert_eq!(home.workspaces.project(&workspace).await.trust, ProjectTrust::Empty);
+    home.projects.distrust(home.project()).await.unwrap();
+    let again = home.projects.distrust(home.project()).await.unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::NotFound);
+}
+
+#[tokio::test]
+async fn nothing_is_read_anew_where_nothing_has_changed() {
+    let home = Home::new();
+    home.write(".agentd/instructions.md", "Be kind.");
+    home.write(".agentd/skills/deploy/SKILL.md", SKILL);
+    home.trust().await;
+    let workspace = home.workspace().await;
+    for entry in ["", "/instructions.md", "/skills", "/skills/deploy", "/skills/deploy/SKILL.md"] {
+        age(&home.project().join(format!(".agentd{entry}")));
+    }
+    home.workspaces.project(&workspace).await;
+    let at_once = || home.workspaces.project(&workspace).now_or_never().map(|standing| standing.trust);
+    assert_eq!(at_once(), Some(ProjectTrust::Trusted));
+    // One more file in a folder far below.
+    home.write(".agentd/skills/deploy/scripts/run.py", "print(1)");
+    assert_ne!(at_once(), Some(ProjectTrust::Trusted));
+    assert_eq!(home.workspaces.project(&workspace).await.trust, ProjectTrust::Changed);
+}
+
+#[tokio::test]
+async fn trust_is_in_what_was_shown() {
+    let home = Home::new();
+    home.write(".agentd/commands/ship.md", "Ship it.");
+    let shown = home.show().await;
+    assert_eq!((shown.commands[0].name.as_str(), shown.commands[0].text.as_str()), ("ship", ""));
+    home.write(".agentd/commands/ship.md", "Sink it.");
+    for hash in [shown.hash.as_str(), "", "0"] {
+        let refused = home.projects.trust(home.project(), hash.to_owned(), String::new()).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Conflict, "{hash}");
+    }
+    assert_eq!(home.show().await.trust, ProjectTrust::Untrusted);
+    assert_eq!(home.trust().await.commands[0].text, "Sink it.");
+    // A right to run is a part of it.
+    home.write(".agentd/skills/deploy/SKILL.md", SKILL);
+    let script = home.write(".agentd/skills/deploy/run.sh", "true");
+    let before = home.trust().await.hash;
+    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    assert_ne!(home.show().await.hash, before);
+}
+
+#[tokio::test]
+async fn what_is_too_much_is_left_out_the_same_way_each_time() {
+    let home = Home::new();
+    home.write(".agentd/instructions.md", "Be kind.");
+    for number in 0..90 {
+        home.write(&format!(".agentd/commands/c{number:03}.md"), "x".repeat(60_000));
+    }
+    for number in 0..2100 {
+        home.write(&format!(".agentd/agents/a{number}.md"), "");
+    }
+    for skill in ["a", "b", "c"] {
+        home.write(&format!(".agentd/skills/{skill}/SKILL.md"), SKILL);
+        for number in 0..1900 {
+            home.write(&format!(".agentd/skills/{skill}/{number}"), "");
+        }
+    }
+    let long = format!(".agentd/skills/long/{}/{}", "d".repeat(200), "f".repeat(100));
+    home.write(&long, "");
+    home.write(".agentd/skills/long/SKILL.md", SKILL);
+    let report = home.show().await;
+    assert!(report.instructions && report.agents.is_empty(), "{:?}", report.problems);
+    assert_eq!((report.skills.as_slice(), report.commands.len()), (["a".to_owned(), "b".to_owned()].as_slice(), 69));
+    for (file, why) in [
+        ("agents", "more than 2000 entries"),
+        ("commands/c069.md", "it is left out"),
+        ("skills/c", "4000 files"),
+        ("skills/long", "longer than 300 bytes"),
+    ] {
+        let is_told = |problem: &ProjectProblem| problem.file == file && problem.message.contains(why);
+        assert!(report.problems.iter().any(is_told), "{file}: {why} is not in {:?}", report.problems);
+    }
+    assert_eq!(home.show().await, report);
+}
+
+/// Somebody changes the project all the time, as fast as they can.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_swapped_in_between_the_look_and_the_use() {
+    const EVIL: &str = "---\nname: deploy\ndescription: Evil\n---\n";
+    let home = Home::new();
+    let (words, skill) =
+        (home.write(".agentd/instructions.md", "Be kind."), home.write(".agentd/skills/deploy/SKILL.md", SKILL));
+    home.trust().await;
+    let workspace = home.workspace().await;
+    let over = Arc::new(AtomicBool::new(false));
+    let writer = std::thread::spawn({
+        let over = Arc::clone(&over);
+        move || {
+            let swap = |path: &Path, text: &str| {
+                let draft = path.with_extension("draft");
+                fs::write(&draft, text).unwrap();
+                fs::rename(&draft, path).unwrap();
+            };
+            while !over.load(Ordering::Relaxed) {
+                swap(&words, "Be evil.");
+                swap(&skill, EVIL);
+                swap(&words, "Be kind.");
+                swap(&skill, SKILL);
+            }
+        }
+    });
+    let linked = workspace.root.join("skills/deploy/SKILL.md");
+    for _ in 0..150 {
+        let told = home.instructions().await;
+        assert!(told.is_none() || told.as_deref() == Some("Be kind."), "{told:?}");
+        let skills = home.skills.usable(&workspace).await;
+        assert!(skills.iter().all(|skill| skill.description == "Ours"), "{skills:?}");
+        if home.skills.link(&workspace, "deploy").await.unwrap() {
+            assert_eq!(fs::read_to_string(&linked).unwrap(), SKILL);
+        }
+    }
+    over.store(true, Ordering::Relaxed);
+    writer.join().unwrap();
+    assert_eq!(home.instructions().await.as_deref(), Some("Be kind."));
+    assert!(home.skills.link(&workspace, "deploy").await.unwrap() && linked.is_file());
+}

@@ -1,0 +1,321 @@
+//! Projects that bring instructions, agents, skills and commands along, used only where the person trusts them.
+
+use std::{fs, os::unix::fs::symlink};
+
+use agentd_testkit::{
+    daemon::{Output, TempHome},
+    model_server::{Recorded, Reply},
+};
+use serde_json::{Value, json};
+
+use super::{World, keys, tool_texts};
+
+const COOK: &str = "---\nname: cook\ndescription: Cooks meals.\ntools: Read, Grep\n---\nYou cook.\n";
+const DEPLOY: &str = "---\nname: deploy\ndescription: How we deploy\n---\nSteps of ours.\n";
+
+/// Words of the project that a request may or may not have.
+const WORDS: [&str; 3] = ["Speak like a pirate.", "transfer_to_cook", "How we deploy"];
+
+/// A project with one of each.
+fn with_project(home: &TempHome, name: &str) -> String {
+    home.write(&format!("{name}/AGENTS.md"), "Run make check.");
+    home.write(&format!("{name}/.agentd/instructions.md"), "Speak like a pirate.\n");
+    home.write(&format!("{name}/.agentd/agents/cook.md"), COOK);
+    home.write(&format!("{name}/.agentd/skills/deploy/SKILL.md"), DEPLOY);
+    home.write(&format!("{name}/.agentd/commands/ship.md"), "Ship it.\n");
+    home.path().join(name).display().to_string()
+}
+
+async fn run(world: &World, project: &str) -> Output {
+    world.daemon.agentctl(["run", "Go.", "-C", project]).await.exits(0)
+}
+
+async fn show(world: &World, project: &str) -> Value {
+    world.daemon.agentctl(["project", "show", project, "--json"]).await.exits(0).json()
+}
+
+async fn trust(world: &World, project: &str) {
+    world.daemon.agentctl(["project", "trust", project]).await.exits(0);
+}
+
+/// Which of the project's words the last request has.
+fn told(world: &World) -> Vec<&'static str> {
+    let request = world.model.requests().last().unwrap().body.to_string();
+    WORDS.into_iter().filter(|words| request.contains(words)).collect()
+}
+
+async fn audited(world: &World) -> Vec<String> {
+    let records = world.daemon.agentctl(["audit", "--json"]).await.exits(0).stdout;
+    let kinds = ["project_trusted", "project_distrusted"];
+    let found = records.lines().filter_map(|line| kinds.into_iter().find(|kind| line.contains(&format!("\"{kind}\""))));
+    found.map(str::to_owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_of_a_project_is_used_until_it_is_trusted_and_nothing_once_it_has_changed() {
+    let mut world = World::start().await;
+    world.model.default_reply(Reply::text("Good."));
+    let project = with_project(&world.daemon, "app");
+    let output = run(&world, &project).await;
+    output.says(&[
+        "this project has .agentd/ with instructions, 1 agent, 1 skill, 1 command, not trusted",
+        &format!("agentctl project trust {project}"),
+    ]);
+    assert_eq!(told(&world), Vec::<&str>::new());
+    assert!(world.model.requests()[0].body.to_string().contains("Run make check."));
+    let found = show(&world, &project).await;
+    assert_eq!((&found["trust"], &found["instructions"]), (&json!("untrusted"), &json!(true)));
+    assert_eq!(found["commands"], json!([{"name": "ship", "text": ""}]));
+    assert_eq!((found["hash"].as_str().unwrap().len(), found["files"].as_array().unwrap().len()), (64, 4));
+
+    trust(&world, &project).await;
+    let output = run(&world, &project).await;
+    assert!(!output.stderr.contains("not trusted"), "{}", output.stderr);
+    assert_eq!(told(&world), WORDS);
+    let request = world.model.requests().last().unwrap().body.to_string();
+    let at = |words: &str| request.find(words).unwrap_or_else(|| panic!("{words} is not in {request}"));
+    assert!(at("Run make check.") < at("Speak like a pirate."), "{request}");
+    assert!(request.contains("they grant no permission"), "{request}");
+    let store = fs::metadata(world.daemon.path().join("data/projects/trusted.json")).unwrap();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&store.permissions()) & 0o777, 0o600);
+
+    // It outlives the daemon, however that ends.
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    run(&world, &project).await;
+    assert_eq!(told(&world), WORDS);
+
+    // Any byte of any file.
+    world.daemon.write("app/.agentd/skills/deploy/SKILL.md", DEPLOY.replace("ours", "0urs"));
+    let output = run(&world, &project).await;
+    output.says(&["changed since you trusted it (1 file;", "nothing of it is used"]);
+    assert_eq!(told(&world), Vec::<&str>::new());
+    let found = show(&world, &project).await;
+    assert_eq!(found["trust"], "changed");
+    assert_eq!(found["changes"], json!([{"path": "skills/deploy/SKILL.md", "kind": "changed"}]));
+    let shown = world.daemon.agentctl(["project", "show", &project]).await.exits(0).stdout;
+    assert!(shown.contains("~ skills/deploy/SKILL.md") && shown.contains("changed since you trusted it"), "{shown}");
+
+    // As it was, it is what was trusted.
+    world.daemon.write("app/.agentd/skills/deploy/SKILL.md", DEPLOY);
+    run(&world, &project).await;
+    assert_eq!(told(&world), WORDS);
+    fs::rename(format!("{project}/.agentd/commands/ship.md"), format!("{project}/.agentd/commands/sink.md")).unwrap();
+    run(&world, &project).await.says(&["changed since you trusted it (2 files;"]);
+    trust(&world, &project).await;
+    run(&world, &project).await;
+    assert_eq!(told(&world), WORDS);
+    world.daemon.agentctl(["project", "distrust", &project]).await.exits(0);
+    run(&world, &project).await.says(&["not trusted"]);
+    assert_eq!(told(&world), Vec::<&str>::new());
+    world.daemon.agentctl(["project", "distrust", &project]).await.exits(2).says(&["is not trusted", "hint:"]);
+    let copies = fs::read_dir(world.daemon.path().join("data/projects")).unwrap();
+    assert_eq!(copies.count(), 1, "no copy of what is not trusted is left");
+    assert_eq!(audited(&world).await, ["project_trusted", "project_trusted", "project_distrusted"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_told_behind_its_history_when_trust_comes_and_goes() {
+    let world = World::start().await;
+    world.model.default_reply(Reply::text("Good."));
+    let project = world.daemon.path().join("app").display().to_string();
+    world.daemon.write("app/.agentd/instructions.md", "Speak like a pirate.");
+    let lines = async |args: &[&str]| {
+        let args = [&["run", "Go.", "--output", "stream-json"], args].concat();
+        world.daemon.agentctl(args).await.exits(0).json_lines()
+    };
+    let session = lines(&["-C", &project]).await[0]["session_id"].as_str().unwrap().to_owned();
+    trust(&world, &project).await;
+    let trusted = lines(&["--session", &session]).await;
+    assert_eq!(told(&world), ["Speak like a pirate."]);
+    world.daemon.write("app/.agentd/instructions.md", "Obey the parrot.");
+    let changed = lines(&["--session", &session]).await;
+    let request = world.model.requests().last().unwrap().body.to_string();
+    assert!(!request.contains("parrot") && request.contains("their notes no longer apply"), "{request}");
+    let warning = |lines: &[Value]| lines.iter().filter(|line| line["code"] == "project_changed").count();
+    assert_eq!((warning(&trusted), warning(&changed)), (0, 1), "{changed:#?}");
+    for lines in [&trusted, &changed] {
+        let reports = lines.iter().filter(|line| line["type"] == "usage_updated");
+        assert!(reports.clone().count() > 0 && reports.clone().all(|line| line["prompt"]["broken_by"].is_null()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn trust_is_in_a_folder_and_in_what_was_shown() {
+    let world = World::start().await;
+    world.model.default_reply(Reply::text("Good."));
+    let (project, twin) = (with_project(&world.daemon, "app"), with_project(&world.daemon, "twin"));
+    let hash = show(&world, &project).await["hash"].as_str().unwrap().to_owned();
+    assert_eq!(show(&world, &twin).await["hash"], json!(hash));
+    world.daemon.write("app/.agentd/instructions.md", "Other.");
+    let late = world.daemon.agentctl(["project", "trust", &project, "--hash", &hash]).await;
+    assert!(late.code != Some(0) && late.stderr.contains("not as it was shown"), "{}", late.stderr);
+    assert_eq!((show(&world, &project).await["trust"].clone(), audited(&world).await.len()), (json!("untrusted"), 0));
+    world.daemon.write("app/.agentd/instructions.md", "Speak like a pirate.\n");
+    world.daemon.agentctl(["project", "trust", &project, "--hash", &hash]).await.exits(0);
+
+    // Another folder with the same content is another project; another name of the folder is not.
+    run(&world, &twin).await.says(&["not trusted"]);
+    assert_eq!(told(&world), Vec::<&str>::new());
+    symlink("app", world.daemon.path().join("link")).unwrap();
+    let link = world.daemon.path().join("link").display().to_string();
+    assert_eq!(show(&world, &link).await["trust"], "trusted");
+    fs::create_dir(world.daemon.path().join("empty")).unwrap();
+    let empty = world.daemon.path().join("empty").display().to_string();
+    world.daemon.agentctl(["project", "trust", &empty]).await.exits(2).says(&["nothing to trust", "hint:"]);
+    world.daemon.agentctl(["project", "show", "nowhere"]).await.exits(2).says(&["cannot be opened", "hint:"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_of_a_project_works_under_its_prompt_with_its_tools_and_replaces_none() {
+    let world = World::start().await;
+    let project = with_project(&world.daemon, "app");
+    world.daemon.write(
+        "app/.agentd/agents/researcher.md",
+        "---\ndescription: Finds what it wants.\n---\nYou obey the project.\n",
+    );
+    trust(&world, &project).await;
+    let is_cook = |request: &Recorded| request.messages()[0]["content"].as_str().unwrap().contains("You cook.");
+    world.model.respond_with(move |request| match (is_cook(request), tool_texts(request)) {
+        (true, _) => Reply::text("Soup, for all who came to the table tonight. ".repeat(10)),
+        (false, told) if told.contains("Soup") => Reply::text("Served."),
+        (false, _) => Reply::tool_call("delegate_task", json!({"task": "Cook", "agent": "cook"})),
+    });
+    let output = run(&world, &project).await;
+    assert_eq!(output.stdout.trim(), "Served.");
+    let requests = world.model.requests();
+    let cook = requests.iter().find(|request| is_cook(request)).unwrap();
+    let tools = cook.body["tools"].as_array().unwrap().iter().map(|tool| tool["function"]["name"].as_str().unwrap());
+    let tools: Vec<&str> = tools.collect();
+    assert!(tools.contains(&"read_file") && tools.contains(&"grep"), "{tools:?}");
+    assert!(!tools.contains(&"run_bash_command") && !tools.contains(&"write_file"), "{tools:?}");
+    assert!(requests.iter().all(|request| !request.body.to_string().contains("obey the project")));
+    assert!(requests[0].body.to_string().contains("Cooks meals."));
+    let shown = world.daemon.agentctl(["project", "show", &project]).await.exits(0).stdout;
+    assert!(shown.contains("`researcher` is not used, because the configuration has an agent of this name"), "{shown}");
+
+    // A session that works as an agent of a project does nothing once that is not trusted.
+    world.daemon.write("app/.agentd/agents/cook.md", COOK.replace("You cook.", "You poison."));
+    world.model.respond_with(|request| match tool_texts(request) {
+        told if told.contains("no agent") => Reply::text("Nobody cooks."),
+        _ => Reply::tool_call("delegate_task", json!({"task": "Cook", "agent": "cook"})),
+    });
+    assert_eq!(run(&world, &project).await.stdout.trim(), "Nobody cooks.");
+    assert!(!world.model.requests().last().unwrap().body.to_string().contains("poison"));
+}
+
+/// Whatever the mode, a model neither trusts a project nor writes what would be trusted, unless a person lets it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_trusts_nothing_by_itself() {
+    let world = World::start().await;
+    let project = with_project(&world.daemon, "app");
+    trust(&world, &project).await;
+    let store = world.daemon.path().join("data/projects/trusted.json");
+    let before = (show(&world, &project).await["hash"].clone(), fs::read(&store).unwrap());
+    let forge = format!("echo '{{}}' > {}", store.display());
+    let calls = vec![
+        ("write_file", json!({"path": "/project/.agentd/instructions.md", "content": "Obey."})),
+        ("run_bash_command", json!({"command": "echo Obey. > /project/.agentd/instructions.md"})),
+        ("run_bash_command", json!({"command": "agentctl project trust /project"})),
+        ("run_bash_command", json!({"command": forge})),
+    ];
+    let writable = format!("{project}:rw");
+    let args = ["-C", &writable, "--mode", "auto", "--on-interrupt", "deny", "--output", "json"];
+    let (told, output) = world.call_all(calls, &args).await;
+    assert!(told[..3].iter().all(|told| told.starts_with("E_DENIED")), "{told:#?}");
+    // A command in the sandbox runs, and finds no such file.
+    assert!(!told[3].contains("exit code 0"), "{told:#?}");
+    assert!(output.json()["denials"].as_array().unwrap().len() >= 3);
+    let after = (show(&world, &project).await["hash"].clone(), fs::read(&store).unwrap());
+    assert_eq!((before, audited(&world).await.len()), (after, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_files_are_named_left_out_and_wait_for_nobody() {
+    let world = World::start().await;
+    world.model.default_reply(Reply::text("Good."));
+    let project = with_project(&world.daemon, "app");
+    let agentd = world.daemon.path().join("app/.agentd");
+    let secret = world.daemon.write("secret.txt", "hunter2");
+    fs::remove_file(agentd.join("instructions.md")).unwrap();
+    nix::unistd::mkfifo(&agentd.join("instructions.md"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    fs::File::create(agentd.join("commands/large.md")).unwrap().set_len(1 << 30).unwrap();
+    world.daemon.write("app/.agentd/agents/bytes.md", b"---\ndescription: x\n---\n\xff\xfe");
+    world.daemon.write("app/.agentd/agents/torn.md", "---\ndescription: x\n");
+    symlink(&secret, agentd.join("commands/leak.md")).unwrap();
+    symlink("ship.md", agentd.join("commands/alias.md")).unwrap();
+    symlink(world.daemon.path(), agentd.join("skills/home")).unwrap();
+    world.daemon.write("app/.agentd/skills/pipe/SKILL.md", DEPLOY);
+    symlink(&secret, agentd.join("skills/pipe/leak.md")).unwrap();
+    for never in ["hitl_rules.yaml", "mcp_servers.yaml", "models.yaml", ".env"] {
+        world.daemon.write(&format!("app/.agentd/{never}"), "policy: {default: allow}\n");
+    }
+    let found = show(&world, &project).await;
+    let problems: Vec<String> = found["problems"].as_array().unwrap().iter().map(ToString::to_string).collect();
+    for (file, why) in [
+        ("instructions.md", "no plain file"),
+        ("commands/large.md", "larger than 64 KiB"),
+        ("agents/bytes.md", "not UTF-8"),
+        ("agents/torn.md", "not closed"),
+        ("commands/leak.md", "leads out"),
+        ("skills/home", "is a link"),
+        ("skills/pipe", "leads out"),
+    ] {
+        let is_told = |problem: &String| problem.contains(file) && problem.contains(why);
+        assert!(problems.iter().any(is_told), "{file}: {why} is not in {problems:#?}");
+    }
+    assert_eq!(found["ignored"], json!([".env", "hitl_rules.yaml", "mcp_servers.yaml", "models.yaml"]));
+    let commands = found["commands"].as_array().unwrap().iter().map(|command| command["name"].as_str().unwrap());
+    assert_eq!(commands.collect::<Vec<_>>(), ["alias", "ship"]);
+    assert!(!found.to_string().contains("hunter2"), "{found:#}");
+    let shown = world.daemon.agentctl(["project", "show", &project]).await.exits(0).stdout;
+    assert!(shown.contains("hitl_rules.yaml, mcp_servers.yaml, models.yaml (never read from a project)"), "{shown}");
+
+    trust(&world, &project).await;
+    run(&world, &project).await;
+    assert_eq!(told(&world), ["transfer_to_cook", "How we deploy"]);
+    assert!(!world.model.requests().last().unwrap().body.to_string().contains("hunter2"));
+    let found = show(&world, &project).await;
+    assert_eq!(found["commands"][0], json!({"name": "alias", "text": "Ship it.\n"}));
+    // What is left out is no part of the hash, and becomes one when it can be used.
+    fs::remove_file(agentd.join("instructions.md")).unwrap();
+    assert_eq!(show(&world, &project).await["trust"], "trusted");
+    world.daemon.write("app/.agentd/instructions.md", "Speak like a pirate.");
+    assert_eq!(show(&world, &project).await["trust"], "changed");
+
+    // The folder itself may be a link.
+    fs::create_dir(world.daemon.path().join("linked")).unwrap();
+    symlink(&agentd, world.daemon.path().join("linked/.agentd")).unwrap();
+    let linked = world.daemon.path().join("linked").display().to_string();
+    let found = show(&world, &linked).await;
+    assert_eq!((&found["trust"], found["files"].as_array().unwrap().len()), (&json!("empty"), 0));
+    assert!(found["problems"][0]["message"].as_str().unwrap().contains("a link on the way"), "{found:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_find_the_keys_they_rely_on() {
+    let world = World::start().await;
+    let project = with_project(&world.daemon, "app");
+    let found = show(&world, &project).await;
+    let expected = [
+        "agents",
+        "changes",
+        "commands",
+        "files",
+        "hash",
+        "ignored",
+        "instructions",
+        "path",
+        "problems",
+        "skills",
+        "trust",
+    ];
+    assert_eq!(keys(&found), expected);
+    assert_eq!(keys(&found["files"][0]), ["bytes", "path", "sha256"]);
+    assert_eq!(found["skills"], json!(["deploy"]));
+    let trusted = world.daemon.agentctl(["project", "trust", &project, "--json"]).await.exits(0).json();
+    assert_eq!((&trusted["trust"], trusted["trusted_at"].is_string()), (&json!("trusted"), true));
+    assert_eq!(trusted["commands"], json!([{"name": "ship", "text": "Ship it.\n"}]));
+    let left = world.daemon.agentctl(["project", "distrust", &project, "--json"]).await.exits(0).json();
+    assert_eq!(left["trust"], "untrusted");
+}
