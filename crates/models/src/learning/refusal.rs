@@ -27,6 +27,8 @@ pub(crate) struct SentParts {
     pub(crate) words_behind_results: bool,
     /// Earlier thoughts are sent back.
     pub(crate) echoes: bool,
+    /// Signed thoughts are sent back.
+    pub(crate) signed_thoughts: bool,
     /// The fields of the body that are no part of the conversation.
     pub(crate) fields: Vec<String>,
 }
@@ -54,6 +56,16 @@ const NO_TOOLS: [&str; 16] = [
 /// Words of servers whose templates want the person and the model in turns.
 const TURNS: [&str; 4] = ["after role 'tool'", "after role \"tool\"", "roles must alternate", "must alternate user"];
 
+/// Words of servers that do not take signed thoughts where they stand.
+const SIGNED: [&str; 6] = [
+    "`signature` in `thinking`",
+    "bound to a different",
+    "`thinking` or `redacted_thinking` blocks",
+    "cannot be modified",
+    "final block in an assistant message",
+    "expected `thinking`",
+];
+
 /// Words of servers that do not know a field, or do not name the one that they mean.
 const VAGUE: [&str; 8] =
     ["unknown", "unrecognized", "unrecognised", "unsupported", "not supported", "not permitted", "extra", "unexpected"];
@@ -64,6 +76,9 @@ pub(crate) fn candidates(refusal: &Refusal, sent: &SentParts) -> Vec<Change> {
     let mut changes = Vec::new();
     if sent.history && says(&["reasoning_content"]) {
         changes.push(if sent.echoes { Change::WithoutEcho } else { Change::EchoReasoning });
+    }
+    if sent.signed_thoughts && says(&SIGNED) {
+        return vec![Change::WithoutSignedThoughts];
     }
     if sent.words_behind_results && says(&TURNS) {
         changes.push(Change::WordsInResults);
@@ -80,6 +95,7 @@ pub(crate) fn candidates(refusal: &Refusal, sent: &SentParts) -> Vec<Change> {
     let named = |field: &String| match field.as_str() {
         "stream_options" => says(&["stream_options", "include_usage"]),
         "max_tokens" => says(&["max_tokens", "max_completion_tokens"]),
+        "output_config" => says(&["output_config", "effort"]),
         field => says(&[field]),
     };
     let names_another = sent.fields.iter().any(named) || says(&["max_completion_tokens"]);
