@@ -293,6 +293,7 @@ impl Call {
             tools: native && !left_out,
             named_only: names_only && !left_out,
             insists_on_native: config.native_tools == Some(true),
+            chosen_limit: config.wire == Wire::Anthropic && config.most_tokens(&self.request).is_none(),
             signed_thoughts: self.request.messages.iter().any(has_blocks),
             history: config.wire == Wire::OpenAi && self.request.messages.iter().any(is_answer),
             words_behind_results: !form.has(&Change::WordsInResults)

@@ -89,6 +89,7 @@ impl AnswerReader for Reader {
                 self.end(target, event.stop_reason.as_ref(), answer)?;
                 answer.finish.get_or_insert(Finish::Stop);
             }
+            "ping" => answer.only_alive = true,
             "" => return Err(other_wire(target, data)),
             _ => {}
         }

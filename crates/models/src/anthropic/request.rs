@@ -160,7 +160,8 @@ fn thinking(config: &ModelConfig, order: &Order<'_>) -> Option<ThinkingSettings>
 /// The wire wants a limit in every request.
 fn max_tokens(config: &ModelConfig, request: &ModelRequest, order: &Order<'_>) -> u64 {
     let most = order.abilities.max_answer.unwrap_or(u64::MAX);
-    let usual = MAX_ANSWER.min(order.info.context_window / ANSWER_PART).max(1);
+    let learnt = order.form.answer_limit().unwrap_or(MAX_ANSWER);
+    let usual = MAX_ANSWER.min(learnt).min(order.info.context_window / ANSWER_PART).max(1);
     config.most_tokens(request).unwrap_or(usual).min(most)
 }
 

@@ -195,8 +195,14 @@ impl Reading {
             Form::Events(decoder) => {
                 let (reader, answer, keep_alive) = (&mut self.reader, &mut self.answer, &mut self.keep_alive);
                 let fed = decoder.feed(bytes, &mut |data| {
-                    *keep_alive = None;
-                    if answer.done { Ok(()) } else { reader.event(target, data, answer).map_err(Trouble::Failure) }
+                    if answer.done {
+                        return Ok(());
+                    }
+                    reader.event(target, data, answer).map_err(Trouble::Failure)?;
+                    if !std::mem::take(&mut answer.only_alive) {
+                        *keep_alive = None;
+                    }
+                    Ok(())
                 });
                 match fed {
                     Err(Trouble::Failure(failure)) => Err(failure),

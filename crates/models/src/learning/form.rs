@@ -25,6 +25,8 @@ pub(crate) enum Change {
     MaxCompletionTokens,
     /// Words of the person behind a tool's result stand in the message of that result.
     WordsInResults,
+    /// Answers may have so many tokens, where nobody has set another limit.
+    AnswerLimit(u64),
     /// A field of the body is left out.
     WithoutField(String),
 }
@@ -35,7 +37,9 @@ impl Change {
         match self {
             Self::WithoutNamedTools | Self::TextTools => ChangeTopic::Tools,
             Self::EchoReasoning | Self::WithoutEcho | Self::WithoutSignedThoughts => ChangeTopic::Thoughts,
-            Self::MaxCompletionTokens | Self::WordsInResults | Self::WithoutField(_) => ChangeTopic::Parameters,
+            Self::MaxCompletionTokens | Self::WordsInResults | Self::AnswerLimit(_) | Self::WithoutField(_) => {
+                ChangeTopic::Parameters
+            }
         }
     }
 
@@ -48,6 +52,7 @@ impl Change {
     pub(crate) fn is_sound(&self) -> bool {
         match self {
             Self::WithoutField(name) => !name.is_empty() && name.len() <= RequestForm::MAX_FIELD && name.is_ascii(),
+            Self::AnswerLimit(tokens) => *tokens > 0,
             _ => self.is_lasting(),
         }
     }
@@ -66,6 +71,9 @@ impl fmt::Display for Change {
             Self::TextTools => f.write_str("with tools in the text, as the server takes none in their own field"),
             Self::WordsInResults => {
                 f.write_str("with the person's words in the result before them, as the server wants the roles in turns")
+            }
+            Self::AnswerLimit(tokens) => {
+                write!(f, "with answers of at most {tokens} tokens, which is all that the server takes")
             }
             Self::MaxCompletionTokens => f.write_str("with max_completion_tokens instead of max_tokens"),
             Self::WithoutField(name) => write!(f, "without {name}, which the server may refuse"),
@@ -89,6 +97,15 @@ impl RequestForm {
     /// All of them.
     pub(crate) fn changes(&self) -> impl Iterator<Item = &Change> {
         self.0.iter()
+    }
+
+    /// The tokens that an answer may have, as far as the server has refused more.
+    pub(crate) fn answer_limit(&self) -> Option<u64> {
+        let limits = self.0.iter().filter_map(|change| match change {
+            Change::AnswerLimit(tokens) => Some(*tokens),
+            _ => None,
+        });
+        limits.min()
     }
 
     /// Returns whether a field of the body may be sent.

@@ -29,6 +29,8 @@ pub(crate) struct SentParts {
     pub(crate) echoes: bool,
     /// Signed thoughts are sent back.
     pub(crate) signed_thoughts: bool,
+    /// It limits the answer to a number of tokens that nobody has set.
+    pub(crate) chosen_limit: bool,
     /// The fields of the body that are no part of the conversation.
     pub(crate) fields: Vec<String>,
 }
@@ -80,6 +82,9 @@ pub(crate) fn candidates(refusal: &Refusal, sent: &SentParts) -> Vec<Change> {
     if sent.signed_thoughts && says(&SIGNED) {
         return vec![Change::WithoutSignedThoughts];
     }
+    if let Some(tokens) = answer_limit(&refusal.words).filter(|_| sent.chosen_limit) {
+        return vec![Change::AnswerLimit(tokens)];
+    }
     if sent.words_behind_results && says(&TURNS) {
         changes.push(Change::WordsInResults);
     }
@@ -116,6 +121,13 @@ pub(crate) fn candidates(refusal: &Refusal, sent: &SentParts) -> Vec<Change> {
     }
     changes.dedup();
     changes
+}
+
+/// The largest answer that a server names: `max_tokens: 32000 > 8192, which is the maximum allowed number of output tokens`.
+fn answer_limit(words: &str) -> Option<u64> {
+    let before = &words[..words.find(", which is the maximum allowed number of output tokens")?];
+    let number = before.rsplit(|letter: char| !letter.is_ascii_digit()).next()?;
+    number.parse().ok().filter(|tokens| *tokens > 0)
 }
 
 #[cfg(test)]
@@ -178,6 +190,27 @@ mod tests {
         );
         check(400, "the model is on fire", &all, &[]);
         check(400, "extra inputs are not permitted", &sent(&[]), &[]);
+    }
+
+    #[test]
+    fn a_limit_that_nobody_set_is_the_one_that_the_server_names() {
+        let too_many = "max_tokens: 32000 > 8192, which is the maximum allowed number of output tokens for m";
+        let chosen = SentParts { chosen_limit: true, ..sent(&["temperature"]) };
+        check(400, too_many, &chosen, &[Change::AnswerLimit(8192)]);
+        check(400, too_many, &sent(&[]), &[]);
+        check(400, "max_tokens: 1 > , which is the maximum allowed number of output tokens", &chosen, &[]);
+    }
+
+    #[test]
+    fn signed_thoughts_are_left_out_where_they_are_refused() {
+        let signed = SentParts { signed_thoughts: true, ..sent(&["thinking"]) };
+        for words in [
+            "messages.1.content.0: Invalid `signature` in `thinking` block",
+            "messages.3.content.0: The block is bound to a different conversation",
+        ] {
+            check(400, words, &signed, &[Change::WithoutSignedThoughts]);
+        }
+        check(400, "adaptive thinking is not supported on this model", &signed, &[without("thinking")]);
     }
 
     #[test]

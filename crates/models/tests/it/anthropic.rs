@@ -518,6 +518,18 @@ async fn an_error_in_the_middle_takes_the_answer_back_and_a_wait_is_kept() {
 }
 
 #[tokio::test]
+async fn a_server_that_only_pings_is_given_up() {
+    let server = ModelServer::start().await;
+    let pings = std::iter::repeat_n(json!({"type": "ping"}).to_string(), 10_000);
+    server.reply(Reply::events(pings).delay_ms(50));
+    let mut config = messages_config(&server);
+    config.retries = 0;
+    (config.first_byte_timeout_ms, config.idle_timeout_ms) = (400, 400);
+    let outcome = ask_config(&config).await;
+    assert!(outcome.message().contains("only signs of life"), "{outcome:?}");
+}
+
+#[tokio::test]
 async fn the_window_is_learnt_from_a_refusal() {
     let server = ModelServer::start().await;
     for said in [
@@ -559,6 +571,26 @@ async fn a_parameter_that_the_model_refuses_is_left_out_and_that_is_kept() {
         assert_eq!(ask(&model, request_with_tools("Hi")).await.retries, [], "{field}");
         assert_eq!(server.requests().len(), asked + 1);
     }
+}
+
+#[tokio::test]
+async fn a_limit_of_the_answer_that_nobody_set_is_learnt() {
+    let server = ModelServer::start().await;
+    let said = "max_tokens: 8192 > 4096, which is the maximum allowed number of output tokens for m";
+    server.respond_with(move |request| match request.body["max_tokens"].as_u64() {
+        Some(..=4096) => Reply::text("Hi"),
+        _ => Reply::messages_error(400, "invalid_request_error", said),
+    });
+    let mut config = messages_config(&server);
+    let model = connect(&config).unwrap();
+    for requests in [2, 3] {
+        assert_eq!(ask(&model, request("Hi")).await.error, None);
+        assert_eq!((server.requests().len(), &last(&server).body["max_tokens"]), (requests, &json!(4096)));
+    }
+    // What a person has set is theirs to change.
+    config.max_tokens = Some(8192);
+    let outcome = ask_config(&config).await;
+    assert_eq!(outcome.kind(), Some(ErrorKind::Rejected), "{outcome:?}");
 }
 
 #[tokio::test]
