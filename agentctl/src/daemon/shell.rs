@@ -16,12 +16,16 @@ const OTHER_PLACES: [(&str, &str); 4] =
     [("BASE", "BASIC"), ("DEFAULT", "BASIC"), ("VISION", "MULTIMODAL"), ("REASON", "REASONING")];
 
 /// Ends of the names, and other words that people write for them.
-const ENDS: [(&str, &[&str]); 4] = [
+const ENDS: [(&str, &[&str]); 5] = [
     ("BASE_URL", &["BASE_URL", "URL", "API_BASE", "API_URL", "ENDPOINT"]),
     ("API_KEY", &["API_KEY", "KEY", "TOKEN"]),
     ("CONTEXT_WINDOW", &["CONTEXT_WINDOW", "CONTEXT", "CONTEXT_LENGTH", "CONTEXT_SIZE", "WINDOW"]),
+    ("WIRE", &["WIRE", "API"]),
     ("ID", &["ID", "MODEL", "NAME", "MODEL_ID", "MODEL_NAME"]),
 ];
+
+/// Ends that are too short to be recognised by most of their letters.
+const SHORT_ENDS: [&str; 2] = ["ID", "WIRE"];
 
 /// Letters by which a misspelt name may differ.
 const SLIPS: usize = 2;
@@ -38,8 +42,8 @@ const PROVIDERS: [(&str, &str); 8] = [
     ("TOGETHER", "https://api.together.xyz/v1"),
 ];
 
-/// Keys of providers whose own interface the daemon does not speak.
-const FOREIGN_KEYS: [&str; 1] = ["ANTHROPIC_API_KEY"];
+/// Key of Anthropic's own wire, which the daemon reads itself where a slot has that wire.
+const ANTHROPIC_KEY: &str = "ANTHROPIC_API_KEY";
 
 /// Something in this shell's environment that has no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,13 +139,13 @@ fn meant(name: &str, has_builtin: bool) -> Option<String> {
         for (place, meant) in places.clone() {
             for form in forms.iter().filter(|form| !(place == "BASE" && **form == "URL")) {
                 // In words for the same thing, nothing is left to guess.
-                // Two letters are too few to be misspelt: `MODEL_BASE_DIR` is somebody else's.
-                let slips = if *form == end && end != "ID" { SLIPS } else { 0 };
+                // Few letters are too few to be misspelt: `MODEL_BASE_DIR` is somebody else's.
+                let slips = if *form == end && !SHORT_ENDS.contains(&end) { SLIPS } else { 0 };
                 consider(format!("MODEL_{place}_{form}"), slips, format!("MODEL_{meant}_{end}"));
             }
         }
         // Without a place, `MODEL_ID` and `MODEL_NAME` are those of many programs.
-        if has_builtin && end != "ID" {
+        if has_builtin && !SHORT_ENDS.contains(&end) {
             consider(format!("MODEL_{end}"), 1, format!("MODEL_{}_{end}", PLACES[0]));
         }
     }
@@ -163,11 +167,11 @@ fn keys(shell: &BTreeMap<String, String>) -> Vec<ShellNote> {
             format!("export MODEL_BASIC_BASE_URL={address} MODEL_BASIC_API_KEY=${key} MODEL_BASIC_ID=…; agentctl stop"),
         ));
     }
-    for key in FOREIGN_KEYS.into_iter().filter(|key| shell.contains_key(*key)) {
+    if shell.contains_key(ANTHROPIC_KEY) {
         notes.push(ShellNote::new(
-            &[key],
-            format!("found {key}, but agentd speaks only the interface of OpenAI"),
-            "use a server that has it, such as https://openrouter.ai/api/v1, in MODEL_BASIC_BASE_URL".to_owned(),
+            &[ANTHROPIC_KEY],
+            format!("found {ANTHROPIC_KEY}, which agentd does not use by itself"),
+            "export MODEL_BASIC_WIRE=anthropic MODEL_BASIC_ID=…; agentctl stop".to_owned(),
         ));
     }
     notes
@@ -235,8 +239,8 @@ mod tests {
         check(
             &[("ANTHROPIC_API_KEY", "k")],
             &[],
-            &["found ANTHROPIC_API_KEY, but agentd speaks only the interface of \
-            OpenAI: use a server that has it, such as https://openrouter.ai/api/v1, in MODEL_BASIC_BASE_URL"],
+            &["found ANTHROPIC_API_KEY, which agentd does not use by itself: \
+            export MODEL_BASIC_WIRE=anthropic MODEL_BASIC_ID=…; agentctl stop"],
         );
         assert_eq!(said(&[URL, ("OPENAI_API_KEY", "k")], &[URL], false), [""; 0], "another model answers");
         let own = said(&[("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", "http://proxy/v1")], &[], true);

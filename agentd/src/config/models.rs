@@ -7,9 +7,9 @@ use std::{
 };
 
 use agentd_core::{model::Slot, usage::Prices};
-use agentd_models::{ChatTemplate, ModelConfig, Wire};
+use agentd_models::{ChatTemplate, Effort, ModelConfig, Thinking, Wire};
 use secrecy::SecretString;
-use serde::Deserialize;
+use serde::{Deserialize, de::IntoDeserializer as _};
 use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
@@ -23,6 +23,11 @@ use super::{
 
 /// Default address for a key without one: most programs that read such variables assume it.
 const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
+
+/// Default address of Anthropic's wire, and the variables in which people have another one and the key.
+const ANTHROPIC_BASE_URL: &str = "https://api.anthropic.com";
+const ANTHROPIC_ADDRESS_VARIABLE: &str = "ANTHROPIC_BASE_URL";
+const ANTHROPIC_KEY_VARIABLE: &str = "ANTHROPIC_API_KEY";
 
 /// The smallest window that can be configured, in tokens.
 const MIN_WINDOW: u64 = 256;
@@ -64,6 +69,8 @@ struct SlotFile {
     native_tools: Option<bool>,
     echo_reasoning: Option<bool>,
     sees_pictures: Option<bool>,
+    thinking: Option<Thinking>,
+    effort: Option<Effort>,
     prices: Option<Spanned<Prices>>,
     timeouts: Option<TimeoutsFile>,
     retries: Option<Spanned<u32>>,
@@ -94,6 +101,8 @@ struct SlotLayer {
     native_tools: Option<bool>,
     echo_reasoning: Option<bool>,
     sees_pictures: Option<bool>,
+    thinking: Option<Thinking>,
+    effort: Option<Effort>,
     prices: Option<Prices>,
     connect: Option<Span>,
     first_byte: Option<Span>,
@@ -117,12 +126,13 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelS
     }
     for slot in Slot::ALL {
         let layer = from_environment(sources, slot)?;
-        if layer.names_a_model() || layer.context_window.is_some() {
+        if layer.names_a_model() || layer.wire.is_some() || layer.context_window.is_some() {
             slots.entry(slot).or_default().overlay(layer, slot, origins, |key| Origin::Variable(variable(slot, key)));
         }
     }
 
     let base = slots.get(&Slot::Base).cloned().unwrap_or_default();
+    let anthropic = AnthropicDefaults::of(sources)?;
     let mut settings = ModelSettings::new();
     for slot in Slot::ALL {
         let Some(layer) = slots.remove(&slot) else { continue };
@@ -130,7 +140,7 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelS
         // left where `${NAME:-}` came out empty, leave the slot empty.
         let varies_base = slot != Slot::Base && base.has_address() && origins.any_below(&format!("models.{slot}."));
         if layer.names_a_model() || varies_base {
-            settings.push((slot, layer.complete(slot, &base)?));
+            settings.push((slot, layer.complete(slot, &base, &anthropic)?));
         }
     }
     Ok(settings)
@@ -142,8 +152,9 @@ impl SlotLayer {
         self.has_address() || self.id.is_some() || self.gguf.is_some()
     }
 
+    /// Returns whether it says where its model is. One wire has an address of its own.
     fn has_address(&self) -> bool {
-        self.base_url.is_some() || self.api_key.is_some()
+        self.base_url.is_some() || self.api_key.is_some() || self.wire == Some(Wire::Anthropic)
     }
 
     /// Puts a higher layer above this one.
@@ -158,7 +169,19 @@ impl SlotLayer {
             )*};
         }
         take!(base_url, api_key, id, gguf, wire, temperature, max_tokens, context_window, native_tools, echo_reasoning);
-        take!(sees_pictures, prices, connect, first_byte, idle, retries, headers, body, chat_template);
+        take!(
+            sees_pictures,
+            thinking,
+            effort,
+            prices,
+            connect,
+            first_byte,
+            idle,
+            retries,
+            headers,
+            body,
+            chat_template
+        );
     }
 
     /// A key belongs to the address that it was written with: another layer's address must never get it. And a slot has
@@ -181,21 +204,27 @@ impl SlotLayer {
         }
     }
 
-    fn complete(self, slot: Slot, base: &Self) -> Result<ModelPlace, ConfigError> {
+    fn complete(self, slot: Slot, base: &Self, anthropic: &AnthropicDefaults) -> Result<ModelPlace, ConfigError> {
         if let Some(path) = self.gguf {
             return Ok(ModelPlace::Gguf(path));
         }
         // A slot that names neither address nor key is another model on the server of base. It shares how that server
         // is reached, but neither the limits nor the prices of base's own model.
-        let own_server = slot == Slot::Base || self.has_address();
+        let names_server = self.base_url.is_some() || self.api_key.is_some();
+        let has_other_wire = self.wire == Some(Wire::Anthropic) && base.wire != Some(Wire::Anthropic);
+        let own_server = slot == Slot::Base || names_server || has_other_wire;
         let server = if own_server { &self } else { base };
+        let wire = self.wire.or(server.wire).unwrap_or_default();
         let base_url = match (&server.base_url, &server.api_key) {
             (Some(url), _) => url.clone(),
-            (None, Some(_)) => DEFAULT_BASE_URL.to_owned(),
-            (None, None) => return Err(no_address(slot)),
+            (None, _) if wire == Wire::Anthropic => anthropic.base_url.clone(),
+            // A key of the other wire is not for this address.
+            (None, Some(_)) if server.wire != Some(Wire::Anthropic) => DEFAULT_BASE_URL.to_owned(),
+            (None, _) => return Err(no_address(slot)),
         };
-        let mut model = ModelConfig::new(self.wire.or(server.wire).unwrap_or_default(), base_url);
-        model.api_key = server.api_key.clone();
+        let key = server.api_key.clone().or_else(|| anthropic.key_for(wire, &base_url));
+        let mut model = ModelConfig::new(wire, base_url);
+        model.api_key = key;
         model.headers = self.headers.clone().or_else(|| server.headers.clone()).unwrap_or_default();
         // Without an id, the first model that the server lists is used.
         model.id = self.id.clone().or_else(|| server.id.clone()).unwrap_or_default();
@@ -205,7 +234,9 @@ impl SlotLayer {
         model.native_tools = self.native_tools.or(server.native_tools);
         model.echo_reasoning = self.echo_reasoning.or(server.echo_reasoning).unwrap_or_default();
         // A model that is named for pictures sees them, unless somebody knows better.
-        model.sees_pictures = self.sees_pictures.unwrap_or(slot == Slot::Vision);
+        model.sees_pictures = self.sees_pictures.or((slot == Slot::Vision).then_some(true));
+        model.thinking = self.thinking;
+        model.effort = self.effort;
         model.prices = self.prices;
         let millis = |own: Option<Span>, shared: Option<Span>, default| own.or(shared).map_or(default, Span::as_millis);
         model.connect_timeout_ms = millis(self.connect, server.connect, model.connect_timeout_ms);
@@ -216,6 +247,34 @@ impl SlotLayer {
         model.chat_template = self.chat_template.clone().unwrap_or_default();
         Ok(ModelPlace::Server(Box::new(model)))
     }
+}
+
+/// Address and key of Anthropic's wire, as its programs read them from the environment.
+struct AnthropicDefaults {
+    base_url: String,
+    key: Option<SecretString>,
+}
+
+impl AnthropicDefaults {
+    fn of(sources: &Sources) -> Result<Self, ConfigError> {
+        let text = |name| sources.env.text(name).map(str::trim).filter(|text| !text.is_empty());
+        let base_url = check_url(text(ANTHROPIC_ADDRESS_VARIABLE).unwrap_or(ANTHROPIC_BASE_URL)).map_err(|why| {
+            let place = ErrorPlace::Variable(ANTHROPIC_ADDRESS_VARIABLE.to_owned());
+            ConfigError::new(place, why.replace("base_url", "the address"))
+        })?;
+        Ok(Self { base_url, key: text(ANTHROPIC_KEY_VARIABLE).map(SecretString::from) })
+    }
+
+    /// The key, for the server that it is meant for and for no other.
+    fn key_for(&self, wire: Wire, base_url: &str) -> Option<SecretString> {
+        let is_meant = origin_of(base_url).is_some_and(|origin| Some(origin) == origin_of(&self.base_url));
+        self.key.clone().filter(|_| wire == Wire::Anthropic && is_meant)
+    }
+}
+
+/// Scheme, host and port of an address.
+fn origin_of(address: &str) -> Option<url::Origin> {
+    url::Url::parse(address).ok().map(|url| url.origin())
 }
 
 fn no_address(slot: Slot) -> ConfigError {
@@ -266,6 +325,8 @@ impl Reader<'_> {
             native_tools: slot.native_tools,
             echo_reasoning: slot.echo_reasoning,
             sees_pictures: slot.sees_pictures,
+            thinking: slot.thinking,
+            effort: slot.effort,
             prices: self.checked(slot.prices, |p| p.input >= 0.0 && p.output >= 0.0, "prices are not negative")?,
             connect: timeouts.connect,
             first_byte: timeouts.first_byte,
@@ -346,8 +407,14 @@ fn from_environment(sources: &Sources, slot: Slot) -> Result<SlotLayer, ConfigEr
         let tokens = text.parse().ok().filter(|tokens| *tokens >= MIN_WINDOW);
         tokens.ok_or_else(|| ConfigError::new(place(), format!("it is a number of tokens, at least {MIN_WINDOW}")))
     });
+    let wire = text("wire").filter(|text| !text.is_empty()).map(|text| {
+        let place = || ErrorPlace::Variable(variable(slot, "wire").to_owned());
+        let named: Result<Wire, serde::de::value::Error> = Wire::deserialize(text.into_deserializer());
+        named.map_err(|_| ConfigError::new(place(), "it is openai, anthropic or llamacpp"))
+    });
     Ok(SlotLayer {
         base_url: base_url.transpose()?,
+        wire: wire.transpose()?,
         api_key: text("api_key").map(SecretString::from),
         id: text("id"),
         context_window: context_window.transpose()?,
@@ -363,6 +430,7 @@ fn variable(slot: Slot, key: &str) -> &'static str {
                 "base_url" => concat!("MODEL_", $prefix, "_BASE_URL"),
                 "api_key" => concat!("MODEL_", $prefix, "_API_KEY"),
                 "context_window" => concat!("MODEL_", $prefix, "_CONTEXT_WINDOW"),
+                "wire" => concat!("MODEL_", $prefix, "_WIRE"),
                 _ => concat!("MODEL_", $prefix, "_ID"),
             }
         };

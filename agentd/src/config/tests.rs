@@ -38,6 +38,40 @@ fn place(config: &Config, slot: Slot) -> String {
 }
 
 #[test]
+fn the_anthropic_wire_brings_its_address_and_its_key_goes_nowhere_else() {
+    const KEY: (&str, &str) = ("ANTHROPIC_API_KEY", "sk-ant");
+    let check = |file: &str, env: &[(&str, &str)], slot: Slot, expected: &str| {
+        let env = [&[KEY], env].concat();
+        assert_eq!(place(&config(&[(Subject::Models, file)], &env), slot), expected, "{file} {env:?}");
+    };
+    const HERE: &str = "https://api.anthropic.com";
+    check("base: {wire: anthropic}", &[], Slot::Base, &format!("{HERE}|sk-ant|"));
+    check("base: {wire: messages, id: m}", &[], Slot::Base, &format!("{HERE}|sk-ant|m"));
+    check(
+        "base: {wire: anthropic, base_url: https://api.anthropic.com/v1}",
+        &[],
+        Slot::Base,
+        &format!("{HERE}/v1|sk-ant|"),
+    );
+    check("base: {wire: anthropic, api_key: own}", &[], Slot::Base, &format!("{HERE}|own|"));
+    check("{}", &[("MODEL_BASIC_WIRE", "anthropic")], Slot::Base, &format!("{HERE}|sk-ant|"));
+    let proxy = ("ANTHROPIC_BASE_URL", "http://proxy:4000/");
+    check("base: {wire: anthropic}", &[proxy], Slot::Base, "http://proxy:4000|sk-ant|");
+    // The key belongs to that server and to that wire.
+    check("base: {wire: anthropic, base_url: http://127.0.0.1:8080}", &[], Slot::Base, "http://127.0.0.1:8080|-|");
+    check("base: {wire: anthropic, base_url: https://api.anthropic.com}", &[proxy], Slot::Base, &format!("{HERE}|-|"));
+    check("base: {base_url: https://api.anthropic.com/v1}", &[], Slot::Base, &format!("{HERE}/v1|-|"));
+    // Beside a base of the other wire, whose key stays with it.
+    let base = "base: {base_url: http://h/v1, api_key: other}\n";
+    check(&format!("{base}code: {{wire: anthropic, id: m}}"), &[], Slot::Code, &format!("{HERE}|sk-ant|m"));
+    let base = "base: {wire: anthropic, base_url: http://h, api_key: k}\n";
+    check(&format!("{base}code: {{wire: anthropic, id: m}}"), &[], Slot::Code, "http://h|k|m");
+    let mixed = "base: {wire: anthropic, api_key: k}\ncode: {wire: openai, id: m}";
+    let error = resolve(&sources(&[(Subject::Models, mixed)], &[])).unwrap_err();
+    assert!(error.to_string().contains("nothing says where its model is"), "{error}");
+}
+
+#[test]
 fn the_shipped_files_set_every_key() {
     let config = config(&[], &[]);
     assert!(config.models.is_empty());
@@ -200,6 +234,7 @@ fn errors_say_where_and_what_instead() {
         "valid here: base_url, api_key",
     );
     check(Models, "basic: {}\n", "/conf/models.yaml:1:1: unknown key `basic`, did you mean `base`?", "base, reasoning");
+    check(Models, "base: {effort: enormous}", "/conf/models.yaml:1:16: unknown value `enormous`", "xhigh");
     check(
         Models,
         "base: {wire: opnai}",
@@ -319,6 +354,7 @@ fn wrong_variables_are_named_without_their_values() {
     let window = "environment variable MODEL_BASIC_CONTEXT_WINDOW: it is a number of tokens, at least 256";
     check("MODEL_BASIC_CONTEXT_WINDOW", "128K", window);
     check("MODEL_BASIC_CONTEXT_WINDOW", "255", window);
+    check("MODEL_CODE_WIRE", "antropic", "environment variable MODEL_CODE_WIRE: it is openai, anthropic or llamacpp");
 }
 
 #[test]

@@ -24,7 +24,7 @@ use agentd_testkit::{
     memory_audit::MemoryAudit,
     memory_disk::MemoryDisk,
     memory_store::MemoryStore,
-    model_server::{ModelServer, Reply},
+    model_server::{ModelServer, Provider, Reply},
     scripted::{NoWorkspaces, ScriptedTools, StoppedClock},
 };
 use proptest::{
@@ -33,7 +33,7 @@ use proptest::{
     sample::select,
     test_runner::{Config, TestRunner},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Histories that are tried in each dialect.
 const CASES: u32 = 300;
@@ -245,8 +245,11 @@ fn every_history_is_accepted(native: bool, configure: impl Fn(&mut ModelConfig))
         false => Reply::tool_call("look", json!({})).and_call("\u{0}", json!("{\"a\":")),
     });
     let mut config = ModelConfig::new(Wire::OpenAi, server.base_url());
-    config.id = "m".to_owned();
+    config.id = "the-model".to_owned();
     configure(&mut config);
+    if config.wire == Wire::Anthropic {
+        server.acts_as(Provider::Anthropic);
+    }
     let model = connect(&config).unwrap();
     let mut runner = TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() });
     let outcome = runner.run(&history(), |history| {
@@ -257,7 +260,8 @@ fn every_history_is_accepted(native: bool, configure: impl Fn(&mut ModelConfig))
     outcome.unwrap();
     let requests = server.requests();
     assert!(requests.len() >= 2 * CASES as usize, "both requests of each turn are checked");
-    let last = requests.iter().filter(|request| request.body["tool_choice"] == "none").count();
+    let forbids = |choice: &Value| choice == "none" || choice["type"] == "none";
+    let last = requests.iter().filter(|request| forbids(&request.body["tool_choice"])).count();
     assert_eq!(last > 0, native, "last requests are among them, where tools are named");
     assert_eq!(server.refusals(), Vec::<String>::new());
 }
@@ -270,4 +274,14 @@ fn every_history_is_accepted_with_native_calls() {
 #[test]
 fn every_history_is_accepted_with_calls_in_text() {
     every_history_is_accepted(false, |config| config.native_tools = Some(false));
+}
+
+#[test]
+fn every_history_is_accepted_over_messages() {
+    every_history_is_accepted(true, |config| config.wire = Wire::Anthropic);
+}
+
+#[test]
+fn every_history_is_accepted_over_messages_with_calls_in_text() {
+    every_history_is_accepted(false, |config| (config.wire, config.native_tools) = (Wire::Anthropic, Some(false)));
 }

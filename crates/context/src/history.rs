@@ -174,8 +174,8 @@ impl Answer {
     /// Takes note of the origin of its last item, which may be a call.
     fn came_from(&mut self, call: Option<&CallId>, origin: Option<&Arc<ItemOrigin>>) {
         let Some(origin) = origin else { return };
-        if origin.fields.reasoning_details.is_some() {
-            self.origin.details = Some(Arc::clone(origin));
+        if origin.fields.are_of_answer() {
+            self.origin.whole = Some(Arc::clone(origin));
         }
         if let Some(call) = call {
             self.origin.calls.push((call.clone(), Arc::clone(origin)));

@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(serde_json::to_value(&item).unwrap(), old);
         // As it came: a server signed these bytes.
         let extra_content = Some(r#"{ "google":{"thought_signature":"A\/b=="}}"#.to_owned());
-        let fields = ServerFields { call_id: "functions.now:0".to_owned(), extra_content, reasoning_details: None };
+        let fields = ServerFields { call_id: "functions.now:0".to_owned(), extra_content, ..ServerFields::default() };
         item.origin = Some(Arc::new(ItemOrigin { model: "m@host/v1".to_owned(), fields }));
         let written = serde_json::to_string(&item).unwrap();
         assert_eq!(serde_json::from_str::<Item>(&written).unwrap(), item);

@@ -73,7 +73,7 @@ impl FromStr for Slot {
 pub struct ModelInfo {
     /// The model's id, as its server knows it.
     pub id: String,
-    /// Its wire: `openai`, `llamacpp` or `embedded`.
+    /// Its wire: `openai`, `anthropic`, `llamacpp` or `embedded`.
     pub wire: String,
     /// Where it is; nothing for the embedded model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -348,8 +348,8 @@ pub enum ModelChunk {
         /// Fields beside them.
         fields: ServerFields,
     },
-    /// `reasoning_details` of the answer, as JSON; at most once, before the calls.
-    ReasoningDetails(String),
+    /// The server's own fields of the answer as a whole; at most once, before the calls.
+    AnswerFields(ServerFields),
     /// A call that did not run. Sent where [`Self::ToolCall`] is.
     UnrunCall {
         /// The tool's name, as far as it is known.

@@ -27,6 +27,18 @@ pub struct ServerFields {
     /// `reasoning_details` of the answer, as JSON: OpenRouter's form of signed and encrypted thoughts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_details: Option<String>,
+    /// Blocks of the answer in their order, as JSON in the form of its wire: signed thoughts and all else that a server wants
+    /// back where it stood.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<String>,
+}
+
+impl ServerFields {
+    /// Returns whether there are fields of an answer as a whole.
+    #[must_use]
+    pub fn are_of_answer(&self) -> bool {
+        self.reasoning_details.is_some() || self.blocks.is_some()
+    }
 }
 
 /// Origin of one item.
@@ -45,9 +57,9 @@ pub struct AnswerOrigin {
     /// Origins of its calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<(CallId, Arc<ItemOrigin>)>,
-    /// The item that has the answer's `reasoning_details`.
+    /// The item that has the fields of the answer as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub details: Option<Arc<ItemOrigin>>,
+    pub whole: Option<Arc<ItemOrigin>>,
     /// Its thoughts, where the model that is asked is not known to want them back: some servers say so only by refusing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsent_reasoning: Option<String>,
@@ -57,7 +69,7 @@ impl AnswerOrigin {
     /// Returns whether nothing is known.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.calls.is_empty() && self.details.is_none() && self.unsent_reasoning.is_none()
+        self.calls.is_empty() && self.whole.is_none() && self.unsent_reasoning.is_none()
     }
 
     /// Fields that came with a call, if it came from that model.
@@ -70,8 +82,17 @@ impl AnswerOrigin {
     /// The `reasoning_details`, if they came from that model.
     #[must_use]
     pub fn details_of(&self, model: &str) -> Option<&str> {
-        let origin = self.details.as_ref().filter(|origin| origin.model == model)?;
-        origin.fields.reasoning_details.as_deref()
+        self.whole_of(model)?.reasoning_details.as_deref()
+    }
+
+    /// The blocks of the answer, if they came from that model.
+    #[must_use]
+    pub fn blocks_of(&self, model: &str) -> Option<&str> {
+        self.whole_of(model)?.blocks.as_deref()
+    }
+
+    fn whole_of(&self, model: &str) -> Option<&ServerFields> {
+        self.whole.as_ref().filter(|origin| origin.model == model).map(|origin| &origin.fields)
     }
 }
 

@@ -61,6 +61,8 @@ pub(crate) struct Answer {
     pub(crate) finish: Option<Finish>,
     /// Text that was repeated without end, where the words that are told do not show it.
     pub(crate) runaway: Option<String>,
+    /// The last event only said that the server is alive.
+    pub(crate) only_alive: bool,
     /// Nothing more will come.
     pub(crate) done: bool,
 }

@@ -24,15 +24,17 @@ use futures_util::{
     future::{BoxFuture, Either, select},
     stream::{self, BoxStream},
 };
+use reqwest::Response;
 
 use self::{
     reading::{Progress, Reading},
     words::Words,
 };
 use crate::{
-    answer::{Answer, RawCall},
     catalogue,
     config::{ModelConfig, Wire},
+    deadline::Deadline,
+    dialect::{AnswerReader, Dialect, Order, Outgoing},
     facts::ModelFacts,
     failure::Failure,
     http::Target,
@@ -42,43 +44,11 @@ use crate::{
     server,
 };
 
-/// A dialect: writes requests and makes readers of answers.
-pub(crate) trait Dialect: Send + Sync + 'static {
-    /// The path below the base address and the body, for the model of that id, in that form.
-    fn outgoing(
-        &self,
-        target: &Target,
-        id: &str,
-        request: &ModelRequest,
-        form: &RequestForm,
-    ) -> Result<Outgoing, Failure>;
-
-    /// A reader for one answer.
-    fn reader(&self) -> Box<dyn AnswerReader>;
-}
-
-/// A request, ready to be posted.
-pub(crate) struct Outgoing {
-    pub(crate) path: String,
-    pub(crate) body: String,
-}
-
-/// Reads one answer.
-pub(crate) trait AnswerReader: Send {
-    /// One event, or a whole answer in one object.
-    fn event(&mut self, target: &Target, data: &str, answer: &mut Answer) -> Result<(), Failure>;
-
-    /// The calls of an answer that has ended.
-    fn calls(&mut self) -> Vec<RawCall>;
-
-    /// Its `reasoning_details`, as JSON.
-    fn details(&mut self) -> Option<String> {
-        None
-    }
-}
-
 /// Number of times that an answer is asked for again which broke off after it had begun.
 const MOST_CUTS: u32 = 5;
+
+/// Number of pauses that one answer may have.
+const MOST_PAUSES: u32 = 16;
 
 /// A model behind HTTP.
 pub(crate) struct HttpModel {
@@ -175,6 +145,9 @@ struct Call {
     /// For answers that broke off after they had begun.
     cut_retries: Retries,
     phase: Phase,
+    /// An answer that its server has paused, and its beginning.
+    paused: Option<(Box<Reading>, String)>,
+    pauses: u32,
     chunks: VecDeque<ModelChunk>,
 }
 
@@ -186,7 +159,7 @@ impl Call {
         let cut_retries = Retries::new(&ModelConfig { retries: cuts, ..model.config.clone() });
         let tools = Arc::clone(&request.tools);
         let (trials, phase, chunks) = (Trials::default(), Phase::Opening, VecDeque::new());
-        Self { model, request, tools, trials, retries, cut_retries, phase, chunks }
+        Self { model, request, tools, trials, retries, cut_retries, phase, paused: None, pauses: 0, chunks }
     }
 
     async fn next(&mut self) -> Option<Result<ModelChunk, ModelError>> {
@@ -207,11 +180,21 @@ impl Call {
                     form.extend(self.trials.current().iter().cloned());
                     let leaves_out = self.names_only() && form.has(&Change::WithoutNamedTools);
                     self.request.tools = if leaves_out { Arc::default() } else { Arc::clone(&self.tools) };
-                    let reading = open(&self.model, &self.request, &form).await;
-                    if reading.is_ok() && leaves_out {
+                    let begun = self.paused.as_ref().map(|(_, begun)| begun.as_str());
+                    let opened = open(&self.model, &self.request, &form, begun).await;
+                    if opened.is_ok() && leaves_out && begun.is_none() {
                         self.chunks.push_back(ModelChunk::WithoutTools);
                     }
-                    reading.map(|reading| Some(Phase::Reading(Box::new(reading))))
+                    opened.map(|opened| {
+                        let reading = match self.paused.take() {
+                            Some((mut reading, _)) => {
+                                reading.resume(opened.response, opened.deadline);
+                                reading
+                            }
+                            None => Box::new(opened.reading(&self.model, &self.request, &form)),
+                        };
+                        Some(Phase::Reading(reading))
+                    })
                 }
                 Phase::Waiting(wait) => {
                     tokio::time::sleep(*wait).await;
@@ -219,6 +202,10 @@ impl Call {
                 }
                 Phase::Reading(reading) => match reading.advance(&self.model.target, &mut self.chunks).await {
                     Ok(Progress::More) => Ok(None),
+                    Ok(Progress::Paused(begun)) => {
+                        self.pause(begun);
+                        continue;
+                    }
                     Ok(Progress::Ended) => {
                         self.keep_what_was_taken();
                         Ok(Some(Phase::Ended))
@@ -242,7 +229,11 @@ impl Call {
     /// Next phase after a failure: another attempt, or the end. Calls run only when an answer is whole, so one that broke
     /// off has done nothing: it counts for nothing and is asked for again.
     fn recover(&mut self, mut failure: Failure) -> Phase {
-        if matches!(&self.phase, Phase::Reading(reading) if reading.began()) {
+        let has_begun = match (&self.phase, self.paused.take()) {
+            (Phase::Reading(reading), _) => reading.began(),
+            (_, paused) => paused.is_some_and(|(reading, _)| reading.began()),
+        };
+        if has_begun {
             return match self.cut_retries.after(failure) {
                 Ok(retry) => {
                     self.retries = Retries::new(&self.model.config);
@@ -262,6 +253,22 @@ impl Call {
         }
     }
 
+    /// Lets a paused answer go on.
+    fn pause(&mut self, begun: String) {
+        self.pauses += 1;
+        self.phase = match std::mem::replace(&mut self.phase, Phase::Opening) {
+            Phase::Reading(_) if self.pauses > MOST_PAUSES => {
+                let message = format!("the model at {} paused its answer without end", self.model.target);
+                Phase::Failed(Failure::protocol(message).error)
+            }
+            Phase::Reading(reading) => {
+                self.paused = Some((reading, begun));
+                Phase::Opening
+            }
+            phase => phase,
+        };
+    }
+
     /// Picks another form where the server has refused this one, and describes it.
     fn adapt(&mut self, failure: &mut Failure) -> Option<String> {
         let refusal = *failure.refusal.take()?;
@@ -276,8 +283,9 @@ impl Call {
 
     /// The parts of the request that it could do without, in the form that is usual for this model.
     fn sent(&self) -> SentParts {
-        let Inner { config, .. } = &*self.model;
+        let Inner { config, dialect, .. } = &*self.model;
         let form = self.model.form();
+        let order = self.model.order(&self.request, &form);
         let native = form.native_tools(config) && !self.tools.is_empty();
         let names_only = native && self.names_only();
         let left_out = names_only && form.has(&Change::WithoutNamedTools);
@@ -286,11 +294,13 @@ impl Call {
             tools: native && !left_out,
             named_only: names_only && !left_out,
             insists_on_native: config.native_tools == Some(true),
+            chosen_limit: config.wire == Wire::Anthropic && config.most_tokens(&self.request).is_none(),
+            signed_thoughts: self.request.messages.iter().any(has_blocks),
             history: config.wire == Wire::OpenAi && self.request.messages.iter().any(is_answer),
             words_behind_results: !form.has(&Change::WordsInResults)
                 && has_words_behind_results(&self.request.messages),
             echoes: form.echoes(config),
-            fields: form.optional_fields(config, config.most_tokens(&self.request).is_some()),
+            fields: dialect.optional_fields(&order),
         }
     }
 
@@ -300,7 +310,11 @@ impl Call {
         if taken.is_empty() {
             return;
         }
-        self.model.keep(&taken);
+        let (lasting, passing): (Vec<_>, Vec<_>) = taken.iter().cloned().partition(Change::is_lasting);
+        if !passing.is_empty() {
+            self.model.dialect.distrust_thoughts(&self.model.order(&self.request, &self.model.form()));
+        }
+        self.model.keep(&lasting);
         if taken.contains(&Change::TextTools) {
             // In front of the end, behind which nothing comes.
             self.chunks.push_front(tools_in_text(&self.model.facts.info().id));
@@ -320,20 +334,38 @@ impl Call {
 }
 
 /// One attempt, up to the head of the answer. The deadline of the first byte goes on into reading it. What the server
-/// tells of the model is asked meanwhile; only where the request must name a model that nobody configured, it waits.
-async fn open(model: &Inner, request: &ModelRequest, form: &RequestForm) -> Result<Reading, Failure> {
-    if model.config.needs_id() {
+/// tells of the model is asked meanwhile; only where the request depends on it, it waits.
+async fn open(
+    model: &Inner,
+    request: &ModelRequest,
+    form: &RequestForm,
+    paused: Option<&str>,
+) -> Result<OpenedAnswer, Failure> {
+    if model.config.needs_id() || model.facts.lacks_abilities(&model.config) {
         model.look_up().await;
     }
     let deadline = model.target.deadlines.first_byte();
-    let Outgoing { path, body } = model.dialect.outgoing(&model.target, &model.facts.info().id, request, form)?;
+    let Outgoing { path, body, reader } = model.dialect.outgoing(&Order { paused, ..model.order(request, form) })?;
     let posted = pin!(model.target.post(&path, body, &deadline));
     let response = match select(posted, pin!(model.look_up())).await {
         Either::Left((response, _)) => response,
         Either::Right(((), posted)) => posted.await,
     }?;
-    let words = Words::new(request.tools.clone(), !form.native_tools(&model.config));
-    Ok(Reading::new(response, deadline, model.dialect.reader(), words, model.prices().copied()))
+    Ok(OpenedAnswer { response, deadline, reader })
+}
+
+/// An answer whose head is there.
+struct OpenedAnswer {
+    response: Response,
+    deadline: Deadline,
+    reader: Box<dyn AnswerReader>,
+}
+
+impl OpenedAnswer {
+    fn reading(self, model: &Inner, request: &ModelRequest, form: &RequestForm) -> Reading {
+        let words = Words::new(request.tools.clone(), !form.native_tools(&model.config));
+        Reading::new(self.response, self.deadline, self.reader, words, model.prices().copied())
+    }
 }
 
 /// Returns whether a person speaks right behind a tool's result, but for what the daemon tells between them.
@@ -341,6 +373,12 @@ fn has_words_behind_results(messages: &[Message]) -> bool {
     let is_of_daemon = |message: &&Message| matches!(message, Message::User { text } if untrusted::is_of_daemon(text));
     let told: Vec<&Message> = messages.iter().filter(|message| !is_of_daemon(message)).collect();
     told.windows(2).any(|pair| matches!(pair, [Message::Tool { .. }, Message::User { .. }]))
+}
+
+/// Returns whether a message has blocks that its server wants back as they came.
+fn has_blocks(message: &Message) -> bool {
+    matches!(message, Message::Assistant { origin, .. }
+        if origin.whole.as_ref().is_some_and(|whole| whole.fields.blocks.is_some()))
 }
 
 /// Told once a model is known to be asked with tools in its text.
@@ -363,6 +401,12 @@ impl Inner {
         let mut form = self.facts.record().form();
         form.extend(self.for_now().changes().cloned());
         form
+    }
+
+    /// A request to be written, for the model as it is known now.
+    fn order<'a>(&'a self, request: &'a ModelRequest, form: &'a RequestForm) -> Order<'a> {
+        let (info, abilities) = (self.facts.info(), self.facts.abilities());
+        Order { target: &self.target, info, abilities, request, form, paused: None }
     }
 
     fn keep(&self, changes: &[Change]) {

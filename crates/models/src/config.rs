@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use agentd_core::{model::ModelRequest, usage::Prices};
 use secrecy::SecretString;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 /// The window of a model on this machine of which nobody says how large it is, in tokens.
@@ -24,6 +24,9 @@ pub enum Wire {
     /// llama.cpp's own `/completion`, with tools in the text.
     #[serde(alias = "llama.cpp", alias = "completion")]
     LlamaCpp,
+    /// Anthropic's Messages.
+    #[serde(alias = "messages")]
+    Anthropic,
 }
 
 impl Wire {
@@ -33,8 +36,35 @@ impl Wire {
         match self {
             Self::OpenAi => "openai",
             Self::LlamaCpp => "llamacpp",
+            Self::Anthropic => "anthropic",
         }
     }
+}
+
+/// Thinking before an answer, where the wire has a field for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Thinking {
+    /// As much as the model finds fit.
+    Adaptive,
+    /// None.
+    Off,
+}
+
+/// Effort that a model puts into its answer, where the wire has a field for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Effort {
+    /// The least.
+    Low,
+    /// Less than usual.
+    Medium,
+    /// The usual one of most models.
+    High,
+    /// More than usual.
+    Xhigh,
+    /// The most.
+    Max,
 }
 
 /// One model of `models.yaml`. Only `base_url` is needed.
@@ -44,7 +74,8 @@ pub struct ModelConfig {
     /// The dialect.
     #[serde(default)]
     pub wire: Wire,
-    /// Where the server is: for `openai` usually up to and with `/v1`, for `llamacpp` the server's root.
+    /// Where the server is: for `openai` usually up to and with `/v1`, for `llamacpp` the server's root, for `anthropic` with
+    /// or without `/v1`.
     pub base_url: String,
     /// The key; an empty one counts as none.
     #[serde(default, deserialize_with = "secret")]
@@ -68,9 +99,15 @@ pub struct ModelConfig {
     /// Set if earlier reasoning is sent back: some providers demand it, others refuse it.
     #[serde(default)]
     pub echo_reasoning: bool,
-    /// Set if it can be shown pictures; `llamacpp` never is.
+    /// Set if it can be shown pictures, or cannot; where absent, as its server tells. `llamacpp` never is.
     #[serde(default)]
-    pub sees_pictures: bool,
+    pub sees_pictures: Option<bool>,
+    /// Thinking; where absent, adaptive if the server tells that the model can. For `anthropic`.
+    #[serde(default)]
+    pub thinking: Option<Thinking>,
+    /// Effort; the server's own where absent. For `anthropic`.
+    #[serde(default)]
+    pub effort: Option<Effort>,
     /// Prices of tokens.
     #[serde(default)]
     pub prices: Option<Prices>,
@@ -117,7 +154,9 @@ impl ModelConfig {
             context_window: None,
             native_tools: None,
             echo_reasoning: false,
-            sees_pictures: false,
+            sees_pictures: None,
+            thinking: None,
+            effort: None,
             prices: None,
             connect_timeout_ms: default_connect_timeout_ms(),
             first_byte_timeout_ms: default_first_byte_timeout_ms(),
@@ -135,14 +174,14 @@ impl ModelConfig {
     #[must_use]
     pub fn uses_native_tools(&self) -> bool {
         match self.wire {
-            Wire::OpenAi => self.native_tools.unwrap_or(true),
+            Wire::OpenAi | Wire::Anthropic => self.native_tools.unwrap_or(true),
             Wire::LlamaCpp => false,
         }
     }
 
     /// Returns whether a request must name a model that is not configured.
     pub(crate) fn needs_id(&self) -> bool {
-        self.id.is_empty() && self.wire == Wire::OpenAi
+        self.id.is_empty() && self.wire != Wire::LlamaCpp
     }
 
     /// Maximum number of tokens of the answer to a request; none for the server's own limit.
@@ -158,6 +197,8 @@ impl ModelConfig {
             temperature: None,
             max_tokens: None,
             context_window: None,
+            thinking: None,
+            effort: None,
             prices: None,
             body: Map::new(),
             ..self.clone()

@@ -22,7 +22,7 @@ use crate::{
     http::Target,
     learning::RequestForm,
     records::{RecordHandle, WindowLimit},
-    server::{self, ServerFacts},
+    server::{self, ModelAbilities, ServerFacts},
 };
 
 /// The id of a model that nobody named: it is sent where the server lists none either.
@@ -101,6 +101,11 @@ impl ModelFacts {
         &self.first.last().info
     }
 
+    /// Abilities of the model, as far as its server told.
+    pub(crate) fn abilities(&self) -> ModelAbilities {
+        self.record.abilities()
+    }
+
     /// The record of the model.
     pub(crate) fn record(&self) -> &RecordHandle {
         &self.record
@@ -144,7 +149,7 @@ impl ModelFacts {
 
     /// Asks the server for what is missing, unless it was asked.
     pub(crate) async fn look_up(&self, target: &Target, config: &ModelConfig) {
-        let lacks_something = config.id.is_empty() || config.context_window.is_none();
+        let lacks_something = config.id.is_empty() || config.context_window.is_none() || self.lacks_abilities(config);
         if !lacks_something || self.rests() {
             return;
         }
@@ -192,7 +197,7 @@ impl ModelFacts {
 
     fn take_in(&self, facts: ServerFacts, target: &Target, config: &ModelConfig) {
         let window = facts.window.tokens(target.assumed_window());
-        self.record.tell(facts.id.as_deref().filter(|_| config.id.is_empty()), window);
+        self.record.tell(facts.id.as_deref().filter(|_| config.id.is_empty()), window, facts.abilities);
         self.renew(target, config);
     }
 
@@ -206,6 +211,11 @@ impl ModelFacts {
                 "nobody says how large the window of {id} is, {context_window} tokens are assumed"
             );
         }
+    }
+
+    /// Returns whether requests depend on abilities of which the server has not told yet.
+    pub(crate) fn lacks_abilities(&self, config: &ModelConfig) -> bool {
+        config.wire == Wire::Anthropic && self.abilities() == ModelAbilities::default()
     }
 
     /// Returns whether there is nothing to ask the server for, or it was asked, whatever came of it.
@@ -237,6 +247,8 @@ fn known(config: &ModelConfig, target: &Target, record: &RecordHandle) -> ModelI
         (window, source) = (limit.tokens, limit.source);
     }
     let form: RequestForm = record.form();
+    let told = config.sees_pictures.or(record.abilities().pictures);
+    let sees = told.unwrap_or_else(|| published.is_some_and(|published| published.pictures));
     let info = ModelInfo {
         id: id.unwrap_or_else(|| UNNAMED_MODEL.to_owned()),
         wire: config.wire.as_str().to_owned(),
@@ -246,8 +258,9 @@ fn known(config: &ModelConfig, target: &Target, record: &RecordHandle) -> ModelI
         native_tools: form.native_tools(config),
         embedded: false,
         echo_reasoning: form.echoes(config),
-        sees_pictures: config.sees_pictures && config.wire == Wire::OpenAi,
+        sees_pictures: config.wire != Wire::LlamaCpp && sees,
         figures: Vec::new(),
     };
-    ModelInfo { figures: figures::figures(&info, config, published), ..info }
+    let figures = figures::figures(&info, config, record.abilities(), published);
+    ModelInfo { figures, ..info }
 }

@@ -11,7 +11,7 @@ use reqwest::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{http::Target, learning::Refusal, throttle, window};
+use crate::{http::Target, learning::Refusal, server::PLAUSIBLE, throttle, window};
 
 /// The longest part of a server's words that a message carries, in characters.
 const MAX_EXCERPT: usize = 400;
@@ -127,7 +127,10 @@ impl Failure {
 
     /// An answer with a status other than success.
     pub(crate) fn status(target: &Target, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
-        let (said, words) = (said(target, body), words(body));
+        let (mut said, words) = (said(target, body), words(body));
+        if let Some(id) = request_id(headers) {
+            said.push_str(&format!(" [request {}]", excerpt(target, id)));
+        }
         let code = status.as_u16();
         let refused = |kind| Self::new(kind, format!("the model at {target} refused the request ({status}): {said}"));
         let refusal = || Some(Box::new(Refusal { status: code, words: String::from_utf8_lossy(body).to_lowercase() }));
@@ -137,8 +140,10 @@ impl Failure {
                 refused(ErrorKind::Rejected)
                     .hint(&format!("the server redirects to {}; set base_url to it", excerpt(target, location)))
             }
-            401 | 403 => refused(ErrorKind::Auth).hint("check the api_key of this model"),
+            // Before the refusals of a key: some say so in the same status.
+            401 | 403 if !is_spent(body) => refused(ErrorKind::Auth).hint("check the api_key of this model"),
             402 => refused(ErrorKind::Rejected).hint("the provider asks for payment: check the account's balance"),
+            400 | 403 | 429 if is_spent(body) => Self::spent(target, &said),
             429 => Self::limited(target, &said, &words, headers),
             400 | 413 | 422 | 500..=599 if throttle::is_limit(&words) => Self::limited(target, &said, &words, headers),
             503 if is_loading(&words) => {
@@ -179,6 +184,18 @@ impl Failure {
         }
     }
 
+    /// A request that an account has no money for, or may not spend it on: waiting does not help.
+    fn spent(target: &Target, said: &str) -> Self {
+        let mut failure = Self::new(
+            ErrorKind::RateLimited,
+            format!("the provider of the model at {target} takes no more requests: {said}"),
+        );
+        failure.again = Again::Never;
+        failure.hint(
+            "a spending limit or the balance is used up: raise it in the provider's console, or use another model",
+        )
+    }
+
     /// A request that comes too soon behind others.
     fn limited(target: &Target, said: &str, words: &str, headers: &HeaderMap) -> Self {
         let mut failure = Self::new(ErrorKind::RateLimited, format!("the model at {target} is rate limited: {said}"));
@@ -204,15 +221,26 @@ impl Failure {
 
     /// An error that came inside of an answer that had begun well.
     pub(crate) fn reported(target: &Target, error: &str) -> Self {
-        let said = said(target, error.as_bytes());
+        let mut said = said(target, error.as_bytes());
+        let named = serde_json::from_str::<ErrorBody>(error).ok().and_then(|body| body.request_id);
+        if let Some(Value::String(id)) = named {
+            said.push_str(&format!(" [request {}]", excerpt(target, &id)));
+        }
         let code = serde_json::from_str::<Value>(error).ok().and_then(|value| {
             let code = value.get("code").or_else(|| value.get("status"))?;
             code.as_u64().or_else(|| code.as_str()?.parse().ok())
         });
+        if is_spent(error.as_bytes()) {
+            return Self::spent(target, &said);
+        }
         if throttle::is_limit(&words(error.as_bytes())) {
             return Self::limited(target, &said, &words(error.as_bytes()), &HeaderMap::new());
         }
         if speaks_of_context(&said) {
+            return Self::overflow(target, &said, error.as_bytes());
+        }
+        let code = code.or_else(|| code_of(error_type(error.as_bytes()).as_deref()?));
+        if code == Some(413) {
             return Self::overflow(target, &said, error.as_bytes());
         }
         let kind = match code {
@@ -223,6 +251,27 @@ impl Failure {
             _ => ErrorKind::Provider,
         };
         Self::new(kind, format!("the model at {target} reported an error: {said}"))
+    }
+
+    /// An answer that fills the window, which has so many tokens, as far as its server counted.
+    pub(crate) fn window_full(target: &Target, tokens: Option<u64>) -> Self {
+        let message = format!("the conversation and the answer fill the context window of the model at {target}");
+        let mut failure = Self::new(ErrorKind::ContextOverflow, message)
+            .hint("start a new session, or set context_window to what the server really has");
+        failure.error = failure.error.with_window(tokens.filter(|tokens| PLAUSIBLE.contains(tokens)));
+        failure
+    }
+
+    /// An answer with more calls than that.
+    pub(crate) fn too_many_calls(target: &Target, most: usize) -> Self {
+        Self::protocol(format!("the model at {target} asked for more than {most} tool calls in one answer"))
+            .hint("the model may be confused: ask again, or try another one")
+    }
+
+    /// An answer whose calls have arguments without end.
+    pub(crate) fn too_long_arguments(target: &Target) -> Self {
+        Self::protocol(format!("the model at {target} wrote more than 1 MiB of tool arguments"))
+            .hint("ask it to work in smaller steps")
     }
 
     /// A request that did not fit. Many servers say how large the window is.
@@ -262,6 +311,48 @@ fn words(body: &[u8]) -> String {
     words.chars().take(MAX_WORDS).collect::<String>().to_lowercase()
 }
 
+/// Codes of errors that only a person can clear, who gives more money or leave to spend it.
+const SPENT: [&str; 4] =
+    ["enforced_spend_limit_reached", "contract_spend_limit_reached", "billing_error", "credit balance is too low"];
+
+/// Returns whether an error says so: in its own words, its type or its details, not in what it repeats of a request.
+fn is_spent(body: &[u8]) -> bool {
+    let Some(error) = serde_json::from_slice::<ErrorBody>(body).ok().and_then(|body| body.error) else { return false };
+    let places = ["/message", "/type", "/code", "/details/error_code"];
+    let texts = places.iter().filter_map(|place| error.pointer(place)?.as_str());
+    texts.map(str::to_lowercase).any(|text| SPENT.iter().any(|code| text.contains(code)))
+}
+
+/// Type of the error, as Anthropic and servers in its form name it.
+fn error_type(body: &[u8]) -> Option<String> {
+    let error = serde_json::from_slice::<ErrorBody>(body).ok()?;
+    let named = error.error.as_ref().and_then(|error| error.get("type")?.as_str());
+    named.or_else(|| error.r#type.as_ref()?.as_str()).map(str::to_owned)
+}
+
+/// The status that an error would have had, had it come before the answer.
+fn code_of(error_type: &str) -> Option<u64> {
+    Some(match error_type {
+        "invalid_request_error" => 400,
+        "authentication_error" => 401,
+        "billing_error" => 402,
+        "permission_error" => 403,
+        "not_found_error" => 404,
+        "request_too_large" => 413,
+        "rate_limit_error" => 429,
+        "api_error" => 500,
+        "timeout_error" => 504,
+        "overloaded_error" => 529,
+        _ => return None,
+    })
+}
+
+/// The server's own name of a request, by which its people find it.
+pub(crate) fn request_id(headers: &HeaderMap) -> Option<&str> {
+    let of = |name: &str| headers.get(name)?.to_str().ok().map(str::trim).filter(|id| !id.is_empty());
+    of("request-id").or_else(|| of("x-request-id"))
+}
+
 fn is_loading(words: &str) -> bool {
     words.contains("loading") && words.contains("model")
 }
@@ -273,6 +364,8 @@ struct ErrorBody {
     detail: Option<Value>,
     code: Option<Value>,
     r#type: Option<Value>,
+    /// Anthropic's name of the request.
+    request_id: Option<Value>,
 }
 
 impl ErrorBody {
@@ -321,7 +414,7 @@ fn innermost(error: &dyn std::error::Error) -> String {
 }
 
 fn speaks_of_context(said: &str) -> bool {
-    const WORDS: [&str; 14] = [
+    const WORDS: [&str; 15] = [
         "context length",
         "context_length",
         "context window",
@@ -332,6 +425,7 @@ fn speaks_of_context(said: &str) -> bool {
         "too many tokens",
         "token limit",
         "prompt is too long",
+        "exceed context limit",
         "input is too long",
         "prompt too long",
         "reduce the length",

@@ -5,10 +5,15 @@ use agentd_core::{
     usage::Prices,
 };
 
-use crate::{catalogue::PublishedModel, config::ModelConfig};
+use crate::{catalogue::PublishedModel, config::ModelConfig, server::ModelAbilities};
 
 /// The figures of a model, out of the configuration, what its server told and what is published of it.
-pub(crate) fn figures(info: &ModelInfo, config: &ModelConfig, published: Option<&PublishedModel>) -> Vec<ModelFigure> {
+pub(crate) fn figures(
+    info: &ModelInfo,
+    config: &ModelConfig,
+    abilities: ModelAbilities,
+    published: Option<&PublishedModel>,
+) -> Vec<ModelFigure> {
     let page = published.map(PublishedModel::origin).unwrap_or_default();
     let mut figures = vec![figure("window", tokens(info.context_window), window_source(info.window_source, &page))];
     let answer = config.max_tokens.map(|most| (most, CONFIGURED));
@@ -16,7 +21,13 @@ pub(crate) fn figures(info: &ModelInfo, config: &ModelConfig, published: Option<
     figures.extend(answer.map(|(most, source)| figure("answer", tokens(most), source)));
     figures.push(figure("tools", if info.native_tools { "in their own field" } else { "in the text" }, "its form"));
     let pictures = if info.sees_pictures { "yes" } else { "no" };
-    figures.push(figure("pictures", pictures, if config.sees_pictures { CONFIGURED } else { "by default" }));
+    let of_pictures = match (config.sees_pictures, abilities.pictures, published) {
+        (Some(_), ..) => CONFIGURED,
+        (None, Some(_), _) => "its server",
+        (None, None, Some(_)) => page.as_str(),
+        (None, None, None) => "by default",
+    };
+    figures.push(figure("pictures", pictures, of_pictures));
     if published.is_some_and(|published| published.thinking) {
         figures.push(figure("thinking", "yes", &page));
     }

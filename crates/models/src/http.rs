@@ -13,9 +13,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    config::{LOCAL_WINDOW, ModelConfig, ModelConfigError, REMOTE_WINDOW},
+    config::{LOCAL_WINDOW, ModelConfig, ModelConfigError, REMOTE_WINDOW, Wire},
     deadline::{Deadline, Deadlines},
-    failure::Failure,
+    failure::{self, Failure},
     init_crypto, overlay,
 };
 
@@ -25,6 +25,9 @@ const MAX_ERROR_BODY: usize = 64 << 10;
 /// The bytes of a document about models that are read. A list of some hundred models with all that is told of each has one
 /// megabyte.
 const MAX_DOCUMENT: usize = 4 << 20;
+
+/// Version of the Messages wire.
+const ANTHROPIC_VERSION: &str = "2023-06-01";
 
 /// Answer to a request for a document.
 #[derive(Debug)]
@@ -96,7 +99,7 @@ pub(crate) struct Target {
 
 impl Target {
     pub(crate) fn new(config: &ModelConfig, clients: &mut Clients) -> Result<Self, ModelConfigError> {
-        let base = parse(&config.base_url)?;
+        let base = parse(&config.base_url, config.wire)?;
         let mut secrets: Vec<SecretString> = config.headers.values().cloned().collect();
         secrets.extend(config.api_key.clone());
         secrets.extend(base.password().map(SecretString::from));
@@ -158,6 +161,9 @@ impl Target {
             .body(Body::wrap(body));
         let response = deadline.run(self, request.send()).await?.map_err(|error| Failure::unsent(self, error))?;
         let status = response.status();
+        if let Some(id) = failure::request_id(response.headers()) {
+            tracing::debug!(request = id, %status, "the model at {self} has a name for this request");
+        }
         if status.is_success() {
             return Ok(response);
         }
@@ -195,13 +201,17 @@ impl Target {
 
     fn at(&self, path: &str) -> Url {
         let mut url = self.base.clone();
+        let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
         url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
+        if query.is_some() && url.query().is_none() {
+            url.set_query(query);
+        }
         url
     }
 
     #[cfg(test)]
     pub(crate) fn for_tests(base_url: &str, key: &str) -> Self {
-        let mut config = ModelConfig::new(crate::config::Wire::OpenAi, base_url);
+        let mut config = ModelConfig::new(Wire::OpenAi, base_url);
         config.api_key = Some(SecretString::from(key)).filter(|_| !key.is_empty());
         Self::new(&config, &mut Clients::default()).unwrap()
     }
@@ -215,10 +225,15 @@ impl fmt::Display for Target {
 
 /// Writes a body as JSON, with the configured fields over its own.
 pub(crate) fn json_body(body: &impl Serialize, configured: &Map<String, Value>) -> Result<String, Failure> {
-    let written = serde_json::to_string(body);
-    let written =
-        written.and_then(|body| if configured.is_empty() { Ok(body) } else { overlay::overlaid(&body, configured) });
-    written.map_err(|error| unwritable(&error))
+    with_configured(serde_json::to_string(body).map_err(|error| unwritable(&error))?, configured)
+}
+
+/// A written body with the configured fields over its own.
+pub(crate) fn with_configured(body: String, configured: &Map<String, Value>) -> Result<String, Failure> {
+    if configured.is_empty() {
+        return Ok(body);
+    }
+    overlay::overlaid(&body, configured).map_err(|error| unwritable(&error))
 }
 
 /// Failure of a request that cannot be written.
@@ -239,7 +254,7 @@ async fn capped_body(mut response: Response, deadline: &Deadline, target: &Targe
     body
 }
 
-fn parse(base_url: &str) -> Result<Url, ModelConfigError> {
+fn parse(base_url: &str, wire: Wire) -> Result<Url, ModelConfigError> {
     let refuse = |reason: &str| {
         // What is before an @ may be a password.
         let tail = base_url.rsplit('@').next().unwrap_or_default();
@@ -254,8 +269,12 @@ fn parse(base_url: &str) -> Result<Url, ModelConfigError> {
     }
     let path = url.path().trim_end_matches('/');
     // People paste the whole address of the call; what follows the base is added by us.
-    let path = path.strip_suffix("/chat/completions").or_else(|| path.strip_suffix("/completion")).unwrap_or(path);
-    let path = path.to_owned();
+    let calls = ["/chat/completions", "/completion", "/messages"];
+    let mut path = calls.iter().find_map(|call| path.strip_suffix(call)).unwrap_or(path).to_owned();
+    // Programs of this wire add the version themselves, so addresses are written with it and without.
+    if wire == Wire::Anthropic && !path.ends_with("/v1") {
+        path.push_str("/v1");
+    }
     url.set_path(&path);
     url.set_fragment(None);
     Ok(url)
@@ -280,8 +299,17 @@ fn headers(config: &ModelConfig) -> Result<HeaderMap, ModelConfigError> {
         value.set_sensitive(true);
         Ok(value)
     };
-    if let Some(key) = &config.api_key {
-        headers.insert(AUTHORIZATION, value("api_key", &format!("Bearer {}", key.expose_secret()))?);
+    if config.wire == Wire::Anthropic {
+        headers.insert(HeaderName::from_static("anthropic-version"), HeaderValue::from_static(ANTHROPIC_VERSION));
+    }
+    match (&config.api_key, config.wire) {
+        (Some(key), Wire::Anthropic) => {
+            headers.insert(HeaderName::from_static("x-api-key"), value("api_key", key.expose_secret())?);
+        }
+        (Some(key), _) => {
+            headers.insert(AUTHORIZATION, value("api_key", &format!("Bearer {}", key.expose_secret()))?);
+        }
+        (None, _) => {}
     }
     for (name, text) in &config.headers {
         let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| ModelConfigError::Header {
@@ -311,6 +339,17 @@ mod tests {
     }
 
     #[test]
+    fn the_version_of_the_messages_wire_is_in_the_address_once() {
+        for base in ["http://h", "http://h/", "http://h/v1", "http://h/v1/", "http://h/v1/messages"] {
+            let target = Target::new(&ModelConfig::new(Wire::Anthropic, base), &mut Clients::default()).unwrap();
+            assert_eq!((target.at("/messages").as_str(), target.shown()), ("http://h/v1/messages", "http://h/v1"));
+            assert_eq!(target.at("/models?limit=2").as_str(), "http://h/v1/models?limit=2");
+        }
+        let target = Target::new(&ModelConfig::new(Wire::Anthropic, "http://h/anthropic"), &mut Clients::default());
+        assert_eq!(target.unwrap().at("/messages").as_str(), "http://h/anthropic/v1/messages");
+    }
+
+    #[test]
     fn models_on_this_machine_are_assumed_to_have_smaller_windows() {
         let check = |base_url: &str, window: u64| {
             assert_eq!(Target::for_tests(base_url, "").assumed_window(), window, "{base_url}");
@@ -326,7 +365,7 @@ mod tests {
     #[test]
     fn nonsense_addresses_are_refused_without_their_password() {
         let check = |base_url: &str, words: &str| {
-            let error = parse(base_url).unwrap_err().to_string();
+            let error = parse(base_url, Wire::OpenAi).unwrap_err().to_string();
             assert!(error.contains(words) && !error.contains("hunter2"), "{error}");
         };
         check("", "relative URL without a base");

@@ -10,7 +10,9 @@
 //!   whether trying again can help; `throttle`: limits of a minute; `retry`: when to try again; `deadline`: how long to wait
 //!   for what.
 //! - `sse`: bytes to events; `answer`: what has been read so far; `runaway`: answers that repeat without end.
-//! - `openai`, `llamacpp`: the dialects. Their wire structs never leave their folders.
+//! - `dialect`: the seam to the wires; `openai`, `anthropic`, `llamacpp`: the wires. Their wire structs never leave their folders. Shared by
+//!   them: `call_ids`: ids of calls, as a request names them; `sendable`, `readable`: what of a history can be sent back as it
+//!   is; `written_tools`: tools, as they were written last; `lenient`: texts and numbers as servers write them.
 //! - `thoughts`: those that a server leaves in the words; `foreign_calls`: calls that it does not read; `code_spans`: which
 //!   words are code.
 //! - `text_protocol`: tool calls for models whose wire carries none.
@@ -20,32 +22,39 @@
 //! - `window`: how large a model's window is, out of what its server says when a request does not fit.
 
 mod answer;
+mod anthropic;
 mod call;
+mod call_ids;
 mod catalogue;
 mod code_spans;
 pub mod config;
 mod deadline;
+mod dialect;
 mod facts;
 mod failure;
 mod figures;
 mod foreign_calls;
 mod http;
 mod learning;
+mod lenient;
 mod llamacpp;
 mod openai;
 mod overlay;
+mod readable;
 mod records;
 mod retry;
 pub mod router;
 mod runaway;
+mod sendable;
 mod server;
 mod sse;
 mod text_protocol;
 mod thoughts;
 mod throttle;
 mod window;
+mod written_tools;
 
-pub use config::{ChatTemplate, Frame, ModelConfig, ModelConfigError, Wire};
+pub use config::{ChatTemplate, Effort, Frame, ModelConfig, ModelConfigError, Thinking, Wire};
 pub use records::ModelRecords;
 pub use router::{ModelRouter, SlotError, connect};
 

@@ -12,8 +12,10 @@ use agentd_core::{
 };
 
 use crate::{
-    call::{Dialect, HttpModel},
+    anthropic::Anthropic,
+    call::HttpModel,
     config::{ModelConfig, ModelConfigError, Wire},
+    dialect::Dialect,
     http::{Clients, Target},
     llamacpp::LlamaCpp,
     openai::OpenAi,
@@ -90,7 +92,7 @@ impl Models for ModelRouter {
     fn named(&self, slot: Slot, id: &str) -> Option<Arc<dyn Model>> {
         let slot = if self.configs.contains_key(&slot) { slot } else { Slot::Base };
         let (config, own) = (self.configs.get(&slot)?, self.filled.get(&slot)?);
-        if config.wire != Wire::OpenAi {
+        if config.wire == Wire::LlamaCpp {
             return None;
         }
         if own.info().id == id {
@@ -101,7 +103,7 @@ impl Models for ModelRouter {
         if let Some(model) = models.get(&(slot, id.to_owned())) {
             return Some(Arc::clone(model));
         }
-        let config = ModelConfig { sees_pictures: slot == Slot::Vision, ..config.with_id(id) };
+        let config = ModelConfig { sees_pictures: (slot == Slot::Vision).then_some(true), ..config.with_id(id) };
         let model = open(&config, clients, &self.records)
             .inspect_err(|error| tracing::warn!("a named model cannot be used: {error}"));
         let model = model.ok()?;
@@ -144,6 +146,7 @@ fn open(
     let dialect: Box<dyn Dialect> = match config.wire {
         Wire::OpenAi => Box::new(OpenAi::new(config.clone())),
         Wire::LlamaCpp => Box::new(LlamaCpp::new(config.clone())),
+        Wire::Anthropic => Box::new(Anthropic::new(config.clone())),
     };
     Ok(Arc::new(HttpModel::new(dialect, target, config.clone(), records)))
 }

@@ -5,7 +5,7 @@
 use serde_json::{Map, Value};
 
 /// Wordings of servers: `#` stands for the window, `*` for any other number.
-const WORDINGS: [&str; 19] = [
+const WORDINGS: [&str; 20] = [
     "context length is only # token",
     "context length of only # token",
     "context length is # token",
@@ -24,6 +24,7 @@ const WORDINGS: [&str; 19] = [
     "exceeded model token limit: #",
     "`inputs` tokens + `max_new_tokens` must be <= #",
     "prompt is too long: * tokens > # maximum",
+    "exceed context limit: * + * > #",
     "model with # maximum context length",
 ];
 /// Plausible windows, in tokens. In less than that nothing can be done.
@@ -149,6 +150,10 @@ mod tests {
         check("request (9001 tokens) exceeds the available context size (n_ctx = 4096)", 4096);
         check("request (9001 tokens) exceeds the available context size (4096 tokens), try increasing it", 4096);
         check("prompt is too long: 208310 tokens > 200000 maximum", 200_000);
+        check(
+            "input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000, decrease input length",
+            200_000,
+        );
         check("Prompt contains 40000 tokens, too large for model with 32768 maximum context length", 32_768);
         check("The input token count (1048577) exceeds the maximum number of tokens allowed (1048576).", 1_048_576);
         check("`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000", 4096);

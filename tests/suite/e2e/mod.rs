@@ -24,7 +24,8 @@
 //! - [`learning`]: what servers refuse and cut, noticed, told and remembered.
 //! - [`context`]: a window that never runs full. [`requests`]: what the model saw, as snapshots.
 //! - [`agents`]: named, handed the session, and given work. [`subagents`]: sessions of their own that do parts of it.
-//! - [`providers`]: servers that demand back what they sent, and what others cannot read.
+//! - [`providers`]: servers that demand back what they sent, and what others cannot read. [`messages_wire`]: one that binds
+//!   thoughts to all that stands before them.
 //! - [`mentions`]: tools, skills and agents that an input names. [`skills`]: brought when they are needed, checked, installed.
 //! - [`extending`]: what the page for newcomers says, done word for word.
 //! - [`readme`]: the commands and the picture of the first page. [`shell`]: what a shell says that the daemon does not know.
@@ -71,6 +72,7 @@ mod links;
 mod long_task;
 mod mcp;
 mod mentions;
+mod messages_wire;
 mod models;
 mod modes;
 mod own_tools;

@@ -19,9 +19,9 @@ async fn server(provider: Provider) -> ModelServer {
 
 /// A slot of `models.yaml`.
 fn slot(name: &str, provider: Provider, server: &ModelServer) -> String {
-    let (url, echo) = (server.base_url(), provider.wants_thoughts());
+    let (url, echo, wire) = (server.base_url(), provider.wants_thoughts(), provider.wire());
     let id = if provider == Provider::Gemini { "gemini-3-pro-preview" } else { "the-model" };
-    format!("{name}: {{base_url: \"{url}\", id: {id}, echo_reasoning: {echo}}}\n")
+    format!("{name}: {{base_url: \"{url}\", wire: {wire}, id: {id}, echo_reasoning: {echo}}}\n")
 }
 
 /// A daemon whose models are those of the servers, in the base slot and in that of code.
@@ -62,32 +62,39 @@ fn reads(names: &[&str]) -> Reply {
     names.iter().fold(Reply::default(), call)
 }
 
-/// The messages of a request, byte for byte, up to the last words: more may be added to those.
-fn messages(request: &Recorded) -> &str {
-    let begin = request.text.find("\"messages\":[").unwrap();
-    let after = &request.text[begin..];
-    let end = after.rfind("],\"tools\":").or_else(|| after.rfind("],\"stream\":")).unwrap();
-    after[..end].trim_end_matches("\"}")
+/// The messages of a request, byte for byte but for marks of the cache, up to the last words: more may be added to those.
+pub(super) fn messages(request: &Recorded) -> String {
+    let text = request.text.replace(r#","cache_control":{"type":"ephemeral"}"#, "");
+    let begin = text.find("\"messages\":[").unwrap();
+    let after = &text[begin..];
+    let end = ["],\"tools\":", "],\"max_tokens\":", "],\"stream\":"].iter().find_map(|end| after.rfind(end)).unwrap();
+    after[..end].trim_end_matches(['"', '}', ']']).to_owned()
 }
 
 /// Each request begins with all of the one before it.
 #[track_caller]
-fn only_grows(server: &ModelServer) {
+pub(super) fn only_grows(server: &ModelServer) {
     let requests = server.requests();
     for pair in requests.windows(2) {
         let [before, next] = [messages(&pair[0]), messages(&pair[1])];
-        assert!(next.starts_with(before), "{next}\n\ndoes not begin with\n\n{before}");
+        assert!(next.starts_with(&before), "{next}\n\ndoes not begin with\n\n{before}");
     }
 }
 
 /// The results that a request holds, by the words that the calls before them ask for.
 fn answered(request: &Recorded) -> Vec<(String, String)> {
+    let blocks = || request.messages().iter().flat_map(|message| message["content"].as_array().into_iter().flatten());
+    let in_blocks = blocks().filter(|block| block["type"] == "tool_use").map(|call| {
+        let result = blocks().find(|block| block["tool_use_id"] == call["id"]).unwrap();
+        (call["input"].to_string(), result["content"].as_str().unwrap().to_owned())
+    });
     let calls = request.messages().iter().flat_map(|message| message["tool_calls"].as_array().into_iter().flatten());
     let result = |id: &Value| {
         let found = request.messages().iter().find(|message| message["tool_call_id"] == *id);
         found.unwrap()["content"].as_str().unwrap().to_owned()
     };
-    calls.map(|call| (call["function"]["arguments"].to_string(), result(&call["id"]))).collect()
+    let in_fields = calls.map(|call| (call["function"]["arguments"].to_string(), result(&call["id"])));
+    in_fields.chain(in_blocks).collect()
 }
 
 #[tokio::test]
@@ -150,7 +157,7 @@ async fn the_last_answer_of_a_turn_may_be_that_of_another_provider() {
 
 #[tokio::test]
 async fn a_fork_and_a_turn_that_was_cut_off_go_on_with_the_same_bytes() {
-    for provider in [Provider::Gemini, Provider::Kimi, Provider::OpenRouter] {
+    for provider in [Provider::Gemini, Provider::Kimi, Provider::OpenRouter, Provider::Anthropic] {
         let server = server(provider).await;
         let mut talk = Conversation::with(&[slot("base", provider, &server)]).await;
         talk.turn(&server, "base", "Read.", vec![reads(&["a"]), reads(&["b"]), Reply::text("Done.")]).await;
@@ -178,7 +185,7 @@ async fn a_fork_and_a_turn_that_was_cut_off_go_on_with_the_same_bytes() {
         talk.turn(&server, "base", "Go on.", last).await;
         let requests = server.requests();
         let (cut, next) = (messages(&requests[asked + 1]), messages(&requests[asked + 2]));
-        assert!(next.starts_with(cut), "{provider:?}: {next}\n\ndoes not begin with\n\n{cut}");
+        assert!(next.starts_with(&cut), "{provider:?}: {next}\n\ndoes not begin with\n\n{cut}");
     }
 }
 

@@ -30,7 +30,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::family;
+use crate::{family, model_server::chat_view};
 
 /// How long anything may take before a test gives up on it. Nothing waits that long when all is well.
 pub const PATIENCE: Duration = Duration::from_secs(90);
@@ -169,6 +169,9 @@ impl TempHome {
     pub fn with_model(base_url: &str) -> Self {
         let mut home = Self::new();
         home.set("MODEL_BASIC_BASE_URL", base_url);
+        if chat_view::is_on() {
+            home.set("MODEL_BASIC_WIRE", "anthropic");
+        }
         home
     }
 

@@ -1,15 +1,17 @@
 //! A model server over real HTTP on loopback, that answers as scripted: well, badly, slowly, or never.
 //!
-//! It speaks chat completions (`…/chat/completions`, `…/models`) and llama.cpp's `/completion`, and renders the same
-//! [`Reply`] in whichever is asked for. As a provider would, it refuses a chat request that breaks a rule of
+//! It speaks chat completions (`…/chat/completions`, `…/models`), Anthropic's Messages (`…/messages`) and llama.cpp's
+//! `/completion`, and renders the same [`Reply`] in whichever is asked for. As a provider would, it refuses a chat request that breaks a rule of
 //! [`crate::validator`] with 400, and does so before it looks at its script.
 //!
 //! - [`Reply`]: what is answered and how it travels; readable from JSON, for scripts.
 //! - [`providers`]: servers that demand what others do not.
+//! - `chat_view`: requests to Messages as the other wire would have had them.
 //! - `documents`: the list of models, and what else is told of them.
 //! - `render`: a reply as bytes; `delivery`: the bytes on their way, with pauses, cuts and silence.
 //! - [`Script`]: which reply comes next; [`command`]: the server as a program of its own.
 
+pub(crate) mod chat_view;
 pub mod command;
 mod delivery;
 mod documents;
@@ -50,6 +52,7 @@ pub use self::{
 use self::{
     documents::{Documents, Handing},
     providers::StrictServer,
+    render::Wire,
 };
 use crate::validator;
 
@@ -85,7 +88,8 @@ impl Recorded {
     pub fn last_user(&self) -> &str {
         let user = self.messages().iter().rev().find(|message| message["role"] == "user");
         let words = user.map_or(&self.body["prompt"], |message| &message["content"]);
-        words.as_str().unwrap_or_default()
+        let last_block = || words.as_array()?.iter().rev().find_map(|block| block["text"].as_str());
+        words.as_str().or_else(last_block).unwrap_or_default()
     }
 
     /// The role of the last message; empty for a completion.
@@ -172,7 +176,11 @@ impl ModelServer {
             // Serving ends only with its task.
             let _ = axum::serve(listener, router).await;
         });
-        Ok(Self { address, shared, task })
+        let server = Self { address, shared, task };
+        if chat_view::is_on() {
+            server.acts_as(Provider::Anthropic).lists([providers::thinking_model(MODEL_ID)]);
+        }
+        Ok(server)
     }
 
     /// Where chat completions live: the address that goes into `base_url` or `MODEL_BASIC_BASE_URL`.
@@ -235,6 +243,9 @@ impl ModelServer {
 
     /// Demands what this provider demands, and answers in its form.
     pub fn acts_as(&self, provider: Provider) -> &Self {
+        if let Some(models) = provider.models() {
+            self.tells("/v1/models", models);
+        }
         *locked(&self.shared.strict) = Some(StrictServer::new(provider));
         self
     }
@@ -297,8 +308,13 @@ impl Drop for ModelServer {
 
 impl Shared {
     /// The refusal of a chat request, with the rule that it breaks.
-    fn refusal(&self, body: &[u8]) -> Option<(String, Reply)> {
+    fn refusal(&self, path: &str, headers: &BTreeMap<String, String>, body: &[u8]) -> Option<(String, Reply)> {
         let strict = locked(&self.strict);
+        match Wire::of(path) {
+            Wire::Completion => return None,
+            Wire::Messages => return providers::messages_refusal(strict.as_ref(), headers, body),
+            Wire::Chat => {}
+        }
         let leeway = strict.as_ref().map(|strict| strict.provider.leeway()).unwrap_or_default();
         if let Err(broken) = validator::chat_completions_of(body, leeway) {
             let rule = broken.to_string();
@@ -311,7 +327,7 @@ impl Shared {
     fn reply_to(&self, request: &Recorded) -> Reply {
         let reply = locked(&self.script).next(request);
         match &mut *locked(&self.strict) {
-            Some(strict) => strict.dressed(reply),
+            Some(strict) => strict.dressed(reply, &request.text),
             None => reply,
         }
     }
@@ -328,7 +344,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         Some(Handing::Silence) => std::future::pending::<()>().await,
         Some(Handing::Missing) | None => {}
     }
-    if !(path.ends_with("/chat/completions") || path.ends_with("/completion")) {
+    if !["/chat/completions", "/completion", "/messages"].iter().any(|call| path.ends_with(call)) {
         return respond(
             StatusCode::NOT_FOUND,
             "application/json",
@@ -343,13 +359,19 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         .iter()
         .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
         .collect();
-    let checked = path.ends_with("/chat/completions") && !shared.lenient.load(Ordering::Relaxed);
-    let refusal = if checked { shared.refusal(&body) } else { None };
+    let checked = !shared.lenient.load(Ordering::Relaxed);
+    let refusal = if checked { shared.refusal(&path, &headers, &body) } else { None };
     let recorded = {
         let mut requests = locked(&shared.requests);
         let text = String::from_utf8_lossy(&body).into_owned();
-        let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+        let mut body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+        if Wire::of(&path) == Wire::Messages && chat_view::is_on() {
+            body = chat_view::of(&body);
+        }
         let refused = refusal.as_ref().map(|(rule, _)| rule.clone());
+        if let Some(rule) = refused.as_ref().filter(|_| chat_view::is_on()) {
+            eprintln!("refused: {rule}");
+        }
         let recorded = Recorded { number: requests.len(), path, headers, body, text, refused };
         requests.push(recorded.clone());
         recorded

@@ -5,10 +5,12 @@
 //!   templates behind compatible servers (one system message at the front, something said in every message, arguments
 //!   that are an object).
 //! - `parts`: words and pictures.
-//! - `anthropic`: the same conversation as gateways hand it on to Anthropic's messages, by the rules there.
+//! - `gateway`: the same conversation as gateways hand it on to Anthropic's messages, by the rules there.
+//! - [`messages`]: the body of a request to `…/messages`, by the rules of Anthropic itself.
 
-mod anthropic;
 mod chat;
+mod gateway;
+mod messages;
 mod parts;
 mod tools;
 
@@ -69,7 +71,16 @@ pub fn chat_completions_of(body: &[u8], leeway: Leeway) -> Result<(), Broken> {
         leeway.apply(&mut body);
     }
     chat::check(&body)?;
-    anthropic::check(&body)
+    gateway::check(&body)
+}
+
+/// Checks the body of a request to Anthropic's Messages.
+///
+/// # Errors
+/// The first rule that it breaks.
+pub fn messages(body: &[u8]) -> Result<(), Broken> {
+    let body = serde_json::from_slice(body).or_else(|error| broken("body", format!("it is no JSON: {error}")))?;
+    messages::check(&body)
 }
 
 impl Leeway {
@@ -297,5 +308,57 @@ mod tests {
         whole["stream"] = json!(false);
         check(&whole, Some("stream_options: "));
         check(&with("stop", json!(["a", "b", "c", "d", "e"])), Some("stop: "));
+    }
+
+    #[test]
+    fn messages_have_rules_of_their_own() {
+        let user = |blocks: Value| json!({"role": "user", "content": blocks});
+        let said = |blocks: Value| json!({"role": "assistant", "content": blocks});
+        let text = |text: &str| json!({"type": "text", "text": text});
+        let call = |id: &str| json!({"type": "tool_use", "id": id, "name": "now", "input": {}});
+        let result = |id: &str| json!({"type": "tool_result", "tool_use_id": id, "content": "noon"});
+        let tools = json!([{"name": "now", "description": "d", "input_schema": {"type": "object"}}]);
+        let whole = |messages: Value| json!({"model": "m", "max_tokens": 9, "messages": messages, "tools": tools});
+        let check = |body: &Value, expected: Option<&str>| {
+            let found = messages(body.to_string().as_bytes()).err().map(|broken| broken.to_string());
+            match (&found, expected) {
+                (None, None) => {}
+                (Some(found), Some(expected)) if found.contains(expected) => {}
+                _ => panic!("{found:?} instead of {expected:?} for {body}"),
+            }
+        };
+        let asked = user(json!([text("a")]));
+        let called = said(json!([call("x"), call("y")]));
+        check(&whole(json!([asked])), None);
+        check(&whole(json!([asked, called, user(json!([result("y"), result("x"), text("b")]))])), None);
+        check(&whole(json!([asked, called, user(json!([result("x")]))])), Some("without `tool_result` blocks"));
+        check(
+            &whole(json!([asked, called, user(json!([text("b"), result("x"), result("y")]))])),
+            Some("before all other blocks"),
+        );
+        check(&whole(json!([asked, user(json!([result("x")]))])), Some("roles must alternate"));
+        check(&whole(json!([asked, said(json!([text("b")]))])), Some("prefill"));
+        check(&whole(json!([asked, said(json!([text(" ")])), asked])), Some("messages.1.content.0.text"));
+        check(&whole(json!([said(json!([text("b")])), asked])), Some("first message"));
+        let thought = json!({"type": "thinking", "thinking": "", "signature": "s"});
+        check(&whole(json!([asked, said(json!([thought, text("b")])), asked])), None);
+        check(&whole(json!([asked, said(json!([text("b"), thought])), asked])), Some("final block"));
+        let unsigned = json!({"type": "thinking", "thinking": "hm", "signature": ""});
+        check(&whole(json!([asked, said(json!([unsigned, text("b")])), asked])), Some("signature: Field required"));
+        let mut body = whole(json!([asked]));
+        body["top_k"] = json!(3);
+        check(&body, Some("top_k: Extra inputs are not permitted"));
+        let mut body = whole(json!([asked]));
+        body["max_tokens"] = json!(null);
+        check(&body, Some("max_tokens: Field required"));
+        let mut body = whole(json!([asked]));
+        (body["thinking"], body["temperature"]) = (json!({"type": "adaptive"}), json!(0.5));
+        check(&body, Some("temperature"));
+        let marked = json!({"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}});
+        check(&whole(json!([user(json!([marked, marked, marked, marked]))])), None);
+        check(&whole(json!([user(json!([marked, marked, marked, marked, marked]))])), Some("maximum of 4 blocks"));
+        let mut body = whole(json!([asked, called, user(json!([result("x"), result("y")]))]));
+        body["tools"] = json!(null);
+        check(&body, Some("must define tools"));
     }
 }

@@ -62,7 +62,7 @@ pub(crate) async fn ask(
         }
     };
     drop(chunks);
-    let Answer { usage, words, mut calls, unrun, without_tools, details, .. } = answer;
+    let Answer { usage, words, mut calls, unrun, without_tools, fields, .. } = answer;
     if without_tools {
         sent = state.meter.sent_without_tools(sent, &context.models.scales, &model.info().id);
     }
@@ -90,10 +90,11 @@ pub(crate) async fn ask(
     let had_thoughts = words.have_thoughts();
     let status = if finish == Finish::Stop { ItemStatus::Done } else { ItemStatus::Cut };
     // With the last words, or with the first call where there are none.
-    if let Some(details) = words.complete(&context.recorder, state, status, details).await?
-        && let Some(call) = calls.first_mut()
+    if let Some(whole) = words.complete(&context.recorder, state, status, fields).await?
+        && let Some(SampledCall { fields, .. }) = calls.first_mut()
     {
-        call.fields.reasoning_details = Some(details);
+        let ServerFields { call_id, extra_content, .. } = std::mem::take(fields);
+        *fields = ServerFields { call_id, extra_content, ..whole };
     }
     warn_of_cut(context, finish).await?;
     let is_called = !calls.is_empty() || matches!(unrun, Some((_, UnrunReason::Foreign)));
@@ -215,8 +216,8 @@ struct Answer<'a> {
     recorder: &'a Recorder,
     words: Words<'a>,
     calls: Vec<SampledCall>,
-    /// Its `reasoning_details`.
-    details: Option<String>,
+    /// The server's own fields of it as a whole.
+    fields: Option<ServerFields>,
     /// The call that did not run, where there was one.
     unrun: Option<(String, UnrunReason)>,
     usage: Option<Usage>,
@@ -243,7 +244,7 @@ struct Words<'a> {
 impl<'a> Answer<'a> {
     fn new(recorder: &'a Recorder, model: &'a dyn Model) -> Self {
         let words = Words { model, done: Vec::new(), open: None };
-        Self { recorder, words, calls: Vec::new(), unrun: None, details: None, usage: None, without_tools: false }
+        Self { recorder, words, calls: Vec::new(), unrun: None, fields: None, usage: None, without_tools: false }
     }
 
     async fn take(&mut self, chunk: ModelChunk) -> Result<(), TurnExit> {
@@ -253,7 +254,7 @@ impl<'a> Answer<'a> {
             ModelChunk::ToolCall { name, arguments, fields } => {
                 self.calls.push(SampledCall { name, arguments, fields });
             }
-            ModelChunk::ReasoningDetails(details) => self.details = Some(details),
+            ModelChunk::AnswerFields(fields) => self.fields = Some(fields),
             ModelChunk::UnrunCall { name, why } => self.unrun = Some((name, why)),
             ModelChunk::WasReasoning => Box::pin(self.words.were_thoughts(self.recorder)).await?,
             ModelChunk::Discarded => Box::pin(self.words.discard(self.recorder)).await?,
@@ -332,15 +333,15 @@ impl Words<'_> {
         Ok(())
     }
 
-    /// Closes the item under way. Details are handed back where none is.
+    /// Closes the item under way. Fields are handed back where none is.
     async fn close(
         &mut self,
         recorder: &Recorder,
         status: ItemStatus,
-        details: Option<String>,
-    ) -> Result<Option<String>, TurnExit> {
-        let Some((id, body)) = self.open.take() else { return Ok(details) };
-        let fields = ServerFields { reasoning_details: details, ..ServerFields::default() };
+        fields: Option<ServerFields>,
+    ) -> Result<Option<ServerFields>, TurnExit> {
+        let Some((id, body)) = self.open.take() else { return Ok(fields) };
+        let fields = fields.unwrap_or_default();
         let origin = ItemOrigin { model: self.model.info().origin(), fields };
         self.done.push(recorder.complete_said(id, body, status, origin).await?);
         Ok(None)
@@ -351,9 +352,9 @@ impl Words<'_> {
         recorder: &Recorder,
         state: &mut TurnState,
         status: ItemStatus,
-        details: Option<String>,
-    ) -> Result<Option<String>, TurnExit> {
-        let left = Box::pin(self.close(recorder, status, details)).await?;
+        fields: Option<ServerFields>,
+    ) -> Result<Option<ServerFields>, TurnExit> {
+        let left = Box::pin(self.close(recorder, status, fields)).await?;
         for item in self.done {
             state.note(item);
         }

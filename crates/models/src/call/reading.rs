@@ -13,13 +13,11 @@ use reqwest::{
     header::{CONTENT_TYPE, HeaderMap},
 };
 
-use super::{
-    AnswerReader,
-    words::{AnswerCalls, Words},
-};
+use super::words::{AnswerCalls, Words};
 use crate::{
     answer::{Answer, Kind, Piece, RawCall},
     deadline::Deadline,
+    dialect::AnswerReader,
     failure::{Failure, excerpt},
     http::Target,
     runaway::{self, Guard},
@@ -38,6 +36,8 @@ const MAX_GULP: usize = 64 << 10;
 /// Progress of reading.
 pub(super) enum Progress {
     More,
+    /// The server has paused: the answer goes on where this is sent back.
+    Paused(String),
     Ended,
 }
 
@@ -89,6 +89,14 @@ impl Reading {
         }
     }
 
+    /// Goes on with the rest of a paused answer.
+    pub(super) fn resume(&mut self, response: Response, first_byte: Deadline) {
+        self.says_html = says_html(response.headers());
+        self.body = response.bytes_stream().boxed();
+        (self.first_byte, self.keep_alive, self.tail, self.form) = (first_byte, None, None, Form::Unknown);
+        (self.answer.finish, self.answer.done) = (None, false);
+    }
+
     /// Returns whether anything of the answer itself has come.
     pub(super) fn began(&self) -> bool {
         self.answer.began
@@ -109,6 +117,9 @@ impl Reading {
             return Ok(Progress::More);
         }
         self.end(target)?;
+        if let Some(begun) = self.reader.paused() {
+            return Ok(Progress::Paused(begun));
+        }
         // The end of the body may have held one more event.
         if let Some(what) = self.tell_pieces(chunks) {
             return Ok(self.end_runaway(what, chunks));
@@ -184,8 +195,14 @@ impl Reading {
             Form::Events(decoder) => {
                 let (reader, answer, keep_alive) = (&mut self.reader, &mut self.answer, &mut self.keep_alive);
                 let fed = decoder.feed(bytes, &mut |data| {
-                    *keep_alive = None;
-                    if answer.done { Ok(()) } else { reader.event(target, data, answer).map_err(Trouble::Failure) }
+                    if answer.done {
+                        return Ok(());
+                    }
+                    reader.event(target, data, answer).map_err(Trouble::Failure)?;
+                    if !std::mem::take(&mut answer.only_alive) {
+                        *keep_alive = None;
+                    }
+                    Ok(())
                 });
                 match fed {
                     Err(Trouble::Failure(failure)) => Err(failure),
@@ -273,7 +290,7 @@ impl Reading {
         let calls = self.reader.calls();
         let AnswerCalls { calls, unrun } = self.words.finish(calls, finish == Finish::Length, chunks);
         if matches!(finish, Finish::Stop | Finish::Length) {
-            chunks.extend(self.reader.details().map(ModelChunk::ReasoningDetails));
+            chunks.extend(self.reader.fields().map(ModelChunk::AnswerFields));
             chunks.extend(calls.into_iter().map(|RawCall { name, arguments, fields }| ModelChunk::ToolCall {
                 name,
                 arguments,

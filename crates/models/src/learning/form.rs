@@ -5,10 +5,7 @@ use std::{collections::BTreeSet, fmt};
 use agentd_core::model::ChangeTopic;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{ModelConfig, Wire};
-
-/// The longest name of a field that is left out, in bytes.
-const MAX_FIELD: usize = 64;
+use crate::config::ModelConfig;
 
 /// One deviation from the usual form of requests.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -20,12 +17,16 @@ pub(crate) enum Change {
     EchoReasoning,
     /// Earlier thoughts are not sent back, though the configuration says so.
     WithoutEcho,
+    /// Signed thoughts are not sent back. Holds for one conversation only, and is not kept.
+    WithoutSignedThoughts,
     /// Calls are written into and read from the text.
     TextTools,
     /// The limit of the answer goes by its newer name.
     MaxCompletionTokens,
     /// Words of the person behind a tool's result stand in the message of that result.
     WordsInResults,
+    /// Answers may have so many tokens, where nobody has set another limit.
+    AnswerLimit(u64),
     /// A field of the body is left out.
     WithoutField(String),
 }
@@ -35,16 +36,24 @@ impl Change {
     pub(crate) fn topic(&self) -> ChangeTopic {
         match self {
             Self::WithoutNamedTools | Self::TextTools => ChangeTopic::Tools,
-            Self::EchoReasoning | Self::WithoutEcho => ChangeTopic::Thoughts,
-            Self::MaxCompletionTokens | Self::WordsInResults | Self::WithoutField(_) => ChangeTopic::Parameters,
+            Self::EchoReasoning | Self::WithoutEcho | Self::WithoutSignedThoughts => ChangeTopic::Thoughts,
+            Self::MaxCompletionTokens | Self::WordsInResults | Self::AnswerLimit(_) | Self::WithoutField(_) => {
+                ChangeTopic::Parameters
+            }
         }
+    }
+
+    /// Returns whether it says something of the model, and not of one conversation.
+    pub(crate) fn is_lasting(&self) -> bool {
+        *self != Self::WithoutSignedThoughts
     }
 
     /// Returns whether a record of it can be believed.
     pub(crate) fn is_sound(&self) -> bool {
         match self {
-            Self::WithoutField(name) => !name.is_empty() && name.len() <= MAX_FIELD && name.is_ascii(),
-            _ => true,
+            Self::WithoutField(name) => !name.is_empty() && name.len() <= RequestForm::MAX_FIELD && name.is_ascii(),
+            Self::AnswerLimit(tokens) => *tokens > 0,
+            _ => self.is_lasting(),
         }
     }
 }
@@ -56,9 +65,15 @@ impl fmt::Display for Change {
             Self::WithoutNamedTools => f.write_str("without tools, as those that may not be called may be refused"),
             Self::EchoReasoning => f.write_str("with the model's earlier thoughts, which the server demands"),
             Self::WithoutEcho => f.write_str("without the model's earlier thoughts, which the server refuses"),
+            Self::WithoutSignedThoughts => f.write_str(
+                "without the model's earlier thoughts, which the server does not take in this conversation any more",
+            ),
             Self::TextTools => f.write_str("with tools in the text, as the server takes none in their own field"),
             Self::WordsInResults => {
                 f.write_str("with the person's words in the result before them, as the server wants the roles in turns")
+            }
+            Self::AnswerLimit(tokens) => {
+                write!(f, "with answers of at most {tokens} tokens, which is all that the server takes")
             }
             Self::MaxCompletionTokens => f.write_str("with max_completion_tokens instead of max_tokens"),
             Self::WithoutField(name) => write!(f, "without {name}, which the server may refuse"),
@@ -71,6 +86,9 @@ impl fmt::Display for Change {
 pub(crate) struct RequestForm(BTreeSet<Change>);
 
 impl RequestForm {
+    /// The longest name of a field that is left out, in bytes.
+    pub(crate) const MAX_FIELD: usize = 64;
+
     /// Returns whether the change is a part of it.
     pub(crate) fn has(&self, change: &Change) -> bool {
         self.0.contains(change)
@@ -79,6 +97,15 @@ impl RequestForm {
     /// All of them.
     pub(crate) fn changes(&self) -> impl Iterator<Item = &Change> {
         self.0.iter()
+    }
+
+    /// The tokens that an answer may have, as far as the server has refused more.
+    pub(crate) fn answer_limit(&self) -> Option<u64> {
+        let limits = self.0.iter().filter_map(|change| match change {
+            Change::AnswerLimit(tokens) => Some(*tokens),
+            _ => None,
+        });
+        limits.min()
     }
 
     /// Returns whether a field of the body may be sent.
@@ -94,25 +121,6 @@ impl RequestForm {
     /// Returns whether earlier thoughts are sent back.
     pub(crate) fn echoes(&self, config: &ModelConfig) -> bool {
         (config.echo_reasoning && !self.has(&Change::WithoutEcho)) || self.has(&Change::EchoReasoning)
-    }
-
-    /// The fields of the body that are sent and that a request can do without: those of every request of ours, and those that
-    /// somebody configured.
-    pub(crate) fn optional_fields(&self, config: &ModelConfig, limits_answer: bool) -> Vec<String> {
-        if config.wire != Wire::OpenAi {
-            return Vec::new();
-        }
-        let own = [
-            ("temperature", config.temperature.is_some()),
-            ("max_tokens", limits_answer && !self.has(&Change::MaxCompletionTokens)),
-            ("stream_options", true),
-        ];
-        let own = own.into_iter().filter(|(_, is_sent)| *is_sent).map(|(name, _)| name.to_owned());
-        let fixed = ["model", "messages", "stream", "tools", "tool_choice"];
-        let configured = config.body.keys().filter(|name| !fixed.contains(&name.as_str()) && name.len() <= MAX_FIELD);
-        let mut fields: Vec<String> = own.chain(configured.cloned()).filter(|name| self.sends(name)).collect();
-        fields.dedup();
-        fields
     }
 }
 

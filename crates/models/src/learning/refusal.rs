@@ -27,6 +27,10 @@ pub(crate) struct SentParts {
     pub(crate) words_behind_results: bool,
     /// Earlier thoughts are sent back.
     pub(crate) echoes: bool,
+    /// Signed thoughts are sent back.
+    pub(crate) signed_thoughts: bool,
+    /// It limits the answer to a number of tokens that nobody has set.
+    pub(crate) chosen_limit: bool,
     /// The fields of the body that are no part of the conversation.
     pub(crate) fields: Vec<String>,
 }
@@ -54,6 +58,16 @@ const NO_TOOLS: [&str; 16] = [
 /// Words of servers whose templates want the person and the model in turns.
 const TURNS: [&str; 4] = ["after role 'tool'", "after role \"tool\"", "roles must alternate", "must alternate user"];
 
+/// Words of servers that do not take signed thoughts where they stand.
+const SIGNED: [&str; 6] = [
+    "`signature` in `thinking`",
+    "bound to a different",
+    "`thinking` or `redacted_thinking` blocks",
+    "cannot be modified",
+    "final block in an assistant message",
+    "expected `thinking`",
+];
+
 /// Words of servers that do not know a field, or do not name the one that they mean.
 const VAGUE: [&str; 8] =
     ["unknown", "unrecognized", "unrecognised", "unsupported", "not supported", "not permitted", "extra", "unexpected"];
@@ -64,6 +78,12 @@ pub(crate) fn candidates(refusal: &Refusal, sent: &SentParts) -> Vec<Change> {
     let mut changes = Vec::new();
     if sent.history && says(&["reasoning_content"]) {
         changes.push(if sent.echoes { Change::WithoutEcho } else { Change::EchoReasoning });
+    }
+    if sent.signed_thoughts && says(&SIGNED) {
+        return vec![Change::WithoutSignedThoughts];
+    }
+    if let Some(tokens) = answer_limit(&refusal.words).filter(|_| sent.chosen_limit) {
+        return vec![Change::AnswerLimit(tokens)];
     }
     if sent.words_behind_results && says(&TURNS) {
         changes.push(Change::WordsInResults);
@@ -80,6 +100,7 @@ pub(crate) fn candidates(refusal: &Refusal, sent: &SentParts) -> Vec<Change> {
     let named = |field: &String| match field.as_str() {
         "stream_options" => says(&["stream_options", "include_usage"]),
         "max_tokens" => says(&["max_tokens", "max_completion_tokens"]),
+        "output_config" => says(&["output_config", "effort"]),
         field => says(&[field]),
     };
     let names_another = sent.fields.iter().any(named) || says(&["max_completion_tokens"]);
@@ -100,6 +121,13 @@ pub(crate) fn candidates(refusal: &Refusal, sent: &SentParts) -> Vec<Change> {
     }
     changes.dedup();
     changes
+}
+
+/// The largest answer that a server names: `max_tokens: 32000 > 8192, which is the maximum allowed number of output tokens`.
+fn answer_limit(words: &str) -> Option<u64> {
+    let before = &words[..words.find(", which is the maximum allowed number of output tokens")?];
+    let number = before.rsplit(|letter: char| !letter.is_ascii_digit()).next()?;
+    number.parse().ok().filter(|tokens| *tokens > 0)
 }
 
 #[cfg(test)]
@@ -162,6 +190,27 @@ mod tests {
         );
         check(400, "the model is on fire", &all, &[]);
         check(400, "extra inputs are not permitted", &sent(&[]), &[]);
+    }
+
+    #[test]
+    fn a_limit_that_nobody_set_is_the_one_that_the_server_names() {
+        let too_many = "max_tokens: 32000 > 8192, which is the maximum allowed number of output tokens for m";
+        let chosen = SentParts { chosen_limit: true, ..sent(&["temperature"]) };
+        check(400, too_many, &chosen, &[Change::AnswerLimit(8192)]);
+        check(400, too_many, &sent(&[]), &[]);
+        check(400, "max_tokens: 1 > , which is the maximum allowed number of output tokens", &chosen, &[]);
+    }
+
+    #[test]
+    fn signed_thoughts_are_left_out_where_they_are_refused() {
+        let signed = SentParts { signed_thoughts: true, ..sent(&["thinking"]) };
+        for words in [
+            "messages.1.content.0: Invalid `signature` in `thinking` block",
+            "messages.3.content.0: The block is bound to a different conversation",
+        ] {
+            check(400, words, &signed, &[Change::WithoutSignedThoughts]);
+        }
+        check(400, "adaptive thinking is not supported on this model", &signed, &[without("thinking")]);
     }
 
     #[test]

@@ -9,11 +9,10 @@ use agentd_core::model::ModelRequest;
 use serde::Serialize;
 
 use crate::{
-    call::{AnswerReader, Dialect, Outgoing},
     config::ModelConfig,
+    dialect::{Dialect, Order, Outgoing},
     failure::Failure,
-    http::{Target, json_body},
-    learning::RequestForm,
+    http::json_body,
     text_protocol,
 };
 
@@ -61,18 +60,9 @@ impl LlamaCpp {
 }
 
 impl Dialect for LlamaCpp {
-    fn outgoing(
-        &self,
-        target: &Target,
-        _id: &str,
-        request: &ModelRequest,
-        _form: &RequestForm,
-    ) -> Result<Outgoing, Failure> {
+    fn outgoing(&self, order: &Order<'_>) -> Result<Outgoing, Failure> {
+        let body = self.body(order.request)?;
         // `/completion` lives at the server's root.
-        Ok(Outgoing { path: target.beside("/completion"), body: self.body(request)? })
-    }
-
-    fn reader(&self) -> Box<dyn AnswerReader> {
-        Box::new(reader::Reader)
+        Ok(Outgoing { path: order.target.beside("/completion"), body, reader: Box::new(reader::Reader) })
     }
 }

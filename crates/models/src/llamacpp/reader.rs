@@ -6,10 +6,11 @@ use serde_json::value::RawValue;
 
 use crate::{
     answer::{Answer, Kind, RawCall},
-    call::AnswerReader,
+    dialect::AnswerReader,
     failure::{Failure, excerpt},
     http::Target,
-    openai::{Count, Text, Timings},
+    lenient::{Count, Text},
+    openai::Timings,
 };
 
 /// Reads one answer.

@@ -7,11 +7,12 @@
 use agentd_core::origin::{MAX_SERVER_CALL_ID, MAX_SERVER_FIELDS, ServerFields};
 use serde_json::value::RawValue;
 
-use super::{chunk::CallDelta, readable};
+use super::chunk::CallDelta;
 use crate::{
     answer::{MAX_ARGUMENT_BYTES, MAX_CALLS, RawCall},
     failure::Failure,
     http::Target,
+    readable,
     runaway::{ARGUMENTS, Guard},
 };
 
@@ -62,10 +63,7 @@ impl Calls {
         let at = match self.find(&piece) {
             Some(at) => at,
             None if self.calls.len() == MAX_CALLS => {
-                return Err(Failure::protocol(format!(
-                    "the model at {target} asked for more than {MAX_CALLS} tool calls in one answer"
-                ))
-                .hint("the model may be confused: ask again, or try another one"));
+                return Err(Failure::too_many_calls(target, MAX_CALLS));
             }
             None => {
                 let call = RawCall::default();
@@ -92,8 +90,7 @@ impl Calls {
         }
         self.argument_bytes += arguments.len() + name.len();
         if self.argument_bytes > MAX_ARGUMENT_BYTES {
-            return Err(Failure::protocol(format!("the model at {target} wrote more than 1 MiB of tool arguments"))
-                .hint("ask it to work in smaller steps"));
+            return Err(Failure::too_long_arguments(target));
         }
         partial.call.arguments.push_str(&arguments);
         partial.nesting.read(&arguments);
@@ -281,8 +278,11 @@ mod tests {
         let large = "s".repeat(MAX_SERVER_FIELDS);
         add(&format!(r#"{{"index":2,"extra_content":"{large}","function":{{"name":"z","arguments":"{{}}"}}}}"#));
         let fields: Vec<ServerFields> = calls.take().into_iter().map(|call| call.fields).collect();
-        let first =
-            ServerFields { call_id: "a:0".to_owned(), extra_content: Some(extra.to_owned()), reasoning_details: None };
+        let first = ServerFields {
+            call_id: "a:0".to_owned(),
+            extra_content: Some(extra.to_owned()),
+            ..ServerFields::default()
+        };
         assert_eq!(fields, [first, ServerFields::default(), ServerFields::default()]);
     }
 

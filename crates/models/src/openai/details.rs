@@ -9,7 +9,7 @@ use agentd_core::origin::MAX_SERVER_FIELDS;
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::readable;
+use crate::readable;
 
 /// Fields whose pieces are joined.
 const JOINED: [&str; 2] = ["text", "summary"];

@@ -13,17 +13,13 @@ use agentd_core::{
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::Serialize;
-use serde_json::{json, value::RawValue};
+use serde_json::value::RawValue;
 
-use super::{call_ids::WireIds, readable, recipient::Recipient};
-
-/// The longest tool name that providers accept.
-const MAX_NAME: usize = 64;
-
-/// Stands where a template demands words that nobody said.
-const GO_ON: &str = "(go on)";
-const NO_OUTPUT: &str = "(no output)";
-const PICTURES: &str = "(pictures)";
+use super::recipient::Recipient;
+use crate::{
+    call_ids::WireIds,
+    sendable::{GO_ON, NO_OUTPUT, PICTURES, is_blank, tool_arguments, tool_name},
+};
 
 #[derive(Debug, Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
@@ -154,11 +150,6 @@ pub(super) fn wire_messages<'a>(messages: &'a [Message], recipient: Recipient<'a
     wire
 }
 
-/// Most servers take blank words, but some, and gateways in front of others, refuse the whole conversation for them.
-fn is_blank(text: &str) -> bool {
-    text.trim().is_empty()
-}
-
 /// System messages after the first are told as the daemon's words to the model, which every template knows.
 fn add_system<'a>(wire: &mut Vec<WireMessage<'a>>, text: &'a str) {
     match wire.last_mut() {
@@ -252,35 +243,15 @@ fn wire_call<'a>(
     WireCall {
         id: ids.of_call(&call.call_id, fields.map(|fields| fields.call_id.as_str())),
         r#type: "function",
-        function: WireCallFunction { name: wire_name(&call.name), arguments: wire_arguments(&call.arguments) },
+        function: WireCallFunction { name: tool_name(&call.name), arguments: tool_arguments(&call.arguments) },
         extra_content: recipient.extra_content(fields, is_first),
     }
-}
-
-fn wire_name(name: &str) -> Cow<'_, str> {
-    let fine = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '-');
-    if name.is_empty() {
-        return "unknown".into();
-    }
-    if name.len() <= MAX_NAME && name.chars().all(fine) {
-        return name.into();
-    }
-    name.chars().take(MAX_NAME).map(|character| if fine(character) { character } else { '_' }).collect()
-}
-
-fn wire_arguments(arguments: &str) -> Cow<'_, str> {
-    if arguments.trim().is_empty() {
-        return "{}".into();
-    }
-    if readable::is_object(arguments) {
-        return arguments.into();
-    }
-    json!({ "invalid_json": arguments }).to_string().into()
 }
 
 #[cfg(test)]
 mod tests {
     use agentd_core::ids::CallId;
+    use serde_json::json;
 
     use super::*;
 
@@ -366,18 +337,6 @@ mod tests {
                 {"role": "tool", "tool_call_id": C1, "content": "(no output)"},
             ]),
         );
-    }
-
-    #[test]
-    fn what_would_poison_the_conversation_is_made_harmless() {
-        let check = |name: &str, arguments: &str, expected: (&str, &str)| {
-            assert_eq!((wire_name(name).as_ref(), wire_arguments(arguments).as_ref()), expected);
-        };
-        check("read_file", "", ("read_file", "{}"));
-        check("", "{\"a\":", ("unknown", r#"{"invalid_json":"{\"a\":"}"#));
-        check("functions.read file", "[1]", ("functions_read_file", r#"{"invalid_json":"[1]"}"#));
-        check("x", r#"{"a":"\ud83d"}"#, ("x", r#"{"invalid_json":"{\"a\":\"\\ud83d\"}"}"#));
-        assert_eq!(wire_name(&"x".repeat(100)).len(), MAX_NAME);
     }
 
     #[test]

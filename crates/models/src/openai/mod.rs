@@ -1,40 +1,35 @@
 //! OpenAI-compatible chat completions, as OpenAI, DeepSeek, Moonshot, GLM, vLLM, Ollama and llama.cpp speak them.
 //!
-//! - `request`: the body; `tools`: those that it names, as they were written last; `messages`: the conversation in the form
+//! - `request`: the body; `messages`: the conversation in the form
 //!   that the strictest templates accept.
 //! - `chunk`: one event of the answer, typed and borrowed; `usage`: the places where servers put what it took.
-//! - `readable`: whether arguments of a history can be sent back as they are.
 //! - `calls`: native tool calls, put together from their pieces; `details`: signed thoughts, likewise; `reader`: events into
 //!   the answer.
-//! - `call_ids`: ids of calls, as a request names them; `recipient`: who gets back which of a server's own fields.
+//! - `recipient`: who gets back which of a server's own fields.
 
-mod call_ids;
 mod calls;
 mod chunk;
 mod details;
 mod messages;
-mod readable;
 mod reader;
 mod recipient;
 mod request;
-mod tools;
 mod usage;
 
-use agentd_core::{model::ModelRequest, origin::model_origin};
+use agentd_core::origin::model_origin;
 
-// llama.cpp's other dialect shares these.
-use self::tools::WrittenTools;
-pub(crate) use self::{
-    chunk::{Count, Text},
-    usage::Timings,
-};
+// llama.cpp's other dialect shares it.
+pub(crate) use self::usage::Timings;
 use crate::{
-    call::{AnswerReader, Dialect, Outgoing},
     config::ModelConfig,
+    dialect::{Dialect, Order, Outgoing, sent_fields},
     failure::Failure,
-    http::Target,
-    learning::RequestForm,
+    learning::Change,
+    written_tools::WrittenTools,
 };
+
+/// Fields without which there is no request.
+const FIXED: [&str; 5] = ["model", "messages", "stream", "tools", "tool_choice"];
 
 /// The dialect of one model.
 pub(crate) struct OpenAi {
@@ -49,19 +44,22 @@ impl OpenAi {
 }
 
 impl Dialect for OpenAi {
-    fn outgoing(
-        &self,
-        target: &Target,
-        id: &str,
-        request: &ModelRequest,
-        form: &RequestForm,
-    ) -> Result<Outgoing, Failure> {
-        let origin = model_origin(id, target.shown());
-        let body = request::body(&self.config, form, &self.tools, id, &origin, request)?;
-        Ok(Outgoing { path: "/chat/completions".to_owned(), body })
+    fn outgoing(&self, order: &Order<'_>) -> Result<Outgoing, Failure> {
+        let Order { target, info, request, form, .. } = *order;
+        let origin = model_origin(&info.id, target.shown());
+        let body = request::body(&self.config, form, &self.tools, &info.id, &origin, request)?;
+        let reader = Box::new(reader::Reader::default());
+        Ok(Outgoing { path: "/chat/completions".to_owned(), body, reader })
     }
 
-    fn reader(&self) -> Box<dyn AnswerReader> {
-        Box::new(reader::Reader::default())
+    fn optional_fields(&self, order: &Order<'_>) -> Vec<String> {
+        let form = order.form;
+        let limits_answer = self.config.most_tokens(order.request).is_some();
+        let own = [
+            ("temperature", self.config.temperature.is_some()),
+            ("max_tokens", limits_answer && !form.has(&Change::MaxCompletionTokens)),
+            ("stream_options", true),
+        ];
+        sent_fields(form, own, self.config.body.keys(), &FIXED)
     }
 }

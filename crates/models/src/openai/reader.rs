@@ -1,6 +1,6 @@
 //! Events into the answer.
 
-use agentd_core::model::Finish;
+use agentd_core::{model::Finish, origin::ServerFields};
 use serde_json::value::RawValue;
 
 use super::{
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     answer::{Answer, Kind, RawCall},
-    call::AnswerReader,
+    dialect::AnswerReader,
     failure::{Failure, excerpt},
     http::Target,
 };
@@ -55,8 +55,9 @@ impl AnswerReader for Reader {
         self.calls.take()
     }
 
-    fn details(&mut self) -> Option<String> {
-        self.details.take()
+    fn fields(&mut self) -> Option<ServerFields> {
+        let details = self.details.take()?;
+        Some(ServerFields { reasoning_details: Some(details), ..ServerFields::default() })
     }
 }
 

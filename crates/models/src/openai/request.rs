@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use agentd_core::model::ModelRequest;
+use agentd_core::{model::ModelRequest, tool::ToolSpec};
 use serde::Serialize;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use super::{
     messages::{WireMessage, wire_messages},
     recipient::Recipient,
-    tools::WrittenTools,
 };
 use crate::{
     config::ModelConfig,
@@ -17,6 +16,7 @@ use crate::{
     http::{json_body, unwritable},
     learning::{Change, RequestForm},
     text_protocol,
+    written_tools::WrittenTools,
 };
 
 #[derive(Serialize)]
@@ -42,6 +42,24 @@ struct Body<'a> {
 }
 
 #[derive(Serialize)]
+struct WireTool<'a> {
+    r#type: &'static str,
+    function: WireFunction<'a>,
+}
+
+#[derive(Serialize)]
+struct WireFunction<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Value,
+}
+
+fn wire_tool(spec: &ToolSpec) -> WireTool<'_> {
+    let function = WireFunction { name: &spec.name, description: &spec.description, parameters: &spec.parameters };
+    WireTool { r#type: "function", function }
+}
+
+#[derive(Serialize)]
 struct StreamOptions {
     include_usage: bool,
 }
@@ -63,7 +81,7 @@ pub(super) fn body(
         in_text = text_protocol::conversation(&request.messages, &request.tools);
         &in_text
     };
-    let tools = (native && !request.tools.is_empty()).then(|| written.of(&request.tools)).transpose();
+    let tools = (native && !request.tools.is_empty()).then(|| written.of(&request.tools, wire_tool)).transpose();
     let tools = tools.map_err(|error| unwritable(&error))?;
     let renamed = form.has(&Change::MaxCompletionTokens);
     let max_tokens = config.most_tokens(request).filter(|_| form.sends("max_tokens"));

@@ -3,7 +3,7 @@
 use agentd_core::usage::Usage;
 use serde::Deserialize;
 
-use super::chunk::Count;
+use crate::lenient::Count;
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(default)]

@@ -18,7 +18,7 @@ use self::record::ModelRecord;
 pub(crate) use self::record::{RecordKey, WindowLimit};
 use crate::{
     learning::{Change, RequestForm},
-    server::PLAUSIBLE,
+    server::{ModelAbilities, PLAUSIBLE},
 };
 
 /// Records that are kept. The one that was not used for the longest time makes way.
@@ -115,6 +115,11 @@ impl RecordHandle {
         self.read(|record| record.told).flatten()
     }
 
+    /// The abilities that the server told last.
+    pub(crate) fn abilities(&self) -> ModelAbilities {
+        self.read(|record| record.abilities).flatten().unwrap_or_default()
+    }
+
     /// The window that a refusal or a count has shown.
     pub(crate) fn limit(&self) -> Option<WindowLimit> {
         self.read(|record| record.limit).flatten()
@@ -127,14 +132,15 @@ impl RecordHandle {
 
     /// Keeps what the server tells. Where that is another window than before, the server is another since, and nothing holds
     /// that was seen of the old one.
-    pub(crate) fn tell(&self, id: Option<&str>, window: Option<u64>) {
+    pub(crate) fn tell(&self, id: Option<&str>, window: Option<u64>, abilities: ModelAbilities) {
         self.change(|record, _| {
-            let before = (record.id.clone(), record.told, record.limit);
+            let before = (record.id.clone(), record.told, record.limit, record.abilities);
             if window.is_some() && record.told.is_some() && window != record.told {
                 record.limit = None;
             }
             (record.id, record.told) = (id.map(str::to_owned), window);
-            before != (record.id.clone(), record.told, record.limit)
+            record.abilities = Some(abilities).filter(|abilities| *abilities != ModelAbilities::default());
+            before != (record.id.clone(), record.told, record.limit, record.abilities)
         });
     }
 

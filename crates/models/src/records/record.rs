@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use agentd_core::model::{WindowSource, is_model_id};
 use serde::{Deserialize, Serialize};
 
-use crate::{config::ModelConfig, learning::Change};
+use crate::{config::ModelConfig, learning::Change, server::ModelAbilities};
 
 /// Seconds for which something is believed that only a refusal or a count has shown. Servers are changed, and then say
 /// nothing of it.
@@ -34,6 +34,7 @@ impl RecordKey {
         let mut hasher = DefaultHasher::new();
         (config.native_tools, config.echo_reasoning, config.sees_pictures).hash(&mut hasher);
         (config.temperature.map(f64::to_bits), config.max_tokens, config.context_window).hash(&mut hasher);
+        (config.thinking, config.effort).hash(&mut hasher);
         config.body.iter().for_each(|(name, value)| (name, value.to_string()).hash(&mut hasher));
         Self {
             address: address.to_owned(),
@@ -76,6 +77,9 @@ pub(super) struct ModelRecord {
     /// The window that the server told, in tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) told: Option<u64>,
+    /// The abilities that the server told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) abilities: Option<ModelAbilities>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) limit: Option<WindowLimit>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -84,12 +88,13 @@ pub(super) struct ModelRecord {
 
 impl ModelRecord {
     pub(super) fn new(key: RecordKey, now: i64) -> Self {
-        Self { key, used: now, id: None, told: None, limit: None, changes: Vec::new() }
+        Self { key, used: now, id: None, told: None, abilities: None, limit: None, changes: Vec::new() }
     }
 
     /// Returns whether there is anything in it.
     pub(super) fn is_empty(&self) -> bool {
-        self.id.is_none() && self.told.is_none() && self.limit.is_none() && self.changes.is_empty()
+        let nothing_told = self.id.is_none() && self.told.is_none() && self.abilities.is_none();
+        nothing_told && self.limit.is_none() && self.changes.is_empty()
     }
 
     /// The record without what cannot be believed: a file may be damaged, and others may have written it.

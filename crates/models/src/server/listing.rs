@@ -5,7 +5,7 @@ use agentd_core::model::is_model_id;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use super::WindowFacts;
+use super::{ModelAbilities, WindowFacts};
 
 /// A model of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +14,7 @@ pub(super) struct ListedEntry {
     /// Whose it is said to be, which tells some kinds of server.
     pub(super) owner: String,
     pub(super) window: WindowFacts,
+    pub(super) abilities: ModelAbilities,
 }
 
 #[derive(Deserialize)]
@@ -40,6 +41,11 @@ struct WireModel {
     top_provider: Option<Value>,
     /// llama.cpp.
     meta: Option<Value>,
+    /// Anthropic, and its largest answer beside it.
+    max_input_tokens: Option<Value>,
+    max_tokens: Option<Value>,
+    /// Anthropic.
+    capabilities: Option<Value>,
 }
 
 /// The models of a list, in its order. None where it is no list.
@@ -87,11 +93,23 @@ impl WireModel {
             .or_else(|| within(&self.meta, "n_ctx"))
             .or_else(|| of(&self.context_window))
             .or(offered)
+            .or_else(|| of(&self.max_input_tokens))
             .or(longest.filter(|_| !bounds));
         let bound = within(&self.meta, "n_ctx_train").or(longest.filter(|_| bounds));
         let owner = self.owned_by.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
         let window = WindowFacts::exact(exact).or(WindowFacts::bound(bound));
-        ListedEntry { id: self.id, owner, window }
+        let supports = |path: &str| {
+            let ability = self.capabilities.as_ref()?.pointer(path)?;
+            ability.get("supported").unwrap_or(ability).as_bool()
+        };
+        // Elsewhere a field of that name may mean anything.
+        let max_answer = self.max_input_tokens.is_some().then(|| of(&self.max_tokens)).flatten();
+        let abilities = ModelAbilities {
+            max_answer: max_answer.filter(|tokens| *tokens > 0),
+            pictures: supports("/image_input"),
+            adaptive_thinking: supports("/thinking/types/adaptive"),
+        };
+        ListedEntry { id: self.id, owner, window, abilities }
     }
 }
 

@@ -13,6 +13,7 @@ use agentd_core::{
     error::ErrorKind,
     model::{ListedModel, MAX_LISTED_MODELS},
 };
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use self::listing::ListedEntry;
@@ -33,8 +34,22 @@ pub(crate) struct ServerFacts {
     pub(crate) id: Option<String>,
     /// Its window.
     pub(crate) window: WindowFacts,
+    /// Its abilities.
+    pub(crate) abilities: ModelAbilities,
     /// Set if the server tells the size of the window once it has loaded the model, and has not yet.
     pub(crate) loads_later: bool,
+}
+
+/// Abilities of a model, where its server tells of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ModelAbilities {
+    /// The tokens that an answer may have.
+    pub(crate) max_answer: Option<u64>,
+    /// It can be shown pictures, or cannot.
+    pub(crate) pictures: Option<bool>,
+    /// It thinks as much as it finds fit, or cannot.
+    pub(crate) adaptive_thinking: Option<bool>,
 }
 
 /// Facts about a window, in tokens.
@@ -81,13 +96,14 @@ pub(crate) async fn ask(target: &Target, config: &ModelConfig) -> Option<ServerF
             Document::Unreachable => None,
         };
     }
-    let entries = match target.get("/models", &deadline).await {
+    let entries = match target.get(list_path(config), &deadline).await {
         Document::There(text) => listing::parse(&text).unwrap_or_default(),
         Document::Refused => return Some(ServerFacts::default()),
         Document::Unreachable => return None,
     };
     let meant = listing::find(&entries, &config.id);
     let id = meant.map(|entry| entry.id.clone());
+    let abilities = meant.map(|entry| entry.abilities).unwrap_or_default();
     let mut window = meant.map(|entry| entry.window).unwrap_or_default();
     let mut loads_later = false;
     if config.context_window.is_none() && window.exact.is_none() {
@@ -96,7 +112,12 @@ pub(crate) async fn ask(target: &Target, config: &ModelConfig) -> Option<ServerF
         window = told.or(window);
         loads_later = loads && window.exact.is_none();
     }
-    Some(ServerFacts { id, window, loads_later })
+    Some(ServerFacts { id, window, abilities, loads_later })
+}
+
+/// Path of the list of models, all of them in one page.
+fn list_path(config: &ModelConfig) -> &'static str {
+    if config.wire == Wire::Anthropic { "/models?limit=1000" } else { "/models" }
 }
 
 /// Facts about a window from the other documents of servers that are known to have some, and whether they say more once the
@@ -137,7 +158,7 @@ pub(crate) async fn listed(target: &Target, config: &ModelConfig) -> Result<Vec<
             .hint("with `wire: openai` and the address up to /v1 it can be asked for its models"));
     }
     let deadline = target.deadlines.listing();
-    let entries = match target.get("/models", &deadline).await {
+    let entries = match target.get(list_path(config), &deadline).await {
         Document::There(text) => listing::parse(&text),
         Document::Refused => None,
         Document::Unreachable => {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
+mod anthropic;
 mod asking;
 mod breaking;
 mod failing;
@@ -39,7 +40,7 @@ struct Outcome {
     reasoning: String,
     calls: Vec<(String, String)>,
     fields: Vec<ServerFields>,
-    details: Option<String>,
+    whole: Option<ServerFields>,
     unrun: Vec<(String, UnrunReason)>,
     retries: Vec<(u32, u64, String)>,
     discarded: usize,
@@ -70,7 +71,7 @@ impl Outcome {
                 self.calls.push((name, arguments));
                 self.fields.push(fields);
             }
-            Ok(ModelChunk::ReasoningDetails(details)) => assert!(self.details.replace(details).is_none()),
+            Ok(ModelChunk::AnswerFields(fields)) => assert!(self.whole.replace(fields).is_none()),
             Ok(ModelChunk::UnrunCall { name, why }) => self.unrun.push((name, why)),
             Ok(ModelChunk::WasReasoning) => self.reasoning.push_str(&std::mem::take(&mut self.text)),
             Ok(ModelChunk::Discarded) => {

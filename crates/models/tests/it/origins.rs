@@ -37,10 +37,10 @@ fn called(origin: &str, outcome: &Outcome) -> ModelRequest {
     let call_id = CallId::from("call_1".to_owned());
     let fields = outcome.fields[0].clone();
     let origin_of = |fields: ServerFields| Arc::new(ItemOrigin { model: origin.to_owned(), fields });
-    let details = ServerFields { reasoning_details: outcome.details.clone(), ..ServerFields::default() };
+    let details = outcome.whole.clone().unwrap_or_default();
     let origin = AnswerOrigin {
         calls: vec![(call_id.clone(), origin_of(fields))],
-        details: Some(origin_of(details)),
+        whole: Some(origin_of(details)),
         unsent_reasoning: Some("hm".to_owned()),
     };
     let call = ToolCall { call_id: call_id.clone(), name: "now".to_owned(), arguments: "{}".to_owned() };
@@ -59,11 +59,12 @@ async fn fields_go_back_byte_for_byte_to_their_model_and_to_no_other() {
         request_with_tools("Hi")
     })
     .await;
-    assert_eq!(outcome.details.as_deref(), Some(DETAILS));
+    let whole = outcome.whole.clone().unwrap_or_default();
+    assert_eq!(whole.reasoning_details.as_deref(), Some(DETAILS));
     let fields = ServerFields {
         call_id: "functions.now:7".to_owned(),
         extra_content: Some(EXTRA.to_owned()),
-        reasoning_details: None,
+        ..ServerFields::default()
     };
     assert_eq!(outcome.fields, [fields]);
 
@@ -122,7 +123,7 @@ async fn what_is_too_large_does_not_go_back_and_fails_nothing() {
     let details = format!(r#"{{"reasoning_details":[{{"type":"reasoning.encrypted","data":"{large}"}}]}}"#);
     server.reply(Reply::events([event(&details), event(&call), "[DONE]".to_owned()]));
     let outcome = ask_server(&server).await;
-    assert_eq!((outcome.details.clone(), outcome.calls.len()), (None, 1), "{:?}", outcome.error);
+    assert_eq!((outcome.whole.clone(), outcome.calls.len()), (None, 1), "{:?}", outcome.error);
     assert_eq!(outcome.fields, [ServerFields { call_id: "a".to_owned(), ..ServerFields::default() }]);
 }
 

@@ -1,5 +1,7 @@
 //! A reply as bytes, in the dialect that was asked for.
 
+mod messages;
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -20,12 +22,16 @@ fn fast_delta(number: u64) -> String {
 
 /// The body in its writes, and its content type.
 pub(super) fn render(reply: &Reply, request: &Recorded) -> (Vec<Bytes>, &'static str) {
-    let completion = !request.path.ends_with("/chat/completions");
+    let wire = Wire::of(&request.path);
+    let completion = wire == Wire::Completion;
     if let Some(body) = &reply.body {
         return (vec![Bytes::from(body.clone())], "text/plain");
     }
     if let Some(events) = &reply.events {
         return (events.iter().map(|data| event(data)).collect(), "text/event-stream");
+    }
+    if wire == Wire::Messages {
+        return messages::render(reply, request);
     }
     if reply.whole || request.body["stream"] == Value::Bool(false) {
         let whole = if completion { completion_end(reply, &all_words(reply)) } else { whole_chat(reply) };
@@ -37,6 +43,32 @@ pub(super) fn render(reply: &Reply, request: &Recorded) -> (Vec<Bytes>, &'static
         (None, false) => chat_events(reply, request),
     };
     (writes, "text/event-stream")
+}
+
+/// The blocks of a reply, as Messages has them.
+pub(super) fn messages_blocks(reply: &Reply) -> Vec<Value> {
+    messages::blocks(reply)
+}
+
+/// Wire of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wire {
+    Chat,
+    Completion,
+    Messages,
+}
+
+impl Wire {
+    /// The wire of a path.
+    pub(super) fn of(path: &str) -> Self {
+        if path.ends_with("/chat/completions") {
+            Self::Chat
+        } else if path.ends_with("/messages") {
+            Self::Messages
+        } else {
+            Self::Completion
+        }
+    }
 }
 
 fn event(data: &str) -> Bytes {

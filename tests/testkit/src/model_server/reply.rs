@@ -27,6 +27,8 @@ pub struct Reply {
     pub number_zero: bool,
     /// The bytes of arguments in one delta; all in one where absent.
     pub argument_bytes: Option<usize>,
+    /// Blocks of Anthropic's Messages in their order, in place of all content above.
+    pub blocks: Vec<Value>,
     /// Why it ended; `stop` or `tool_calls` where absent, and nothing at all where empty.
     pub finish_reason: Option<String>,
     /// What it took; invented where absent.
@@ -111,6 +113,7 @@ impl Default for Reply {
             number_calls: true,
             number_zero: false,
             argument_bytes: None,
+            blocks: Vec::new(),
             finish_reason: None,
             usage: None,
             usage_place: UsagePlace::Tail,
@@ -153,6 +156,12 @@ impl Reply {
         Self::default().and_call(name, arguments)
     }
 
+    /// Blocks of Anthropic's Messages, in this order.
+    #[must_use]
+    pub fn blocks(blocks: impl IntoIterator<Item = Value>) -> Self {
+        Self { blocks: blocks.into_iter().collect(), ..Self::default() }
+    }
+
     /// `count` deltas as fast as they are taken; [`super::fast_text`] says which.
     #[must_use]
     pub fn fast(count: u64) -> Self {
@@ -175,6 +184,14 @@ impl Reply {
     #[must_use]
     pub fn refusal(status: u16, message: &str) -> Self {
         Self::status(status, json!({"error": {"message": message, "type": "refused"}}).to_string())
+    }
+
+    /// An error in the form of Anthropic's Messages.
+    #[must_use]
+    pub fn messages_error(status: u16, kind: &str, message: &str) -> Self {
+        let error = json!({"type": kind, "message": message});
+        Self::status(status, json!({"type": "error", "error": error, "request_id": "req_scripted"}).to_string())
+            .header("request-id", "req_scripted")
     }
 
     /// 429 with a wish to wait.

@@ -91,6 +91,7 @@ fn id(provider: Provider, number: usize, name: &str) -> String {
         Provider::OpenRouter | Provider::OpenRouterWithoutTools => format!("toolu_01{number:022}"),
         Provider::Ollama | Provider::OllamaWithoutTools => String::new(),
         Provider::Groq => format!("fc_{number:08}"),
+        Provider::Anthropic => format!("toolu_{number:022}"),
         Provider::VllmWithoutParser | Provider::LlamaCppWithoutJinja => format!("chatcmpl-tool-{number:020}"),
     }
 }

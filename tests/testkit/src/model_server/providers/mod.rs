@@ -6,18 +6,22 @@
 //! [`crate::validator`], as far as they are the provider's, then by its own. What it refused is in
 //! [`super::ModelServer::refusals`].
 //!
+//! - `signing`: Anthropic's Messages, whose thoughts are bound to all that stands before them.
 //! - `answers`: a reply in the provider's form, and what was handed out with it; `rules`: what is refused, and how.
 //! - [`trouble`]: refusals that come and go, as replies for scripts.
 
 mod answers;
 mod rules;
+mod signing;
 pub mod trouble;
 
-use serde_json::Value;
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
 
 use self::answers::HandedOut;
 use super::Reply;
-use crate::validator::Leeway;
+use crate::validator::{self, Leeway};
 
 /// A kind of server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,11 +48,13 @@ pub enum Provider {
     VllmWithoutParser,
     /// llama.cpp's server without templates.
     LlamaCppWithoutJinja,
+    /// Anthropic's Messages: signed thoughts come back as they were behind what stood before them, or not at all.
+    Anthropic,
 }
 
 impl Provider {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Mistral,
         Self::Gemini,
         Self::DeepSeek,
@@ -60,6 +66,7 @@ impl Provider {
         Self::OllamaWithoutTools,
         Self::VllmWithoutParser,
         Self::LlamaCppWithoutJinja,
+        Self::Anthropic,
     ];
 
     /// Returns whether it takes tools.
@@ -80,6 +87,20 @@ impl Provider {
         matches!(self, Self::DeepSeek | Self::Kimi)
     }
 
+    /// Name of its wire in `models.yaml`.
+    #[must_use]
+    pub fn wire(self) -> &'static str {
+        if self == Self::Anthropic { "anthropic" } else { "openai" }
+    }
+
+    /// The list of its models, where it tells more than their ids.
+    pub(super) fn models(self) -> Option<Value> {
+        let mut model = thinking_model("the-model");
+        (model["max_input_tokens"], model["max_tokens"]) = (200_000.into(), 64_000.into());
+        (self == Self::Anthropic)
+            .then(|| json!({"data": [model], "has_more": false, "first_id": "the-model", "last_id": "the-model"}))
+    }
+
     /// The usual rules that it does not have.
     pub(super) fn leeway(self) -> Leeway {
         Leeway {
@@ -95,11 +116,45 @@ impl Provider {
 pub(super) struct StrictServer {
     pub(super) provider: Provider,
     handed_out: HandedOut,
+    /// Answers that were signed.
+    answers: usize,
+}
+
+/// The refusal of a request to Messages, with the rule that it breaks.
+pub(super) fn messages_refusal(
+    strict: Option<&StrictServer>,
+    headers: &BTreeMap<String, String>,
+    body: &[u8],
+) -> Option<(String, Reply)> {
+    let invalid = |rule: String| {
+        let reply = Reply::messages_error(400, "invalid_request_error", &rule);
+        Some((rule, reply))
+    };
+    if !headers.contains_key("anthropic-version") {
+        return invalid("anthropic-version: header is required".to_owned());
+    }
+    if let Err(broken) = validator::messages(body) {
+        return invalid(broken.to_string());
+    }
+    if strict?.provider != Provider::Anthropic {
+        return None;
+    }
+    signing::unbound(&serde_json::from_slice(body).ok()?).and_then(invalid)
+}
+
+/// A model that thinks, as Anthropic lists it, without a word of its window.
+pub(super) fn thinking_model(id: &str) -> Value {
+    let yes = json!({"supported": true});
+    let thinking = json!({"supported": true, "types": {"adaptive": yes, "enabled": {"supported": false}}});
+    json!({
+        "type": "model", "id": id, "display_name": "A Model", "created_at": "2026-09-01T00:00:00Z",
+        "capabilities": {"image_input": yes, "thinking": thinking, "effort": yes},
+    })
 }
 
 impl StrictServer {
     pub(super) fn new(provider: Provider) -> Self {
-        Self { provider, handed_out: HandedOut::default() }
+        Self { provider, handed_out: HandedOut::default(), answers: 0 }
     }
 
     /// The refusal of a request that breaks one of its rules.
@@ -107,8 +162,13 @@ impl StrictServer {
         rules::refusal(self.provider, body, &self.handed_out)
     }
 
-    /// A scripted reply in its form.
-    pub(super) fn dressed(&mut self, reply: Reply) -> Reply {
+    /// A scripted reply in its form, to a request with this body.
+    pub(super) fn dressed(&mut self, reply: Reply, request: &str) -> Reply {
+        if self.provider == Provider::Anthropic {
+            self.answers += 1;
+            let request = serde_json::from_str(request).unwrap_or_default();
+            return signing::dressed(reply, &request, self.answers);
+        }
         self.handed_out.dress(self.provider, reply)
     }
 }

@@ -18,14 +18,14 @@ const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 /// The ids of one request, given in the order of its calls. What a call gets depends on those before it only, so that a
 /// request repeats the one before it.
 #[derive(Debug, Default)]
-pub(super) struct WireIds<'a> {
+pub(crate) struct WireIds<'a> {
     given: HashMap<&'a CallId, Cow<'a, str>>,
     taken: HashSet<Cow<'a, str>>,
 }
 
 impl<'a> WireIds<'a> {
     /// The id of a call, for which its server gave this one, or none that may be used.
-    pub(super) fn of_call(&mut self, call: &'a CallId, servers: Option<&'a str>) -> Cow<'a, str> {
+    pub(crate) fn of_call(&mut self, call: &'a CallId, servers: Option<&'a str>) -> Cow<'a, str> {
         if let Some(known) = self.given.get(call) {
             return known.clone();
         }
@@ -38,7 +38,7 @@ impl<'a> WireIds<'a> {
     }
 
     /// The id of the call that a result answers.
-    pub(super) fn of_result(&mut self, call: &'a CallId) -> Cow<'a, str> {
+    pub(crate) fn of_result(&mut self, call: &'a CallId) -> Cow<'a, str> {
         self.of_call(call, None)
     }
 

@@ -9,12 +9,12 @@ use serde::{
 };
 
 /// Returns whether the text is such an object.
-pub(super) fn is_object(text: &str) -> bool {
+pub(crate) fn is_object(text: &str) -> bool {
     serde_json::from_str::<Object>(text).is_ok()
 }
 
 /// Returns whether the text is such JSON of any kind.
-pub(super) fn is_json(text: &str) -> bool {
+pub(crate) fn is_json(text: &str) -> bool {
     serde_json::from_str::<Anything>(text).is_ok()
 }
 

@@ -1,0 +1,67 @@
+//! Anthropic's Messages, as Anthropic and servers in its form speak them.
+//!
+//! - `request`: the body; `conversation`: the messages in the order that the wire demands; `block`: one part of a message;
+//!   `stored`: the blocks of an answer as they are kept, for them to go back as they came; `prefix`: what stands before an
+//!   answer, of which signed thoughts are a part.
+//! - `event`: one event of an answer, typed and borrowed; `partial`: blocks, put together from their pieces; `reader`: events
+//!   into the answer; `usage`: what it took.
+
+mod block;
+mod conversation;
+mod event;
+mod partial;
+mod prefix;
+mod reader;
+mod request;
+mod stored;
+mod usage;
+
+use std::{
+    collections::HashSet,
+    sync::{Mutex, PoisonError},
+};
+
+use crate::{
+    config::ModelConfig,
+    dialect::{Dialect, Order, Outgoing},
+    failure::Failure,
+    written_tools::WrittenTools,
+};
+
+/// Answers whose thoughts were refused that are known at the same time.
+const MAX_DISTRUSTED: usize = 4096;
+
+/// The dialect of one model.
+pub(crate) struct Anthropic {
+    config: ModelConfig,
+    tools: WrittenTools,
+    /// Prefixes of answers whose signed thoughts the server has refused.
+    distrusted: Mutex<HashSet<String>>,
+}
+
+impl Anthropic {
+    pub(crate) fn new(config: ModelConfig) -> Self {
+        Self { config, tools: WrittenTools::default(), distrusted: Mutex::default() }
+    }
+}
+
+impl Dialect for Anthropic {
+    fn outgoing(&self, order: &Order<'_>) -> Result<Outgoing, Failure> {
+        let distrusted = self.distrusted.lock().unwrap_or_else(PoisonError::into_inner);
+        let request::Written { body, behind } = request::write(&self.config, &self.tools, &distrusted, order)?;
+        let reader = Box::new(reader::Reader::new(behind));
+        Ok(Outgoing { path: "/messages".to_owned(), body, reader })
+    }
+
+    fn optional_fields(&self, order: &Order<'_>) -> Vec<String> {
+        request::optional_fields(&self.config, order)
+    }
+
+    fn distrust_thoughts(&self, order: &Order<'_>) {
+        let mut distrusted = self.distrusted.lock().unwrap_or_else(PoisonError::into_inner);
+        if distrusted.len() > MAX_DISTRUSTED {
+            distrusted.clear();
+        }
+        distrusted.extend(conversation::prefixes_of_answers(&order.request.messages, &order.info.origin()));
+    }
+}

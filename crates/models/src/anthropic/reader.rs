@@ -1,0 +1,149 @@
+//! Events into the answer.
+
+use agentd_core::{model::Finish, origin::ServerFields, usage::Usage};
+
+use super::{
+    event::{Event, MessageHead},
+    partial::PartialBlocks,
+    usage::WireUsage,
+};
+use crate::{
+    answer::{Answer, RawCall},
+    dialect::AnswerReader,
+    failure::{Failure, excerpt},
+    http::Target,
+    lenient::Text,
+};
+
+/// Reads one answer.
+pub(super) struct Reader {
+    /// Fingerprint of the request.
+    behind: String,
+    blocks: PartialBlocks,
+    usage: Option<WireUsage>,
+    is_cut: bool,
+    is_paused: bool,
+    /// Usage up to the last pause.
+    before: Usage,
+}
+
+impl Reader {
+    pub(super) fn new(behind: String) -> Self {
+        Self {
+            behind,
+            blocks: PartialBlocks::default(),
+            usage: None,
+            is_cut: false,
+            is_paused: false,
+            before: Usage::default(),
+        }
+    }
+}
+
+impl AnswerReader for Reader {
+    fn event(&mut self, target: &Target, data: &str, answer: &mut Answer) -> Result<(), Failure> {
+        let data = data.trim();
+        // Gateways that speak the other wire as well end with it.
+        if data == "[DONE]" {
+            answer.done = true;
+            return Ok(());
+        }
+        let event: Event<'_> = serde_json::from_str(data).map_err(|error| {
+            let data = excerpt(target, data);
+            Failure::protocol(format!("the model at {target} sent an event that cannot be read ({error}): {data}"))
+        })?;
+        if event.error.is_some() {
+            return Err(Failure::reported(target, data));
+        }
+        let index = event.index.unwrap_or_default().0;
+        match event.kind() {
+            "message_start" => {
+                let head = event.message.and_then(|message| serde_json::from_str::<MessageHead>(message.get()).ok());
+                self.count(head.and_then(|head| head.usage), answer);
+            }
+            "content_block_start" => {
+                if let Some(block) = event.content_block {
+                    self.blocks.begin(target, index, block, answer)?;
+                }
+            }
+            "content_block_delta" => {
+                if let Some(delta) = &event.delta {
+                    self.blocks.add(target, index, delta, answer)?;
+                }
+            }
+            "message_delta" => {
+                self.count(event.usage, answer);
+                let reason = event.delta.as_ref().and_then(|delta| delta.stop_reason.as_ref());
+                self.end(target, reason, answer)?;
+            }
+            "message_stop" => {
+                answer.finish.get_or_insert(Finish::Stop);
+                answer.done = true;
+            }
+            // A whole answer.
+            "message" => {
+                for (at, block) in event.content.iter().flatten().enumerate() {
+                    self.blocks.begin(target, at as u64, block, answer)?;
+                }
+                self.count(event.usage, answer);
+                self.end(target, event.stop_reason.as_ref(), answer)?;
+                answer.finish.get_or_insert(Finish::Stop);
+            }
+            "ping" => answer.only_alive = true,
+            "" => return Err(other_wire(target, data)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn paused(&mut self) -> Option<String> {
+        if !std::mem::take(&mut self.is_paused) {
+            return None;
+        }
+        self.before += self.usage.take().unwrap_or_default().usage();
+        self.blocks.message()
+    }
+
+    fn calls(&mut self) -> Vec<RawCall> {
+        self.blocks.calls(self.is_cut)
+    }
+
+    fn fields(&mut self) -> Option<ServerFields> {
+        let blocks = self.blocks.stored(&self.behind)?;
+        Some(ServerFields { blocks: Some(blocks), ..ServerFields::default() })
+    }
+}
+
+impl Reader {
+    fn count(&mut self, usage: Option<WireUsage>, answer: &mut Answer) {
+        let Some(usage) = usage else { return };
+        let usage = self.usage.unwrap_or_default().updated(usage);
+        self.usage = Some(usage);
+        let mut all = self.before;
+        all += usage.usage();
+        answer.usage = Some(all);
+    }
+
+    fn end(&mut self, target: &Target, reason: Option<&Text<'_>>, answer: &mut Answer) -> Result<(), Failure> {
+        let finish = match reason.map(Text::as_str).unwrap_or_default() {
+            "" => return Ok(()),
+            "max_tokens" => Finish::Length,
+            "refusal" => Finish::Filtered,
+            "model_context_window_exceeded" => {
+                let window = answer.usage.map(|usage| usage.tokens());
+                return Err(Failure::window_full(target, window));
+            }
+            _ => Finish::Stop,
+        };
+        self.is_cut = finish == Finish::Length;
+        self.is_paused = reason.is_some_and(|reason| reason.as_str() == "pause_turn");
+        answer.finish = Some(finish);
+        Ok(())
+    }
+}
+
+fn other_wire(target: &Target, data: &str) -> Failure {
+    let data = excerpt(target, data);
+    Failure::protocol(format!("the model at {target} sent something that is no event of this wire: {data}"))
+        .hint("is `wire: anthropic` right for this server? Servers of OpenAI's interface want `wire: openai`")
+}

@@ -1,0 +1,237 @@
+//! The body of a request.
+
+use std::collections::HashSet;
+
+use agentd_core::{model::ModelRequest, tool::ToolSpec};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{
+    block::{self, Block, Role},
+    conversation::{self, Conversation, Recipient, WireMessage},
+};
+use crate::{
+    config::{Effort, ModelConfig, Thinking},
+    dialect::{Order, sent_fields},
+    failure::Failure,
+    http::{unwritable, with_configured},
+    learning::Change,
+    text_protocol,
+    written_tools::WrittenTools,
+};
+
+/// The tokens that an answer may have where nobody says, if the window has room for four such answers.
+const MAX_ANSWER: u64 = 32_000;
+
+/// Part of the window that an answer may have where nobody says.
+const ANSWER_PART: u64 = 4;
+
+/// Fields without which there is no request.
+const FIXED: [&str; 7] = ["model", "messages", "max_tokens", "system", "stream", "tools", "tool_choice"];
+
+/// The mark of the cache, as a field that a server may refuse.
+const CACHE: &str = "cache_control";
+const THINKING: &str = "thinking";
+/// Holds the effort.
+const OUTPUT: &str = "output_config";
+const TEMPERATURE: &str = "temperature";
+
+/// A written request.
+pub(super) struct Written {
+    pub(super) body: String,
+    /// Fingerprint of the conversation, behind which its answer will stand.
+    pub(super) behind: String,
+}
+
+#[derive(Serialize)]
+struct WireTool<'a> {
+    name: &'a str,
+    description: &'a str,
+    input_schema: &'a Value,
+}
+
+/// All but the conversation.
+#[derive(Serialize)]
+struct Settings {
+    /// `none` where the tools are named for the request to begin as the one before it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<TypeOnly>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<ThinkingSettings>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_config: Option<OutputSettings>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    max_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_sequences: Option<[&'static str; 1]>,
+    stream: bool,
+}
+
+#[derive(Serialize)]
+struct TypeOnly {
+    r#type: &'static str,
+}
+
+#[derive(Serialize)]
+struct ThinkingSettings {
+    r#type: &'static str,
+    /// Some models tell nothing of their thoughts unless asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    display: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct OutputSettings {
+    effort: Effort,
+}
+
+/// Writes the body.
+pub(super) fn write(
+    config: &ModelConfig,
+    written: &WrittenTools,
+    distrusted: &HashSet<String>,
+    order: &Order<'_>,
+) -> Result<Written, Failure> {
+    let Order { request, form, info, .. } = *order;
+    // Calls in a history without tools are refused, so both go into the words.
+    let native = form.native_tools(config) && !request.tools.is_empty();
+    let in_text;
+    let messages = if native {
+        &request.messages
+    } else {
+        in_text = text_protocol::conversation(&request.messages, &request.tools);
+        &in_text
+    };
+    let tools =
+        native.then(|| written.of(&request.tools, wire_tool)).transpose().map_err(|error| unwritable(&error))?;
+    let tools = tools.as_deref().map(serde_json::value::RawValue::get).unwrap_or_default();
+    let origin = info.origin();
+    let without_thoughts = form.has(&Change::WithoutSignedThoughts);
+    let recipient = Recipient { origin: &origin, distrusted, without_thoughts };
+    let conversation = conversation::write(messages, tools, recipient).map_err(|error| unwritable(&error))?;
+    let settings = serde_json::to_string(&settings(config, order, native)).map_err(|error| unwritable(&error))?;
+    let is_cached = caches(config) && form.sends(CACHE);
+    let written = Parts { conversation: &conversation, paused: order.paused, tools, settings: &settings };
+    let body = assembled(&info.id, &written, is_cached);
+    let configured = config.body.iter().filter(|(field, _)| form.sends(field));
+    let configured: Map<String, Value> = configured.map(|(field, value)| (field.clone(), value.clone())).collect();
+    Ok(Written { body: with_configured(body, &configured)?, behind: conversation.behind })
+}
+
+/// The fields that a request can do without.
+pub(super) fn optional_fields(config: &ModelConfig, order: &Order<'_>) -> Vec<String> {
+    let own = [
+        (TEMPERATURE, config.temperature.is_some()),
+        (THINKING, thinking(config, order).is_some()),
+        (OUTPUT, config.effort.is_some()),
+        (CACHE, caches(config)),
+    ];
+    sent_fields(order.form, own, config.body.keys(), &FIXED)
+}
+
+fn wire_tool(spec: &ToolSpec) -> WireTool<'_> {
+    WireTool { name: &spec.name, description: &spec.description, input_schema: &spec.parameters }
+}
+
+fn settings(config: &ModelConfig, order: &Order<'_>, native: bool) -> Settings {
+    let Order { request, form, .. } = *order;
+    let in_text = !native && !request.tools.is_empty();
+    Settings {
+        tool_choice: (native && !request.may_call).then_some(TypeOnly { r#type: "none" }),
+        thinking: thinking(config, order).filter(|_| form.sends(THINKING)),
+        output_config: config.effort.filter(|_| form.sends(OUTPUT)).map(|effort| OutputSettings { effort }),
+        temperature: config.temperature.filter(|_| form.sends(TEMPERATURE)),
+        max_tokens: max_tokens(config, request, order),
+        stop_sequences: in_text.then_some([text_protocol::STOP]),
+        stream: true,
+    }
+}
+
+/// Thinking as it is configured; where it is not, adaptive for models of which their server tells that they can.
+fn thinking(config: &ModelConfig, order: &Order<'_>) -> Option<ThinkingSettings> {
+    let can = order.abilities.adaptive_thinking == Some(true);
+    match config.thinking.or(can.then_some(Thinking::Adaptive))? {
+        Thinking::Adaptive => Some(ThinkingSettings { r#type: "adaptive", display: Some("summarized") }),
+        Thinking::Off => Some(ThinkingSettings { r#type: "disabled", display: None }),
+    }
+}
+
+/// The wire wants a limit in every request.
+fn max_tokens(config: &ModelConfig, request: &ModelRequest, order: &Order<'_>) -> u64 {
+    let most = order.abilities.max_answer.unwrap_or(u64::MAX);
+    let learnt = order.form.answer_limit().unwrap_or(MAX_ANSWER);
+    let usual = MAX_ANSWER.min(learnt).min(order.info.context_window / ANSWER_PART).max(1);
+    config.most_tokens(request).unwrap_or(usual).min(most)
+}
+
+/// Returns whether the places behind which the server keeps what it has computed are ours to choose: it takes four at the most.
+fn caches(config: &ModelConfig) -> bool {
+    !config.body.contains_key(CACHE)
+}
+
+/// Parts of a body.
+struct Parts<'a> {
+    conversation: &'a Conversation,
+    /// The beginning of the answer.
+    paused: Option<&'a str>,
+    tools: &'a str,
+    settings: &'a str,
+}
+
+/// The whole body. The cache is marked behind the tools, the instructions, and the last messages of this request and of the one
+/// before it, whose mark finds again what was kept then.
+fn assembled(id: &str, parts: &Parts<'_>, is_cached: bool) -> String {
+    let Parts { conversation: Conversation { system, messages, .. }, paused, tools, settings } = *parts;
+    let blocks = messages.iter().flat_map(|message| &message.blocks).chain(system);
+    let bytes: usize = blocks.map(|block| block.json().len() + 8).sum();
+    let mut body = String::with_capacity(bytes + tools.len() + settings.len() + 1024);
+    body.push_str(&format!("{{\"model\":{}", Value::from(id)));
+    if !system.is_empty() {
+        body.push_str(",\"system\":");
+        push_blocks(&mut body, system, is_cached);
+    }
+    body.push_str(",\"messages\":[");
+    let marked = marked(messages);
+    for (at, WireMessage { role, blocks }) in messages.iter().enumerate() {
+        if at > 0 {
+            body.push(',');
+        }
+        let role = if *role == Role::User { "user" } else { "assistant" };
+        body.push_str(&format!("{{\"role\":\"{role}\",\"content\":"));
+        push_blocks(&mut body, blocks, is_cached && marked.contains(&Some(at)));
+        body.push('}');
+    }
+    if let Some(begun) = paused {
+        body.push_str(&format!(",{{\"role\":\"assistant\",\"content\":{begun}}}"));
+    }
+    body.push(']');
+    if let Some(all_but_end) = tools.strip_suffix(']') {
+        body.push_str(",\"tools\":");
+        body.push_str(all_but_end);
+        if is_cached {
+            block::mark(&mut body);
+        }
+        body.push(']');
+    }
+    body.push(',');
+    body.push_str(settings.trim_start_matches('{'));
+    body
+}
+
+/// Messages behind which the cache is marked: the person's last two.
+fn marked(messages: &[WireMessage]) -> [Option<usize>; 2] {
+    let mut of_user = messages.iter().enumerate().rev().filter(|(_, message)| message.role == Role::User);
+    [of_user.next().map(|(at, _)| at), of_user.next().map(|(at, _)| at)]
+}
+
+fn push_blocks(out: &mut String, blocks: &[Block], is_cached: bool) {
+    out.push('[');
+    for (at, block) in blocks.iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        block.write_to(out, is_cached && at + 1 == blocks.len());
+    }
+    out.push(']');
+}

@@ -1,0 +1,613 @@
+//! Anthropic's Messages: what is asked, and all that may come back.
+
+use agentd_core::{
+    ids::CallId,
+    model::WindowSource,
+    origin::{AnswerOrigin, ItemOrigin, MAX_SERVER_FIELDS},
+    tool::ToolCall,
+};
+use agentd_models::{Effort, Thinking};
+use agentd_testkit::model_server::{Provider, Recorded, Reply};
+use secrecy::SecretString;
+use serde_json::Value;
+
+use super::*;
+
+fn messages_config(server: &ModelServer) -> ModelConfig {
+    ModelConfig { wire: Wire::Anthropic, ..config(server) }
+}
+
+async fn ask_messages(server: &ModelServer) -> Outcome {
+    ask_config(&messages_config(server)).await
+}
+
+fn last(server: &ModelServer) -> Recorded {
+    server.requests().pop().unwrap()
+}
+
+/// A stream of these events around blocks.
+fn stream(events: &[Value], stop_reason: &str) -> Reply {
+    let start = json!({"type": "message_start", "message": {"usage": {"input_tokens": 10, "output_tokens": 1}}});
+    let end = json!({"type": "message_delta", "delta": {"stop_reason": stop_reason}, "usage": {"output_tokens": 5}});
+    let stop = json!({"type": "message_stop"});
+    let all = std::iter::once(&start).chain(events).chain([&end, &stop]);
+    Reply::events(all.map(ToString::to_string))
+}
+
+fn begins(index: u64, block: Value) -> Value {
+    json!({"type": "content_block_start", "index": index, "content_block": block})
+}
+
+fn adds(index: u64, delta: Value) -> Value {
+    json!({"type": "content_block_delta", "index": index, "delta": delta})
+}
+
+fn says(index: u64, text: &str) -> Value {
+    adds(index, json!({"type": "text_delta", "text": text}))
+}
+
+/// The request and the conversation of this answer, as a model of that origin gave it.
+fn answered(origin: &str, outcome: &Outcome) -> ModelRequest {
+    let mut request = request_with_tools("Hi");
+    let whole = outcome.whole.clone().unwrap_or_default();
+    let origin_of = |fields: ServerFields| Arc::new(ItemOrigin { model: origin.to_owned(), fields });
+    let calls: Vec<ToolCall> = (outcome.calls.iter().enumerate())
+        .map(|(at, (name, arguments))| ToolCall {
+            call_id: CallId::from(format!("call_{at}")),
+            name: name.clone(),
+            arguments: arguments.clone(),
+        })
+        .collect();
+    let of_calls = calls.iter().zip(&outcome.fields);
+    let origin = AnswerOrigin {
+        calls: of_calls.map(|(call, fields)| (call.call_id.clone(), origin_of(fields.clone()))).collect(),
+        whole: Some(origin_of(whole)),
+        unsent_reasoning: None,
+    };
+    request.messages.push(Message::Assistant {
+        text: outcome.text.clone(),
+        reasoning: None,
+        tool_calls: calls.clone(),
+        origin,
+    });
+    for call in calls {
+        request.messages.push(Message::Tool { call_id: call.call_id, name: call.name, text: "noon".to_owned() });
+    }
+    request.messages.push(Message::User { text: "Go on".to_owned() });
+    request
+}
+
+#[tokio::test]
+async fn a_request_has_the_form_of_the_wire() {
+    let server = ModelServer::start().await;
+    for base in [server.root_url(), server.base_url(), format!("{}/v1/messages", server.root_url())] {
+        let mut config = ModelConfig { base_url: base.clone(), ..messages_config(&server) };
+        config.api_key = Some(SecretString::from("sk-ant-1"));
+        let outcome = ask_config(&config).await;
+        assert_eq!(
+            (outcome.text.as_str(), outcome.end),
+            ("Hello from the model server.", Some(Finish::Stop)),
+            "{base}"
+        );
+        let asked = last(&server);
+        assert_eq!(asked.path, "/v1/messages");
+        assert_eq!((asked.headers["x-api-key"].as_str(), asked.headers.get("authorization")), ("sk-ant-1", None));
+        assert_eq!(asked.headers["anthropic-version"], "2023-06-01");
+    }
+    let asked = last(&server).body;
+    assert_eq!(asked["system"][0]["text"], "Be brief.");
+    assert_eq!(asked["messages"][0]["content"][0]["text"], "Hello");
+    assert_eq!(asked["tools"][1]["name"], "read_file");
+    assert_eq!((&asked["max_tokens"], &asked["stream"]), (&json!(8192), &json!(true)));
+    for absent in ["temperature", "thinking", "output_config", "tool_choice", "stop_sequences"] {
+        assert!(asked[absent].is_null(), "{absent}: {asked:#}");
+    }
+    // Two of the four places: the last tool, the instructions, and the last messages.
+    let marked = |value: &Value| value["cache_control"]["type"] == "ephemeral";
+    assert!(marked(&asked["system"][0]) && marked(&asked["tools"][1]) && !marked(&asked["tools"][0]), "{asked:#}");
+    assert!(marked(&asked["messages"][0]["content"][0]), "{asked:#}");
+}
+
+#[tokio::test]
+async fn settings_go_where_the_wire_has_them() {
+    let server = ModelServer::start().await;
+    let mut config = messages_config(&server);
+    (config.thinking, config.effort) = (Some(Thinking::Adaptive), Some(Effort::Low));
+    config.max_tokens = Some(1_000);
+    config.body = json!({"metadata": {"user_id": "u"}}).as_object().unwrap().clone();
+    let mut request = request_with_tools("Hi");
+    request.may_call = false;
+    ask(&connect(&config).unwrap(), request).await;
+    let asked = last(&server).body;
+    assert_eq!(asked["thinking"], json!({"type": "adaptive", "display": "summarized"}));
+    assert_eq!((&asked["output_config"]["effort"], &asked["max_tokens"]), (&json!("low"), &json!(1_000)));
+    assert_eq!((&asked["tool_choice"]["type"], &asked["metadata"]["user_id"]), (&json!("none"), &json!("u")));
+}
+
+#[tokio::test]
+async fn abilities_are_asked_of_the_server_before_the_first_request() {
+    let server = ModelServer::start().await;
+    server.acts_as(Provider::Anthropic);
+    let mut config = ModelConfig { id: "the-model".to_owned(), ..messages_config(&server) };
+    config.max_tokens = Some(100_000);
+    let model = connect(&config).unwrap();
+    ask(&model, request("Hi")).await;
+    let asked = last(&server).body;
+    assert_eq!((&asked["thinking"]["type"], &asked["max_tokens"]), (&json!("adaptive"), &json!(64_000)));
+    let info = model.info();
+    assert_eq!((info.context_window, info.window_source), (200_000, WindowSource::Server));
+    assert!(info.sees_pictures);
+    config.sees_pictures = Some(false);
+    config.thinking = Some(Thinking::Off);
+    let model = connect(&config).unwrap();
+    ask(&model, request("Hi")).await;
+    assert_eq!(last(&server).body["thinking"], json!({"type": "disabled"}));
+    assert!(!model.info().sees_pictures);
+}
+
+#[tokio::test]
+async fn without_a_name_the_first_model_of_the_list_is_asked() {
+    let server = ModelServer::start().await;
+    server.acts_as(Provider::Anthropic);
+    let config = ModelConfig { id: String::new(), ..messages_config(&server) };
+    assert_eq!(ask_config(&config).await.error, None);
+    assert_eq!(last(&server).body["model"], "the-model");
+}
+
+#[tokio::test]
+async fn blocks_and_their_pieces_make_an_answer() {
+    let server = ModelServer::start().await;
+    server.reply(
+        stream(
+            &[
+                json!({"type": "ping"}),
+                begins(0, json!({"type": "thinking", "thinking": "", "signature": ""})),
+                adds(0, json!({"type": "thinking_delta", "thinking": "Let me "})),
+                adds(0, json!({"type": "thinking_delta", "thinking": "look."})),
+                adds(0, json!({"type": "signature_delta", "signature": "E/8"})),
+                adds(0, json!({"type": "signature_delta", "signature": "=\u{e9}"})),
+                json!({"type": "content_block_stop", "index": 0}),
+                begins(1, json!({"type": "text", "text": "", "citations": []})),
+                says(1, "I "),
+                adds(1, json!({"type": "citations_delta", "citation": {"cited_text": "x"}})),
+                json!({"type": "some_new_event", "index": 9, "content_block": 7}),
+                says(1, "look."),
+                json!({"type": "content_block_stop", "index": 1}),
+                begins(2, json!({"type": "tool_use", "id": "toolu_1", "name": "now", "input": {}})),
+                adds(2, json!({"type": "input_json_delta", "partial_json": ""})),
+                json!({"type": "content_block_stop", "index": 2}),
+                begins(3, json!({"type": "tool_use", "id": "toolu_2", "name": "read_file", "input": {}})),
+                adds(3, json!({"type": "input_json_delta", "partial_json": "{\"path\": "})),
+                adds(3, json!({"type": "input_json_delta", "partial_json": "\"a\"}"})),
+                json!({"type": "content_block_stop", "index": 3}),
+            ],
+            "tool_use",
+        )
+        .bytes_per_write(7),
+    );
+    let outcome = ask_messages(&server).await;
+    assert_eq!((outcome.text.as_str(), outcome.reasoning.as_str()), ("I look.", "Let me look."), "{outcome:?}");
+    let calls = [("now".to_owned(), "{}".to_owned()), ("read_file".to_owned(), "{\"path\": \"a\"}".to_owned())];
+    assert_eq!((outcome.calls.as_slice(), outcome.end), (calls.as_slice(), Some(Finish::Stop)));
+    let ids: Vec<&str> = outcome.fields.iter().map(|fields| fields.call_id.as_str()).collect();
+    assert_eq!(ids, ["toolu_1", "toolu_2"]);
+    let blocks: Value = serde_json::from_str(outcome.whole.unwrap().blocks.as_ref().unwrap()).unwrap();
+    let thinking = json!({"type": "thinking", "thinking": "Let me look.", "signature": "E/8=\u{e9}"});
+    assert_eq!(blocks["blocks"], json!([thinking, 7, "toolu_1", "toolu_2"]));
+    assert_eq!(outcome.usage.map(|usage| (usage.prompt_tokens, usage.completion_tokens)), Some((10, 5)));
+}
+
+#[tokio::test]
+async fn an_answer_goes_back_as_it_came_to_its_model_behind_the_same_prefix_only() {
+    let server = ModelServer::start().await;
+    server.acts_as(Provider::Anthropic);
+    let config = ModelConfig { id: "the-model".to_owned(), ..messages_config(&server) };
+    let model = connect(&config).unwrap();
+    let odd = json!({"type": "server_tool_use", "id": "srv_1", "name": "search", "input": {"q": "x"}});
+    let thinking = |text: &str| json!({"type": "thinking", "thinking": text, "signature": ""});
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let call = json!({"type": "tool_use", "id": "toolu_9", "name": "now", "input": "{ \"path\" :\"a\\/b\"}"});
+    server.reply(Reply::blocks([
+        thinking("One \u{201c}"),
+        json!({"type": "redacted_thinking", "data": ""}),
+        text("First. "),
+        odd.clone(),
+        thinking(""),
+        text("Second."),
+        text("\n\n"),
+        call,
+    ]));
+    let outcome = ask(&model, request_with_tools("Hi")).await;
+    assert_eq!((outcome.text.as_str(), outcome.calls.len()), ("First. Second.\n\n", 1), "{outcome:?}");
+    let back = answered(&model.info().origin(), &outcome);
+    assert_eq!(ask(&model, back.clone()).await.error, None);
+    let sent = last(&server);
+    let kinds: Vec<&str> = sent.body["messages"][1]["content"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|block| block["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["thinking", "redacted_thinking", "text", "server_tool_use", "thinking", "text", "tool_use"]);
+    assert_eq!(sent.body["messages"][1]["content"][3], odd);
+    assert!(sent.text.contains(r#""input":{ "path" :"a\/b"}"#), "{}", sent.text);
+
+    // Another model, other words before it, other tools: words and calls alone.
+    let plain = |request: ModelRequest| {
+        let (model, server) = (model.clone(), &server);
+        async move {
+            assert_eq!(ask(&model, request).await.error, None);
+            let sent = last(server).body;
+            let kinds: Vec<String> = sent["messages"][1]["content"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|block| block["type"].as_str().unwrap().to_owned())
+                .collect();
+            assert_eq!(kinds, ["text", "tool_use"], "{sent:#}");
+        }
+    };
+    plain(answered("the-model@elsewhere/v1", &outcome)).await;
+    let mut changed = back.clone();
+    changed.messages[1] = Message::User { text: "Hello".to_owned() };
+    plain(changed).await;
+    let mut changed = back.clone();
+    changed.tools = changed.tools[..1].into();
+    plain(changed).await;
+    let mut changed = back;
+    changed.messages[0] = Message::System { text: "Be long.".to_owned() };
+    plain(changed).await;
+    assert_eq!(server.refusals(), [""; 0]);
+}
+
+#[tokio::test]
+async fn thoughts_that_are_refused_all_the_same_are_left_out_from_then_on() {
+    let server = ModelServer::start().await;
+    let config = messages_config(&server);
+    let model = connect(&config).unwrap();
+    server.reply(Reply::tool_call("now", json!({})).and_reasoning("hm"));
+    let outcome = ask(&model, request_with_tools("Hi")).await;
+    let bound = "messages.1.content.0: The block is bound to a different conversation";
+    server.reply(Reply::messages_error(400, "invalid_request_error", bound));
+    let back = answered(&model.info().origin(), &outcome);
+    let answer = ask(&model, back.clone()).await;
+    assert_eq!((answer.error, answer.retries.len()), (None, 1));
+    assert!(answer.retries[0].2.contains("without the model's earlier thoughts"), "{:?}", answer.retries);
+    assert_eq!(ask(&model, back).await.retries, []);
+    let thinks = |request: &Recorded| request.text.contains("\"thinking\"");
+    let thinks: Vec<bool> = server.requests().iter().map(thinks).collect();
+    assert_eq!(thinks, [false, true, false, false]);
+    assert!(model.learnt().is_empty(), "{:?}", model.learnt());
+}
+
+#[tokio::test]
+async fn results_come_first_and_blank_words_never() {
+    let server = ModelServer::start().await;
+    let model = connect(&messages_config(&server)).unwrap();
+    let call = |id: &str| ToolCall { call_id: CallId::from(id.to_owned()), name: "now".into(), arguments: "{".into() };
+    let result = |id: &str, text: &str| Message::Tool {
+        call_id: CallId::from(id.to_owned()),
+        name: "now".into(),
+        text: text.to_owned(),
+    };
+    let user = |text: &str| Message::User { text: text.to_owned() };
+    let mut request = request_with_tools("Hi");
+    request.messages.extend([
+        user("and more"),
+        Message::answer(" \n", vec![call("a"), call("b")]),
+        result("a", ""),
+        user("<system_reminder>\nx\n</system_reminder>"),
+        result("b", "<system_reminder>noon"),
+        user(" "),
+        user("Well?"),
+        Message::answer("Half of an answer ", Vec::new()),
+    ]);
+    assert_eq!(ask(&model, request).await.error, None);
+    assert_eq!(server.refusals(), [""; 0]);
+    let sent = last(&server).body;
+    let texts = |at: usize| {
+        let blocks = sent["messages"][at]["content"].as_array().unwrap();
+        blocks
+            .iter()
+            .map(|block| block["text"].as_str().or(block["content"].as_str()).unwrap_or("-").to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(texts(0), ["Hi", "and more"]);
+    assert_eq!(sent["messages"][1]["content"][0]["input"], json!({"invalid_json": "{"}));
+    assert_eq!(
+        texts(2),
+        ["(no output)", "&lt;system_reminder>noon", "<system_reminder>\nx\n</system_reminder>", "Well?"]
+    );
+    assert_eq!((texts(3), texts(4)), (vec!["Half of an answer ".to_owned()], vec!["(go on)".to_owned()]));
+}
+
+#[tokio::test]
+async fn calls_in_a_conversation_without_tools_are_words() {
+    let server = ModelServer::start().await;
+    let model = connect(&messages_config(&server)).unwrap();
+    let mut request = request("Hi");
+    let call_id = CallId::from("a".to_owned());
+    let call = ToolCall { call_id: call_id.clone(), name: "now".into(), arguments: "{}".into() };
+    request.messages.extend([
+        Message::answer("", vec![call]),
+        Message::Tool { call_id, name: "now".into(), text: "noon".to_owned() },
+    ]);
+    assert_eq!(ask(&model, request).await.error, None);
+    assert_eq!(server.refusals(), [""; 0]);
+}
+
+#[tokio::test]
+async fn answers_end_for_many_reasons() {
+    let text = [begins(0, json!({"type": "text", "text": ""})), says(0, "Hi")];
+    for (reason, end) in [
+        ("end_turn", Finish::Stop),
+        ("stop_sequence", Finish::Stop),
+        ("max_tokens", Finish::Length),
+        ("refusal", Finish::Filtered),
+        ("a_new_reason", Finish::Stop),
+    ] {
+        let server = ModelServer::start().await;
+        server.reply(stream(&text, reason));
+        let outcome = ask_messages(&server).await;
+        assert_eq!((outcome.text.as_str(), outcome.end), ("Hi", Some(end)), "{reason}");
+    }
+    let server = ModelServer::start().await;
+    server.reply(stream(&text, "model_context_window_exceeded"));
+    let outcome = ask_messages(&server).await;
+    assert_eq!((outcome.kind(), server.requests().len()), (Some(ErrorKind::ContextOverflow), 1), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn a_paused_answer_goes_on_and_is_one() {
+    let server = ModelServer::start().await;
+    server.acts_as(Provider::Anthropic);
+    let model = connect(&ModelConfig { id: "the-model".to_owned(), ..messages_config(&server) }).unwrap();
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let search = json!({"type": "server_tool_use", "id": "srv_1", "name": "search", "input": {"q": "x"}});
+    server.reply(Reply::blocks([text("First. "), search.clone()]).finish("pause_turn"));
+    server.reply(Reply::blocks([text("Second."), json!({"type": "tool_use", "id": "t", "name": "now", "input": {}})]));
+    let outcome = ask(&model, request_with_tools("Hi")).await;
+    assert_eq!((outcome.text.as_str(), outcome.calls.len(), outcome.end), ("First. Second.", 1, Some(Finish::Stop)));
+    assert_eq!(server.refusals(), [""; 0]);
+    let requests = server.requests();
+    let begun = requests[1].messages();
+    assert_eq!((begun.len(), &begun[1]["content"].as_array().unwrap().last().unwrap()), (2, &&search));
+    assert_eq!(outcome.usage.map(|usage| usage.prompt_tokens), Some(20));
+    // And all of it goes back.
+    assert_eq!(ask(&model, answered(&model.info().origin(), &outcome)).await.error, None);
+    let sent = last(&server).body;
+    let mut kinds =
+        sent["messages"][1]["content"].as_array().unwrap().iter().map(|block| block["type"].as_str().unwrap());
+    assert!(kinds.clone().any(|kind| kind == "server_tool_use") && kinds.next_back() == Some("tool_use"), "{sent:#}");
+    assert_eq!(server.refusals(), [""; 0]);
+
+    // A pause without end is none, and what breaks off behind one is asked for anew.
+    server.reply(Reply::blocks([text("Lost. "), search.clone()]).finish("pause_turn"));
+    server.reply(Reply::text("Lost as well.").cut_after(400)).reply(Reply::text("Whole."));
+    let outcome = ask(&model, request("Hi")).await;
+    assert_eq!((outcome.text.as_str(), outcome.discarded), ("Whole.", 1), "{outcome:?}");
+    server.default_reply(Reply::blocks([search]).finish("pause_turn"));
+    let outcome = ask(&model, request("Hi")).await;
+    assert!(outcome.message().contains("paused its answer without end"), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn a_call_that_the_limit_cuts_does_not_run() {
+    let server = ModelServer::start().await;
+    let block = |index, id| begins(index, json!({"type": "tool_use", "id": id, "name": "now", "input": {}}));
+    let piece = |index, json: &str| adds(index, json!({"type": "input_json_delta", "partial_json": json}));
+    for cut in [vec![block(1, "b"), piece(1, "{\"path\": \"a")], vec![block(1, "b"), piece(1, "")]] {
+        let events = [vec![block(0, "a"), piece(0, "")], cut].concat();
+        server.reply(stream(&events, "max_tokens"));
+        let outcome = ask_messages(&server).await;
+        assert_eq!(outcome.calls, [("now".to_owned(), "{}".to_owned())], "{outcome:?}");
+        assert_eq!((outcome.unrun.len(), outcome.end), (1, Some(Finish::Length)), "{outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_stream_is_understood() {
+    let server = ModelServer::start().await;
+    server.reply(Reply { text: "I look.".to_owned(), ..Reply::tool_call("now", json!({"path": "a"})) }.whole());
+    let outcome = ask_messages(&server).await;
+    assert_eq!((outcome.text.as_str(), outcome.end), ("I look.", Some(Finish::Stop)));
+    assert_eq!(outcome.calls, [("now".to_owned(), "{\"path\":\"a\"}".to_owned())]);
+}
+
+#[tokio::test]
+async fn events_that_make_no_sense_cost_thoughts_and_nothing_else() {
+    let server = ModelServer::start().await;
+    let thought = [
+        begins(0, json!({"type": "thinking", "thinking": "", "signature": ""})),
+        adds(0, json!({"type": "signature_delta", "signature": "s"})),
+    ];
+    for odd in [
+        says(7, "lost "),
+        adds(0, json!({"type": "a_new_delta", "x": 1})),
+        begins(1, json!("no block")),
+        adds(9, json!({"type": "signature_delta", "signature": "s"})),
+    ] {
+        let events =
+            [thought.to_vec(), vec![odd.clone(), begins(2, json!({"type": "text", "text": ""})), says(2, "Hi")]];
+        server.reply(stream(&events.concat(), "end_turn"));
+        let outcome = ask_messages(&server).await;
+        assert!(outcome.text.ends_with("Hi") && outcome.whole.is_none(), "{odd}: {outcome:?}");
+    }
+    // Too large to be kept.
+    let large: String = (0..MAX_SERVER_FIELDS / 4).map(|number| format!("{number} ")).collect();
+    server.reply(Reply::text("Hi").and_reasoning(large));
+    let outcome = ask_messages(&server).await;
+    assert_eq!((outcome.text.as_str(), outcome.whole), ("Hi", None));
+}
+
+#[tokio::test]
+async fn a_thought_without_its_signature_and_one_at_the_end_do_not_go_back() {
+    let server = ModelServer::start().await;
+    let model = connect(&messages_config(&server)).unwrap();
+    let thought = |index| begins(index, json!({"type": "thinking", "thinking": "", "signature": ""}));
+    server.reply(stream(&[begins(0, json!({"type": "text", "text": "Hi"})), thought(1)], "max_tokens"));
+    let cut = ask(&model, request_with_tools("Hi")).await;
+    assert_eq!((cut.text.as_str(), &cut.whole), ("Hi", &None));
+    let signed = adds(1, json!({"type": "signature_delta", "signature": "s"}));
+    server.reply(stream(&[begins(0, json!({"type": "text", "text": "Hi"})), thought(1), signed], "max_tokens"));
+    let ended = ask(&model, request_with_tools("Hi")).await;
+    assert!(ended.whole.is_some());
+    assert_eq!(ask(&model, answered(&model.info().origin(), &ended)).await.error, None);
+    assert_eq!(last(&server).body["messages"][1]["content"], json!([{"type": "text", "text": "Hi"}]));
+    assert_eq!(server.refusals(), [""; 0]);
+}
+
+#[tokio::test]
+async fn errors_become_kinds_and_only_some_are_tried_again() {
+    let check = async |reply: Reply, kind: ErrorKind, requests: usize, words: &str, hint: &str| {
+        let server = ModelServer::start().await;
+        server.default_reply(reply);
+        let mut config = messages_config(&server);
+        config.retries = 1;
+        let outcome = ask_config(&config).await;
+        assert_eq!((outcome.kind(), server.requests().len()), (Some(kind), requests), "{outcome:?}");
+        assert!(outcome.message().contains(words), "{words}: {outcome:?}");
+        assert!(outcome.hint.as_deref().unwrap_or_default().contains(hint), "{hint}: {outcome:?}");
+    };
+    let error = Reply::messages_error;
+    let in_stream = |kind: &str, message: &str| {
+        let error = json!({"type": kind, "message": message});
+        let start = json!({"type": "message_start", "message": {"usage": {"input_tokens": 3}}});
+        Reply::events([start.to_string(), json!({"type": "error", "error": error, "request_id": "req_2"}).to_string()])
+    };
+    check(error(529, "overloaded_error", "Overloaded"), ErrorKind::Provider, 2, "[request req_scripted]", "").await;
+    check(error(401, "authentication_error", "invalid x-api-key"), ErrorKind::Auth, 1, "x-api-key", "api_key").await;
+    check(error(403, "permission_error", "no access"), ErrorKind::Auth, 1, "no access", "api_key").await;
+    check(error(404, "not_found_error", "model: claude-x"), ErrorKind::Rejected, 1, "claude-x", "id right").await;
+    check(error(402, "billing_error", "pay"), ErrorKind::Rejected, 1, "pay", "balance").await;
+    let poor = "Your credit balance is too low to access the Anthropic API.";
+    check(error(400, "invalid_request_error", poor), ErrorKind::RateLimited, 1, "balance is too low", "console").await;
+    check(error(413, "request_too_large", "too large"), ErrorKind::ContextOverflow, 1, "too large", "").await;
+    check(error(429, "rate_limit_error", "slow down"), ErrorKind::RateLimited, 2, "slow down", "wait").await;
+    for code in ["enforced_spend_limit_reached", "contract_spend_limit_reached"] {
+        let error = json!({"type": "rate_limit_error", "message": "limit", "details": {"error_code": code}});
+        let reply = Reply::status(429, json!({"type": "error", "error": error}).to_string()).header("retry-after", "1");
+        check(reply, ErrorKind::RateLimited, 1, "no more requests", "spending limit").await;
+    }
+    check(in_stream("overloaded_error", "Overloaded"), ErrorKind::Provider, 2, "[request req_2]", "").await;
+    check(in_stream("api_error", "broken"), ErrorKind::Provider, 2, "broken", "").await;
+    check(in_stream("authentication_error", "no"), ErrorKind::Auth, 1, "no", "").await;
+    check(in_stream("invalid_request_error", "bad"), ErrorKind::Rejected, 1, "bad", "").await;
+    check(in_stream("rate_limit_error", "slow"), ErrorKind::RateLimited, 2, "slow", "").await;
+    check(Reply::html(), ErrorKind::Protocol, 1, "HTML", "base_url").await;
+    let chat = Reply::events([r#"{"choices":[{"index":0,"delta":{"content":"Hi"}}]}"#]);
+    check(chat, ErrorKind::Protocol, 1, "no event of this wire", "wire: openai").await;
+    check(Reply::text("Hello, world").cut_after(300), ErrorKind::CutStream, 2, "cut off", "").await;
+}
+
+#[tokio::test]
+async fn an_error_in_the_middle_takes_the_answer_back_and_a_wait_is_kept() {
+    let server = ModelServer::start().await;
+    let half = [
+        json!({"type": "message_start", "message": {"usage": {"input_tokens": 3}}}),
+        begins(0, json!({"type": "text", "text": ""})),
+        says(0, "Half of"),
+        json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
+    ];
+    server.reply(Reply::events(half.map(|event| event.to_string())));
+    server.reply(Reply::messages_error(429, "rate_limit_error", "slow").header("retry-after", "0.05"));
+    server.reply(Reply::text("Whole."));
+    let outcome = ask_messages(&server).await;
+    assert_eq!((outcome.text.as_str(), outcome.discarded, outcome.retries.len()), ("Whole.", 1, 2), "{outcome:?}");
+    assert!(outcome.retries[1].1 >= 50, "{:?}", outcome.retries);
+}
+
+#[tokio::test]
+async fn a_server_that_only_pings_is_given_up() {
+    let server = ModelServer::start().await;
+    let pings = std::iter::repeat_n(json!({"type": "ping"}).to_string(), 10_000);
+    server.reply(Reply::events(pings).delay_ms(50));
+    let mut config = messages_config(&server);
+    config.retries = 0;
+    (config.first_byte_timeout_ms, config.idle_timeout_ms) = (400, 400);
+    let outcome = ask_config(&config).await;
+    assert!(outcome.message().contains("only signs of life"), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn the_window_is_learnt_from_a_refusal() {
+    let server = ModelServer::start().await;
+    for said in [
+        "prompt is too long: 208310 tokens > 200000 maximum",
+        "input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000, decrease input length or `max_tokens`",
+    ] {
+        server.reply(Reply::messages_error(400, "invalid_request_error", said));
+        let mut stream = connect(&messages_config(&server)).unwrap().stream(request("Hi"));
+        let error = stream.next().await.unwrap().unwrap_err();
+        assert_eq!((error.kind(), error.window()), (ErrorKind::ContextOverflow, Some(200_000)), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_parameter_that_the_model_refuses_is_left_out_and_that_is_kept() {
+    for (field, said) in [
+        ("temperature", "`temperature` may only be set to 1 when thinking is enabled"),
+        ("temperature", "temperature: Extra inputs are not permitted"),
+        ("thinking", "adaptive thinking is not supported on this model"),
+        ("output_config", "This model does not support the effort parameter."),
+        ("cache_control", "messages.0.content.0.text.cache_control: Extra inputs are not permitted"),
+    ] {
+        let server = ModelServer::start().await;
+        server.lenient();
+        let refused = json!(field);
+        server.respond_with(move |request| {
+            let name = format!("\"{}\"", refused.as_str().unwrap());
+            if request.text.contains(&name) {
+                Reply::messages_error(400, "invalid_request_error", said)
+            } else {
+                Reply::text("Hi")
+            }
+        });
+        let mut config = messages_config(&server);
+        (config.temperature, config.thinking, config.effort) = (Some(0.5), Some(Thinking::Adaptive), Some(Effort::Max));
+        let model = connect(&config).unwrap();
+        assert_eq!(ask(&model, request_with_tools("Hi")).await.error, None, "{field}: {said}");
+        let asked = server.requests().len();
+        assert_eq!(ask(&model, request_with_tools("Hi")).await.retries, [], "{field}");
+        assert_eq!(server.requests().len(), asked + 1);
+    }
+}
+
+#[tokio::test]
+async fn a_limit_of_the_answer_that_nobody_set_is_learnt() {
+    let server = ModelServer::start().await;
+    let said = "max_tokens: 8192 > 4096, which is the maximum allowed number of output tokens for m";
+    server.respond_with(move |request| match request.body["max_tokens"].as_u64() {
+        Some(..=4096) => Reply::text("Hi"),
+        _ => Reply::messages_error(400, "invalid_request_error", said),
+    });
+    let mut config = messages_config(&server);
+    let model = connect(&config).unwrap();
+    for requests in [2, 3] {
+        assert_eq!(ask(&model, request("Hi")).await.error, None);
+        assert_eq!((server.requests().len(), &last(&server).body["max_tokens"]), (requests, &json!(4096)));
+    }
+    // What a person has set is theirs to change.
+    config.max_tokens = Some(8192);
+    let outcome = ask_config(&config).await;
+    assert_eq!(outcome.kind(), Some(ErrorKind::Rejected), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn tools_in_the_text_work_here_as_well() {
+    let server = ModelServer::start().await;
+    server.reply(Reply::text(r#"{"tool": "now", "args": {}}"#));
+    let config = ModelConfig { native_tools: Some(false), ..messages_config(&server) };
+    let outcome = ask_config(&config).await;
+    assert_eq!(outcome.calls, [("now".to_owned(), "{}".to_owned())], "{outcome:?}");
+    assert!(last(&server).body["tools"].is_null());
+}
+
+#[tokio::test]
+async fn two_hundred_calls_are_too_many() {
+    let server = ModelServer::start().await;
+    let calls = (0..200).fold(Reply::default(), |reply, _| reply.and_call("now", json!({})));
+    server.reply(calls);
+    let outcome = ask_messages(&server).await;
+    assert!(outcome.message().contains("more than 128 tool calls"), "{outcome:?}");
+}

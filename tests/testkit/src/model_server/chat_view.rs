@@ -1,0 +1,114 @@
+//! A request to Messages as chat completions would have had it, for tests that look at requests and do not care for the wire.
+//!
+//! With `AGENTD_TEST_WIRE=anthropic` in the environment of a test run, daemons of [`crate::daemon::TempHome::with_model`] speak
+//! Messages, servers bind thoughts, and [`super::Recorded::body`] is this view; [`super::Recorded::text`] is what was sent.
+
+use agentd_core::untrusted;
+use serde_json::{Value, json};
+
+/// Says the wire of a test run.
+const WIRE: &str = "AGENTD_TEST_WIRE";
+
+/// Returns whether the tests run over Messages.
+pub(crate) fn is_on() -> bool {
+    std::env::var(WIRE).is_ok_and(|wire| wire == "anthropic")
+}
+
+/// The view of a body.
+pub(super) fn of(body: &Value) -> Value {
+    let mut view = body.clone();
+    let mut messages: Vec<Value> = Vec::new();
+    let system = texts(&body["system"]).join("\n\n");
+    if !system.is_empty() {
+        messages.push(json!({"role": "system", "content": system}));
+    }
+    for message in body["messages"].as_array().into_iter().flatten() {
+        if message["role"] == "assistant" {
+            messages.push(answer(&message["content"]));
+        } else {
+            said(&message["content"], &mut messages);
+        }
+    }
+    view["messages"] = messages.into();
+    if let Some(tools) = body["tools"].as_array() {
+        let tool = |tool: &Value| {
+            let function = json!({
+                "name": tool["name"], "description": tool["description"], "parameters": tool["input_schema"],
+            });
+            json!({"type": "function", "function": function})
+        };
+        view["tools"] = tools.iter().map(tool).collect();
+    }
+    if let Some(choice) = body["tool_choice"]["type"].as_str() {
+        view["tool_choice"] = choice.into();
+    }
+    view
+}
+
+fn texts(content: &Value) -> Vec<String> {
+    match content {
+        Value::Array(blocks) => blocks.iter().filter_map(|block| block["text"].as_str().map(str::to_owned)).collect(),
+        text => text.as_str().map(str::to_owned).into_iter().collect(),
+    }
+}
+
+fn answer(content: &Value) -> Value {
+    let words = texts(content).concat();
+    let words = if words.is_empty() { Value::Null } else { words.into() };
+    let blocks = content.as_array().map(Vec::as_slice).unwrap_or_default();
+    let calls: Vec<Value> = blocks
+        .iter()
+        .filter(|block| block["type"] == "tool_use")
+        .map(|call| {
+            let function = json!({"name": call["name"], "arguments": call["input"].to_string()});
+            json!({"id": call["id"], "type": "function", "function": function})
+        })
+        .collect();
+    let mut answer = json!({"role": "assistant", "content": words});
+    if !calls.is_empty() {
+        answer["tool_calls"] = calls.into();
+    }
+    answer
+}
+
+fn said(content: &Value, messages: &mut Vec<Value>) {
+    let mut parts: Vec<Value> = Vec::new();
+    let whole = json!([{"type": "text", "text": content}]);
+    let blocks = if content.is_array() { content } else { &whole };
+    for block in blocks.as_array().into_iter().flatten() {
+        match block["type"].as_str().unwrap_or_default() {
+            "tool_result" => {
+                messages
+                    .push(json!({"role": "tool", "tool_call_id": block["tool_use_id"], "content": block["content"]}));
+            }
+            "image" => {
+                let (kind, data) = (&block["source"]["media_type"], &block["source"]["data"]);
+                let url =
+                    format!("data:{};base64,{}", kind.as_str().unwrap_or_default(), data.as_str().unwrap_or_default());
+                parts.push(json!({"type": "image_url", "image_url": {"url": url}}));
+            }
+            _ => {
+                let text = block["text"].as_str().unwrap_or_default();
+                let result = messages.last_mut().filter(|last| last["role"] == "tool" && parts.is_empty());
+                match result {
+                    // The other wire tells it behind the result.
+                    Some(result) if untrusted::is_of_daemon(text) => {
+                        let before = result["content"].as_str().unwrap_or_default();
+                        result["content"] = format!("{before}\n\n{}", untrusted::behind_result(text)).into();
+                    }
+                    _ => match parts.last_mut().filter(|last| last["type"] == "text") {
+                        Some(last) => {
+                            last["text"] = format!("{}\n\n{text}", last["text"].as_str().unwrap_or_default()).into();
+                        }
+                        None => parts.push(json!({"type": "text", "text": text})),
+                    },
+                }
+            }
+        }
+    }
+    match parts.as_slice() {
+        [] => {}
+        [only] if only["type"] == "text" => messages.push(json!({"role": "user", "content": only["text"]})),
+        _ => messages.push(json!({"role": "user", "content": parts})),
+    }
+}

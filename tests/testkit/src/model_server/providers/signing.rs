@@ -1,0 +1,131 @@
+//! Thoughts that are bound to the model's conversation: each is signed with all that stands before it, and refused where
+//! anything of that, or of itself, is another when it comes back.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use serde_json::{Map, Value, json};
+
+use super::{super::render::messages_blocks, Reply};
+
+/// A reply with signed thoughts, in one of the forms that real answers have; `number` says in which. Without thinking in the
+/// request there are none.
+pub(super) fn dressed(mut reply: Reply, request: &Value, number: usize) -> Reply {
+    let is_plain = reply.status == 200 && reply.body.is_none() && reply.events.is_none() && reply.fast.is_none();
+    if !is_plain || reply.never {
+        return reply;
+    }
+    let thinks = request["thinking"]["type"] == "adaptive";
+    for (at, call) in reply.tool_calls.iter_mut().enumerate() {
+        call.id.get_or_insert_with(|| format!("toolu_{number:04}_{at:03}"));
+    }
+    let mut blocks = messages_blocks(&reply);
+    if thinks && !blocks.iter().any(|block| block["type"] == "thinking") {
+        blocks = with_thoughts(blocks, number);
+    }
+    let mut before = entries(request);
+    for block in &mut blocks {
+        if block["type"] == "thinking" {
+            block["signature"] = signature(&before, &block["thinking"]).into();
+        } else if block["type"] == "redacted_thinking" {
+            block["data"] = signature(&before, &Value::Null).into();
+        }
+        before.extend(entry("assistant", block));
+    }
+    reply.blocks = blocks;
+    reply
+}
+
+/// Says which thoughts of a request are not where, or not as, they were when they were signed.
+pub(super) fn unbound(request: &Value) -> Option<String> {
+    let mut before = Vec::new();
+    before.extend(head(request));
+    for (at, message) in request["messages"].as_array()?.iter().enumerate() {
+        let role = message["role"].as_str().unwrap_or_default();
+        for (number, block) in message["content"].as_array().into_iter().flatten().enumerate() {
+            let place = format!("messages.{at}.content.{number}");
+            let signed = match block["type"].as_str() {
+                Some("thinking") => Some((&block["signature"], signature(&before, &block["thinking"]))),
+                Some("redacted_thinking") => Some((&block["data"], signature(&before, &Value::Null))),
+                _ => None,
+            };
+            match signed {
+                Some((given, _)) if !given.as_str().is_some_and(|given| given.starts_with(MADE_HERE)) => {
+                    return Some(format!("{place}: Invalid `signature` in `thinking` block"));
+                }
+                Some((given, expected)) if *given != expected => {
+                    return Some(format!("{place}: The block is bound to a different conversation"));
+                }
+                _ => {}
+            }
+            before.extend(entry(role, block));
+        }
+    }
+    None
+}
+
+/// Beginning of all signatures. The letters behind it are escaped by some writers of JSON, and must come back all the same.
+const MADE_HERE: &str = "EqoB/+\u{e9}==";
+
+fn signature(before: &[String], thoughts: &Value) -> String {
+    let mut hasher = DefaultHasher::new();
+    before.hash(&mut hasher);
+    thoughts.to_string().hash(&mut hasher);
+    format!("{MADE_HERE}{:016x}", hasher.finish())
+}
+
+/// Thoughts before words and calls, in the forms in which they come: told, empty, redacted, and twice.
+fn with_thoughts(blocks: Vec<Value>, number: usize) -> Vec<Value> {
+    let thoughts = |words: &str| json!({"type": "thinking", "thinking": words, "signature": ""});
+    let told = || thoughts(&format!("Thought \u{201c}{number}\u{201d}:\n\tlook first. "));
+    let redacted = || json!({"type": "redacted_thinking", "data": ""});
+    let mut dressed = match number % 4 {
+        0 => vec![told()],
+        1 => vec![thoughts("")],
+        2 => vec![redacted(), told()],
+        _ => vec![told(), json!({"type": "text", "text": "Well. "}), thoughts("And again.")],
+    };
+    // Some models say nothing but a line feed before they call.
+    if number.is_multiple_of(5) && !blocks.iter().any(|block| block["type"] == "text") {
+        dressed.push(json!({"type": "text", "text": "\n\n"}));
+    }
+    dressed.extend(blocks);
+    dressed
+}
+
+/// All that stands in a request, part by part.
+fn entries(request: &Value) -> Vec<String> {
+    let mut entries: Vec<String> = head(request).collect();
+    for message in request["messages"].as_array().into_iter().flatten() {
+        let role = message["role"].as_str().unwrap_or_default();
+        entries.extend(message["content"].as_array().into_iter().flatten().filter_map(|block| entry(role, block)));
+    }
+    entries
+}
+
+fn head(request: &Value) -> impl Iterator<Item = String> {
+    let parts = ["system", "tools"].map(|part| format!("{part} {}", canonical(&request[part])));
+    parts.into_iter()
+}
+
+/// A block; none for one that says nothing, which cannot be sent back.
+fn entry(role: &str, block: &Value) -> Option<String> {
+    let is_blank = block["type"] == "text" && block["text"].as_str().is_none_or(|text| text.trim().is_empty());
+    let mut block = block.clone();
+    if let Some(raw) = block["input"].as_str() {
+        block["input"] = serde_json::from_str(raw).unwrap_or_default();
+    }
+    (!is_blank).then(|| format!("{role} {}", canonical(&block)))
+}
+
+/// A value without marks of the cache, its fields in one order.
+fn canonical(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let mut sorted: Vec<_> = fields.iter().filter(|(name, _)| *name != "cache_control").collect();
+            sorted.sort_by_key(|(name, _)| name.as_str());
+            sorted.into_iter().map(|(name, value)| (name.clone(), canonical(value))).collect::<Map<_, _>>().into()
+        }
+        Value::Array(values) => values.iter().map(canonical).collect::<Vec<_>>().into(),
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,300 @@
+//! Anthropic's rules of a request to its Messages.
+
+use std::collections::HashSet;
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde_json::{Map, Value};
+
+use super::{Checked, broken, check_name, check_said};
+
+/// Fields of the body that are known.
+const FIELDS: [&str; 14] = [
+    "model",
+    "messages",
+    "system",
+    "max_tokens",
+    "stream",
+    "tools",
+    "tool_choice",
+    "thinking",
+    "output_config",
+    "temperature",
+    "stop_sequences",
+    "metadata",
+    "cache_control",
+    "service_tier",
+];
+/// Fields of blocks, by their kind.
+const BLOCKS: [(&str, &[&str]); 7] = [
+    ("text", &["text", "cache_control", "citations"]),
+    ("image", &["source", "cache_control"]),
+    ("tool_use", &["id", "name", "input", "cache_control"]),
+    ("tool_result", &["tool_use_id", "content", "is_error", "cache_control"]),
+    ("thinking", &["thinking", "signature"]),
+    ("redacted_thinking", &["data"]),
+    ("server_tool_use", &["id", "name", "input", "cache_control"]),
+];
+/// Marks of the cache that a request may have.
+const MAX_MARKS: usize = 4;
+/// The longest name of a tool.
+const MAX_NAME: usize = 128;
+/// Types of pictures, and how their bytes begin.
+const PICTURES: [(&str, &[u8]); 4] =
+    [("image/png", b"\x89PNG"), ("image/jpeg", b"\xff\xd8\xff"), ("image/gif", b"GIF8"), ("image/webp", b"RIFF")];
+
+pub(super) fn check(body: &Value) -> Checked {
+    let nothing = Map::new();
+    let fields = body.as_object().unwrap_or(&nothing);
+    if let Some(field) = fields.keys().find(|field| !FIELDS.contains(&field.as_str())) {
+        return broken(field, "Extra inputs are not permitted");
+    }
+    check_said("model", &body["model"])?;
+    check_settings(body)?;
+    check_tools(body)?;
+    check_marks(body)?;
+    let Some(messages) = body["messages"].as_array().filter(|messages| !messages.is_empty()) else {
+        return broken("messages", "at least one message is required");
+    };
+    check_messages(messages)?;
+    let calls = |message: &Value| {
+        let blocks = message["content"].as_array().into_iter().flatten();
+        blocks.into_iter().any(|block| ["tool_use", "tool_result"].iter().any(|kind| block["type"] == *kind))
+    };
+    if body["tools"].is_null() && messages.iter().any(calls) {
+        return broken("tools", "Requests which have `tool_use` or `tool_result` blocks must define tools");
+    }
+    Ok(())
+}
+
+fn check_settings(body: &Value) -> Checked {
+    match body["max_tokens"].as_u64() {
+        Some(1..) => {}
+        _ => return broken("max_tokens", "Field required"),
+    }
+    let thinks = match body["thinking"]["type"].as_str() {
+        None if body["thinking"].is_null() => false,
+        Some("adaptive") => true,
+        Some("disabled") => false,
+        _ => return broken("thinking", "only adaptive thinking is supported on this model"),
+    };
+    match body["temperature"].as_f64() {
+        Some(degrees) if !(0.0..=1.0).contains(&degrees) => {
+            return broken("temperature", "Input should be less than or equal to 1");
+        }
+        #[expect(clippy::float_cmp, reason = "the number is written, not computed")]
+        Some(degrees) if thinks && degrees != 1.0 => {
+            return broken("temperature", "`temperature` may only be set to 1 when thinking is enabled");
+        }
+        _ => {}
+    }
+    let effort = &body["output_config"]["effort"];
+    if !effort.is_null() && !["low", "medium", "high", "xhigh", "max"].iter().any(|known| effort == known) {
+        return broken("output_config.effort", "Input should be 'low', 'medium', 'high', 'xhigh' or 'max'");
+    }
+    match &body["system"] {
+        Value::Null => Ok(()),
+        Value::Array(blocks) => blocks.iter().enumerate().try_for_each(|(at, block)| {
+            if block["type"] != "text" {
+                return broken(format!("system.{at}.type"), "Input should be 'text'");
+            }
+            check_said(&format!("system.{at}.text"), &block["text"])
+        }),
+        text => check_said("system", text),
+    }
+}
+
+fn check_tools(body: &Value) -> Checked {
+    let choice = &body["tool_choice"];
+    if body["tools"].is_null() {
+        return if choice.is_null() { Ok(()) } else { broken("tool_choice", "may only be specified with tools") };
+    }
+    if !choice.is_null() && choice["type"] != "auto" && choice["type"] != "none" {
+        return broken("tool_choice", "this model supports only auto and none");
+    }
+    let Some(tools) = body["tools"].as_array().filter(|tools| !tools.is_empty()) else {
+        return broken("tools", "Input should be a valid list with at least one tool");
+    };
+    let mut names = HashSet::new();
+    for (at, tool) in tools.iter().enumerate() {
+        let known = ["name", "description", "input_schema", "cache_control", "type"];
+        let mut fields = tool.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+        if let Some(field) = fields.find(|field| !known.contains(field)) {
+            return broken(format!("tools.{at}.custom.{field}"), "Extra inputs are not permitted");
+        }
+        check_name(&format!("tools.{at}.custom.name"), &tool["name"], MAX_NAME)?;
+        check_said(&format!("tools.{at}.custom.description"), &tool["description"])?;
+        if tool["input_schema"]["type"] != "object" {
+            return broken(format!("tools.{at}.custom.input_schema.type"), "Input should be 'object'");
+        }
+        if !names.insert(tool["name"].as_str()) {
+            return broken("tools", "Tool names must be unique.");
+        }
+    }
+    Ok(())
+}
+
+/// At most four marks of the cache, and none where there can be none.
+fn check_marks(body: &Value) -> Checked {
+    let in_messages = body["messages"].as_array().into_iter().flatten();
+    let blocks = in_messages.flat_map(|message| message["content"].as_array().into_iter().flatten());
+    let system = body["system"].as_array().into_iter().flatten();
+    let tools = body["tools"].as_array().into_iter().flatten();
+    let marks: Vec<&Value> = std::iter::once(body)
+        .chain(blocks.chain(system).chain(tools))
+        .map(|holder| &holder["cache_control"])
+        .filter(|mark| !mark.is_null())
+        .collect();
+    if let Some(mark) = marks.iter().find(|mark| mark["type"] != "ephemeral") {
+        return broken("cache_control.type", format!("{mark} is no mark of the cache"));
+    }
+    if marks.len() > MAX_MARKS {
+        let message = format!("A maximum of 4 blocks with cache_control may be provided. Found {}.", marks.len());
+        return broken("cache_control", message);
+    }
+    Ok(())
+}
+
+fn check_messages(messages: &[Value]) -> Checked {
+    let nothing = Vec::new();
+    let blocks_of = |at: usize| messages.get(at).and_then(|message| message["content"].as_array()).unwrap_or(&nothing);
+    let mut ids = HashSet::new();
+    for (at, message) in messages.iter().enumerate() {
+        let place = format!("messages.{at}");
+        let role = message["role"].as_str().unwrap_or_default();
+        if !["user", "assistant"].contains(&role) {
+            return broken(format!("{place}.role"), "Input should be 'user' or 'assistant'");
+        }
+        if (at == 0) != (role == "user") && at == 0 {
+            return broken(format!("{place}.role"), "first message must use the \"user\" role");
+        }
+        if at > 0 && messages[at - 1]["role"] == message["role"] {
+            return broken(place, "roles must alternate between \"user\" and \"assistant\"");
+        }
+        match &message["content"] {
+            Value::Array(blocks) if blocks.is_empty() => {
+                return broken(format!("{place}.content"), "messages must have non-empty content");
+            }
+            Value::Array(blocks) => check_blocks(&place, role, blocks, &mut ids)?,
+            text => check_said(&format!("{place}.content"), text)?,
+        }
+        if role == "assistant" {
+            check_results(at, blocks_of(at), blocks_of(at + 1))?;
+        } else {
+            let before = if at == 0 { &nothing } else { blocks_of(at - 1) };
+            check_answers(at, blocks_of(at), before)?;
+        }
+    }
+    match messages.last() {
+        Some(last) if last["role"] == "user" || is_paused(last) => Ok(()),
+        _ => broken(
+            "messages",
+            "This model does not support assistant message prefill. The conversation must end with a user message.",
+        ),
+    }
+}
+
+/// Returns whether an answer waits for a tool of the server, with which it goes on.
+fn is_paused(message: &Value) -> bool {
+    let mut blocks = message["content"].as_array().into_iter().flatten();
+    blocks.any(|block| block["type"] == "server_tool_use")
+}
+
+fn check_blocks<'a>(place: &str, role: &str, blocks: &'a [Value], ids: &mut HashSet<&'a str>) -> Checked {
+    for (at, block) in blocks.iter().enumerate() {
+        let place = format!("{place}.content.{at}");
+        let kind = block["type"].as_str().unwrap_or_default();
+        let Some((_, known)) = BLOCKS.iter().find(|(name, _)| *name == kind) else {
+            return broken(format!("{place}.type"), format!("{} is no block", block["type"]));
+        };
+        let mut fields = block.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+        if let Some(field) = fields.find(|field| *field != "type" && !known.contains(field)) {
+            return broken(format!("{place}.{kind}.{field}"), "Extra inputs are not permitted");
+        }
+        let of_model = ["tool_use", "thinking", "redacted_thinking", "server_tool_use"].contains(&kind);
+        if of_model && role == "user" || ["image", "tool_result"].contains(&kind) && role == "assistant" {
+            return broken(place, format!("`{kind}` blocks cannot be in a message of the {role}"));
+        }
+        match kind {
+            "text" => check_said(&format!("{place}.text"), &block["text"])?,
+            "image" => check_picture(&place, &block["source"])?,
+            "tool_use" => {
+                check_name(&format!("{place}.tool_use.id"), &block["id"], usize::MAX)?;
+                check_name(&format!("{place}.tool_use.name"), &block["name"], MAX_NAME)?;
+                if !block["input"].is_object() {
+                    return broken(format!("{place}.tool_use.input"), "Input should be a valid dictionary");
+                }
+                if !ids.insert(block["id"].as_str().unwrap_or_default()) {
+                    return broken(place, "`tool_use` ids must be unique");
+                }
+            }
+            "tool_result" => check_said(&format!("{place}.content"), &block["content"])?,
+            "thinking" if !block["thinking"].is_string() || block["signature"].as_str().is_none_or(str::is_empty) => {
+                return broken(format!("{place}.thinking.signature"), "Field required");
+            }
+            "redacted_thinking" if block["data"].as_str().is_none_or(str::is_empty) => {
+                return broken(format!("{place}.redacted_thinking.data"), "Field required");
+            }
+            _ => {}
+        }
+    }
+    match blocks.last() {
+        Some(last) if last["type"] == "thinking" || last["type"] == "redacted_thinking" => {
+            broken(place, "The final block in an assistant message cannot be `thinking`.")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// All results of a message's calls stand in the very next one.
+fn check_results(at: usize, blocks: &[Value], next: &[Value]) -> Checked {
+    for call in blocks.iter().filter(|block| block["type"] == "tool_use") {
+        let results = next.iter().filter(|block| block["tool_use_id"] == call["id"]).count();
+        if results != 1 {
+            return broken(
+                format!("messages.{at}"),
+                format!(
+                    "`tool_use` ids were found without `tool_result` blocks immediately after: {}. Each `tool_use` block \
+                     must have a corresponding `tool_result` block in the next message, and has {results}.",
+                    call["id"]
+                ),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Results stand before all else, and answer a call of the message before.
+fn check_answers(at: usize, blocks: &[Value], before: &[Value]) -> Checked {
+    let mut others = false;
+    for block in blocks {
+        if block["type"] != "tool_result" {
+            others = true;
+            continue;
+        }
+        if others {
+            return broken(format!("messages.{at}"), "`tool_result` blocks must stand before all other blocks");
+        }
+        if !before.iter().any(|call| call["type"] == "tool_use" && call["id"] == block["tool_use_id"]) {
+            return broken(
+                format!("messages.{at}"),
+                format!("unexpected `tool_use_id` found in `tool_result` blocks: {}", block["tool_use_id"]),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn check_picture(place: &str, source: &Value) -> Checked {
+    let place = format!("{place}.image.source");
+    if source["type"] != "base64" {
+        return broken(place, "only pictures as data are looked at here");
+    }
+    let kind = source["media_type"].as_str().unwrap_or_default();
+    let Some((_, begins)) = PICTURES.iter().find(|(known, _)| *known == kind) else {
+        return broken(place, format!("{kind:?} is no type of a picture"));
+    };
+    match source["data"].as_str().map(|data| BASE64_STANDARD.decode(data)) {
+        Some(Ok(bytes)) if bytes.starts_with(begins) && bytes.len() <= 5 << 20 => Ok(()),
+        _ => broken(place, "Could not process image"),
+    }
+}
