@@ -17,6 +17,7 @@ pub(crate) fn figures(
     let page = published.map(PublishedModel::origin).unwrap_or_default();
     let mut figures = vec![figure("window", tokens(info.context_window), window_source(info.window_source, &page))];
     let answer = config.max_tokens.map(|most| (most, CONFIGURED));
+    let answer = answer.or_else(|| Some((abilities.max_answer?, "its server")));
     let answer = answer.or_else(|| Some((published?.answer?, page.as_str())));
     figures.extend(answer.map(|(most, source)| figure("answer", tokens(most), source)));
     figures.push(figure("tools", if info.native_tools { "in their own field" } else { "in the text" }, "its form"));
