@@ -102,10 +102,14 @@ impl PublishedModel {
 
 /// An id without the day at its end, `-20251101` or `-2025-11-01`: models that are fixed to a day are the same model.
 fn without_date(id: &str) -> Option<&str> {
-    let digits = id.bytes().rev().take_while(|byte| byte.is_ascii_digit() || *byte == b'-').count();
-    let (name, date) = id.split_at(id.len() - digits);
-    let bare = date.replace('-', "");
-    (date.starts_with('-') && bare.len() == 8 && bare.starts_with("20")).then_some(name)
+    let is_day = |date: &str| {
+        let bare = date.replace('-', "");
+        bare.len() == 8 && bare.starts_with("20") && bare.bytes().all(|letter| letter.is_ascii_digit())
+    };
+    ["YYYYMMDD", "YYYY-MM-DD"].iter().find_map(|form| {
+        let (name, date) = id.split_at_checked(id.len().checked_sub(form.len())?)?;
+        name.strip_suffix('-').filter(|_| is_day(date))
+    })
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use agentd_context::frame::one_line;
 use agentd_core::{
-    item::{Item, ItemBody, NoticeTopic},
+    item::NoticeTopic,
     session::{Todo, TodoPriority, TodoStatus},
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
 };
