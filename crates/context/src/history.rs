@@ -64,6 +64,7 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
             ItemBody::Reasoning { text } => {
                 answer.think(&mut messages, text, echo_reasoning);
                 answer.came_from(None, item.origin.as_ref());
+                answer.origin.thinker = item.origin.as_ref().map(|origin| origin.model.clone());
             }
             // What came before empty words, of the same answer, was taken back.
             ItemBody::AgentMessage { text } if text.is_empty() => answer.forget(&mut messages),

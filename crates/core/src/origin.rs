@@ -63,13 +63,22 @@ pub struct AnswerOrigin {
     /// Its thoughts, where the model that is asked is not known to want them back: some servers say so only by refusing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsent_reasoning: Option<String>,
+    /// The model whose thoughts these are: another one is not shown them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinker: Option<String>,
 }
 
 impl AnswerOrigin {
     /// Returns whether nothing is known.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.calls.is_empty() && self.whole.is_none() && self.unsent_reasoning.is_none()
+        self.calls.is_empty() && self.whole.is_none() && self.unsent_reasoning.is_none() && self.thinker.is_none()
+    }
+
+    /// Returns whether its thoughts are known to be those of another model.
+    #[must_use]
+    pub fn is_thought_by_another(&self, model: &str) -> bool {
+        self.thinker.as_deref().is_some_and(|thinker| thinker != model)
     }
 
     /// Fields that came with a call, if it came from that model.

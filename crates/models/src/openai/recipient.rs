@@ -28,7 +28,8 @@ impl Recipient<'_> {
         origin: &'a AnswerOrigin,
         has_calls: bool,
     ) -> Option<&'a str> {
-        let thoughts = reasoning.or(origin.unsent_reasoning.as_deref()).or(has_calls.then_some(""));
+        let own = reasoning.or(origin.unsent_reasoning.as_deref());
+        let thoughts = own.filter(|_| !origin.is_thought_by_another(self.origin)).or(has_calls.then_some(""));
         thoughts.filter(|_| self.wants_thoughts)
     }
 

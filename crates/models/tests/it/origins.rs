@@ -104,13 +104,24 @@ async fn thoughts_are_there_for_a_server_that_wants_them_and_blank_where_there_a
     let mut request =
         called("m@elsewhere/v1", &Outcome { fields: vec![ServerFields::default()], ..Outcome::default() });
     ask(&model, request.clone()).await;
-    let Message::Assistant { origin, .. } = &mut request.messages[2] else { panic!("{request:?}") };
-    origin.unsent_reasoning = None;
+    let of = |request: &mut ModelRequest| match &mut request.messages[2] {
+        Message::Assistant { origin, .. } => std::mem::take(origin),
+        other => panic!("{other:?}"),
+    };
+    let mut origin = of(&mut request);
+    for thinker in [model.info().origin(), "m@elsewhere/v1".to_owned()] {
+        origin.thinker = Some(thinker);
+        let mut request = request.clone();
+        let Message::Assistant { origin: place, .. } = &mut request.messages[2] else { panic!("{request:?}") };
+        *place = origin.clone();
+        ask(&model, request).await;
+    }
     request.messages.extend([Message::answer("Noon.", Vec::new()), Message::User { text: "Thanks".to_owned() }]);
     ask(&model, request).await;
     let thoughts =
         |number: usize, at: usize| server.requests()[number].body["messages"][at]["reasoning_content"].clone();
-    assert_eq!((thoughts(0, 2), thoughts(1, 2), thoughts(1, 4)), (json!("hm"), json!(""), json!(null)));
+    assert_eq!((thoughts(0, 2), thoughts(3, 2), thoughts(3, 4)), (json!("hm"), json!(""), json!(null)));
+    assert_eq!((thoughts(1, 2), thoughts(2, 2)), (json!("hm"), json!("")), "nobody's thoughts go to another model");
 }
 
 #[tokio::test]
