@@ -132,7 +132,7 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelS
     }
 
     let base = slots.get(&Slot::Base).cloned().unwrap_or_default();
-    let anthropic = AnthropicDefaults::of(sources)?;
+    let anthropic = AnthropicDefaults::of(sources);
     let mut settings = ModelSettings::new();
     for slot in Slot::ALL {
         let Some(layer) = slots.remove(&slot) else { continue };
@@ -217,7 +217,7 @@ impl SlotLayer {
         let wire = self.wire.or(server.wire).unwrap_or_default();
         let base_url = match (&server.base_url, &server.api_key) {
             (Some(url), _) => url.clone(),
-            (None, _) if wire == Wire::Anthropic => anthropic.base_url.clone(),
+            (None, _) if wire == Wire::Anthropic => anthropic.base_url()?,
             // A key of the other wire is not for this address.
             (None, Some(_)) if server.wire != Some(Wire::Anthropic) => DEFAULT_BASE_URL.to_owned(),
             (None, _) => return Err(no_address(slot)),
@@ -251,23 +251,28 @@ impl SlotLayer {
 
 /// Address and key of Anthropic's wire, as its programs read them from the environment.
 struct AnthropicDefaults {
-    base_url: String,
+    address: String,
     key: Option<SecretString>,
 }
 
 impl AnthropicDefaults {
-    fn of(sources: &Sources) -> Result<Self, ConfigError> {
+    fn of(sources: &Sources) -> Self {
         let text = |name| sources.env.text(name).map(str::trim).filter(|text| !text.is_empty());
-        let base_url = check_url(text(ANTHROPIC_ADDRESS_VARIABLE).unwrap_or(ANTHROPIC_BASE_URL)).map_err(|why| {
+        let address = text(ANTHROPIC_ADDRESS_VARIABLE).unwrap_or(ANTHROPIC_BASE_URL).to_owned();
+        Self { address, key: text(ANTHROPIC_KEY_VARIABLE).map(SecretString::from) }
+    }
+
+    /// The address, which is looked at only where a slot needs it: other programs read the variable, too.
+    fn base_url(&self) -> Result<String, ConfigError> {
+        check_url(&self.address).map_err(|why| {
             let place = ErrorPlace::Variable(ANTHROPIC_ADDRESS_VARIABLE.to_owned());
             ConfigError::new(place, why.replace("base_url", "the address"))
-        })?;
-        Ok(Self { base_url, key: text(ANTHROPIC_KEY_VARIABLE).map(SecretString::from) })
+        })
     }
 
     /// The key, for the server that it is meant for and for no other.
     fn key_for(&self, wire: Wire, base_url: &str) -> Option<SecretString> {
-        let is_meant = origin_of(base_url).is_some_and(|origin| Some(origin) == origin_of(&self.base_url));
+        let is_meant = origin_of(base_url).is_some_and(|origin| Some(origin) == origin_of(&self.address));
         self.key.clone().filter(|_| wire == Wire::Anthropic && is_meant)
     }
 }

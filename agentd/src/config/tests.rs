@@ -354,6 +354,11 @@ fn wrong_variables_are_named_without_their_values() {
     let window = "environment variable MODEL_BASIC_CONTEXT_WINDOW: it is a number of tokens, at least 256";
     check("MODEL_BASIC_CONTEXT_WINDOW", "128K", window);
     check("MODEL_BASIC_CONTEXT_WINDOW", "255", window);
+    let address = "environment variable ANTHROPIC_BASE_URL: the address begins with http:// or https://";
+    let nonsense = [("ANTHROPIC_BASE_URL", "ftp://u:secret@x")];
+    assert!(resolve(&sources(&[], &nonsense)).is_ok(), "nobody asked for it");
+    let wanted = [&nonsense[..], &[("MODEL_BASIC_WIRE", "anthropic")]].concat();
+    assert_eq!(resolve(&sources(&[], &wanted)).unwrap_err().to_string(), address);
     check("MODEL_CODE_WIRE", "antropic", "environment variable MODEL_CODE_WIRE: it is openai, anthropic or llamacpp");
 }
 

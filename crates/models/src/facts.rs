@@ -163,6 +163,7 @@ impl ModelFacts {
                 Some(facts) => {
                     self.asks_again.store(if facts.loads_later { MAX_ASKED_AGAIN } else { 0 }, Ordering::Relaxed);
                     self.take_in(facts, target, config);
+                    self.tell();
                     Ok(())
                 }
                 None => {
@@ -175,9 +176,8 @@ impl ModelFacts {
             }
         };
         self.asked.store(true, Ordering::Relaxed);
-        if self.told.get_or_try_init(ask).await.is_ok() {
-            self.tell();
-        }
+        // Where it could not be asked, the next request asks again.
+        let _ = self.told.get_or_try_init(ask).await;
     }
 
     /// Asks again a server that had not loaded the model when it was asked.

@@ -6,7 +6,7 @@
 //!   that are an object).
 //! - `parts`: words and pictures.
 //! - `gateway`: the same conversation as gateways hand it on to Anthropic's messages, by the rules there.
-//! - [`messages`]: the body of a request to `…/messages`, by the rules of Anthropic itself.
+//! - [`messages()`]: the body of a request to `…/messages`, by the rules of Anthropic itself.
 
 mod chat;
 mod gateway;

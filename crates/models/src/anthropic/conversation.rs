@@ -204,7 +204,9 @@ impl<'a> Writer<'a> {
                 Place::Words(bytes) => {
                     let Some((text, rest)) = words.split_at_checked(*bytes) else { return Ok(None) };
                     words = rest;
-                    blocks.push(Block::text(text)?);
+                    if !is_blank(text) {
+                        blocks.push(Block::text(text)?);
+                    }
                 }
                 Place::Call(id) => {
                     let mut ahead = calls.clone();
@@ -288,6 +290,88 @@ impl<'a> Writer<'a> {
                 self.prefix.append(message.role, block);
             }
             self.sealed = (at, message.blocks.len());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use agentd_core::{
+        ids::CallId,
+        origin::{ItemOrigin, ServerFields},
+    };
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    const ORIGIN: &str = "m@host/v1";
+
+    fn written(messages: &[Message]) -> Conversation {
+        let recipient = Recipient { origin: ORIGIN, distrusted: &HashSet::new(), without_thoughts: false };
+        write(messages, "[]", recipient).unwrap()
+    }
+
+    /// An answer with signed thoughts, a call and its result, behind that prefix.
+    fn answer(number: usize, words: &str, behind: &str) -> [Message; 2] {
+        let call_id = CallId::from(format!("c{number}"));
+        let fields = ServerFields { call_id: format!("toolu_{number}"), ..ServerFields::default() };
+        let thoughts = json!({"type": "thinking", "thinking": words, "signature": format!("s{number}")});
+        let blank = words.trim().is_empty();
+        let bytes = i64::try_from(words.len()).unwrap() * if blank { -1 } else { 1 };
+        let blocks = json!({"behind": behind, "blocks": [thoughts, bytes, format!("toolu_{number}")]}).to_string();
+        let of = |fields: ServerFields| Arc::new(ItemOrigin { model: ORIGIN.to_owned(), fields });
+        let origin = AnswerOrigin {
+            calls: vec![(call_id.clone(), of(fields))],
+            whole: Some(of(ServerFields { blocks: Some(blocks), ..ServerFields::default() })),
+            unsent_reasoning: None,
+        };
+        let call = ToolCall { call_id: call_id.clone(), name: "now".to_owned(), arguments: "{}".to_owned() };
+        let text = if blank { String::new() } else { words.to_owned() };
+        [
+            Message::Assistant { text, reasoning: None, tool_calls: vec![call], origin },
+            Message::Tool { call_id, name: "now".to_owned(), text: words.to_owned() },
+        ]
+    }
+
+    fn blocks(conversation: &Conversation) -> Vec<(Role, Block)> {
+        let of = |message: &WireMessage| {
+            message.blocks.iter().map(|block| (message.role, block.clone())).collect::<Vec<_>>()
+        };
+        conversation.messages.iter().flat_map(of).collect()
+    }
+
+    fn thoughts(conversation: &Conversation) -> usize {
+        blocks(conversation).iter().filter(|(_, block)| block.is_thought()).count()
+    }
+
+    proptest! {
+        #[test]
+        fn each_request_repeats_the_one_before_and_a_changed_place_ends_all_thoughts_behind_it(
+            words in proptest::collection::vec("[a-zé\"\\\\ \n]{0,12}", 1..8),
+            changed in any::<prop::sample::Index>(),
+        ) {
+            let mut messages = vec![
+                Message::System { text: "s".to_owned() },
+                Message::User { text: "begin".to_owned() },
+            ];
+            let mut before = written(&messages);
+            for (number, words) in words.iter().enumerate() {
+                messages.extend(answer(number, words, &before.behind));
+                messages.push(Message::User { text: format!("and {words}") });
+                let next = written(&messages);
+                prop_assert_eq!(&blocks(&next)[..blocks(&before).len()], &blocks(&before)[..]);
+                prop_assert_eq!(thoughts(&next), number + 1);
+                before = next;
+            }
+            // The words of a person are changed: all answers behind them lose their thoughts, and no other.
+            let at = changed.index(words.len());
+            messages[4 + 3 * at] = Message::User { text: "something else".to_owned() };
+            let after = written(&messages);
+            prop_assert_eq!(thoughts(&after), at + 1);
+            prop_assert_eq!(blocks(&after).len(), blocks(&before).len() - (words.len() - at - 1));
         }
     }
 }

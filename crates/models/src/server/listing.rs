@@ -41,9 +41,10 @@ struct WireModel {
     top_provider: Option<Value>,
     /// llama.cpp.
     meta: Option<Value>,
-    /// Anthropic, and its largest answer beside it.
+    /// Anthropic and LiteLLM, and the largest answer beside it, in the words of the one and the other.
     max_input_tokens: Option<Value>,
     max_tokens: Option<Value>,
+    max_output_tokens: Option<Value>,
     /// Anthropic.
     capabilities: Option<Value>,
 }
@@ -103,7 +104,8 @@ impl WireModel {
             ability.get("supported").unwrap_or(ability).as_bool()
         };
         // Elsewhere a field of that name may mean anything.
-        let max_answer = self.max_input_tokens.is_some().then(|| of(&self.max_tokens)).flatten();
+        let largest = || of(&self.max_output_tokens).or_else(|| of(&self.max_tokens));
+        let max_answer = self.max_input_tokens.is_some().then(largest).flatten();
         let abilities = ModelAbilities {
             max_answer: max_answer.filter(|tokens| *tokens > 0),
             pictures: supports("/image_input"),
@@ -148,6 +150,26 @@ mod tests {
         check(json!({"id": "m", "max_context_length": 32_768}), Some(32_768), None);
         check(json!({"id": "m", "meta": {"n_ctx_train": 131_072}}), None, Some(131_072));
         check(json!({"id": "m", "meta": {"n_ctx_train": 131_072, "n_ctx": 4096}}), Some(4096), Some(131_072));
+    }
+
+    #[test]
+    fn abilities_are_told_with_a_window_and_never_guessed() {
+        let of = |model: Value| parse(json!({"data": [model]}).to_string().as_bytes()).unwrap().remove(0);
+        let yes = json!({"supported": true});
+        let told = of(json!({"id": "m", "max_input_tokens": 200_000, "max_tokens": 64_000, "capabilities": {
+            "image_input": {"supported": false}, "thinking": {"supported": true, "types": {"adaptive": yes}}}}));
+        assert_eq!(told.window, WindowFacts { exact: Some(200_000), bound: None });
+        let abilities =
+            ModelAbilities { max_answer: Some(64_000), pictures: Some(false), adaptive_thinking: Some(true) };
+        assert_eq!(told.abilities, abilities);
+        let other = of(json!({"id": "m", "max_input_tokens": 200_000, "max_output_tokens": 8_000, "max_tokens": 9}));
+        assert_eq!(other.abilities, ModelAbilities { max_answer: Some(8_000), ..ModelAbilities::default() });
+        for odd in [
+            json!({"id": "m", "max_tokens": 5, "capabilities": 7}),
+            json!({"id": "m", "capabilities": {"thinking": []}}),
+        ] {
+            assert_eq!(of(odd).abilities, ModelAbilities::default());
+        }
     }
 
     #[test]

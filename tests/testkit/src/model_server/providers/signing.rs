@@ -129,3 +129,44 @@ fn canonical(value: &Value) -> Value {
         other => other.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_signed_is_taken_back_as_it_was_and_refused_behind_the_least_change() {
+        let user = |text: &str| json!({"role": "user", "content": [{"type": "text", "text": text}]});
+        let mut request = json!({"model": "m", "system": [{"type": "text", "text": "s"}], "messages": [user("a")],
+            "thinking": {"type": "adaptive"}});
+        for number in 0..8 {
+            let reply = Reply { text: format!("Answer {number}."), ..Reply::default() };
+            let mut blocks = dressed(reply, &request, number).blocks;
+            blocks.retain(|block| block["text"] != "\n\n");
+            let messages = request["messages"].as_array_mut().unwrap();
+            messages.extend([json!({"role": "assistant", "content": blocks}), user("and?")]);
+            assert_eq!(unbound(&request), None, "{request:#}");
+        }
+        let check = |change: &dyn Fn(&mut Value), expected: Option<&str>| {
+            let mut changed = request.clone();
+            change(&mut changed);
+            let found = unbound(&changed);
+            assert_eq!(found.is_some(), expected.is_some(), "{found:?}");
+            assert!(found.unwrap_or_default().contains(expected.unwrap_or_default()), "{expected:?}");
+        };
+        let bound = Some("messages.1.content.0: The block is bound to a different conversation");
+        check(&|request| request["messages"][0]["content"][0]["text"] = "b".into(), bound);
+        check(&|request| request["system"][0]["text"] = "t".into(), bound);
+        check(&|request| request["tools"] = json!([{"name": "x"}]), bound);
+        check(&|request| request["messages"][1]["content"][0]["thinking"] = "other".into(), bound);
+        check(
+            &|request| request["messages"][1]["content"][0]["signature"] = "mine".into(),
+            Some("Invalid `signature`"),
+        );
+        check(&|request| request["messages"][4]["content"][0]["text"] = "b".into(), Some("messages.5.content.0"));
+        // A mark of the cache is no part of it, and neither are settings.
+        let mark = json!({"type": "ephemeral"});
+        check(&|request| request["messages"][0]["content"][0]["cache_control"] = mark.clone(), None);
+        check(&|request| request["max_tokens"] = 7.into(), None);
+    }
+}
