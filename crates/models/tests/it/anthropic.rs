@@ -63,6 +63,7 @@ fn answered(origin: &str, outcome: &Outcome) -> ModelRequest {
         calls: of_calls.map(|(call, fields)| (call.call_id.clone(), origin_of(fields.clone()))).collect(),
         whole: Some(origin_of(whole)),
         unsent_reasoning: None,
+        thinker: None,
     };
     request.messages.push(Message::Assistant {
         text: outcome.text.clone(),

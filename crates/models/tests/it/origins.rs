@@ -42,6 +42,7 @@ fn called(origin: &str, outcome: &Outcome) -> ModelRequest {
         calls: vec![(call_id.clone(), origin_of(fields))],
         whole: Some(origin_of(details)),
         unsent_reasoning: Some("hm".to_owned()),
+        thinker: None,
     };
     let call = ToolCall { call_id: call_id.clone(), name: "now".to_owned(), arguments: "{}".to_owned() };
     request.messages.push(Message::Assistant { text: String::new(), reasoning: None, tool_calls: vec![call], origin });
