@@ -166,11 +166,12 @@ impl ModelTest {
     }
 
     async fn reach(&mut self) -> Finding {
-        self.windows.forget(self.model.info());
-        self.model.forget();
-        self.model.look_up().await;
         match hear(&*self.model, questions::greeting(self.session), FIRST_LIMIT).await {
             Ok(heard) => {
+                // What was learnt of a server that is not there now still holds.
+                self.windows.forget(self.model.info());
+                self.model.forget();
+                self.model.look_up().await;
                 let ModelInfo { id, base_url, .. } = self.model.info();
                 let place = base_url.as_ref().map_or_else(String::new, |url| format!(" at {url}"));
                 ok(format!("{id}{place} answers, its first word after {:.1} s", heard.first.as_secs_f64()))
