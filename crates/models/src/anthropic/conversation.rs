@@ -327,6 +327,7 @@ mod tests {
             calls: vec![(call_id.clone(), of(fields))],
             whole: Some(of(ServerFields { blocks: Some(blocks), ..ServerFields::default() })),
             unsent_reasoning: None,
+            thinker: None,
         };
         let call = ToolCall { call_id: call_id.clone(), name: "now".to_owned(), arguments: "{}".to_owned() };
         let text = if blank { String::new() } else { words.to_owned() };
