@@ -23,7 +23,12 @@ TARGET = pathlib.Path(__file__).parent.parent / "config" / "catalogue.json"
 # Providers, by their names in the table.
 PROVIDERS = ["anthropic", "cerebras", "dashscope", "deepseek", "gemini", "groq", "mistral", "moonshot", "openai", "xai", "zai"]
 # Models that answer with something else than words, and those that somebody trained for themselves.
-PASSED_OVER = re.compile(r"^ft:|audio|realtime|tts|image|lyria|prompt-guard|computer-use|deep-research|search-preview")
+PASSED_OVER = re.compile(r"^ft:|(^|/)container$|audio|realtime|tts|image|lyria|prompt-guard|computer-use|deep-research|search-preview")
+# Models that a key alone makes use of: good ones that are not the dearest, and for complex tasks another one.
+DEFAULTS = {
+    "anthropic": {"base": "claude-sonnet-5-5", "reasoning": "claude-opus-5-5"},
+    "openai": {"base": "gpt-6.1-sol"},
+}
 # Figures beyond these are mistakes.
 MOST_TOKENS, MOST_DOLLARS = 20_000_000, 10_000
 
@@ -79,13 +84,16 @@ def catalogue(table, source):
         for provider, entries in chosen.items()
     }
     date = datetime.date.today().isoformat()
-    return {"date": date, "source": source, "pages": sources, "models": models}
+    for provider, slots in DEFAULTS.items():
+        missing = set(slots.values()) - set(models[provider])
+        assert not missing, f"{provider} has no {missing} any more: choose others"
+    return {"date": date, "source": source, "defaults": DEFAULTS, "pages": sources, "models": models}
 
 
 def written(known):
     """One model a line, so that a change shows."""
     lines = ["{"]
-    for name in ["date", "source"]:
+    for name in ["date", "source", "defaults"]:
         lines.append(f"  {json.dumps(name)}: {json.dumps(known[name])},")
     lines.append('  "pages": [')
     lines += [f"    {json.dumps(page)}," for page in known["pages"]]

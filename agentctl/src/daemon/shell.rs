@@ -31,8 +31,7 @@ const SHORT_ENDS: [&str; 2] = ["ID", "WIRE"];
 const SLIPS: usize = 2;
 
 /// Keys that people have, and the addresses that take them.
-const PROVIDERS: [(&str, &str); 8] = [
-    ("OPENAI", "https://api.openai.com/v1"),
+const PROVIDERS: [(&str, &str); 7] = [
     ("OPENROUTER", "https://openrouter.ai/api/v1"),
     ("GEMINI", "https://generativelanguage.googleapis.com/v1beta/openai"),
     ("DEEPSEEK", "https://api.deepseek.com/v1"),
@@ -42,8 +41,8 @@ const PROVIDERS: [(&str, &str); 8] = [
     ("TOGETHER", "https://api.together.xyz/v1"),
 ];
 
-/// Key of Anthropic's own wire, which the daemon reads itself where a slot has that wire.
-const ANTHROPIC_KEY: &str = "ANTHROPIC_API_KEY";
+/// Keys that are enough, where no model is named.
+const ENOUGH: [&str; 2] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"];
 
 /// Something in this shell's environment that has no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,6 +153,11 @@ fn meant(name: &str, has_builtin: bool) -> Option<String> {
 
 /// Keys of providers that nothing uses.
 fn keys(shell: &BTreeMap<String, String>) -> Vec<ShellNote> {
+    // The daemon uses them from its next start on.
+    if let Some(key) = ENOUGH.into_iter().find(|key| shell.contains_key(*key)) {
+        let message = format!("found {key}, which the daemon was started without");
+        return vec![ShellNote::new(&[key], message, "agentctl stop, then start again".to_owned())];
+    }
     let mut notes = Vec::new();
     for (provider, address) in PROVIDERS {
         let (key, own) = (format!("{provider}_API_KEY"), format!("{provider}_BASE_URL"));
@@ -165,13 +169,6 @@ fn keys(shell: &BTreeMap<String, String>) -> Vec<ShellNote> {
             &[&key],
             format!("found {key}, which agentd does not use by itself"),
             format!("export MODEL_BASIC_BASE_URL={address} MODEL_BASIC_API_KEY=${key} MODEL_BASIC_ID=…; agentctl stop"),
-        ));
-    }
-    if shell.contains_key(ANTHROPIC_KEY) {
-        notes.push(ShellNote::new(
-            &[ANTHROPIC_KEY],
-            format!("found {ANTHROPIC_KEY}, which agentd does not use by itself"),
-            "export MODEL_BASIC_WIRE=anthropic MODEL_BASIC_ID=…; agentctl stop".to_owned(),
         ));
     }
     notes
@@ -214,9 +211,7 @@ mod tests {
         check(
             &[URL, ("OPENAI_API_KEY", "k")],
             &[URL],
-            &["found OPENAI_API_KEY, which agentd does not use by itself: \
-            export MODEL_BASIC_BASE_URL=https://api.openai.com/v1 MODEL_BASIC_API_KEY=$OPENAI_API_KEY MODEL_BASIC_ID=…; \
-            agentctl stop"],
+            &["found OPENAI_API_KEY, which the daemon was started without: agentctl stop, then start again"],
         );
         check(
             &[URL],
@@ -239,12 +234,11 @@ mod tests {
         check(
             &[("ANTHROPIC_API_KEY", "k")],
             &[],
-            &["found ANTHROPIC_API_KEY, which agentd does not use by itself: \
-            export MODEL_BASIC_WIRE=anthropic MODEL_BASIC_ID=…; agentctl stop"],
+            &["found ANTHROPIC_API_KEY, which the daemon was started without: agentctl stop, then start again"],
         );
         assert_eq!(said(&[URL, ("OPENAI_API_KEY", "k")], &[URL], false), [""; 0], "another model answers");
-        let own = said(&[("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", "http://proxy/v1")], &[], true);
-        assert!(own[0].contains("MODEL_BASIC_BASE_URL=$OPENAI_BASE_URL "), "{own:?}");
+        let own = said(&[("GROQ_API_KEY", "k"), ("GROQ_BASE_URL", "http://proxy/v1")], &[], true);
+        assert!(own[0].contains("MODEL_BASIC_BASE_URL=$GROQ_BASE_URL "), "{own:?}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::{
 };
 
 use agentd_core::{model::Slot, usage::Prices};
-use agentd_models::{ChatTemplate, Effort, ModelConfig, Thinking, Wire};
+use agentd_models::{ChatTemplate, Effort, ModelConfig, Thinking, Wire, default_models};
 use secrecy::SecretString;
 use serde::{Deserialize, de::IntoDeserializer as _};
 use serde_json::{Map, Value};
@@ -28,6 +28,9 @@ const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 const ANTHROPIC_BASE_URL: &str = "https://api.anthropic.com";
 const ANTHROPIC_ADDRESS_VARIABLE: &str = "ANTHROPIC_BASE_URL";
 const ANTHROPIC_KEY_VARIABLE: &str = "ANTHROPIC_API_KEY";
+/// The same of the other wire.
+const OPENAI_ADDRESS_VARIABLE: &str = "OPENAI_BASE_URL";
+const OPENAI_KEY_VARIABLE: &str = "OPENAI_API_KEY";
 
 /// The smallest window that can be configured, in tokens.
 const MIN_WINDOW: u64 = 256;
@@ -131,6 +134,9 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelS
         }
     }
 
+    if !slots.values().any(SlotLayer::names_a_model) && !slots.values().any(SlotLayer::has_address) {
+        by_key_alone(sources, &mut slots, origins)?;
+    }
     let base = slots.get(&Slot::Base).cloned().unwrap_or_default();
     let anthropic = AnthropicDefaults::of(sources);
     let mut settings = ModelSettings::new();
@@ -275,6 +281,43 @@ impl AnthropicDefaults {
         let is_meant = origin_of(base_url).is_some_and(|origin| Some(origin) == origin_of(&self.address));
         self.key.clone().filter(|_| wire == Wire::Anthropic && is_meant)
     }
+}
+
+/// The models of a provider whose key stands in the environment under the name that its own programs read, where no model is
+/// named anywhere: a key is enough.
+fn by_key_alone(
+    sources: &Sources,
+    slots: &mut HashMap<Slot, SlotLayer>,
+    origins: &mut Origins,
+) -> Result<(), ConfigError> {
+    let text = |name| sources.env.text(name).map(str::trim).filter(|text| !text.is_empty());
+    let (wire, key, address) = match (text(ANTHROPIC_KEY_VARIABLE), text(OPENAI_KEY_VARIABLE)) {
+        (Some(_), _) => {
+            (Wire::Anthropic, ANTHROPIC_KEY_VARIABLE, text(ANTHROPIC_ADDRESS_VARIABLE).unwrap_or(ANTHROPIC_BASE_URL))
+        }
+        (None, Some(_)) => {
+            (Wire::OpenAi, OPENAI_KEY_VARIABLE, text(OPENAI_ADDRESS_VARIABLE).unwrap_or(DEFAULT_BASE_URL))
+        }
+        (None, None) => return Ok(()),
+    };
+    let base_url = check_url(address).map_err(|why| {
+        let variable = if wire == Wire::Anthropic { ANTHROPIC_ADDRESS_VARIABLE } else { OPENAI_ADDRESS_VARIABLE };
+        ConfigError::new(ErrorPlace::Variable(variable.to_owned()), why.replace("base_url", "the address"))
+    })?;
+    let host = url::Url::parse(&base_url).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
+    let server = SlotLayer {
+        api_key: text(key).map(SecretString::from),
+        base_url: Some(base_url),
+        wire: Some(wire),
+        ..SlotLayer::default()
+    };
+    slots.entry(Slot::Base).or_default().overlay(server, Slot::Base, origins, |_| Origin::Variable(key));
+    // Elsewhere the first model that the server lists is used.
+    for (slot, id) in default_models(&host) {
+        let model = SlotLayer { id: Some(id.clone()), ..SlotLayer::default() };
+        slots.entry(*slot).or_default().overlay(model, *slot, origins, |_| Origin::BuiltIn);
+    }
+    Ok(())
 }
 
 /// Scheme, host and port of an address.

@@ -72,6 +72,26 @@ fn the_anthropic_wire_brings_its_address_and_its_key_goes_nowhere_else() {
 }
 
 #[test]
+fn a_key_alone_is_enough_where_no_model_is_named() {
+    let anthropic = ("ANTHROPIC_API_KEY", "sk-ant");
+    let openai = ("OPENAI_API_KEY", "sk-o");
+    let check = |env: &[(&str, &str)], slot: Slot, expected: &str| {
+        assert!(place(&config(&[], env), slot).starts_with(expected), "{env:?}: {}", place(&config(&[], env), slot));
+    };
+    check(&[anthropic], Slot::Base, "https://api.anthropic.com|sk-ant|claude-");
+    check(&[anthropic], Slot::Reasoning, "https://api.anthropic.com|sk-ant|claude-");
+    check(&[openai], Slot::Base, "https://api.openai.com/v1|sk-o|gpt-");
+    check(&[openai, anthropic], Slot::Base, "https://api.anthropic.com|sk-ant|claude-");
+    check(&[("OPENAI_BASE_URL", "http://proxy/v1"), openai], Slot::Base, "http://proxy/v1|sk-o|");
+    check(&[("ANTHROPIC_BASE_URL", "http://proxy"), anthropic], Slot::Base, "http://proxy|sk-ant|");
+    // Whoever names a model has that one, and the key goes nowhere.
+    check(&[openai, ("MODEL_BASIC_BASE_URL", "http://h/v1")], Slot::Base, "http://h/v1|-|");
+    assert!(config(&[], &[("ANTHROPIC_API_KEY", " ")]).models.is_empty());
+    let nonsense = resolve(&sources(&[], &[openai, ("OPENAI_BASE_URL", "ftp://h")])).unwrap_err();
+    assert!(nonsense.to_string().contains("OPENAI_BASE_URL"), "{nonsense}");
+}
+
+#[test]
 fn the_shipped_files_set_every_key() {
     let config = config(&[], &[]);
     assert!(config.models.is_empty());

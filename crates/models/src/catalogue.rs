@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
-use agentd_core::usage::Prices;
+use agentd_core::{model::Slot, usage::Prices};
 use serde::Deserialize;
 
 const TEXT: &str = include_str!("../../../config/catalogue.json");
@@ -66,6 +66,8 @@ struct Catalogue {
     date: String,
     /// The table that it was written from.
     source: String,
+    /// Models that a key alone makes use of, by slot, by provider.
+    defaults: BTreeMap<String, BTreeMap<Slot, String>>,
     /// Pages that the table names.
     pages: Vec<String>,
     /// Models by id, by provider.
@@ -90,6 +92,16 @@ impl Catalogue {
 pub(crate) fn published(host: &str, id: &str) -> Option<&'static PublishedModel> {
     // Nothing is parsed for the servers that nobody publishes anything of.
     HOSTS.iter().any(|(known, _)| host.eq_ignore_ascii_case(known)).then(|| CATALOGUE.find(host, id)).flatten()
+}
+
+/// The models that a key alone makes use of at a provider's own address, by slot; none elsewhere.
+#[must_use]
+pub fn default_models(host: &str) -> &'static [(Slot, String)] {
+    static DEFAULTS: LazyLock<BTreeMap<&'static str, Vec<(Slot, String)>>> = LazyLock::new(|| {
+        let of = |provider: &str| CATALOGUE.defaults.get(provider).cloned().unwrap_or_default().into_iter().collect();
+        HOSTS.iter().map(|(host, provider)| (*host, of(provider))).collect()
+    });
+    DEFAULTS.get(host.to_ascii_lowercase().as_str()).map(Vec::as_slice).unwrap_or_default()
 }
 
 impl PublishedModel {
@@ -152,13 +164,25 @@ mod tests {
     }
 
     #[test]
+    fn defaults_are_models_of_the_catalogue() {
+        for host in ["api.anthropic.com", "API.OPENAI.COM"] {
+            let slots = default_models(host);
+            assert_eq!(slots.first().map(|(slot, _)| *slot), Some(Slot::Base), "{host}");
+            for (_, id) in slots {
+                assert!(published(host, id).is_some_and(|model| model.tools && model.prices.is_some()), "{id}");
+            }
+        }
+        assert!(default_models("127.0.0.1").is_empty() && default_models("api.x.ai").is_empty());
+    }
+
+    #[test]
     fn a_catalogue_of_nonsense_is_none() {
         for text in [
             "",
             "[]",
             "{",
             r#"{"date": 7}"#,
-            r#"{"date": "", "source": "", "pages": [], "models": {"a": {"b": {"window": -1}}}}"#,
+            r#"{"date": "", "source": "", "defaults": {}, "pages": [], "models": {"a": {"b": {"window": -1}}}}"#,
         ] {
             assert!(Catalogue::parse(text).is_err(), "{text}");
         }

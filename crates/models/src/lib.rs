@@ -54,6 +54,7 @@ mod throttle;
 mod window;
 mod written_tools;
 
+pub use catalogue::default_models;
 pub use config::{ChatTemplate, Effort, Frame, ModelConfig, ModelConfigError, Thinking, Wire};
 pub use records::ModelRecords;
 pub use router::{ModelRouter, SlotError, connect};

@@ -136,6 +136,29 @@ async fn a_key_in_the_environment_and_the_name_of_the_wire_are_enough() {
 }
 
 #[tokio::test]
+async fn a_key_alone_is_enough() {
+    for (provider, key, address) in [
+        (Some(Provider::Anthropic), "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+        (None, "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+    ] {
+        let model = ModelServer::start().await;
+        let url = provider.map_or_else(|| model.base_url(), |_| model.root_url());
+        provider.into_iter().for_each(|provider| drop(model.acts_as(provider)));
+        let mut home = TempHome::new();
+        home.set(address, &url);
+        home.set(key, "sk-s3cret");
+        let daemon = TempDaemon::start_in(home).await;
+        model.reply(Reply::text("Hello."));
+        let output = daemon.agentctl(["run", "hi"]).await.exits(0);
+        assert_eq!(output.stdout.trim(), "Hello.", "{key}");
+        let asked = model.requests().pop().unwrap();
+        let sent = asked.headers.get("x-api-key").or(asked.headers.get("authorization"));
+        assert!(sent.is_some_and(|sent| sent.ends_with("sk-s3cret")), "{key}: {sent:?}");
+        assert!(!daemon.log().contains("s3cret"), "{}", daemon.log());
+    }
+}
+
+#[tokio::test]
 async fn thoughts_stay_through_steps_turns_and_a_kill_and_the_cache_is_marked_where_the_last_request_ended() {
     let mut world = World::start().await;
     world.turn("Read.", &[], vec![reads(&["a"]), reads(&["b", "c", "d"]), Reply::text("Done.")]).await;
