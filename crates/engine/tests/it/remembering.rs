@@ -232,5 +232,5 @@ async fn what_the_person_answered_and_the_last_answer_outlive_a_compaction() {
     let summary = compactions(&world, &session).pop().unwrap().summary;
     assert!(summary.contains("- Port 4242 (answer to: Which port?)"), "{summary}");
     assert!(!summary.contains("Postgres on port 31337 (answer to"), "{summary}");
-    assert!(summary.contains("You answered: Done 8."), "{summary}");
+    assert!(summary.contains("You answered: Done "), "{summary}");
 }
