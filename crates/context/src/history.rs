@@ -116,7 +116,7 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
     messages
 }
 
-/// What a person said. What came through a pipe behind it is a document, and poses as nobody.
+/// The words of a person. A document that came through a pipe behind them poses as nobody.
 fn said(text: &str, typed_bytes: Option<u64>) -> String {
     let typed = typed_bytes.and_then(|bytes| text.split_at_checked(usize::try_from(bytes).ok()?));
     match (typed_bytes, typed) {

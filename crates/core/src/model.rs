@@ -93,7 +93,7 @@ pub struct ModelInfo {
     /// Set if it can be shown pictures.
     #[serde(default)]
     pub sees_pictures: bool,
-    /// What is known of it, and from where, for people.
+    /// All that is known of it, and from where, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<ModelFigure>,
 }
@@ -105,7 +105,7 @@ pub struct ModelFigure {
     pub name: String,
     /// Its value, in words.
     pub value: String,
-    /// Who says so: the configuration, the server, a page on a day.
+    /// Its source: the configuration, the server, a page on a day.
     pub source: String,
 }
 

@@ -37,7 +37,7 @@ const HOSTS: [(&str, &str); 15] = [
     ("open.bigmodel.cn", "zai"),
 ];
 
-/// What is published of one model.
+/// Published facts of one model.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PublishedModel {
@@ -88,7 +88,7 @@ impl Catalogue {
     }
 }
 
-/// What is published of a model at a provider's own address; nothing of one elsewhere.
+/// Published facts of a model at a provider's own address; none of one elsewhere.
 pub(crate) fn published(host: &str, id: &str) -> Option<&'static PublishedModel> {
     // Nothing is parsed for the servers that nobody publishes anything of.
     HOSTS.iter().any(|(known, _)| host.eq_ignore_ascii_case(known)).then(|| CATALOGUE.find(host, id)).flatten()

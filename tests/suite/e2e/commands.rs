@@ -190,7 +190,7 @@ async fn what_a_session_did_is_shown_and_copied() {
     let run = ["run", "Edit it", "-C", &view, "--on-interrupt", "approve", "--output", "json"];
     let session = world.daemon.agentctl(run).await.exits(0).json()["session_id"].as_str().unwrap().to_owned();
     world.model.reply(Reply::tool_call("write_file", json!({"path": "/project/b.txt", "content": "made\n"})));
-    world.model.reply(Reply::text("The *last* answer."));
+    world.model.reply(Reply::text("The *last* answer?"));
     let more = ["run", "And another", "--session", &session, "--on-interrupt", "approve"];
     world.daemon.agentctl(more).await.exits(0);
 
@@ -225,8 +225,8 @@ async fn what_a_session_did_is_shown_and_copied() {
     terminal.sees("WHAT IT IS FOR");
     terminal.prompt();
     terminal.says("/copy");
-    // `The *last* answer.`
-    terminal.sees("\u{1b}]52;c;VGhlICpsYXN0KiBhbnN3ZXIu\u{7}");
+    // `The *last* answer?`
+    terminal.sees("\u{1b}]52;c;VGhlICpsYXN0KiBhbnN3ZXI/\u{7}");
     terminal.sees("sent to the terminal's clipboard: 1 line, 18 characters");
     terminal.prompt();
     terminal.says("/copy 2");

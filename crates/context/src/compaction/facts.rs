@@ -53,7 +53,7 @@ pub struct Facts {
 
 /// Reads the facts out of what is replaced.
 ///
-/// What the model says in the running turn is no answer yet: the last one is that which ended the turn before.
+/// The last answer is that which ended a turn: words of the running one are no answer yet.
 pub fn facts(items: &[Arc<Item>], todos: &[Todo], window: u64, running: Option<TurnId>) -> Facts {
     let mut facts = Facts::default();
     let mut files: BTreeMap<String, FileChangeKind> = BTreeMap::new();

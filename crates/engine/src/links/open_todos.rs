@@ -44,11 +44,14 @@ impl Link for OpenTodos {
             }
             let of_turn = || state.history.iter().rev().map(AsRef::as_ref).filter(|item| is_of(item, context.ids.turn));
             // A turn of words alone may be about anything.
-            if !of_turn().any(works) || of_turn().any(was_asked) {
+            let asked = notice(&open);
+            // A list that was asked about, and did not change since, is asked about no more.
+            let was_asked_so = || state.history.iter().any(|item| says(item, &asked));
+            if !of_turn().any(works) || of_turn().any(was_asked) || was_asked_so() {
                 return Ok(());
             }
             let message = format!("the turn would end with {} open; the model is asked about them", count(open.len()));
-            let notice = ItemBody::advice(notice(&open));
+            let notice = ItemBody::advice(asked);
             context.recorder.fact(EventKind::Warning { code: "open_todos".to_owned(), message }).await?;
             state.note(context.recorder.whole(notice).await?);
             // What it says now stands below what it has said, unless it works on.
@@ -61,6 +64,10 @@ impl Link for OpenTodos {
 
 fn is_of(item: &Item, turn: TurnId) -> bool {
     item.turn_id == turn
+}
+
+fn says(item: &Item, words: &str) -> bool {
+    matches!(&item.body, ItemBody::Notice { text, .. } if text == words)
 }
 
 fn works(item: &Item) -> bool {

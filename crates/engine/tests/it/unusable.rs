@@ -252,6 +252,17 @@ async fn open_todos_are_asked_about_once() {
     world.model.then(says("Noon."));
     assert_eq!(run(&session, "What time is it?").await.steps, 1);
 
+    // Work that goes on with a list of an earlier turn is asked about it, and once as long as the list stays so.
+    let world = World::new([open(), says("Shall I go on?")]);
+    let session = world.session().await;
+    assert_eq!(run(&session, "Begin!").await.steps, 2);
+    for (more, steps) in [(vec![says("The rest needs a key.")], 3), (vec![], 2)] {
+        world.model.then(calls(&[("look", json!({}))]));
+        world.model.then(says("Looked."));
+        more.into_iter().for_each(|play| world.model.then(play));
+        assert_eq!(run(&session, "Go on.").await.steps, steps);
+    }
+
     // What it does then has an answer of its own.
     let world = World::new([open(), says("Half."), calls(&[todos(&["completed"; 3])]), says("All.")]);
     let result = run(&world.session().await, "Do it all!").await;

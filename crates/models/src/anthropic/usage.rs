@@ -64,6 +64,7 @@ mod tests {
         let expected = Usage {
             prompt_tokens: 127,
             cached_tokens: 100,
+            cache_write_tokens: 20,
             completion_tokens: 30,
             reasoning_tokens: 12,
             ..Usage::default()
