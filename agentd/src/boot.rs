@@ -12,7 +12,7 @@ use agentd_core::{
     guide::GuideLimits,
     interrupt::Answer,
     model::{Slot, SlotInfo},
-    ports::{Clock, Knowledge, Model, Models, Toolbox},
+    ports::{Clock, FallbackModel, Knowledge, Model, Models, Toolbox},
     session::SessionSettings,
 };
 use agentd_engine::{Engine, EngineConfig, EngineParts};
@@ -311,6 +311,23 @@ impl Models for Slots {
 
     fn named(&self, slot: Slot, id: &str) -> Option<Arc<dyn Model>> {
         if self.local.contains_key(&slot) { None } else { self.router.named(slot, id) }
+    }
+
+    fn own_slots(&self) -> Vec<Slot> {
+        let own = self.router.own_slots();
+        Slot::ALL.into_iter().filter(|slot| own.contains(slot) || self.local.contains_key(slot)).collect()
+    }
+
+    fn fallbacks(&self, slot: Slot) -> Vec<FallbackModel> {
+        if self.local.contains_key(&slot) {
+            return Vec::new();
+        }
+        // A slot that stands in may have its model in this process.
+        let local = |fallback: FallbackModel| match self.local.get(&fallback.slot) {
+            Some(model) => FallbackModel { model: Arc::clone(model), ..fallback },
+            None => fallback,
+        };
+        self.router.fallbacks(slot).into_iter().map(local).collect()
     }
 
     fn list(&self) -> Vec<SlotInfo> {

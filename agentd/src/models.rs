@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use agentd_core::{
     model::{Slot, SlotInfo},
-    ports::{Model, Models},
+    ports::{FallbackModel, Model, Models},
 };
 
 /// The engine's models, which a reload may replace.
@@ -34,6 +34,14 @@ impl Models for ReloadableModels {
 
     fn named(&self, slot: Slot, id: &str) -> Option<Arc<dyn Model>> {
         self.current().named(slot, id)
+    }
+
+    fn own_slots(&self) -> Vec<Slot> {
+        self.current().own_slots()
+    }
+
+    fn fallbacks(&self, slot: Slot) -> Vec<FallbackModel> {
+        self.current().fallbacks(slot)
     }
 
     fn list(&self) -> Vec<SlotInfo> {

@@ -15,6 +15,7 @@ use agentd_core::{
     ids::{CallId, ItemId},
     interrupt::{AnsweredBy, Ask, Interrupt},
     item::{Item, ItemBody, ItemStatus, NoticeTopic},
+    routing::ChoiceRule,
     tool::ToolCall,
     turn::TurnResult,
     visible,
@@ -166,6 +167,14 @@ impl<O: Write, E: Write> Human<O, E> {
             EventKind::StateChanged { change } => {
                 state_lines(change, self.look).iter().try_for_each(|line| self.painted(line))
             }
+            // A choice of the daemon that nobody made is told; the usual ones are in the machine's output.
+            EventKind::ModelChosen { model, rule: ChoiceRule::Fallback, reason, .. } => {
+                let line = format!("! {} answers: {}", clean_line(model), clean_line(reason));
+                self.folded(WARN, &line)?;
+                self.wait_again();
+                Ok(())
+            }
+            EventKind::ModelChosen { .. } | EventKind::IntentClassified { .. } => Ok(()),
             EventKind::Warning { message, .. } => {
                 self.folded(WARN, &format!("! {}", clean_line(message)))?;
                 self.wait_again();

@@ -66,6 +66,7 @@ impl Script {
             slot: agentd_core::model::Slot::Base,
             model: "test".into(),
             reason: "asked for".into(),
+            rule: Default::default(),
             max_steps: 10,
             compacts: false,
             environment: Default::default(),

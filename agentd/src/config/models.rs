@@ -1,4 +1,7 @@
-//! `models.yaml` and `MODEL_*`: the five slots.
+//! `models.yaml` and `MODEL_*`: the five slots; in `fallback`, the models that answer in place of others.
+
+mod environment;
+mod fallback;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -9,7 +12,7 @@ use std::{
 use agentd_core::{model::Slot, usage::Prices};
 use agentd_models::{ChatTemplate, Effort, ModelConfig, Thinking, Wire, default_models};
 use secrecy::SecretString;
-use serde::{Deserialize, de::IntoDeserializer as _};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
@@ -55,6 +58,7 @@ struct ModelsFile {
     vision: Option<SlotFile>,
     code: Option<SlotFile>,
     chat: Option<SlotFile>,
+    others: BTreeMap<String, SlotFile>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -80,6 +84,7 @@ struct SlotFile {
     headers: Option<BTreeMap<String, Spanned<String>>>,
     body: Option<Map<String, Value>>,
     chat_template: Option<ChatTemplate>,
+    fallback: Option<Vec<Spanned<String>>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -114,23 +119,32 @@ struct SlotLayer {
     headers: Option<BTreeMap<String, SecretString>>,
     body: Option<Map<String, Value>>,
     chat_template: Option<ChatTemplate>,
+    fallback: Option<Vec<String>>,
 }
 
 pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelSettings, ConfigError> {
     let variables = sources.env.texts();
     let mut slots: HashMap<Slot, SlotLayer> = HashMap::new();
+    let mut others: BTreeMap<String, SlotLayer> = BTreeMap::new();
     for file in sources.files_about(Subject::Models) {
-        let ModelsFile { base, reasoning, vision, code, chat } = yaml::parse(file, &variables)?;
+        let ModelsFile { base, reasoning, vision, code, chat, others: named } = yaml::parse(file, &variables)?;
+        let reader = Reader { file, sources, variables: &variables };
         for (slot, layer) in Slot::ALL.into_iter().zip([base, reasoning, vision, code, chat]) {
             let Some(layer) = layer else { continue };
-            let layer = Reader { file, sources, variables: &variables }.slot(layer)?;
+            let layer = reader.slot(layer)?;
             slots.entry(slot).or_default().overlay(layer, slot, origins, |_| file.origin.clone());
+        }
+        for (name, layer) in named {
+            others.insert(name, reader.slot(layer)?);
         }
     }
     for slot in Slot::ALL {
-        let layer = from_environment(sources, slot)?;
+        let layer = environment::layer(sources, slot)?;
         if layer.names_a_model() || layer.wire.is_some() || layer.context_window.is_some() {
-            slots.entry(slot).or_default().overlay(layer, slot, origins, |key| Origin::Variable(variable(slot, key)));
+            slots
+                .entry(slot)
+                .or_default()
+                .overlay(layer, slot, origins, |key| Origin::Variable(environment::variable(slot, key)));
         }
     }
 
@@ -139,6 +153,10 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelS
     }
     let base = slots.get(&Slot::Base).cloned().unwrap_or_default();
     let anthropic = AnthropicDefaults::of(sources);
+    let others = others
+        .into_iter()
+        .map(|(name, layer)| layer.standing_by(&name, &anthropic).map(|model| (name, model)))
+        .collect::<Result<_, _>>()?;
     let mut settings = ModelSettings::new();
     for slot in Slot::ALL {
         let Some(layer) = slots.remove(&slot) else { continue };
@@ -146,7 +164,7 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelS
         // left where `${NAME:-}` came out empty, leave the slot empty.
         let varies_base = slot != Slot::Base && base.has_address() && origins.any_below(&format!("models.{slot}."));
         if layer.names_a_model() || varies_base {
-            settings.push((slot, layer.complete(slot, &base, &anthropic)?));
+            settings.push((slot, layer.complete(slot, &base, &anthropic, &others)?));
         }
     }
     Ok(settings)
@@ -186,7 +204,8 @@ impl SlotLayer {
             retries,
             headers,
             body,
-            chat_template
+            chat_template,
+            fallback
         );
     }
 
@@ -210,7 +229,13 @@ impl SlotLayer {
         }
     }
 
-    fn complete(self, slot: Slot, base: &Self, anthropic: &AnthropicDefaults) -> Result<ModelPlace, ConfigError> {
+    fn complete(
+        self,
+        slot: Slot,
+        base: &Self,
+        anthropic: &AnthropicDefaults,
+        others: &BTreeMap<String, ModelConfig>,
+    ) -> Result<ModelPlace, ConfigError> {
         if let Some(path) = self.gguf {
             return Ok(ModelPlace::Gguf(path));
         }
@@ -251,6 +276,9 @@ impl SlotLayer {
         model.retries = self.retries.or(server.retries).unwrap_or(model.retries);
         model.body = self.body.clone().unwrap_or_default();
         model.chat_template = self.chat_template.clone().unwrap_or_default();
+        let fallback = self.fallback.as_ref().or_else(|| server.fallback.as_ref());
+        model.fallback =
+            fallback.into_iter().flatten().filter_map(|name| fallback::named(slot, name, others)).collect();
         Ok(ModelPlace::Server(Box::new(model)))
     }
 }
@@ -333,7 +361,7 @@ fn no_address(slot: Slot) -> ConfigError {
     .with_hint(format!(
         "set base_url (or gguf) of {} in models.yaml, or {} in the environment",
         if slot == Slot::Base { "`base`".to_owned() } else { format!("`{slot}` or of `base`") },
-        variable(slot, "base_url")
+        environment::variable(slot, "base_url")
     ))
 }
 
@@ -383,6 +411,7 @@ impl Reader<'_> {
             headers: slot.headers.map(|headers| self.headers(headers)).transpose()?,
             body: slot.body,
             chat_template: slot.chat_template,
+            fallback: slot.fallback.map(|names| self.fallback(&names)).transpose()?,
         })
     }
 
@@ -441,53 +470,5 @@ fn check_url(text: &str) -> Result<String, &'static str> {
         Ok(url) if url.query().is_some() || url.fragment().is_some() => Err("base_url ends before any `?` or `#`"),
         Ok(_) => Ok(text.trim_end_matches('/').to_owned()),
         Err(_) => Err("base_url is not an address such as http://127.0.0.1:8080/v1"),
-    }
-}
-
-fn from_environment(sources: &Sources, slot: Slot) -> Result<SlotLayer, ConfigError> {
-    let text = |key| sources.env.text(variable(slot, key)).map(|text| text.trim().to_owned());
-    let base_url = text("base_url").map(|url| {
-        let place = || ErrorPlace::Variable(variable(slot, "base_url").to_owned());
-        check_url(&url).map_err(|why| ConfigError::new(place(), why.replace("base_url", "the address")))
-    });
-    let context_window = text("context_window").filter(|text| !text.is_empty()).map(|text| {
-        let place = || ErrorPlace::Variable(variable(slot, "context_window").to_owned());
-        let tokens = text.parse().ok().filter(|tokens| *tokens >= MIN_WINDOW);
-        tokens.ok_or_else(|| ConfigError::new(place(), format!("it is a number of tokens, at least {MIN_WINDOW}")))
-    });
-    let wire = text("wire").filter(|text| !text.is_empty()).map(|text| {
-        let place = || ErrorPlace::Variable(variable(slot, "wire").to_owned());
-        let named: Result<Wire, serde::de::value::Error> = Wire::deserialize(text.into_deserializer());
-        named.map_err(|_| ConfigError::new(place(), "it is openai, anthropic or llamacpp"))
-    });
-    Ok(SlotLayer {
-        base_url: base_url.transpose()?,
-        wire: wire.transpose()?,
-        api_key: text("api_key").map(SecretString::from),
-        id: text("id"),
-        context_window: context_window.transpose()?,
-        ..SlotLayer::default()
-    })
-}
-
-/// The variable for a key of a slot. The names are older than the slots', hence the differences.
-fn variable(slot: Slot, key: &str) -> &'static str {
-    macro_rules! names {
-        ($prefix:literal) => {
-            match key {
-                "base_url" => concat!("MODEL_", $prefix, "_BASE_URL"),
-                "api_key" => concat!("MODEL_", $prefix, "_API_KEY"),
-                "context_window" => concat!("MODEL_", $prefix, "_CONTEXT_WINDOW"),
-                "wire" => concat!("MODEL_", $prefix, "_WIRE"),
-                _ => concat!("MODEL_", $prefix, "_ID"),
-            }
-        };
-    }
-    match slot {
-        Slot::Base => names!("BASIC"),
-        Slot::Reasoning => names!("REASONING"),
-        Slot::Vision => names!("MULTIMODAL"),
-        Slot::Code => names!("CODE"),
-        Slot::Chat => names!("CHAT"),
     }
 }

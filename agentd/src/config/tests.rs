@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use agentd_core::model::Slot;
+use agentd_models::Fallback;
 use secrecy::ExposeSecret;
 
 use super::{value::Within, *};
@@ -89,6 +90,34 @@ fn a_key_alone_is_enough_where_no_model_is_named() {
     assert!(config(&[], &[("ANTHROPIC_API_KEY", " ")]).models.is_empty());
     let nonsense = resolve(&sources(&[], &[openai, ("OPENAI_BASE_URL", "ftp://h")])).unwrap_err();
     assert!(nonsense.to_string().contains("OPENAI_BASE_URL"), "{nonsense}");
+}
+
+#[test]
+fn models_that_answer_in_place_of_others_are_named_or_described() {
+    let text = "base: {base_url: http://h/v1, api_key: k, id: big, fallback: [chat, small, spare]}\n\
+                chat: {id: talker}\ncode: {id: coder}\n\
+                others: {spare: {wire: anthropic, base_url: http://other, api_key: o, id: m}}";
+    let config = config(&[(Subject::Models, text)], &[]);
+    let fallback = |slot: Slot| {
+        let found = config.models.iter().find(|(of, _)| *of == slot);
+        let Some((_, ModelPlace::Server(model))) = found else { panic!("{slot} has no server") };
+        let named = model.fallback.iter().map(|fallback| match fallback {
+            Fallback::Slot(slot) => format!("slot {slot}"),
+            Fallback::Id(id) => format!("id {id}"),
+            Fallback::Model(model) => format!("{} at {}", model.id, model.base_url),
+        });
+        named.collect::<Vec<_>>()
+    };
+    assert_eq!(fallback(Slot::Base), ["slot chat", "id small", "m at http://other"]);
+    // On the same server, what stands in for that stands in for them; but none for itself.
+    assert_eq!(fallback(Slot::Code), ["slot chat", "id small", "m at http://other"]);
+    assert_eq!(fallback(Slot::Chat), ["id small", "m at http://other"]);
+    let refused = |text: &str| resolve(&sources(&[(Subject::Models, text)], &[])).unwrap_err().to_string();
+    assert!(refused("others: {code: {base_url: http://h}}").contains("a slot has that name"));
+    assert!(refused("others: {spare: {id: m}}").contains("nothing says where this model is"));
+    assert!(refused("others: {spare: {base_url: http://h, fallback: [chat]}}").contains("no `fallback` of its own"));
+    assert!(refused("others: {spare: {gguf: /m.gguf}}").contains("nothing says where"));
+    assert!(refused("base: {base_url: http://h, fallback: [\"a\\nb\"]}").contains("no slot and no id"));
 }
 
 #[test]

@@ -164,6 +164,7 @@ async fn journal(session: SessionId, turns: Vec<Vec<ItemBody>>) -> Arc<MemorySto
             slot: Slot::Base,
             model: "m".to_owned(),
             reason: String::new(),
+            rule: Default::default(),
             max_steps: 10,
             compacts: false,
             environment: Default::default(),

@@ -43,6 +43,9 @@ impl RequestBuilder {
         let Self { messages, tools, may_call, known_paths, agent } = self;
         let footprint = Footprint::of(&tools, &messages).to(agent);
         let tools = Arc::clone(&tools.specs);
-        (ModelRequest { session_id, messages, tools, may_call, max_tokens: None, known_paths }, footprint)
+        (
+            ModelRequest { session_id, messages, tools, may_call, max_tokens: None, has_fallback: false, known_paths },
+            footprint,
+        )
     }
 }

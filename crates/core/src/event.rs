@@ -17,6 +17,7 @@ use crate::{
     interrupt::{Answer, AnsweredBy, Interrupt},
     item::{Item, ItemStatus},
     model::Slot,
+    routing::{ChoiceRule, Intent},
     settings::SessionSettings,
     state_files::StateFileChange,
     surroundings::Surroundings,
@@ -77,6 +78,9 @@ pub enum EventKind {
         model: String,
         /// Why that slot.
         reason: String,
+        /// The rule by which it was chosen.
+        #[serde(default)]
+        rule: ChoiceRule,
         /// The steps that the turn may take at the most.
         max_steps: u32,
         /// Set if it compacts the history and does nothing else.
@@ -145,6 +149,22 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         prompt: Option<PromptReport>,
     },
+    /// The intent of the turn's input was classified.
+    IntentClassified {
+        /// The intent.
+        intent: Intent,
+    },
+    /// Another model continues the turn.
+    ModelChosen {
+        /// The slot.
+        slot: Slot,
+        /// The model's id, as its server knows it.
+        model: String,
+        /// The rule by which it was chosen.
+        rule: ChoiceRule,
+        /// Why, in a sentence.
+        reason: String,
+    },
     /// The session's state changed.
     StateChanged {
         /// The new state.
@@ -176,6 +196,8 @@ impl EventKind {
             Self::InterruptRaised { .. } => "interrupt_raised",
             Self::InterruptResolved { .. } => "interrupt_resolved",
             Self::UsageUpdated { .. } => "usage_updated",
+            Self::IntentClassified { .. } => "intent_classified",
+            Self::ModelChosen { .. } => "model_chosen",
             Self::StateChanged { .. } => "state_changed",
             Self::Warning { .. } => "warning",
             Self::TurnEnded { .. } => "turn_ended",

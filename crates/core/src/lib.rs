@@ -44,6 +44,7 @@ pub mod origin;
 pub mod policy;
 pub mod ports;
 pub mod project;
+pub mod routing;
 pub mod search;
 pub mod session;
 mod settings;

@@ -326,6 +326,8 @@ pub struct ModelRequest {
     pub may_call: bool,
     /// Maximum number of tokens of the answer, where that is fewer than the model's own limit.
     pub max_tokens: Option<u64>,
+    /// Set if another model answers in its place where its server does not: then it is not waited for as long.
+    pub has_fallback: bool,
     /// Paths that exist in the workspace, relative to it, for models whose arguments are constrained
     /// ([`ModelInfo::embedded`]); empty for all others.
     pub known_paths: Vec<String>,

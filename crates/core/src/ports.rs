@@ -117,6 +117,25 @@ pub trait Models: Send + Sync {
 
     /// All slots.
     fn list(&self) -> Vec<SlotInfo>;
+
+    /// The slots that have a model of their own.
+    fn own_slots(&self) -> Vec<Slot> {
+        self.list().into_iter().filter(|info| info.falls_back_to.is_none()).map(|info| info.slot).collect()
+    }
+
+    /// Models that answer in place of a slot's where its server does not, in their order.
+    fn fallbacks(&self, _slot: Slot) -> Vec<FallbackModel> {
+        Vec::new()
+    }
+}
+
+/// A model that answers in place of another one.
+#[derive(Clone)]
+pub struct FallbackModel {
+    /// Its slot, or the one that it stands in for.
+    pub slot: Slot,
+    /// The model.
+    pub model: Arc<dyn Model>,
 }
 
 /// Where a tool call works.

@@ -15,7 +15,7 @@
 //! - 2 `agents/`: the agent that works in a turn, and its tools; `mentions/`: what an input names with `@`; `attachments`:
 //!   uploaded files shown to the model; `large_input`: an input that does not fit into the window; `grants`: what people
 //!   allowed, live.
-//! - 1 `catalog/`: the tools that a turn shows, finds or hides, pure; `state_changes`: changes of the session's own state
+//! - 1 `intent/`: what an input is about, by its words; `catalog/`: the tools that a turn shows, finds or hides, pure; `state_changes`: changes of the session's own state
 //!   and how they are reverted; `config`.
 //! - 0 `error`.
 //!
@@ -29,6 +29,7 @@ pub mod error;
 pub mod front;
 mod grants;
 mod instructions;
+mod intent;
 mod large_input;
 mod links;
 mod mentions;

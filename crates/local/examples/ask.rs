@@ -103,6 +103,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 tools: tools(),
                 may_call: true,
                 max_tokens: None,
+                has_fallback: false,
                 known_paths: known_paths.clone(),
             };
             let (text, tool) = call(&model, request).await?;

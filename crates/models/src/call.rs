@@ -153,10 +153,11 @@ struct Call {
 
 impl Call {
     fn new(model: Arc<Inner>, request: ModelRequest) -> Self {
-        let retries = Retries::new(&model.config);
+        let retries = Retries::new(&model.config).hurried(request.has_fallback);
         // Where nothing is to be tried again, this is not.
         let cuts = if model.config.retries == 0 { 0 } else { MOST_CUTS };
-        let cut_retries = Retries::new(&ModelConfig { retries: cuts, ..model.config.clone() });
+        let cut_retries =
+            Retries::new(&ModelConfig { retries: cuts, ..model.config.clone() }).hurried(request.has_fallback);
         let tools = Arc::clone(&request.tools);
         let (trials, phase, chunks) = (Trials::default(), Phase::Opening, VecDeque::new());
         Self { model, request, tools, trials, retries, cut_retries, phase, paused: None, pauses: 0, chunks }
@@ -236,7 +237,7 @@ impl Call {
         if has_begun {
             return match self.cut_retries.after(failure) {
                 Ok(retry) => {
-                    self.retries = Retries::new(&self.model.config);
+                    self.retries = Retries::new(&self.model.config).hurried(self.request.has_fallback);
                     self.chunks.push_back(ModelChunk::Discarded);
                     self.wait_for(retry)
                 }

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use agentd_core::{model::ModelRequest, usage::Prices};
+use agentd_core::{
+    model::{ModelRequest, Slot},
+    usage::Prices,
+};
 use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
@@ -138,6 +141,20 @@ pub struct ModelConfig {
     /// Template that `llamacpp` writes a conversation into.
     #[serde(default)]
     pub chat_template: ChatTemplate,
+    /// Models that answer in place of this one where its server does not, in their order.
+    #[serde(skip)]
+    pub fallback: Vec<Fallback>,
+}
+
+/// A model that is named to answer in place of another one.
+#[derive(Debug, Clone)]
+pub enum Fallback {
+    /// The one of a slot.
+    Slot(Slot),
+    /// The one of that id, on the server of the model that it stands in for.
+    Id(String),
+    /// One of its own.
+    Model(Box<ModelConfig>),
 }
 
 impl ModelConfig {
@@ -167,6 +184,7 @@ impl ModelConfig {
             headers: BTreeMap::new(),
             body: Map::new(),
             chat_template: ChatTemplate::default(),
+            fallback: Vec::new(),
         }
     }
 

@@ -142,7 +142,11 @@ impl Failure {
             }
             // Before the refusals of a key: some say so in the same status.
             401 | 403 if !is_spent(body) => refused(ErrorKind::Auth).hint("check the api_key of this model"),
-            402 => refused(ErrorKind::Rejected).hint("the provider asks for payment: check the account's balance"),
+            402 => {
+                let mut failure = refused(ErrorKind::RateLimited);
+                failure.again = Again::Never;
+                failure.hint("the provider asks for payment: check the account's balance")
+            }
             400 | 403 | 429 if is_spent(body) => Self::spent(target, &said),
             429 => Self::limited(target, &said, &words, headers),
             400 | 413 | 422 | 500..=599 if throttle::is_limit(&words) => Self::limited(target, &said, &words, headers),
@@ -509,6 +513,7 @@ mod tests {
         check(400, r#"{"error":{"message":"maximum context length is 4096"}}"#, ErrorKind::ContextOverflow, false);
         check(400, r#"{"error":{"type":"exceed_context_size_error"}}"#, ErrorKind::ContextOverflow, false);
         check(401, "", ErrorKind::Auth, false);
+        check(402, "", ErrorKind::RateLimited, false);
         check(403, "", ErrorKind::Auth, false);
         check(404, "<html>", ErrorKind::Rejected, false);
         check(408, "", ErrorKind::Provider, true);

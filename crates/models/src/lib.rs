@@ -55,7 +55,7 @@ mod window;
 mod written_tools;
 
 pub use catalogue::default_models;
-pub use config::{ChatTemplate, Effort, Frame, ModelConfig, ModelConfigError, Thinking, Wire};
+pub use config::{ChatTemplate, Effort, Fallback, Frame, ModelConfig, ModelConfigError, Thinking, Wire};
 pub use records::ModelRecords;
 pub use router::{ModelRouter, SlotError, connect};
 

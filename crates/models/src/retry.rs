@@ -26,6 +26,9 @@ const MAX_LOADING_WAIT: Duration = Duration::from_secs(5);
 /// The time after which a wait for that is told again.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 
+/// The longest wait before the one retry of a call that another model can answer.
+const HURRIED_WAIT: Duration = Duration::from_secs(5);
+
 /// Attempts at once where the model has spoilt its answer by chance.
 const ANEW: u32 = 2;
 
@@ -39,6 +42,8 @@ pub(crate) struct Retries {
     anew: u32,
     /// A wait was made for a limit that this request alone may exceed.
     hopeless: bool,
+    /// Another model answers where this one does not.
+    hurried: bool,
     loading: Option<LoadingWait>,
 }
 
@@ -69,11 +74,19 @@ impl Retries {
             .with_jitter()
             .build();
         let waits = Box::new(waits);
-        Self { waits, first, longest, attempt: 1, anew: 0, hopeless: false, loading: None }
+        Self { waits, first, longest, attempt: 1, anew: 0, hopeless: false, hurried: false, loading: None }
+    }
+
+    /// The same for a call that another model can answer: one retry at the most, and no long wait.
+    pub(crate) fn hurried(self, hurried: bool) -> Self {
+        Self { hurried, ..self }
     }
 
     /// The next attempt after this failure, or the failure, if there is none.
     pub(crate) fn after(&mut self, failure: Failure) -> Result<Retry, Failure> {
+        if self.hurried && (self.attempt > 1 || is_slow(&failure.again)) {
+            return Err(failure);
+        }
         let (asked, longest, factor) = match failure.again {
             Again::Never => return Err(failure),
             Again::Loading => return self.while_loading(failure),
@@ -128,6 +141,15 @@ impl Retries {
         self.attempt += 1;
         let delay_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         Retry { wait, announcement: Some(ModelChunk::Retry { attempt: self.attempt, delay_ms, reason }) }
+    }
+}
+
+/// Returns whether the next attempt takes longer than another model is kept waiting for.
+fn is_slow(again: &Again) -> bool {
+    match again {
+        Again::Loading | Again::Limited { .. } => true,
+        Again::After(wait) => *wait > HURRIED_WAIT,
+        Again::Never | Again::Later | Again::Anew => false,
     }
 }
 

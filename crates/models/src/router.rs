@@ -8,13 +8,13 @@ use std::{
 
 use agentd_core::{
     model::{Slot, SlotInfo},
-    ports::{Model, Models},
+    ports::{FallbackModel, Model, Models},
 };
 
 use crate::{
     anthropic::Anthropic,
     call::HttpModel,
-    config::{ModelConfig, ModelConfigError, Wire},
+    config::{Fallback, ModelConfig, ModelConfigError, Wire},
     dialect::Dialect,
     http::{Clients, Target},
     llamacpp::LlamaCpp,
@@ -26,6 +26,8 @@ use crate::{
 pub struct ModelRouter {
     filled: BTreeMap<Slot, Arc<dyn Model>>,
     configs: BTreeMap<Slot, ModelConfig>,
+    /// Models of their own that stand in for those of slots.
+    standing_by: BTreeMap<Slot, Vec<(usize, Arc<dyn Model>)>>,
     named: Mutex<NamedModels>,
     embedded: Arc<dyn Model>,
     records: Arc<ModelRecords>,
@@ -78,8 +80,16 @@ impl ModelRouter {
                 Err(source) => Err(SlotError { slot: *slot, source }),
             })
             .collect::<Result<_, _>>()?;
+        let mut standing_by: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (slot, config) in slots {
+            for (place, fallback) in config.fallback.iter().enumerate() {
+                let Fallback::Model(config) = fallback else { continue };
+                let model = open(config, &mut clients, &records).map_err(|source| SlotError { slot: *slot, source })?;
+                standing_by.entry(*slot).or_default().push((place, model));
+            }
+        }
         let named = Mutex::new(NamedModels { clients, models: HashMap::new() });
-        Ok(Self { filled, configs: slots.clone(), named, embedded, records })
+        Ok(Self { filled, configs: slots.clone(), standing_by, named, embedded, records })
     }
 }
 
@@ -112,6 +122,28 @@ impl Models for ModelRouter {
         }
         models.insert((slot, id.to_owned()), Arc::clone(&model));
         Some(model)
+    }
+
+    fn own_slots(&self) -> Vec<Slot> {
+        self.filled.keys().copied().collect()
+    }
+
+    fn fallbacks(&self, slot: Slot) -> Vec<FallbackModel> {
+        let slot = if self.configs.contains_key(&slot) { slot } else { Slot::Base };
+        let Some(config) = self.configs.get(&slot) else { return Vec::new() };
+        let own = |place: usize| {
+            let (_, model) = self.standing_by.get(&slot)?.iter().find(|(of, _)| *of == place)?;
+            Some(Arc::clone(model))
+        };
+        let fallback = |(place, fallback): (usize, &Fallback)| {
+            let (slot, model) = match fallback {
+                Fallback::Slot(other) => (*other, Some(self.get(*other))),
+                Fallback::Id(id) => (slot, self.named(slot, id)),
+                Fallback::Model(_) => (slot, own(place)),
+            };
+            Some(FallbackModel { slot, model: model? })
+        };
+        config.fallback.iter().enumerate().filter_map(fallback).collect()
     }
 
     fn list(&self) -> Vec<SlotInfo> {

@@ -115,6 +115,8 @@ impl Projection {
             | EventKind::ItemStarted { .. }
             | EventKind::InterruptRaised { .. }
             | EventKind::InterruptResolved { .. }
+            | EventKind::IntentClassified { .. }
+            | EventKind::ModelChosen { .. }
             | EventKind::Warning { .. } => {}
             EventKind::ItemDelta { .. } => return Err(Fault::invalid("deltas are not stored")),
         }
@@ -173,6 +175,8 @@ fn is_use(kind: &EventKind) -> bool {
         | EventKind::ItemDelta { .. }
         | EventKind::ItemCompleted { .. }
         | EventKind::UsageUpdated { .. }
+        | EventKind::IntentClassified { .. }
+        | EventKind::ModelChosen { .. }
         | EventKind::Warning { .. } => false,
     }
 }

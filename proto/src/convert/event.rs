@@ -6,6 +6,7 @@ use agentd_core::{
     agent::Subagent,
     event::{Event, EventKind, StateChange},
     ids::CallId,
+    routing::{ChoiceRule, Intent, IntentKind},
     state_files::StateFileChange,
     surroundings::Surroundings,
 };
@@ -58,6 +59,7 @@ impl From<&EventKind> for wire::Kind {
                 slot,
                 model,
                 reason,
+                rule,
                 max_steps,
                 compacts,
                 environment: _,
@@ -67,6 +69,7 @@ impl From<&EventKind> for wire::Kind {
                 slot: slot_to_wire(*slot),
                 model: model.clone(),
                 reason: reason.clone(),
+                rule: rule.as_str().to_owned(),
                 max_steps: *max_steps,
                 compacts: *compacts,
             }),
@@ -104,6 +107,19 @@ impl From<&EventKind> for wire::Kind {
             EventKind::Warning { code, message } => {
                 Self::Warning(wire::Warning { code: code.clone(), message: message.clone() })
             }
+            EventKind::IntentClassified { intent } => Self::IntentClassified(wire::IntentClassified {
+                kind: intent.kind.as_str().to_owned(),
+                confidence: u32::from(intent.confidence),
+                reason: intent.reason.clone(),
+                complex: intent.complex,
+                by: intent.by.clone(),
+            }),
+            EventKind::ModelChosen { slot, model, rule, reason } => Self::ModelChosen(wire::ModelChosen {
+                slot: slot_to_wire(*slot),
+                model: model.clone(),
+                rule: rule.as_str().to_owned(),
+                reason: reason.clone(),
+            }),
             EventKind::TurnEnded { result } => {
                 Self::TurnEnded(wire::TurnEnded { result: Some(result.as_ref().into()) })
             }
@@ -121,6 +137,7 @@ impl TryFrom<wire::Kind> for EventKind {
                 slot: slot(started.slot)?,
                 model: started.model,
                 reason: started.reason,
+                rule: ChoiceRule::named(&started.rule),
                 max_steps: started.max_steps,
                 compacts: started.compacts,
                 environment: Default::default(),
@@ -154,6 +171,21 @@ impl TryFrom<wire::Kind> for EventKind {
                 change: changed.change.ok_or(WireError::Unknown("a change of state"))?.try_into()?,
             },
             wire::Kind::Warning(warning) => Self::Warning { code: warning.code, message: warning.message },
+            wire::Kind::IntentClassified(classified) => Self::IntentClassified {
+                intent: Intent {
+                    kind: IntentKind::named(&classified.kind),
+                    confidence: u8::try_from(classified.confidence).unwrap_or(100).min(100),
+                    reason: classified.reason,
+                    complex: classified.complex,
+                    by: classified.by,
+                },
+            },
+            wire::Kind::ModelChosen(chosen) => Self::ModelChosen {
+                slot: slot(chosen.slot)?,
+                model: chosen.model,
+                rule: ChoiceRule::named(&chosen.rule),
+                reason: chosen.reason,
+            },
             wire::Kind::TurnEnded(ended) => {
                 Self::TurnEnded { result: Box::new(part(ended.result, "the result of a turn")?) }
             }

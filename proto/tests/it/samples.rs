@@ -13,6 +13,7 @@ use agentd_core::{
     item::{Item, ItemBody, ItemStatus, NoticeSource, NoticeTopic},
     model::Slot,
     policy::{Layer, Risk},
+    routing::{ChoiceRule, Intent, IntentKind},
     session::{Mount, SessionMode, SessionSettings, SessionStatus, SessionSummary, Todo, TodoPriority, TodoStatus},
     state_files::StateFileChange,
     surroundings::Surroundings,
@@ -288,6 +289,7 @@ pub(crate) fn kinds() -> Vec<EventKind> {
             slot,
             model: "m".into(),
             reason: "asked for".into(),
+            rule: ChoiceRule::Client,
             max_steps: 100,
             compacts: true,
             environment: Default::default(),
@@ -355,6 +357,15 @@ pub(crate) fn kinds() -> Vec<EventKind> {
         },
     ] {
         kinds.push(EventKind::StateChanged { change });
+    }
+    for kind in IntentKind::ALL {
+        let by = (kind == IntentKind::Uncertain).then(|| "small".into());
+        let intent = Intent { kind, confidence: 80, reason: "it names files".into(), complex: by.is_none(), by };
+        kinds.push(EventKind::IntentClassified { intent });
+    }
+    for rule in [ChoiceRule::LastAnswer, ChoiceRule::Fallback, ChoiceRule::ComplexTask] {
+        let (slot, model, reason) = (Slot::Chat, "m".into(), "it is there".into());
+        kinds.push(EventKind::ModelChosen { slot, model, rule, reason });
     }
     kinds.push(EventKind::Warning { code: "model_retry".into(), message: "again".into() });
     kinds.extend(results().into_iter().map(|result| EventKind::TurnEnded { result: Box::new(result) }));

@@ -89,6 +89,7 @@ mod requests;
 mod resume;
 mod retention;
 mod rough;
+mod routing;
 mod run;
 mod sandbox;
 mod sessions;

@@ -15,7 +15,7 @@ type Floors = &'static [&'static [&'static str]];
 
 const ENGINE: Floors = &[
     &["error"],
-    &["catalog", "config", "state_changes"],
+    &["catalog", "config", "intent", "state_changes"],
     &["agents", "attachments", "grants", "large_input", "mentions"],
     &["instructions"],
     &["turn"],

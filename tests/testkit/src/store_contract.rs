@@ -127,6 +127,7 @@ impl EventScript {
             slot: Slot::Base,
             model: "small".into(),
             reason: "the base model".into(),
+            rule: Default::default(),
             environment: Default::default(),
             handed_over: Vec::new(),
             max_steps: 100,

@@ -105,6 +105,7 @@ pub fn request(
         messages: vec![Message::System { text: system }, Message::User { text }],
         tools: Arc::from([]),
         may_call: false,
+        has_fallback: false,
         max_tokens: None,
         known_paths: Vec::new(),
     })

@@ -85,9 +85,9 @@ impl ActiveAgent {
         self.agents.get(id).is_none().then_some(id)
     }
 
-    /// The slot that it uses in a turn that was begun with that one.
-    pub(crate) fn slot(&self, of_turn: Slot) -> Slot {
-        self.card().and_then(|card| card.slot).unwrap_or(of_turn)
+    /// The slot that it uses where the main agent would use that one.
+    pub(crate) fn own_slot(&self) -> Option<Slot> {
+        self.card().and_then(|card| card.slot)
     }
 
     /// Scope of its tools, where that differs from the main agent's.

@@ -105,6 +105,7 @@ impl Engine {
             toolsets: ToolSetCache::default(),
             scales: Arc::default(),
             windows: Arc::default(),
+            resting: Default::default(),
             chain,
             gauges: Gauges::default(),
             kept,

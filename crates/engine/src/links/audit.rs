@@ -204,7 +204,7 @@ fn ended(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> Optio
     let (output, error) = match outcome {
         Ok(output) => (output, output.error),
         // The last comes from no call.
-        Err(TurnExit::SessionGone | TurnExit::Handoff) => return None,
+        Err(TurnExit::SessionGone | TurnExit::Handoff | TurnExit::Unanswered(_)) => return None,
         Err(TurnExit::Denied(_)) => (&nothing, Some(ToolErrorCode::Denied)),
         Err(TurnExit::Finished(StopReason::Cancelled)) => (&nothing, Some(ToolErrorCode::Cancelled)),
         Err(TurnExit::Finished(_) | TurnExit::Failed(_)) => (&nothing, Some(ToolErrorCode::NotRun)),

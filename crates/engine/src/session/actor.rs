@@ -13,8 +13,7 @@ use agentd_core::{
     files::SessionTree,
     ids::{CallId, SessionId, TraceId, TurnId},
     item::{Item, ItemBody},
-    model::Slot,
-    ports::Workspace,
+    ports::{FallbackModel, Workspace},
     state_files::{StateFileChange, StateFiles},
     surroundings::Surroundings,
     turn::{QueuedTurn, StopReason},
@@ -40,7 +39,7 @@ use crate::{
     mentions::Mentions,
     recovery::RecoveredTurn,
     session::{gauges::GaugeGuard, handle::Reply, shared::Shared},
-    turn::{InFlightCall, answering::AnswerMode, recorder::TurnMessage},
+    turn::{InFlightCall, answering::AnswerMode, recorder::TurnMessage, route::SlotChoice},
 };
 
 /// Messages of a turn that are taken at once, and then stored with one commit.
@@ -88,7 +87,11 @@ pub(super) struct OpenTurn {
     /// The number of its first event.
     pub(super) first_seq: u64,
     /// The slot of whoever works with none of their own.
-    pub(super) slot: Slot,
+    pub(super) choice: SlotChoice,
+    /// The model that stands in for the slot's, where that did not answer.
+    pub(super) stand_in: Option<FallbackModel>,
+    /// Number of fallbacks of the slot that were looked at for that.
+    pub(super) tried: usize,
     pub(super) max_steps: u32,
     /// The way in which interrupts are answered.
     pub(super) answering: AnswerMode,

@@ -26,7 +26,7 @@ use crate::{
     instructions::{self, PreambleContext},
     mentions::Mentions,
     session::context_view::ContextViewInput,
-    turn::route::route,
+    turn::route::SlotChoice,
 };
 
 impl Actor {
@@ -34,9 +34,9 @@ impl Actor {
     pub(super) async fn context(&mut self) -> Result<ContextView, Fault> {
         let workspace = self.workspace().await?;
         let config = self.shared.config();
-        let sight = self.sight(&[]);
-        let pictures = sight.pictures;
-        let (slot, _) = route(None, self.state.settings.slot, sight);
+        let pictures = self.has_pictures(&[]);
+        let choice = self.choose(None, &[], None);
+        let slot = choice.slot;
         let model = self.model(slot);
         let finds = self.finds(&MentionedTools::new(), slot, pictures, &self.state.seen());
         let instructions = agentd_context::system(
@@ -74,7 +74,7 @@ impl Actor {
         let limits = if looked.is_some() { limits } else { GuideLimits { memory: false, skills: false, ..limits } };
         let guides = looked.unwrap_or_default();
         // The last answer may be written by another model, which reads the same.
-        let (_, chat) = self.chat(slot);
+        let (_, chat) = self.chat(SlotChoice::by_name(slot));
         let window = shared.windows.of(model.info()).min(shared.windows.of(chat.info()));
         let history = self.state.seen();
         let pictures =

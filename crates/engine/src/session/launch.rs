@@ -5,8 +5,7 @@ use std::sync::Arc;
 use agentd_context::{compaction::plan, long_text::ResultLimits};
 use agentd_core::{
     event::{EventKind, StateChange},
-    model::Slot,
-    ports::Workspace,
+    ports::{FallbackModel, Workspace},
     turn::{Denial, StopReason},
 };
 use tokio_util::sync::CancellationToken;
@@ -23,7 +22,8 @@ use crate::{
     session::actor::{OpenTurn, RunningTurn},
     turn::{
         Control, Limits, Phase, PromptSource, Records, TurnContext, TurnFiles, TurnIds, TurnModels, TurnRules,
-        TurnState, TurnTools, files::SessionFiles, recorder::Recorder, run::run, stopwatch::Stopwatch,
+        TurnState, TurnTools, files::SessionFiles, recorder::Recorder, route::SlotChoice, run::run,
+        stopwatch::Stopwatch,
     },
 };
 
@@ -50,7 +50,9 @@ impl Actor {
         let config = self.shared.config();
         let acting = self.acting();
         acting.check()?;
-        let Some(slot) = self.open.as_ref().map(|open| acting.slot(open.slot)) else { return Ok(()) };
+        let Some(open) = &self.open else { return Ok(()) };
+        let choice = open.choice.of_agent(acting.own_slot());
+        let slot = choice.slot;
         let pictures = attachments::pictures(&state.history).next().is_some();
         let known = self.open.as_ref().and_then(|open| open.mentions.clone());
         let mentions = match known {
@@ -58,7 +60,7 @@ impl Actor {
             None => self.mentioned_last(&state.history, slot, pictures).await?,
         };
         let finds = self.finds(&mentions.tools, slot, pictures, &state.history);
-        let models = self.models(slot);
+        let models = self.models(choice);
         let prompt = self.prompt(&config, &acting, &models, &finds, &workspace).await?;
         let Some(open) = &self.open else { return Ok(()) };
         let shared = &self.shared;
@@ -110,12 +112,18 @@ impl Actor {
         Ok(())
     }
 
-    /// Models of a turn that was routed to this slot.
-    fn models(&self, slot: Slot) -> TurnModels {
-        let (shared, (chat_slot, chat)) = (&self.shared, self.chat(slot));
+    /// Models of a turn with that choice. One that stands in writes the last answer, too.
+    fn models(&self, choice: SlotChoice) -> TurnModels {
+        let shared = &self.shared;
+        let stand_in = self.open.as_ref().and_then(|open| open.stand_in.clone());
+        let (slot, model, (chat_slot, chat)) = match stand_in {
+            Some(FallbackModel { slot, model }) => (slot, Arc::clone(&model), (slot, model)),
+            None => (choice.slot, self.model(choice.slot), self.chat(choice)),
+        };
         TurnModels {
             slot,
-            model: self.model(slot),
+            model,
+            has_fallback: self.has_fallback(choice.slot),
             chat_slot,
             chat,
             summary: shared.config().summary_slot.filter(|own| *own != slot).map(|own| (own, self.model(own))),
@@ -214,6 +222,11 @@ impl Actor {
             return self.end(state.outcome(reason, None)).await;
         }
         (state.phase, state.delegated) = (Phase::Working, 0);
+        self.go_on(state).await
+    }
+
+    /// Continues the open turn in a task of its own, from here.
+    pub(super) async fn go_on(&mut self, state: TurnState) -> Result<(), Fault> {
         match self.launch(state).await {
             Err(Fault::Request(error)) => self.fail(&error).await,
             launched => launched,

@@ -26,7 +26,7 @@ use crate::{
     error::EngineError,
     recovery::{self, Disposition, subagents},
     session::shared::{Ports, Shared},
-    turn::answering::AnswerMode,
+    turn::{answering::AnswerMode, route::SlotChoice},
 };
 
 /// Events that are read from the journal at once.
@@ -56,6 +56,7 @@ pub(super) async fn load(
     if !is_new {
         let tail = actor.tail().await?;
         actor.state.meter.told(last_level(&tail));
+        actor.state.routed = actor.last_routed(tail.clone(), stored.window.after.max(stored.reset_seq)).await?;
         actor.state.last_stop = actor.last_stop(tail, stored.reset_seq).await?;
         if let Err(error) = actor.settle(stored).await {
             if error.kind() != ErrorKind::Storage {
@@ -126,6 +127,31 @@ impl Actor {
             let after = before.saturating_sub(TAIL as u64);
             tail =
                 self.shared.parts.store.events(self.id, after, usize::try_from(before - after).unwrap_or(TAIL)).await?;
+        }
+    }
+
+    /// The slot that was chosen for the last turn by what it was about, as far as the model sees that turn. Where there is
+    /// nothing to choose from, nobody looks.
+    async fn last_routed(&self, mut tail: Vec<Arc<Event>>, since: u64) -> Result<Option<Slot>, EngineError> {
+        if self.shared.parts.models.own_slots().len() < 2 {
+            return Ok(None);
+        }
+        loop {
+            let seen = tail.iter().rev().take_while(|event| event.seq > since);
+            let mut routed = seen.filter_map(|event| match &event.kind {
+                EventKind::TurnStarted { slot, rule, compacts: false, .. } => Some(SlotChoice::to_keep(*slot, *rule)),
+                _ => None,
+            });
+            if let Some(routed) = routed.next() {
+                return Ok(routed);
+            }
+            let before = tail.first().map_or(0, |event| event.seq - 1);
+            if before <= since {
+                return Ok(None);
+            }
+            let after = before.saturating_sub(PAGE as u64).max(since);
+            let page = usize::try_from(before - after).unwrap_or(PAGE);
+            tail = self.shared.parts.store.events(self.id, after, page).await?;
         }
     }
 
@@ -247,7 +273,9 @@ fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<O
         started_at,
         begun: None,
         first_seq,
-        slot: Slot::Base,
+        choice: SlotChoice::default(),
+        stand_in: None,
+        tried: 0,
         max_steps: 0,
         // Whoever had said otherwise would have had the turn refused or ended, not waiting.
         answering: AnswerMode::new(OnInterrupt::Wait, false),
@@ -260,9 +288,9 @@ fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<O
         running: None,
     };
     match events.first().map(|event| (event, &event.kind)) {
-        Some((event, EventKind::TurnStarted { trace_id, slot, max_steps, compacts, environment, .. })) => {
+        Some((event, EventKind::TurnStarted { trace_id, slot, rule, max_steps, compacts, environment, .. })) => {
             Ok(OpenTurn {
-                slot: *slot,
+                choice: SlotChoice { slot: *slot, rule: *rule },
                 max_steps: *max_steps,
                 environment: Arc::new(environment.clone()),
                 compacts: *compacts,

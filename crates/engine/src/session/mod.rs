@@ -5,7 +5,8 @@
 //! - `actor`: what the actor holds; `run`: its loop. `load` restores it from the journal, `turns` begins and ends turns,
 //!   `launch` starts their tasks, also after a restart, `steers` adds to them, `queue` lets them wait, `room` keeps inputs
 //!   that do not fit, `asks` raises interrupts and takes answers, `undo` reverts what turns did to files, `context` and
-//!   `context_view` say what a model sees, `settings` changes what is set, `model_choice` which model is asked, `visible` says which tools it is shown,
+//!   `context_view` say what a model sees, `settings` changes what is set, `routing` chooses the
+//!   models of a turn, `resting` knows those that do not answer, `model_choice` sets one by its id, `visible` says which tools it is shown,
 //!   `surroundings` where it works, `project` and `project_agents` which agents the project brings along, `clean`
 //!   removes what nobody has used for long, `leaving` ends a session that is unloaded or to be removed, `drain` stops in
 //!   good order.
@@ -30,7 +31,9 @@ mod project;
 mod project_agents;
 mod queue;
 pub(crate) mod registry;
+mod resting;
 mod room;
+mod routing;
 mod run;
 pub(crate) mod settings;
 pub(crate) mod shared;

@@ -12,7 +12,7 @@ use futures_util::future::join;
 use tokio::time::timeout;
 
 use super::actor::{Actor, Fault};
-use crate::{error::EngineError, turn::route::chat_slot};
+use crate::{error::EngineError, turn::route::SlotChoice};
 
 /// Time limit for asking servers about their models while a person waits.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -63,10 +63,9 @@ impl Actor {
         named.unwrap_or_else(|| models.get(slot))
     }
 
-    /// The slot and the model that write the last answer of a turn with that slot. Whoever chose a model wants its words.
-    pub(super) fn chat(&self, slot: Slot) -> (Slot, Arc<dyn Model>) {
-        let slot = if chosen(&self.state.settings, slot).is_some() { slot } else { chat_slot(slot) };
-        (slot, self.model(slot))
+    /// Returns whether a person chose the model that a slot means in this session.
+    pub(super) fn is_chosen(&self, slot: Slot) -> bool {
+        chosen(&self.state.settings, slot).is_some()
     }
 
     /// Makes sure that a turn with that slot has the model that was chosen for it: the configuration may be another since.
@@ -81,8 +80,8 @@ impl Actor {
     }
 
     /// Has the models that a turn may ask tell their ids and the sizes of their windows, if they were not asked yet.
-    pub(super) async fn look_up(&self, slot: Slot) {
-        let (model, (_, chat)) = (self.model(slot), self.chat(slot));
+    pub(super) async fn look_up(&self, choice: SlotChoice) {
+        let (model, (_, chat)) = (self.model(choice.slot), self.chat(choice));
         // A server that says nothing in time is asked again with the request.
         let _ = timeout(PATIENCE, join(model.look_up(), chat.look_up())).await;
     }
@@ -100,7 +99,7 @@ impl Actor {
             self.set(settings).await?;
         }
         let slot = slot.unwrap_or_default();
-        self.look_up(slot).await;
+        self.look_up(SlotChoice::by_name(slot)).await;
         // Another model has another window.
         self.tell_level().await?;
         Ok(SlotInfo { slot, falls_back_to: None, model: self.model(slot).info().clone() })

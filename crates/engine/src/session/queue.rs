@@ -4,7 +4,6 @@ use agentd_core::{
     error::ErrorKind,
     event::{EventKind, StateChange},
     ids::{TraceId, TurnId},
-    model::Slot,
     turn::{QueuedTurn, StartTurn, StopReason, TurnError, TurnResult},
 };
 
@@ -66,7 +65,8 @@ impl Actor {
         error: Option<TurnError>,
     ) -> Result<(), Fault> {
         let (turn_id, trace_id) = (*turn_id, TraceId::generate());
-        let slot = start.slot.or(self.state.settings.slot).unwrap_or(Slot::Base);
+        let choice = self.choose(start.slot, &[], None);
+        let slot = choice.slot;
         let model = self.model(slot).info().id.clone();
         let reason = "it waited and never ran".to_owned();
         let (environment, compacts) = (Default::default(), start.compact.is_some());
@@ -76,13 +76,14 @@ impl Actor {
             slot,
             model,
             reason,
+            rule: choice.rule,
             max_steps,
             compacts,
             environment,
             handed_over,
         }];
         let said = match &start.text {
-            Some(text) => Some(self.fit_or_cut(text, start.typed_bytes, slot).await?),
+            Some(text) => Some(self.fit_or_cut(text, start.typed_bytes, choice).await?),
             None => None,
         };
         facts.extend(said.into_iter().flat_map(|said| whole(user_item(turn_id, said, false))));

@@ -6,18 +6,18 @@ use agentd_core::{
     error::ErrorKind,
     event::EventKind,
     item::{Item, ItemBody},
-    model::{ModelInfo, Slot},
+    model::ModelInfo,
     turn::StartTurn,
 };
 
 use super::actor::{Actor, Fault};
 use crate::{
-    attachments::{self, Attachment},
+    attachments::Attachment,
     catalog::Finds,
     error::EngineError,
     large_input::{self, InputRoom, OccupiedRoom, UserInput},
     mentions::Mentions,
-    turn::route::route,
+    turn::route::SlotChoice,
 };
 
 /// Tokens of an input that is told of a turn which never ran and that cannot be kept.
@@ -26,7 +26,7 @@ const CUT: u64 = 1000;
 /// The surroundings of an input: its reader, and the notices in front of it.
 #[derive(Clone, Copy)]
 pub(super) struct InFront<'a> {
-    pub(super) slot: Slot,
+    pub(super) choice: SlotChoice,
     pub(super) mentions: &'a Mentions,
     pub(super) handed: &'a [Attachment],
     pub(super) told: &'a [ItemBody],
@@ -43,18 +43,18 @@ impl Actor {
         has_to_be_whole: bool,
         front: InFront<'_>,
     ) -> Result<UserInput, Fault> {
-        let model = self.model(front.slot);
-        if large_input::surely_fits(input.text.len(), self.least_window(front.slot), model.info().embedded) {
+        let slot = front.choice.slot;
+        let model = self.model(slot);
+        if large_input::surely_fits(input.text.len(), self.least_window(front.choice), model.info().embedded) {
             return Ok(input);
         }
-        self.look_up(front.slot).await;
-        let (info, window) = (model.info(), self.least_window(front.slot));
+        self.look_up(front.choice).await;
+        let (info, window) = (model.info(), self.least_window(front.choice));
         if large_input::surely_fits(input.text.len(), window, info.embedded) {
             return Ok(input);
         }
-        let pictures = front.handed.iter().any(|file| file.picture.is_some())
-            || attachments::pictures(&self.state.seen()).next().is_some();
-        let finds = self.finds(&front.mentions.tools, front.slot, pictures, &self.state.seen());
+        let pictures = self.has_pictures(front.handed);
+        let finds = self.finds(&front.mentions.tools, slot, pictures, &self.state.seen());
         let tools = finds.tools();
         let room = self.room(info, window, &finds, front.told).await?;
         if has_to_be_whole {
@@ -73,18 +73,18 @@ impl Actor {
     /// The same of what is added to the turn that runs.
     pub(super) async fn fit_added(&mut self, input: UserInput, has_to_be_whole: bool) -> Result<UserInput, Fault> {
         let Some(open) = &self.open else { return Ok(input) };
-        let (slot, mentions) = (self.acting().slot(open.slot), open.mentions.clone().unwrap_or_default());
-        self.fit(input, has_to_be_whole, InFront { slot, mentions: &mentions, handed: &[], told: &[] }).await
+        let (choice, mentions) = (self.choice_at_work(), open.mentions.clone().unwrap_or_default());
+        self.fit(input, has_to_be_whole, InFront { choice, mentions: &mentions, handed: &[], told: &[] }).await
     }
 
     /// Keeps the input of a turn that waits where it would not fit now, so that what is acknowledged is not refused for a
     /// full disk when its time comes.
     pub(super) async fn keep_for_later(&mut self, start: &StartTurn) -> Result<(), Fault> {
         let Some(text) = &start.text else { return Ok(()) };
-        let (slot, _) = route(start.slot, self.state.settings.slot, self.sight(&[]));
+        let choice = self.choose(start.slot, &[], None);
         let input = UserInput::whole(text.clone(), start.typed_bytes);
         let mentions = Mentions::default();
-        let front = InFront { slot, mentions: &mentions, handed: &[], told: &[] };
+        let front = InFront { choice, mentions: &mentions, handed: &[], told: &[] };
         self.fit(input, start.whole, front).await.map(drop)
     }
 
@@ -93,10 +93,10 @@ impl Actor {
         &mut self,
         text: &str,
         typed_bytes: Option<u64>,
-        slot: Slot,
+        choice: SlotChoice,
     ) -> Result<UserInput, Fault> {
         let mentions = Mentions::default();
-        let front = InFront { slot, mentions: &mentions, handed: &[], told: &[] };
+        let front = InFront { choice, mentions: &mentions, handed: &[], told: &[] };
         match self.fit(UserInput::whole(text.to_owned(), typed_bytes), false, front).await {
             Err(Fault::Request(_)) => Ok(large_input::cut(text, typed_bytes, CUT)),
             fitted => fitted,
@@ -104,14 +104,14 @@ impl Actor {
     }
 
     /// A word to people about an input of which the model sees a part.
-    pub(super) fn stored_warning(&self, input: &UserInput, slot: Slot) -> Option<EventKind> {
-        input.warning(&self.model(slot).info().id, self.least_window(slot))
+    pub(super) fn stored_warning(&self, input: &UserInput, choice: SlotChoice) -> Option<EventKind> {
+        input.warning(&self.model(choice.slot).info().id, self.least_window(choice))
     }
 
     /// The smaller window of the models that a turn may ask: the last answer may be written by another one.
-    pub(super) fn least_window(&self, slot: Slot) -> u64 {
-        let (windows, (_, chat)) = (&self.shared.windows, self.chat(slot));
-        windows.of(self.model(slot).info()).min(windows.of(chat.info()))
+    pub(super) fn least_window(&self, choice: SlotChoice) -> u64 {
+        let (windows, (_, chat)) = (&self.shared.windows, self.chat(choice));
+        windows.of(self.model(choice.slot).info()).min(windows.of(chat.info()))
     }
 
     /// About how many tokens an input may have now.

@@ -6,7 +6,7 @@ use agentd_context::{tokens::TokenCalibration, windows::ContextWindows};
 use agentd_core::ports::{Audit, Clock, Models, Pictures, Snapshots, Store, Toolbox, Workspaces};
 use tokio::sync::watch;
 
-use super::{gauges::Gauges, siblings::WeakRegistry};
+use super::{gauges::Gauges, resting::RestingModels, siblings::WeakRegistry};
 use crate::{
     agents::toolset_cache::ToolSetCache,
     catalog::ToolCatalog,
@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     pub(crate) scales: Arc<TokenCalibration>,
     /// Sizes of the windows of models, as their servers said.
     pub(crate) windows: Arc<ContextWindows>,
+    /// Models whose servers did not answer a moment ago.
+    pub(crate) resting: RestingModels,
     pub(crate) chain: Arc<Chain>,
     pub(crate) gauges: Gauges,
     /// Permanent grants.

@@ -10,11 +10,14 @@ use agentd_core::{
     files::PendingAttachments,
     ids::ItemId,
     item::{Item, ItemBody},
+    model::Slot,
     session::{SessionSettings, StoredSession, Todo},
     state_files::StateFiles,
     surroundings::Surroundings,
     turn::StopReason,
 };
+
+use crate::turn::route::SlotChoice;
 
 /// Items that are read into memory at the most. More than a history may have: only a turn that was still running when the
 /// daemon stopped can come near it.
@@ -43,6 +46,9 @@ pub(crate) struct SessionState {
     pub(crate) handed_over: PendingAttachments,
     /// End of the last turn that did more than compact, as far as it is known.
     pub(crate) last_stop: Option<StopReason>,
+    /// The slot that was chosen for the last turn by what it was about, as far as it is known. None once the history is
+    /// another one, which any model has to read anew.
+    pub(crate) routed: Option<Slot>,
     /// Memory of the last request.
     pub(crate) meter: ContextMeter,
 }
@@ -80,6 +86,7 @@ impl SessionState {
             compaction: None,
             handed_over: PendingAttachments::default(),
             last_stop: None,
+            routed: None,
             meter: ContextMeter::newborn(),
         }
     }
@@ -124,6 +131,9 @@ impl SessionState {
         self.handed_over.apply(&event.kind);
         match &event.kind {
             EventKind::ItemCompleted { item, .. } => self.remember(event.seq, item),
+            EventKind::TurnStarted { compacts: false, slot, rule, .. } => {
+                self.routed = SlotChoice::to_keep(*slot, *rule);
+            }
             EventKind::TurnEnded { result } if result.only_compacted => {}
             EventKind::TurnEnded { result } => self.last_stop = Some(result.stop_reason),
             EventKind::StateChanged { change } => match change {
@@ -142,6 +152,7 @@ impl SessionState {
                     self.window = Window { after: event.seq, summary: 0, held: 0 };
                     // What was set aside cannot be continued.
                     self.last_stop = None;
+                    self.routed = None;
                 }
                 // What is seen then has to be read first; whoever asked for it does that.
                 StateChange::Window { window } => self.window = *window,
@@ -173,6 +184,7 @@ impl SessionState {
                 self.history.retain(|(number, _)| *number > compaction.through);
                 self.compaction = Some(Arc::new(item.clone()));
                 self.window = Window { after: compaction.through, summary: seq, held: 0 };
+                self.routed = None;
                 self.meter.start_over();
             }
             _ => self.history.push_back((seq, Arc::new(item.clone()))),

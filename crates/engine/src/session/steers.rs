@@ -7,7 +7,6 @@ use agentd_core::{
     event::EventKind,
     ids::TurnId,
     item::{Item, ItemStatus},
-    model::Slot,
 };
 
 use super::{
@@ -23,8 +22,7 @@ impl Actor {
             return Err(EngineError::new(ErrorKind::InvalidInput, "there is nothing to add: the text is empty").into());
         }
         let input = self.fit_added(input, whole).await?;
-        let slot = self.open.as_ref().map_or_else(Slot::default, |open| self.acting().slot(open.slot));
-        let stored = self.stored_warning(&input, slot);
+        let stored = self.stored_warning(&input, self.choice_at_work());
         let item = user_item(turn_id, input, true);
         // It is on the disk before anybody is told that it was taken, and whole when the model is given it.
         let started = EventKind::ItemStarted { item: item.clone() };

@@ -10,7 +10,6 @@ use agentd_core::{
     files::SessionTree,
     ids::{CallId, SessionId, TraceId, TurnId},
     item::{Item, ItemStatus},
-    model::Slot,
     turn::{IfBusy, StartTurn, StopReason, TurnError, TurnResult},
 };
 use tokio::{task::JoinError, time::Instant};
@@ -29,7 +28,7 @@ use crate::{
         Phase, TurnOutcome, TurnState,
         answering::AnswerMode,
         recorder::{EndVerdict, TurnMessage},
-        route::{VisionSupport, route},
+        route::SlotChoice,
     },
 };
 
@@ -123,16 +122,15 @@ impl Actor {
         // A turn that only compacts tells nothing.
         let tells = start.compact.is_none();
         let handed = if tells { self.handed().await? } else { Vec::new() };
-        let (routed, why) = route(start.slot, self.state.settings.slot, self.sight(&handed));
-        let (slot, reason) = match self.acting().card().and_then(|card| card.slot) {
-            Some(slot) => (slot, "its agent uses it"),
-            None => (routed, why),
-        };
+        let intent = self.intent(&start).filter(|_| tells);
+        let routed = self.choose(start.slot, &handed, intent.as_ref());
+        let choice = routed.of_agent(self.acting().own_slot());
+        let slot = choice.slot;
         self.check_model(slot)?;
         let model = self.model(slot);
         if !model.is_known() {
             // Once for each model that was never asked: its window decides how tools are described, from the first request on.
-            self.look_up(slot).await;
+            self.look_up(choice).await;
         }
         let mentions = if tells { self.mentioned(&start, &handed, slot).await? } else { Arc::default() };
         let moved = if tells { self.look_around(&start.environment).await? } else { None };
@@ -142,7 +140,7 @@ impl Actor {
             Some(text) => {
                 let input = UserInput::whole(text, start.typed_bytes);
                 Some(
-                    self.fit(input, start.whole, InFront { slot, mentions: &mentions, handed: &handed, told: &told })
+                    self.fit(input, start.whole, InFront { choice, mentions: &mentions, handed: &handed, told: &told })
                         .await?,
                 )
             }
@@ -151,8 +149,13 @@ impl Actor {
         let configured = self.shared.config().max_steps;
         let max_steps = start.max_steps.or(configured).unwrap_or_else(|| model.info().default_max_steps()).max(1);
         let loading = self.loading(&mentions, &handed, slot);
-        self.open = Some(self.opened(turn_id, &start, routed, max_steps, mentions));
-        let stored = said.as_ref().and_then(|said| self.stored_warning(said, slot));
+        let mut open = self.opened(turn_id, &start, routed, max_steps, mentions);
+        let stood_in = self.stand_in_at_once(slot).map(|(fallback, fact)| {
+            open.stand_in = Some(fallback);
+            fact
+        });
+        self.open = Some(open);
+        let stored = said.as_ref().and_then(|said| self.stored_warning(said, choice));
         let told = told.into_iter().map(|body| Item::new(turn_id, body));
         let input: Vec<Item> = told.chain(said.map(|said| user_item(turn_id, said, false))).collect();
         let mut state = self.fresh_state();
@@ -170,17 +173,20 @@ impl Actor {
         let events = self.journal.subscribe(self.journal.head(), Some(turn_id)).only(turn_id);
         let trace_id = self.open.as_ref().map_or_else(TraceId::generate, |open| open.trace_id);
         let model = model.info().id.clone();
-        let (reason, environment, compacts) = (reason.to_owned(), start.environment, start.compact.is_some());
+        let (reason, environment, compacts) = (choice.reason().to_owned(), start.environment, start.compact.is_some());
         let mut facts = vec![EventKind::TurnStarted {
             trace_id,
             slot,
             model,
             reason,
+            rule: choice.rule,
             max_steps,
             compacts,
             environment,
             handed_over,
         }];
+        facts.extend(intent.map(|intent| EventKind::IntentClassified { intent }));
+        facts.extend(stood_in);
         facts.extend(back);
         facts.extend(self.found_out());
         facts.extend(loading);
@@ -199,7 +205,7 @@ impl Actor {
         &self,
         turn_id: TurnId,
         start: &StartTurn,
-        slot: Slot,
+        choice: SlotChoice,
         max_steps: u32,
         mentions: Arc<Mentions>,
     ) -> OpenTurn {
@@ -209,7 +215,9 @@ impl Actor {
             started_at: self.shared.parts.clock.now(),
             begun: Some(Instant::now()),
             first_seq: self.journal.head() + 1,
-            slot,
+            choice,
+            stand_in: None,
+            tried: 0,
             max_steps,
             answering: AnswerMode::new(start.on_interrupt, start.while_connected),
             client: Some(start.client.clone()).filter(|client| !client.is_empty()),
@@ -230,14 +238,6 @@ impl Actor {
         }
         let tree = SessionTree { workspace: self.workspace().await?, state: Arc::clone(&self.state.files) };
         Ok(attachments::read(&*self.shared.parts.workspaces, &tree, &self.state.handed_over).await)
-    }
-
-    /// Pictures of the turn and the models that see them, for the choice of the model.
-    pub(super) fn sight(&self, handed: &[Attachment]) -> VisionSupport {
-        let there = handed.iter().any(|file| file.picture.is_some())
-            || attachments::pictures(&self.state.seen()).next().is_some();
-        let sees = |slot| self.model(slot).info().sees_pictures;
-        VisionSupport { pictures: there, base: there && sees(Slot::Base), vision: there && sees(Slot::Vision) }
     }
 
     pub(super) fn fresh_state(&self) -> TurnState {
@@ -331,6 +331,7 @@ impl Actor {
                 TurnMessage::TakeSteers(reply) => {
                     let _ = reply.send(self.take_steers(turn_id).await?);
                 }
+                TurnMessage::FailOver { state, call } => Box::pin(self.fail_over(*state, *call)).await?,
                 TurnMessage::HandOn(state) => Box::pin(self.hand_on(*state)).await?,
                 TurnMessage::End { outcome, verdict } => {
                     let _ = verdict.send(Box::pin(self.turn_wants_to_end(*outcome)).await?);

@@ -416,6 +416,7 @@ mod tests {
                 slot: Slot::Base,
                 model: String::new(),
                 reason: String::new(),
+                rule: Default::default(),
                 max_steps: 1,
                 compacts: false,
                 environment: Default::default(),

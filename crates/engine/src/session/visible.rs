@@ -19,7 +19,7 @@ use crate::{
     attachments::{self, Attachment},
     catalog::{Finds, MentionedTools, ToolScope},
     mentions::{self, KnownAgent, KnownNames, MentionText, Mentions},
-    turn::route::route,
+    turn::route::SlotChoice,
 };
 
 /// Time limit for listing skill names. No answer waits for a disk that hangs.
@@ -35,11 +35,9 @@ impl Actor {
         if self.open.is_none() {
             self.look_at_project().await?;
         }
-        let sight = self.sight(&[]);
-        let pictures = sight.pictures;
-        let (slot, _) = route(None, self.state.settings.slot, sight);
+        let pictures = self.has_pictures(&[]);
         let acting = self.acting();
-        let slot = acting.slot(slot);
+        let slot = self.choose(None, &[], None).of_agent(acting.own_slot()).slot;
         let reach = self.reach(slot, pictures);
         let loaded = self.loaded(&MentionedTools::new(), &reach, &self.state.seen());
         let loaded: MentionedTools = loaded.into_iter().collect();
@@ -89,10 +87,15 @@ impl Actor {
 
     /// Upper bound on a turn's tools, given its agent, its nesting and its model.
     fn reach(&self, slot: Slot, pictures: bool) -> ToolScope {
-        let model = self.model(slot);
+        let stand_in = self.open.as_ref().and_then(|open| open.stand_in.as_ref());
+        let model = stand_in.map_or_else(|| self.model(slot), |fallback| Arc::clone(&fallback.model));
         let sees = pictures && model.info().sees_pictures;
+        let window = match stand_in {
+            Some(_) => self.shared.windows.of(model.info()),
+            None => self.least_window(SlotChoice::by_name(slot)),
+        };
         // The embedded model reads no descriptions.
-        let brief = !model.info().embedded && brief::is_for(self.least_window(slot));
+        let brief = !model.info().embedded && brief::is_for(window);
         let acting = self.acting();
         let (agent, is_child) = (acting.reach(), acting.is_subagent());
         ToolScope { agent, is_child, ..ToolScope::default() }.with_model(slot, sees, brief)

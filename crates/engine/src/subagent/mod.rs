@@ -184,7 +184,8 @@ impl SessionSubagents {
             }
             None => registry.newborn(subagent.session_id, settings).await?,
         };
-        let turn = session.start_turn(input(context, task.text.clone(), task.max_steps)).await?.turn_id;
+        let turn =
+            session.start_turn(input(context, task.text.clone(), task.max_steps, task.agent.as_deref())).await?.turn_id;
         Ok(RunningSubagent { session, subagent, turn })
     }
 
@@ -196,6 +197,7 @@ impl SessionSubagents {
         max_steps: u32,
     ) -> Result<ToolOutput, TurnExit> {
         let RunningSubagent { session, subagent, turn } = at_work;
+        let name = subagent.name.clone();
         let mut work = SubagentResult::new(subagent);
         let mut watch = match Monitor::begin(call, session.clone(), turn, &work).await {
             Ok(watch) => watch,
@@ -204,7 +206,7 @@ impl SessionSubagents {
         };
         watch.follow_to_end(&mut work).await?;
         if work.wants_detail(SHORT_ANSWER) {
-            let detail = input(call.context, DETAIL.to_owned(), max_steps);
+            let detail = input(call.context, DETAIL.to_owned(), max_steps, Some(&name));
             // One that cannot be asked has said what it has to say.
             if let Ok(started) = session.start_turn(detail).await {
                 watch.go_on_with(started.turn_id);
@@ -249,13 +251,14 @@ async fn earlier(call: &Invocation<'_>, task: &Task, id: SessionId) -> Result<(O
 }
 
 /// A turn of a subagent. Its input is a model's, and no word of a person.
-fn input(context: &TurnContext, text: String, max_steps: u32) -> StartTurn {
+fn input(context: &TurnContext, text: String, max_steps: u32, agent: Option<&str>) -> StartTurn {
+    let own = agent.and_then(|id| context.acting.agents().get(id)?.slot);
     StartTurn {
         text: Some(text),
         typed_bytes: Some(0),
         whole: false,
         compact: None,
-        slot: Some(context.models.slot),
+        slot: context.settings.slot.or(own).or(Some(context.models.slot)),
         max_steps: Some(max_steps),
         on_interrupt: context.rules.answering.now(),
         while_connected: context.rules.answering.while_connected(),

@@ -87,6 +87,8 @@ pub(crate) struct TurnRules {
 pub(crate) struct TurnModels {
     pub(crate) slot: Slot,
     pub(crate) model: Arc<dyn Model>,
+    /// Set if another model can answer in its place.
+    pub(crate) has_fallback: bool,
     /// The slot and the model that write the last answer.
     pub(crate) chat_slot: Slot,
     pub(crate) chat: Arc<dyn Model>,

@@ -1,9 +1,9 @@
 //! The last answer of a turn that would otherwise end on a tool result.
 
 use agentd_context::ToolSet;
-use agentd_core::{event::EventKind, item::NoticeTopic};
+use agentd_core::{event::EventKind, item::NoticeTopic, routing::ChoiceRule};
 
-use super::{TurnContext, TurnExit, TurnState, hooks::Reminder, reminders, sample};
+use super::{TurnContext, TurnExit, TurnState, hooks::Reminder, reminders, route::SlotChoice, sample};
 use crate::turn::{Phase, Reply, request};
 
 /// Said at the end of the last request: a model that is only forbidden to call often says nothing instead.
@@ -22,6 +22,7 @@ pub(crate) async fn finalize(context: &TurnContext, state: &mut TurnState) -> Re
 async fn last_answer(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
     // What fits the window of the turn's model may be too much for that of the one that is asked now.
     context.tools.chain.before_step(context, state).await?;
+    tell_model(context).await?;
     let named = if context.models.chat.can_forbid_calls() { context.tools.finds.tools() } else { ToolSet::none() };
     ask(context, state, named).await?;
     if state.reply == Reply::CalledInVain && state.answer.is_none() {
@@ -33,6 +34,17 @@ async fn last_answer(context: &TurnContext, state: &mut TurnState) -> Result<(),
         context.recorder.fact(EventKind::Warning { code: "empty_answer".to_owned(), message }).await?;
     }
     Ok(())
+}
+
+/// Tells which model writes it, where that is another one than the turn's.
+async fn tell_model(context: &TurnContext) -> Result<(), TurnExit> {
+    let models = &context.models;
+    if models.chat_slot == models.slot {
+        return Ok(());
+    }
+    let choice = SlotChoice { slot: models.chat_slot, rule: ChoiceRule::LastAnswer };
+    let (slot, rule, reason) = (choice.slot, choice.rule, choice.reason().to_owned());
+    context.recorder.fact(EventKind::ModelChosen { slot, model: models.chat.info().id.clone(), rule, reason }).await
 }
 
 /// Asks, and once more behind a compaction where it did not fit.

@@ -17,7 +17,7 @@ mod context;
 mod cuts;
 pub(crate) mod dispatch;
 pub(crate) mod execute;
-mod exit;
+pub(crate) mod exit;
 pub(crate) mod files;
 pub(crate) mod finalize;
 pub(crate) mod hooks;

@@ -14,7 +14,7 @@ use agentd_core::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-use super::{TurnExit, TurnOutcome, TurnState};
+use super::{TurnExit, TurnOutcome, TurnState, exit::UnansweredCall};
 
 /// Facts that wait for the session's writer at the most.
 const QUEUE: usize = 256;
@@ -39,6 +39,8 @@ pub(crate) enum TurnMessage {
     TakeSteers(oneshot::Sender<Vec<Arc<Item>>>),
     /// Another agent goes on with the turn, in a task of its own, from here.
     HandOn(Box<TurnState>),
+    /// The turn's model does not answer: the next one continues from here, where there is one.
+    FailOver { state: Box<TurnState>, call: Box<UnansweredCall> },
     /// The turn is over, unless something was added meanwhile.
     End { outcome: Box<TurnOutcome>, verdict: oneshot::Sender<EndVerdict> },
 }
@@ -251,6 +253,11 @@ impl Recorder {
     pub(crate) async fn hand_on(&self, state: TurnState) {
         // A session that cannot take it in cannot end the turn either: it tells its readers itself.
         let _ = self.send(TurnMessage::HandOn(Box::new(state))).await;
+    }
+
+    /// Lets another model continue, for this one does not answer. Nothing of this task may follow.
+    pub(crate) async fn fail_over(&self, state: TurnState, call: Box<UnansweredCall>) {
+        let _ = self.send(TurnMessage::FailOver { state: Box::new(state), call }).await;
     }
 
     /// Ends the turn, unless something was added to it meanwhile.

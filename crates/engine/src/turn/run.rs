@@ -30,6 +30,10 @@ pub(crate) async fn run(context: Arc<TurnContext>, mut state: TurnState) {
                 state.worked = context.control.stopwatch.worked();
                 return context.recorder.hand_on(state).await;
             }
+            TurnExit::Unanswered(call) => {
+                state.worked = context.control.stopwatch.worked();
+                return context.recorder.fail_over(state, call).await;
+            }
             TurnExit::SessionGone => return,
         };
         match context.recorder.end(outcome).await {

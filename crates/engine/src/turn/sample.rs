@@ -45,7 +45,8 @@ pub(crate) async fn ask(
     draft: RequestBuilder,
 ) -> Result<(), TurnExit> {
     state.steps += 1;
-    let (request, footprint) = draft.seal(context.ids.session);
+    let (mut request, footprint) = draft.seal(context.ids.session);
+    request.has_fallback = context.models.has_fallback;
     let mut sent = state.meter.sending(footprint, &context.models.scales, &model.info().id);
     let may_call = request.may_call;
     let items = state.history.len();
@@ -83,7 +84,11 @@ pub(crate) async fn ask(
     let finish = match end {
         Ok(finish) => finish,
         Err(error) => {
+            let is_silent = words.are_none() && calls.is_empty();
             words.complete(&context.recorder, state, ItemStatus::Cut, None).await?;
+            if is_silent && context.models.has_fallback && error.kind() != ErrorKind::ContextOverflow {
+                return Err(TurnExit::of_silent(model.info(), error));
+            }
             return Box::pin(room_or_fail(context, state, model, error)).await;
         }
     };
@@ -295,6 +300,11 @@ impl Words<'_> {
             recorder.delta(*id, more).await?;
         }
         Ok(())
+    }
+
+    /// Returns whether nothing was said, and nothing thought.
+    fn are_none(&self) -> bool {
+        self.done.is_empty() && self.open.is_none()
     }
 
     fn have_thoughts(&self) -> bool {

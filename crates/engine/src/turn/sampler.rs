@@ -128,6 +128,7 @@ impl Line {
             tools: Arc::from([]),
             may_call: false,
             max_tokens: Some(max_tokens),
+            has_fallback: false,
             known_paths: Vec::new(),
         };
         let _works = self.stopwatch.work();

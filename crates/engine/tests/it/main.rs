@@ -26,6 +26,7 @@ mod questions;
 mod readers;
 mod remembering;
 mod removing;
+mod routing;
 mod sampling;
 mod searching;
 mod shown;

@@ -181,11 +181,20 @@ pub(crate) async fn run(session: &SessionHandle, text: &str) -> TurnResult {
 }
 
 pub(crate) fn log<E: AsRef<Event>>(events: &[E]) -> String {
-    events.iter().map(|event| format!("{}\n", line(event.as_ref()))).collect()
+    // Intents are another test's subject: the others are numbered as if there were none.
+    let is_intent = |event: &Event| matches!(event.kind, EventKind::IntentClassified { .. });
+    let (mut left_out, mut lines) = (0, String::new());
+    for event in events.iter().map(AsRef::as_ref) {
+        left_out += u64::from(is_intent(event));
+        if !is_intent(event) {
+            lines.push_str(&format!("{:>2} {}\n", event.seq - left_out, line(event)));
+        }
+    }
+    lines
 }
 
 fn line(event: &Event) -> String {
-    let what = match &event.kind {
+    match &event.kind {
         EventKind::TurnStarted { slot, max_steps, .. } => format!("turn started, {slot}, at most {max_steps} steps"),
         EventKind::ItemStarted { item } => format!("+ {}", short(item)),
         EventKind::ItemDelta { offset, text, .. } => format!("  {offset}: {text:?}"),
@@ -197,6 +206,8 @@ fn line(event: &Event) -> String {
             Ask::Question { question, .. } => format!("? {question}"),
         },
         EventKind::InterruptResolved { answer, by, .. } => format!("! {answer:?} by {by:?}"),
+        EventKind::IntentClassified { intent } => format!("intent: {}", intent.kind),
+        EventKind::ModelChosen { slot, model, rule, reason } => format!("{model} of {slot}, {rule:?}: {reason}"),
         EventKind::UsageUpdated { step, usage, .. } => {
             format!("usage of step {step}: {}+{}", usage.prompt_tokens, usage.completion_tokens)
         }
@@ -228,8 +239,7 @@ fn line(event: &Event) -> String {
         },
         EventKind::Warning { code, message } => format!("warning {code}: {message}"),
         EventKind::TurnEnded { result } => ended(result),
-    };
-    format!("{:>2} {what}", event.seq)
+    }
 }
 
 fn ended(result: &TurnResult) -> String {

@@ -223,6 +223,7 @@ mod tests {
             tools: tools(names),
             may_call: true,
             max_tokens: None,
+            has_fallback: false,
             known_paths: vec!["uploads/notes.txt".to_owned()],
         }
     }

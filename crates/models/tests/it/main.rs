@@ -113,6 +113,7 @@ fn request(text: &str) -> ModelRequest {
         tools: Arc::new([]),
         may_call: true,
         max_tokens: None,
+        has_fallback: false,
         known_paths: Vec::new(),
     }
 }

@@ -36,6 +36,7 @@ fn request(session_id: SessionId, messages: Vec<Message>, tools: Vec<ToolSpec>) 
         tools: Arc::from(tools),
         may_call: true,
         max_tokens: Some(ANSWER_TOKENS),
+        has_fallback: false,
         known_paths: Vec::new(),
     }
 }

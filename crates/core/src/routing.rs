@@ -1,0 +1,184 @@
+//! The choice of a model, and the intent of an input that it follows.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// Rule by which a model was chosen. In the order of their weight: a person's choice stands above every other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChoiceRule {
+    /// The client named it for the turn.
+    Client,
+    /// The session is set to it.
+    Session,
+    /// The agent that works uses it.
+    Agent,
+    /// There are pictures, which it sees.
+    Pictures,
+    /// The turn is about code.
+    Code,
+    /// The task is a complex one.
+    ComplexTask,
+    /// The turn before had it, and it fits this one: another one would read the whole conversation anew.
+    Kept,
+    /// Nothing asks for another one.
+    #[default]
+    Default,
+    /// It writes the last answer of a turn.
+    LastAnswer,
+    /// It stands in for one that does not answer.
+    Fallback,
+}
+
+/// All rules with their names in events.
+const RULES: [(ChoiceRule, &str); 10] = [
+    (ChoiceRule::Client, "client"),
+    (ChoiceRule::Session, "session"),
+    (ChoiceRule::Agent, "agent"),
+    (ChoiceRule::Pictures, "pictures"),
+    (ChoiceRule::Code, "code"),
+    (ChoiceRule::ComplexTask, "complex_task"),
+    (ChoiceRule::Kept, "kept"),
+    (ChoiceRule::Default, "default"),
+    (ChoiceRule::LastAnswer, "last_answer"),
+    (ChoiceRule::Fallback, "fallback"),
+];
+
+impl ChoiceRule {
+    /// Its name in events.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        RULES.iter().find(|(rule, _)| *rule == self).map_or("default", |(_, name)| name)
+    }
+
+    /// The rule of that name; the default one for a name that a newer daemon uses.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        RULES.iter().find(|(_, known)| *known == name).map_or(Self::Default, |(rule, _)| *rule)
+    }
+
+    /// Returns whether a person chose.
+    #[must_use]
+    pub fn is_a_persons(self) -> bool {
+        matches!(self, Self::Client | Self::Session)
+    }
+}
+
+/// Kind of an input's intent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum IntentKind {
+    /// Code is to be written or changed.
+    CodingTask,
+    /// A question about the agent and its abilities.
+    CapabilityQuery,
+    /// Code is to be looked at and explained.
+    RepoAnalysis,
+    /// Talk, and questions that need no code.
+    GeneralChat,
+    /// Nothing speaks clearly for one of them.
+    #[default]
+    Uncertain,
+}
+
+impl IntentKind {
+    /// All kinds, in the order of their names in events.
+    pub const ALL: [Self; 5] =
+        [Self::CodingTask, Self::CapabilityQuery, Self::RepoAnalysis, Self::GeneralChat, Self::Uncertain];
+
+    /// Its name in events.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::CodingTask => "CODING_TASK",
+            Self::CapabilityQuery => "CAPABILITY_QUERY",
+            Self::RepoAnalysis => "REPO_ANALYSIS",
+            Self::GeneralChat => "GENERAL_CHAT",
+            Self::Uncertain => "UNCERTAIN",
+        }
+    }
+
+    /// The kind of that name; uncertain for any other word.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name).unwrap_or_default()
+    }
+
+    /// Returns whether code is what it is about.
+    #[must_use]
+    pub fn is_about_code(self) -> bool {
+        matches!(self, Self::CodingTask | Self::RepoAnalysis)
+    }
+}
+
+impl fmt::Display for IntentKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Intent of an input.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Intent {
+    /// Its kind.
+    pub kind: IntentKind,
+    /// Confidence in that, in percent.
+    pub confidence: u8,
+    /// The signs that speak for it, in a few words.
+    pub reason: String,
+    /// Set if the task has many parts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub complex: bool,
+    /// Id of the model that was asked, where one was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+/// Decision on whether a turn begins with a plan.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Planning {
+    /// Complex coding tasks begin with a plan where somebody can be asked about it.
+    Auto,
+    /// Each turn that is no talk begins with a plan.
+    Always,
+    /// No turn begins with a plan.
+    #[default]
+    Never,
+}
+
+impl Planning {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Always, Self::Never];
+
+    /// Its name in configuration and on the command line.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Always => "always",
+            Self::Never => "never",
+        }
+    }
+}
+
+impl fmt::Display for Planning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A text that names no way of planning.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no planning {0:?}; it is auto, always or never")]
+pub struct UnknownPlanning(String);
+
+impl FromStr for Planning {
+    type Err = UnknownPlanning;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPlanning> {
+        let found = Self::ALL.into_iter().find(|planning| planning.as_str() == text.trim());
+        found.ok_or_else(|| UnknownPlanning(text.chars().take(80).collect()))
+    }
+}

@@ -1,0 +1,239 @@
+//! Which model answers a turn, and which one where its server does not.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use agentd_core::{
+    error::ErrorKind,
+    event::EventKind,
+    model::{ModelChunk, ModelInfo, Slot, SlotInfo},
+    ports::{FallbackModel, Model, Models},
+    routing::{ChoiceRule, IntentKind},
+    session::SessionSettings,
+    turn::{StartTurn, StopReason},
+};
+use agentd_engine::SessionHandle;
+use agentd_testkit::scripted::{Play, ScriptedModel, calls, says};
+use serde_json::json;
+use tokio::sync::Notify;
+
+use crate::world::{World, input, run, to_end, until};
+
+/// A model in each of some slots, and others that stand in for the base one's.
+struct Slots {
+    own: BTreeMap<Slot, Arc<ScriptedModel>>,
+    fallbacks: Vec<Arc<ScriptedModel>>,
+}
+
+impl Models for Slots {
+    fn get(&self, slot: Slot) -> Arc<dyn Model> {
+        Arc::clone(self.own.get(&slot).unwrap_or(&self.own[&Slot::Base])) as _
+    }
+
+    fn list(&self) -> Vec<SlotInfo> {
+        let falls_back_to = |slot| (!self.own.contains_key(&slot)).then_some(Slot::Base);
+        let of = |slot| SlotInfo { slot, falls_back_to: falls_back_to(slot), model: self.get(slot).info().clone() };
+        Slot::ALL.into_iter().map(of).collect()
+    }
+
+    fn fallbacks(&self, slot: Slot) -> Vec<FallbackModel> {
+        let models = self.fallbacks.iter().filter(|_| slot == Slot::Base);
+        models.map(|model| FallbackModel { slot, model: Arc::clone(model) as _ }).collect()
+    }
+}
+
+fn model(id: &str) -> Arc<ScriptedModel> {
+    let info = ModelInfo { id: id.to_owned(), ..ScriptedModel::new([]).info().clone() };
+    ScriptedModel::with_info(info, [])
+}
+
+fn slots(own: &[Slot], fallbacks: &[&str]) -> (World, Arc<Slots>) {
+    let own = own.iter().map(|slot| (*slot, model(slot.as_str()))).collect();
+    let models = Arc::new(Slots { own, fallbacks: fallbacks.iter().map(|id| model(id)).collect() });
+    (World::with_models(Arc::clone(&models) as _), models)
+}
+
+/// What the journal says of models, in order.
+fn choices(world: &World, session: &SessionHandle) -> Vec<(String, ChoiceRule)> {
+    let events = world.store.events_of(session.id());
+    let told = events.iter().filter_map(|event| match &event.kind {
+        EventKind::TurnStarted { model, rule, .. } | EventKind::ModelChosen { model, rule, .. } => {
+            Some((model.clone(), *rule))
+        }
+        _ => None,
+    });
+    told.collect()
+}
+
+fn chosen(choices: &[(&str, ChoiceRule)]) -> Vec<(String, ChoiceRule)> {
+    choices.iter().map(|(model, rule)| ((*model).to_owned(), *rule)).collect()
+}
+
+fn fails(kind: ErrorKind) -> Play {
+    Play::Fails(Vec::new(), kind)
+}
+
+#[tokio::test]
+async fn a_turn_goes_to_the_model_of_what_it_is_about_and_stays_there() {
+    let (world, models) = slots(&Slot::ALL, &[]);
+    let session = world.session().await;
+    let say = |slot| models.own[&slot].then(says("Done."));
+    say(Slot::Base);
+    run(&session, "hello").await;
+    say(Slot::Code);
+    run(&session, "fix the bug in src/main.rs").await;
+    say(Slot::Code);
+    run(&session, "and now?").await;
+    say(Slot::Reasoning);
+    run(&session, "Design a strategy for the whole company, and weigh the trade-offs step by step").await;
+    let base = StartTurn { slot: Some(Slot::Base), ..input("fix src/main.rs") };
+    say(Slot::Base);
+    to_end(&mut session.start_turn(base).await.unwrap().events).await;
+    say(Slot::Base);
+    run(&session, "thanks").await;
+    let expected = [
+        ("base", ChoiceRule::Default),
+        ("code", ChoiceRule::Code),
+        ("code", ChoiceRule::Kept),
+        ("reasoning", ChoiceRule::ComplexTask),
+        ("base", ChoiceRule::Client),
+        ("base", ChoiceRule::Default),
+    ];
+    assert_eq!(choices(&world, &session), chosen(&expected));
+    let events = world.store.events_of(session.id());
+    let intents: Vec<IntentKind> = events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            EventKind::IntentClassified { intent } => Some(intent.kind),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(intents.len(), 6, "{intents:?}");
+    assert_eq!(intents[..3], [IntentKind::GeneralChat, IntentKind::CodingTask, IntentKind::Uncertain]);
+}
+
+#[tokio::test]
+async fn a_slot_is_kept_over_a_restart_and_let_go_with_the_history() {
+    let (world, models) = slots(&[Slot::Base, Slot::Code], &[]);
+    let session = world.session().await;
+    models.own[&Slot::Code].then(says("Done."));
+    run(&session, "fix the bug in src/main.rs").await;
+    let second = world.restarted_with(Arc::clone(&models) as _);
+    let session = second.engine.session(session.id()).await.unwrap();
+    models.own[&Slot::Code].then(says("Yes."));
+    assert_eq!(run(&session, "sure?").await.text, "Yes.");
+    session.reset().await.unwrap();
+    models.own[&Slot::Base].then(says("Hm."));
+    assert_eq!(run(&session, "sure?").await.text, "Hm.");
+    let expected = [("code", ChoiceRule::Code), ("code", ChoiceRule::Kept), ("base", ChoiceRule::Default)];
+    assert_eq!(choices(&second, &session), chosen(&expected));
+}
+
+#[tokio::test]
+async fn the_session_stands_above_what_a_turn_is_about() {
+    let (world, models) = slots(&Slot::ALL, &[]);
+    let settings = SessionSettings { slot: Some(Slot::Vision), ..SessionSettings::default() };
+    let session = world.engine.create_session(settings, None).await.unwrap();
+    models.own[&Slot::Vision].then(says("Done."));
+    run(&session, "fix the bug in src/main.rs").await;
+    assert_eq!(choices(&world, &session), chosen(&[("vision", ChoiceRule::Session)]));
+}
+
+#[tokio::test]
+async fn the_last_answer_of_a_turn_that_was_routed_is_written_by_chat_and_told() {
+    let (world, models) = slots(&[Slot::Base, Slot::Code, Slot::Chat], &[]);
+    let session = world.session().await;
+    models.own[&Slot::Code].then(calls(&[("look", json!({}))]));
+    models.own[&Slot::Chat].then(says("That is all."));
+    let start = StartTurn { max_steps: Some(1), ..input("fix the bug in src/main.rs") };
+    let (_, result) = to_end(&mut session.start_turn(start).await.unwrap().events).await;
+    assert_eq!((result.text.as_str(), result.stop_reason), ("That is all.", StopReason::MaxSteps));
+    let expected = [("code", ChoiceRule::Code), ("chat", ChoiceRule::LastAnswer)];
+    assert_eq!(choices(&world, &session), chosen(&expected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_a_server_does_not_answer_the_next_model_does() {
+    let (world, models) = slots(&[Slot::Base], &["spare", "last"]);
+    let session = world.session().await;
+    let (base, spare) = (&models.own[&Slot::Base], &models.fallbacks[0]);
+    base.then(calls(&[("look", json!({}))]));
+    base.then(fails(ErrorKind::Unreachable));
+    spare.then(says("Here I am."));
+    let result = run(&session, "Look").await;
+    assert_eq!((result.text.as_str(), result.stop_reason, result.steps), ("Here I am.", StopReason::Completed, 2));
+    assert!(base.requests().iter().all(|request| request.has_fallback));
+    assert!(spare.requests()[0].messages.len() > base.requests()[0].messages.len(), "the result of the call is in it");
+    // It is not asked again while the others wait, and it is later.
+    spare.then(says("Still here."));
+    assert_eq!(run(&session, "And now?").await.text, "Still here.");
+    assert_eq!(base.requests().len(), 2);
+    tokio::time::advance(Duration::from_secs(61)).await;
+    base.then(says("Back again."));
+    assert_eq!(run(&session, "And now?").await.text, "Back again.");
+    let expected = [
+        ("base", ChoiceRule::Default),
+        ("spare", ChoiceRule::Fallback),
+        ("base", ChoiceRule::Default),
+        ("spare", ChoiceRule::Fallback),
+        ("base", ChoiceRule::Default),
+    ];
+    assert_eq!(choices(&world, &session), chosen(&expected));
+}
+
+#[tokio::test]
+async fn where_none_answers_the_turn_fails_with_the_last_reason() {
+    let (world, models) = slots(&[Slot::Base], &["spare", "last"]);
+    let session = world.session().await;
+    models.own[&Slot::Base].then(fails(ErrorKind::Provider));
+    models.fallbacks[0].then(fails(ErrorKind::RateLimited));
+    models.fallbacks[1].then(fails(ErrorKind::Timeout));
+    let result = run(&session, "Hi").await;
+    let error = result.error.unwrap();
+    assert_eq!((result.stop_reason, error.kind), (StopReason::Failed, ErrorKind::Timeout));
+    let fallbacks = choices(&world, &session).into_iter().filter(|(_, rule)| *rule == ChoiceRule::Fallback);
+    assert_eq!(fallbacks.count(), 2);
+}
+
+#[tokio::test]
+async fn neither_a_refusal_nor_a_cut_answer_is_asked_of_another_model() {
+    for play in [
+        fails(ErrorKind::Auth),
+        fails(ErrorKind::Rejected),
+        Play::Fails(vec![ModelChunk::Text("I was".into())], ErrorKind::CutStream),
+        Play::Fails(vec![ModelChunk::Reasoning("Hm".into())], ErrorKind::CutStream),
+    ] {
+        let (world, models) = slots(&[Slot::Base], &["spare"]);
+        let session = world.session().await;
+        models.own[&Slot::Base].then(play);
+        assert_eq!(run(&session, "Hi").await.stop_reason, StopReason::Failed);
+        assert!(models.fallbacks[0].requests().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn the_last_answer_fails_over_too() {
+    let (world, models) = slots(&[Slot::Base, Slot::Chat], &["spare"]);
+    let session = world.session().await;
+    models.own[&Slot::Base].then(calls(&[("look", json!({}))]));
+    models.own[&Slot::Chat].then(fails(ErrorKind::Unreachable));
+    models.fallbacks[0].then(says("That is all."));
+    let start = StartTurn { max_steps: Some(1), ..input("Look") };
+    let (_, result) = to_end(&mut session.start_turn(start).await.unwrap().events).await;
+    assert_eq!((result.text.as_str(), result.stop_reason), ("That is all.", StopReason::MaxSteps));
+}
+
+#[tokio::test]
+async fn a_turn_that_waits_for_a_stand_in_can_be_cancelled_and_the_next_one_runs() {
+    let (world, models) = slots(&[Slot::Base], &["spare"]);
+    let session = world.session().await;
+    let gate = Arc::new(Notify::new());
+    models.own[&Slot::Base].then(fails(ErrorKind::Unreachable));
+    models.fallbacks[0].then(Play::Waits(gate, Vec::new()));
+    let mut started = session.start_turn(input("Hi")).await.unwrap();
+    until(&mut started.events, |kind| matches!(kind, EventKind::ModelChosen { .. })).await;
+    models.fallbacks[0].asked(1).await;
+    session.cancel(None).await.unwrap();
+    assert_eq!(to_end(&mut started.events).await.1.stop_reason, StopReason::Cancelled);
+    models.fallbacks[0].then(says("Yes."));
+    assert_eq!(run(&session, "Again").await.text, "Yes.");
+}

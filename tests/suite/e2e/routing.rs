@@ -1,0 +1,93 @@
+//! The choice of models: by what a turn is about, and where a server does not answer.
+
+use agentd_testkit::{
+    daemon::{TempDaemon, TempHome},
+    model_server::{ModelServer, Reply},
+};
+use serde_json::Value;
+
+/// The model and the rule of each choice in the lines of a run.
+fn choices(lines: &[Value]) -> Vec<(String, String)> {
+    let chosen = lines.iter().filter(|line| matches!(line["type"].as_str(), Some("turn_started" | "model_chosen")));
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    chosen.map(|line| (text(&line["model"]), text(&line["rule"]))).collect()
+}
+
+fn of<'a>(lines: &'a [Value], kind: &str) -> &'a Value {
+    lines.iter().find(|line| line["type"] == kind).unwrap_or_else(|| panic!("no {kind} in {lines:#?}"))
+}
+
+fn slot(name: &str, server: &ModelServer, more: &str) -> String {
+    format!("{name}: {{base_url: \"{}\", id: {name}-model{more}}}\n", server.base_url())
+}
+
+async fn run(daemon: &TempDaemon, args: &[&str]) -> (Vec<Value>, String) {
+    let args = [&["run", "--output", "stream-json"], args].concat();
+    let output = daemon.agentctl(args).await.exits(0);
+    (output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), output.stderr)
+}
+
+#[tokio::test]
+async fn a_turn_about_code_goes_to_the_code_model_and_says_why() {
+    let (base, code) = (ModelServer::start().await, ModelServer::start().await);
+    base.default_reply(Reply::text("Base here."));
+    code.default_reply(Reply::text("Code here."));
+    let home = TempHome::new();
+    home.write("config/models.yaml", slot("base", &base, "") + &slot("code", &code, ""));
+    let daemon = TempDaemon::start_in(home).await;
+    let (lines, _) = run(&daemon, &["fix the bug in src/main.rs"]).await;
+    assert_eq!(choices(&lines), [("code-model".to_owned(), "code".to_owned())]);
+    let intent = &of(&lines, "intent_classified")["intent"];
+    assert_eq!(intent["kind"], "CODING_TASK");
+    assert!(intent["confidence"].as_u64().unwrap() >= 60 && !intent["reason"].as_str().unwrap().is_empty());
+    assert_eq!(of(&lines, "turn_started")["reason"], "it is about code");
+    let session = of(&lines, "turn_started")["session_id"].as_str().unwrap().to_owned();
+    let (lines, _) = run(&daemon, &["--session", &session, "sure?"]).await;
+    assert_eq!(choices(&lines), [("code-model".to_owned(), "kept".to_owned())]);
+    let (lines, _) = run(&daemon, &["--session", &session, "--model", "base", "fix src/main.rs"]).await;
+    assert_eq!(choices(&lines), [("base-model".to_owned(), "client".to_owned())]);
+}
+
+#[tokio::test]
+async fn where_a_provider_is_down_or_out_of_money_the_next_model_answers() {
+    let (base, spare) = (ModelServer::start().await, ModelServer::start().await);
+    // A call first, so that the turn is under way when its server breaks.
+    base.reply(Reply::tool_call("list_dir", serde_json::json!({"path": "."})));
+    base.default_reply(Reply::refusal(402, "Insufficient balance"));
+    spare.default_reply(Reply::text("Spare here."));
+    let home = TempHome::new();
+    let other = format!("others: {{spare: {{base_url: \"{}\", id: spare-model}}}}\n", spare.base_url());
+    home.write("config/models.yaml", slot("base", &base, ", fallback: [spare]") + &other);
+    let daemon = TempDaemon::start_in(home).await;
+    let (lines, _) = run(&daemon, &["What is here?"]).await;
+    let expected = [("base-model", "default"), ("spare-model", "fallback")];
+    assert_eq!(choices(&lines), expected.map(|(model, rule)| (model.to_owned(), rule.to_owned())));
+    let chosen = of(&lines, "model_chosen");
+    assert!(chosen["reason"].as_str().unwrap().contains("Insufficient balance"), "{chosen}");
+    let asked = spare.requests();
+    assert!(
+        asked[0].messages().iter().any(|message| message["role"] == "tool"),
+        "it goes on where the other one stopped"
+    );
+    assert_eq!(base.requests().len(), 2, "what no money buys is not tried again");
+    let told = daemon.agentctl(["run", "And now?"]).await.exits(0);
+    assert_eq!(told.stdout.trim(), "Spare here.");
+    assert!(told.stderr.contains("spare-model answers: base-model did not answer a moment ago"), "{}", told.stderr);
+    assert_eq!(base.requests().len(), 2, "it is given a rest");
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_is_not_waited_for_where_another_one_answers() {
+    let (gone, spare) = (ModelServer::start().await, ModelServer::start().await);
+    let config = slot("base", &gone, ", fallback: [chat]") + &slot("chat", &spare, "");
+    drop(gone);
+    spare.default_reply(Reply::text("Chat here."));
+    let home = TempHome::new();
+    home.write("config/models.yaml", config);
+    let daemon = TempDaemon::start_in(home).await;
+    let (lines, stderr) = run(&daemon, &["hello"]).await;
+    let expected = [("base-model", "default"), ("chat-model", "fallback")];
+    assert_eq!(choices(&lines), expected.map(|(model, rule)| (model.to_owned(), rule.to_owned())), "{stderr}");
+    let retries = lines.iter().filter(|line| line["code"] == "model_retry").count();
+    assert_eq!(retries, 1, "once more, and then the other one");
+}
