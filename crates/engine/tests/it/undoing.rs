@@ -98,7 +98,7 @@ async fn the_model_is_told_of_an_undo() {
     let world = World::new([calls(&[("change", edit("a", "1"))]), says("Done."), says("I see.")]);
     let session = trusting(&world).await;
     run(&session, "one").await;
-    let before = world.store.events_of(session.id()).len();
+    let before = world.log(&session).lines().count();
     session.undo(last()).await.unwrap();
     let log = world.log(&session);
     let told: Vec<&str> = log.lines().skip(before).map(without_number).collect();
