@@ -183,6 +183,7 @@ pub fn engine_config(config: &Config) -> EngineConfig {
         max_message_history: settings.turns.max_message_history.0.map(|number| size(number.0)),
         summary_slot: settings.turns.summary_slot.0,
         recall: settings.turns.recall,
+        planning: settings.turns.planning,
         guides: GuideLimits {
             memory: settings.memory.enabled,
             skills: settings.skills.enabled,

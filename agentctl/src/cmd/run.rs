@@ -10,6 +10,7 @@ use std::{
 use agentd_core::{
     event::{Event, EventKind},
     ids::{SessionId, TurnId},
+    routing::Planning,
     turn::{IfBusy, OnInterrupt, StartTurn, TurnResult},
     visible,
 };
@@ -50,6 +51,7 @@ const EXAMPLES: &str = "Examples:
   agentctl run 'Summarise it' --file report.txt     copied into uploads/
   agentctl run 'Add a test' -C .:rw --on-interrupt approve
   agentctl run 'Add a test' -C .:rw --mode auto    unasked, in the sandbox
+  agentctl run 'Port it to async' -C .:rw --plan   approve a plan first
   agentctl run 'And the docs' --continue --if-busy queue   after the running turn
   agentctl run 'Check all links' --detach          in the background
   agentctl run 'List my files' --output json | jq -r .text";
@@ -80,6 +82,10 @@ pub(crate) struct RunArgs {
     /// long is stored in the session's uploads/, and the model sees its beginning
     #[arg(long)]
     whole: bool,
+    /// Begin with a plan that is approved before anything is changed [default: as configured; without a value: always]
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always",
+          value_parser = one_of(&WHEN_PLANNED))]
+    plan: Option<Planning>,
     /// Behavior if the turn needs an answer [default: ask at a terminal, deny elsewhere, wait with --detach]
     #[arg(long, value_name = "HOW")]
     on_interrupt: Option<AtInterrupt>,
@@ -93,6 +99,13 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     output: Output,
 }
+
+/// Turns that begin with a plan.
+const WHEN_PLANNED: [Choice<Planning>; 3] = [
+    ("always", "Plan, whatever the prompt is", Planning::Always),
+    ("auto", "Plan a large coding task", Planning::Auto),
+    ("never", "Do not plan", Planning::Never),
+];
 
 /// Behaviour when a turn of the session runs already.
 const WHEN_BUSY: [Choice<IfBusy>; 3] = [
@@ -221,6 +234,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
             whole: args.whole,
             slot,
             max_steps: args.max_steps.map(NonZeroU32::get),
+            planning: args.plan,
             on_interrupt: at_interrupt.for_daemon(),
             // Whoever is dead approves nothing.
             while_connected: at_interrupt == AtInterrupt::Approve && !args.detach,

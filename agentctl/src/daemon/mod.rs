@@ -85,6 +85,7 @@ impl Daemon {
             compact: None,
             slot: None,
             max_steps: None,
+            planning: None,
             on_interrupt: OnInterrupt::Deny,
             while_connected: false,
             if_busy: IfBusy::Refuse,

@@ -62,7 +62,9 @@ pub(crate) fn notice_line(text: &str, topic: NoticeTopic, sources: &[NoticeSourc
         | NoticeTopic::Level
         | NoticeTopic::Mentions
         | NoticeTopic::LastAnswer
-        | NoticeTopic::Continue => return format!("reminder: {text}"),
+        | NoticeTopic::Continue
+        | NoticeTopic::Plan
+        | NoticeTopic::Planned => return format!("reminder: {text}"),
     };
     match names.as_slice() {
         [] if topic == NoticeTopic::Memory && text.contains("/memories") => format!("{what}: names in /memories"),

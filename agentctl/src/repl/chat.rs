@@ -6,6 +6,7 @@ use agentd_core::{
     error::ErrorKind,
     ids::SessionId,
     model::SlotInfo,
+    routing::Planning,
     session::SessionStatus,
     turn::{OnInterrupt, StartTurn, StopReason},
     visible,
@@ -260,6 +261,7 @@ impl Chat {
             session: self.place.clone().into_choice(),
             start: StartTurn {
                 typed_bytes,
+                planning: input.as_ref().filter(|input| input.plans).map(|_| Planning::Always),
                 on_interrupt: if self.present { OnInterrupt::Wait } else { OnInterrupt::Deny },
                 ..self.daemon.turn(text)
             },

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{chat::Chat, conversation::ChatBackend as _, mentions::typed_path, slash::Slash};
+use super::{chat::Chat, conversation::ChatBackend as _, mentions::typed_path, prepared, slash::Slash};
 use crate::{exit::Exit, flags::Global};
 
 impl Chat {
@@ -44,6 +44,7 @@ impl Chat {
             Slash::Diff(turn) => return self.diff(turn).await,
             Slash::Copy(nth) => return self.copy(nth).await,
             Slash::Init => return self.init().await,
+            Slash::Plan(task) => return self.send(prepared::planned(task)).await,
             Slash::Trust => return self.trust().await,
             Slash::Shell(command) => return self.shell(command).await,
             Slash::Pin(rule) => return self.pin(rule).await,

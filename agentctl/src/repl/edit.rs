@@ -4,7 +4,10 @@ use std::{io, path::Path};
 
 use serde_json::Value;
 
-use agentd_core::{interrupt::Answer, visible};
+use agentd_core::{
+    interrupt::{Answer, Ask},
+    visible,
+};
 
 use super::question::{Question, pretty};
 use crate::keyboard::Key;
@@ -27,6 +30,9 @@ impl Draft {
         let text = |name: &str| args.get(name).and_then(Value::as_str).map(str::to_owned);
         if let Some(text) = text("command") {
             return Self::Field { name: "command", suffix: ".sh".to_owned(), text };
+        }
+        if let Some(text) = text(Ask::PLAN) {
+            return Self::Field { name: Ask::PLAN, suffix: ".md".to_owned(), text };
         }
         let suffix = args.get("path").and_then(Value::as_str).map(suffix_of);
         let field = ["content", "new_string"].into_iter().find_map(|name| Some((name, text(name)?)));
@@ -90,8 +96,8 @@ impl Draft {
     /// The call's arguments with it.
     fn arguments(&self, args: &Value) -> Result<Value, String> {
         match self {
-            Self::Field { name: "command", text, .. } if text.trim().is_empty() => {
-                Err("the command is empty".to_owned())
+            Self::Field { name: name @ ("command" | Ask::PLAN), text, .. } if text.trim().is_empty() => {
+                Err(format!("the {name} is empty"))
             }
             Self::Field { name, text, .. } => {
                 let mut args = args.clone();

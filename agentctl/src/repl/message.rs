@@ -17,12 +17,14 @@ pub(super) struct TurnInput {
     pub(super) text: String,
     /// The bytes at their beginning that the person typed; none where all of them are the person's.
     pub(super) typed_bytes: Option<usize>,
+    /// Set if the turn is to begin with a plan, whatever is configured.
+    pub(super) plans: bool,
 }
 
 impl TurnInput {
     /// A line that is sent as it is.
     pub(super) fn typed(line: String) -> Self {
-        Self { text: line.clone(), line, typed_bytes: None }
+        Self { text: line.clone(), line, typed_bytes: None, plans: false }
     }
 
     /// The part in which files are mentioned.
@@ -87,7 +89,8 @@ mod tests {
         extras.add_file("#a is /project/a".to_owned());
         let (text, typed) = extras.behind(&input);
         assert_eq!((text.as_str(), typed), ("Why?\n\nFiles: #a is /project/a\n\nran: make", Some(4)));
-        let own = TurnInput { line: "/x".to_owned(), text: "/x\n\nprompt".to_owned(), typed_bytes: Some(2) };
+        let own =
+            TurnInput { line: "/x".to_owned(), text: "/x\n\nprompt".to_owned(), typed_bytes: Some(2), plans: false };
         assert_eq!((own.words(), extras.behind(&own).1), ("/x", Some(2)));
         (0..MOST_OUTPUTS).for_each(|number| extras.add_output(format!("output {number}")));
         assert!(!extras.behind(&input).0.contains("ran: make"), "the oldest is gone");

@@ -79,19 +79,24 @@ impl Chat {
                     .into());
             }
         }
-        self.send(TurnInput { line: "/init".to_owned(), text: INIT.to_owned(), typed_bytes: None }).await
+        self.send(TurnInput { line: "/init".to_owned(), text: INIT.to_owned(), typed_bytes: None, plans: false }).await
     }
+}
+
+/// The turn of a task that begins with a plan.
+pub(super) fn planned(task: String) -> TurnInput {
+    TurnInput { line: format!("/plan {task}"), text: task, typed_bytes: None, plans: true }
 }
 
 /// The turn of a command. Of a project's, only the line is the person's.
 fn input_of(command: &OwnCommand, line: String, arguments: &str) -> TurnInput {
     let prompt = command.prompt(arguments);
     match command.origin {
-        CommandOrigin::Person => TurnInput { line, text: prompt, typed_bytes: None },
+        CommandOrigin::Person => TurnInput { line, text: prompt, typed_bytes: None, plans: false },
         CommandOrigin::Project => {
             let typed = line.trim_end().to_owned();
             let text = format!("{typed}\n\nThis command of the project's stands for:\n\n{prompt}");
-            TurnInput { line, typed_bytes: Some(typed.len()), text }
+            TurnInput { line, typed_bytes: Some(typed.len()), text, plans: false }
         }
     }
 }

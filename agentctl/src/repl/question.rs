@@ -35,6 +35,10 @@ const INDENT: usize = 4;
 /// When the terminal cannot be read or written.
 pub(crate) fn ask(console: &mut dyn Console, interrupt: &Interrupt, color: bool) -> io::Result<Option<Answer>> {
     let mut question = Question { console, interrupt, color, is_dropped: false };
+    if let (Some(plan), Ask::Approval { args, .. }) = (interrupt.ask.plan(), &interrupt.ask) {
+        question.show_plan(plan)?;
+        return question.approval(args, Risk::Medium, plan, Offers::new(&[], &[], &[]));
+    }
     match &interrupt.ask {
         Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider, for_good, .. } => {
             let preview = preview.clone().unwrap_or_else(|| pretty(args));
@@ -141,6 +145,17 @@ impl Question<'_> {
         }
         self.console.write(&text)?;
         let text = indented(&diff::preview(preview, self.room(), color));
+        self.console.write(&text)
+    }
+
+    /// Of a plan of their own turn people have just read all; any other is shown.
+    fn show_plan(&mut self, plan: &str) -> io::Result<()> {
+        let asks = "? Carry out this plan? Nothing is changed before you say so.";
+        let mut text = format!("\n{}\n", paint(self.color, WARN, asks));
+        if !self.interrupt.asked_by.is_own(CLIENT) {
+            text.push_str(&self.aside(&format!("for: {}", asking::who(&self.interrupt.asked_by))));
+            text.push_str(&indented(&diff::preview(plan, self.room(), self.color)));
+        }
         self.console.write(&text)
     }
 
@@ -281,7 +296,7 @@ impl Question<'_> {
                 lines.extend(kept(offers.for_good).iter().map(|rule| format!("  {rule}")));
             }
         }
-        if grants.is_empty() && offers.wider.is_empty() {
+        if grants.is_empty() && offers.wider.is_empty() && self.interrupt.ask.plan().is_none() {
             let why = match &self.interrupt.ask {
                 Ask::Approval { risk: Risk::Critical, .. } => "critical risk",
                 _ => "no rule could name exactly this",

@@ -38,6 +38,7 @@ pub(crate) enum Slash {
     Diff(TurnChoice),
     Copy(usize),
     Init,
+    Plan(String),
     /// Trusts what the project brings along.
     Trust,
     /// The keys, in short.
@@ -67,7 +68,7 @@ const fn entry(name: &'static str, argument: &'static str, does: &'static str) -
 }
 
 /// All commands, in the order in which they are listed.
-pub(crate) const TABLE: [Entry; 34] = [
+pub(crate) const TABLE: [Entry; 35] = [
     entry("help", "", "list the commands"),
     entry("continue", "", "resume an interrupted turn"),
     entry("undo", "[N]", "undo the file changes of the last turn, or of turn N"),
@@ -88,6 +89,7 @@ pub(crate) const TABLE: [Entry; 34] = [
     entry("tools", "", "list the tools"),
     entry("skills", "", "list the skills"),
     entry("agents", "", "list the agents that the main one can give work to"),
+    entry("plan", "TASK", "have the model plan a task: you approve, edit or reject the plan before anything changes"),
     entry("init", "", "have the model look at the project and write its AGENTS.md"),
     entry(
         "trust",
@@ -173,6 +175,7 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
         "cost" => Slash::Cost,
         "skills" => Slash::Skills,
         "init" => Slash::Init,
+        "plan" => return needed("a task: the model plans it, and you decide about the plan").map(Slash::Plan),
         "trust" => Slash::Trust,
         "diff" if argument.is_empty() => Slash::Diff(TurnChoice::All),
         "diff" => return crate::ops::undo::turn(argument).map(Slash::Diff),

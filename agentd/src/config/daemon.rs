@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use agentd_core::model::Slot;
+use agentd_core::{model::Slot, routing::Planning};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
@@ -49,6 +49,8 @@ group! {
         summary_slot: Auto<Slot>,
         /// Set if models are told passages of what was set aside where an input is about them.
         recall: bool,
+        /// Says which turns begin with a plan.
+        planning: Planning,
         /// Read-only calls of one step that run at once.
         parallel_calls: Within<1, 64>,
         /// Turns that may wait.

@@ -206,6 +206,7 @@ fn start() -> StartTurn {
         text: None,
         slot: None,
         max_steps: None,
+        planning: None,
         on_interrupt: agentd_core::turn::OnInterrupt::Wait,
         if_busy: agentd_core::turn::IfBusy::Refuse,
         client: "a test".to_owned(),

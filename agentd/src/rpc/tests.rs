@@ -189,6 +189,7 @@ fn start(session: SessionChoice, text: &str) -> StartRequest {
         whole: false,
         slot: None,
         max_steps: None,
+        planning: None,
         on_interrupt: OnInterrupt::Wait,
         while_connected: false,
         if_busy: IfBusy::Refuse,

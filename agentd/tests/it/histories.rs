@@ -218,6 +218,7 @@ async fn goes_on(model: &Arc<dyn Model>, history: History) -> Option<String> {
         text: speaks.then(|| "go on".to_owned()),
         slot: None,
         max_steps: is_last.then_some(1),
+        planning: None,
         on_interrupt: OnInterrupt::Deny,
         while_connected: false,
         if_busy: IfBusy::Refuse,

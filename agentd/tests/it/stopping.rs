@@ -73,6 +73,7 @@ fn request() -> StartRequest {
             whole: false,
             slot: None,
             max_steps: None,
+            planning: None,
             on_interrupt: OnInterrupt::Wait,
             while_connected: false,
             if_busy: IfBusy::Refuse,

@@ -107,7 +107,9 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
                     | NoticeTopic::Level
                     | NoticeTopic::Mentions
                     | NoticeTopic::LastAnswer
-                    | NoticeTopic::Continue => reminder(&harmless(text)),
+                    | NoticeTopic::Continue
+                    | NoticeTopic::Plan
+                    | NoticeTopic::Planned => reminder(&harmless(text)),
                 });
             }
         }

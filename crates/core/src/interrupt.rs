@@ -136,6 +136,18 @@ pub enum Ask {
 }
 
 impl Ask {
+    /// The tool that the approval of a plan names, and the argument that has its words. There is no tool of that name.
+    pub const PLAN: &str = "plan";
+
+    /// Returns whether it asks about the plan with which a turn begins; its words.
+    #[must_use]
+    pub fn plan(&self) -> Option<&str> {
+        match self {
+            Self::Approval { tool, args, .. } if tool == Self::PLAN => args.get(Self::PLAN)?.as_str(),
+            _ => None,
+        }
+    }
+
     /// Prefix of every question that an MCP server asks. Its name follows.
     pub const OF_MCP_SERVER: &str = "The MCP server ";
 

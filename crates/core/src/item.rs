@@ -146,6 +146,10 @@ pub enum NoticeTopic {
     Pins,
     /// A word on what the model did, beside a warning that tells people of it.
     Advice,
+    /// The request for a plan, before anything is changed.
+    Plan,
+    /// The approval of a plan.
+    Planned,
 }
 
 impl ItemBody {
@@ -175,6 +179,8 @@ impl NoticeTopic {
             | Self::LastAnswer
             | Self::Continue
             | Self::Pins
+            | Self::Plan
+            | Self::Planned
             | Self::Advice => true,
         }
     }

@@ -9,6 +9,7 @@ use crate::{
     error::ErrorKind,
     ids::{TraceId, TurnId},
     model::Slot,
+    routing::Planning,
     tool::FileChange,
     usage::Usage,
 };
@@ -33,6 +34,9 @@ pub struct StartTurn {
     pub slot: Option<Slot>,
     /// The steps that the turn may take; the model's default where absent.
     pub max_steps: Option<u32>,
+    /// Says whether it begins with a plan; the configuration decides where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planning: Option<Planning>,
     /// Behaviour at an interrupt.
     pub on_interrupt: OnInterrupt,
     /// That holds while whoever started the turn is connected. Once they are gone the turn waits for answers, so that a client

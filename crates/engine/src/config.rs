@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use agentd_core::{
-    agent::Agents, guide::GuideLimits, interrupt::Answer, model::Slot, policy::Explanation, session::SessionSettings,
+    agent::Agents, guide::GuideLimits, interrupt::Answer, model::Slot, policy::Explanation, routing::Planning,
+    session::SessionSettings,
 };
 use tokio::sync::watch;
 
@@ -31,6 +32,8 @@ pub struct EngineConfig {
     pub summary_slot: Option<Slot>,
     /// Set if models are told passages of what was set aside where an input is about them.
     pub recall: bool,
+    /// Says which turns begin with a plan, where their client does not.
+    pub planning: Planning,
     /// Limits on how much is read of what people wrote for models.
     pub guides: GuideLimits,
     /// The steps that a turn may take where its client names no number; the model's default where absent.
@@ -70,6 +73,7 @@ impl Default for EngineConfig {
             max_message_history: None,
             summary_slot: None,
             recall: true,
+            planning: Planning::default(),
             guides: GuideLimits::default(),
             max_steps: None,
             turn_time_limit: None,

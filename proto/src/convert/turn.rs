@@ -3,6 +3,7 @@
 use agentd_core::{
     environment::ClientEnvironment,
     ids::CallId,
+    routing::Planning,
     turn::{Denial, IfBusy, OnInterrupt, StartTurn, StopReason, TurnError, TurnResult},
 };
 
@@ -72,6 +73,7 @@ impl From<&StartTurn> for turn_request::Start {
             compact: start.compact.map_or(0, strategy_to_wire),
             slot: optional_slot_to_wire(start.slot),
             max_steps: start.max_steps.unwrap_or(0),
+            planning: start.planning.map(|planning| planning.as_str().to_owned()),
             on_interrupt: on_interrupt_to_wire(start.on_interrupt),
             while_connected: start.while_connected,
             if_busy: if_busy_to_wire(start.if_busy),
@@ -80,6 +82,12 @@ impl From<&StartTurn> for turn_request::Start {
             variables: Default::default(),
         }
     }
+}
+
+/// Which turns begin with a plan.
+fn planning(name: Option<&str>) -> Result<Option<Planning>, WireError> {
+    let odd = |_| WireError::Value { what: "planning", problem: "is auto, always or never" };
+    name.map(|name| name.parse().map_err(odd)).transpose()
 }
 
 /// Start of a turn; the session, its settings and title are read by the caller.
@@ -94,6 +102,7 @@ impl TryFrom<turn_request::Start> for StartTurn {
             compact: optional_strategy(start.compact)?,
             slot: optional_slot(start.slot)?,
             max_steps: (start.max_steps > 0).then_some(start.max_steps),
+            planning: planning(start.planning.as_deref())?,
             on_interrupt: optional_on_interrupt(start.on_interrupt)?.unwrap_or_default(),
             while_connected: start.while_connected,
             if_busy: optional_if_busy(start.if_busy)?.unwrap_or_default(),

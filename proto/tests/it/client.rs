@@ -24,6 +24,7 @@ fn start(session: SessionChoice, text: &str) -> StartRequest {
         whole: false,
         slot: Some(Slot::Code),
         max_steps: None,
+        planning: None,
         on_interrupt: OnInterrupt::Deny,
         while_connected: false,
         if_busy: IfBusy::Queue,

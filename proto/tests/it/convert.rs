@@ -15,6 +15,7 @@ use agentd_core::{
     interrupt::Answer,
     item::{Item, ItemBody},
     model::{ModelFigure, ModelInfo, Slot, SlotInfo, WindowSource},
+    routing::Planning,
     session::{SessionSettings, SessionStatus, SessionSummary, StoredSession},
     storage::{CleanReport, CleanedPart, PartSize, StoragePart, StorageView},
     tool::{Effect, ToolSpec},
@@ -143,6 +144,7 @@ fn starts_survive() {
                 check::<Start, _>(&StartTurn {
                     compact: None,
                     typed_bytes: Some(2),
+                    planning: Some(Planning::Auto),
                     whole: true,
                     text,
                     slot: Some(Slot::Reasoning),

@@ -224,6 +224,7 @@ fn turn(session: SessionChoice, text: &str) -> StartRequest {
             text: Some(text.to_owned()),
             slot: None,
             max_steps: None,
+            planning: None,
             on_interrupt: OnInterrupt::Wait,
             while_connected: false,
             if_busy: IfBusy::Refuse,

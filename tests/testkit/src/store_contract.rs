@@ -294,6 +294,7 @@ async fn turns_that_wait_are_kept_until_they_leave(store: &impl Store) {
             text: Some(text.to_owned()),
             slot: Some(Slot::Code),
             max_steps: Some(7),
+            planning: None,
             on_interrupt: OnInterrupt::Deny,
             while_connected: false,
             if_busy: IfBusy::Queue,

@@ -10,6 +10,7 @@ use agentd_core::{
     event::EventKind,
     interrupt::{AFTER_REFUSAL as INSTEAD, Answer, Ask, Owner, REFUSED},
     policy::{Explanation, Layer, Verdict},
+    session::SessionMode,
     tool::{FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{Denial, OnInterrupt},
 };
@@ -18,7 +19,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::{Value, json};
 
 use crate::turn::{
-    TurnExit,
+    Phase, TurnExit,
     hooks::{Invocation, Link, Next},
     recorder::{CallAnswers, ResolvedInterrupt},
 };
@@ -255,7 +256,10 @@ async fn judge(
     let is_command = tool.name == SHELL_TOOL;
     let held = !is_command || context.tools.toolbox.holds_commands().await;
     let contained = is_command && context.tools.toolbox.contains_commands().await;
-    let settings = context.rules.grants.of_session().over(&context.settings);
+    let mut settings = context.rules.grants.of_session().over(&context.settings);
+    if call.state.phase == Phase::Planning {
+        settings.mode = SessionMode::Plan;
+    }
     let foreign = context.foreign(tool);
     let facts = CallContext {
         tool,

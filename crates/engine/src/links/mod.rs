@@ -18,6 +18,7 @@ mod mentions;
 mod mode;
 mod open_todos;
 mod pins;
+mod planning;
 mod questions;
 mod recall;
 mod repair;

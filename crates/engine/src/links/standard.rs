@@ -18,6 +18,7 @@ use super::{
     mode::PlanMode,
     open_todos::OpenTodos,
     pins::Pins,
+    planning::TurnPlan,
     questions::Questions,
     recall::Recall,
     repair::Repair,
@@ -49,7 +50,8 @@ use crate::turn::{
 /// 8. `memory`, `skills`: behind the compaction, so that what it has just replaced of them is told again; memory
 ///    first, for what people wrote of themselves and the work counts more than what they could use.
 /// 9. `files`, `mentions`, `pins`, `recall`: what is new comes in front of what is to be done, at the end of the request.
-/// 10. `plan_mode`: tells the model at the end of the request what it cannot do now.
+/// 10. `plan_mode`, `planning`: tell the model at the end of the request what it cannot do now. The plan is decided about
+///     before what comes behind takes it for an answer.
 /// 11. `search`, `find_tool`, `todos`, `questions`: they answer their own tools.
 /// 12. `handoff`, `delegation`: as they do; what others do for the session is judged and told where they do it.
 /// 13. `ask_again`, `open_todos`, `repetition`: what is wrong with an answer comes behind all that the history holds.
@@ -72,6 +74,7 @@ pub(crate) fn chain() -> Chain {
         Arc::new(Pins),
         Arc::new(Recall),
         Arc::new(PlanMode),
+        Arc::new(TurnPlan),
         Arc::new(Search),
         Arc::new(FindTool),
         Arc::new(Todos),

@@ -100,6 +100,8 @@ struct Ledger {
     paid: Option<UsageSoFar>,
     /// All that anybody was asked.
     told_of_children: HashSet<InterruptId>,
+    /// Set if a person has decided about a plan, and the turn has not taken that in.
+    plan_decided: bool,
     /// Set if the last thing told is what a stop had left behind: a recovery was itself cut short before the end.
     told: bool,
 }
@@ -130,6 +132,9 @@ impl Ledger {
                 self.close(item.id);
                 match &item.body {
                     ItemBody::ToolCall(call) => self.calls.push(call.clone()),
+                    ItemBody::Notice { topic: NoticeTopic::Planned, .. } | ItemBody::UserMessage { .. } => {
+                        self.plan_decided = false;
+                    }
                     ItemBody::ToolResult(result) => {
                         self.results.insert(result.call_id.clone(), result.clone());
                     }
@@ -142,6 +147,7 @@ impl Ledger {
             }
             EventKind::InterruptResolved { interrupt_id, call_id, answer, by } => {
                 let asked = self.pending.remove(interrupt_id).map(|interrupt| interrupt.ask);
+                self.plan_decided |= asked.as_ref().is_some_and(|ask| ask.plan().is_some());
                 if let Some(call) = call_id {
                     let answers = self.answered.entry(call.clone()).or_default();
                     answers.note(ResolvedInterrupt::new(asked, answer, by));
@@ -201,6 +207,7 @@ pub(crate) fn recover(
     if is_damaged {
         ledger.pending.clear();
         ledger.answered.clear();
+        ledger.plan_decided = false;
         facts.extend(waiting.into_iter().map(|asked| withdrawn(asked, DAMAGED)));
     }
     let mut unknown = ledger.told_of(ToolErrorCode::UnknownOutcome);
@@ -221,7 +228,7 @@ pub(crate) fn recover(
         Disposition::Resume
     } else if !pending.is_empty() {
         Disposition::Park
-    } else if never_ran.iter().any(|call| ledger.answered.contains_key(&call.call_id)) {
+    } else if ledger.plan_decided || never_ran.iter().any(|call| ledger.answered.contains_key(&call.call_id)) {
         Disposition::Resume
     } else {
         Disposition::End

@@ -10,6 +10,8 @@ use agentd_core::{
     files::SessionTree,
     ids::{CallId, SessionId, TraceId, TurnId},
     item::{Item, ItemStatus},
+    routing::Intent,
+    session::SessionMode,
     turn::{IfBusy, StartTurn, StopReason, TurnError, TurnResult},
 };
 use tokio::{task::JoinError, time::Instant};
@@ -27,6 +29,7 @@ use crate::{
     turn::{
         Phase, TurnOutcome, TurnState,
         answering::AnswerMode,
+        plan::{self, PlanFacts},
         recorder::{EndVerdict, TurnMessage},
         route::SlotChoice,
     },
@@ -127,6 +130,7 @@ impl Actor {
         let choice = routed.of_agent(self.acting().own_slot());
         let slot = choice.slot;
         self.check_model(slot)?;
+        let plans = tells && self.plans(&start, intent.as_ref());
         let model = self.model(slot);
         if !model.is_known() {
             // Once for each model that was never asked: its window decides how tools are described, from the first request on.
@@ -157,7 +161,8 @@ impl Actor {
         self.open = Some(open);
         let stored = said.as_ref().and_then(|said| self.stored_warning(said, choice));
         let told = told.into_iter().map(|body| Item::new(turn_id, body));
-        let input: Vec<Item> = told.chain(said.map(|said| user_item(turn_id, said, false))).collect();
+        let plan = plans.then(|| Item::new(turn_id, plan::notice()));
+        let input: Vec<Item> = told.chain(said.map(|said| user_item(turn_id, said, false))).chain(plan).collect();
         let mut state = self.fresh_state();
         let handed_over = handed.into_iter().map(|file| file.path).collect();
         if let Some(strategy) = start.compact {
@@ -198,6 +203,15 @@ impl Actor {
         self.commit(Some(turn_id), facts).await?;
         self.found_out = None;
         Ok(StartedTurn { turn_id, events, joined: false })
+    }
+
+    /// Returns whether a turn begins with a plan. One that continues another does where that has come to no approved plan.
+    fn plans(&self, start: &StartTurn, intent: Option<&Intent>) -> bool {
+        let Some(intent) = intent else { return plan::is_open(&self.state.seen()) };
+        let by_itself = self.acting().is_subagent() || self.state.settings.mode == SessionMode::Plan;
+        let (asked, answering) = (start.planning, start.on_interrupt);
+        let configured = self.shared.config().planning;
+        !by_itself && PlanFacts { asked, configured, intent, answering }.plans()
     }
 
     /// A turn as it is opened, with nothing of it in flight.

@@ -260,6 +260,7 @@ fn input(context: &TurnContext, text: String, max_steps: u32, agent: Option<&str
         compact: None,
         slot: context.settings.slot.or(own).or(Some(context.models.slot)),
         max_steps: Some(max_steps),
+        planning: None,
         on_interrupt: context.rules.answering.now(),
         while_connected: context.rules.answering.while_connected(),
         if_busy: IfBusy::Refuse,

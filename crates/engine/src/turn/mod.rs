@@ -23,6 +23,7 @@ pub(crate) mod finalize;
 pub(crate) mod hooks;
 pub(crate) mod level;
 mod person;
+pub(crate) mod plan;
 pub(crate) mod recorder;
 pub(crate) mod reminders;
 pub(crate) mod request;

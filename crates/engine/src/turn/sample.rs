@@ -124,7 +124,7 @@ pub(crate) async fn ask(
     level::tell(context, state).await?;
     state.reply = if called_in_vain { Reply::CalledInVain } else { Reply::Useful };
     // The last answer at a limit is taken as it is.
-    if state.phase == Phase::Working {
+    if matches!(state.phase, Phase::Working | Phase::Planning) {
         state.take_problem(problem, model.info().embedded);
     }
     Ok(())

@@ -10,7 +10,7 @@ use agentd_context::{ContextMeter, compaction::plan::CompactionRequest};
 use agentd_core::{
     event::{Event, EventKind, StateChange},
     ids::CallId,
-    item::{Item, ItemBody},
+    item::{Item, ItemBody, NoticeTopic},
     session::Todo,
     tool::{FileChange, FileChangeKind, ToolCall, ToolErrorCode, ToolResult},
     turn::{Denial, StopReason, TurnError},
@@ -103,6 +103,8 @@ pub(crate) enum Phase {
     /// The model is asked and its calls are run.
     #[default]
     Working,
+    /// The same for the plan with which the turn begins: its calls only look.
+    Planning,
     /// The turn was started to compact the history and for nothing else.
     Compacting {
         /// The turn before this one can be continued.
@@ -134,7 +136,9 @@ impl TurnState {
 
     /// Continues a turn that wanted to end when something was added to it: also one that was only to compact answers that.
     pub(crate) fn reopen(&mut self) {
-        self.phase = Phase::Working;
+        if self.phase != Phase::Planning {
+            self.phase = Phase::Working;
+        }
         self.answer = None;
         self.begun = None;
     }
@@ -196,6 +200,11 @@ impl TurnState {
                 self.pending_calls.push(call.clone());
             }
             ItemBody::ToolResult(result) => self.note_result(result),
+            ItemBody::Notice { topic: NoticeTopic::Plan, .. } => self.phase = Phase::Planning,
+            // The plan is no answer of the turn, which goes on.
+            ItemBody::Notice { topic: NoticeTopic::Planned, .. } => {
+                (self.phase, self.answer, self.begun) = (Phase::Working, None, None);
+            }
             ItemBody::Reasoning { .. } | ItemBody::Compaction(_) | ItemBody::Notice { .. } => {}
         }
     }

@@ -20,6 +20,7 @@ mod looking;
 mod meeting;
 mod modes;
 mod own_tools;
+mod planning;
 mod policy;
 mod prefixes;
 mod questions;

@@ -133,6 +133,7 @@ pub(crate) fn input(text: &str) -> StartTurn {
         whole: false,
         slot: None,
         max_steps: None,
+        planning: None,
         on_interrupt: OnInterrupt::Wait,
         while_connected: false,
         if_busy: IfBusy::Refuse,

@@ -42,6 +42,7 @@ pub(crate) fn request(session: Option<SessionId>, slot: Option<Slot>) -> StartRe
             text: Some("Hello".to_owned()),
             slot,
             max_steps: None,
+            planning: None,
             on_interrupt: OnInterrupt::Deny,
             while_connected: false,
             if_busy: IfBusy::Refuse,

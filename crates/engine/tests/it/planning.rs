@@ -1,0 +1,199 @@
+//! Turns that begin with a plan: nothing is changed before a person has approved it.
+
+use agentd_core::{
+    event::EventKind,
+    interrupt::{Answer, Ask, Interrupt},
+    item::{ItemBody, NoticeTopic},
+    routing::Planning,
+    session::{SessionMode, TodoStatus},
+    tool::ToolErrorCode,
+    turn::{OnInterrupt, StartTurn, StopReason},
+};
+use agentd_engine::{EngineConfig, SessionHandle};
+use agentd_testkit::scripted::{Play, calls, says};
+use serde_json::json;
+
+use crate::world::{World, go_on, input, run, to_end, until};
+
+const PLAN: &str = "# Plan\n\n1. Look at `a`\n2. Change `a`";
+
+fn planned(text: &str) -> StartTurn {
+    StartTurn { planning: Some(Planning::Always), ..input(text) }
+}
+
+async fn asked(world: &World, session: &SessionHandle) -> Interrupt {
+    world.engine.interrupts(Some(session.id())).await.unwrap().remove(0)
+}
+
+/// Starts a turn that plans, and waits for the question about its plan.
+async fn start(world: &World, session: &SessionHandle) -> (agentd_engine::Subscription, Interrupt) {
+    let mut started = session.start_turn(planned("Change a")).await.unwrap();
+    until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    let interrupt = asked(world, session).await;
+    (started.events, interrupt)
+}
+
+async fn answer(session: &SessionHandle, interrupt: &Interrupt, answer: Answer) {
+    session.answer(interrupt.id, answer, "test".to_owned()).await.unwrap();
+}
+
+/// Codes of the results of calls, in order.
+fn results(world: &World, session: &SessionHandle) -> Vec<Option<ToolErrorCode>> {
+    let events = world.store.events_of(session.id());
+    let results = events.iter().filter_map(|event| match &event.kind {
+        EventKind::ItemCompleted { item, .. } => match &item.body {
+            ItemBody::ToolResult(result) => Some(result.error),
+            _ => None,
+        },
+        _ => None,
+    });
+    results.collect()
+}
+
+async fn trusting(world: &World) -> SessionHandle {
+    let session = world.session().await;
+    session.set_mode(SessionMode::AcceptEdits, "test".to_owned()).await.unwrap();
+    session
+}
+
+fn change() -> Play {
+    calls(&[("change", json!({"path": "a"}))])
+}
+
+/// The answer to the question about todos that were left open.
+fn end() -> Play {
+    says("Nothing is left.")
+}
+
+#[tokio::test]
+async fn nothing_is_changed_before_the_plan_is_approved_and_its_steps_are_the_todos() {
+    let world = World::new([calls(&[("look", json!({}))]), change(), says(PLAN), change(), says("Done."), end()]);
+    let session = trusting(&world).await;
+    let (mut events, interrupt) = start(&world, &session).await;
+    assert_eq!(interrupt.ask.plan(), Some(PLAN));
+    assert_eq!(results(&world, &session), [None, Some(ToolErrorCode::Denied)], "only looking is allowed");
+    answer(&session, &interrupt, Answer::Approve).await;
+    let (_, result) = to_end(&mut events).await;
+    assert_eq!((result.text.as_str(), result.stop_reason), ("Done.\n\nNothing is left.", StopReason::Completed));
+    assert_eq!(results(&world, &session).last(), Some(&None), "now it may");
+    let todos = session.show().await.unwrap().session.todos;
+    let todos: Vec<_> = todos.iter().map(|todo| (todo.content.as_str(), todo.status)).collect();
+    assert_eq!(todos, [("Look at `a`", TodoStatus::Pending), ("Change `a`", TodoStatus::Pending)]);
+    // Each request begins with the one before it.
+    let requests = world.model.requests();
+    for pair in requests.windows(2) {
+        assert!(pair[1].messages.starts_with(&pair[0].messages));
+    }
+    assert!(format!("{:?}", requests[3].messages).contains("The plan is approved."));
+}
+
+#[tokio::test]
+async fn a_changed_plan_is_the_one_that_is_carried_out() {
+    let world = World::new([says(PLAN), says("Done.")]);
+    let session = trusting(&world).await;
+    let (mut events, interrupt) = start(&world, &session).await;
+    let changed = "1. Leave `a` alone";
+    answer(&session, &interrupt, Answer::Edit { args: json!({ Ask::PLAN: changed }) }).await;
+    to_end(&mut events).await;
+    let request = world.model.requests().pop().unwrap();
+    assert!(format!("{:?}", request.messages).contains("Leave `a` alone"));
+    assert_eq!(session.show().await.unwrap().session.todos[0].content, "Leave `a` alone");
+}
+
+#[tokio::test]
+async fn a_rejection_with_words_is_planned_again_and_one_without_ends_the_turn() {
+    let world = World::new([says(PLAN), change(), says("1. Only look")]);
+    let session = trusting(&world).await;
+    let (mut events, interrupt) = start(&world, &session).await;
+    answer(&session, &interrupt, Answer::Reject { reason: Some("Do not touch a".to_owned()) }).await;
+    until(&mut events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    assert_eq!(results(&world, &session), [Some(ToolErrorCode::Denied)], "it still plans");
+    let request = world.model.requests().remove(1);
+    assert!(format!("{:?}", request.messages).contains("Do not touch a"));
+    let again = asked(&world, &session).await;
+    assert_eq!(again.ask.plan(), Some("1. Only look"));
+    answer(&session, &again, Answer::Reject { reason: None }).await;
+    let (_, result) = to_end(&mut events).await;
+    assert_eq!((result.stop_reason, result.denials.last().unwrap().tool.as_str()), (StopReason::Denied, "plan"));
+    // It is over: the next input plans only where it is asked for.
+    world.model.then(change());
+    world.model.then(says("Done."));
+    assert_eq!(run(&session, "Change a after all").await.text, "Done.");
+    assert_eq!(results(&world, &session).last(), Some(&None));
+}
+
+#[tokio::test]
+async fn an_approval_outlives_a_restart_before_and_after_it_is_given() {
+    let world = World::new([says(PLAN)]);
+    let session = trusting(&world).await;
+    let (_, interrupt) = start(&world, &session).await;
+    let second = world.restarted([change(), says("Done."), end()]);
+    let session = second.engine.session(session.id()).await.unwrap();
+    let mut events = session.subscribe(0).await.unwrap();
+    answer(&session, &interrupt, Answer::Approve).await;
+    let (_, result) = to_end(&mut events).await;
+    assert_eq!((result.text.as_str(), result.stop_reason), ("Done.\n\nNothing is left.", StopReason::Completed));
+    assert_eq!(results(&second, &session), [None]);
+    let approvals = second.store.events_of(session.id());
+    let told = approvals.iter().filter(|event| {
+        matches!(&event.kind, EventKind::ItemCompleted { item, .. }
+            if matches!(item.body, ItemBody::Notice { topic: NoticeTopic::Planned, .. }))
+    });
+    assert_eq!(told.count(), 1);
+}
+
+#[tokio::test]
+async fn a_turn_that_continues_one_without_an_approved_plan_plans_on() {
+    let world = World::new([Play::Hangs(Vec::new())]);
+    let session = trusting(&world).await;
+    let mut started = session.start_turn(planned("Change a")).await.unwrap();
+    world.model.asked(1).await;
+    session.cancel(None).await.unwrap();
+    to_end(&mut started.events).await;
+    world.model.then(change());
+    world.model.then(says(PLAN));
+    let mut started = session.start_turn(go_on()).await.unwrap();
+    until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    assert_eq!(results(&world, &session), [Some(ToolErrorCode::Denied)]);
+}
+
+#[tokio::test]
+async fn who_asks_nobody_gets_the_plan_or_has_it_carried_out() {
+    let ran = async |on_interrupt, script: Vec<Play>| {
+        let world = World::new(script);
+        let session = trusting(&world).await;
+        let start = StartTurn { on_interrupt, ..planned("Change a") };
+        let (_, result) = to_end(&mut session.start_turn(start).await.unwrap().events).await;
+        (result.stop_reason, result.text, results(&world, &session))
+    };
+    let (stop, text, ran_calls) = ran(OnInterrupt::Deny, vec![says(PLAN)]).await;
+    assert_eq!((stop, text.as_str(), ran_calls.len()), (StopReason::Completed, PLAN, 0));
+    let (stop, text, ran_calls) = ran(OnInterrupt::Approve, vec![says(PLAN), change(), says("Done."), end()]).await;
+    assert_eq!((stop, text.as_str(), ran_calls), (StopReason::Completed, "Done.\n\nNothing is left.", vec![None]));
+    let (stop, ..) = ran(OnInterrupt::Fail, vec![says(PLAN)]).await;
+    assert_eq!(stop, StopReason::Denied);
+}
+
+#[tokio::test]
+async fn what_is_configured_plans_large_coding_tasks_only() {
+    let config = EngineConfig { planning: Planning::Auto, ..EngineConfig::default() };
+    let world = World::with(config, [says("Hello."), says(PLAN), says("Done.")]);
+    let session = world.session().await;
+    assert_eq!(run(&session, "Hello").await.text, "Hello.");
+    let large = "Migrate the whole project from one API to another, step by step, and keep the tests green";
+    let mut started = session.start_turn(input(large)).await.unwrap();
+    until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    answer(&session, &asked(&world, &session).await, Answer::Approve).await;
+    assert_eq!(to_end(&mut started.events).await.1.text, "Done.");
+}
+
+#[tokio::test]
+async fn what_is_said_while_it_plans_is_taken_in_and_it_can_be_cancelled() {
+    let world = World::new([says(PLAN)]);
+    let session = trusting(&world).await;
+    let (mut events, interrupt) = start(&world, &session).await;
+    session.cancel(None).await.unwrap();
+    assert_eq!(to_end(&mut events).await.1.stop_reason, StopReason::Cancelled);
+    assert!(world.engine.interrupts(Some(session.id())).await.unwrap().is_empty());
+    assert!(session.answer(interrupt.id, Answer::Approve, "late".to_owned()).await.is_err());
+}
