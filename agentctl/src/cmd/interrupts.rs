@@ -59,7 +59,10 @@ fn table(pending: &[Interrupt]) -> anyhow::Result<()> {
     let mut table = Table::new(["#", "ID", "SESSION", "ASKED", "RISK", "WHAT"]);
     for (at, (interrupt, id)) in pending.iter().zip(ids).enumerate() {
         let (risk, what) = match &interrupt.ask {
-            Ask::Approval { tool, args, risk, .. } => (format!("{risk:?}").to_lowercase(), format!("{tool} {args}")),
+            Ask::Approval { tool, args, risk, .. } => {
+                let what = interrupt.ask.plan().map_or_else(|| args.to_string(), str::to_owned);
+                (format!("{risk:?}").to_lowercase(), format!("{tool} {what}"))
+            }
             Ask::Question { question, .. } => ("-".to_owned(), question.clone()),
         };
         let mut session = report::short_id(interrupt.session_id);

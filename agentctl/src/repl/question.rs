@@ -20,6 +20,7 @@ use crate::{
     },
     report::short_id,
     terminal::paint::{BAD, CODE, GOOD, QUIET, STRONG, WARN, clip, fold, paint, tail, width},
+    turn::foreseen::EDITED,
 };
 
 /// The rows that a question needs besides its preview and the rules that could be kept.
@@ -36,7 +37,7 @@ const INDENT: usize = 4;
 pub(crate) fn ask(console: &mut dyn Console, interrupt: &Interrupt, color: bool) -> io::Result<Option<Answer>> {
     let mut question = Question { console, interrupt, color, is_dropped: false };
     if let (Some(plan), Ask::Approval { args, .. }) = (interrupt.ask.plan(), &interrupt.ask) {
-        question.show_plan(plan)?;
+        question.show_plan(plan, is_edited(&interrupt.ask))?;
         return question.approval(args, Risk::Medium, plan, Offers::new(&[], &[], &[]));
     }
     match &interrupt.ask {
@@ -50,6 +51,11 @@ pub(crate) fn ask(console: &mut dyn Console, interrupt: &Interrupt, color: bool)
             question.text(default.as_deref(), *required)
         }
     }
+}
+
+/// Returns whether what is asked about is the person's own by now.
+fn is_edited(ask: &Ask) -> bool {
+    matches!(ask, Ask::Approval { reason, .. } if reason.starts_with(EDITED))
 }
 
 /// The rules that an `always` can keep: the exact ones, or one that reaches further, as the person chooses.
@@ -148,12 +154,15 @@ impl Question<'_> {
         self.console.write(&text)
     }
 
-    /// Of a plan of their own turn people have just read all; any other is shown.
-    fn show_plan(&mut self, plan: &str) -> io::Result<()> {
+    /// Of a plan of their own turn people have just read all; any other is shown, and one that they changed.
+    fn show_plan(&mut self, plan: &str, edited: bool) -> io::Result<()> {
         let asks = "? Carry out this plan? Nothing is changed before you say so.";
         let mut text = format!("\n{}\n", paint(self.color, WARN, asks));
-        if !self.interrupt.asked_by.is_own(CLIENT) {
+        let is_own = self.interrupt.asked_by.is_own(CLIENT);
+        if !is_own {
             text.push_str(&self.aside(&format!("for: {}", asking::who(&self.interrupt.asked_by))));
+        }
+        if !is_own || edited {
             text.push_str(&indented(&diff::preview(plan, self.room(), self.color)));
         }
         self.console.write(&text)

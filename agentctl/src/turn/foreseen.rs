@@ -55,9 +55,11 @@ impl<A: Asker> Asker for ForeseeingAsker<A> {
     }
 }
 
+/// Said of a call that is the person's own by now.
+pub(crate) const EDITED: &str = "you changed it, and this is what would run now";
+
 /// A question whose call is the person's own by now.
 fn said_to_be_edited(ask: Ask) -> Ask {
-    const EDITED: &str = "you changed it, and this is what would run now";
     match ask {
         Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider, for_good, owner } => {
             let reason = if reason.is_empty() { EDITED.to_owned() } else { format!("{EDITED}; {reason}") };

@@ -23,7 +23,7 @@ use crate::keyboard::TypeAhead;
 pub(crate) mod builtin;
 mod children;
 mod drive;
-mod foreseen;
+pub(crate) mod foreseen;
 pub(crate) mod line;
 pub(crate) mod signals;
 

@@ -139,7 +139,25 @@ impl Ask {
     /// The tool that the approval of a plan names, and the argument that has its words. There is no tool of that name.
     pub const PLAN: &str = "plan";
 
-    /// Returns whether it asks about the plan with which a turn begins; its words.
+    /// The question about a plan.
+    #[must_use]
+    pub fn of_plan(plan: &str) -> Self {
+        Self::Approval {
+            tool: Self::PLAN.to_owned(),
+            args: serde_json::json!({ Self::PLAN: plan }),
+            risk: Risk::Medium,
+            reason: "the turn begins with a plan: nothing is changed before it is approved".to_owned(),
+            preview: Some(plan.to_owned()),
+            layer: None,
+            rule: None,
+            grants: Vec::new(),
+            wider: Vec::new(),
+            for_good: Vec::new(),
+            owner: None,
+        }
+    }
+
+    /// The plan that it asks about, where it does.
     #[must_use]
     pub fn plan(&self) -> Option<&str> {
         match self {

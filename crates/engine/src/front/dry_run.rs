@@ -132,7 +132,7 @@ impl Engine {
     pub async fn foresee(&self, id: InterruptId, args: Value) -> Result<Ask, EngineError> {
         let waits = self.shared.parts.store.interrupt(id).await?;
         let Some(StoredInterrupt {
-            interrupt: Interrupt { session_id, ask: Ask::Approval { tool, .. }, .. },
+            interrupt: Interrupt { session_id, ask: ask @ Ask::Approval { .. }, .. },
             answer: None,
         }) = waits
         else {
@@ -145,7 +145,12 @@ impl Engine {
                 "edited arguments must be a JSON object, not too deep",
             ));
         }
-        let spec = self.tool(&tool)?;
+        let tool = match &ask {
+            Ask::Approval { .. } if ask.plan().is_some() => return changed_plan(&args),
+            Ask::Approval { tool, .. } => tool,
+            Ask::Question { .. } => "",
+        };
+        let spec = self.tool(tool)?;
         let (_, SessionTree { workspace, state }) = self.session(session_id).await?.tree().await?;
         let at = DryRunSubject { workspace: Some(Arc::clone(&workspace)), ..self.standpoint(Some(session_id)).await? };
         let call = call(&spec, &args.to_string());
@@ -169,7 +174,7 @@ impl Engine {
         let (risk, Explanation { layer, rule, .. }) = (judged.verdict.risk(), judged);
         let (layer, rule) = (Some(layer), Some(rule));
         Ok(Ask::Approval {
-            tool,
+            tool: tool.to_owned(),
             args,
             risk,
             reason,
@@ -223,4 +228,13 @@ fn call(tool: &ToolSpec, arguments: &str) -> ToolCall {
 #[must_use]
 pub fn unknown_tool(name: &str) -> ToolSpec {
     ToolSpec { name: name.to_owned(), description: String::new(), parameters: json!({}), effect: Effect::Execute }
+}
+
+/// The question about a plan as a person has changed it.
+fn changed_plan(args: &Value) -> Result<Ask, EngineError> {
+    match args.get(Ask::PLAN).and_then(Value::as_str).filter(|plan| !plan.trim().is_empty()) {
+        Some(plan) => Ok(Ask::of_plan(plan)),
+        None => Err(EngineError::new(ErrorKind::InvalidInput, "a changed plan needs its words")
+            .with_hint(r#"edit it as {"plan": "1. …"}"#)),
+    }
 }

@@ -11,12 +11,10 @@ use agentd_core::{
     ids::CallId,
     interrupt::{Answer, Ask},
     item::{Item, ItemBody, ItemStatus, NoticeTopic},
-    policy::Risk,
     tool::{ToolErrorCode, ToolOutput},
     turn::{Denial, OnInterrupt, StopReason},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
-use serde_json::json;
 
 use crate::{
     agents::transfer_tool::PREFIX,
@@ -27,9 +25,6 @@ use crate::{
         recorder::CallAnswers,
     },
 };
-
-/// Why it is asked.
-const REASON: &str = "the turn begins with a plan: nothing is changed before you have approved it";
 
 /// Said to the model behind an approval.
 const APPROVED: &str = "The plan is approved. Carry it out now: you may change files and run commands again. Its steps are your \
@@ -93,7 +88,7 @@ async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> R
     let denied = |reason: &str| Denial { call_id: id.clone(), tool: Ask::PLAN.to_owned(), reason: reason.to_owned() };
     let answered = match (earlier, context.rules.answering.now()) {
         (Some(answered), _) => answered,
-        (None, OnInterrupt::Wait) => context.ask(id.clone(), question(&plan)).await?,
+        (None, OnInterrupt::Wait) => context.ask(id.clone(), Ask::of_plan(&plan)).await?,
         (None, OnInterrupt::Approve) => return carry_out(context, state, APPROVED.to_owned(), &plan).await,
         // The plan is what the run is for then.
         (None, OnInterrupt::Deny) => return Err(TurnExit::Finished(StopReason::Completed)),
@@ -118,22 +113,6 @@ async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> R
 fn call_id(state: &TurnState) -> CallId {
     let said = state.history.iter().rev().find(|item| matches!(item.body, ItemBody::AgentMessage { .. }));
     CallId::from(format!("{}_{}", Ask::PLAN, said.map_or_else(String::new, |item| item.id.to_string())))
-}
-
-fn question(plan: &str) -> Ask {
-    Ask::Approval {
-        tool: Ask::PLAN.to_owned(),
-        args: json!({ Ask::PLAN: plan }),
-        risk: Risk::Medium,
-        reason: REASON.to_owned(),
-        preview: None,
-        layer: None,
-        rule: None,
-        grants: Vec::new(),
-        wider: Vec::new(),
-        for_good: Vec::new(),
-        owner: None,
-    }
 }
 
 /// Ends the planning: the todo list and the words to the model are stored together.
