@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 
 use self::{entry::Entry, import::FoundServers, secrets::Secrets};
 use crate::{
+    cmd::own_file,
     daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
@@ -327,7 +328,7 @@ impl PersonsFile {
     }
 
     async fn replace(&self, daemon: &Daemon, text: &str) -> anyhow::Result<()> {
-        edit::replace(&self.path, text)
+        own_file::replace(&self.path, text)
             .map_err(|error| Failure::usage(format!("could not write {}: {error}", self.path.display())))?;
         daemon.client.reload().await?;
         Ok(())

@@ -18,6 +18,7 @@ pub(crate) mod grants;
 pub(crate) mod interrupts;
 pub(crate) mod mcp;
 pub(crate) mod models;
+mod own_file;
 pub(crate) mod policy;
 pub(crate) mod project;
 pub(crate) mod reload;

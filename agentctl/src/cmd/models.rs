@@ -1,5 +1,6 @@
 //! `agentctl models`: the five slots and what stands in them.
 
+mod add;
 mod check;
 
 use agentd_core::model::{ListedModel, MAX_LISTED_MODELS, Slot, SlotInfo};
@@ -19,6 +20,7 @@ use crate::{
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:
   agentctl models
+  agentctl models add anthropic        name a model in models.yaml, with its key, and test it
   agentctl models show                 what is known of the model of base, and from where
   agentctl models test                 try what the model of base can do
   agentctl models --json
@@ -41,6 +43,8 @@ pub(crate) struct ModelsArgs {
 
 #[derive(Debug, Subcommand)]
 enum ModelsCommand {
+    /// Name a model: a provider, or a server of this machine
+    Add(add::AddArgs),
     /// Show what is known of a model: window, answer, pictures, prices, each with who says so
     Show {
         /// The slot
@@ -53,8 +57,10 @@ enum ModelsCommand {
 
 /// Lists.
 pub(crate) async fn handle(global: &Global, args: ModelsArgs) -> anyhow::Result<Exit> {
-    if let Some(ModelsCommand::Test(args)) = &args.command {
-        return check::handle(global, args).await;
+    match args.command {
+        Some(ModelsCommand::Test(args)) => return check::handle(global, &args).await,
+        Some(ModelsCommand::Add(args)) => return add::handle(global, args).await,
+        Some(ModelsCommand::Show { .. }) | None => {}
     }
     let daemon = daemon::connect(global).await?;
     let client = &daemon.client;

@@ -5,6 +5,7 @@
 //! - [`sanitize`]: no prose of a model or a tool reaches a terminal but through it. What a person decides on goes through
 //!   [`agentd_core::visible`] instead, which leaves nothing out.
 
+pub(crate) mod ask;
 pub(crate) mod attention;
 pub(crate) mod clipboard;
 pub(crate) mod look;

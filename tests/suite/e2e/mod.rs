@@ -37,6 +37,7 @@
 //!   typed while it works. [`together`]: two of them in one session. [`ending`]: clients that are told to
 //!   end, or die. [`embedded`]: the built-in model with nothing configured.
 
+mod adding_models;
 mod agents;
 mod audit;
 mod bad_documents;

@@ -1,16 +1,6 @@
 //! A server put into the text of `mcp_servers.yaml`. Everything else in it stays as the person wrote it, comments too.
 
-use std::{
-    fs, io,
-    io::Write as _,
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
-    path::Path,
-};
-
 use super::entry::Entry;
-
-/// The mode of a file that is its owner's alone.
-const PRIVATE: u32 = 0o600;
 
 /// The text with one more server. What cannot be done without touching what a person wrote is refused.
 pub(super) fn with(text: &str, entry: &Entry) -> Result<String, String> {
@@ -70,34 +60,6 @@ fn starts_a_key(line: &str) -> bool {
     is_content(line) && !line.starts_with(' ')
 }
 
-/// Puts the text in the place of the file, whole or not at all. A file that is made is its owner's alone: keys may stand
-/// in it.
-pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let mode = fs::metadata(path).map_or(PRIVATE, |meta| meta.permissions().mode());
-    put(path, text, mode)
-}
-
-/// The same, and the file is its owner's alone, whatever it was before.
-pub(super) fn replace_private(path: &Path, text: &str) -> io::Result<()> {
-    put(path, text, PRIVATE)
-}
-
-fn put(path: &Path, text: &str, mode: u32) -> io::Result<()> {
-    // What is linked is written where it is.
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    let part = Path::new(&part);
-    let mut file = fs::File::options().write(true).create(true).truncate(true).mode(PRIVATE).open(part)?;
-    file.write_all(text.as_bytes())?;
-    file.set_permissions(fs::Permissions::from_mode(mode))?;
-    file.sync_all()?;
-    fs::rename(part, path)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,17 +91,5 @@ mod tests {
         check("servers:\n  'new': {command: y}\n", "already");
         assert!(with("servers:\n  a:\n    env:\n      new: y\n", &entry("new")).is_ok());
         assert!(with("servers:\n  a: {}\nglobal:\n  new: y\n", &entry("new")).is_ok());
-    }
-
-    #[test]
-    fn a_new_file_is_its_owners_alone_and_an_old_one_keeps_its_mode() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("deep/mcp_servers.yaml");
-        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
-        replace(&path, "a").unwrap();
-        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode()), ("a", 0o600));
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        replace(&path, "b").unwrap();
-        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode()), ("b", 0o644));
     }
 }

@@ -2,14 +2,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _},
+    io::{self, IsTerminal as _},
 };
 
-use nix::sys::termios::{LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcgetattr, tcsetattr};
 use serde_json::Value;
 
 use super::{entry::Entry, import::FoundServers, secrets::Secrets};
-use crate::terminal::sanitize::clean_line;
+use crate::terminal::{ask, sanitize::clean_line};
 
 /// Prefix of an input's id in the value of a server's setting.
 const MARK: &str = "${input:";
@@ -141,16 +140,8 @@ impl Input {
 
     fn answer(&self, id: &str, servers: &str) -> io::Result<Answer> {
         loop {
-            let hidden = if self.is_password { Some(Hidden::begin()?) } else { None };
-            write!(anstream::stderr(), "{}", self.question(id, servers))?;
-            let line = match &hidden {
-                Some(_) => hidden_line()?,
-                None => line()?,
-            };
-            drop(hidden);
-            if self.is_password || line.is_none() {
-                writeln!(anstream::stderr())?;
-            }
+            let question = self.question(id, servers);
+            let line = if self.is_password { ask::hidden(&question)? } else { ask::line(&question)? };
             let Some(line) = line else { return Ok(Answer::Gone) };
             let said = if self.is_password { line } else { line.trim().to_owned() };
             let said = if said.is_empty() { self.default.clone() } else { Some(said) };
@@ -180,57 +171,6 @@ impl Input {
             None => {}
         }
         question + ": "
-    }
-}
-
-/// A line that the terminal shows as it is typed; none at its end.
-fn line() -> io::Result<Option<String>> {
-    let mut line = String::new();
-    let count = io::stdin().lock().read_line(&mut line)?;
-    Ok((count > 0).then(|| line.trim_end_matches(['\r', '\n']).to_owned()))
-}
-
-/// A line of a terminal that shows nothing; none where it was left with Ctrl-C or Ctrl-D.
-fn hidden_line() -> io::Result<Option<String>> {
-    let mut bytes = Vec::new();
-    for byte in io::stdin().lock().bytes() {
-        match byte? {
-            b'\r' | b'\n' => return Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
-            3 => return Ok(None),
-            4 if bytes.is_empty() => return Ok(None),
-            // Ctrl-U.
-            21 => bytes.clear(),
-            8 | 127 => {
-                // The whole letter goes, not its last byte.
-                while bytes.pop().is_some_and(|byte| byte & 0b1100_0000 == 0b1000_0000) {}
-            }
-            byte if byte >= b' ' => bytes.push(byte),
-            _ => {}
-        }
-    }
-    Ok(None)
-}
-
-/// The terminal does not show what is typed, nor does it make signals of it that would leave it so. Dropping this puts it
-/// back.
-struct Hidden(Termios);
-
-impl Hidden {
-    fn begin() -> io::Result<Self> {
-        let before = tcgetattr(io::stdin())?;
-        let mut hidden = before.clone();
-        hidden.local_flags.remove(LocalFlags::ECHO | LocalFlags::ECHONL | LocalFlags::ICANON | LocalFlags::ISIG);
-        hidden.control_chars[SpecialCharacterIndices::VMIN as usize] = 1;
-        hidden.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
-        tcsetattr(io::stdin(), SetArg::TCSANOW, &hidden)?;
-        Ok(Self(before))
-    }
-}
-
-impl Drop for Hidden {
-    fn drop(&mut self) {
-        // A terminal that is gone needs no mode.
-        let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, &self.0);
     }
 }
 

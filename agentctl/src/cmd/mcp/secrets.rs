@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::edit;
+use crate::cmd::own_file;
 
 /// The person's file, and what is to be added.
 pub(super) struct Secrets {
@@ -50,7 +50,7 @@ impl Secrets {
             }
             text += &format!("{name}={value}\n");
         }
-        if text == self.text { Ok(()) } else { edit::replace_private(&self.path, &text) }
+        if text == self.text { Ok(()) } else { own_file::replace_private(&self.path, &text) }
     }
 
     fn of(&self, name: &str) -> Option<&str> {

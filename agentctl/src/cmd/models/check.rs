@@ -33,6 +33,11 @@ pub(crate) struct TestArgs {
 
 /// Tests.
 pub(super) async fn handle(global: &Global, args: &TestArgs) -> anyhow::Result<Exit> {
+    test(global, args.slot).await
+}
+
+/// Tests the model of a slot, a line for each thing.
+pub(super) async fn test(global: &Global, slot: Slot) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let plan = |plan: ModelTestPlan| {
         let ModelTestPlan { model, requests, tokens } = plan;
@@ -41,7 +46,7 @@ pub(super) async fn handle(global: &Global, args: &TestArgs) -> anyhow::Result<E
     };
     // A line that cannot be written ends nothing: the exit code says it, too.
     let show = |check: &ModelCheck| drop((!global.json).then(|| print(check)));
-    let checks = daemon.client.test_model(args.slot, plan, show).await?;
+    let checks = daemon.client.test_model(slot, plan, show).await?;
     if global.json {
         report::json(&checks)?;
     }

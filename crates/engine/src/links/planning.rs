@@ -131,7 +131,7 @@ async fn carry_out(context: &TurnContext, state: &mut TurnState, text: String, p
     Ok(())
 }
 
-/// What the person said to a plan is said to the model as all that the person adds to a turn.
+/// Hands the words of the person on to the model, like all that they add to a turn.
 async fn plan_again(context: &TurnContext, state: &mut TurnState, words: String) -> Result<(), TurnExit> {
     let body = ItemBody::UserMessage { text: words, steered: true, typed_bytes: None, stored: None };
     state.note(context.recorder.whole(body).await?);

@@ -17,9 +17,9 @@ pub(crate) const PLAN_FIRST: &str = "Plan first. Calls that change files, or run
 /// Facts for the decision.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlanFacts<'a> {
-    /// What the client wants for the turn.
+    /// The wish of the client, where it has one.
     pub(crate) asked: Option<Planning>,
-    /// What is configured.
+    /// The configuration.
     pub(crate) configured: Planning,
     /// Intent of the input.
     pub(crate) intent: &'a Intent,

@@ -1,0 +1,338 @@
+//! `agentctl models add`: names a model in `models.yaml`, with its key in a file of its owner's alone, and proves it.
+//!
+//! - `providers`: what is known of providers; `local`: servers that listen here; `file`: the text of `models.yaml`.
+
+mod file;
+mod local;
+mod providers;
+
+use std::{
+    io::{self, IsTerminal as _, Read as _},
+    path::PathBuf,
+};
+
+use agentd_core::model::{ListedModel, Slot};
+use clap::Args;
+
+use self::{
+    file::SlotEntry,
+    providers::{ALL, Provider},
+};
+use super::check;
+use crate::{
+    cmd::own_file,
+    daemon::{self, Daemon},
+    exit::Exit,
+    failure::Failure,
+    flags::Global,
+    terminal::{ask, sanitize::clean_line},
+};
+
+/// Models of a list that are shown to choose from.
+const MOST_SHOWN: usize = 40;
+
+/// The longest key, in bytes.
+const MAX_KEY: u64 = 16 * 1024;
+
+/// The arguments of `models add`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl models add                     choose a provider, or a server that was found on this machine
+  agentctl models add anthropic           asks for the key, which is not shown
+  agentctl models add ollama --id qwen3 --slot code
+  agentctl models add --base-url http://10.0.0.5:8000/v1
+  pass show openai | agentctl models add openai --key-stdin --id gpt-5
+
+Providers: anthropic, openai, gemini, deepseek, mistral, openrouter, groq; servers: ollama, llama.cpp, lm-studio, vllm.
+
+The key goes into keys/ beside models.yaml, in a file that only you can read. The daemon reads the new configuration at once, \
+and the model is tested; if its server cannot list models, nothing is changed.")]
+pub(crate) struct AddArgs {
+    /// Provider, or kind of server
+    #[arg(value_name = "PROVIDER")]
+    provider: Option<String>,
+    /// Slot that gets the model
+    #[arg(long, value_name = "SLOT", default_value_t)]
+    slot: Slot,
+    /// Address of the server, up to and including /v1
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    /// Wire of the server, where it is not chat completions
+    #[arg(long, value_name = "WIRE")]
+    wire: Option<String>,
+    /// Id of the model [default: chosen from those that the server lists]
+    #[arg(long, value_name = "MODEL")]
+    id: Option<String>,
+    /// Read the key from standard input
+    #[arg(long)]
+    key_stdin: bool,
+    /// Replace what models.yaml says of the slot
+    #[arg(long)]
+    replace: bool,
+    /// Do not test the model
+    #[arg(long)]
+    no_test: bool,
+}
+
+/// Adds.
+pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exit> {
+    let present = io::stdin().is_terminal() && io::stderr().is_terminal();
+    let Some(chosen) = choose(&args, present).await? else { return Ok(Exit::Cancelled) };
+    let mut own = OwnFiles::read(chosen.name)?;
+    if file::has(&own.text, args.slot) && !args.replace {
+        let replaces = present && is_yes(&format!("models.yaml has {} already. Replace it? [y/N] ", args.slot))?;
+        if !replaces {
+            return Err(Failure::usage(format!("{} sets {} already", own.path.display(), args.slot))
+                .hint("--replace replaces it; --slot names another slot")
+                .into());
+        }
+    }
+    let Some(key) = key(&chosen, args.key_stdin, present)? else { return Ok(Exit::Cancelled) };
+    let daemon = daemon::connect(global).await?;
+    let key = (!key.is_empty()).then_some(key);
+    let mut entry = SlotEntry {
+        base_url: chosen.base_url,
+        wire: args.wire.clone().or(chosen.wire),
+        key_file: key.as_ref().map(|_| own.key_name()),
+        id: args.id.clone(),
+        echoes: chosen.echoes,
+    };
+    let added = prove(&daemon, &mut own, &args, &mut entry, key.as_deref(), chosen.model.as_deref(), present).await;
+    if let Err(error) = added {
+        own.restore()?;
+        // What it was before is what the daemon had: that it is read again changes nothing.
+        let _ = daemon.client.reload().await;
+        crate::terminal::note("nothing was changed");
+        return Err(error);
+    }
+    crate::terminal::note(&format!("{} has {}", args.slot, clean_line(entry.id.as_deref().unwrap_or_default())));
+    if args.no_test {
+        return Ok(Exit::Done);
+    }
+    check::test(global, args.slot).await
+}
+
+/// Writes the slot, has the daemon read it, and asks its server for its models.
+async fn prove(
+    daemon: &Daemon,
+    own: &mut OwnFiles,
+    args: &AddArgs,
+    entry: &mut SlotEntry,
+    key: Option<&str>,
+    suggested: Option<&str>,
+    present: bool,
+) -> anyhow::Result<()> {
+    own.write_key(key)?;
+    own.write(&file::with(&own.text, args.slot, entry))?;
+    daemon.client.reload().await?;
+    let slots = daemon.client.models().await?;
+    let in_force = slots.iter().find(|info| info.slot == args.slot).and_then(|info| info.model.base_url.clone());
+    if in_force.as_deref().is_none_or(|url| url.trim_end_matches('/') != entry.base_url.trim_end_matches('/')) {
+        return Err(Failure::usage("the daemon has another model in this slot, whatever models.yaml says")
+            .hint("MODEL_* variables of the daemon's environment stand above the file: start it without them")
+            .into());
+    }
+    if entry.id.is_none() {
+        let listed = daemon.client.listed_models(args.slot).await.inspect_err(|_| {
+            if key.is_some() {
+                crate::terminal::note("is the key right? with --id MODEL the list is not asked for");
+            }
+        })?;
+        entry.id = Some(pick(&listed, suggested, present)?);
+        own.write(&file::with(&own.text, args.slot, entry))?;
+        daemon.client.reload().await?;
+    }
+    Ok(())
+}
+
+/// A provider as it was chosen.
+struct ChosenProvider {
+    name: &'static str,
+    title: String,
+    base_url: String,
+    wire: Option<String>,
+    variable: Option<&'static str>,
+    echoes: bool,
+    model: Option<String>,
+}
+
+impl ChosenProvider {
+    fn of(provider: &Provider, base_url: Option<String>) -> Self {
+        Self {
+            name: provider.name,
+            title: provider.title.to_owned(),
+            base_url: base_url.unwrap_or_else(|| provider.base_url.to_owned()),
+            wire: provider.wire.map(str::to_owned),
+            variable: provider.variable,
+            echoes: provider.echoes,
+            model: provider.model.map(str::to_owned),
+        }
+    }
+
+    /// A server of which only the address is known.
+    fn at(base_url: &str) -> Self {
+        Self {
+            name: "server",
+            title: base_url.to_owned(),
+            base_url: base_url.to_owned(),
+            wire: None,
+            variable: None,
+            echoes: false,
+            model: None,
+        }
+    }
+}
+
+/// The provider: as it was named, or as the person chooses; none where they leave.
+async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<ChosenProvider>> {
+    if let Some(name) = &args.provider {
+        let known = || ALL.iter().map(|provider| provider.name).collect::<Vec<_>>().join(", ");
+        let provider = providers::named(name).ok_or_else(|| {
+            Failure::usage(format!("no provider {name:?} is known"))
+                .hint(format!("known are {}; any other server is named by --base-url", known()))
+        })?;
+        return Ok(Some(ChosenProvider::of(provider, args.base_url.clone())));
+    }
+    if let Some(url) = &args.base_url {
+        return Ok(Some(ChosenProvider::at(url)));
+    }
+    if !present {
+        return Err(Failure::usage("which provider?").hint("agentctl models add anthropic; --help lists them").into());
+    }
+    let found = local::found().await;
+    let elsewhere = ALL.iter().filter(|provider| provider.variable.is_some());
+    let offered: Vec<&Provider> = found.iter().copied().chain(elsewhere).collect();
+    for (at, provider) in offered.iter().enumerate() {
+        let place = match provider.variable {
+            None => format!("found at {}", provider.base_url),
+            Some(_) => provider.base_url.to_owned(),
+        };
+        crate::terminal::note(&format!("{:>3}  {:<14} {place}", at + 1, provider.title));
+    }
+    if found.is_empty() {
+        crate::terminal::note("     (no Ollama, llama.cpp, LM Studio or vLLM listens on its usual port here)");
+    }
+    loop {
+        let Some(said) = ask::line("number or name: ")? else { return Ok(None) };
+        let at = said.trim().parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+        let numbered = at.and_then(|at| offered.get(at).copied());
+        match numbered.or_else(|| providers::named(&said)) {
+            Some(provider) => return Ok(Some(ChosenProvider::of(provider, None))),
+            None => crate::terminal::note(&clean_line(&format!("`{said}` is none of them"))),
+        }
+    }
+}
+
+/// The key: from standard input, from the variable of this shell, or as the person types it. An empty one means none.
+fn key(chosen: &ChosenProvider, from_stdin: bool, present: bool) -> anyhow::Result<Option<String>> {
+    if from_stdin {
+        let mut text = String::new();
+        io::stdin().lock().take(MAX_KEY).read_to_string(&mut text)?;
+        return Ok(Some(text.trim().to_owned()));
+    }
+    let Some(variable) = chosen.variable else { return Ok(Some(String::new())) };
+    let of_shell = std::env::var(variable).ok().filter(|key| !key.trim().is_empty());
+    if !present {
+        return of_shell.map(|key| Some(key.trim().to_owned())).ok_or_else(|| {
+            Failure::usage(format!("{} wants a key", chosen.title))
+                .hint(format!("set {variable}, or hand it over with --key-stdin"))
+                .into()
+        });
+    }
+    let or_else = if of_shell.is_some() { format!(", Enter takes ${variable}") } else { String::new() };
+    let typed = ask::hidden(&format!("key of {} (it is not shown{or_else}): ", chosen.title))?;
+    let Some(typed) = typed.map(|key| key.trim().to_owned()) else { return Ok(None) };
+    match (typed.is_empty(), of_shell) {
+        (false, _) => Ok(Some(typed)),
+        (true, Some(key)) => Ok(Some(key.trim().to_owned())),
+        (true, None) => Err(Failure::usage(format!("{} wants a key", chosen.title)).into()),
+    }
+}
+
+/// The model of those that the server lists.
+fn pick(listed: &[ListedModel], suggested: Option<&str>, present: bool) -> anyhow::Result<String> {
+    let Some(first) = listed.first() else {
+        return Err(Failure::usage("the server lists no model").hint("load one there, or name it with --id").into());
+    };
+    let suggested = suggested.filter(|id| listed.iter().any(|model| model.id == *id)).unwrap_or(&first.id);
+    if !present || listed.len() == 1 {
+        return Ok(suggested.to_owned());
+    }
+    for (at, model) in listed.iter().take(MOST_SHOWN).enumerate() {
+        crate::terminal::note(&format!("{:>3}  {}", at + 1, clean_line(&model.id)));
+    }
+    if listed.len() > MOST_SHOWN {
+        crate::terminal::note(&format!("     … and {} more", listed.len() - MOST_SHOWN));
+    }
+    loop {
+        let Some(said) = ask::line(&format!("model, by number or id [{}]: ", clean_line(suggested)))? else {
+            return Err(Failure::usage("no model was chosen").into());
+        };
+        let said = said.trim();
+        let at = said.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+        let named = listed.iter().find(|model| model.id == said).or_else(|| listed.get(at?));
+        match named {
+            _ if said.is_empty() => return Ok(suggested.to_owned()),
+            Some(model) => return Ok(model.id.clone()),
+            None => crate::terminal::note(&clean_line(&format!("the server does not list `{said}`"))),
+        }
+    }
+}
+
+fn is_yes(question: &str) -> io::Result<bool> {
+    Ok(ask::line(question)?.is_some_and(|said| matches!(said.trim(), "y" | "Y" | "yes")))
+}
+
+/// The person's `models.yaml` and the file of the key, with what they were before.
+struct OwnFiles {
+    path: PathBuf,
+    text: String,
+    existed: bool,
+    key_path: PathBuf,
+    key_before: Option<String>,
+}
+
+impl OwnFiles {
+    fn read(name: &str) -> anyhow::Result<Self> {
+        let folder = daemon::config_dir()?;
+        let (path, key_path) = (folder.join("models.yaml"), folder.join("keys").join(format!("{name}.key")));
+        let (text, existed) = match std::fs::read_to_string(&path) {
+            Ok(text) => (text, true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (String::new(), false),
+            Err(error) => return Err(Failure::usage(format!("could not read {}: {error}", path.display())).into()),
+        };
+        let key_before = std::fs::read_to_string(&key_path).ok();
+        Ok(Self { path, text, existed, key_path, key_before })
+    }
+
+    /// The name of the key's file, as `models.yaml` says it.
+    fn key_name(&self) -> String {
+        let name = self.key_path.file_name().map(|name| name.to_string_lossy().into_owned());
+        format!("keys/{}", name.unwrap_or_default())
+    }
+
+    fn write_key(&self, key: Option<&str>) -> anyhow::Result<()> {
+        let Some(key) = key else { return Ok(()) };
+        own_file::replace_private(&self.key_path, &format!("{key}\n"))
+            .map_err(|error| Failure::usage(format!("could not write {}: {error}", self.key_path.display())).into())
+    }
+
+    fn write(&self, text: &str) -> anyhow::Result<()> {
+        own_file::replace(&self.path, text)
+            .map_err(|error| Failure::usage(format!("could not write {}: {error}", self.path.display())).into())
+    }
+
+    /// Puts back what there was.
+    fn restore(&self) -> anyhow::Result<()> {
+        if self.existed {
+            self.write(&self.text)?;
+        } else {
+            let _ = std::fs::remove_file(&self.path);
+        }
+        match &self.key_before {
+            Some(key) => own_file::replace_private(&self.key_path, key)?,
+            None => drop(std::fs::remove_file(&self.key_path)),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,87 @@
+//! Model servers that listen on this machine.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::timeout,
+};
+
+use super::providers::{ALL, Provider};
+
+/// Time limit for a server's answer. Whatever listens there shall not keep anybody waiting.
+const PATIENCE: Duration = Duration::from_millis(800);
+
+/// Bytes of an answer that are read.
+const MOST: u64 = 256 * 1024;
+
+/// The servers of this machine that list models, each with the kind that usually has its port.
+pub(super) async fn found() -> Vec<&'static Provider> {
+    let local = ALL.iter().filter_map(|provider| Some((provider, port(provider)?)));
+    let asked = local.map(async |(provider, port)| lists_models(port).await.then_some(provider));
+    join_all(asked).await.into_iter().flatten().collect()
+}
+
+/// The port of a server on this machine; none for a provider elsewhere.
+fn port(provider: &Provider) -> Option<u16> {
+    let url = url::Url::parse(provider.base_url).ok()?;
+    url.port().filter(|_| url.host_str() == Some("127.0.0.1"))
+}
+
+/// Returns whether somebody listens on that port who lists models. It is told nothing, least of all a key.
+async fn lists_models(port: u16) -> bool {
+    timeout(PATIENCE, answer(port)).await.ok().flatten().is_some_and(|answer| is_listing(&answer))
+}
+
+async fn answer(port: u16) -> Option<String> {
+    let mut stream = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await.ok()?;
+    let request = format!("GET /v1/models HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nAccept: application/json\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.ok()?;
+    let mut answer = Vec::new();
+    stream.take(MOST).read_to_end(&mut answer).await.ok()?;
+    Some(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// Returns whether an answer lists models, as servers of chat completions do.
+fn is_listing(answer: &str) -> bool {
+    let Some((head, body)) = answer.split_once("\r\n\r\n") else { return false };
+    let is_ok = head.split_whitespace().nth(1) == Some("200");
+    is_ok && body.contains("\"data\"") && (body.contains("\"object\"") || body.contains("\"id\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn lists(answer: &'static str) -> bool {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 512];
+            let read = stream.read(&mut request).await.unwrap();
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            String::from_utf8_lossy(&request[..read]).into_owned()
+        });
+        let found = lists_models(port).await;
+        assert!(server.await.unwrap().starts_with("GET /v1/models HTTP/1.0\r\n"));
+        found
+    }
+
+    #[tokio::test]
+    async fn a_server_that_lists_models_is_found_and_no_other() {
+        assert!(lists("HTTP/1.1 200 OK\r\nA: b\r\n\r\n{\"object\": \"list\", \"data\": [{\"id\": \"m\"}]}").await);
+        assert!(!lists("HTTP/1.1 200 OK\r\n\r\n<html>a web page</html>").await);
+        assert!(!lists("HTTP/1.1 404 Not Found\r\n\r\n{\"data\": [], \"object\": 1}").await);
+        assert!(!lists("SSH-2.0-x\r\n").await);
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap().port();
+        assert!(!lists_models(free).await);
+    }
+}

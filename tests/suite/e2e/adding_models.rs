@@ -1,0 +1,87 @@
+//! `agentctl models add`: from nothing to a model that answers, without a restart of the daemon.
+
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+use agentd_testkit::{
+    daemon::{TempDaemon, TempHome},
+    model_server::{ModelServer, Reply},
+};
+use serde_json::json;
+
+use super::terminal::Terminal;
+
+async fn server() -> ModelServer {
+    let server = ModelServer::start().await;
+    server.lists([json!({"id": "first"}), json!({"id": "second"})]);
+    server.default_reply(Reply::text("Here I am."));
+    server
+}
+
+fn read(daemon: &TempDaemon, name: &str) -> String {
+    fs::read_to_string(daemon.path().join("config").join(name)).unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_names_a_provider_types_a_key_and_chooses_a_model() {
+    let server = server().await;
+    let home = TempHome::new();
+    home.write("config/models.yaml", "# mine\ncode: {base_url: http://127.0.0.1:9/v1, id: other}\n");
+    let daemon = TempDaemon::start_in(home).await;
+    let url = server.base_url();
+    let mut terminal =
+        Terminal::around(&daemon, "exec \"$@\"", &["models", "add", "openai", "--base-url", &url, "--no-test"]);
+    terminal.sees("key of OpenAI (it is not shown): ");
+    terminal.presses("sk-typed-secret\r");
+    let list = terminal.sees("model, by number or id [first]: ");
+    assert!(list.contains("second") && !list.contains("sk-typed"), "{list}");
+    terminal.says("2");
+    let end = terminal.ends();
+    assert!(end.contains("base has second"), "{end}");
+    let text = read(&daemon, "models.yaml");
+    assert!(text.starts_with("# mine\ncode: {base_url: http://127.0.0.1:9/v1, id: other}\nbase:\n"), "{text}");
+    assert!(!text.contains("sk-typed") && text.contains("keys/openai.key"), "{text}");
+    let key = daemon.path().join("config/keys/openai.key");
+    assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+    let output = daemon.agentctl(["run", "Who are you?"]).await.exits(0);
+    assert_eq!(output.stdout.trim(), "Here I am.");
+    let asked = server.requests().pop().unwrap();
+    assert_eq!(asked.body["model"], "second");
+    assert_eq!(asked.headers.get("authorization").map(String::as_str), Some("Bearer sk-typed-secret"));
+}
+
+#[tokio::test]
+async fn scripts_hand_the_key_over_and_what_cannot_work_changes_nothing() {
+    let server = server().await;
+    let daemon = TempDaemon::start_in(TempHome::new()).await;
+    let url = server.base_url();
+    let add = async |args: &[&str], input: &str| {
+        let args = [&["models", "add"], args].concat();
+        daemon.agentctl_with(args, input.as_bytes()).await
+    };
+    // Who names nothing is told what there is.
+    let lost = add(&[], "").await.exits(2);
+    assert!(lost.stderr.contains("which provider?"), "{}", lost.stderr);
+    let unknown = add(&["nobody"], "").await.exits(2);
+    assert!(unknown.stderr.contains("anthropic, openai"), "{}", unknown.stderr);
+    let keyless = add(&["mistral", "--base-url", &url], "").await.exits(2);
+    assert!(keyless.stderr.contains("MISTRAL_API_KEY"), "{}", keyless.stderr);
+    // Nobody listens there.
+    let gone = add(&["--base-url", "http://127.0.0.1:9/v1"], "").await;
+    assert_ne!(gone.code, Some(0));
+    assert!(gone.stderr.contains("nothing was changed"), "{}", gone.stderr);
+    assert_eq!(read(&daemon, "models.yaml"), "");
+
+    let args = ["mistral", "--base-url", &url, "--key-stdin", "--id", "second"];
+    add(&args, "sk-piped\n").await;
+    assert_eq!(read(&daemon, "keys/mistral.key"), "sk-piped\n");
+    let slots = daemon.agentctl(["models", "--json"]).await.exits(0).json();
+    assert_eq!((&slots[0]["model"]["id"], &slots[0]["model"]["base_url"]), (&json!("second"), &json!(url)));
+    let before = read(&daemon, "models.yaml");
+    let again = add(&args, "sk-other\n").await.exits(2);
+    assert!(again.stderr.contains("--replace"), "{}", again.stderr);
+    let broken =
+        add(&["mistral", "--base-url", "http://127.0.0.1:9/v1", "--key-stdin", "--replace"], "sk-other\n").await;
+    assert_ne!(broken.code, Some(0));
+    assert_eq!((read(&daemon, "models.yaml"), read(&daemon, "keys/mistral.key")), (before, "sk-piped\n".to_owned()));
+    assert_eq!(daemon.agentctl(["run", "Still?"]).await.exits(0).stdout.trim(), "Here I am.");
+}
