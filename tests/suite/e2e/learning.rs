@@ -194,11 +194,34 @@ async fn a_model_is_tested_on_purpose() {
     for name in names {
         assert_eq!(of(name).0, "ok", "{name}: {:?}", of(name));
     }
+    assert_eq!((of("pictures").0, of("price").0), ("skipped".to_owned(), "skipped".to_owned()));
     assert!(of("window").1.contains("65536") && of("cache").1.contains("6000 of"), "{:?}", of("cache"));
     let asked: u64 = model.requests().iter().map(tokens).sum();
     let output = daemon.agentctl(["models", "test"]).await.exits(0);
     output.says(&["testing good: at most 6 requests, about 15,"]);
     assert!(model.requests().len() <= 12 && asked < 20_000, "{asked}");
+}
+
+#[tokio::test]
+async fn a_test_shows_a_picture_and_says_what_it_cost() {
+    let model = ModelServer::start().await;
+    model.lists([json!({"id": "good", "max_model_len": 65_536})]).respond_with(|request| {
+        let shows = request.text.contains("data:image/png;base64,");
+        if shows { counted(Reply::text("Red."), 100, 0) } else { good(request) }
+    });
+    let home = TempHome::with_model(&model.base_url());
+    home.write("config/models.yaml", "base: {sees_pictures: true, prices: {input: 3, output: 15}}");
+    let daemon = TempDaemon::start_in(home).await;
+    let of = checks(&daemon, 0).await;
+    assert_eq!(of("pictures").0, "ok", "{:?}", of("pictures"));
+    let (state, words) = of("price");
+    assert!(state == "ok" && words.contains("about $0.0"), "{words}");
+    model.respond_with(|request| {
+        let shows = request.text.contains("data:image/png;base64,");
+        if shows { Reply::refusal(400, "this model takes no images") } else { good(request) }
+    });
+    let of = checks(&daemon, 1).await;
+    assert!(of("pictures").0 == "fail" && of("pictures").1.contains("sees_pictures: false"), "{:?}", of("pictures"));
 }
 
 #[tokio::test]

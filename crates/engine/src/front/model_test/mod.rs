@@ -11,15 +11,16 @@ use std::{sync::Arc, time::Duration};
 
 use agentd_context::windows::ContextWindows;
 use agentd_core::{
+    error::ModelError,
     ids::SessionId,
-    model::{ChangeTopic, CheckState, ModelCheck, ModelInfo, ModelTestPlan, WindowSource},
+    model::{ChangeTopic, CheckState, ModelCheck, ModelInfo, ModelRequest, ModelTestPlan, WindowSource},
     ports::Model,
     usage::Usage,
 };
 
 use self::{
     listener::{HeardAnswer, hear},
-    questions::{CODE_WORD, LongQuestion},
+    questions::{CODE_WORD, COLOUR, LongQuestion},
 };
 
 /// Requests of a test.
@@ -50,6 +51,8 @@ pub struct ModelTest {
     calls: bool,
     /// The first answer to the long question.
     read: Option<HeardAnswer>,
+    /// Usage of all requests so far.
+    spent: Usage,
 }
 
 /// Checks, in their order.
@@ -62,11 +65,13 @@ enum Stage {
     Window,
     SilentCut,
     Cache,
+    Pictures,
     Parameters,
+    Price,
 }
 
 impl Stage {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 10] = [
         Self::Reach,
         Self::Tools,
         Self::ParallelCalls,
@@ -74,7 +79,9 @@ impl Stage {
         Self::Window,
         Self::SilentCut,
         Self::Cache,
+        Self::Pictures,
         Self::Parameters,
+        Self::Price,
     ];
 
     fn name(self) -> &'static str {
@@ -86,7 +93,9 @@ impl Stage {
             Self::Window => "window",
             Self::SilentCut => "silent cut",
             Self::Cache => "cache",
+            Self::Pictures => "pictures",
             Self::Parameters => "parameters",
+            Self::Price => "price",
         }
     }
 
@@ -127,15 +136,18 @@ impl ModelTest {
         };
         let long = LongQuestion::for_window(window);
         let (session, stage) = (SessionId::generate(), Some(Stage::Reach));
-        Self { model, windows, session, long, stage, calls: false, read: None }
+        Self { model, windows, session, long, stage, calls: false, read: None, spent: Usage::default() }
     }
 
     /// Outline of the test.
     #[must_use]
     pub fn plan(&self) -> ModelTestPlan {
         let info = self.model.info();
-        let (requests, tokens) =
-            if info.embedded { (1, 100) } else { (REQUESTS, SHORT_TOKENS + 2 * self.long.tokens()) };
+        let (requests, tokens) = if info.embedded {
+            (1, 100)
+        } else {
+            (REQUESTS + u32::from(info.sees_pictures), SHORT_TOKENS + 2 * self.long.tokens())
+        };
         ModelTestPlan { model: info.id.clone(), requests, tokens }
     }
 
@@ -161,12 +173,14 @@ impl ModelTest {
             Stage::Window => window(self.model.info()),
             Stage::SilentCut => self.silent_cut().await,
             Stage::Cache => self.cache().await,
+            Stage::Pictures => self.pictures().await,
             Stage::Parameters => self.parameters(),
+            Stage::Price => self.price(),
         }
     }
 
     async fn reach(&mut self) -> Finding {
-        match hear(&*self.model, questions::greeting(self.session), FIRST_LIMIT).await {
+        match self.hear(questions::greeting(self.session), FIRST_LIMIT).await {
             Ok(heard) => {
                 // What was learnt of a server that is not there now still holds.
                 self.windows.forget(self.model.info());
@@ -181,7 +195,7 @@ impl ModelTest {
     }
 
     async fn tools(&mut self) -> Finding {
-        let heard = match hear(&*self.model, questions::one_call(self.session), LIMIT).await {
+        let heard = match self.hear(questions::one_call(self.session), LIMIT).await {
             Ok(heard) => heard,
             Err(error) => return fail(format!("not taken: {error}"), error.hint().map(str::to_owned)),
         };
@@ -217,7 +231,7 @@ impl ModelTest {
         if !self.model.info().native_tools {
             return skipped("calls in the text come one at a time");
         }
-        match hear(&*self.model, questions::two_calls(self.session), LIMIT).await {
+        match self.hear(questions::two_calls(self.session), LIMIT).await {
             Ok(heard) if heard.calls.iter().filter(|call| questions::is_call(call)).count() > 1 => {
                 ok("several calls arrive in one answer")
             }
@@ -228,7 +242,7 @@ impl ModelTest {
 
     async fn thoughts(&mut self) -> Finding {
         let request = questions::answered_call(self.session);
-        match hear(&*self.model, request, LIMIT).await {
+        match self.hear(request, LIMIT).await {
             Ok(_) if self.model.info().echo_reasoning => {
                 ok("earlier thoughts are sent back, as its server demands or the configuration says")
             }
@@ -241,7 +255,7 @@ impl ModelTest {
 
     async fn silent_cut(&mut self) -> Finding {
         let tokens = self.long.tokens();
-        let heard = match hear(&*self.model, self.long.request(self.session), LIMIT).await {
+        let heard = match self.hear(self.long.request(self.session), LIMIT).await {
             Ok(heard) => heard,
             Err(error) => {
                 if let Some(window) = error.window() {
@@ -283,7 +297,7 @@ impl ModelTest {
 
     async fn cache(&mut self) -> Finding {
         let Some(first) = self.read.take() else { return skipped("the long request was not taken") };
-        let again = match hear(&*self.model, self.long.request(self.session), LIMIT).await {
+        let again = match self.hear(self.long.request(self.session), LIMIT).await {
             Ok(again) => again,
             Err(error) => return warn(format!("the same request was not taken again: {error}"), "test again later"),
         };
@@ -306,6 +320,45 @@ impl ModelTest {
         )
     }
 
+    async fn pictures(&mut self) -> Finding {
+        if !self.model.info().sees_pictures {
+            return skipped(
+                "it is shown none: neither its server nor models.yaml says that it sees (sees_pictures: true)",
+            );
+        }
+        match self.hear(questions::picture(self.session), LIMIT).await {
+            Ok(heard) if heard.text.to_lowercase().contains(COLOUR) => ok("a picture was seen"),
+            Ok(heard) => warn(
+                format!("a red picture was taken, and not seen as one: {}", heard.excerpt()),
+                "the model may see badly, or its server drops pictures",
+            ),
+            Err(error) => fail(
+                format!("a picture is not taken: {error}"),
+                Some("set sees_pictures: false in models.yaml, or name a model that sees in the slot vision".into()),
+            ),
+        }
+    }
+
+    /// What the test itself took.
+    fn price(&self) -> Finding {
+        let tokens = self.spent.tokens();
+        match self.spent.cost_microusd {
+            Some(cost) => ok(format!("this test took {tokens} tokens, about ${:.4}", micros(cost))),
+            None => (
+                CheckState::Skipped,
+                format!("this test took {tokens} tokens; what they cost is not known"),
+                Some("set prices in models.yaml to have it counted".to_owned()),
+            ),
+        }
+    }
+
+    /// Hears an answer, and notes what it took.
+    async fn hear(&mut self, request: ModelRequest, limit: Duration) -> Result<HeardAnswer, ModelError> {
+        let heard = hear(&*self.model, request, limit).await?;
+        self.spent += heard.usage.unwrap_or_default();
+        Ok(heard)
+    }
+
     fn parameters(&self) -> Finding {
         match self.learnt(ChangeTopic::Parameters) {
             learnt if learnt.is_empty() => ok("all fields of requests are taken"),
@@ -318,6 +371,11 @@ impl ModelTest {
         let learnt = self.model.learnt().into_iter().filter(|change| change.topic == topic);
         learnt.map(|change| change.words).collect::<Vec<_>>().join("; ")
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "money for display")]
+fn micros(cost: u64) -> f64 {
+    cost as f64 / 1_000_000.0
 }
 
 const CURE: &str = "give it a larger window: in Ollama set OLLAMA_CONTEXT_LENGTH, or num_ctx of the model; elsewhere the \
@@ -346,6 +404,9 @@ fn of_built_in(stage: Stage) -> &'static str {
         }
         Stage::Thoughts => "does not apply: the built-in model does not think aloud",
         Stage::Window | Stage::SilentCut => "does not apply: the daemon itself holds it to its window",
-        Stage::Reach | Stage::Cache | Stage::Parameters => "does not apply: the built-in model has no server",
+        Stage::Pictures => "does not apply: the built-in model sees no pictures",
+        Stage::Reach | Stage::Cache | Stage::Parameters | Stage::Price => {
+            "does not apply: the built-in model has no server"
+        }
     }
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use agentd_context::tokens;
 use agentd_core::{
+    files::Picture,
     ids::{CallId, SessionId},
-    model::{Message, ModelRequest},
+    model::{Message, ModelRequest, ShownPicture},
     tool::{Effect, ToolCall, ToolSpec},
 };
 use serde_json::{Value, json};
@@ -22,6 +23,22 @@ const LONG_TOKENS: u64 = 7_000;
 /// The tool that is to be called, and the word that it is to be called with.
 const TOOL: &str = "note_word";
 const WORD: &str = "heron";
+
+/// Side of the picture that is shown, in pixels.
+const SIDE: u32 = 32;
+
+/// A red square: a PNG of 32 by 32 pixels.
+#[rustfmt::skip]
+const RED_SQUARE: &[u8] = &[
+    0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0x00, 0x00, 0x00, 0x0d, 0x49, 0x48, 0x44, 0x52, 0x00, 0x00, 0x00, 0x20,
+    0x00, 0x00, 0x00, 0x20, 0x08, 0x02, 0x00, 0x00, 0x00, 0xfc, 0x18, 0xed, 0xa3, 0x00, 0x00, 0x00, 0x2a, 0x49, 0x44, 0x41,
+    0x54, 0x78, 0xda, 0x63, 0xb8, 0x23, 0x22, 0x42, 0x53, 0xc4, 0x30, 0x6a, 0xc1, 0xa8, 0x05, 0xa3, 0x16, 0x8c, 0x5a, 0x30,
+    0x6a, 0xc1, 0xa8, 0x05, 0xa3, 0x16, 0x8c, 0x5a, 0x30, 0x6a, 0xc1, 0xa8, 0x05, 0xa3, 0x16, 0x0c, 0x15, 0x0b, 0x00, 0x9d,
+    0xcb, 0x10, 0x3d, 0x7d, 0xfc, 0xb9, 0x8a, 0x00, 0x00, 0x00, 0x00, 0x49, 0x45, 0x4e, 0x44, 0xae, 0x42, 0x60, 0x82,
+];
+
+/// Its colour, in the word that an answer is to have.
+pub(super) const COLOUR: &str = "red";
 
 /// Words of the long question.
 const FILLER: [&str; 12] = [
@@ -95,6 +112,20 @@ pub(super) fn answered_call(session: SessionId) -> ModelRequest {
     let result = Message::Tool { call_id, name: TOOL.to_owned(), text: "noted".to_owned() };
     let ask = said(format!("Call the tool {TOOL} with the word {WORD}, then say OK."));
     request(session, vec![ask, called, result], vec![tool()])
+}
+
+/// A picture, and a question that only it answers.
+pub(super) fn picture(session: SessionId) -> ModelRequest {
+    let picture = Picture {
+        path: "uploads/square.png".to_owned(),
+        media_type: "image/png".to_owned(),
+        width: SIDE,
+        height: SIDE,
+        bytes: RED_SQUARE.len() as u64,
+    };
+    let shown = ShownPicture { picture, content: Some(RED_SQUARE.into()) };
+    let text = "Which colour has this picture? Answer with the name of the colour, and nothing else.".to_owned();
+    request(session, vec![Message::Pictures { text, pictures: vec![shown] }], Vec::new())
 }
 
 /// A request whose beginning has to be read to answer it.
