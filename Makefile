@@ -10,9 +10,10 @@ PACKAGES := $(TARGET)/python-packages
 SKILL_PACKAGES := $(TARGET)/skill-packages
 SKILL_REQUIREMENTS := $(wildcard skills/*/requirements.txt)
 SERVERS := $(TARGET)/mcp-servers
+WIRES := $(TARGET)/wire-packages
 NPM_CI := ci --ignore-scripts --no-audit --no-fund --loglevel=error
 
-.PHONY: help build model mcp-servers chat test test-rust test-clients test-skills soak bench fmt lint docs install clean
+.PHONY: help build model mcp-servers chat test test-rust test-clients test-skills test-wires soak bench fmt lint docs install clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -40,6 +41,15 @@ test-rust: model mcp-servers
 test-clients: $(PACKAGES)/ready
 	$(CARGO) build --locked --workspace --bins --examples
 	PYTHONPATH=$(PACKAGES) $(PYTHON) -m unittest discover -v -s tests/clients/python
+
+# The wires of models as another program understands them: a proxy of 750 MB, so this is no part of `test`.
+test-wires: $(WIRES)/ready ## Speak the wires of models through a proxy that others wrote
+	$(CARGO) build --locked --workspace --bins --examples
+	$(PYTHON) tests/wires/run.py
+
+$(WIRES)/ready: tests/wires/requirements.txt
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --upgrade --target $(WIRES) -r $<
+	@touch $@
 
 # In a folder instead of an environment of its own: some systems ship Python without what makes those.
 $(PACKAGES)/ready: tests/clients/python/requirements.txt

@@ -184,6 +184,7 @@ pub fn engine_config(config: &Config) -> EngineConfig {
         summary_slot: settings.turns.summary_slot.0,
         recall: settings.turns.recall,
         planning: settings.turns.planning,
+        ask_intent: settings.turns.ask_intent,
         guides: GuideLimits {
             memory: settings.memory.enabled,
             skills: settings.skills.enabled,

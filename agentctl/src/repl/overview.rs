@@ -2,6 +2,7 @@
 
 use agentd_core::{
     event::EventKind,
+    model::Slot,
     session::{Mount, TodoStatus},
     turn::TurnResult,
     visible,
@@ -16,6 +17,20 @@ use crate::{
     terminal::{paint::number, sanitize::clean_line},
     turn::{Arrival, Line as _, SocketLine},
 };
+
+/// A turn that has ended.
+struct EndedTurn {
+    result: TurnResult,
+    /// Tokens of its requests that were repeated.
+    repeated: u64,
+    /// The models that answered, each with why.
+    choices: Vec<String>,
+}
+
+/// A choice of a model in a line.
+fn choice(slot: Slot, model: &str, reason: &str) -> String {
+    format!("{} of {slot}: {}", clean_line(model), clean_line(reason))
+}
 
 impl Chat {
     /// The todo list, all of it.
@@ -44,8 +59,9 @@ impl Chat {
     pub(super) async fn cost(&mut self) -> anyhow::Result<Exit> {
         let id = self.session()?;
         let summary = self.daemon.client.session(&id.to_string()).await?.session.summary;
-        if let Some((result, repeated)) = self.last_turn(summary.last_seq).await? {
+        if let Some(EndedTurn { result, repeated, choices }) = self.last_turn(summary.last_seq).await? {
             self.note(&format!("last turn  {}", closing::took(&result, repeated)));
+            choices.iter().for_each(|choice| self.note(&format!("           {choice}")));
         }
         self.note(&format!("session    {} · {}", closing::spent(&summary.usage, 0), count(summary.turns, "turn")));
         if summary.usage.cost_microusd.is_none() {
@@ -54,22 +70,29 @@ impl Chat {
         Ok(Exit::Done)
     }
 
-    /// The result of the last turn that has ended, and the tokens of its requests that were repeated.
-    async fn last_turn(&mut self, last_seq: u64) -> anyhow::Result<Option<(TurnResult, u64)>> {
+    /// The last turn that has ended.
+    async fn last_turn(&mut self, last_seq: u64) -> anyhow::Result<Option<EndedTurn>> {
         let id = self.session()?;
         let items = self.daemon.client.items(&id.to_string(), 0, replay::LOOKED_AT).await?;
         let Some(begun) = replay::begins(&items, u64::MAX).pop() else { return Ok(None) };
         let mut line = SocketLine::attach(&self.daemon, id, begun - 1).await?;
-        let (mut last, mut repeated) = (None, 0u64);
+        let (mut last, mut repeated, mut choices) = (None, 0u64, Vec::new());
         while let Some(arrival) = line.next().await? {
             let Arrival::Event(event) = arrival else { continue };
             match &event.kind {
-                EventKind::TurnStarted { .. } => repeated = 0,
+                EventKind::TurnStarted { slot, model, reason, .. } => {
+                    repeated = 0;
+                    choices = vec![choice(*slot, model, reason)];
+                }
+                EventKind::ModelChosen { slot, model, reason, .. } => choices.push(choice(*slot, model, reason)),
                 EventKind::UsageUpdated { prompt, .. } => {
                     let more = prompt.as_ref().map_or(0, |prompt| prompt.repeated_tokens);
                     repeated = repeated.saturating_add(more);
                 }
-                EventKind::TurnEnded { result } => last = Some((TurnResult::clone(result), repeated)),
+                EventKind::TurnEnded { result } => {
+                    let (result, choices) = (TurnResult::clone(result), choices.clone());
+                    last = Some(EndedTurn { result, repeated, choices });
+                }
                 _ => {}
             }
             // Another client's turn may go on behind it.

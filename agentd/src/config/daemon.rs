@@ -51,6 +51,8 @@ group! {
         recall: bool,
         /// Says which turns begin with a plan.
         planning: Planning,
+        /// Set if a model is asked about intents of which the words say too little.
+        ask_intent: bool,
         /// Read-only calls of one step that run at once.
         parallel_calls: Within<1, 64>,
         /// Turns that may wait.

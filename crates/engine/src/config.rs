@@ -34,6 +34,8 @@ pub struct EngineConfig {
     pub recall: bool,
     /// Says which turns begin with a plan, where their client does not.
     pub planning: Planning,
+    /// Set if a model is asked about the intent of an input of which its words say too little.
+    pub ask_intent: bool,
     /// Limits on how much is read of what people wrote for models.
     pub guides: GuideLimits,
     /// The steps that a turn may take where its client names no number; the model's default where absent.
@@ -74,6 +76,7 @@ impl Default for EngineConfig {
             summary_slot: None,
             recall: true,
             planning: Planning::default(),
+            ask_intent: false,
             guides: GuideLimits::default(),
             max_steps: None,
             turn_time_limit: None,

@@ -6,7 +6,8 @@
 //!   `launch` starts their tasks, also after a restart, `steers` adds to them, `queue` lets them wait, `room` keeps inputs
 //!   that do not fit, `asks` raises interrupts and takes answers, `undo` reverts what turns did to files, `context` and
 //!   `context_view` say what a model sees, `settings` changes what is set, `routing` chooses the
-//!   models of a turn, `resting` knows those that do not answer, `model_choice` sets one by its id, `visible` says which tools it is shown,
+//!   models of a turn, `resting` knows those that do not answer,
+//!   `unsure` asks a model about an intent, `model_choice` sets one by its id, `visible` says which tools it is shown,
 //!   `surroundings` where it works, `project` and `project_agents` which agents the project brings along, `clean`
 //!   removes what nobody has used for long, `leaving` ends a session that is unloaded or to be removed, `drain` stops in
 //!   good order.
@@ -44,6 +45,7 @@ pub(crate) mod subscribers;
 mod surroundings;
 mod turns;
 mod undo;
+mod unsure;
 mod visible;
 
 pub(crate) use self::handle::plain_title;

@@ -125,7 +125,13 @@ impl Actor {
         // A turn that only compacts tells nothing.
         let tells = start.compact.is_none();
         let handed = if tells { self.handed().await? } else { Vec::new() };
-        let intent = self.intent(&start).filter(|_| tells);
+        let (intent, paid) = match self.intent(&start).filter(|_| tells) {
+            Some(intent) => {
+                let (intent, paid) = self.made_sure(intent, start.text.as_deref().unwrap_or_default()).await;
+                (Some(intent), paid)
+            }
+            None => (None, None),
+        };
         let routed = self.choose(start.slot, &handed, intent.as_ref());
         let choice = routed.of_agent(self.acting().own_slot());
         let slot = choice.slot;
@@ -168,6 +174,9 @@ impl Actor {
         if let Some(strategy) = start.compact {
             state.compact = Some(CompactionRequest { cause: CompactionCause::Person, strategy });
         }
+        if let Some(EventKind::UsageUpdated { turn, .. }) = &paid {
+            state.usage = *turn;
+        }
         for item in &input {
             state.note(Arc::new(item.clone()));
         }
@@ -191,6 +200,7 @@ impl Actor {
             handed_over,
         }];
         facts.extend(intent.map(|intent| EventKind::IntentClassified { intent }));
+        facts.extend(paid);
         facts.extend(stood_in);
         facts.extend(back);
         facts.extend(self.found_out());

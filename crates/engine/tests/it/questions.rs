@@ -140,6 +140,7 @@ async fn the_chain_names_its_links_in_the_order_in_which_they_stand() {
         "pins",
         "recall",
         "plan_mode",
+        "planning",
         "search",
         "find_tool",
         "todos",

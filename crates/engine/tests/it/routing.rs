@@ -10,8 +10,9 @@ use agentd_core::{
     routing::{ChoiceRule, IntentKind},
     session::SessionSettings,
     turn::{StartTurn, StopReason},
+    usage::Usage,
 };
-use agentd_engine::SessionHandle;
+use agentd_engine::{EngineConfig, SessionHandle};
 use agentd_testkit::scripted::{Play, ScriptedModel, calls, says};
 use serde_json::json;
 use tokio::sync::Notify;
@@ -236,4 +237,32 @@ async fn a_turn_that_waits_for_a_stand_in_can_be_cancelled_and_the_next_one_runs
     assert_eq!(to_end(&mut started.events).await.1.stop_reason, StopReason::Cancelled);
     models.fallbacks[0].then(says("Yes."));
     assert_eq!(run(&session, "Again").await.text, "Yes.");
+}
+
+#[tokio::test]
+async fn where_it_is_enabled_a_model_is_asked_what_an_unclear_input_is_about() {
+    let (_, models) = slots(&[Slot::Base, Slot::Code, Slot::Chat], &[]);
+    let config = EngineConfig { ask_intent: true, ..EngineConfig::default() };
+    let world = World::with_models_and(Arc::clone(&models) as _, config);
+    let session = world.session().await;
+    let usage = Usage { prompt_tokens: 90, completion_tokens: 3, ..Usage::default() };
+    let said = |text: &str| Play::Chunks(vec![ModelChunk::Text(text.into()), ModelChunk::Usage(usage)]);
+    models.own[&Slot::Chat].then(said("CODING_TASK."));
+    models.own[&Slot::Code].then(says("Done."));
+    let result = run(&session, "the second one").await;
+    assert_eq!((result.text.as_str(), result.usage.prompt_tokens), ("Done.", 90));
+    assert_eq!(choices(&world, &session), chosen(&[("code", ChoiceRule::Code)]));
+    let events = world.store.events_of(session.id());
+    let by = events.iter().find_map(|event| match &event.kind {
+        EventKind::IntentClassified { intent } => intent.by.clone(),
+        _ => None,
+    });
+    assert_eq!(by.as_deref(), Some("chat"));
+    // A clear one asks nobody, and one that says nothing leaves it as it is.
+    models.own[&Slot::Code].then(says("Done."));
+    run(&session, "fix src/main.rs").await;
+    assert_eq!(models.own[&Slot::Chat].requests().len(), 1);
+    models.own[&Slot::Chat].then(fails(ErrorKind::Unreachable));
+    models.own[&Slot::Code].then(says("Yes."));
+    assert_eq!(run(&session, "sure?").await.text, "Yes.");
 }

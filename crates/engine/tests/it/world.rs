@@ -59,7 +59,10 @@ impl World {
 
     /// A world whose models are not one; its own is asked nothing.
     pub(crate) fn with_models(models: Arc<dyn Models>) -> Self {
-        let config = EngineConfig::default();
+        Self::with_models_and(models, EngineConfig::default())
+    }
+
+    pub(crate) fn with_models_and(models: Arc<dyn Models>, config: EngineConfig) -> Self {
         Self::of(ScriptedModel::new([]), Some(models), Arc::new(MemoryStore::new()), Arc::default(), config)
     }
 

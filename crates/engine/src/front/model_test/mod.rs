@@ -339,7 +339,7 @@ impl ModelTest {
         }
     }
 
-    /// What the test itself took.
+    /// Price of the test itself.
     fn price(&self) -> Finding {
         let tokens = self.spent.tokens();
         match self.spent.cost_microusd {
