@@ -144,6 +144,9 @@ pub enum EventKind {
         /// The part of the request that repeated the one before it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         prompt: Option<PromptReport>,
+        /// Set if it sums up calls of sessions that worked for this one. Those count each of them, under their models.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        delegated: bool,
     },
     /// The session's state changed.
     StateChanged {

@@ -9,7 +9,7 @@
 //! - [`tool`]: abilities, requests and outcomes; [`catalogue`]: which tools there are; [`interrupt`]: durable pauses for a person;
 //!   [`policy`]: verdicts on calls; [`grant`]: rules that a person keeps; [`audit`]: what is kept of them for later.
 //! - [`model`]: what a model is asked and what it streams back; [`origin`]: what of that only its server understands;
-//!   [`usage`]: what it cost.
+//!   [`usage`]: what it cost; [`spending`]: what all of it has cost.
 //! - [`context`]: what of a session a model sees, how full its window is, and what makes room.
 //! - [`guide`]: what people wrote for models to know before they begin; [`surroundings`]: the machine and the project, as they
 //!   are told; [`project`]: what a project brings along, and whether the person trusts it.
@@ -47,6 +47,7 @@ pub mod project;
 pub mod search;
 pub mod session;
 mod settings;
+pub mod spending;
 pub mod state_files;
 pub mod storage;
 pub mod surroundings;
@@ -59,4 +60,4 @@ pub mod usage;
 pub mod visible;
 pub mod web;
 
-pub use jiff::Timestamp;
+pub use jiff::{Timestamp, civil::Date};

@@ -88,7 +88,7 @@ impl From<&EventKind> for wire::Kind {
                     by: Some(by.into()),
                 })
             }
-            EventKind::UsageUpdated { step, slot, model, usage, turn, prompt } => {
+            EventKind::UsageUpdated { step, slot, model, usage, turn, prompt, delegated } => {
                 Self::UsageUpdated(wire::UsageUpdated {
                     step: *step,
                     slot: slot_to_wire(*slot),
@@ -96,6 +96,7 @@ impl From<&EventKind> for wire::Kind {
                     usage: Some(usage.into()),
                     turn: Some(turn.into()),
                     prompt: prompt.as_ref().map(Into::into),
+                    delegated: *delegated,
                 })
             }
             EventKind::StateChanged { change } => {
@@ -149,6 +150,7 @@ impl TryFrom<wire::Kind> for EventKind {
                 usage: required(updated.usage, "the usage of a call")?.into(),
                 turn: required(updated.turn, "the usage of a turn")?.into(),
                 prompt: updated.prompt.map(Into::into),
+                delegated: updated.delegated,
             },
             wire::Kind::StateChanged(changed) => Self::StateChanged {
                 change: changed.change.ok_or(WireError::Unknown("a change of state"))?.try_into()?,

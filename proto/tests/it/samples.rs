@@ -39,6 +39,8 @@ pub(crate) fn usage() -> Usage {
         completion_tokens: u64::MAX,
         reasoning_tokens: 1,
         cost_microusd: Some(0),
+        calls: 8,
+        unpriced_calls: 9,
     }
 }
 
@@ -320,6 +322,7 @@ pub(crate) fn kinds() -> Vec<EventKind> {
             broken_by: Some("tools".into()),
             ..Default::default()
         }),
+        delegated: true,
     });
     for change in [
         StateChange::Todos { todos: todos() },

@@ -29,6 +29,7 @@
 //! - [`mentions`]: tools, skills and agents that an input names. [`skills`]: brought when they are needed, checked, installed.
 //! - [`extending`]: what the page for newcomers says, done word for word.
 //! - [`readme`]: the commands and the picture of the first page. [`shell`]: what a shell says that the daemon does not know.
+//! - [`usage`]: tokens and money of every call.
 //! - [`long_task`]: sixty steps whose requests only grow.
 //! - [`tiers`]: which tools a turn shows, and that nothing else can be called.
 //! - [`web`]: what may be asked of the web, and how pages are shown.
@@ -106,6 +107,7 @@ mod undo;
 mod unread;
 mod unusable;
 mod uploads;
+mod usage;
 mod web;
 
 use std::{collections::HashMap, path::Path, sync::Arc};

@@ -165,6 +165,7 @@ impl Ledger {
             usage,
             turn: *turn,
             prompt: None,
+            delegated: true,
         })
     }
 

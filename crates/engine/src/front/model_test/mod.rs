@@ -1,22 +1,25 @@
 //! A test of a model: what it and its server can do is tried on purpose, one check after the other, before work depends on it.
 //!
-//! - `questions`: what is asked; `listener`: what is heard.
+//! - `questions`: what is asked; `listener`: what is heard; `tally`: what it takes.
 //! - this file: what the answers mean. What the test shows of tools, thoughts, fields and the window is learnt as in a turn,
 //!   anew: what was learnt before is forgotten first.
 
 mod listener;
 mod questions;
+mod tally;
 
 use std::{sync::Arc, time::Duration};
 
 use agentd_context::windows::ContextWindows;
 use agentd_core::{
+    error::ModelError,
     ids::SessionId,
-    model::{ChangeTopic, CheckState, ModelCheck, ModelInfo, ModelTestPlan, WindowSource},
+    model::{ChangeTopic, CheckState, ModelCheck, ModelInfo, ModelRequest, ModelTestPlan, WindowSource},
     ports::Model,
     usage::Usage,
 };
 
+pub(super) use self::tally::SideTally;
 use self::{
     listener::{HeardAnswer, hear},
     questions::{CODE_WORD, LongQuestion},
@@ -41,6 +44,7 @@ const LEAST_WAIT: Duration = Duration::from_millis(600);
 /// A test under way. Dropping it ends it.
 pub struct ModelTest {
     model: Arc<dyn Model>,
+    tally: SideTally,
     /// Windows as turns have learnt them.
     windows: Arc<ContextWindows>,
     session: SessionId,
@@ -117,7 +121,7 @@ fn fail(message: impl Into<String>, hint: Option<String>) -> Finding {
 
 impl ModelTest {
     /// Prepares a test, which asks nothing yet.
-    pub(super) fn new(model: Arc<dyn Model>, windows: Arc<ContextWindows>) -> Self {
+    pub(super) fn new(model: Arc<dyn Model>, windows: Arc<ContextWindows>, tally: SideTally) -> Self {
         // What was seen of a smaller window is forgotten.
         let window = match model.info().window_source {
             WindowSource::Refusal | WindowSource::Cut => u64::MAX,
@@ -127,7 +131,7 @@ impl ModelTest {
         };
         let long = LongQuestion::for_window(window);
         let (session, stage) = (SessionId::generate(), Some(Stage::Reach));
-        Self { model, windows, session, long, stage, calls: false, read: None }
+        Self { model, tally, windows, session, long, stage, calls: false, read: None }
     }
 
     /// Outline of the test.
@@ -165,8 +169,15 @@ impl ModelTest {
         }
     }
 
+    /// Asks the model, and counts what that took.
+    async fn ask(&self, request: ModelRequest, limit: Duration) -> Result<HeardAnswer, ModelError> {
+        let heard = hear(&*self.model, request, limit).await;
+        self.tally.count(self.model.info(), &heard).await;
+        heard
+    }
+
     async fn reach(&mut self) -> Finding {
-        match hear(&*self.model, questions::greeting(self.session), FIRST_LIMIT).await {
+        match self.ask(questions::greeting(self.session), FIRST_LIMIT).await {
             Ok(heard) => {
                 // What was learnt of a server that is not there now still holds.
                 self.windows.forget(self.model.info());
@@ -181,7 +192,7 @@ impl ModelTest {
     }
 
     async fn tools(&mut self) -> Finding {
-        let heard = match hear(&*self.model, questions::one_call(self.session), LIMIT).await {
+        let heard = match self.ask(questions::one_call(self.session), LIMIT).await {
             Ok(heard) => heard,
             Err(error) => return fail(format!("not taken: {error}"), error.hint().map(str::to_owned)),
         };
@@ -217,7 +228,7 @@ impl ModelTest {
         if !self.model.info().native_tools {
             return skipped("calls in the text come one at a time");
         }
-        match hear(&*self.model, questions::two_calls(self.session), LIMIT).await {
+        match self.ask(questions::two_calls(self.session), LIMIT).await {
             Ok(heard) if heard.calls.iter().filter(|call| questions::is_call(call)).count() > 1 => {
                 ok("several calls arrive in one answer")
             }
@@ -228,7 +239,7 @@ impl ModelTest {
 
     async fn thoughts(&mut self) -> Finding {
         let request = questions::answered_call(self.session);
-        match hear(&*self.model, request, LIMIT).await {
+        match self.ask(request, LIMIT).await {
             Ok(_) if self.model.info().echo_reasoning => {
                 ok("earlier thoughts are sent back, as its server demands or the configuration says")
             }
@@ -241,7 +252,7 @@ impl ModelTest {
 
     async fn silent_cut(&mut self) -> Finding {
         let tokens = self.long.tokens();
-        let heard = match hear(&*self.model, self.long.request(self.session), LIMIT).await {
+        let heard = match self.ask(self.long.request(self.session), LIMIT).await {
             Ok(heard) => heard,
             Err(error) => {
                 if let Some(window) = error.window() {
@@ -283,7 +294,7 @@ impl ModelTest {
 
     async fn cache(&mut self) -> Finding {
         let Some(first) = self.read.take() else { return skipped("the long request was not taken") };
-        let again = match hear(&*self.model, self.long.request(self.session), LIMIT).await {
+        let again = match self.ask(self.long.request(self.session), LIMIT).await {
             Ok(again) => again,
             Err(error) => return warn(format!("the same request was not taken again: {error}"), "test again later"),
         };
