@@ -25,6 +25,7 @@ mod project;
 mod render;
 mod repl;
 mod report;
+mod schema_file;
 mod session;
 mod terminal;
 mod turn;

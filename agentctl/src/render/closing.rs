@@ -61,6 +61,7 @@ fn why(reason: StopReason) -> Option<&'static str> {
         StopReason::Suspended => Some("suspended: the daemon was stopped; the turn can be continued"),
         StopReason::NoAnswer => Some("stopped: the model gave no answer, though it was asked again"),
         StopReason::Cut => Some("stopped: the answer is cut"),
+        StopReason::WrongForm => Some("stopped: the answer does not match the schema"),
         StopReason::Filtered => Some("stopped: the provider withheld the answer or the rest of it"),
     }
 }

@@ -16,7 +16,7 @@ use agentd_core::{
     interrupt::{AnsweredBy, Ask, Interrupt},
     item::{Item, ItemBody, ItemStatus, NoticeTopic},
     tool::ToolCall,
-    turn::TurnResult,
+    turn::{StopReason, TurnResult},
     visible,
 };
 use anstyle::Style;
@@ -64,6 +64,7 @@ pub(crate) struct Human<O, E> {
     opens_session: bool,
     shows_input: bool,
     shows_interrupts: bool,
+    answer_alone: bool,
     /// The words for what shows whole what is told in a line; none where nothing does.
     shows_whole: &'static str,
 }
@@ -116,6 +117,7 @@ impl<O: Write, E: Write> Human<O, E> {
             opens_session: false,
             shows_input: false,
             shows_interrupts: false,
+            answer_alone: false,
             shows_whole: "",
         }
     }
@@ -134,6 +136,13 @@ impl<O: Write, E: Write> Human<O, E> {
     pub(crate) fn still(self) -> Self {
         let look = TerminalStyle { err_terminal: false, ..self.look };
         Self { spinner: Spinner::new(look), ..self }
+    }
+
+    /// Writes the answer when the turn has ended with it, alone and as it is, also on a terminal; nothing of a turn that ends
+    /// otherwise, whose words match no schema.
+    pub(crate) fn answer_alone(self) -> Self {
+        let look = TerminalStyle { out_shown: false, ..self.look };
+        Self { look, answer_alone: true, ..self }
     }
 
     /// Shows interrupts as lines, for clients that do not ask.
@@ -341,7 +350,12 @@ impl<O: Write, E: Write> Human<O, E> {
 
     fn finish_turn(&mut self, result: &TurnResult) -> io::Result<()> {
         self.turn_ended()?;
-        if !self.look.out_shown && !result.text.is_empty() {
+        let is_answer = match result.stop_reason {
+            StopReason::Completed => true,
+            StopReason::WrongForm => false,
+            _ => !self.answer_alone,
+        };
+        if !self.look.out_shown && is_answer && !result.text.is_empty() {
             self.text.whole(result.text.trim_end_matches('\n'))?;
         }
         for line in closing::lines(result, self.repeated, self.look) {

@@ -146,6 +146,8 @@ pub enum NoticeTopic {
     Pins,
     /// A word on what the model did, beside a warning that tells people of it.
     Advice,
+    /// The schema that the answer of the turn has to match.
+    AnswerForm,
 }
 
 impl ItemBody {
@@ -175,7 +177,8 @@ impl NoticeTopic {
             | Self::LastAnswer
             | Self::Continue
             | Self::Pins
-            | Self::Advice => true,
+            | Self::Advice
+            | Self::AnswerForm => true,
         }
     }
 

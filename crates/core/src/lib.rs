@@ -25,6 +25,7 @@
 //! - [`error`]: the kinds of failure that cross a port.
 
 pub mod agent;
+pub mod answer_schema;
 pub mod audit;
 pub mod catalogue;
 pub mod context;

@@ -38,7 +38,7 @@ use crate::{
     facts::ModelFacts,
     failure::Failure,
     http::Target,
-    learning::{Change, RequestForm, SentParts, Trials, candidates},
+    learning::{Change, RequestForm, SentParts, Trials, candidates, fingerprint},
     records::{ModelRecords, RecordKey},
     retry::{Retries, Retry},
     server,
@@ -300,6 +300,7 @@ impl Call {
             words_behind_results: !form.has(&Change::WordsInResults)
                 && has_words_behind_results(&self.request.messages),
             echoes: form.echoes(config),
+            schema: dialect.sent_schema(&order).map(fingerprint),
             fields: dialect.optional_fields(&order),
         }
     }
@@ -311,9 +312,12 @@ impl Call {
             return;
         }
         let (lasting, passing): (Vec<_>, Vec<_>) = taken.iter().cloned().partition(Change::is_lasting);
-        if !passing.is_empty() {
+        if passing.contains(&Change::WithoutSignedThoughts) {
             self.model.dialect.distrust_thoughts(&self.model.order(&self.request, &self.model.form()));
         }
+        let of_schema = |change: &Change| matches!(change, Change::WithoutSchema(_));
+        self.model.for_now().extend(passing.into_iter().filter(of_schema));
+        self.model.for_now().limit_schemas();
         self.model.keep(&lasting);
         if taken.contains(&Change::TextTools) {
             // In front of the end, behind which nothing comes.

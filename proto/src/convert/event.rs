@@ -62,6 +62,7 @@ impl From<&EventKind> for wire::Kind {
                 compacts,
                 environment: _,
                 handed_over: _,
+                answer_schema: _,
             } => Self::TurnStarted(wire::TurnStarted {
                 trace_id: trace_id.to_string(),
                 slot: slot_to_wire(*slot),
@@ -126,6 +127,7 @@ impl TryFrom<wire::Kind> for EventKind {
                 compacts: started.compacts,
                 environment: Default::default(),
                 handed_over: Vec::new(),
+                answer_schema: None,
             },
             wire::Kind::ItemStarted(started) => Self::ItemStarted { item: part(started.item, "the item")? },
             wire::Kind::ItemDelta(delta) => {

@@ -227,6 +227,7 @@ pub(crate) fn results() -> Vec<TurnResult> {
         StopReason::NoAnswer,
         StopReason::Cut,
         StopReason::Filtered,
+        StopReason::WrongForm,
     ];
     let result = |stop_reason, error| TurnResult {
         turn_id: TurnId::generate(),
@@ -294,6 +295,7 @@ pub(crate) fn kinds() -> Vec<EventKind> {
             compacts: true,
             environment: Default::default(),
             handed_over: Vec::new(),
+            answer_schema: None,
         })
         .to_vec();
     kinds.extend(items().into_iter().map(|item| EventKind::ItemStarted { item }));

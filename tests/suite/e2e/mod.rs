@@ -9,6 +9,7 @@
 //!   cited.
 //! - [`encodings`]: byte-exact edits. [`patches`]: whole or not at all. [`undo`]: what turns did to files, taken back.
 //! - [`files`]: what sessions see besides their own files.
+//! - [`in_form`]: answers that match a schema, for scripts.
 //! - [`forks`]: sessions that go on from a copy of another's history.
 //! - [`projects`]: what projects bring along, used where the person trusts it.
 //! - [`guides`]: what people wrote for models to know. [`uploads`]: what they hand over.
@@ -62,6 +63,7 @@ mod full_disk;
 mod grants;
 mod guides;
 mod hostile;
+mod in_form;
 mod inputs;
 mod interrupts;
 
@@ -222,6 +224,7 @@ fn turn(session: SessionChoice, text: &str) -> StartRequest {
             compact: None,
             typed_bytes: None,
             whole: false,
+            answer_schema: None,
             text: Some(text.to_owned()),
             slot: None,
             max_steps: None,

@@ -133,6 +133,7 @@ impl EventScript {
             reason: "the base model".into(),
             environment: Default::default(),
             handed_over: Vec::new(),
+            answer_schema: None,
             max_steps: 100,
             compacts: false,
         })
@@ -295,6 +296,7 @@ async fn turns_that_wait_are_kept_until_they_leave(store: &impl Store) {
             compact: None,
             typed_bytes: None,
             whole: false,
+            answer_schema: None,
             text: Some(text.to_owned()),
             slot: Some(Slot::Code),
             max_steps: Some(7),

@@ -105,6 +105,7 @@ pub fn request(
         messages: vec![Message::System { text: system }, Message::User { text }],
         tools: Arc::from([]),
         may_call: false,
+        answer_schema: None,
         max_tokens: None,
         known_paths: Vec::new(),
     })

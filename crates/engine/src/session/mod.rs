@@ -6,7 +6,7 @@
 //!   `launch` starts their tasks, also after a restart, `steers` adds to them, `queue` lets them wait, `room` keeps inputs
 //!   that do not fit, `asks` raises interrupts and takes answers, `undo` reverts what turns did to files, `context` and
 //!   `context_view` say what a model sees, `settings` changes what is set, `model_choice` which model is asked, `visible` says which tools it is shown,
-//!   `surroundings` where it works, `project` and `project_agents` which agents the project brings along, `clean`
+//!   `form` which form its answer has to be in, `surroundings` where it works, `project` and `project_agents` which agents the project brings along, `clean`
 //!   removes what nobody has used for long, `leaving` ends a session that is unloaded or to be removed, `drain` stops in
 //!   good order.
 //! - `journal`, `subscribers`, `interrupts`, `state`: what the actor holds.
@@ -17,6 +17,7 @@ mod clean;
 mod context;
 mod context_view;
 mod drain;
+mod form;
 pub(crate) mod gauges;
 mod handle;
 mod interrupts;

@@ -18,6 +18,7 @@ use tokio::{task::JoinError, time::Instant};
 use super::{
     StartedTurn,
     actor::{Actor, Fault, Next, OpenTurn},
+    form,
     room::InFront,
 };
 use crate::{
@@ -39,6 +40,7 @@ impl Actor {
             return Err(EngineError::stopping().into());
         }
         self.check_input(&start)?;
+        form::check(&start, self.open.is_some())?;
         match (&self.open, start.if_busy) {
             (None, _) => self.begin(TurnId::generate(), start, false).await,
             (Some(open), IfBusy::Steer) => {
@@ -120,6 +122,7 @@ impl Actor {
         waited: bool,
         back: Option<EventKind>,
     ) -> Result<StartedTurn, Fault> {
+        let form = self.form(&start).await?;
         // A turn that only compacts tells nothing.
         let tells = start.compact.is_none();
         let handed = if tells { self.handed().await? } else { Vec::new() };
@@ -130,6 +133,7 @@ impl Actor {
         };
         self.check_model(slot)?;
         let model = self.model(slot);
+        form::check_model(form.as_ref(), model.info())?;
         if !model.is_known() {
             // Once for each model that was never asked: its window decides how tools are described, from the first request on.
             self.look_up(slot).await;
@@ -151,7 +155,8 @@ impl Actor {
         let configured = self.shared.config().max_steps;
         let max_steps = start.max_steps.or(configured).unwrap_or_else(|| model.info().default_max_steps()).max(1);
         let loading = self.loading(&mentions, &handed, slot);
-        self.open = Some(self.opened(turn_id, &start, routed, max_steps, mentions));
+        let answer_schema = form.as_ref().map(|form| form.schema().clone());
+        self.open = Some(OpenTurn { form, ..self.opened(turn_id, &start, routed, max_steps, mentions) });
         let stored = said.as_ref().and_then(|said| self.stored_warning(said, slot));
         let told = told.into_iter().map(|body| Item::new(turn_id, body));
         let input: Vec<Item> = told.chain(said.map(|said| user_item(turn_id, said, false))).collect();
@@ -180,6 +185,7 @@ impl Actor {
             compacts,
             environment,
             handed_over,
+            answer_schema,
         }];
         facts.extend(back);
         facts.extend(self.found_out());
@@ -215,6 +221,7 @@ impl Actor {
             client: Some(start.client.clone()).filter(|client| !client.is_empty()),
             environment: Arc::new(start.environment.clone()),
             compacts: start.compact.is_some(),
+            form: None,
             mentions: Some(mentions),
             steers: Vec::new(),
             under_way: HashMap::new(),

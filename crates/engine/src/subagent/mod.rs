@@ -254,6 +254,7 @@ fn input(context: &TurnContext, text: String, max_steps: u32) -> StartTurn {
         text: Some(text),
         typed_bytes: Some(0),
         whole: false,
+        answer_schema: None,
         compact: None,
         slot: Some(context.models.slot),
         max_steps: Some(max_steps),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agentd_context::{RequestBuilder, compaction::plan::CompactionRequest};
+use agentd_context::{RequestBuilder, ToolSet, compaction::plan::CompactionRequest};
 use agentd_core::{
     context::{CompactionCause, CompactionStrategy, PromptReport},
     error::{ErrorKind, ModelError},
@@ -31,9 +31,17 @@ const MAX_CALLS: usize = 64;
 /// Asks the turn's model with its tools.
 pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
     reminders::append(context, state, None).await?;
-    let mut draft = request::assemble(context, state, context.tools.finds.tools());
+    let model = &*context.models.model;
+    let tools = context.tools.finds.tools();
+    // The answer is there, in the wrong form: nothing is to be called for it any more.
+    let only_form = state.wrong_forms > 0;
+    let tools = if only_form && !model.can_forbid_calls() { ToolSet::none() } else { tools };
+    let mut draft = request::assemble(context, state, tools).in_form(context.answer_schema());
+    if only_form {
+        draft.forbid_calls();
+    }
     context.tools.chain.before_model(context, state, &mut draft);
-    ask(context, state, context.models.slot, &*context.models.model, draft).await
+    ask(context, state, context.models.slot, model, draft).await
 }
 
 /// Sends one request and takes in the whole answer.

@@ -127,6 +127,7 @@ impl Line {
             messages,
             tools: Arc::from([]),
             may_call: false,
+            answer_schema: None,
             max_tokens: Some(max_tokens),
             known_paths: Vec::new(),
         };

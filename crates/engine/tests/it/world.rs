@@ -145,6 +145,7 @@ pub(crate) fn input(text: &str) -> StartTurn {
         compact: None,
         typed_bytes: None,
         whole: false,
+        answer_schema: None,
         slot: None,
         max_steps: None,
         on_interrupt: OnInterrupt::Wait,
