@@ -151,6 +151,27 @@ mod tests {
     }
 
     #[test]
+    fn schemas_that_turn_in_circles_come_to_an_end() {
+        for schema in [
+            r##"{"$ref": "#"}"##,
+            r##"{"allOf": [{"$ref": "#"}]}"##,
+            r##"{"not": {"$ref": "#"}}"##,
+            r##"{"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}"##,
+            r##"{"properties": {"next": {"$ref": "#"}}, "additionalProperties": false}"##,
+        ] {
+            // Taken or refused, whatever the library makes of it.
+            if let Ok(form) = form(schema) {
+                let _ = form.check(r#"{"next": {"next": {}}}"#);
+                let _ = form.check(r#"{"other": 1}"#);
+            }
+        }
+        let deep = format!("{}{}", r#"{"items":"#.repeat(2000), "{}".to_owned() + &"}".repeat(2000));
+        assert!(form(&deep).is_err());
+        let deep = format!("{}{{}}{}", r#"{"items":"#.repeat(100), "}".repeat(100));
+        assert!(form(&deep).unwrap().check("[]").is_ok());
+    }
+
+    #[test]
     fn a_schema_that_is_none_is_refused_with_a_hint() {
         let check = |schema: &str, words: &str| {
             let Err(error) = form(schema) else { panic!("{schema} was taken") };

@@ -432,3 +432,26 @@ impl Inner {
         self.config.prices.as_ref().or_else(published)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{http::Clients, openai::OpenAi};
+
+    #[test]
+    fn money_is_known_where_prices_are_published_or_configured_and_nowhere_else() {
+        let prices = |base_url: &str, id: &str, configured: Option<Prices>| {
+            let mut config = ModelConfig::new(Wire::OpenAi, base_url.to_owned());
+            (config.id, config.prices) = (id.to_owned(), configured);
+            let target = Target::new(&config, &mut Clients::default()).unwrap();
+            let dialect = Box::new(OpenAi::new(config.clone()));
+            HttpModel::new(dialect, target, config, &Arc::default()).inner.prices().copied()
+        };
+        let published = prices("https://api.openai.com/v1", "gpt-4o", None).unwrap();
+        assert!(published.input > 0.0 && published.output > published.input);
+        assert_eq!(prices("https://api.openai.com/v1", "gpt-of-nobody", None), None);
+        assert_eq!(prices("http://127.0.0.1:9/v1", "gpt-4o", None), None);
+        let own = Prices { input: 0.0, cached_input: None, cache_write: None, output: 0.0 };
+        assert_eq!(prices("https://api.openai.com/v1", "gpt-4o", Some(own)), Some(own));
+    }
+}

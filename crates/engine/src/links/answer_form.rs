@@ -1,14 +1,20 @@
 //! Answers in a form: the model is told the schema, and the answer that would end the turn is checked. One that does not match
 //! is asked for once more, with the reasons.
 
+use std::{sync::Arc, time::Duration};
+
 use agentd_core::item::{ItemBody, NoticeTopic};
 use futures_util::{FutureExt as _, future::BoxFuture};
+use tokio::{task::spawn_blocking, time::timeout};
 
 use crate::turn::{
     Phase, TurnContext, TurnExit, TurnState,
     hooks::{Link, Reminder},
     unusable::Problem,
 };
+
+/// Time limit for checking one answer: a schema can say the same over and over.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Said in front of the schema.
 const IN_FORM: &str = "The answer that ends this turn has to be one JSON document that matches the JSON Schema below, and \
@@ -52,7 +58,14 @@ impl Link for InForm {
             let (Some(form), Phase::Working, Some(answer)) = (&context.answer_form, state.phase, &state.answer) else {
                 return Ok(());
             };
-            match form.check(answer) {
+            let (form, answer) = (Arc::clone(form), answer.clone());
+            let checking = timeout(PATIENCE, spawn_blocking(move || form.check(&answer)));
+            let unchecked = || Err(vec![format!("it could not be checked within {} seconds", PATIENCE.as_secs())]);
+            match context
+                .or_cancelled(checking)
+                .await?
+                .map_or_else(|_| unchecked(), |done| done.unwrap_or_else(|_| unchecked()))
+            {
                 Ok(document) => state.answer = Some(document),
                 Err(reasons) => state.take_problem(Some(Problem::WrongForm { reasons }), false),
             }

@@ -34,7 +34,7 @@ pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Resu
     let model = &*context.models.model;
     let tools = context.tools.finds.tools();
     // The answer is there, in the wrong form: nothing is to be called for it any more.
-    let only_form = state.wrong_forms > 0;
+    let only_form = state.unusable.wrong_form().is_some();
     let tools = if only_form && !model.can_forbid_calls() { ToolSet::none() } else { tools };
     let mut draft = request::assemble(context, state, tools).in_form(context.answer_schema());
     if only_form {
