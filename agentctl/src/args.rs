@@ -67,6 +67,8 @@ pub(crate) enum Command {
     Policy(cmd::policy::PolicyArgs),
     /// List the models and their roles (slots)
     Models(cmd::models::ModelsArgs),
+    /// Show tokens and money, by model, session, day or slot
+    Usage(cmd::usage::UsageArgs),
     /// List the tools that models can use
     Tools(cmd::tools::ToolsArgs),
     /// List and show agents: helpers that the main model can give work to

@@ -24,7 +24,7 @@ pub(crate) enum Exit {
     Approval = 5,
     /// The turn reached a limit: steps, time or tokens.
     Limit = 6,
-    /// The model gave no whole answer.
+    /// The model gave no whole answer, or none in the form that was asked for.
     NoAnswer = 7,
     /// The work was put off, and the same makes sense later: rate-limited, another turn of the session is open, or ended
     /// by a stop of the daemon.
@@ -56,7 +56,10 @@ impl Exit {
         (Self::Auth, "the provider refused the key"),
         (Self::Approval, "an approval was needed or denied"),
         (Self::Limit, "a limit was reached (steps, time, tokens), or the prompt has no room (--whole)"),
-        (Self::NoAnswer, "the model gave no whole answer: none, a cut one, or one that its provider withheld"),
+        (
+            Self::NoAnswer,
+            "the model gave no whole answer: none, a cut or withheld one, or one that does not match --schema",
+        ),
         (Self::PutOff, "later: rate-limited, another turn of the session is open, or the daemon stopped"),
         (Self::HungUp, "ended with its terminal or connection (SIGHUP)"),
         (Self::Cancelled, "cancelled"),
@@ -80,7 +83,7 @@ impl Exit {
             StopReason::Completed => Self::Done,
             StopReason::Cancelled => Self::Cancelled,
             StopReason::MaxSteps | StopReason::TimeLimit | StopReason::Budget => Self::Limit,
-            StopReason::NoAnswer | StopReason::Cut | StopReason::Filtered => Self::NoAnswer,
+            StopReason::NoAnswer | StopReason::Cut | StopReason::Filtered | StopReason::WrongForm => Self::NoAnswer,
             StopReason::Denied => Self::Approval,
             StopReason::Interrupted | StopReason::Suspended => Self::PutOff,
             StopReason::Failed => match result.error.as_ref().map(|error| error.kind) {
@@ -176,6 +179,7 @@ mod tests {
         check(S::NoAnswer, None, false, Unattended, 7);
         check(S::Cut, None, true, Attended, 7);
         check(S::Filtered, None, false, Attended, 7);
+        check(S::WrongForm, Some(ErrorKind::Protocol), false, Unattended, 7);
         check(S::Interrupted, None, false, Unattended, 75);
         check(S::Suspended, None, false, Unattended, 75);
         check(S::Failed, None, false, Unattended, 1);

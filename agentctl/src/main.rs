@@ -25,6 +25,7 @@ mod project;
 mod render;
 mod repl;
 mod report;
+mod schema_file;
 mod session;
 mod terminal;
 mod turn;
@@ -99,6 +100,7 @@ async fn handle(cli: Cli) -> anyhow::Result<Exit> {
         Command::Config(args) => cmd::config::handle(global, args).await,
         Command::Reload(args) => cmd::reload::handle(global, args).await,
         Command::Models(args) => cmd::models::handle(global, args).await,
+        Command::Usage(args) => cmd::usage::handle(global, args).await,
         Command::Agents(args) => cmd::agents::handle(global, args).await,
         Command::Tools(args) => cmd::tools::handle(global, args).await,
         Command::Skills(args) => cmd::skills::handle(global, args).await,

@@ -147,7 +147,10 @@ pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// Opening may take a while after an unclean stop, and blocks.
 async fn open_store(path: PathBuf) -> Result<SqliteStore, Failure> {
-    let opened = tokio::task::spawn_blocking(move || SqliteStore::open(StoreConfig::at(path))).await;
+    let opened = tokio::task::spawn_blocking(move || {
+        SqliteStore::open(StoreConfig { time_zone: TimeZone::system, ..StoreConfig::at(path) })
+    })
+    .await;
     let opened = opened.map_err(|error| Failure::broken("could not open the journal").with_source(error))?;
     opened.map_err(|error| {
         let hint = error.hint().map(str::to_owned);

@@ -29,3 +29,4 @@ pub(crate) mod skills;
 pub(crate) mod storage;
 pub(crate) mod tools;
 pub(crate) mod undo;
+pub(crate) mod usage;

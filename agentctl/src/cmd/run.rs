@@ -33,7 +33,7 @@ use crate::{
         jsonl::{self, TurnNotes},
     },
     repl::TerminalAsker,
-    report,
+    report, schema_file,
     session::{SessionChoice, SessionTarget, TurnChoice, Upload},
     terminal::{attention::Attention, sanitize::clean_line},
     turn::{
@@ -54,6 +54,7 @@ const EXAMPLES: &str = "Examples:
   agentctl run 'Port it to async' -C .:rw --plan   approve a plan first
   agentctl run 'And the docs' --continue --if-busy queue   after the running turn
   agentctl run 'Check all links' --detach          in the background
+  agentctl run 'How warm is it?' --schema celsius.json | jq .degrees
   agentctl run 'List my files' --output json | jq -r .text";
 
 fn after_help() -> String {
@@ -86,6 +87,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always",
           value_parser = one_of(&WHEN_PLANNED))]
     plan: Option<Planning>,
+    /// JSON Schema (file, at most 64 KiB) that the answer must match; standard output is just the JSON document. It is checked,
+    /// and asked for once more if it does not match; then the exit code is 7
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    schema: Option<PathBuf>,
     /// Behavior if the turn needs an answer [default: ask at a terminal, deny elsewhere, wait with --detach]
     #[arg(long, value_name = "HOW")]
     on_interrupt: Option<AtInterrupt>,
@@ -205,6 +210,8 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     let has_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
     let at_interrupt = AtInterrupt::choose(args.on_interrupt, has_terminal, args.detach)?;
     let uploads = args.files.iter().map(|path| Upload::open(path)).collect::<Result<Vec<_>, _>>()?;
+    let answer_schema = args.schema.as_deref().map(schema_file::read).transpose()?;
+    let in_form = answer_schema.is_some();
     let prompt = prompt(&args)?;
     let typed_bytes = prompt.as_ref().and_then(|prompt| {
         // The names of files that are put behind the words were not typed.
@@ -232,6 +239,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
         start: StartTurn {
             typed_bytes,
             whole: args.whole,
+            answer_schema,
             slot,
             max_steps: args.max_steps.map(NonZeroU32::get),
             planning: args.plan,
@@ -258,7 +266,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
 
     let asks = at_interrupt == AtInterrupt::Ask;
     let keyboard = Keyboard::of_terminal();
-    let renderer = renderer(args.output, line.session(), at_interrupt);
+    let renderer = renderer(args.output, line.session(), at_interrupt, in_form);
     let mut renderer = BuiltinNotice::new(renderer, slots.unwrap_or_default(), &daemon);
     let asking = || ForeseeingAsker::new(TerminalAsker::new(keyboard.clone()), daemon.client.clone());
     let mut asker: Box<dyn Asker> = if asks { Box::new(asking()) } else { Box::new(NonInteractive) };
@@ -320,11 +328,12 @@ fn prompt(args: &RunArgs) -> Result<Option<Prompt>, Failure> {
     }
 }
 
-fn renderer(output: Output, session: SessionId, at_interrupt: AtInterrupt) -> Box<dyn Renderer> {
+fn renderer(output: Output, session: SessionId, at_interrupt: AtInterrupt, in_form: bool) -> Box<dyn Renderer> {
     let waits = at_interrupt == AtInterrupt::Wait;
+    let human = || if in_form { Human::stdio().answer_alone() } else { Human::stdio() };
     match output {
-        Output::Text if waits => Box::new(Human::stdio().showing_interrupts()),
-        Output::Text => Box::new(Human::stdio()),
+        Output::Text if waits => Box::new(human().showing_interrupts()),
+        Output::Text => Box::new(human()),
         Output::Json => Box::new(ResultOnly { session, waits, notes: TurnNotes::default() }),
         Output::StreamJson => Box::new(Jsonl::new(io::stdout(), session)),
     }

@@ -22,7 +22,7 @@ use crate::{
     ops::pins,
     render::{context::notice_line, tool_line::tool_lines},
     report::{self, Table},
-    terminal::paint::{dollars, number},
+    terminal::paint::{money, number},
 };
 
 /// Number of sessions among which short ids are made unique.
@@ -223,8 +223,8 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
         if usage.cached_tokens > 0 { format!(" ({} cached)", number(usage.cached_tokens)) } else { String::new() };
     let (tokens_in, tokens_out) = (number(usage.prompt_tokens), number(usage.completion_tokens));
     line("tokens", &format!("{tokens_in} in{cached}, {tokens_out} out"))?;
-    if let Some(cost) = usage.cost_microusd {
-        line("cost", &dollars(cost))?;
+    if let Some(cost) = money(usage) {
+        line("cost", &cost)?;
     }
     if let Some(project) = &settings.project {
         let mode = if project.writable { "writable" } else { "read-only" };

@@ -82,6 +82,7 @@ impl Daemon {
             text,
             typed_bytes: None,
             whole: false,
+            answer_schema: None,
             compact: None,
             slot: None,
             max_steps: None,

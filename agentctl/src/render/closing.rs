@@ -9,7 +9,7 @@ use anstyle::Style;
 
 use crate::terminal::{
     look::TerminalStyle,
-    paint::{BAD, QUIET, WARN, dollars, duration, fold, number, paint},
+    paint::{BAD, QUIET, WARN, duration, fold, money, number, paint},
     sanitize::{clean, clean_line},
 };
 
@@ -61,6 +61,7 @@ fn why(reason: StopReason) -> Option<&'static str> {
         StopReason::Suspended => Some("suspended: the daemon was stopped; the turn can be continued"),
         StopReason::NoAnswer => Some("stopped: the model gave no answer, though it was asked again"),
         StopReason::Cut => Some("stopped: the answer is cut"),
+        StopReason::WrongForm => Some("stopped: the answer does not match the schema"),
         StopReason::Filtered => Some("stopped: the provider withheld the answer or the rest of it"),
     }
 }
@@ -82,7 +83,8 @@ pub(crate) fn spent(usage: &Usage, repeated: u64) -> String {
         parts.push(format!("{} in{}", number(usage.prompt_tokens), not_new(repeated, usage.cached_tokens)));
         parts.push(format!("{} out", number(usage.completion_tokens)));
     }
-    parts.extend(usage.cost_microusd.map(dollars));
+    // That nothing is known, or that it was free, is not told behind each answer.
+    parts.extend(usage.cost_microusd.filter(|cost| *cost > 0).and_then(|_| money(usage)));
     parts.join(" · ")
 }
 

@@ -62,6 +62,7 @@ pub(crate) fn notice_line(text: &str, topic: NoticeTopic, sources: &[NoticeSourc
         | NoticeTopic::Level
         | NoticeTopic::Mentions
         | NoticeTopic::LastAnswer
+        | NoticeTopic::AnswerForm
         | NoticeTopic::Continue
         | NoticeTopic::Plan
         | NoticeTopic::Planned => return format!("reminder: {text}"),

@@ -17,7 +17,7 @@ use agentd_core::{
     item::{Item, ItemBody, ItemStatus, NoticeTopic},
     routing::ChoiceRule,
     tool::ToolCall,
-    turn::TurnResult,
+    turn::{StopReason, TurnResult},
     visible,
 };
 use anstyle::Style;
@@ -65,6 +65,7 @@ pub(crate) struct Human<O, E> {
     opens_session: bool,
     shows_input: bool,
     shows_interrupts: bool,
+    answer_alone: bool,
     /// The words for what shows whole what is told in a line; none where nothing does.
     shows_whole: &'static str,
 }
@@ -117,6 +118,7 @@ impl<O: Write, E: Write> Human<O, E> {
             opens_session: false,
             shows_input: false,
             shows_interrupts: false,
+            answer_alone: false,
             shows_whole: "",
         }
     }
@@ -135,6 +137,13 @@ impl<O: Write, E: Write> Human<O, E> {
     pub(crate) fn still(self) -> Self {
         let look = TerminalStyle { err_terminal: false, ..self.look };
         Self { spinner: Spinner::new(look), ..self }
+    }
+
+    /// Writes the answer when the turn has ended with it, alone and as it is, also on a terminal; nothing of a turn that ends
+    /// otherwise, whose words match no schema.
+    pub(crate) fn answer_alone(self) -> Self {
+        let look = TerminalStyle { out_shown: false, ..self.look };
+        Self { look, answer_alone: true, ..self }
     }
 
     /// Shows interrupts as lines, for clients that do not ask.
@@ -350,7 +359,12 @@ impl<O: Write, E: Write> Human<O, E> {
 
     fn finish_turn(&mut self, result: &TurnResult) -> io::Result<()> {
         self.turn_ended()?;
-        if !self.look.out_shown && !result.text.is_empty() {
+        let is_answer = match result.stop_reason {
+            StopReason::Completed => true,
+            StopReason::WrongForm => false,
+            _ => !self.answer_alone,
+        };
+        if !self.look.out_shown && is_answer && !result.text.is_empty() {
             self.text.whole(result.text.trim_end_matches('\n'))?;
         }
         for line in closing::lines(result, self.repeated, self.look) {

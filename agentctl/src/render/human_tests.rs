@@ -71,6 +71,7 @@ impl Script {
             compacts: false,
             environment: Default::default(),
             handed_over: Vec::new(),
+            answer_schema: None,
         };
         Self { turn_id: TurnId::generate(), events: vec![started] }
     }

@@ -65,7 +65,7 @@ impl Chat {
         }
         self.note(&format!("session    {} · {}", closing::spent(&summary.usage, 0), count(summary.turns, "turn")));
         if summary.usage.cost_microusd.is_none() {
-            self.note("money is told where models.yaml has the prices of the model");
+            self.note("money is told where the price of the model is known: set prices in models.yaml");
         }
         Ok(Exit::Done)
     }

@@ -1,5 +1,6 @@
 //! The few colours of the client, and how wide text is.
 
+use agentd_core::usage::Usage;
 use anstyle::{AnsiColor, Style};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
@@ -112,6 +113,17 @@ pub(crate) fn dollars(microusd: u64) -> String {
         format!("${}.{:02}", microusd / 1_000_000, microusd % 1_000_000 / 10_000)
     } else {
         format!("$0.{:04}", microusd.div_ceil(100))
+    }
+}
+
+/// Money of some calls for people, with what is not known of it. None where nothing was asked.
+pub(crate) fn money(usage: &Usage) -> Option<String> {
+    match (usage.cost_microusd, usage.unpriced_calls) {
+        (None, 0) => None,
+        (None, _) => Some("price unknown".to_owned()),
+        (Some(cost), 0) => Some(dollars(cost)),
+        (Some(cost), 1) => Some(format!("{}, and a call of unknown price", dollars(cost))),
+        (Some(cost), calls) => Some(format!("{}, and {} calls of unknown price", dollars(cost), number(calls))),
     }
 }
 

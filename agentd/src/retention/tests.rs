@@ -202,6 +202,7 @@ fn start() -> StartTurn {
         compact: None,
         typed_bytes: None,
         whole: false,
+        answer_schema: None,
         while_connected: false,
         text: None,
         slot: None,

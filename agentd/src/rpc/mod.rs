@@ -3,7 +3,7 @@
 //! - `turns`: starting and driving turns, watching sessions; `feed`: the stream of events behind both.
 //! - `sessions`, `upload`: sessions and their files; `documents`: content of documents among them. `interrupts`:
 //!   pending requests. `grants`: stored rules. `skills`: the list of skills. `projects`: what projects bring along,
-//!   and trust in it. `policy`: verdicts of the rules, and of proposed ones. `mcp`: MCP servers. `audit`: the audit log. `storage`: disk usage. `daemon`: the daemon itself.
+//!   and trust in it. `policy`: verdicts of the rules, and of proposed ones. `mcp`: MCP servers. `audit`: the audit log. `storage`: disk usage. `usage`: tokens and money. `daemon`: the daemon itself.
 //! - `refusal`: how the engine's errors become statuses.
 //!
 //! [`router`] puts the services together, with health and reflection beside them; [`serve`] lets clients in until the
@@ -28,6 +28,7 @@ mod storage;
 mod tests;
 mod turns;
 mod upload;
+mod usage;
 
 use std::{
     collections::HashMap,
@@ -55,7 +56,8 @@ use agentd_proto::{
         audit_server::AuditServer, daemon_server::DaemonServer, documents_server::DocumentsServer,
         grants_server::GrantsServer, interrupts_server::InterruptsServer, mcp_server::McpServer,
         policy_server::PolicyServer, projects_server::ProjectsServer, sessions_server::SessionsServer,
-        skills_server::SkillsServer, storage_server::StorageServer, turns_server::TurnsServer,
+        skills_server::SkillsServer, spending_server::SpendingServer, storage_server::StorageServer,
+        turns_server::TurnsServer,
     },
 };
 use agentd_tools::{Sandbox, SkillStore};
@@ -185,6 +187,7 @@ async fn router_of(context: Context) -> Result<Router, tonic_reflection::server:
     health.set_serving::<ProjectsServer<Context>>().await;
     health.set_serving::<McpServer<Context>>().await;
     health.set_serving::<StorageServer<Context>>().await;
+    health.set_serving::<SpendingServer<Context>>().await;
     health.set_serving::<DaemonServer<Context>>().await;
     let reflection = || {
         tonic_reflection::server::Builder::configure()
@@ -205,6 +208,7 @@ async fn router_of(context: Context) -> Result<Router, tonic_reflection::server:
         .add_service(ProjectsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(McpServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(StorageServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(SpendingServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(DaemonServer::new(context).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(health_service)
         .add_service(reflection().build_v1()?)

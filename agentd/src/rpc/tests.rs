@@ -187,6 +187,7 @@ fn start(session: SessionChoice, text: &str) -> StartRequest {
         compact: None,
         typed_bytes: None,
         whole: false,
+        answer_schema: None,
         slot: None,
         max_steps: None,
         planning: None,

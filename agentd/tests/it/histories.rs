@@ -169,6 +169,7 @@ async fn journal(session: SessionId, turns: Vec<Vec<ItemBody>>) -> Arc<MemorySto
             compacts: false,
             environment: Default::default(),
             handed_over: Vec::new(),
+            answer_schema: None,
         };
         let result = TurnResult {
             turn_id,
@@ -215,6 +216,7 @@ async fn goes_on(model: &Arc<dyn Model>, history: History) -> Option<String> {
         compact: None,
         typed_bytes: None,
         whole: false,
+        answer_schema: None,
         text: speaks.then(|| "go on".to_owned()),
         slot: None,
         max_steps: is_last.then_some(1),

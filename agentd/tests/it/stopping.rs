@@ -71,6 +71,7 @@ fn request() -> StartRequest {
             compact: None,
             typed_bytes: None,
             whole: false,
+            answer_schema: None,
             slot: None,
             max_steps: None,
             planning: None,

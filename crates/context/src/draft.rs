@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use agentd_core::{
+    answer_schema::AnswerSchema,
     ids::SessionId,
     model::{Message, ModelRequest},
 };
@@ -17,6 +18,7 @@ pub struct RequestBuilder {
     pub messages: Vec<Message>,
     tools: ToolSet,
     may_call: bool,
+    answer_schema: Option<Arc<AnswerSchema>>,
     known_paths: Vec<String>,
     /// The agent that is asked.
     agent: String,
@@ -25,7 +27,7 @@ pub struct RequestBuilder {
 impl RequestBuilder {
     /// Starts a request with its messages.
     pub fn new(messages: Vec<Message>, tools: ToolSet, known_paths: Vec<String>) -> Self {
-        Self { messages, tools, may_call: true, known_paths, agent: String::new() }
+        Self { messages, tools, may_call: true, answer_schema: None, known_paths, agent: String::new() }
     }
 
     /// The same for that agent.
@@ -38,13 +40,28 @@ impl RequestBuilder {
         self.may_call = false;
     }
 
+    /// The same, whose answer has to be in a form where it is the last of a turn.
+    #[must_use]
+    pub fn in_form(self, answer_schema: Option<Arc<AnswerSchema>>) -> Self {
+        Self { answer_schema, ..self }
+    }
+
     /// The request, and what is needed to tell how much the next one repeats of it.
     pub fn seal(self, session_id: SessionId) -> (ModelRequest, Footprint) {
-        let Self { messages, tools, may_call, known_paths, agent } = self;
+        let Self { messages, tools, may_call, answer_schema, known_paths, agent } = self;
         let footprint = Footprint::of(&tools, &messages).to(agent);
         let tools = Arc::clone(&tools.specs);
         (
-            ModelRequest { session_id, messages, tools, may_call, max_tokens: None, has_fallback: false, known_paths },
+            ModelRequest {
+                session_id,
+                messages,
+                tools,
+                may_call,
+                answer_schema,
+                max_tokens: None,
+                has_fallback: false,
+                known_paths,
+            },
             footprint,
         )
     }

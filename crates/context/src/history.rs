@@ -107,6 +107,7 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
                     | NoticeTopic::Level
                     | NoticeTopic::Mentions
                     | NoticeTopic::LastAnswer
+                    | NoticeTopic::AnswerForm
                     | NoticeTopic::Continue
                     | NoticeTopic::Plan
                     | NoticeTopic::Planned => reminder(&harmless(text)),

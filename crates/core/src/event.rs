@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     agent::Subagent,
+    answer_schema::AnswerSchema,
     context::{PromptReport, TokenLevel, Window},
     environment::ClientEnvironment,
     files::Picture,
@@ -94,6 +95,9 @@ pub enum EventKind {
         /// after a restart, too; readers were told of each when it came.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         handed_over: Vec<String>,
+        /// The form that its answer has to be in. Stored, so that a turn that continues is held to it; no reader is shown it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        answer_schema: Option<AnswerSchema>,
     },
     /// An item is under way. For a tool result this says: the tool starts to run now.
     ItemStarted {
@@ -148,6 +152,9 @@ pub enum EventKind {
         /// The part of the request that repeated the one before it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         prompt: Option<PromptReport>,
+        /// Set if it sums up calls of sessions that worked for this one. Those count each of them, under their models.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        delegated: bool,
     },
     /// The intent of the turn's input was classified.
     IntentClassified {

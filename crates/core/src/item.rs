@@ -150,6 +150,8 @@ pub enum NoticeTopic {
     Plan,
     /// The approval of a plan.
     Planned,
+    /// The schema that the answer of the turn has to match.
+    AnswerForm,
 }
 
 impl ItemBody {
@@ -181,6 +183,7 @@ impl NoticeTopic {
             | Self::Pins
             | Self::Plan
             | Self::Planned
+            | Self::AnswerForm
             | Self::Advice => true,
         }
     }

@@ -9,7 +9,7 @@
 //! - [`tool`]: abilities, requests and outcomes; [`catalogue`]: which tools there are; [`interrupt`]: durable pauses for a person;
 //!   [`policy`]: verdicts on calls; [`grant`]: rules that a person keeps; [`audit`]: what is kept of them for later.
 //! - [`model`]: what a model is asked and what it streams back; [`origin`]: what of that only its server understands;
-//!   [`usage`]: what it cost.
+//!   [`usage`]: what it cost; [`spending`]: what all of it has cost.
 //! - [`context`]: what of a session a model sees, how full its window is, and what makes room.
 //! - [`guide`]: what people wrote for models to know before they begin; [`surroundings`]: the machine and the project, as they
 //!   are told; [`project`]: what a project brings along, and whether the person trusts it.
@@ -25,6 +25,7 @@
 //! - [`error`]: the kinds of failure that cross a port.
 
 pub mod agent;
+pub mod answer_schema;
 pub mod audit;
 pub mod catalogue;
 pub mod context;
@@ -48,6 +49,7 @@ pub mod routing;
 pub mod search;
 pub mod session;
 mod settings;
+pub mod spending;
 pub mod state_files;
 pub mod storage;
 pub mod surroundings;
@@ -60,4 +62,4 @@ pub mod usage;
 pub mod visible;
 pub mod web;
 
-pub use jiff::Timestamp;
+pub use jiff::{Timestamp, civil::Date};

@@ -5,6 +5,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    answer_schema::AnswerSchema,
     files::Picture,
     ids::SessionId,
     origin::{AnswerOrigin, ServerFields},
@@ -324,6 +325,9 @@ pub struct ModelRequest {
     /// Set if they may be called. In the last call of a turn they may not: they are named there so that the request
     /// begins as the one before it did.
     pub may_call: bool,
+    /// The form that the answer has to be in, where it is the last of a turn. Its words are told to the model already: a wire
+    /// that has a field for it sends it there, too, unless its server refused that. Calls are in no such form.
+    pub answer_schema: Option<Arc<AnswerSchema>>,
     /// Maximum number of tokens of the answer, where that is fewer than the model's own limit.
     pub max_tokens: Option<u64>,
     /// Set if another model answers in its place where its server does not: then it is not waited for as long.

@@ -30,6 +30,7 @@ use crate::{
     policy::Confinement,
     search::{SearchQuery, SearchResult},
     session::{NewFork, SessionSettings, SessionSummary, StoredSession, TurnSpan},
+    spending::{SideUsage, UsageQuery, UsageReport},
     state_files::{StateFileChange, StateFiles},
     tool::{AdaptedCall, FileChange, FollowedLink, StartFolder, ToolCall, ToolOutput, ToolSpec},
     undo::FilesReverted,
@@ -400,6 +401,15 @@ pub trait Store: Send + Sync {
         session: Option<SessionId>,
         limit: usize,
     ) -> BoxFuture<'_, Result<SearchResult, StoreError>>;
+
+    /// Usage of model calls by model, session, day or slot, that of deleted sessions included. It is read from sums that are
+    /// written with each call.
+    ///
+    /// An error of kind `InvalidInput` says that the last day is before the first.
+    fn usage(&self, query: UsageQuery, now: Timestamp) -> BoxFuture<'_, Result<UsageReport, StoreError>>;
+
+    /// Counts a model call that belongs to no session. It is durable when this returns.
+    fn count_usage(&self, usage: SideUsage) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// The files of a session's own state.
     fn state_files(&self, session: SessionId) -> BoxFuture<'_, Result<StateFiles, StoreError>>;

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::tool::Denial;
 use crate::{
+    answer_schema::AnswerSchema,
     context::CompactionStrategy,
     environment::ClientEnvironment,
     error::ErrorKind,
@@ -27,6 +28,9 @@ pub struct StartTurn {
     /// is told of.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
+    /// The form that the answer has to be in. One that continues a turn has that turn's form where this is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_schema: Option<AnswerSchema>,
     /// The turn compacts the history in this way, and does nothing else. It has no input then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact: Option<CompactionStrategy>,
@@ -111,7 +115,7 @@ pub struct TurnResult {
     pub tool_used: bool,
     /// Why the turn ended.
     pub stop_reason: StopReason,
-    /// The error, where it failed.
+    /// The error, where it failed or the answer is in the wrong form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<TurnError>,
     /// Model calls, the last answer's included.
@@ -158,6 +162,8 @@ pub enum StopReason {
     Cut,
     /// The provider withheld the answer, or the rest of it.
     Filtered,
+    /// The answer does not match the schema that the client gave, though it was asked for again. The error says where.
+    WrongForm,
 }
 
 impl StopReason {
@@ -170,7 +176,7 @@ impl StopReason {
     /// Returns whether the model had its say, however little it was.
     #[must_use]
     pub fn is_last_word(self) -> bool {
-        matches!(self, Self::Completed | Self::NoAnswer | Self::Cut | Self::Filtered)
+        matches!(self, Self::Completed | Self::NoAnswer | Self::Cut | Self::Filtered | Self::WrongForm)
     }
 }
 

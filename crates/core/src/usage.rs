@@ -18,12 +18,32 @@ pub struct Usage {
     pub completion_tokens: u64,
     /// Tokens of the answers that were reasoning.
     pub reasoning_tokens: u64,
-    /// Money, in millionths of a US dollar; absent where a price is not known.
+    /// Money, in millionths of a US dollar, at the prices of the time of each call; absent where no price is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_microusd: Option<u64>,
+    /// Model calls.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub calls: u64,
+    /// Those of them whose price is not known: the money is that of the others.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unpriced_calls: u64,
 }
 
 impl Usage {
+    /// Usage of one model call, as its server counted it. Where the server counted nothing, or the price of its tokens is not
+    /// known, the price of the call is not known.
+    #[must_use]
+    pub fn of_call(counted: Option<Self>) -> Self {
+        let counted = counted.unwrap_or_default();
+        Self { calls: 1, unpriced_calls: u64::from(counted.cost_microusd.is_none()), ..counted }
+    }
+
+    /// Usage of a model call that came to nothing: it is counted, and costs nothing as far as anybody knows.
+    #[must_use]
+    pub fn of_failed_call() -> Self {
+        Self { calls: 1, ..Self::default() }
+    }
+
     /// All tokens, of requests and answers.
     #[must_use]
     pub fn tokens(&self) -> u64 {
@@ -32,7 +52,7 @@ impl Usage {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(tokens: &u64) -> bool {
+pub(crate) fn is_zero(tokens: &u64) -> bool {
     *tokens == 0
 }
 
@@ -47,6 +67,8 @@ impl AddAssign for Usage {
             (Some(a), Some(b)) => Some(a.saturating_add(b)),
             (a, b) => a.or(b),
         };
+        self.calls = self.calls.saturating_add(other.calls);
+        self.unpriced_calls = self.unpriced_calls.saturating_add(other.unpriced_calls);
     }
 }
 
@@ -87,6 +109,20 @@ impl Prices {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sum_says_of_how_many_calls_no_price_is_known() {
+        let counted = Usage { prompt_tokens: 5, ..Usage::default() };
+        let priced = Usage::of_call(Some(Usage { cost_microusd: Some(7), ..counted }));
+        assert_eq!((priced.calls, priced.unpriced_calls), (1, 0));
+        let mut sum = priced;
+        for unpriced in [Some(counted), None] {
+            sum += Usage::of_call(unpriced);
+        }
+        sum += Usage::of_failed_call();
+        assert_eq!((sum.calls, sum.unpriced_calls, sum.cost_microusd), (4, 2, Some(7)));
+        assert_eq!(sum.prompt_tokens, 10);
+    }
 
     #[test]
     fn a_million_tokens_cost_their_price() {

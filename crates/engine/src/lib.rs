@@ -13,15 +13,17 @@
 //!   `finalize` writes the last answer; `hooks` is what a capability can do. It names no capability.
 //! - 3 `instructions/`: what people wrote for models (AGENTS.md, memory, skills), told in the history.
 //! - 2 `agents/`: the agent that works in a turn, and its tools; `mentions/`: what an input names with `@`; `attachments`:
-//!   uploaded files shown to the model; `large_input`: an input that does not fit into the window; `grants`: what people
-//!   allowed, live.
-//! - 1 `intent/`: what an input is about, by its words; `catalog/`: the tools that a turn shows, finds or hides, pure; `state_changes`: changes of the session's own state
+//!   uploaded files shown to the model; `large_input`: an input that does not fit into the window; `answer_form`: the
+//!   schema that an answer has to match; `grants`: what people allowed, live.
+//! - 1 `intent/`: what an input is about, by its words; `catalog/`: the tools that a turn shows, finds or hides, pure;
+//!   `state_changes`: changes of the session's own state
 //!   and how they are reverted; `config`.
 //! - 0 `error`.
 //!
 //! Two pure crates lie below: `agentd_context` builds what a model sees, `agentd_policy` decides about calls.
 
 mod agents;
+mod answer_form;
 mod attachments;
 mod catalog;
 pub mod config;

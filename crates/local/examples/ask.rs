@@ -102,6 +102,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 messages: messages.clone(),
                 tools: tools(),
                 may_call: true,
+                answer_schema: None,
                 max_tokens: None,
                 has_fallback: false,
                 known_paths: known_paths.clone(),

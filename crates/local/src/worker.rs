@@ -109,7 +109,8 @@ impl Worker {
             memory: &mut loaded.memory,
             listener: reply,
             max_tokens: most_tokens(request, &self.config),
-            usage: Usage::default(),
+            // It runs here, and nobody is paid for it.
+            usage: Usage { cost_microusd: Some(0), ..Usage::default() },
         };
         match run.carry_out(plan) {
             Ok(()) | Err(RunError::Cancelled) => Ok(()),

@@ -38,7 +38,7 @@ use crate::{
     facts::ModelFacts,
     failure::Failure,
     http::Target,
-    learning::{Change, RequestForm, SentParts, Trials, candidates},
+    learning::{Change, RequestForm, SentParts, Trials, candidates, fingerprint},
     records::{ModelRecords, RecordKey},
     retry::{Retries, Retry},
     server,
@@ -301,6 +301,7 @@ impl Call {
             words_behind_results: !form.has(&Change::WordsInResults)
                 && has_words_behind_results(&self.request.messages),
             echoes: form.echoes(config),
+            schema: dialect.sent_schema(&order).map(fingerprint),
             fields: dialect.optional_fields(&order),
         }
     }
@@ -312,9 +313,12 @@ impl Call {
             return;
         }
         let (lasting, passing): (Vec<_>, Vec<_>) = taken.iter().cloned().partition(Change::is_lasting);
-        if !passing.is_empty() {
+        if passing.contains(&Change::WithoutSignedThoughts) {
             self.model.dialect.distrust_thoughts(&self.model.order(&self.request, &self.model.form()));
         }
+        let of_schema = |change: &Change| matches!(change, Change::WithoutSchema(_));
+        self.model.for_now().extend(passing.into_iter().filter(of_schema));
+        self.model.for_now().limit_schemas();
         self.model.keep(&lasting);
         if taken.contains(&Change::TextTools) {
             // In front of the end, behind which nothing comes.
@@ -427,5 +431,28 @@ impl Inner {
     fn prices(&self) -> Option<&Prices> {
         let published = || catalogue::published(self.target.host(), &self.facts.info().id)?.prices.as_ref();
         self.config.prices.as_ref().or_else(published)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{http::Clients, openai::OpenAi};
+
+    #[test]
+    fn money_is_known_where_prices_are_published_or_configured_and_nowhere_else() {
+        let prices = |base_url: &str, id: &str, configured: Option<Prices>| {
+            let mut config = ModelConfig::new(Wire::OpenAi, base_url.to_owned());
+            (config.id, config.prices) = (id.to_owned(), configured);
+            let target = Target::new(&config, &mut Clients::default()).unwrap();
+            let dialect = Box::new(OpenAi::new(config.clone()));
+            HttpModel::new(dialect, target, config, &Arc::default()).inner.prices().copied()
+        };
+        let published = prices("https://api.openai.com/v1", "gpt-4o", None).unwrap();
+        assert!(published.input > 0.0 && published.output > published.input);
+        assert_eq!(prices("https://api.openai.com/v1", "gpt-of-nobody", None), None);
+        assert_eq!(prices("http://127.0.0.1:9/v1", "gpt-4o", None), None);
+        let own = Prices { input: 0.0, cached_input: None, cache_write: None, output: 0.0 };
+        assert_eq!(prices("https://api.openai.com/v1", "gpt-4o", Some(own)), Some(own));
     }
 }

@@ -5,6 +5,7 @@
 //! `failure`, for servers of every wire mix their shapes.
 
 use agentd_core::{
+    answer_schema::AnswerSchema,
     model::{ModelInfo, ModelRequest},
     origin::ServerFields,
 };
@@ -26,6 +27,11 @@ pub(crate) trait Dialect: Send + Sync + 'static {
     /// and those that somebody configured.
     fn optional_fields(&self, _order: &Order<'_>) -> Vec<String> {
         Vec::new()
+    }
+
+    /// The schema of the answer, where it is sent in a field of its own in that form: [`ModelRequest::answer_schema`].
+    fn sent_schema<'a>(&self, _order: &Order<'a>) -> Option<&'a AnswerSchema> {
+        None
     }
 
     /// Takes note that the server refused earlier thoughts of this request, which are not sent to it again.

@@ -12,7 +12,7 @@
 //! - `sse`: bytes to events; `answer`: what has been read so far; `runaway`: answers that repeat without end.
 //! - `dialect`: the seam to the wires; `openai`, `anthropic`, `llamacpp`: the wires. Their wire structs never leave their folders. Shared by
 //!   them: `call_ids`: ids of calls, as a request names them; `sendable`, `readable`: what of a history can be sent back as it
-//!   is; `written_tools`: tools, as they were written last; `lenient`: texts and numbers as servers write them.
+//!   is; `answer_format`: the schema of an answer; `written_tools`: tools, as they were written last; `lenient`: texts and numbers as servers write them.
 //! - `thoughts`: those that a server leaves in the words; `foreign_calls`: calls that it does not read; `code_spans`: which
 //!   words are code.
 //! - `text_protocol`: tool calls for models whose wire carries none.
@@ -22,6 +22,7 @@
 //! - `window`: how large a model's window is, out of what its server says when a request does not fit.
 
 mod answer;
+mod answer_format;
 mod anthropic;
 mod call;
 mod call_ids;

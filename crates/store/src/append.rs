@@ -14,6 +14,7 @@ use crate::{
     events, grants, interrupts, queue,
     rows::{KnownRow, Rows},
     sessions, state_files,
+    usage::{self, CountedCall},
 };
 
 /// Events of one session, ready to be written.
@@ -60,16 +61,17 @@ impl Append {
 
     /// Writes the events and what follows from them. The caller undoes everything where this fails.
     pub(crate) fn apply(&self, connection: &Connection, rows: &mut Rows) -> Result<(), Fault> {
-        let KnownRow { key, mut projection } = rows.get(connection, self.session)?;
+        let KnownRow { key, person, mut projection } = rows.get(connection, self.session)?;
         let before = projection.clone();
         for EncodedEvent { event, payload } in &self.events {
             projection.apply(event)?;
             events::insert(connection, key, event, payload)?;
             apply_to_tables(connection, key, event)?;
             sessions::apply_handed_over(connection, key, &event.kind)?;
+            count(connection, rows, person, event)?;
         }
         sessions::save(connection, key, &before, &projection)?;
-        rows.put(self.session, KnownRow { key, projection });
+        rows.put(self.session, KnownRow { key, person, projection });
         Ok(())
     }
 }
@@ -86,6 +88,13 @@ impl EncodedEvent {
         }
         Ok(Self { event, payload })
     }
+}
+
+/// Counts a model call. What other sessions took for this one they have counted themselves.
+fn count(connection: &Connection, rows: &Rows, person: i64, event: &Event) -> Result<(), Fault> {
+    let EventKind::UsageUpdated { slot, model, usage: took, delegated: false, .. } = &event.kind else { return Ok(()) };
+    let call = CountedCall { at: event.at, session: Some(person), slot: *slot, model, usage: took };
+    usage::add(connection, &rows.time_zone(), &call)
 }
 
 /// The consequences of an event outside the narrow projection.

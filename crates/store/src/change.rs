@@ -1,11 +1,19 @@
 //! What the writer can be asked to change.
 
-use agentd_core::{audit::AuditHead, grant::Grant, ids::SessionId, session::SessionSettings};
+use agentd_core::{audit::AuditHead, grant::Grant, ids::SessionId, session::SessionSettings, spending::SideUsage};
 use jiff::Timestamp;
 use rusqlite::Connection;
 
 use crate::{
-    append::Append, audit_head, error::Fault, fork::Fork, grants, removal, rows::Rows, search::Missing, sessions,
+    append::Append,
+    audit_head,
+    error::Fault,
+    fork::Fork,
+    grants, removal,
+    rows::Rows,
+    search::Missing,
+    sessions,
+    usage::{self, CountedCall},
 };
 
 /// Changes that callers ask for.
@@ -24,6 +32,8 @@ pub(crate) enum Change {
     Keep(Grant),
     Revoke(String),
     Index(Missing),
+    /// Counts a model call of no session.
+    Count(SideUsage),
     /// Stores the head of the audit log, as it is on the disk.
     NoteAudit(AuditHead),
     /// Writes the version again, as a trial.
@@ -42,6 +52,7 @@ impl Change {
             Self::Keep(_) => "keep the rule",
             Self::Revoke(_) => "take the rule back",
             Self::Index(_) => "bring the index up to date",
+            Self::Count(_) => "count a model call",
             Self::NoteAudit(_) => "note the end of the audit log",
             Self::Trial => "store anything",
         }
@@ -64,6 +75,10 @@ impl Change {
             Self::Keep(grant) => grants::keep(connection, grant),
             Self::Revoke(rule) => grants::revoke(connection, rule),
             Self::Index(missing) => missing.add(connection),
+            Self::Count(SideUsage { at, slot, model, usage: took }) => {
+                let call = CountedCall { at: *at, session: None, slot: *slot, model, usage: took };
+                usage::add(connection, &rows.time_zone(), &call)
+            }
             Self::NoteAudit(head) => audit_head::note(connection, head),
             Self::Trial => {
                 let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
@@ -82,6 +97,7 @@ impl Change {
             | Self::FilesGone(_)
             | Self::Keep(_)
             | Self::Revoke(_)
+            | Self::Count(_)
             | Self::NoteAudit(_)
             | Self::Trial => 0,
         }

@@ -2,6 +2,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use jiff::tz::TimeZone;
+
 /// Where the journal is and how it is kept.
 #[derive(Debug, Clone)]
 pub struct StoreConfig {
@@ -17,13 +19,15 @@ pub struct StoreConfig {
     /// that everything else hangs on. A check reads every page, about a second for a gigabyte, and nobody can use
     /// the daemon meanwhile.
     pub full_check_up_to: u64,
+    /// The time zone whose days usage is counted by.
+    pub time_zone: fn() -> TimeZone,
     /// The file may not grow beyond this many pages: a disk that is full, for tests.
     #[doc(hidden)]
     pub max_pages: Option<u32>,
 }
 
 impl StoreConfig {
-    /// A journal at `path`, kept as is right for one person's daemon.
+    /// A journal at `path`, kept as is right for one person's daemon. Its days are those of UTC.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self {
@@ -32,6 +36,7 @@ impl StoreConfig {
             max_waiting: 256,
             busy_timeout: Duration::from_secs(5),
             full_check_up_to: 64 * 1024 * 1024,
+            time_zone: || TimeZone::UTC,
             max_pages: None,
         }
     }

@@ -37,13 +37,14 @@ const MIGRATIONS: &[M<'static>] = &[
     M::up(include_str!("../migrations/0015_files_left.sql")),
     M::up(include_str!("../migrations/0016_order_of_use.sql")),
     M::up(include_str!("../migrations/0017_surroundings.sql")),
+    M::up(include_str!("../migrations/0018_usage.sql")),
 ];
 
 /// "agnt", which the first migration writes into the file's header.
 const APPLICATION_ID: i64 = 0x6167_6e74;
 
 /// Statements that a connection keeps prepared; more than there are.
-const CACHED_STATEMENTS: usize = 48;
+const CACHED_STATEMENTS: usize = 56;
 
 /// Pages in the log before it is moved into the database, 16 MB: larger than SQLite's own 4 MB, because every move
 /// waits for the disk twice and one commit waits for the move.

@@ -21,7 +21,7 @@ use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
 use crate::{
     codec::{id_from, id_text, limit, number_from},
     error::Fault,
-    sessions,
+    sessions, usage,
 };
 
 /// Rows that go at once.
@@ -210,6 +210,7 @@ fn overwrite_row(connection: &Connection, session: i64) -> Result<(), Fault> {
     for table in WITH_THE_ROW {
         connection.prepare_cached(&format!("DELETE FROM {table} WHERE session = ?1"))?.execute([session])?;
     }
+    usage::forget_session(connection, session)?;
     connection.prepare_cached("DELETE FROM sessions WHERE key = ?1")?.execute([session])?;
     Ok(())
 }

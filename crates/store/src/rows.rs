@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use agentd_core::ids::SessionId;
+use jiff::tz::TimeZone;
 use rusqlite::Connection;
 
 use crate::{error::Fault, projection::Projection, sessions};
@@ -13,18 +14,29 @@ const MAX_KNOWN: usize = 256;
 /// A session's row, as the open transaction will leave it.
 pub(crate) struct KnownRow {
     pub(crate) key: i64,
+    /// Key of the session of a person for which it works, which may be itself.
+    pub(crate) person: i64,
     pub(crate) projection: Projection,
 }
 
 /// Rows by session. Only the one thread that writes has them. What a transaction takes back must be forgotten.
-#[derive(Default)]
 pub(crate) struct Rows {
+    time_zone: fn() -> TimeZone,
     known: HashMap<SessionId, KnownRow>,
     /// The keys of sessions that the open transaction removes, or one that was taken back.
     removed: Vec<i64>,
 }
 
 impl Rows {
+    pub(crate) fn new(time_zone: fn() -> TimeZone) -> Self {
+        Self { time_zone, known: HashMap::new(), removed: Vec::new() }
+    }
+
+    /// The time zone whose days usage is counted by.
+    pub(crate) fn time_zone(&self) -> TimeZone {
+        (self.time_zone)()
+    }
+
     /// The row, out of the table where it is not known. It is no longer known until it is [put](Self::put) back, so that
     /// a change which fails half-way leaves nothing behind.
     pub(crate) fn get(&mut self, connection: &Connection, session: SessionId) -> Result<KnownRow, Fault> {
@@ -32,7 +44,8 @@ impl Rows {
             Some(known) => Ok(known),
             None => {
                 let row = sessions::load(connection, session)?;
-                Ok(KnownRow { key: row.key, projection: row.projection })
+                let person = sessions::of_person(connection, row.key)?;
+                Ok(KnownRow { key: row.key, person, projection: row.projection })
             }
         }
     }

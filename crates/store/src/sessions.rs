@@ -410,6 +410,20 @@ pub(crate) fn key(connection: &Connection, id: SessionId) -> Result<Option<i64>,
     Ok(key)
 }
 
+/// The key of the session of a person for which that one works, or its own.
+pub(crate) fn of_person(connection: &Connection, key: i64) -> Result<i64, Fault> {
+    let top = connection
+        .prepare_cached(
+            "WITH RECURSIVE above (key, parent) AS (
+                SELECT key, parent FROM sessions WHERE key = ?1
+                UNION SELECT sessions.key, sessions.parent FROM sessions JOIN above ON sessions.key = above.parent)
+             SELECT key FROM above WHERE parent IS NULL",
+        )?
+        .query_row([key], |row| row.get(0))
+        .optional()?;
+    Ok(top.unwrap_or(key))
+}
+
 fn row(connection: &Connection, id: SessionId) -> Result<Option<SessionRow>, Fault> {
     let mut statement = connection.prepare_cached(select_sessions!("WHERE id = ?1"))?;
     let mut rows = statement.query([id_text(id.as_uuid())])?;

@@ -13,10 +13,11 @@ use agentd_core::{
     ports::{Store, StoredInterrupt},
     search::{SearchQuery, SearchResult},
     session::{NewFork, SessionSettings, SessionSummary, StoredSession, TurnSpan},
+    spending::{SideUsage, UsageQuery, UsageReport},
     state_files::{StateFileChange, StateFiles},
 };
 use futures_util::{FutureExt, future::BoxFuture};
-use jiff::Timestamp;
+use jiff::{Timestamp, tz::TimeZone};
 use rusqlite::Connection;
 
 use crate::{
@@ -35,6 +36,7 @@ use crate::{
     reader::Readers,
     removal, search, sessions, state_files,
     upkeep::{self, Pages},
+    usage,
     writer::Writer,
 };
 
@@ -46,6 +48,7 @@ pub struct SqliteStore {
     path: Arc<Path>,
     writer: Writer,
     readers: Readers,
+    time_zone: fn() -> TimeZone,
     anchor: Arc<Anchor>,
     is_new: bool,
     loss: Loss,
@@ -88,7 +91,7 @@ impl SqliteStore {
             anchor.check()?;
             let readers = Readers::start(readers)?;
             let writer = Writer::start(writer, mark, &config, Arc::clone(&anchor))?;
-            Ok(Self { path: Arc::clone(&path), writer, readers, anchor, is_new, loss })
+            Ok(Self { path: Arc::clone(&path), writer, readers, time_zone: config.time_zone, anchor, is_new, loss })
         };
         match start() {
             Ok(store) => Ok(store),
@@ -347,6 +350,15 @@ impl Store for SqliteStore {
             Ok(SearchResult { hits, unsearched })
         }
         .boxed()
+    }
+
+    fn usage(&self, query: UsageQuery, now: Timestamp) -> BoxFuture<'_, Result<UsageReport, StoreError>> {
+        let zone = (self.time_zone)();
+        self.read("read the usage", move |connection| usage::report(connection, &zone, &query, now))
+    }
+
+    fn count_usage(&self, usage: SideUsage) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.writer.write(Change::Count(usage), &self.path).boxed()
     }
 
     fn state_files(&self, session: SessionId) -> BoxFuture<'_, Result<StateFiles, StoreError>> {

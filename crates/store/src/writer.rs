@@ -101,7 +101,7 @@ impl Writer {
         let thread = Thread {
             connection,
             mark,
-            rows: Rows::default(),
+            rows: Rows::new(config.time_zone),
             commands,
             counters: Arc::clone(&counters),
             // What an earlier life left undone.

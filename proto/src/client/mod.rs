@@ -4,7 +4,7 @@
 //! connects again by itself when the daemon was restarted; open streams end with [`ClientErrorKind::Lost`].
 //!
 //! - [`connect`](self): this file, with the handshake and the calls about the daemon.
-//! - `sessions`, `documents`, `mcp`, `turns`, `interrupts`, `grants`, `projects`, `audit`, `storage`: the
+//! - `sessions`, `documents`, `mcp`, `turns`, `interrupts`, `grants`, `projects`, `audit`, `storage`, `usage`: the
 //!   other calls. `error`: what can go wrong.
 
 mod audit;
@@ -21,6 +21,7 @@ mod sessions;
 mod skills;
 mod storage;
 mod turns;
+mod usage;
 
 pub use connect::Client;
 pub use error::{ClientError, ClientErrorKind};

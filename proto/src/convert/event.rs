@@ -64,6 +64,7 @@ impl From<&EventKind> for wire::Kind {
                 compacts,
                 environment: _,
                 handed_over: _,
+                answer_schema: _,
             } => Self::TurnStarted(wire::TurnStarted {
                 trace_id: trace_id.to_string(),
                 slot: slot_to_wire(*slot),
@@ -91,7 +92,7 @@ impl From<&EventKind> for wire::Kind {
                     by: Some(by.into()),
                 })
             }
-            EventKind::UsageUpdated { step, slot, model, usage, turn, prompt } => {
+            EventKind::UsageUpdated { step, slot, model, usage, turn, prompt, delegated } => {
                 Self::UsageUpdated(wire::UsageUpdated {
                     step: *step,
                     slot: slot_to_wire(*slot),
@@ -99,6 +100,7 @@ impl From<&EventKind> for wire::Kind {
                     usage: Some(usage.into()),
                     turn: Some(turn.into()),
                     prompt: prompt.as_ref().map(Into::into),
+                    delegated: *delegated,
                 })
             }
             EventKind::StateChanged { change } => {
@@ -142,6 +144,7 @@ impl TryFrom<wire::Kind> for EventKind {
                 compacts: started.compacts,
                 environment: Default::default(),
                 handed_over: Vec::new(),
+                answer_schema: None,
             },
             wire::Kind::ItemStarted(started) => Self::ItemStarted { item: part(started.item, "the item")? },
             wire::Kind::ItemDelta(delta) => {
@@ -166,6 +169,7 @@ impl TryFrom<wire::Kind> for EventKind {
                 usage: required(updated.usage, "the usage of a call")?.into(),
                 turn: required(updated.turn, "the usage of a turn")?.into(),
                 prompt: updated.prompt.map(Into::into),
+                delegated: updated.delegated,
             },
             wire::Kind::StateChanged(changed) => Self::StateChanged {
                 change: changed.change.ok_or(WireError::Unknown("a change of state"))?.try_into()?,

@@ -31,7 +31,7 @@ mirrored!(
     "the topic of a notice",
     [
         General, Memory, Skills, Files, Todos, Mode, Level, Mentions, LastAnswer, Continue, ReadAgain, Recall, Pins,
-        Advice, Plan, Planned
+        Advice, AnswerForm, Plan, Planned
     ]
 );
 

@@ -33,6 +33,8 @@ pub use model::{listed_slot, tested_slot};
 pub use session::{chosen_slot, mode_of, settings_over};
 pub(crate) use session::{set_mode_to_wire, set_model_to_wire};
 pub use undo::undo_to_wire;
+pub use usage::usage_query;
+pub(crate) use usage::usage_query_to_wire;
 
 use std::str::FromStr;
 

@@ -1,6 +1,7 @@
 //! What a turn is asked for and what it comes to.
 
 use agentd_core::{
+    answer_schema::AnswerSchema,
     environment::ClientEnvironment,
     ids::CallId,
     routing::Planning,
@@ -36,7 +37,8 @@ mirrored!(
         Suspended,
         NoAnswer,
         Cut,
-        Filtered
+        Filtered,
+        WrongForm
     ]
 );
 
@@ -70,6 +72,7 @@ impl From<&StartTurn> for turn_request::Start {
             text: start.text.clone(),
             typed_bytes: start.typed_bytes,
             whole: start.whole,
+            answer_schema: start.answer_schema.as_ref().map(|schema| schema.text().to_owned()),
             compact: start.compact.map_or(0, strategy_to_wire),
             slot: optional_slot_to_wire(start.slot),
             max_steps: start.max_steps.unwrap_or(0),
@@ -99,6 +102,7 @@ impl TryFrom<turn_request::Start> for StartTurn {
             text: start.text,
             typed_bytes: start.typed_bytes,
             whole: start.whole,
+            answer_schema: start.answer_schema.map(AnswerSchema::unjudged),
             compact: optional_strategy(start.compact)?,
             slot: optional_slot(start.slot)?,
             max_steps: (start.max_steps > 0).then_some(start.max_steps),

@@ -22,6 +22,7 @@ fn start(session: SessionChoice, text: &str) -> StartRequest {
         compact: None,
         typed_bytes: Some(2),
         whole: false,
+        answer_schema: None,
         slot: Some(Slot::Code),
         max_steps: None,
         planning: None,

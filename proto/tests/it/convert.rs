@@ -4,6 +4,7 @@ use std::{collections::HashSet, fmt::Debug};
 
 use agentd_core::{
     Timestamp,
+    answer_schema::AnswerSchema,
     audit::{
         AuditEntry, AuditFact, AuditFinding, AuditHead, AuditLine, AuditProblem, AuditRecord, AuditReport, RecordQuery,
         VerdictName,
@@ -146,6 +147,7 @@ fn starts_survive() {
                     typed_bytes: Some(2),
                     planning: Some(Planning::Auto),
                     whole: true,
+                    answer_schema: Some(AnswerSchema::unjudged("{}".to_owned())),
                     text,
                     slot: Some(Slot::Reasoning),
                     max_steps: Some(3),

@@ -40,6 +40,8 @@ pub(crate) fn usage() -> Usage {
         completion_tokens: u64::MAX,
         reasoning_tokens: 1,
         cost_microusd: Some(0),
+        calls: 8,
+        unpriced_calls: 9,
     }
 }
 
@@ -226,6 +228,7 @@ pub(crate) fn results() -> Vec<TurnResult> {
         StopReason::NoAnswer,
         StopReason::Cut,
         StopReason::Filtered,
+        StopReason::WrongForm,
     ];
     let result = |stop_reason, error| TurnResult {
         turn_id: TurnId::generate(),
@@ -294,6 +297,7 @@ pub(crate) fn kinds() -> Vec<EventKind> {
             compacts: true,
             environment: Default::default(),
             handed_over: Vec::new(),
+            answer_schema: None,
         })
         .to_vec();
     kinds.extend(items().into_iter().map(|item| EventKind::ItemStarted { item }));
@@ -322,6 +326,7 @@ pub(crate) fn kinds() -> Vec<EventKind> {
             broken_by: Some("tools".into()),
             ..Default::default()
         }),
+        delegated: true,
     });
     for change in [
         StateChange::Todos { todos: todos() },

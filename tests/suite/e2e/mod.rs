@@ -9,6 +9,7 @@
 //!   cited.
 //! - [`encodings`]: byte-exact edits. [`patches`]: whole or not at all. [`undo`]: what turns did to files, taken back.
 //! - [`files`]: what sessions see besides their own files.
+//! - [`in_form`]: answers that match a schema, for scripts.
 //! - [`forks`]: sessions that go on from a copy of another's history.
 //! - [`projects`]: what projects bring along, used where the person trusts it.
 //! - [`guides`]: what people wrote for models to know. [`uploads`]: what they hand over.
@@ -29,6 +30,7 @@
 //! - [`mentions`]: tools, skills and agents that an input names. [`skills`]: brought when they are needed, checked, installed.
 //! - [`extending`]: what the page for newcomers says, done word for word.
 //! - [`readme`]: the commands and the picture of the first page. [`shell`]: what a shell says that the daemon does not know.
+//! - [`usage`]: tokens and money of every call.
 //! - [`long_task`]: sixty steps whose requests only grow.
 //! - [`tiers`]: which tools a turn shows, and that nothing else can be called.
 //! - [`web`]: what may be asked of the web, and how pages are shown.
@@ -62,6 +64,7 @@ mod full_disk;
 mod grants;
 mod guides;
 mod hostile;
+mod in_form;
 mod inputs;
 mod interrupts;
 
@@ -108,6 +111,7 @@ mod undo;
 mod unread;
 mod unusable;
 mod uploads;
+mod usage;
 mod web;
 
 use std::{collections::HashMap, path::Path, sync::Arc};
@@ -222,6 +226,7 @@ fn turn(session: SessionChoice, text: &str) -> StartRequest {
             compact: None,
             typed_bytes: None,
             whole: false,
+            answer_schema: None,
             text: Some(text.to_owned()),
             slot: None,
             max_steps: None,

@@ -16,7 +16,7 @@ type Floors = &'static [&'static [&'static str]];
 const ENGINE: Floors = &[
     &["error"],
     &["catalog", "config", "intent", "state_changes"],
-    &["agents", "attachments", "grants", "large_input", "mentions"],
+    &["agents", "answer_form", "attachments", "grants", "large_input", "mentions"],
     &["instructions"],
     &["turn"],
     &["links", "recovery"],
@@ -29,7 +29,7 @@ const ENGINE: Floors = &[
 const AGENTCTL: Floors = &[
     &["exit", "terminal"],
     &["failure", "flags"],
-    &["daemon", "input", "model_name", "mount", "report"],
+    &["daemon", "input", "model_name", "mount", "report", "schema_file"],
     &["complete", "keyboard", "misuse"],
     &["project", "session", "turn"],
     &["render"],

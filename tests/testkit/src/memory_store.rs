@@ -4,6 +4,7 @@
 //! that the contract suite ([`crate::store_contract`]) compares two different ways to the same answers.
 
 mod forking;
+mod spending;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,6 +23,7 @@ use agentd_core::{
     ports::{Store, StoredInterrupt},
     search::{SearchHit, SearchQuery, SearchResult, searchable},
     session::{NewFork, SessionSettings, SessionStatus, SessionSummary, StoredSession, TurnSpan},
+    spending::{SideUsage, UsageQuery, UsageReport},
     state_files::{StateFileChange, StateFiles},
     turn::StopReason,
     usage::Usage,
@@ -47,6 +49,8 @@ struct State {
     used: BTreeMap<SessionId, u64>,
     /// Removed sessions whose files may still be there.
     files_left: BTreeSet<SessionId>,
+    /// Calls that were counted; they outlive their sessions.
+    calls: Vec<spending::CountedCall>,
     failures: usize,
     /// Set if no session can be removed.
     keeps_all: bool,
@@ -107,6 +111,7 @@ impl MemoryStore {
         for event in state.events_of(session).take(events) {
             copy.log.push(Arc::clone(event));
             copy.keep_answered(event);
+            copy.count(event);
         }
         Arc::new(Self { state: Mutex::new(copy) })
     }
@@ -171,6 +176,7 @@ impl State {
         let stored: Vec<_> = self.log.iter().skip(length).cloned().collect();
         for event in &stored {
             self.keep_answered(event);
+            self.count(event);
             self.note_use(event.session_id);
         }
         outcome.map(|_| ())
@@ -312,6 +318,7 @@ impl State {
             self.copied.remove(id);
             self.files_left.insert(*id);
         }
+        self.forget_calls(&gone);
         self.log.retain(|event| !gone.contains(&event.session_id));
         Ok(())
     }
@@ -536,6 +543,15 @@ impl Store for MemoryStore {
         let hits = events.filter_map(hit).take(limit).collect();
         drop(state);
         ready(Ok(SearchResult { hits, unsearched: 0 }))
+    }
+
+    fn usage(&self, query: UsageQuery, now: Timestamp) -> BoxFuture<'_, Result<UsageReport, StoreError>> {
+        ready(self.state().report(&query, now))
+    }
+
+    fn count_usage(&self, usage: SideUsage) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.state().calls.push((None, usage));
+        ready(Ok(()))
     }
 
     fn state_files(&self, session: SessionId) -> BoxFuture<'_, Result<StateFiles, StoreError>> {

@@ -20,6 +20,7 @@ use agentd_core::{
     ports::{Store, StoredInterrupt},
     search::{SearchKind, SearchQuery},
     session::{NewFork, SessionSettings, SessionStatus, SessionSummary, Todo, TodoPriority, TodoStatus},
+    spending::{SideUsage, UsageGroup, UsageGrouping, UsageQuery, UsageReport},
     state_files::StateFileChange,
     surroundings::Surroundings,
     tool::ToolCall,
@@ -58,6 +59,9 @@ pub async fn check_store<S: Store>(fresh: impl AsyncFn() -> S) {
         the_status_follows_turns_and_interrupts
         a_turn_that_never_ran_leaves_the_open_one
         usage_adds_up_without_overflow
+        usage_is_summed_up_by_model_session_day_and_slot
+        usage_outlives_its_session_without_its_name
+        usage_of_any_size_is_summed_up
         interrupts_are_answered_once
         rules_are_kept_for_good_and_taken_back
         what_is_kept_for_good_is_stored_with_its_answer
@@ -130,6 +134,7 @@ impl EventScript {
             rule: Default::default(),
             environment: Default::default(),
             handed_over: Vec::new(),
+            answer_schema: None,
             max_steps: 100,
             compacts: false,
         })
@@ -213,6 +218,7 @@ impl EventScript {
             usage,
             turn: usage,
             prompt: None,
+            delegated: false,
         })
     }
 
@@ -291,6 +297,7 @@ async fn turns_that_wait_are_kept_until_they_leave(store: &impl Store) {
             compact: None,
             typed_bytes: None,
             whole: false,
+            answer_schema: None,
             text: Some(text.to_owned()),
             slot: Some(Slot::Code),
             max_steps: Some(7),
@@ -656,12 +663,140 @@ async fn usage_adds_up_without_overflow(store: &impl Store) {
         completion_tokens: 9,
         reasoning_tokens: 3,
         cost_microusd: Some(10),
+        calls: 0,
+        unpriced_calls: 0,
     };
     assert_eq!(total, expected);
     let huge = Usage { prompt_tokens: u64::MAX, ..Usage::default() };
     store.append(vec![script.paid(huge)]).await.unwrap();
     let total = store.session(script.session).await.unwrap().unwrap().summary.usage;
     assert_eq!(total, Usage { prompt_tokens: u64::MAX, ..expected });
+}
+
+/// A call to a model in a slot, some days after the start.
+fn call(script: &mut EventScript, days: i64, slot: Slot, model: &str, usage: Usage) -> Arc<Event> {
+    let (model, turn, prompt, delegated) = (model.to_owned(), usage, None, false);
+    let event = script.next(EventKind::UsageUpdated { step: 1, slot, model, usage, turn, prompt, delegated });
+    let at = Timestamp::from_second(start().as_second() + days * 86_400).unwrap();
+    Arc::new(Event { at, ..(*event).clone() })
+}
+
+fn tokens(prompt_tokens: u64, cost_microusd: Option<u64>) -> Usage {
+    Usage::of_call(Some(Usage { prompt_tokens, completion_tokens: 1, cost_microusd, ..Usage::default() }))
+}
+
+async fn usage_by(store: &impl Store, by: UsageGrouping, since: Option<&str>) -> UsageReport {
+    let since = since.map(|day| day.parse().unwrap());
+    let now = Timestamp::from_second(start().as_second() + 10 * 86_400).unwrap();
+    store.usage(UsageQuery { last_days: None, since, until: None, by }, now).await.unwrap()
+}
+
+/// Names, calls, those without a price, prompt tokens and money of the groups.
+fn told(report: &UsageReport) -> Vec<(&str, u64, u64, u64, Option<u64>)> {
+    let groups = report.groups.iter().map(|UsageGroup { name, usage, .. }| {
+        (name.as_str(), usage.calls, usage.unpriced_calls, usage.prompt_tokens, usage.cost_microusd)
+    });
+    groups.collect()
+}
+
+async fn usage_is_summed_up_by_model_session_day_and_slot(store: &impl Store) {
+    let report = usage_by(store, UsageGrouping::Model, None).await;
+    assert_eq!((report.groups.len(), report.total, report.since), (0, Usage::default(), None));
+    let mut first = session(store).await;
+    store.append(vec![first.input("Tidy up")]).await.unwrap();
+    let parent = Some(Parent { session: first.session, agent: None, tools: Vec::new() });
+    let mut child = EventScript::new(SessionId::generate(), start());
+    let settings = SessionSettings { parent, ..SessionSettings::default() };
+    store.create_session(child.session, start(), settings, Vec::new()).await.unwrap();
+    let mut second = session(store).await;
+
+    store.append(vec![call(&mut first, 0, Slot::Base, "dear", tokens(10, Some(500)))]).await.unwrap();
+    store.append(vec![call(&mut first, 0, Slot::Base, "dear", tokens(20, Some(700)))]).await.unwrap();
+    store.append(vec![call(&mut child, 1, Slot::Code, "free", tokens(30, Some(0)))]).await.unwrap();
+    store.append(vec![call(&mut second, 2, Slot::Base, "local", tokens(40, None))]).await.unwrap();
+    // What the parent is told of its child is counted there.
+    let sum = EventKind::UsageUpdated {
+        step: 1,
+        slot: Slot::Base,
+        model: "dear".into(),
+        usage: tokens(30, Some(0)),
+        turn: tokens(30, Some(0)),
+        prompt: None,
+        delegated: true,
+    };
+    store.append(vec![first.next(sum)]).await.unwrap();
+    let side = SideUsage { at: start(), slot: Slot::Chat, model: "dear".into(), usage: tokens(1, Some(1)) };
+    store.count_usage(side).await.unwrap();
+
+    let report = usage_by(store, UsageGrouping::Model, None).await;
+    let models = [("dear", 3, 0, 31, Some(1201)), ("free", 1, 0, 30, Some(0)), ("local", 1, 1, 40, None)];
+    assert_eq!(told(&report), models);
+    let total = Usage { reasoning_tokens: 0, ..report.total };
+    assert_eq!((total.calls, total.unpriced_calls, total.cost_microusd), (5, 1, Some(1201)));
+    assert_eq!((total.prompt_tokens, total.completion_tokens), (101, 5));
+    assert_eq!(
+        (report.since.unwrap().to_string(), report.until.to_string()),
+        ("2026-01-02".into(), "2026-01-12".into())
+    );
+
+    let report = usage_by(store, UsageGrouping::Session, None).await;
+    let (one, two) = (first.session.to_string(), second.session.to_string());
+    let sessions = [(one.as_str(), 3, 0, 60, Some(1200)), ("", 1, 0, 1, Some(1)), (two.as_str(), 1, 1, 40, None)];
+    assert_eq!(told(&report), sessions);
+    assert_eq!((report.groups[0].title.as_str(), report.groups[0].session()), ("Tidy up", Some(first.session)));
+
+    let days =
+        [("2026-01-02", 3, 0, 31, Some(1201)), ("2026-01-03", 1, 0, 30, Some(0)), ("2026-01-04", 1, 1, 40, None)];
+    assert_eq!(told(&usage_by(store, UsageGrouping::Day, None).await), days);
+    assert_eq!(told(&usage_by(store, UsageGrouping::Day, Some("2026-01-03")).await), days[1..]);
+    let slots = [("base", 3, 1, 70, Some(1200)), ("chat", 1, 0, 1, Some(1)), ("code", 1, 0, 30, Some(0))];
+    assert_eq!(told(&usage_by(store, UsageGrouping::Slot, None).await), slots);
+
+    let query = UsageQuery { last_days: Some(1), since: None, until: None, by: UsageGrouping::Model };
+    let now = "2026-01-04T23:59:59Z".parse().unwrap();
+    assert_eq!(told(&store.usage(query.clone(), now).await.unwrap()), [("local", 1, 1, 40, None)]);
+    let until = Some("2026-01-03".parse().unwrap());
+    let query = UsageQuery { last_days: None, until, ..query };
+    assert_eq!(store.usage(query.clone(), now).await.unwrap().total.calls, 4);
+    let query = UsageQuery { since: Some("2026-01-04".parse().unwrap()), ..query };
+    refused(store.usage(query, now).await, ErrorKind::InvalidInput);
+}
+
+async fn usage_outlives_its_session_without_its_name(store: &impl Store) {
+    let (mut kept, mut gone) = (session(store).await, session(store).await);
+    store.append(vec![gone.input("A secret")]).await.unwrap();
+    for script in [&mut kept, &mut gone] {
+        store.append(vec![call(script, 0, Slot::Base, "m", tokens(10, Some(5)))]).await.unwrap();
+    }
+    // A copy of a session was paid for there.
+    let (id, at, first) = (SessionId::generate(), start(), Vec::new());
+    store.fork_session(NewFork { id, at, from: gone.session, through: gone.seq, first }).await.unwrap();
+    let before = usage_by(store, UsageGrouping::Model, None).await;
+    store.delete_session(gone.session).await.unwrap();
+    // A new session may get the place of the one that is gone.
+    let mut new = session(store).await;
+    store.append(vec![call(&mut new, 0, Slot::Base, "m", tokens(1, Some(1)))]).await.unwrap();
+    let after = usage_by(store, UsageGrouping::Model, None).await;
+    assert_eq!((before.total.calls, before.total.cost_microusd), (2, Some(10)));
+    assert_eq!((after.total.calls, after.total.cost_microusd), (3, Some(11)));
+    let report = usage_by(store, UsageGrouping::Session, None).await;
+    let of = |name: String| report.groups.iter().find(|group| group.name == name).unwrap();
+    assert_eq!(of(kept.session.to_string()).usage.cost_microusd, Some(5));
+    assert_eq!(of(new.session.to_string()).usage.cost_microusd, Some(1));
+    let nobody = of(String::new());
+    assert_eq!((nobody.usage.cost_microusd, nobody.title.as_str(), report.groups.len()), (Some(5), "", 3));
+}
+
+async fn usage_of_any_size_is_summed_up(store: &impl Store) {
+    let mut script = session(store).await;
+    let huge = Usage { prompt_tokens: u64::MAX, cost_microusd: Some(u64::MAX), ..tokens(0, None) };
+    for model in ["a", "a", "b"] {
+        store.append(vec![call(&mut script, 0, Slot::Base, model, huge)]).await.unwrap();
+    }
+    let report = usage_by(store, UsageGrouping::Session, None).await;
+    let most = u64::try_from(i64::MAX).unwrap();
+    assert!(report.total.prompt_tokens >= most && report.total.cost_microusd >= Some(most));
+    assert_eq!(report.total.calls, 3);
 }
 
 async fn interrupts_are_answered_once(store: &impl Store) {

@@ -106,6 +106,7 @@ pub fn request(
         tools: Arc::from([]),
         may_call: false,
         has_fallback: false,
+        answer_schema: None,
         max_tokens: None,
         known_paths: Vec::new(),
     })

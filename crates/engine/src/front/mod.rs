@@ -8,6 +8,7 @@ pub mod model_test;
 mod naming;
 mod projects;
 mod removal;
+mod usage;
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,7 +34,6 @@ use tokio::{
     time::timeout,
 };
 
-use self::model_test::ModelTest;
 use crate::{
     agents::{active::ActiveAgent, toolset_cache::ToolSetCache},
     attachments,
@@ -407,13 +407,6 @@ impl Engine {
     /// When the slot has no server, or the server cannot be asked or lists none.
     pub async fn listed_models(&self, slot: Slot) -> Result<Vec<ListedModel>, EngineError> {
         Ok(self.shared.parts.models.get(slot).listed().await?)
-    }
-
-    /// A test of the model that serves a slot, which asks nothing before its first check. Its server was asked which it is.
-    pub async fn test_model(&self, slot: Slot) -> ModelTest {
-        let model = self.shared.parts.models.get(slot);
-        let _ = timeout(LOOK_UP, model.look_up()).await;
-        ModelTest::new(model, Arc::clone(&self.shared.windows))
     }
 
     /// All tools that there are now, sorted by name, those included that no turn shows.

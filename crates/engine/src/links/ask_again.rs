@@ -86,6 +86,11 @@ fn for_model(problem: &Problem, info: &ModelInfo, written: u64) -> String {
             name(tool)
         ),
         Problem::Filtered => "The provider withheld your last answer.".to_owned(),
+        Problem::WrongForm { reasons } => format!(
+            "Your last answer does not match the JSON Schema that the answer of this turn has to be in:\n- {}\n\nGive the \
+             whole document again, corrected, and nothing else. Call no tool for it.",
+            reasons.join("\n- ")
+        ),
     }
 }
 
@@ -115,6 +120,10 @@ fn for_person(problem: &Problem, info: &ModelInfo) -> Option<(&'static str, Stri
                 "the answer may be a call of {} or an example of one; it did not run, and the model is asked",
                 name(tool)
             ),
+        )),
+        Problem::WrongForm { reasons } => Some((
+            "wrong_form",
+            format!("the answer does not match the schema: {}; the model is asked again", reasons.join("; ")),
         )),
         Problem::CutWords
         | Problem::CutThoughts

@@ -3,6 +3,7 @@
 //! [`standard`] lists them in order, with the reason for the order; `turn::hooks` is what a link can do.
 //! Models read the comments of a type by which a link parses the arguments of its tool.
 
+mod answer_form;
 mod approvals;
 mod ask_again;
 mod attachments;

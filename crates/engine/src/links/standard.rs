@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{
+    answer_form::InForm,
     approvals::Approvals,
     ask_again::AskAgain,
     attachments::Files,
@@ -54,7 +55,7 @@ use crate::turn::{
 ///     before what comes behind takes it for an answer.
 /// 11. `search`, `find_tool`, `todos`, `questions`: they answer their own tools.
 /// 12. `handoff`, `delegation`: as they do; what others do for the session is judged and told where they do it.
-/// 13. `ask_again`, `open_todos`, `repetition`: what is wrong with an answer comes behind all that the history holds.
+/// 13. `answer_form`, `ask_again`, `open_todos`, `repetition`: what is wrong with an answer comes behind all that the history holds.
 /// 14. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
 /// 15. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
 ///     a person did while being asked.
@@ -81,6 +82,7 @@ pub(crate) fn chain() -> Chain {
         Arc::new(Questions),
         Arc::new(Handoff),
         Arc::new(Delegation),
+        Arc::new(InForm),
         Arc::new(AskAgain),
         Arc::new(OpenTodos),
         Arc::new(Repetition),

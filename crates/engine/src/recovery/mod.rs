@@ -171,6 +171,7 @@ impl Ledger {
             usage,
             turn: *turn,
             prompt: None,
+            delegated: true,
         })
     }
 

@@ -167,6 +167,7 @@ impl SubagentResult {
             StopReason::Budget => Some((Tool, told("the tokens of the turn were spent before the subagent ended"))),
             StopReason::NoAnswer => Some((Tool, told("the subagent's model gave no answer"))),
             StopReason::Cut => Some((Tool, told("the subagent's answer is cut"))),
+            StopReason::WrongForm => Some((Tool, told("the subagent's answer is in the wrong form"))),
             StopReason::Filtered => Some((Tool, told("the provider withheld the subagent's answer"))),
             StopReason::Interrupted => Some((UnknownOutcome, interrupted(go_on))),
             StopReason::Denied => Some((Tool, format!("the subagent needed an answer and got none; {go_on}"))),

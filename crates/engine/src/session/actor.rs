@@ -34,6 +34,7 @@ use super::{
     state::SessionState,
 };
 use crate::{
+    answer_form::AnswerForm,
     error::EngineError,
     grants::SessionPermissions,
     mentions::Mentions,
@@ -100,6 +101,8 @@ pub(super) struct OpenTurn {
     pub(super) environment: Arc<ClientEnvironment>,
     /// Set if it was begun to compact and for nothing else.
     pub(super) compacts: bool,
+    /// The form that its answer has to be in.
+    pub(super) form: Option<Arc<AnswerForm>>,
     /// Mentions of its input; none where they are not known any more, after a restart.
     pub(super) mentions: Option<Arc<Mentions>>,
     /// Additions to the turn that no model was given yet, each a started item: it is completed where it is taken, so

@@ -77,6 +77,7 @@ impl Actor {
             },
             rules: self.rules(open),
             models,
+            answer_form: open.form.clone(),
             prompt,
             tools: TurnTools {
                 visible: finds.tools(),

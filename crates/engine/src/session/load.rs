@@ -23,6 +23,7 @@ use super::{
     state::{MAX_ITEMS, SessionState},
 };
 use crate::{
+    answer_form::AnswerForm,
     error::EngineError,
     recovery::{self, Disposition, subagents},
     session::shared::{Ports, Shared},
@@ -282,21 +283,24 @@ fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<O
         client: None,
         environment: Arc::default(),
         compacts: false,
+        form: None,
         steers: Vec::new(),
         under_way: HashMap::new(),
         children: HashMap::new(),
         running: None,
     };
     match events.first().map(|event| (event, &event.kind)) {
-        Some((event, EventKind::TurnStarted { trace_id, slot, rule, max_steps, compacts, environment, .. })) => {
-            Ok(OpenTurn {
-                choice: SlotChoice { slot: *slot, rule: *rule },
-                max_steps: *max_steps,
-                environment: Arc::new(environment.clone()),
-                compacts: *compacts,
-                ..open(*trace_id, event.at)
-            })
-        }
+        Some((
+            event,
+            EventKind::TurnStarted { trace_id, slot, rule, max_steps, compacts, environment, answer_schema, .. },
+        )) => Ok(OpenTurn {
+            choice: SlotChoice { slot: *slot, rule: *rule },
+            max_steps: *max_steps,
+            environment: Arc::new(environment.clone()),
+            compacts: *compacts,
+            form: AnswerForm::of(answer_schema.as_ref())?,
+            ..open(*trace_id, event.at)
+        }),
         // It takes no step any more.
         Some((event, _)) if event.is_damaged() => Ok(open(TraceId::generate(), event.at)),
         _ => Err(EngineError::new(

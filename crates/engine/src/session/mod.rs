@@ -8,7 +8,7 @@
 //!   `context_view` say what a model sees, `settings` changes what is set, `routing` chooses the
 //!   models of a turn, `resting` knows those that do not answer,
 //!   `unsure` asks a model about an intent, `model_choice` sets one by its id, `visible` says which tools it is shown,
-//!   `surroundings` where it works, `project` and `project_agents` which agents the project brings along, `clean`
+//!   `form` which form its answer has to be in, `surroundings` where it works, `project` and `project_agents` which agents the project brings along, `clean`
 //!   removes what nobody has used for long, `leaving` ends a session that is unloaded or to be removed, `drain` stops in
 //!   good order.
 //! - `journal`, `subscribers`, `interrupts`, `state`: what the actor holds.
@@ -19,6 +19,7 @@ mod clean;
 mod context;
 mod context_view;
 mod drain;
+mod form;
 pub(crate) mod gauges;
 mod handle;
 mod interrupts;

@@ -81,6 +81,7 @@ impl Actor {
             compacts,
             environment,
             handed_over,
+            answer_schema: start.answer_schema.clone(),
         }];
         let said = match &start.text {
             Some(text) => Some(self.fit_or_cut(text, start.typed_bytes, choice).await?),

@@ -19,6 +19,7 @@ use tokio::{task::JoinError, time::Instant};
 use super::{
     StartedTurn,
     actor::{Actor, Fault, Next, OpenTurn},
+    form,
     room::InFront,
 };
 use crate::{
@@ -41,6 +42,7 @@ impl Actor {
             return Err(EngineError::stopping().into());
         }
         self.check_input(&start)?;
+        form::check(&start, self.open.is_some())?;
         match (&self.open, start.if_busy) {
             (None, _) => self.begin(TurnId::generate(), start, false).await,
             (Some(open), IfBusy::Steer) => {
@@ -122,6 +124,7 @@ impl Actor {
         waited: bool,
         back: Option<EventKind>,
     ) -> Result<StartedTurn, Fault> {
+        let form = self.form(&start).await?;
         // A turn that only compacts tells nothing.
         let tells = start.compact.is_none();
         let handed = if tells { self.handed().await? } else { Vec::new() };
@@ -138,6 +141,7 @@ impl Actor {
         self.check_model(slot)?;
         let plans = tells && self.plans(&start, intent.as_ref());
         let model = self.model(slot);
+        form::check_model(form.as_ref(), model.info())?;
         if !model.is_known() {
             // Once for each model that was never asked: its window decides how tools are described, from the first request on.
             self.look_up(choice).await;
@@ -164,6 +168,8 @@ impl Actor {
             open.stand_in = Some(fallback);
             fact
         });
+        let answer_schema = form.as_ref().map(|form| form.schema().clone());
+        open.form = form;
         self.open = Some(open);
         let stored = said.as_ref().and_then(|said| self.stored_warning(said, choice));
         let told = told.into_iter().map(|body| Item::new(turn_id, body));
@@ -198,6 +204,7 @@ impl Actor {
             compacts,
             environment,
             handed_over,
+            answer_schema,
         }];
         facts.extend(intent.map(|intent| EventKind::IntentClassified { intent }));
         facts.extend(paid);
@@ -247,6 +254,7 @@ impl Actor {
             client: Some(start.client.clone()).filter(|client| !client.is_empty()),
             environment: Arc::new(start.environment.clone()),
             compacts: start.compact.is_some(),
+            form: None,
             mentions: Some(mentions),
             steers: Vec::new(),
             under_way: HashMap::new(),

@@ -421,6 +421,7 @@ mod tests {
                 compacts: false,
                 environment: Default::default(),
                 handed_over: Vec::new(),
+                answer_schema: None,
             };
             ledger.note(Some(turn_id), &started);
             if let Some((before, after)) = turn {

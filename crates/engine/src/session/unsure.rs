@@ -47,6 +47,7 @@ impl Actor {
             ],
             tools: [].into(),
             may_call: false,
+            answer_schema: None,
             max_tokens: Some(ANSWER_TOKENS),
             has_fallback: true,
             known_paths: Vec::new(),
@@ -72,6 +73,7 @@ impl Actor {
             model: model.clone(),
             usage,
             turn: usage,
+            delegated: false,
             prompt: None,
         });
         let word = said.split_whitespace().map(|word| word.trim_matches(|char: char| !char.is_ascii_alphanumeric()));

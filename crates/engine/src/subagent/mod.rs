@@ -257,6 +257,7 @@ fn input(context: &TurnContext, text: String, max_steps: u32, agent: Option<&str
         text: Some(text),
         typed_bytes: Some(0),
         whole: false,
+        answer_schema: None,
         compact: None,
         slot: context.settings.slot.or(own).or(Some(context.models.slot)),
         max_steps: Some(max_steps),

@@ -10,6 +10,7 @@ use std::{
 use agentd_context::{ToolSet, long_text::ResultLimits, tokens::TokenCalibration, windows::ContextWindows};
 use agentd_core::{
     agent::Subagent,
+    answer_schema::AnswerSchema,
     catalogue::Foreign,
     environment::ClientEnvironment,
     guide::GuideLimits,
@@ -39,6 +40,7 @@ use super::{
 };
 use crate::{
     agents::{active::ActiveAgent, delegate_tool},
+    answer_form::AnswerForm,
     catalog::Finds,
     config::PolicyInForce,
     grants::LiveGrants,
@@ -55,6 +57,8 @@ pub(crate) struct TurnContext {
     pub(crate) limits: Limits,
     pub(crate) rules: TurnRules,
     pub(crate) models: TurnModels,
+    /// The form that the answer has to be in.
+    pub(crate) answer_form: Option<Arc<AnswerForm>>,
     pub(crate) prompt: PromptSource,
     pub(crate) tools: TurnTools,
     pub(crate) files: TurnFiles,
@@ -176,6 +180,11 @@ pub(crate) struct Limits {
 }
 
 impl TurnContext {
+    /// The schema that the answer has to match.
+    pub(crate) fn answer_schema(&self) -> Option<Arc<AnswerSchema>> {
+        self.answer_form.as_ref().map(|form| form.schema().clone().into())
+    }
+
     /// Waits for the future or for the turn's cancel, whichever comes first. Dropping the future is its cancel.
     pub(crate) async fn or_cancelled<T>(&self, future: impl Future<Output = T>) -> Result<T, TurnExit> {
         tokio::select! {

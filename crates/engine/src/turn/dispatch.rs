@@ -153,17 +153,21 @@ async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mu
         None => start_result(context, call, result.ran_with.clone()).await?,
     };
     let status = if error == Some(ToolErrorCode::Cancelled) { ItemStatus::Cut } else { ItemStatus::Done };
-    let usage = Some(effects.delegated.usage).filter(|usage| *usage != Usage::default());
-    let counted = usage.map(|usage| count(context, step, usage, turn));
+    let mut counted = Vec::new();
+    for (usage, delegated) in [(effects.sampled, false), (effects.delegated.usage, true)] {
+        if usage != Usage::default() {
+            counted.push(count(context, step, usage, turn, delegated));
+        }
+    }
     let item = context.recorder.complete_paid(id, ItemBody::ToolResult(result), status, counted).await?;
     Ok(Outcome { item, shut_out, effects })
 }
 
 /// Counts what was taken for a call by other sessions, or by who asked the model: the turn's limits hold for all of it.
-fn count(context: &TurnContext, step: u32, usage: Usage, turn: &mut Usage) -> EventKind {
+fn count(context: &TurnContext, step: u32, usage: Usage, turn: &mut Usage, delegated: bool) -> EventKind {
     *turn += usage;
     let (slot, model) = (context.models.slot, context.models.model.info().id.clone());
-    EventKind::UsageUpdated { step, slot, model, usage, turn: *turn, prompt: None }
+    EventKind::UsageUpdated { step, slot, model, usage, turn: *turn, prompt: None, delegated }
 }
 
 /// Tells what a call changed of the files in the session's state. It is in the journal before the result is, so that no
@@ -185,7 +189,8 @@ async fn take_in(context: &TurnContext, state: &mut TurnState, outcome: Outcome)
         state.note_denial(call_id.clone(), name.clone(), text.clone());
     }
     state.note(outcome.item);
-    let SideEffects { todos, compact, changes_agent, delegated, .. } = outcome.effects;
+    let SideEffects { todos, compact, changes_agent, delegated, sampled, .. } = outcome.effects;
+    state.delegated = state.delegated.saturating_add(sampled.tokens());
     if changes_agent {
         state.phase = Phase::HandingOff;
         state.agent_changes += 1;

@@ -59,7 +59,7 @@ async fn ask(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Re
 
 async fn ask_once(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Result<(), TurnExit> {
     reminders::append(context, state, Some(Reminder::new(NoticeTopic::LastAnswer, LAST_WORDS))).await?;
-    let mut draft = request::assemble(context, state, tools);
+    let mut draft = request::assemble(context, state, tools).in_form(context.answer_schema());
     draft.forbid_calls();
     context.tools.chain.before_model(context, state, &mut draft);
     sample::ask(context, state, context.models.chat_slot, &*context.models.chat, draft).await

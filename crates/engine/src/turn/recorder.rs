@@ -166,14 +166,14 @@ impl Recorder {
         id: ItemId,
         body: ItemBody,
         status: ItemStatus,
-        paid: Option<EventKind>,
+        paid: Vec<EventKind>,
     ) -> Result<Arc<Item>, TurnExit> {
         self.complete_item(Item { id, ..Item::new(self.turn_id, body) }, status, paid).await
     }
 
     /// Completes an item that was started.
     pub(crate) async fn complete(&self, id: ItemId, body: ItemBody, status: ItemStatus) -> Result<Arc<Item>, TurnExit> {
-        self.complete_paid(id, body, status, None).await
+        self.complete_paid(id, body, status, Vec::new()).await
     }
 
     /// Completes an item that a model said, with its origin.
@@ -185,15 +185,10 @@ impl Recorder {
         origin: ItemOrigin,
     ) -> Result<Arc<Item>, TurnExit> {
         let item = Item { id, origin: Some(Arc::new(origin)), ..Item::new(self.turn_id, body) };
-        self.complete_item(item, status, None).await
+        self.complete_item(item, status, Vec::new()).await
     }
 
-    async fn complete_item(
-        &self,
-        item: Item,
-        status: ItemStatus,
-        paid: Option<EventKind>,
-    ) -> Result<Arc<Item>, TurnExit> {
+    async fn complete_item(&self, item: Item, status: ItemStatus, paid: Vec<EventKind>) -> Result<Arc<Item>, TurnExit> {
         let done = EventKind::ItemCompleted { item: item.clone(), status };
         self.facts([done].into_iter().chain(paid).collect()).await?;
         Ok(Arc::new(item))

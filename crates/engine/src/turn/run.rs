@@ -20,7 +20,7 @@ pub(crate) async fn run(context: Arc<TurnContext>, mut state: TurnState) {
     };
     loop {
         let outcome = match exit {
-            TurnExit::Finished(reason) => state.outcome(reason, None),
+            TurnExit::Finished(reason) => state.outcome(reason, state.form_error(reason)),
             TurnExit::Failed(error) => state.outcome(StopReason::Failed, Some(error)),
             TurnExit::Denied(denial) => {
                 state.note_denial(denial.call_id, denial.tool, denial.reason);

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use agentd_context::{RequestBuilder, compaction::plan::CompactionRequest};
+use agentd_context::{RequestBuilder, ToolSet, compaction::plan::CompactionRequest};
 use agentd_core::{
-    context::{CompactionCause, CompactionStrategy},
+    context::{CompactionCause, CompactionStrategy, PromptReport},
     error::{ErrorKind, ModelError},
     event::EventKind,
     ids::{CallId, ItemId},
@@ -31,9 +31,20 @@ const MAX_CALLS: usize = 64;
 /// Asks the turn's model with its tools.
 pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
     reminders::append(context, state, None).await?;
-    let mut draft = request::assemble(context, state, context.tools.finds.tools());
+    let model = &*context.models.model;
+    let tools = context.tools.finds.tools();
+    // The answer is there, in the wrong form: nothing is to be called for it any more.
+    let only_form = state.unusable.wrong_form().is_some();
+    let tools = if only_form && !model.can_forbid_calls() { ToolSet::none() } else { tools };
+    let mut draft = request::assemble(context, state, tools);
+    if state.phase != Phase::Planning {
+        draft = draft.in_form(context.answer_schema());
+    }
+    if only_form {
+        draft.forbid_calls();
+    }
     context.tools.chain.before_model(context, state, &mut draft);
-    ask(context, state, context.models.slot, &*context.models.model, draft).await
+    ask(context, state, context.models.slot, model, draft).await
 }
 
 /// Sends one request and takes in the whole answer.
@@ -53,7 +64,15 @@ pub(crate) async fn ask(
     let mut answer = Answer::new(&context.recorder, model);
     let mut chunks = model.stream(request);
     let end = loop {
-        match context.or_cancelled(chunks.next()).await? {
+        let chunk = match context.or_cancelled(chunks.next()).await {
+            Ok(chunk) => chunk,
+            Err(exit) => {
+                // What it has cost until now nobody tells.
+                count(context, state, slot, model.info(), Usage::of_call(None), None).await?;
+                return Err(exit);
+            }
+        };
+        match chunk {
             Some(Ok(ModelChunk::End(finish))) => break Ok(finish),
             Some(Ok(chunk)) => answer.take(chunk).await?,
             Some(Err(error)) => break Err(error),
@@ -63,28 +82,20 @@ pub(crate) async fn ask(
         }
     };
     drop(chunks);
-    let Answer { usage, words, mut calls, unrun, without_tools, fields, .. } = answer;
+    let usage = answer.usage(end.is_ok());
+    let Answer { words, mut calls, unrun, without_tools, fields, .. } = answer;
     if without_tools {
         sent = state.meter.sent_without_tools(sent, &context.models.scales, &model.info().id);
     }
-    // Told also where the server reported nothing: it is what counts the steps after a restart.
-    let usage = usage.unwrap_or_default();
-    state.usage += usage;
     state.usage_of_answer = usage.completion_tokens;
-    let kind = EventKind::UsageUpdated {
-        step: state.steps,
-        slot,
-        model: model.info().id.clone(),
-        usage,
-        turn: state.usage,
-        // The embedded model reads of a request what it can make use of, and in its own words.
-        prompt: (!model.info().embedded).then(|| sent.report.clone()),
-    };
-    context.recorder.fact(kind).await?;
+    // The embedded model reads of a request what it can make use of, and in its own words.
+    let prompt = (!model.info().embedded).then(|| sent.report.clone());
+    // Told also where the server reported nothing: it is what counts the steps after a restart.
+    count(context, state, slot, model.info(), usage, prompt).await?;
     let finish = match end {
         Ok(finish) => finish,
         Err(error) => {
-            let is_silent = words.are_none() && calls.is_empty();
+            let is_silent = !words.have_begun() && calls.is_empty();
             words.complete(&context.recorder, state, ItemStatus::Cut, None).await?;
             if is_silent && context.models.has_fallback && error.kind() != ErrorKind::ContextOverflow {
                 return Err(TurnExit::of_silent(model.info(), error));
@@ -128,6 +139,21 @@ pub(crate) async fn ask(
         state.take_problem(problem, model.info().embedded);
     }
     Ok(())
+}
+
+/// Counts a model call.
+pub(crate) async fn count(
+    context: &TurnContext,
+    state: &mut TurnState,
+    slot: Slot,
+    info: &ModelInfo,
+    usage: Usage,
+    prompt: Option<PromptReport>,
+) -> Result<(), TurnExit> {
+    state.usage += usage;
+    let (step, model, turn) = (state.steps, info.id.clone(), state.usage);
+    let kind = EventKind::UsageUpdated { step, slot, model, usage, turn, prompt, delegated: false };
+    context.recorder.fact(kind).await
 }
 
 /// A request that did not fit is tried once more after the history was compacted.
@@ -226,6 +252,8 @@ struct Answer<'a> {
     /// The call that did not run, where there was one.
     unrun: Option<(String, UnrunReason)>,
     usage: Option<Usage>,
+    /// Answers before it that broke off. Their servers did not come to count them.
+    broken: u64,
     /// Set if the request went without its tools.
     without_tools: bool,
 }
@@ -249,7 +277,28 @@ struct Words<'a> {
 impl<'a> Answer<'a> {
     fn new(recorder: &'a Recorder, model: &'a dyn Model) -> Self {
         let words = Words { model, done: Vec::new(), open: None };
-        Self { recorder, words, calls: Vec::new(), unrun: None, fields: None, usage: None, without_tools: false }
+        Self {
+            recorder,
+            words,
+            calls: Vec::new(),
+            unrun: None,
+            fields: None,
+            usage: None,
+            broken: 0,
+            without_tools: false,
+        }
+    }
+
+    /// Usage of the call, with what broke off before.
+    fn usage(&self, is_whole: bool) -> Usage {
+        let mut usage = if is_whole || self.usage.is_some() || self.words.have_begun() {
+            Usage::of_call(self.usage)
+        } else {
+            Usage::of_failed_call()
+        };
+        usage.unpriced_calls += self.broken;
+        usage.calls += self.broken;
+        usage
     }
 
     async fn take(&mut self, chunk: ModelChunk) -> Result<(), TurnExit> {
@@ -262,7 +311,10 @@ impl<'a> Answer<'a> {
             ModelChunk::AnswerFields(fields) => self.fields = Some(fields),
             ModelChunk::UnrunCall { name, why } => self.unrun = Some((name, why)),
             ModelChunk::WasReasoning => Box::pin(self.words.were_thoughts(self.recorder)).await?,
-            ModelChunk::Discarded => Box::pin(self.words.discard(self.recorder)).await?,
+            ModelChunk::Discarded => {
+                self.broken += 1;
+                Box::pin(self.words.discard(self.recorder)).await?;
+            }
             ModelChunk::Usage(usage) => self.usage = Some(usage),
             ModelChunk::Retry { attempt, delay_ms, reason } => {
                 let message = format!("try {attempt} of the model call in {delay_ms} ms: {reason}");
@@ -302,9 +354,8 @@ impl Words<'_> {
         Ok(())
     }
 
-    /// Returns whether nothing was said, and nothing thought.
-    fn are_none(&self) -> bool {
-        self.done.is_empty() && self.open.is_none()
+    fn have_begun(&self) -> bool {
+        self.open.is_some() || !self.done.is_empty()
     }
 
     fn have_thoughts(&self) -> bool {

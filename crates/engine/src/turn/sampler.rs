@@ -92,7 +92,7 @@ impl<'a> SamplingBudget<'a> {
         self.over.cancel();
         let _ = timeout(SETTLING, taken.wait_for(|taken| taken.open == 0)).await;
         let usage = taken.borrow().usage;
-        self.call.record.affect(|effects| effects.delegated.usage += usage);
+        self.call.record.affect(|effects| effects.sampled += usage);
     }
 }
 
@@ -127,6 +127,7 @@ impl Line {
             messages,
             tools: Arc::from([]),
             may_call: false,
+            answer_schema: None,
             max_tokens: Some(max_tokens),
             has_fallback: false,
             known_paths: Vec::new(),
@@ -243,7 +244,12 @@ impl<'a> SamplingCharge<'a> {
 impl Drop for SamplingCharge<'_> {
     fn drop(&mut self) {
         let about = Usage { prompt_tokens: self.size, completion_tokens: self.answered, ..Usage::default() };
-        let usage = self.counted.unwrap_or(if self.asked { about } else { Usage::default() });
+        let usage = match self.counted {
+            Some(counted) if counted == Usage::default() => Usage::of_failed_call(),
+            Some(counted) => Usage::of_call(Some(counted)),
+            None if self.asked => Usage::of_call(Some(about)),
+            None => Usage::default(),
+        };
         // What was set aside is in it, so it does not fall below zero.
         self.line.delegated.fetch_add(usage.tokens(), Ordering::AcqRel);
         self.line.delegated.fetch_sub(self.set_aside, Ordering::AcqRel);

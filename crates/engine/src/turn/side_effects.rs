@@ -17,11 +17,13 @@ pub(crate) struct SideEffects {
     pub(crate) compact: Option<CompactionStrategy>,
     /// Another agent works in the session behind this step.
     pub(crate) changes_agent: bool,
-    /// Work of another session for it, or of a model that it asked.
+    /// Work of another session for it.
     pub(crate) delegated: DelegatedWork,
+    /// Usage of the model that it asked.
+    pub(crate) sampled: Usage,
 }
 
-/// Work of another session for a call, or of a model that it asked, as far as it concerns the turn.
+/// Work of another session for a call, as far as it concerns the turn.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct DelegatedWork {
     /// Usage of the model calls for it.

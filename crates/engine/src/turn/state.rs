@@ -8,6 +8,7 @@ use std::{
 
 use agentd_context::{ContextMeter, compaction::plan::CompactionRequest};
 use agentd_core::{
+    error::ErrorKind,
     event::{Event, EventKind, StateChange},
     ids::CallId,
     item::{Item, ItemBody, NoticeTopic},
@@ -25,6 +26,9 @@ const MAX_TOLD_FILES: usize = 6 << 20;
 
 /// Size of a file's entry beside its name there, in bytes.
 const BESIDE_PATH: usize = 32;
+
+/// Number of answers in the wrong form behind which the model is asked again.
+const MOST_WRONG_FORMS: u32 = 1;
 
 /// State of a turn so far.
 #[derive(Debug, Default)]
@@ -62,6 +66,8 @@ pub(crate) struct TurnState {
     pub(crate) answer: Option<String>,
     /// Words before them that belong to it.
     pub(crate) begun: Option<BegunAnswer>,
+    /// Number of answers since the last input that were in the wrong form.
+    pub(crate) wrong_forms: u32,
     /// The last answers, where they could not be used.
     pub(crate) unusable: UnusableAnswers,
     /// The pictures that were read for models that see, by their paths; none where one is gone.
@@ -162,7 +168,19 @@ impl TurnState {
             (Some(_), true) => self.answer = None,
             (_, false) | (None, _) => {}
         }
-        self.unusable.take(problem, embedded);
+        self.wrong_forms += u32::from(matches!(problem, Some(Problem::WrongForm { .. })));
+        let is_final = embedded || self.wrong_forms > MOST_WRONG_FORMS;
+        self.unusable.take(problem, is_final);
+    }
+
+    /// Error of a turn that ends because of the form of its answer.
+    pub(crate) fn form_error(&self, reason: StopReason) -> Option<TurnError> {
+        let reasons = self.unusable.wrong_form().filter(|_| reason == StopReason::WrongForm)?;
+        Some(TurnError {
+            kind: ErrorKind::Protocol,
+            message: format!("the answer does not match the schema: {}", reasons.join("; ")),
+            hint: Some("try another model (--model), or a schema that says more of what is meant".to_owned()),
+        })
     }
 
     /// Makes the answer the beginning of one.
@@ -189,6 +207,7 @@ impl TurnState {
                 }
                 // Something new was said: it is no longer the same that the model had no answer to.
                 self.unusable = UnusableAnswers::default();
+                self.wrong_forms = 0;
             }
             ItemBody::AgentMessage { text } => {
                 let has_words = !text.trim().is_empty();

@@ -34,6 +34,8 @@ pub(crate) enum Problem {
     DoubtfulCall { tool: String },
     /// Its provider withheld it, or the rest of it.
     Filtered,
+    /// It does not match the schema that it has to be in, for these reasons.
+    WrongForm { reasons: Vec<String> },
 }
 
 /// Parts of one answer.
@@ -73,6 +75,7 @@ impl Problem {
             Self::Empty { .. } | Self::ForeignCall { .. } | Self::DoubtfulCall { .. } => StopReason::NoAnswer,
             Self::CutWords | Self::CutThoughts | Self::CutCall { .. } | Self::Runaway { .. } => StopReason::Cut,
             Self::Filtered => StopReason::Filtered,
+            Self::WrongForm { .. } => StopReason::WrongForm,
         }
     }
 }
@@ -89,17 +92,25 @@ pub(crate) struct UnusableAnswers {
 }
 
 impl UnusableAnswers {
-    /// Takes in what is wrong with the last answer. The embedded model reads no notices, and nobody is asked again for
-    /// what its provider withheld.
-    pub(crate) fn take(&mut self, problem: Option<Problem>, embedded: bool) {
+    /// Takes in what is wrong with the last answer. Nobody is asked again for what its provider withheld, or where that is of
+    /// no use: the embedded model reads no notices.
+    pub(crate) fn take(&mut self, problem: Option<Problem>, is_final: bool) {
         let Some(problem) = problem else {
             *self = Self::default();
             return;
         };
-        self.is_final = embedded || matches!(problem, Problem::Filtered | Problem::Runaway { is_long: true });
+        self.is_final = is_final || matches!(problem, Problem::Filtered | Problem::Runaway { is_long: true });
         self.in_a_row += 1;
         self.is_told = false;
         self.last = Some(problem);
+    }
+
+    /// Reasons why the form of the last answer is wrong, where it is.
+    pub(crate) fn wrong_form(&self) -> Option<&[String]> {
+        match &self.last {
+            Some(Problem::WrongForm { reasons }) => Some(reasons),
+            _ => None,
+        }
     }
 
     /// Returns whether the answer before this one could be used, too.

@@ -166,6 +166,7 @@ async fn a_full_window_is_summarized_and_the_report_says_how_full_it_was() {
     let report = &compactions(&world, &session)[0].report;
     assert_eq!(report.cause, CompactionCause::Critical);
     assert!((85..200).contains(&report.percent_before), "{report:?}");
+    world.all_calls_are_counted().await;
 }
 
 #[tokio::test]

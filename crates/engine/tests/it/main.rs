@@ -12,6 +12,7 @@ mod grants;
 mod guides;
 mod handing;
 mod history_file;
+mod in_form;
 mod large;
 mod large_inputs;
 mod levels;

@@ -147,6 +147,7 @@ async fn the_chain_names_its_links_in_the_order_in_which_they_stand() {
         "questions",
         "handoff",
         "delegation",
+        "answer_form",
         "ask_again",
         "open_todos",
         "repetition",

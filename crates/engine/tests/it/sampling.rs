@@ -65,6 +65,7 @@ async fn the_answer_comes_to_the_tool_and_its_tokens_to_the_turn() {
         world.log(&session)
     );
     assert!(world.log(&session).contains("usage of step 1: 100+7"), "{}", world.log(&session));
+    world.all_calls_are_counted().await;
     let asked = of_tools(&world);
     assert_eq!((asked.len(), asked[0].tools.len(), asked[0].max_tokens), (1, 0, Some(50)));
     assert!(world.model.requests().iter().all(|request| is_of_tool(request) || request.max_tokens.is_none()));

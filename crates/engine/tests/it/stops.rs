@@ -28,9 +28,11 @@ async fn a_cancel_keeps_the_words_that_were_said() {
     2 + user_message
     3 = user "Speak!" (Done)
     4 + agent_message
-    5 = agent "I was about" (Cut)
-    6 turn ended: Cancelled "I was about", 1 steps
+    5 usage of step 1: 0+0
+    6 = agent "I was about" (Cut)
+    7 turn ended: Cancelled "I was about", 1 steps
     "#);
+    assert_eq!((result.usage.calls, result.usage.unpriced_calls), (1, 1), "nobody tells what it has cost until then");
     let mut started = session.start_turn(go_on()).await.unwrap();
     assert_eq!(to_end(&mut started.events).await.1.text, "to say this.");
 }

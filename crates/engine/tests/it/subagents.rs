@@ -81,6 +81,7 @@ async fn its_end_is_heard_whatever_is_told_behind_it() {
     gate.notify_one();
     assert_eq!(to_end(&mut turn.events).await.1.text, "All parts are done.");
     naming.shutdown().await;
+    world.all_calls_are_counted().await;
 }
 
 /// One that changes a file, for which it asks, and reports.

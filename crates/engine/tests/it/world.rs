@@ -6,7 +6,8 @@ use agentd_core::{
     event::{Event, EventKind, StateChange},
     interrupt::Ask,
     item::{Item, ItemBody},
-    ports::Models,
+    ports::{Models, Store as _},
+    spending::{UsageGrouping, UsageQuery},
     turn::{IfBusy, OnInterrupt, StartTurn, StopReason, TurnResult},
 };
 use agentd_engine::{Engine, EngineConfig, EngineParts, SessionHandle, Subscription};
@@ -31,6 +32,19 @@ pub(crate) struct World {
 }
 
 impl World {
+    /// Makes sure that each request to the model is counted, once, and that nothing else is.
+    #[track_caller]
+    pub(crate) fn all_calls_are_counted(&self) -> impl Future<Output = ()> {
+        let caller = std::panic::Location::caller();
+        let query = UsageQuery { last_days: None, since: None, until: None, by: UsageGrouping::Model };
+        async move {
+            let total = self.engine.usage(query).await.unwrap().total;
+            assert_eq!(total.calls, self.model.requests().len() as u64, "{caller}");
+            let sessions = self.store.sessions(usize::MAX).await.unwrap();
+            assert_eq!(sessions.iter().map(|session| session.usage.calls).sum::<u64>(), total.calls, "{caller}");
+        }
+    }
+
     pub(crate) fn new(script: impl IntoIterator<Item = Play>) -> Self {
         Self::with(EngineConfig::default(), script)
     }
@@ -134,6 +148,7 @@ pub(crate) fn input(text: &str) -> StartTurn {
         compact: None,
         typed_bytes: None,
         whole: false,
+        answer_schema: None,
         slot: None,
         max_steps: None,
         planning: None,

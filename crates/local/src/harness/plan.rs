@@ -222,6 +222,7 @@ mod tests {
             messages,
             tools: tools(names),
             may_call: true,
+            answer_schema: None,
             max_tokens: None,
             has_fallback: false,
             known_paths: vec!["uploads/notes.txt".to_owned()],

@@ -35,6 +35,7 @@ pub(crate) fn request(messages: Vec<Message>, tools: &[&str], known_paths: &[&st
         messages,
         tools: tools.iter().map(spec).collect(),
         may_call: true,
+        answer_schema: None,
         max_tokens: None,
         has_fallback: false,
         known_paths: known_paths.iter().map(|path| (*path).to_owned()).collect(),

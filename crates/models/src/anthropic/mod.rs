@@ -21,6 +21,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use agentd_core::answer_schema::AnswerSchema;
+
 use crate::{
     config::ModelConfig,
     dialect::{Dialect, Order, Outgoing},
@@ -55,6 +57,10 @@ impl Dialect for Anthropic {
 
     fn optional_fields(&self, order: &Order<'_>) -> Vec<String> {
         request::optional_fields(&self.config, order)
+    }
+
+    fn sent_schema<'a>(&self, order: &Order<'a>) -> Option<&'a AnswerSchema> {
+        request::sent_schema(&self.config, order)
     }
 
     fn distrust_thoughts(&self, order: &Order<'_>) {

@@ -2,15 +2,16 @@
 
 use std::collections::HashSet;
 
-use agentd_core::{model::ModelRequest, tool::ToolSpec};
+use agentd_core::{answer_schema::AnswerSchema, model::ModelRequest, tool::ToolSpec};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, value::RawValue};
 
 use super::{
     block::{self, Block, Role},
     conversation::{self, Conversation, Recipient, WireMessage},
 };
 use crate::{
+    answer_format,
     config::{Effort, ModelConfig, Thinking},
     dialect::{Order, sent_fields},
     failure::Failure,
@@ -83,7 +84,16 @@ struct ThinkingSettings {
 
 #[derive(Serialize)]
 struct OutputSettings {
-    effort: Effort,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<Effort>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<OutputFormat>,
+}
+
+#[derive(Serialize)]
+struct OutputFormat {
+    r#type: &'static str,
+    schema: Box<RawValue>,
 }
 
 /// Writes the body.
@@ -110,7 +120,7 @@ pub(super) fn write(
     let without_thoughts = form.has(&Change::WithoutSignedThoughts);
     let recipient = Recipient { origin: &origin, distrusted, without_thoughts };
     let conversation = conversation::write(messages, tools, recipient).map_err(|error| unwritable(&error))?;
-    let settings = serde_json::to_string(&settings(config, order, native)).map_err(|error| unwritable(&error))?;
+    let settings = serde_json::to_string(&settings(config, order, native)?).map_err(|error| unwritable(&error))?;
     let is_cached = caches(config) && form.sends(CACHE);
     let written = Parts { conversation: &conversation, paused: order.paused, tools, settings: &settings };
     let body = assembled(&info.id, &written, is_cached);
@@ -134,18 +144,35 @@ fn wire_tool(spec: &ToolSpec) -> WireTool<'_> {
     WireTool { name: &spec.name, description: &spec.description, input_schema: &spec.parameters }
 }
 
-fn settings(config: &ModelConfig, order: &Order<'_>, native: bool) -> Settings {
+/// The schema of the answer, where its field is ours to set. This wire calls tools as usual beside it.
+pub(super) fn sent_schema<'a>(config: &ModelConfig, order: &Order<'a>) -> Option<&'a AnswerSchema> {
+    let Order { request, form, .. } = *order;
+    let schema = request.answer_schema.as_deref()?;
+    // Calls in the words are in no such form.
+    let in_words = request.may_call && !request.tools.is_empty() && !form.native_tools(config);
+    Some(schema).filter(|schema| !in_words && !config.body.contains_key(OUTPUT) && form.takes_schema(schema))
+}
+
+/// Settings of the answer, where there are any.
+fn output(config: &ModelConfig, order: &Order<'_>) -> Result<Option<OutputSettings>, Failure> {
+    let effort = config.effort.filter(|_| order.form.sends(OUTPUT));
+    let schema = sent_schema(config, order).map(answer_format::raw).transpose()?;
+    let format = schema.map(|schema| OutputFormat { r#type: "json_schema", schema });
+    Ok((effort.is_some() || format.is_some()).then_some(OutputSettings { effort, format }))
+}
+
+fn settings(config: &ModelConfig, order: &Order<'_>, native: bool) -> Result<Settings, Failure> {
     let Order { request, form, .. } = *order;
     let in_text = !native && !request.tools.is_empty();
-    Settings {
+    Ok(Settings {
         tool_choice: (native && !request.may_call).then_some(TypeOnly { r#type: "none" }),
         thinking: thinking(config, order).filter(|_| form.sends(THINKING)),
-        output_config: config.effort.filter(|_| form.sends(OUTPUT)).map(|effort| OutputSettings { effort }),
+        output_config: output(config, order)?,
         temperature: config.temperature.filter(|_| form.sends(TEMPERATURE)),
         max_tokens: max_tokens(config, request, order),
         stop_sequences: in_text.then_some([text_protocol::STOP]),
         stream: true,
-    }
+    })
 }
 
 /// Thinking as it is configured; where it is not, adaptive for models of which their server tells that they can.

@@ -45,7 +45,7 @@ impl WireUsage {
             cache_write_tokens: written,
             completion_tokens: of(self.output_tokens),
             reasoning_tokens: of(self.output_tokens_details.and_then(|details| details.thinking_tokens)),
-            cost_microusd: None,
+            ..Usage::default()
         }
     }
 }

@@ -1,8 +1,12 @@
 //! The form of requests: what is sent in another way than usual, because the server refused that.
 
-use std::{collections::BTreeSet, fmt};
+use std::{
+    collections::BTreeSet,
+    fmt,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
 
-use agentd_core::model::ChangeTopic;
+use agentd_core::{answer_schema::AnswerSchema, model::ChangeTopic};
 use serde::{Deserialize, Serialize};
 
 use crate::config::ModelConfig;
@@ -29,6 +33,9 @@ pub(crate) enum Change {
     AnswerLimit(u64),
     /// A field of the body is left out.
     WithoutField(String),
+    /// The schema of that fingerprint stands in the words alone. Holds until the daemon ends, and is not kept: another schema may
+    /// be taken.
+    WithoutSchema(u64),
 }
 
 impl Change {
@@ -37,15 +44,17 @@ impl Change {
         match self {
             Self::WithoutNamedTools | Self::TextTools => ChangeTopic::Tools,
             Self::EchoReasoning | Self::WithoutEcho | Self::WithoutSignedThoughts => ChangeTopic::Thoughts,
-            Self::MaxCompletionTokens | Self::WordsInResults | Self::AnswerLimit(_) | Self::WithoutField(_) => {
-                ChangeTopic::Parameters
-            }
+            Self::MaxCompletionTokens
+            | Self::WordsInResults
+            | Self::AnswerLimit(_)
+            | Self::WithoutField(_)
+            | Self::WithoutSchema(_) => ChangeTopic::Parameters,
         }
     }
 
-    /// Returns whether it says something of the model, and not of one conversation.
+    /// Returns whether it says something of the model, and not of one conversation or schema.
     pub(crate) fn is_lasting(&self) -> bool {
-        *self != Self::WithoutSignedThoughts
+        !matches!(self, Self::WithoutSignedThoughts | Self::WithoutSchema(_))
     }
 
     /// Returns whether a record of it can be believed.
@@ -75,10 +84,23 @@ impl fmt::Display for Change {
             Self::AnswerLimit(tokens) => {
                 write!(f, "with answers of at most {tokens} tokens, which is all that the server takes")
             }
+            Self::WithoutSchema(_) => {
+                f.write_str("with the schema of the answer in words, as its field may be refused")
+            }
             Self::MaxCompletionTokens => f.write_str("with max_completion_tokens instead of max_tokens"),
             Self::WithoutField(name) => write!(f, "without {name}, which the server may refuse"),
         }
     }
+}
+
+/// Schemas of which it is remembered that their field was refused.
+const MAX_SCHEMAS: usize = 64;
+
+/// Fingerprint of a schema, the same as long as the daemon runs.
+pub(crate) fn fingerprint(schema: &AnswerSchema) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    schema.text().hash(&mut hasher);
+    hasher.finish()
 }
 
 /// All deviations that hold for a request.
@@ -92,6 +114,19 @@ impl RequestForm {
     /// Returns whether the change is a part of it.
     pub(crate) fn has(&self, change: &Change) -> bool {
         self.0.contains(change)
+    }
+
+    /// Returns whether the schema may be sent in its field.
+    pub(crate) fn takes_schema(&self, schema: &AnswerSchema) -> bool {
+        !self.has(&Change::WithoutSchema(fingerprint(schema)))
+    }
+
+    /// Forgets the schemas that were refused, where they are many.
+    pub(crate) fn limit_schemas(&mut self) {
+        let is_of_schema = |change: &Change| matches!(change, Change::WithoutSchema(_));
+        if self.0.iter().filter(|change| is_of_schema(change)).count() > MAX_SCHEMAS {
+            self.0.retain(|change| !is_of_schema(change));
+        }
     }
 
     /// All of them.

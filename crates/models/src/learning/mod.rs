@@ -8,7 +8,7 @@ mod refusal;
 mod trial;
 
 pub(crate) use self::{
-    form::{Change, RequestForm},
+    form::{Change, RequestForm, fingerprint},
     refusal::{Refusal, SentParts, candidates},
     trial::Trials,
 };

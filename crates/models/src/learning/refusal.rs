@@ -31,6 +31,8 @@ pub(crate) struct SentParts {
     pub(crate) signed_thoughts: bool,
     /// It limits the answer to a number of tokens that nobody has set.
     pub(crate) chosen_limit: bool,
+    /// Fingerprint of the schema of the answer, where it is sent in a field of its own.
+    pub(crate) schema: Option<u64>,
     /// The fields of the body that are no part of the conversation.
     pub(crate) fields: Vec<String>,
 }
@@ -72,10 +74,18 @@ const SIGNED: [&str; 6] = [
 const VAGUE: [&str; 8] =
     ["unknown", "unrecognized", "unrecognised", "unsupported", "not supported", "not permitted", "extra", "unexpected"];
 
+/// Words of servers that do not take the field of a schema, or not this schema.
+const SCHEMA: [&str; 7] =
+    ["response_format", "json_schema", "output_config", "schema", "structured output", "grammar", "guided"];
+
 /// The changes to try, the likeliest first.
 pub(crate) fn candidates(refusal: &Refusal, sent: &SentParts) -> Vec<Change> {
     let says = |words: &[&str]| words.iter().any(|word| refusal.words.contains(word));
     let mut changes = Vec::new();
+    // Also where a server fails over it: it makes a grammar of it.
+    if let Some(schema) = sent.schema.filter(|_| says(&SCHEMA)) {
+        changes.push(Change::WithoutSchema(schema));
+    }
     if sent.history && says(&["reasoning_content"]) {
         changes.push(if sent.echoes { Change::WithoutEcho } else { Change::EchoReasoning });
     }
@@ -115,6 +125,10 @@ pub(crate) fn candidates(refusal: &Refusal, sent: &SentParts) -> Vec<Change> {
             "max_tokens" if !says(&VAGUE) => {}
             field => changes.push(without(field)),
         }
+    }
+    // Of fields that no name is given of, that of a schema is the rarest.
+    if let Some(schema) = sent.schema.filter(|_| changes.is_empty()) {
+        changes.push(Change::WithoutSchema(schema));
     }
     if says(&VAGUE) && sent.fields.iter().any(|field| field == "stream_options") {
         changes.push(without("stream_options"));
@@ -190,6 +204,20 @@ mod tests {
         );
         check(400, "the model is on fire", &all, &[]);
         check(400, "extra inputs are not permitted", &sent(&[]), &[]);
+    }
+
+    #[test]
+    fn a_schema_is_taken_out_of_its_field_where_it_is_meant_or_nothing_else_is() {
+        let schema = SentParts { schema: Some(7), ..sent(&["temperature", "output_config"]) };
+        let only = [Change::WithoutSchema(7)];
+        check(400, "Invalid schema for response_format 'answer': 'oneOf' is not permitted", &schema, &only);
+        check(400, "'response_format' of type 'json_schema' is not supported with this model", &schema, &only);
+        check(500, "failed to parse grammar", &schema, &only);
+        check(400, "Bad Request", &schema, &only);
+        check(400, "output_config.format.schema: unknown", &schema, &[only[0].clone(), without("output_config")]);
+        check(400, "'temperature' does not support 0.2", &schema, &[without("temperature")]);
+        check(500, "the model is on fire", &schema, &[]);
+        check(400, "invalid schema for response_format", &sent(&[]), &[]);
     }
 
     #[test]

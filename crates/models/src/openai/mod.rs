@@ -16,11 +16,12 @@ mod recipient;
 mod request;
 mod usage;
 
-use agentd_core::origin::model_origin;
+use agentd_core::{answer_schema::AnswerSchema, origin::model_origin};
 
 // llama.cpp's other dialect shares it.
 pub(crate) use self::usage::Timings;
 use crate::{
+    answer_format,
     config::ModelConfig,
     dialect::{Dialect, Order, Outgoing, sent_fields},
     failure::Failure,
@@ -47,7 +48,8 @@ impl Dialect for OpenAi {
     fn outgoing(&self, order: &Order<'_>) -> Result<Outgoing, Failure> {
         let Order { target, info, request, form, .. } = *order;
         let origin = model_origin(&info.id, target.shown());
-        let body = request::body(&self.config, form, &self.tools, &info.id, &origin, request)?;
+        let schema = self.sent_schema(order);
+        let body = request::body(&self.config, form, &self.tools, &info.id, &origin, request, schema)?;
         let reader = Box::new(reader::Reader::default());
         Ok(Outgoing { path: "/chat/completions".to_owned(), body, reader })
     }
@@ -61,5 +63,11 @@ impl Dialect for OpenAi {
             ("stream_options", true),
         ];
         sent_fields(form, own, self.config.body.keys(), &FIXED)
+    }
+
+    fn sent_schema<'a>(&self, order: &Order<'a>) -> Option<&'a AnswerSchema> {
+        let schema = answer_format::sendable(order.request, order.target.host())?;
+        let is_ours = !self.config.body.contains_key(request::RESPONSE_FORMAT);
+        Some(schema).filter(|schema| is_ours && order.form.takes_schema(schema))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agentd_core::{model::ModelRequest, tool::ToolSpec};
+use agentd_core::{answer_schema::AnswerSchema, model::ModelRequest, tool::ToolSpec};
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
@@ -11,6 +11,7 @@ use super::{
     recipient::Recipient,
 };
 use crate::{
+    answer_format::AnswerFormat,
     config::ModelConfig,
     failure::Failure,
     http::{json_body, unwritable},
@@ -36,9 +37,20 @@ struct Body<'a> {
     max_completion_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stop: Option<[&'static str; 1]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<ResponseFormat>,
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_options: Option<StreamOptions>,
+}
+
+/// The field of the form of the answer.
+pub(super) const RESPONSE_FORMAT: &str = "response_format";
+
+#[derive(Serialize)]
+struct ResponseFormat {
+    r#type: &'static str,
+    json_schema: AnswerFormat,
 }
 
 #[derive(Serialize)]
@@ -72,6 +84,7 @@ pub(super) fn body(
     model: &str,
     origin: &str,
     request: &ModelRequest,
+    schema: Option<&AnswerSchema>,
 ) -> Result<String, Failure> {
     let native = form.native_tools(config);
     let in_text;
@@ -85,6 +98,7 @@ pub(super) fn body(
     let tools = tools.map_err(|error| unwritable(&error))?;
     let renamed = form.has(&Change::MaxCompletionTokens);
     let max_tokens = config.most_tokens(request).filter(|_| form.sends("max_tokens"));
+    let format = schema.map(AnswerFormat::of).transpose()?;
     let body = Body {
         model,
         messages: wire_messages(
@@ -102,6 +116,7 @@ pub(super) fn body(
         max_tokens: max_tokens.filter(|_| !renamed),
         max_completion_tokens: max_tokens.filter(|_| renamed),
         stop: (!native && !request.tools.is_empty()).then_some([text_protocol::STOP]),
+        response_format: format.map(|json_schema| ResponseFormat { r#type: "json_schema", json_schema }),
         stream: true,
         stream_options: form.sends("stream_options").then_some(StreamOptions { include_usage: true }),
     };

@@ -7,6 +7,7 @@ mod asking;
 mod breaking;
 mod failing;
 mod foreign;
+mod in_form;
 mod learning;
 mod limits;
 mod llamacpp;
@@ -112,6 +113,7 @@ fn request(text: &str) -> ModelRequest {
         messages: vec![Message::System { text: "Be brief.".to_owned() }, Message::User { text: text.to_owned() }],
         tools: Arc::new([]),
         may_call: true,
+        answer_schema: None,
         max_tokens: None,
         has_fallback: false,
         known_paths: Vec::new(),

@@ -10,6 +10,7 @@ mod load;
 mod removal;
 mod schema;
 mod searching;
+mod usage;
 
 use std::path::Path;
 

@@ -39,6 +39,7 @@ pub(crate) fn request(session: Option<SessionId>, slot: Option<Slot>) -> StartRe
             compact: None,
             typed_bytes: None,
             whole: false,
+            answer_schema: None,
             text: Some("Hello".to_owned()),
             slot,
             max_steps: None,

@@ -1,11 +1,12 @@
 //! A test of a model: what it and its server can do is tried on purpose, one check after the other, before work depends on it.
 //!
-//! - `questions`: what is asked; `listener`: what is heard.
+//! - `questions`: what is asked; `listener`: what is heard; `tally`: what it takes.
 //! - this file: what the answers mean. What the test shows of tools, thoughts, fields and the window is learnt as in a turn,
 //!   anew: what was learnt before is forgotten first.
 
 mod listener;
 mod questions;
+mod tally;
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,6 +19,7 @@ use agentd_core::{
     usage::Usage,
 };
 
+pub(super) use self::tally::SideTally;
 use self::{
     listener::{HeardAnswer, hear},
     questions::{CODE_WORD, COLOUR, LongQuestion},
@@ -42,6 +44,7 @@ const LEAST_WAIT: Duration = Duration::from_millis(600);
 /// A test under way. Dropping it ends it.
 pub struct ModelTest {
     model: Arc<dyn Model>,
+    tally: SideTally,
     /// Windows as turns have learnt them.
     windows: Arc<ContextWindows>,
     session: SessionId,
@@ -126,7 +129,7 @@ fn fail(message: impl Into<String>, hint: Option<String>) -> Finding {
 
 impl ModelTest {
     /// Prepares a test, which asks nothing yet.
-    pub(super) fn new(model: Arc<dyn Model>, windows: Arc<ContextWindows>) -> Self {
+    pub(super) fn new(model: Arc<dyn Model>, windows: Arc<ContextWindows>, tally: SideTally) -> Self {
         // What was seen of a smaller window is forgotten.
         let window = match model.info().window_source {
             WindowSource::Refusal | WindowSource::Cut => u64::MAX,
@@ -136,7 +139,7 @@ impl ModelTest {
         };
         let long = LongQuestion::for_window(window);
         let (session, stage) = (SessionId::generate(), Some(Stage::Reach));
-        Self { model, windows, session, long, stage, calls: false, read: None, spent: Usage::default() }
+        Self { model, tally, windows, session, long, stage, calls: false, read: None, spent: Usage::default() }
     }
 
     /// Outline of the test.
@@ -179,8 +182,18 @@ impl ModelTest {
         }
     }
 
+    /// Asks the model, and counts what that took.
+    async fn ask(&mut self, request: ModelRequest, limit: Duration) -> Result<HeardAnswer, ModelError> {
+        let heard = hear(&*self.model, request, limit).await;
+        self.tally.count(self.model.info(), &heard).await;
+        if let Ok(heard) = &heard {
+            self.spent += heard.usage.unwrap_or_default();
+        }
+        heard
+    }
+
     async fn reach(&mut self) -> Finding {
-        match self.hear(questions::greeting(self.session), FIRST_LIMIT).await {
+        match self.ask(questions::greeting(self.session), FIRST_LIMIT).await {
             Ok(heard) => {
                 // What was learnt of a server that is not there now still holds.
                 self.windows.forget(self.model.info());
@@ -195,7 +208,7 @@ impl ModelTest {
     }
 
     async fn tools(&mut self) -> Finding {
-        let heard = match self.hear(questions::one_call(self.session), LIMIT).await {
+        let heard = match self.ask(questions::one_call(self.session), LIMIT).await {
             Ok(heard) => heard,
             Err(error) => return fail(format!("not taken: {error}"), error.hint().map(str::to_owned)),
         };
@@ -231,7 +244,7 @@ impl ModelTest {
         if !self.model.info().native_tools {
             return skipped("calls in the text come one at a time");
         }
-        match self.hear(questions::two_calls(self.session), LIMIT).await {
+        match self.ask(questions::two_calls(self.session), LIMIT).await {
             Ok(heard) if heard.calls.iter().filter(|call| questions::is_call(call)).count() > 1 => {
                 ok("several calls arrive in one answer")
             }
@@ -242,7 +255,7 @@ impl ModelTest {
 
     async fn thoughts(&mut self) -> Finding {
         let request = questions::answered_call(self.session);
-        match self.hear(request, LIMIT).await {
+        match self.ask(request, LIMIT).await {
             Ok(_) if self.model.info().echo_reasoning => {
                 ok("earlier thoughts are sent back, as its server demands or the configuration says")
             }
@@ -255,7 +268,7 @@ impl ModelTest {
 
     async fn silent_cut(&mut self) -> Finding {
         let tokens = self.long.tokens();
-        let heard = match self.hear(self.long.request(self.session), LIMIT).await {
+        let heard = match self.ask(self.long.request(self.session), LIMIT).await {
             Ok(heard) => heard,
             Err(error) => {
                 if let Some(window) = error.window() {
@@ -297,7 +310,7 @@ impl ModelTest {
 
     async fn cache(&mut self) -> Finding {
         let Some(first) = self.read.take() else { return skipped("the long request was not taken") };
-        let again = match self.hear(self.long.request(self.session), LIMIT).await {
+        let again = match self.ask(self.long.request(self.session), LIMIT).await {
             Ok(again) => again,
             Err(error) => return warn(format!("the same request was not taken again: {error}"), "test again later"),
         };
@@ -326,7 +339,7 @@ impl ModelTest {
                 "it is shown none: neither its server nor models.yaml says that it sees (sees_pictures: true)",
             );
         }
-        match self.hear(questions::picture(self.session), LIMIT).await {
+        match self.ask(questions::picture(self.session), LIMIT).await {
             Ok(heard) if heard.text.to_lowercase().contains(COLOUR) => ok("a picture was seen"),
             Ok(heard) => warn(
                 format!("a red picture was taken, and not seen as one: {}", heard.excerpt()),
@@ -350,13 +363,6 @@ impl ModelTest {
                 Some("set prices in models.yaml to have it counted".to_owned()),
             ),
         }
-    }
-
-    /// Hears an answer, and notes what it took.
-    async fn hear(&mut self, request: ModelRequest, limit: Duration) -> Result<HeardAnswer, ModelError> {
-        let heard = hear(&*self.model, request, limit).await?;
-        self.spent += heard.usage.unwrap_or_default();
-        Ok(heard)
     }
 
     fn parameters(&self) -> Finding {

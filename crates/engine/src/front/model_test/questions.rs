@@ -52,6 +52,7 @@ fn request(session_id: SessionId, messages: Vec<Message>, tools: Vec<ToolSpec>) 
         messages: [vec![system], messages].concat(),
         tools: Arc::from(tools),
         may_call: true,
+        answer_schema: None,
         max_tokens: Some(ANSWER_TOKENS),
         has_fallback: false,
         known_paths: Vec::new(),

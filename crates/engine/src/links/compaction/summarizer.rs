@@ -10,7 +10,6 @@ use agentd_context::{
 use agentd_core::{
     context::{CompactionCause, CompactionStrategy, PromptReport},
     error::{ErrorKind, ModelError},
-    event::EventKind,
     item::Item,
     model::{Finish, Message, ModelChunk, ModelRequest, Slot},
     ports::Model,
@@ -112,15 +111,22 @@ async fn written(
 ) -> Result<Result<WrittenSummary, ModelError>, TurnExit> {
     let info = model.info();
     let mut chunks = model.stream(request);
-    let (mut text, mut usage, mut calls) = (String::new(), Usage::default(), false);
+    let (mut text, mut usage, mut calls) = (String::new(), None, false);
     let end = loop {
         if text.len() > MAX_WRITTEN {
             break Err(ModelError::new(ErrorKind::Protocol, "it wrote without end"));
         }
-        match context.or_cancelled(chunks.next()).await? {
+        let chunk = match context.or_cancelled(chunks.next()).await {
+            Ok(chunk) => chunk,
+            Err(exit) => {
+                sample::count(context, state, slot, info, Usage::of_call(None), None).await?;
+                return Err(exit);
+            }
+        };
+        match chunk {
             Some(Ok(ModelChunk::Text(more))) => text.push_str(&more),
             Some(Ok(ModelChunk::WasReasoning | ModelChunk::Discarded)) => text.clear(),
-            Some(Ok(ModelChunk::Usage(counted))) => usage = counted,
+            Some(Ok(ModelChunk::Usage(counted))) => usage = Some(counted),
             Some(Ok(ModelChunk::End(finish))) => break whole(finish),
             Some(Ok(ModelChunk::ToolCall { .. } | ModelChunk::UnrunCall { .. })) => calls = true,
             Some(Ok(_)) => {}
@@ -131,9 +137,9 @@ async fn written(
         }
     };
     drop(chunks);
-    state.usage += usage;
-    let (step, id, turn) = (state.steps, info.id.clone(), state.usage);
-    context.recorder.fact(EventKind::UsageUpdated { step, slot, model: id, usage, turn, prompt }).await?;
+    let has_answered = end.is_ok() || usage.is_some() || !text.is_empty();
+    let usage = if has_answered { Usage::of_call(usage) } else { Usage::of_failed_call() };
+    sample::count(context, state, slot, info, usage, prompt).await?;
     let end = end.and_then(|()| match text.trim() {
         // Words beside a call are about the call.
         _ if calls => Err(ModelError::new(ErrorKind::Protocol, NO_WORDS)),

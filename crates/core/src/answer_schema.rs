@@ -1,0 +1,160 @@
+//! The form of a turn's answer: a JSON Schema, as a client gives it. Here it is looked at as far as no library is needed.
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The longest schema, in bytes: it stands in the requests of its turn.
+pub const MAX_ANSWER_SCHEMA: usize = 64 << 10;
+
+/// Keys of a schema whose values are data, and no schemas.
+const DATA: [&str; 5] = ["const", "enum", "default", "example", "examples"];
+
+/// Keys that refer to another schema.
+const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+
+/// Where the language of schemas is described, which every library knows.
+const KNOWN: [&str; 2] = ["https://json-schema.org/", "http://json-schema.org/"];
+
+/// A JSON Schema that the answer of a turn has to match, as text. The order of its keys is kept, since models write their
+/// answers in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AnswerSchema(String);
+
+/// Reason why a text is no schema of an answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct InvalidSchema {
+    /// Message: what is wrong.
+    pub message: String,
+    /// Hint on what to do.
+    pub hint: String,
+}
+
+impl InvalidSchema {
+    /// A schema that is wrong in this way.
+    #[must_use]
+    pub fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: hint.into() }
+    }
+}
+
+impl AnswerSchema {
+    /// A text that nobody has looked at.
+    #[must_use]
+    pub fn unjudged(text: String) -> Self {
+        Self(text)
+    }
+
+    /// Reads a schema, and leaves the blanks between its parts out.
+    ///
+    /// # Errors
+    /// When it is longer than [`MAX_ANSWER_SCHEMA`], no JSON object, or refers to another document: nothing is fetched.
+    pub fn parse(text: &str) -> Result<Self, InvalidSchema> {
+        Self::read(text).map(|(schema, _)| schema)
+    }
+
+    /// The same, with its value.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn read(text: &str) -> Result<(Self, Value), InvalidSchema> {
+        if text.len() > MAX_ANSWER_SCHEMA {
+            return Err(InvalidSchema::new(
+                format!("the schema has {} bytes; {MAX_ANSWER_SCHEMA} are allowed", text.len()),
+                "leave descriptions and examples out, or ask for the answer in parts",
+            ));
+        }
+        let value: Value = serde_json::from_str(text).map_err(|error| {
+            InvalidSchema::new(format!("the schema is not valid JSON: {error}"), "check it with `jq . FILE`")
+        })?;
+        if !value.is_object() {
+            let example = r#"write one such as {"type": "object", "properties": {"ok": {"type": "boolean"}}}"#;
+            return Err(InvalidSchema::new("the schema is no JSON object", example));
+        }
+        let mut names = HashSet::new();
+        names_in(&value, &mut names);
+        if let Some(target) = foreign_reference(&value, &names) {
+            return Err(InvalidSchema::new(
+                format!("the schema refers to {target:?}, which is not fetched"),
+                "write what is meant into the schema, under $defs, and refer to it as #/$defs/NAME",
+            ));
+        }
+        let compact = serde_json::to_string(&value).unwrap_or_else(|_| text.to_owned());
+        Ok((Self(compact), value))
+    }
+
+    /// The schema as JSON.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The schemas below a value: what is data is none.
+fn parts(value: &Value) -> impl Iterator<Item = &Value> {
+    let (object, array) = match value {
+        Value::Object(object) => (Some(object), None),
+        Value::Array(array) => (None, Some(array)),
+        _ => (None, None),
+    };
+    let is_schema = |(key, _): &(&String, &Value)| !DATA.contains(&key.as_str());
+    let of_object = object.into_iter().flat_map(Map::iter).filter(is_schema).map(|(_, part)| part);
+    of_object.chain(array.into_iter().flatten())
+}
+
+/// Names that schemas in it give themselves.
+fn names_in<'a>(value: &'a Value, names: &mut HashSet<&'a str>) {
+    names.extend(value.get("$id").and_then(Value::as_str));
+    parts(value).for_each(|part| names_in(part, names));
+}
+
+/// The first reference that leads out of the document.
+fn foreign_reference<'a>(value: &'a Value, names: &HashSet<&str>) -> Option<&'a str> {
+    let leads_out = |target: &&str| {
+        let document = target.split('#').next().unwrap_or_default();
+        !document.is_empty() && !names.contains(document) && !KNOWN.iter().any(|known| document.starts_with(known))
+    };
+    let own = REFERENCES.iter().filter_map(|key| value.get(key)?.as_str()).find(leads_out);
+    own.or_else(|| parts(value).find_map(|part| foreign_reference(part, names)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemas_are_objects_that_lead_nowhere_else() {
+        let check = |text: &str, words: &str| {
+            let problem = AnswerSchema::parse(text).expect_err(text);
+            assert!(problem.message.contains(words), "{text}: {problem}");
+            assert!(!problem.hint.is_empty());
+        };
+        check("", "not valid JSON");
+        check("{\"type\": \"object\"", "not valid JSON");
+        check("true", "no JSON object");
+        check("[{}]", "no JSON object");
+        check(&format!("{{\"title\": \"{}\"}}", "x".repeat(MAX_ANSWER_SCHEMA)), "65536 are allowed");
+        check(r#"{"$ref": "https://example.com/a.json"}"#, "https://example.com/a.json");
+        check(r##"{"properties": {"a": {"items": {"$ref": "other.json#/x"}}}}"##, "other.json");
+        check(r#"{"allOf": [{"$dynamicRef": "file:///etc/passwd"}]}"#, "which is not fetched");
+        for text in [
+            "{}",
+            r##"{"$defs": {"a": {"type": "string"}}, "$ref": "#/$defs/a"}"##,
+            r#"{"$id": "https://example.com/own", "items": {"$ref": "https://example.com/own"}}"#,
+            r#"{"$ref": "https://json-schema.org/draft/2020-12/schema"}"#,
+            r#"{"enum": [{"$ref": "https://example.com/data"}]}"#,
+            r#"{"properties": {"$ref": {"type": "string"}}}"#,
+        ] {
+            assert!(AnswerSchema::parse(text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_order_of_keys_is_kept_and_blanks_are_not() {
+        let schema = AnswerSchema::parse("{ \"z\": 1,\n \"a\": [ 1.50 ] }").unwrap();
+        assert_eq!(schema.text(), r#"{"z":1,"a":[1.5]}"#);
+    }
+}

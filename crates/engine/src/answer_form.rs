@@ -1,0 +1,190 @@
+//! The form that a turn's answer has to be in: a schema, ready to check answers with.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    answer_schema::{AnswerSchema, InvalidSchema},
+    error::ErrorKind,
+};
+use jsonschema::Validator;
+use serde_json::Value;
+
+use crate::error::EngineError;
+
+/// Reasons that are told of one answer at the most.
+const MAX_REASONS: usize = 8;
+
+/// The longest reason, in characters: it quotes the answer.
+const MAX_REASON: usize = 240;
+
+/// A schema, and what checks answers against it.
+pub(crate) struct AnswerForm {
+    schema: AnswerSchema,
+    validator: Validator,
+}
+
+impl AnswerForm {
+    /// Reads the schema of a client.
+    pub(crate) fn compile(schema: &AnswerSchema) -> Result<Self, EngineError> {
+        let (schema, value) = AnswerSchema::read(schema.text()).map_err(refused)?;
+        // A schema that is none checks nothing, so it is looked at first.
+        jsonschema::meta::validate(&value).map_err(|problem| no_schema(&problem))?;
+        let validator = jsonschema::validator_for(&value).map_err(|problem| no_schema(&problem))?;
+        Ok(Self { schema, validator })
+    }
+
+    /// The form of a turn that may have none.
+    pub(crate) fn of(schema: Option<&AnswerSchema>) -> Result<Option<Arc<Self>>, EngineError> {
+        schema.map(|schema| Self::compile(schema).map(Arc::new)).transpose()
+    }
+
+    pub(crate) fn schema(&self) -> &AnswerSchema {
+        &self.schema
+    }
+
+    /// The document in an answer, as it was written there, or what is wrong with the answer.
+    pub(crate) fn check(&self, answer: &str) -> Result<String, Vec<String>> {
+        let mut reasons = None;
+        for document in documents(answer) {
+            let Ok(value) = serde_json::from_str::<Value>(document) else { continue };
+            let found: Vec<String> =
+                self.validator.iter_errors(&value).take(MAX_REASONS).map(|at| reason(&at)).collect();
+            if found.is_empty() {
+                return Ok(document.to_owned());
+            }
+            reasons.get_or_insert(found);
+        }
+        Err(reasons.unwrap_or_else(|| vec![not_json(answer)]))
+    }
+}
+
+/// Parts of an answer that may be its document: models put words or a fence around it.
+fn documents(answer: &str) -> impl Iterator<Item = &str> {
+    let whole = answer.trim();
+    let fenced = whole.split_once("```").and_then(|(_, rest)| {
+        let (_, rest) = rest.split_once('\n')?;
+        Some(rest.split_once("```").map_or(rest, |(document, _)| document).trim())
+    });
+    let braced = whole.find(['{', '[']).and_then(|from| {
+        let end = whole.rfind(['}', ']']).filter(|end| *end > from)?;
+        whole.get(from..=end)
+    });
+    [Some(whole), fenced, braced].into_iter().flatten()
+}
+
+fn not_json(answer: &str) -> String {
+    match serde_json::from_str::<Value>(answer.trim()) {
+        Err(error) => format!("it is no JSON document: {error}"),
+        Ok(_) => "it is no JSON document".to_owned(),
+    }
+}
+
+fn reason(error: &jsonschema::ValidationError<'_>) -> String {
+    let place = error.instance_path().to_string();
+    let place = if place.is_empty() { "the document".to_owned() } else { place };
+    one_line(&format!("at {place}: {error}"))
+}
+
+/// A text on one line, its end cut where it is long.
+fn one_line(text: &str) -> String {
+    let mut line: String = text.split(|c: char| c.is_whitespace() || c.is_control()).collect::<Vec<_>>().join(" ");
+    if let Some((end, _)) = line.char_indices().nth(MAX_REASON) {
+        line.truncate(end);
+        line.push('…');
+    }
+    line
+}
+
+fn no_schema(problem: &jsonschema::ValidationError<'_>) -> EngineError {
+    refused(InvalidSchema::new(
+        format!("the schema is no JSON Schema: {}", reason(problem)),
+        "correct it; drafts 4, 6, 7, 2019-09 and 2020-12 are read",
+    ))
+}
+
+fn refused(problem: InvalidSchema) -> EngineError {
+    EngineError::new(ErrorKind::InvalidInput, problem.message).with_hint(problem.hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn form(schema: &str) -> Result<AnswerForm, EngineError> {
+        AnswerForm::compile(&AnswerSchema::unjudged(schema.to_owned()))
+    }
+
+    const COUNT: &str = r#"{"type": "object", "properties": {"count": {"type": "integer", "minimum": 0}},
+        "required": ["count"], "additionalProperties": false}"#;
+
+    #[test]
+    fn documents_are_found_and_checked() {
+        let form = form(COUNT).unwrap();
+        let check = |answer: &str, document: &str| assert_eq!(form.check(answer).as_deref(), Ok(document), "{answer}");
+        check(r#"{"count": 7}"#, r#"{"count": 7}"#);
+        check(" \n{\"count\":7}\n", r#"{"count":7}"#);
+        check("```json\n{\"count\": 7}\n```", r#"{"count": 7}"#);
+        check("Here it is:\n\n```\n{\"count\": 7}\n```\nThat is all.", r#"{"count": 7}"#);
+        check("The answer is {\"count\": 7}.", r#"{"count": 7}"#);
+        check(r#"{"count": 7.0}"#, r#"{"count": 7.0}"#);
+    }
+
+    #[test]
+    fn what_does_not_match_is_told_with_its_place() {
+        let form = form(COUNT).unwrap();
+        let check = |answer: &str, words: &[&str]| {
+            let reasons = form.check(answer).unwrap_err();
+            assert!(
+                words.iter().all(|word| reasons.iter().any(|reason| reason.contains(word))),
+                "{answer}: {reasons:?}"
+            );
+            assert!(reasons.iter().all(|reason| reason.chars().count() <= MAX_REASON + 1 && !reason.contains('\n')));
+        };
+        check("seven", &["no JSON document"]);
+        check("", &["no JSON document"]);
+        check("{\"count\": 7", &["no JSON document"]);
+        check(r#"{"count": -1}"#, &["/count", "-1"]);
+        check(r#"{"counts": 7}"#, &["count", "required"]);
+        check(r#"{"count": "7", "more": 1}"#, &["/count", "more"]);
+        check(&format!(r#"{{"count": "{}"}}"#, "x\\n".repeat(9000)), &["/count"]);
+        check(&format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)), &["no JSON document"]);
+    }
+
+    #[test]
+    fn schemas_that_turn_in_circles_come_to_an_end() {
+        for schema in [
+            r##"{"$ref": "#"}"##,
+            r##"{"allOf": [{"$ref": "#"}]}"##,
+            r##"{"not": {"$ref": "#"}}"##,
+            r##"{"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}"##,
+            r##"{"properties": {"next": {"$ref": "#"}}, "additionalProperties": false}"##,
+        ] {
+            // Taken or refused, whatever the library makes of it.
+            if let Ok(form) = form(schema) {
+                let _ = form.check(r#"{"next": {"next": {}}}"#);
+                let _ = form.check(r#"{"other": 1}"#);
+            }
+        }
+        let deep = format!("{}{}", r#"{"items":"#.repeat(2000), "{}".to_owned() + &"}".repeat(2000));
+        assert!(form(&deep).is_err());
+        let deep = format!("{}{{}}{}", r#"{"items":"#.repeat(100), "}".repeat(100));
+        assert!(form(&deep).unwrap().check("[]").is_ok());
+    }
+
+    #[test]
+    fn a_schema_that_is_none_is_refused_with_a_hint() {
+        let check = |schema: &str, words: &str| {
+            let Err(error) = form(schema) else { panic!("{schema} was taken") };
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            assert!(error.to_string().contains(words), "{schema}: {error}");
+            assert!(error.hint().is_some(), "{schema}");
+        };
+        check("{", "not valid JSON");
+        check(r#"{"type": "objekt"}"#, "no JSON Schema: at /type");
+        check(r#"{"required": "count"}"#, "at /required");
+        check(r#"{"pattern": "("}"#, "no JSON Schema");
+        check(r##"{"$ref": "#/$defs/nowhere"}"##, "no JSON Schema");
+        check(r#"{"$ref": "https://example.com/a"}"#, "not fetched");
+        check(r#"{"$schema": "https://example.com/mine", "type": "object"}"#, "no JSON Schema");
+    }
+}

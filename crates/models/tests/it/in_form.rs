@@ -1,0 +1,97 @@
+//! Answers in a form: the field of each wire, when it is sent, and what is done where it is refused.
+
+use agentd_core::answer_schema::AnswerSchema;
+use agentd_models::Effort;
+use agentd_testkit::model_server::{Recorded, Reply};
+use serde_json::Value;
+
+use super::*;
+
+const SCHEMA: &str = r#"{"type":"object","properties":{"z":{"type":"integer"},"a":{"type":"string"}},"required":["z","a"],"additionalProperties":false}"#;
+
+fn in_form(schema: &str, request: ModelRequest) -> ModelRequest {
+    ModelRequest { answer_schema: Some(Arc::new(AnswerSchema::parse(schema).unwrap())), ..request }
+}
+
+async fn asked(config: ModelConfig, server: &ModelServer, request: ModelRequest) -> Value {
+    let outcome = ask(&connect(&config).unwrap(), request).await;
+    assert_eq!(outcome.error, None, "{outcome:?}");
+    server.requests().pop().unwrap().body
+}
+
+/// The schema where this request has one in a field, and how many requests it took.
+fn field(request: &Recorded) -> &Value {
+    let body = &request.body;
+    if body["response_format"].is_null() { &body["output_config"]["format"] } else { &body["response_format"] }
+}
+
+#[tokio::test]
+async fn chat_completions_have_the_schema_in_a_field_where_no_call_can_be_made() {
+    let server = ModelServer::start().await;
+    let body = asked(config(&server), &server, in_form(SCHEMA, request("Hi"))).await;
+    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    let format = json!({"name": "answer", "strict": true, "schema": schema});
+    assert_eq!(body["response_format"], json!({"type": "json_schema", "json_schema": format}));
+    assert!(body.to_string().contains(r#""z":{"type":"integer"},"a""#), "keys stay in their order: {body}");
+    let loose = asked(config(&server), &server, in_form(r#"{"type":"object"}"#, request("Hi"))).await;
+    assert_eq!(loose["response_format"]["json_schema"]["strict"], false);
+
+    let with_tools = || in_form(SCHEMA, request_with_tools("Hi"));
+    // A server that holds all words to a schema would let no tool be called.
+    assert_eq!(asked(config(&server), &server, with_tools()).await["response_format"], Value::Null);
+    let last = ModelRequest { may_call: false, ..with_tools() };
+    assert_eq!(asked(config(&server), &server, last).await["response_format"]["type"], "json_schema");
+    assert_eq!(asked(config(&server), &server, request("Hi")).await["response_format"], Value::Null);
+    // Who sets the field themselves has their reasons.
+    let mut own = config(&server);
+    own.body.insert("response_format".to_owned(), json!({"type": "json_object"}));
+    assert_eq!(asked(own, &server, in_form(SCHEMA, request("Hi"))).await["response_format"]["type"], "json_object");
+}
+
+#[tokio::test]
+async fn messages_have_the_schema_beside_the_effort_and_tools() {
+    let server = ModelServer::start().await;
+    let messages = || ModelConfig { wire: Wire::Anthropic, ..config(&server) };
+    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    let format = json!({"type": "json_schema", "schema": schema});
+    let body = asked(messages(), &server, in_form(SCHEMA, request_with_tools("Hi"))).await;
+    assert_eq!(body["output_config"], json!({"format": format}));
+    let effort = ModelConfig { effort: Some(Effort::High), ..messages() };
+    let body = asked(effort, &server, in_form(SCHEMA, request("Hi"))).await;
+    assert_eq!(body["output_config"], json!({"effort": "high", "format": format}));
+    let in_text = ModelConfig { native_tools: Some(false), ..messages() };
+    let body = asked(in_text, &server, in_form(SCHEMA, request_with_tools("Hi"))).await;
+    assert_eq!(body["output_config"], Value::Null, "calls in the words are in no form");
+    assert_eq!(asked(messages(), &server, request("Hi")).await["output_config"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_schema_whose_field_is_refused_stands_in_the_words_alone_from_then_on() {
+    for (status, wire, refusal) in [
+        (400, Wire::OpenAi, "Invalid schema for response_format 'answer': 'oneOf' is not permitted"),
+        (400, Wire::OpenAi, "This response_format type is unavailable now"),
+        (500, Wire::OpenAi, "failed to parse grammar"),
+        (422, Wire::OpenAi, "Unprocessable Entity"),
+        (400, Wire::Anthropic, "output_config.format: Extra inputs are not permitted"),
+    ] {
+        let server = ModelServer::start().await;
+        server.respond_with(move |request| {
+            let text = request.body.to_string();
+            if !field(request).is_null() && !text.contains("boolean") {
+                return Reply::refusal(status, refusal);
+            }
+            Reply::text("{}")
+        });
+        let model = connect(&ModelConfig { wire, retries: 0, ..config(&server) }).unwrap();
+        let outcome = ask(&model, in_form(SCHEMA, request("Hi"))).await;
+        assert_eq!((outcome.text.as_str(), outcome.error, outcome.retries.len()), ("{}", None, 1), "{refusal}");
+        assert!(outcome.retries[0].2.contains("with the schema of the answer in words"), "{:?}", outcome.retries);
+        let outcome = ask(&model, in_form(SCHEMA, request("Hi"))).await;
+        assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("{}", 0), "{refusal}: it is known");
+        assert_eq!(server.requests().len(), 3);
+        // Another one may be taken.
+        ask(&model, in_form(r#"{"type": "boolean"}"#, request("Hi"))).await;
+        assert!(!field(server.requests().last().unwrap()).is_null(), "{refusal}");
+        assert_eq!(model.learnt().len(), 1);
+    }
+}

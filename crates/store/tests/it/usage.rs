@@ -1,0 +1,101 @@
+//! What model calls took, across restarts, on local days, and what of it stays on the disk.
+
+use agentd_core::{
+    Timestamp,
+    event::EventKind,
+    model::Slot,
+    ports::Store,
+    spending::{UsageGrouping, UsageQuery, UsageReport},
+    usage::Usage,
+};
+use agentd_store::{SqliteStore, StoreConfig};
+use agentd_testkit::{daemon::until, store_contract::EventScript};
+use jiff::tz::{Offset, TimeZone};
+use rusqlite::Connection;
+
+use crate::{new_session, open};
+
+fn paid(script: &mut EventScript, cost: u64) -> std::sync::Arc<agentd_core::event::Event> {
+    let usage = Usage::of_call(Some(Usage { prompt_tokens: 9, cost_microusd: Some(cost), ..Usage::default() }));
+    let (model, turn, prompt) = ("m".to_owned(), usage, None);
+    script.next(EventKind::UsageUpdated { step: 1, slot: Slot::Base, model, usage, turn, prompt, delegated: false })
+}
+
+async fn by(store: &SqliteStore, by: UsageGrouping) -> UsageReport {
+    let query = UsageQuery { last_days: None, since: None, until: None, by };
+    store.usage(query, Timestamp::now()).await.unwrap()
+}
+
+#[tokio::test]
+async fn calls_are_counted_once_whatever_ends_the_daemon() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let mut script = new_session(&store).await;
+    let event = paid(&mut script, 5);
+    store.append(vec![event.clone()]).await.unwrap();
+    // What is refused is not counted, as nothing of it is stored.
+    store.append(vec![event.clone()]).await.unwrap_err();
+    let mut gap = script.clone();
+    gap.seq = 7;
+    store.append(vec![paid(&mut script, 1), paid(&mut gap, 1)]).await.unwrap_err();
+    // As a kill leaves it: nothing is closed.
+    std::mem::forget(store);
+    let store = open(folder.path());
+    let total = by(&store, UsageGrouping::Model).await.total;
+    assert_eq!((total.calls, total.cost_microusd), (1, Some(5)));
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn days_are_those_of_the_time_zone_when_the_call_was_made() {
+    fn late() -> TimeZone {
+        TimeZone::fixed(Offset::constant(-3))
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.db");
+    let store = SqliteStore::open(StoreConfig { time_zone: late, ..StoreConfig::at(&path) }).unwrap();
+    let mut script = new_session(&store).await;
+    store.append(vec![paid(&mut script, 1)]).await.unwrap();
+    let report = by(&store, UsageGrouping::Day).await;
+    assert_eq!(report.groups[0].name, "1969-12-31", "it was made right behind midnight in UTC");
+    store.close().await.unwrap();
+    let store = open(folder.path());
+    assert_eq!(by(&store, UsageGrouping::Day).await.groups, report.groups, "a day stays as it was");
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn nothing_on_the_disk_names_a_session_that_was_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    for cost in [1, 2] {
+        let mut script = new_session(&store).await;
+        store.append(vec![paid(&mut script, cost), paid(&mut script, cost)]).await.unwrap();
+        store.delete_session(script.session).await.unwrap();
+        let done = async || store.size().await.ok().filter(|size| size.removed_sessions == 0);
+        until("all is overwritten", done).await;
+    }
+    let report = by(&store, UsageGrouping::Session).await;
+    assert_eq!((report.groups.len(), report.groups[0].name.as_str()), (1, ""));
+    assert_eq!((report.total.calls, report.total.cost_microusd), (4, Some(6)));
+    store.close().await.unwrap();
+    let file = Connection::open(folder.path().join("journal.db")).unwrap();
+    let rows: (i64, i64) =
+        file.query_row("SELECT count(*), max(session) FROM usage", [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    assert_eq!(rows, (1, 0));
+}
+
+/// A report reads sums, however many calls they are of.
+#[tokio::test]
+async fn a_thousand_calls_of_a_day_are_one_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let mut script = new_session(&store).await;
+    let events = (0..1000).map(|_| paid(&mut script, 3)).collect();
+    store.append(events).await.unwrap();
+    assert_eq!(by(&store, UsageGrouping::Slot).await.total.cost_microusd, Some(3000));
+    store.close().await.unwrap();
+    let file = Connection::open(folder.path().join("journal.db")).unwrap();
+    let rows: i64 = file.query_row("SELECT count(*) FROM usage", [], |row| row.get(0)).unwrap();
+    assert_eq!(rows, 1);
+}

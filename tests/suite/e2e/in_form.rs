@@ -1,0 +1,161 @@
+//! Answers in a form: `run --schema`, for scripts that go on with the answer.
+
+use agentd_testkit::{
+    daemon::{Output, TempDaemon, TempHome, until},
+    model_server::{ModelServer, Recorded, Reply},
+};
+use serde_json::{Value, json};
+
+use super::{World, tool_texts};
+
+const SCHEMA: &str = r#"{
+  "type": "object",
+  "properties": { "count": { "type": "integer" }, "unit": { "type": "string" } },
+  "required": ["count", "unit"],
+  "additionalProperties": false
+}"#;
+
+const GOOD: &str = r#"{"count": 7, "unit": "files"}"#;
+
+impl World {
+    /// Runs a turn whose answer has to match the schema.
+    async fn in_form(&self, prompt: &str, args: &[&str]) -> Output {
+        self.daemon.write("schema.json", SCHEMA);
+        self.daemon.agentctl(["run", prompt, "--schema", "schema.json"].iter().chain(args)).await
+    }
+}
+
+fn has_field(request: &Recorded) -> bool {
+    !request.body["response_format"].is_null() || !request.body["output_config"]["format"].is_null()
+}
+
+#[tokio::test]
+async fn the_answer_is_the_document_alone_and_tools_work_as_usual_before_it() {
+    let world = World::start().await;
+    world.daemon.write("project/a.txt", "one\ntwo\n");
+    world.model.respond_with(|request| match tool_texts(request).contains("two") {
+        true => Reply::text(format!("I counted:\n```json\n{GOOD}\n```")),
+        false => Reply::tool_call("read_file", json!({"path": "/project/a.txt"})),
+    });
+    let output = world.in_form("How many?", &["-C", "project"]).await.exits(0);
+    assert_eq!(output.stdout, format!("{GOOD}\n"));
+    let requests = world.model.requests();
+    assert!(requests.iter().all(|request| request.body["tools"].is_array()), "tools are there");
+    let told = requests[0].body["messages"].to_string();
+    assert!(told.contains("matches the JSON Schema below") && told.contains("additionalProperties"), "{told}");
+
+    let result = world.in_form("And again?", &["--output", "json", "-C", "project"]).await.exits(0).json();
+    assert_eq!((&result["text"], &result["stop_reason"]), (&json!(GOOD), &json!("completed")));
+    let lines = world.in_form("Once more?", &["--output", "stream-json", "-C", "project"]).await.exits(0).json_lines();
+    assert_eq!(lines.last().unwrap()["text"], GOOD);
+}
+
+#[tokio::test]
+async fn a_bad_answer_is_asked_for_once_more_and_two_end_with_7_and_the_reason() {
+    let world = World::start().await;
+    world.model.reply(Reply::text("Seven files."));
+    world.model.reply(Reply::text(GOOD));
+    let output = world.in_form("How many?", &[]).await.exits(0).says(&["does not match the schema", "asked again"]);
+    assert_eq!(output.stdout, format!("{GOOD}\n"));
+    let requests = world.model.requests();
+    let last = requests[1].body["messages"].to_string();
+    assert!(last.contains("does not match the JSON Schema") && last.contains("no JSON document"), "{last}");
+    // Now that nothing can be called, the server can hold the model to it.
+    assert!(has_field(&requests[1]), "{:#}", requests[1].body);
+
+    world.model.reply(Reply::text("Seven files."));
+    world.model.reply(Reply::text(r#"{"count": "seven"}"#));
+    let output = world.in_form("How many?", &[]).await.exits(7);
+    assert_eq!(output.stdout, "", "nothing goes on to the next command");
+    output.says(&["the answer does not match the schema", "/count", "unit", "hint:"]);
+    world.model.reply(Reply::text("Seven files."));
+    world.model.reply(Reply::text("Seven."));
+    let result = world.in_form("How many?", &["--output", "json"]).await.exits(7).json();
+    assert_eq!((&result["stop_reason"], &result["error"]["kind"]), (&json!("wrong_form"), &json!("protocol")));
+    assert!(result["error"]["message"].as_str().unwrap().contains("no JSON document"), "{result:#}");
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_the_field_is_asked_in_words() {
+    let world = World::start().await;
+    world.model.respond_with(|request| {
+        if has_field(request) {
+            return Reply::refusal(400, "This response_format type is unavailable now");
+        }
+        let corrected = request.body["messages"].to_string().contains("does not match the JSON Schema");
+        Reply::text(if corrected { GOOD } else { "Seven." })
+    });
+    for _ in 0..2 {
+        let output = world.in_form("How many?", &[]).await.exits(0);
+        assert_eq!(output.stdout, format!("{GOOD}\n"));
+    }
+    let refused = world.model.requests().iter().filter(|request| has_field(request)).count();
+    assert_eq!(refused, 1, "it is learnt");
+}
+
+#[tokio::test]
+async fn a_schema_that_is_none_is_refused_before_anybody_is_asked() {
+    let world = World::start().await;
+    let refused = async |content: Option<&[u8]>, words: &[&str]| {
+        let path = "bad.json";
+        match content {
+            Some(content) => drop(world.daemon.write(path, content)),
+            None => drop(std::fs::remove_file(world.daemon.path().join(path))),
+        }
+        let output = world.daemon.agentctl(["run", "Hi", "--schema", path]).await.exits(2);
+        assert_eq!(output.stdout, "");
+        output.says(&[words, &["hint:"]].concat());
+    };
+    refused(None, &["bad.json", "could not read the schema"]).await;
+    refused(Some(b""), &["not valid JSON"]).await;
+    refused(Some(b"{\"type\": "), &["not valid JSON"]).await;
+    refused(Some(b"[]"), &["no JSON object"]).await;
+    refused(Some(b"\xff\xfe{}"), &["no UTF-8"]).await;
+    refused(Some(br#"{"type": "objekt"}"#), &["no JSON Schema", "/type"]).await;
+    refused(Some(br#"{"$ref": "https://example.com/a.json"}"#), &["https://example.com/a.json", "not fetched"]).await;
+    refused(Some(format!(r#"{{"title": "{}"}}"#, "x".repeat(65_536)).as_bytes()), &["65536"]).await;
+    let folder = world.daemon.agentctl(["run", "Hi", "--schema", "."]).await.exits(2);
+    folder.says(&["is a folder", "hint:"]);
+    assert!(world.model.requests().is_empty());
+    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    assert_eq!(sessions, json!([]), "no session is left behind");
+}
+
+#[tokio::test]
+async fn a_turn_that_waits_for_a_person_is_held_to_its_form_after_a_restart() {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    let mut world = World { daemon: TempDaemon::start_in(home).await, model };
+    world.model.respond_with(|request| {
+        let all = request.body["messages"].to_string();
+        match (request.last_role(), all.contains("does not match the JSON Schema")) {
+            ("user", false) if !all.contains("was here") => {
+                Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "it was here"}))
+            }
+            (_, false) => Reply::text("Seven."),
+            (_, true) => Reply::text(GOOD),
+        }
+    });
+    world.daemon.write("schema.json", SCHEMA);
+    let args = ["run", "Write it, then count", "--schema", "schema.json", "--on-interrupt", "wait", "--detach"];
+    let session = world.daemon.agentctl(args).await.exits(0).stdout.trim().to_owned();
+    let asked = async || {
+        let asked = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+        asked.as_array()?.first().map(|one| one["id"].as_str().unwrap().to_owned())
+    };
+    let id = until("it asks", asked).await;
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    world.daemon.agentctl(["answer", &id, "approve"]).await.exits(0);
+    let text = async || {
+        let shown = world.daemon.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).json();
+        (shown["status"] == "idle").then_some(shown)
+    };
+    until("it ends", text).await;
+    let last = world.model.requests().pop().unwrap();
+    assert!(has_field(&last) && last.body["messages"].to_string().contains("does not match"), "{:#}", last.body);
+    let next: Value =
+        world.daemon.agentctl(["run", "Hi", "--session", &session, "--output", "json"]).await.exits(0).json();
+    assert_eq!(next["stop_reason"], "completed");
+}
