@@ -296,7 +296,8 @@ fn by_key_alone(
             (Wire::Anthropic, ANTHROPIC_KEY_VARIABLE, text(ANTHROPIC_ADDRESS_VARIABLE).unwrap_or(ANTHROPIC_BASE_URL))
         }
         (None, Some(_)) => {
-            (Wire::OpenAi, OPENAI_KEY_VARIABLE, text(OPENAI_ADDRESS_VARIABLE).unwrap_or(DEFAULT_BASE_URL))
+            let address = text(OPENAI_ADDRESS_VARIABLE).unwrap_or(DEFAULT_BASE_URL);
+            (wire_of_key(address), OPENAI_KEY_VARIABLE, address)
         }
         (None, None) => return Ok(()),
     };
@@ -318,6 +319,12 @@ fn by_key_alone(
         slots.entry(*slot).or_default().overlay(model, *slot, origins, |_| Origin::BuiltIn);
     }
     Ok(())
+}
+
+/// Wire for a key of OpenAI's interface. The provider's own models are at their best over Responses; of the many other servers
+/// that take such a key, all speak chat completions, and few speak anything else.
+fn wire_of_key(address: &str) -> Wire {
+    if origin_of(address) == origin_of(DEFAULT_BASE_URL) { Wire::Responses } else { Wire::OpenAi }
 }
 
 /// Scheme, host and port of an address.
@@ -458,7 +465,7 @@ fn from_environment(sources: &Sources, slot: Slot) -> Result<SlotLayer, ConfigEr
     let wire = text("wire").filter(|text| !text.is_empty()).map(|text| {
         let place = || ErrorPlace::Variable(variable(slot, "wire").to_owned());
         let named: Result<Wire, serde::de::value::Error> = Wire::deserialize(text.into_deserializer());
-        named.map_err(|_| ConfigError::new(place(), "it is openai, anthropic or llamacpp"))
+        named.map_err(|_| ConfigError::new(place(), "it is openai, responses, anthropic or llamacpp"))
     });
     Ok(SlotLayer {
         base_url: base_url.transpose()?,

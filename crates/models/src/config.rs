@@ -27,6 +27,8 @@ pub enum Wire {
     /// Anthropic's Messages.
     #[serde(alias = "messages")]
     Anthropic,
+    /// OpenAI's Responses.
+    Responses,
 }
 
 impl Wire {
@@ -37,6 +39,7 @@ impl Wire {
             Self::OpenAi => "openai",
             Self::LlamaCpp => "llamacpp",
             Self::Anthropic => "anthropic",
+            Self::Responses => "responses",
         }
     }
 }
@@ -74,7 +77,7 @@ pub struct ModelConfig {
     /// The dialect.
     #[serde(default)]
     pub wire: Wire,
-    /// Where the server is: for `openai` usually up to and with `/v1`, for `llamacpp` the server's root, for `anthropic` with
+    /// Where the server is: for `openai` and `responses` usually up to and with `/v1`, for `llamacpp` the server's root, for `anthropic` with
     /// or without `/v1`.
     pub base_url: String,
     /// The key; an empty one counts as none.
@@ -102,10 +105,11 @@ pub struct ModelConfig {
     /// Set if it can be shown pictures, or cannot; where absent, as its server tells. `llamacpp` never is.
     #[serde(default)]
     pub sees_pictures: Option<bool>,
-    /// Thinking; where absent, adaptive if the server tells that the model can. For `anthropic`.
+    /// Thinking; where absent, adaptive if the server tells that the model can. For `anthropic` and
+    /// `responses`.
     #[serde(default)]
     pub thinking: Option<Thinking>,
-    /// Effort; the server's own where absent. For `anthropic`.
+    /// Effort; the server's own where absent. For `anthropic` and `responses`.
     #[serde(default)]
     pub effort: Option<Effort>,
     /// Prices of tokens.
@@ -174,7 +178,7 @@ impl ModelConfig {
     #[must_use]
     pub fn uses_native_tools(&self) -> bool {
         match self.wire {
-            Wire::OpenAi | Wire::Anthropic => self.native_tools.unwrap_or(true),
+            Wire::OpenAi | Wire::Anthropic | Wire::Responses => self.native_tools.unwrap_or(true),
             Wire::LlamaCpp => false,
         }
     }

@@ -20,6 +20,7 @@ use crate::{
     llamacpp::LlamaCpp,
     openai::OpenAi,
     records::ModelRecords,
+    responses::Responses,
 };
 
 /// The five slots. An empty one is served by the base slot, and an empty base slot by the embedded model.
@@ -147,6 +148,7 @@ fn open(
         Wire::OpenAi => Box::new(OpenAi::new(config.clone())),
         Wire::LlamaCpp => Box::new(LlamaCpp::new(config.clone())),
         Wire::Anthropic => Box::new(Anthropic::new(config.clone())),
+        Wire::Responses => Box::new(Responses::new(config.clone())),
     };
     Ok(Arc::new(HttpModel::new(dialect, target, config.clone(), records)))
 }

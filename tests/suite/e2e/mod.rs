@@ -86,6 +86,7 @@ mod readers;
 mod readme;
 mod relief;
 mod requests;
+mod responses_wire;
 mod resume;
 mod retention;
 mod rough;
@@ -107,6 +108,7 @@ mod unread;
 mod unusable;
 mod uploads;
 mod web;
+mod wire_world;
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 

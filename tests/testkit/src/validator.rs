@@ -7,11 +7,13 @@
 //! - `parts`: words and pictures.
 //! - `gateway`: the same conversation as gateways hand it on to Anthropic's messages, by the rules there.
 //! - [`messages()`]: the body of a request to `…/messages`, by the rules of Anthropic itself.
+//! - [`responses()`]: the body of a request to `…/responses`, by the rules of OpenAI.
 
 mod chat;
 mod gateway;
 mod messages;
 mod parts;
+mod responses;
 mod tools;
 
 use std::fmt;
@@ -81,6 +83,15 @@ pub fn chat_completions_of(body: &[u8], leeway: Leeway) -> Result<(), Broken> {
 pub fn messages(body: &[u8]) -> Result<(), Broken> {
     let body = serde_json::from_slice(body).or_else(|error| broken("body", format!("it is no JSON: {error}")))?;
     messages::check(&body)
+}
+
+/// Checks the body of a request to OpenAI's Responses.
+///
+/// # Errors
+/// The first rule that it breaks.
+pub fn responses(body: &[u8]) -> Result<(), Broken> {
+    let body = serde_json::from_slice(body).or_else(|error| broken("body", format!("it is no JSON: {error}")))?;
+    responses::check(&body)
 }
 
 impl Leeway {

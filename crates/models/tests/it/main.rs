@@ -14,6 +14,7 @@ mod looking_up;
 mod origins;
 mod reading;
 mod repeating;
+mod responses;
 mod routing;
 mod text_tools;
 
