@@ -243,3 +243,123 @@ fn drop_thoughts(items: &mut Vec<InputItem<'_>>) {
         items.pop();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use agentd_core::{
+        ids::CallId,
+        origin::{ItemOrigin, ServerFields},
+    };
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ORIGIN: &str = "m@host/v1";
+
+    /// What a request has of these messages, as it is sent.
+    fn written(messages: &[Message]) -> String {
+        let distrusted = HashSet::new();
+        let recipient =
+            Recipient { origin: ORIGIN, distrusted: &distrusted, without_thoughts: false, wants_turns: false };
+        serde_json::to_string(&write(messages, recipient).items).unwrap()
+    }
+
+    /// Thoughts as no library would write them again.
+    fn thought(number: usize) -> String {
+        format!(r#"{{ "id":"rs_{number}","type":"reasoning", "summary":[],"encrypted_content":"\u0041\/{number}"}}"#)
+    }
+
+    /// What a server may do in one answer, and what comes behind it.
+    #[derive(Debug, Clone)]
+    struct Step {
+        words: String,
+        phase: Option<&'static str>,
+        thinks: bool,
+        calls: bool,
+        result: String,
+        reminder: bool,
+        said: Option<String>,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let text = || "[a-zé\"\\\\ \n]{0,12}";
+        let phase = proptest::option::of(prop_oneof![Just("commentary"), Just("final_answer")]);
+        let of_model = (text(), phase, any::<bool>(), any::<bool>());
+        (of_model, text(), any::<bool>(), proptest::option::of(text())).prop_map(
+            |((words, phase, thinks, calls), result, reminder, said)| Step {
+                words,
+                phase,
+                thinks,
+                calls,
+                result,
+                reminder,
+                said,
+            },
+        )
+    }
+
+    impl Step {
+        /// Its thoughts go back: something stands behind them.
+        fn shows_thoughts(&self) -> bool {
+            self.thinks && (self.calls || !is_blank(&self.words))
+        }
+
+        fn messages(&self, number: usize) -> Vec<Message> {
+            let call_id = CallId::from(format!("c{number}"));
+            let mut stored = Vec::new();
+            stored.extend(self.thinks.then(|| thought(number)));
+            let bytes = self.words.len();
+            stored.extend((bytes > 0).then(|| match self.phase {
+                _ if is_blank(&self.words) => format!("-{bytes}"),
+                Some(phase) => format!("[\"{phase}\",{bytes}]"),
+                None => bytes.to_string(),
+            }));
+            stored.extend(self.calls.then(|| format!("\"call_{number}\"")));
+            let of = |fields: ServerFields| Arc::new(ItemOrigin { model: ORIGIN.to_owned(), fields });
+            let blocks = Some(format!("{{\"items\":[{}]}}", stored.join(",")));
+            let call_fields = ServerFields { call_id: format!("call_{number}"), ..ServerFields::default() };
+            let origin = AnswerOrigin {
+                calls: if self.calls { vec![(call_id.clone(), of(call_fields))] } else { Vec::new() },
+                whole: Some(of(ServerFields { blocks, ..ServerFields::default() })),
+                unsent_reasoning: None,
+                thinker: None,
+            };
+            let call = ToolCall { call_id: call_id.clone(), name: "now".to_owned(), arguments: "{}".to_owned() };
+            let tool_calls = if self.calls { vec![call] } else { Vec::new() };
+            let mut messages =
+                vec![Message::Assistant { text: self.words.clone(), reasoning: None, tool_calls, origin }];
+            let user = |text: &str| Message::User { text: text.to_owned() };
+            if self.calls {
+                messages.push(Message::Tool { call_id, name: "now".to_owned(), text: self.result.clone() });
+            }
+            messages.extend(self.reminder.then(|| user("<system_reminder>\nx\n</system_reminder>")));
+            messages.extend(self.said.as_deref().map(user));
+            if !self.calls {
+                messages.push(user("go on"));
+            }
+            messages
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn each_request_repeats_the_one_before_byte_for_byte(steps in proptest::collection::vec(step(), 1..8)) {
+            let mut messages =
+                vec![Message::System { text: "s".to_owned() }, Message::User { text: "begin".to_owned() }];
+            let mut before = written(&messages);
+            for (number, step) in steps.iter().enumerate() {
+                messages.extend(step.messages(number));
+                let next = written(&messages);
+                // More may be said behind the last words.
+                let repeated = before.trim_end_matches(['"', '}', ']']);
+                prop_assert!(next.starts_with(repeated), "{next}\n\ndoes not begin with\n\n{repeated}");
+                for (earlier, step) in steps[..=number].iter().enumerate() {
+                    prop_assert_eq!(next.matches(&thought(earlier)).count(), usize::from(step.shows_thoughts()));
+                }
+                before = next;
+            }
+        }
+    }
+}
