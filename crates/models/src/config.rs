@@ -13,6 +13,9 @@ pub(crate) const LOCAL_WINDOW: u64 = 32_768;
 /// The same of a model elsewhere: providers offer no smaller ones any more.
 pub(crate) const REMOTE_WINDOW: u64 = 131_072;
 
+/// Time limit of silence over Responses, in milliseconds: models think there without a word, and without a sign of life.
+const THINKING_TIMEOUT_MS: u64 = 300_000;
+
 /// The dialect in which a server is spoken to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -121,7 +124,7 @@ pub struct ModelConfig {
     /// Time limit of the first byte of an answer, counted from the request, in milliseconds.
     #[serde(default = "default_first_byte_timeout_ms")]
     pub first_byte_timeout_ms: u64,
-    /// Time limit of silence within an answer, in milliseconds.
+    /// Time limit of silence within an answer, in milliseconds. [`Self::new`] sets a longer one for `responses`.
     #[serde(default = "default_idle_timeout_ms")]
     pub idle_timeout_ms: u64,
     /// Maximum number of retries before the first token.
@@ -164,7 +167,7 @@ impl ModelConfig {
             prices: None,
             connect_timeout_ms: default_connect_timeout_ms(),
             first_byte_timeout_ms: default_first_byte_timeout_ms(),
-            idle_timeout_ms: default_idle_timeout_ms(),
+            idle_timeout_ms: if wire == Wire::Responses { THINKING_TIMEOUT_MS } else { default_idle_timeout_ms() },
             retries: default_retries(),
             retry_delay_ms: default_retry_delay_ms(),
             max_retry_delay_ms: default_max_retry_delay_ms(),

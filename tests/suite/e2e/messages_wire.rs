@@ -14,15 +14,21 @@ use super::{
     wire_world::{RED, World, reads, steps},
 };
 
+/// The messages of a request as they were sent.
+fn messages(request: &Recorded) -> Vec<Value> {
+    request.sent()["messages"].as_array().cloned().unwrap_or_default()
+}
+
 /// The answers of a request that have thoughts.
 fn thoughtful(request: &Recorded) -> usize {
     let thinks = |block: &Value| block["type"] == "thinking" || block["type"] == "redacted_thinking";
-    let answers = request.messages().iter().filter(|message| message["role"] == "assistant");
+    let messages = messages(request);
+    let answers = messages.iter().filter(|message| message["role"] == "assistant");
     answers.filter(|answer| answer["content"].as_array().unwrap().iter().any(thinks)).count()
 }
 
 fn answers(request: &Recorded) -> usize {
-    request.messages().iter().filter(|message| message["role"] == "assistant").count()
+    messages(request).iter().filter(|message| message["role"] == "assistant").count()
 }
 
 #[tokio::test]
@@ -91,7 +97,7 @@ async fn thoughts_stay_through_steps_turns_and_a_kill_and_the_cache_is_marked_wh
     let marked =
         |message: &Value| message["content"].as_array().unwrap().iter().any(|block| !block["cache_control"].is_null());
     for pair in requests.windows(2) {
-        let [before, next] = [pair[0].messages(), pair[1].messages()];
+        let [before, next] = [messages(&pair[0]), messages(&pair[1])];
         assert!(marked(before.last().unwrap()) && marked(&next[before.len() - 1]), "{:#}", pair[1].body);
         assert_eq!(next.iter().filter(|message| marked(message)).count(), 2);
     }
@@ -105,7 +111,7 @@ async fn eight_calls_at_once_are_answered_in_one_message() {
     world.turn("Read all.", &[], vec![reads(&all), missing, Reply::text("Done.")]).await;
     let last = world.last();
     let results = |at: usize| {
-        last.messages()[at]["content"].as_array().unwrap().iter().filter(|block| block["type"] == "tool_result").count()
+        messages(&last)[at]["content"].as_array().unwrap().iter().filter(|block| block["type"] == "tool_result").count()
     };
     assert_eq!((results(2), results(4)), (8, 2));
 }
@@ -197,7 +203,8 @@ async fn results_that_move_to_files_are_taken() {
 async fn subagents_and_their_main_agent_are_taken() {
     let mut world = World::start(Provider::Anthropic).await;
     world.model.respond_with(|request| {
-        let system = request.body["system"][0]["text"].as_str().unwrap();
+        let body = request.sent();
+        let system = body["system"][0]["text"].as_str().unwrap();
         let is_subagent = system.contains("You are a subagent");
         let has_results = request.text.contains("\"tool_result\"");
         match (is_subagent, has_results) {
@@ -245,7 +252,7 @@ async fn the_last_answer_at_a_limit_names_tools_and_forbids_them() {
     world
         .turn_that_exits(6, "Read.", &["--max-steps", "2"], vec![reads(&["a"]), called, Reply::text("That is all.")])
         .await;
-    let last = world.last().body;
+    let last = world.last().sent();
     assert_eq!(last["tool_choice"], json!({"type": "none"}));
     assert!(last["tools"].as_array().is_some_and(|tools| !tools.is_empty()));
     world.turn("Go on.", &[], steps(1)).await;
@@ -301,7 +308,7 @@ async fn a_session_whose_thoughts_are_refused_is_not_lost() {
     let bound = "messages.1.content.0: The block is bound to a different conversation";
     let refusing = Arc::new(bound);
     let has_old =
-        |request: &Recorded| request.messages().get(1).is_some_and(|answer| answer.to_string().contains("signature"));
+        |request: &Recorded| messages(request).get(1).is_some_and(|answer| answer.to_string().contains("signature"));
     world.model.respond_with(move |request| match has_old(request) {
         false => Reply::text("Here I am."),
         true => Reply::messages_error(400, "invalid_request_error", &refusing),

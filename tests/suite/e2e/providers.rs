@@ -86,18 +86,19 @@ pub(super) fn only_grows(server: &ModelServer) {
 
 /// The results that a request holds, by the words that the calls before them ask for.
 fn answered(request: &Recorded) -> Vec<(String, String)> {
-    let blocks = || request.messages().iter().flat_map(|message| message["content"].as_array().into_iter().flatten());
+    let body = request.sent();
+    let messages = || body["messages"].as_array().into_iter().flatten();
+    let blocks = || messages().flat_map(|message| message["content"].as_array().into_iter().flatten());
     let in_blocks = blocks().filter(|block| block["type"] == "tool_use").map(|call| {
         let result = blocks().find(|block| block["tool_use_id"] == call["id"]).unwrap();
         (call["input"].to_string(), result["content"].as_str().unwrap().to_owned())
     });
-    let calls = request.messages().iter().flat_map(|message| message["tool_calls"].as_array().into_iter().flatten());
-    let result = |id: &Value| {
-        let found = request.messages().iter().find(|message| message["tool_call_id"] == *id);
-        found.unwrap()["content"].as_str().unwrap().to_owned()
-    };
-    let in_fields = calls.map(|call| (call["function"]["arguments"].to_string(), result(&call["id"])));
-    let items = || request.body["input"].as_array().into_iter().flatten();
+    let calls = messages().flat_map(|message| message["tool_calls"].as_array().into_iter().flatten());
+    let in_fields = calls.map(|call| {
+        let result = messages().find(|message| message["tool_call_id"] == call["id"]).unwrap();
+        (call["function"]["arguments"].to_string(), result["content"].as_str().unwrap().to_owned())
+    });
+    let items = || body["input"].as_array().into_iter().flatten();
     let in_items = items().filter(|item| item["type"] == "function_call").map(|call| {
         let of_call = |item: &&Value| item["type"] == "function_call_output" && item["call_id"] == call["call_id"];
         let result = items().find(of_call).unwrap();

@@ -13,11 +13,11 @@ use super::{
 };
 
 async fn start() -> World {
-    World::start(Provider::OpenAi).await
+    World::with(Provider::OpenAi, ", thinking: adaptive", "").await
 }
 
-fn items(request: &Recorded) -> &[Value] {
-    request.body["input"].as_array().map(Vec::as_slice).unwrap_or_default()
+fn items(request: &Recorded) -> Vec<Value> {
+    request.sent()["input"].as_array().cloned().unwrap_or_default()
 }
 
 fn kind(item: &Value) -> &str {
@@ -30,9 +30,11 @@ fn count(request: &Recorded, wanted: &str) -> usize {
 }
 
 /// The answers of a request: runs of items that are the model's.
-fn answers(request: &Recorded) -> Vec<&[Value]> {
+fn answers(request: &Recorded) -> Vec<Vec<Value>> {
     let is_own = |item: &Value| kind(item) != "function_call_output" && item["role"] != "user";
-    items(request).chunk_by(|one, next| is_own(one) == is_own(next)).filter(|run| is_own(&run[0])).collect()
+    let items = items(request);
+    let runs = items.chunk_by(|one, next| is_own(one) == is_own(next));
+    runs.filter(|run| is_own(&run[0])).map(<[Value]>::to_vec).collect()
 }
 
 /// Each answer has its thoughts.
@@ -56,14 +58,14 @@ async fn thoughts_stay_through_steps_turns_and_a_kill_and_one_key_names_the_cach
     only_grows(&world.model);
     let last = world.last();
     all_thoughtful(&last);
-    let phases: Vec<&Value> =
-        items(&last).iter().filter(|item| item["role"] == "assistant").map(|item| &item["phase"]).collect();
-    assert!(phases.contains(&&json!("commentary")) && phases.contains(&&json!("final_answer")), "{phases:?}");
-    assert!(!phases.contains(&&Value::Null), "{phases:?}");
+    let of_model = items(&last).into_iter().filter(|item| item["role"] == "assistant");
+    let phases: Vec<Value> = of_model.map(|item| item["phase"].clone()).collect();
+    assert!(phases.contains(&json!("commentary")) && phases.contains(&json!("final_answer")), "{phases:?}");
+    assert!(!phases.contains(&Value::Null), "{phases:?}");
     let session = world.session.clone().unwrap();
     for request in world.model.requests() {
-        assert_eq!(request.body["prompt_cache_key"], session.as_str());
-        assert_eq!((&request.body["store"], request.body.get("previous_response_id")), (&json!(false), None));
+        assert_eq!(request.sent()["prompt_cache_key"], session.as_str());
+        assert_eq!((&request.sent()["store"], request.sent().get("previous_response_id")), (&json!(false), None));
     }
 }
 
@@ -74,7 +76,8 @@ async fn eight_calls_at_once_have_eight_results() {
     world.turn("Read all.", &[], vec![reads(&all), reads(&["a", "nothing"]), Reply::text("Done.")]).await;
     let last = world.last();
     assert_eq!((count(&last, "function_call"), count(&last, "function_call_output")), (10, 10));
-    let outputs: Vec<&str> = items(&last).iter().filter_map(|item| item["output"].as_str()).collect();
+    let items = items(&last);
+    let outputs: Vec<&str> = items.iter().filter_map(|item| item["output"].as_str()).collect();
     for (name, output) in all.iter().zip(&outputs) {
         assert!(output.contains(&format!("the words of {name}")), "{output}");
     }
@@ -168,7 +171,7 @@ async fn results_that_move_to_files_are_taken() {
 async fn subagents_and_their_main_agent_are_taken_and_have_caches_of_their_own() {
     let mut world = start().await;
     world.model.respond_with(|request| {
-        let is_subagent = request.body["instructions"].as_str().unwrap().contains("You are a subagent");
+        let is_subagent = request.sent()["instructions"].as_str().unwrap().contains("You are a subagent");
         let has_results = request.text.contains("\"function_call_output\"");
         match (is_subagent, has_results) {
             (true, false) => reads(&["a"]),
@@ -185,7 +188,7 @@ async fn subagents_and_their_main_agent_are_taken_and_have_caches_of_their_own()
     world.turn("Thanks.", &[], Vec::new()).await;
     let requests = world.model.requests();
     let keys: std::collections::HashSet<String> =
-        requests.iter().map(|request| request.body["prompt_cache_key"].to_string()).collect();
+        requests.iter().map(|request| request.sent()["prompt_cache_key"].to_string()).collect();
     assert!(requests.len() >= 7 && keys.len() == 3, "{keys:?}");
 }
 
@@ -224,7 +227,7 @@ async fn the_last_answer_at_a_limit_names_tools_and_forbids_them() {
     world
         .turn_that_exits(6, "Read.", &["--max-steps", "2"], vec![reads(&["a"]), called, Reply::text("That is all.")])
         .await;
-    let last = world.last().body;
+    let last = world.last().sent();
     assert_eq!(last["tool_choice"], "none");
     assert!(last["tools"].as_array().is_some_and(|tools| !tools.is_empty()));
     world.turn("Go on.", &[], steps(1)).await;

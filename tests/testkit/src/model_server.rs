@@ -84,6 +84,12 @@ impl Recorded {
         self.body["messages"].as_array().map(Vec::as_slice).unwrap_or_default()
     }
 
+    /// The body as it was sent, also where tests are shown another one.
+    #[must_use]
+    pub fn sent(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or(Value::Null)
+    }
+
     /// The words of the last message of the person, or the prompt of a completion.
     #[must_use]
     pub fn last_user(&self) -> &str {

@@ -278,6 +278,12 @@ fn deltas(reply: &Reply) -> Vec<String> {
     if reply.deltas.is_empty() { words(&reply.text).map(str::to_owned).collect() } else { reply.deltas.clone() }
 }
 
+/// The deltas of words that a reply has among others: the scripted ones, if these are the scripted words.
+fn deltas_of(reply: &Reply, words_of_part: &str) -> Vec<String> {
+    let is_scripted = !reply.deltas.is_empty() && reply.deltas.concat() == words_of_part;
+    if is_scripted { reply.deltas.clone() } else { words(words_of_part).map(str::to_owned).collect() }
+}
+
 fn all_words(reply: &Reply) -> String {
     reply.fast.map_or_else(|| deltas(reply).concat(), fast_text)
 }

@@ -65,6 +65,10 @@ pub struct Reply {
     pub cut_after: Option<usize>,
     /// Nothing more is sent after this many bytes of the body, and the connection stays open.
     pub hang_after: Option<usize>,
+    /// The write with these words, in which they come first, is the last one: then as with `cut_after`.
+    pub cut_behind: Option<String>,
+    /// The write with these words, in which they come first, is the last one: then as with `hang_after`.
+    pub hang_behind: Option<String>,
     /// Nothing is sent at all, and the connection stays open.
     pub never: bool,
 
@@ -133,6 +137,8 @@ impl Default for Reply {
             delay_ms: 0,
             cut_after: None,
             hang_after: None,
+            cut_behind: None,
+            hang_behind: None,
             never: false,
             r#match: None,
             repeat: false,
@@ -335,6 +341,20 @@ impl Reply {
     #[must_use]
     pub fn hang_after(mut self, bytes: usize) -> Self {
         self.hang_after = Some(bytes);
+        self
+    }
+
+    /// Closes the connection behind these words, whatever they look like on the wire.
+    #[must_use]
+    pub fn cut_behind(mut self, words: &str) -> Self {
+        self.cut_behind = Some(words.to_owned());
+        self
+    }
+
+    /// Falls silent behind these words, whatever they look like on the wire.
+    #[must_use]
+    pub fn hang_behind(mut self, words: &str) -> Self {
+        self.hang_behind = Some(words.to_owned());
         self
     }
 

@@ -32,6 +32,13 @@ pub(super) fn of(body: &Value) -> Value {
         }
     }
     view["messages"] = messages.into();
+    if let Some(fields) = view.as_object_mut() {
+        fields.remove("input");
+        fields.remove("instructions");
+        if let Some(most) = fields.remove("max_output_tokens") {
+            fields.insert("max_tokens".to_owned(), most);
+        }
+    }
     if let Some(tools) = body["tools"].as_array() {
         let tool = |tool: &Value| {
             let function = json!({

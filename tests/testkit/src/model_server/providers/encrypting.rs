@@ -48,7 +48,8 @@ impl EncryptedThoughts {
         let thinks = request["include"].as_array().is_some_and(|wanted| wanted.iter().any(|item| item == INCLUDED));
         let mut items = responses_items(&reply);
         if thinks && !items.iter().any(|item| item["type"] == "reasoning") {
-            items = with_thoughts(items, number);
+            let tells = !request["reasoning"]["summary"].is_null();
+            items = with_thoughts(items, number, tells);
         }
         for (at, item) in items.iter().enumerate().filter(|(_, item)| item["type"] == "reasoning") {
             let follower = items[at..].iter().find(|item| item["type"] != "reasoning").map(identity);
@@ -111,10 +112,13 @@ fn identity(item: &Value) -> Value {
     }
 }
 
-/// Thoughts before words and calls, in the forms in which they come: told, untold, in parts, and twice, around a message.
-fn with_thoughts(items: Vec<Value>, number: usize) -> Vec<Value> {
+/// Thoughts before words and calls, in the forms in which they come: told, if that is asked for, untold, in parts, and twice,
+/// around a message before calls.
+fn with_thoughts(items: Vec<Value>, number: usize, tells: bool) -> Vec<Value> {
+    let calls = items.iter().any(|item| item["type"] == "function_call");
     let thought = |at: usize, summary: &[&str]| {
         let encrypted = format!("gAAAA/+\u{e9}=={number:04}/{at}");
+        let summary = if tells { summary } else { &[] };
         responses_reasoning(&format!("rs_{number:04}_{at}"), summary, &encrypted)
     };
     let told = format!("Thought \u{201c}{number}\u{201d}:\n\tlook first. ");
@@ -122,6 +126,7 @@ fn with_thoughts(items: Vec<Value>, number: usize) -> Vec<Value> {
         0 => vec![thought(0, &[&told])],
         1 => vec![thought(0, &[])],
         2 => vec![thought(0, &[&told, "And then. "])],
+        _ if !calls => vec![thought(0, &[&told]), thought(1, &["And again."])],
         _ => {
             let part = json!({"type": "output_text", "text": "Well.", "annotations": []});
             let mut said = responses_message(&format!("msg_{number:04}"), &[part]);
@@ -146,7 +151,7 @@ mod tests {
     #[test]
     fn thoughts_come_back_byte_for_byte_once_and_in_front_of_what_they_came_with() {
         let mut thoughts = EncryptedThoughts::default();
-        let request = json!({"include": [INCLUDED]});
+        let request = json!({"include": [INCLUDED], "reasoning": {"summary": "auto"}});
         let mut sent: Vec<String> = Vec::new();
         for _ in 0..4 {
             let reply = Reply { text: "Words.".to_owned(), ..Reply::tool_call("now", json!({})) };

@@ -3,13 +3,15 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{FAST_CYCLE, deltas, fast_delta, fast_text, finish_reason, pieces, raw_arguments, words};
+use super::{FAST_CYCLE, deltas, deltas_of, fast_delta, fast_text, finish_reason, pieces, raw_arguments, words};
 use crate::model_server::{MODEL_ID, Recorded, Reply, UsagePlace};
 
 /// The data of events, numbered as they come.
 #[derive(Default)]
 struct Events {
     writes: Vec<Bytes>,
+    /// Events that no words are in: they travel together, so that a reply takes as long as over another wire.
+    joined: Vec<u8>,
     number: u64,
 }
 
@@ -19,7 +21,24 @@ impl Events {
         let number = self.number;
         self.number += 1;
         let data = format!(r#"{{"type":"{kind}","sequence_number":{number}{fields}}}"#);
-        self.writes.push(Bytes::from(format!("event: {kind}\ndata: {data}\n\n")));
+        let event = format!("event: {kind}\ndata: {data}\n\n");
+        if kind.ends_with(".delta") {
+            self.flush();
+            self.writes.push(event.into());
+        } else {
+            self.joined.extend_from_slice(event.as_bytes());
+        }
+    }
+
+    fn flush(&mut self) {
+        if !self.joined.is_empty() {
+            self.writes.push(std::mem::take(&mut self.joined).into());
+        }
+    }
+
+    fn finish(mut self) -> Vec<Bytes> {
+        self.flush();
+        self.writes
     }
 
     fn of_item(&mut self, kind: &str, at: usize, id: &Value, fields: &str) {
@@ -40,11 +59,11 @@ pub(super) fn render(reply: &Reply, request: &Recorded) -> (Vec<Bytes>, &'static
         Some(count) => fast(&mut events, count),
         None => items.iter().enumerate().for_each(|(at, item)| item_events(&mut events, reply, at, item)),
     }
-    let Some(status) = status(reply) else { return (events.writes, "text/event-stream") };
+    let Some(status) = status(reply) else { return (events.finish(), "text/event-stream") };
     let output: Vec<String> = items.iter().map(raw_item).collect();
     let last = response(reply, status, &format!("[{}]", output.join(",")));
     events.push(&format!("response.{status}"), &format!(r#","response":{last}"#));
-    (events.writes, "text/event-stream")
+    (events.finish(), "text/event-stream")
 }
 
 /// An item as it travels. Thoughts are written as no library would write them again: they must come back byte for byte.
@@ -163,10 +182,7 @@ fn part_events(events: &mut Events, reply: &Reply, (at, number): (usize, usize),
     empty[field] = "".into();
     events.of_item("response.content_part.added", at, id, &format!(r#"{place},"part":{empty}"#));
     let whole = part[field].as_str().unwrap_or_default();
-    let scripted = if reply.items.is_empty() { &reply.deltas[..] } else { &[] };
-    let deltas: Vec<&str> =
-        if scripted.is_empty() { words(whole).collect() } else { scripted.iter().map(String::as_str).collect() };
-    for delta in deltas {
+    for delta in deltas_of(reply, whole) {
         let fields = format!(r#"{place},"delta":{},"logprobs":[]"#, json!(delta));
         events.of_item(&format!("response.{kind}.delta"), at, id, &fields);
     }
@@ -240,6 +256,7 @@ fn fast(events: &mut Events, count: u64) {
     let whole = Bytes::from(cycle.concat());
     let begun = message("msg_scripted", &[]);
     events.push("response.output_item.added", &format!(r#","output_index":0,"item":{begun}"#));
+    events.flush();
     let mut left = count;
     while left >= FAST_CYCLE {
         events.writes.push(whole.clone());
