@@ -51,6 +51,9 @@ impl EncryptedThoughts {
             let tells = !request["reasoning"]["summary"].is_null();
             items = with_thoughts(items, number, tells);
         }
+        for item in items.iter_mut().filter(|item| item["id"] == "rs_scripted") {
+            item["id"] = format!("rs_{number:04}_s").into();
+        }
         for (at, item) in items.iter().enumerate().filter(|(_, item)| item["type"] == "reasoning") {
             let follower = items[at..].iter().find(|item| item["type"] != "reasoning").map(identity);
             let issued = IssuedThought {
