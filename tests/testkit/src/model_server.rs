@@ -90,6 +90,13 @@ impl Recorded {
         serde_json::from_str(&self.text).unwrap_or(Value::Null)
     }
 
+    /// The key that came with it, in the header of its wire; empty where there was none.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        let sent = self.headers.get("x-api-key").or(self.headers.get("authorization"));
+        sent.map(|sent| sent.trim_start_matches("Bearer ")).unwrap_or_default()
+    }
+
     /// The words of the last message of the person, or the prompt of a completion.
     #[must_use]
     pub fn last_user(&self) -> &str {
@@ -186,7 +193,10 @@ impl ModelServer {
         let server = Self { address, shared, task };
         match chat_view::wire() {
             Some(TestWire::Messages) => {
-                server.acts_as(Provider::Anthropic).lists([providers::thinking_model(MODEL_ID)]);
+                let mut model = providers::thinking_model(MODEL_ID);
+                // As over chat completions, nothing is said of pictures.
+                model["capabilities"]["image_input"] = Value::Null;
+                server.acts_as(Provider::Anthropic).lists([model]);
             }
             Some(TestWire::Responses) => {
                 server.acts_as(Provider::OpenAi);

@@ -133,9 +133,14 @@ fn whole(reply: &Reply) -> Value {
     })
 }
 
-/// What it took, in the names of this wire.
+/// What it took, in the names of this wire, which counts cached tokens beside the others.
 fn usage(reply: &Reply) -> Value {
-    let counted = super::usage(reply);
+    let mut counted = super::usage(reply);
+    let cached = counted["prompt_tokens_details"]["cached_tokens"].clone();
+    if let (Some(all), Some(cached)) = (counted["prompt_tokens"].as_u64(), cached.as_u64()) {
+        counted["input_tokens"] = all.saturating_sub(cached).into();
+        counted["cache_read_input_tokens"] = cached.into();
+    }
     let of = |names: [&str; 2]| names.iter().map(|name| &counted[*name]).find(|count| !count.is_null()).cloned();
     json!({
         "input_tokens": of(["input_tokens", "prompt_tokens"]),
