@@ -201,7 +201,7 @@ pub(super) fn codes(done: usize) -> Reply {
     let code = "fn add(left: u64, right: u64) -> u64 {\n    left + right\n}\n\n".repeat(8 + done % 9);
     let path = format!("outputs/part_{}.rs", done / 4);
     match done % 4 {
-        0 if done % 12 == 0 => {
+        0 if done.is_multiple_of(12) => {
             let todo = |number: usize| {
                 let status = match number.cmp(&(done / 12)) {
                     std::cmp::Ordering::Less => "completed",
