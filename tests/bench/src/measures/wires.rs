@@ -70,6 +70,8 @@ async fn first_tokens() -> anyhow::Result<Vec<Row>> {
     }
     // In turn, so that whatever else the machine does is shared out.
     for number in 0..WARM_UP + TURNS {
+        // And none of them always runs behind the same one.
+        measured.rotate_left(1);
         for Measured { daemon, bare, session, added, .. } in &mut measured {
             let floor = bare.ask().await?.first_words;
             let ours = turn::run(&daemon.client, turn::request(*session, None), || {}).await?.first_words;
@@ -78,6 +80,7 @@ async fn first_tokens() -> anyhow::Result<Vec<Row>> {
             }
         }
     }
+    measured.rotate_right((WARM_UP + TURNS) % (1 + OTHERS.len()));
     let (chat, others) = measured.split_first().context("there is a first wire")?;
     let of_chat = chat.added.median();
     let row = |(wire, of_wire): (Wire, &Measured)| {
