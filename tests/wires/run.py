@@ -39,7 +39,7 @@ TURN = [
 WIRES = {
     # name of the wire in models.yaml: the address below the proxy's root
     "anthropic": "",
-    # "responses": "/v1",
+    "responses": "/v1",
 }
 
 

@@ -276,7 +276,7 @@ impl SlotLayer {
         model.retries = self.retries.or(server.retries).unwrap_or(model.retries);
         model.body = self.body.clone().unwrap_or_default();
         model.chat_template = self.chat_template.clone().unwrap_or_default();
-        let fallback = self.fallback.as_ref().or_else(|| server.fallback.as_ref());
+        let fallback = self.fallback.as_ref().or(server.fallback.as_ref());
         model.fallback =
             fallback.into_iter().flatten().filter_map(|name| fallback::named(slot, name, others)).collect();
         Ok(ModelPlace::Server(Box::new(model)))
@@ -324,7 +324,8 @@ fn by_key_alone(
             (Wire::Anthropic, ANTHROPIC_KEY_VARIABLE, text(ANTHROPIC_ADDRESS_VARIABLE).unwrap_or(ANTHROPIC_BASE_URL))
         }
         (None, Some(_)) => {
-            (Wire::OpenAi, OPENAI_KEY_VARIABLE, text(OPENAI_ADDRESS_VARIABLE).unwrap_or(DEFAULT_BASE_URL))
+            let address = text(OPENAI_ADDRESS_VARIABLE).unwrap_or(DEFAULT_BASE_URL);
+            (wire_of_key(address), OPENAI_KEY_VARIABLE, address)
         }
         (None, None) => return Ok(()),
     };
@@ -346,6 +347,12 @@ fn by_key_alone(
         slots.entry(*slot).or_default().overlay(model, *slot, origins, |_| Origin::BuiltIn);
     }
     Ok(())
+}
+
+/// Wire for a key of OpenAI's interface. The provider's own models are at their best over Responses; of the many other servers
+/// that take such a key, all speak chat completions, and few speak anything else.
+fn wire_of_key(address: &str) -> Wire {
+    if origin_of(address) == origin_of(DEFAULT_BASE_URL) { Wire::Responses } else { Wire::OpenAi }
 }
 
 /// Scheme, host and port of an address.

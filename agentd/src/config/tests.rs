@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use agentd_core::model::Slot;
-use agentd_models::Fallback;
+use agentd_models::{Fallback, Wire};
 use secrecy::ExposeSecret;
 
 use super::{value::Within, *};
@@ -85,6 +85,14 @@ fn a_key_alone_is_enough_where_no_model_is_named() {
     check(&[openai, anthropic], Slot::Base, "https://api.anthropic.com|sk-ant|claude-");
     check(&[("OPENAI_BASE_URL", "http://proxy/v1"), openai], Slot::Base, "http://proxy/v1|sk-o|");
     check(&[("ANTHROPIC_BASE_URL", "http://proxy"), anthropic], Slot::Base, "http://proxy|sk-ant|");
+    let wire = |env: &[(&str, &str)]| match config(&[], env).models.remove(0) {
+        (Slot::Base, ModelPlace::Server(model)) => model.wire,
+        other => panic!("{other:?}"),
+    };
+    // Compatible servers need not have more than chat completions.
+    assert_eq!(wire(&[openai]), Wire::Responses);
+    assert_eq!(wire(&[("OPENAI_BASE_URL", "https://api.openai.com/v1/"), openai]), Wire::Responses);
+    assert_eq!(wire(&[("OPENAI_BASE_URL", "http://proxy/v1"), openai]), Wire::OpenAi);
     // Whoever names a model has that one, and the key goes nowhere.
     check(&[openai, ("MODEL_BASIC_BASE_URL", "http://h/v1")], Slot::Base, "http://h/v1|-|");
     assert!(config(&[], &[("ANTHROPIC_API_KEY", " ")]).models.is_empty());
@@ -408,7 +416,11 @@ fn wrong_variables_are_named_without_their_values() {
     assert!(resolve(&sources(&[], &nonsense)).is_ok(), "nobody asked for it");
     let wanted = [&nonsense[..], &[("MODEL_BASIC_WIRE", "anthropic")]].concat();
     assert_eq!(resolve(&sources(&[], &wanted)).unwrap_err().to_string(), address);
-    check("MODEL_CODE_WIRE", "antropic", "environment variable MODEL_CODE_WIRE: it is openai, anthropic or llamacpp");
+    check(
+        "MODEL_CODE_WIRE",
+        "antropic",
+        "environment variable MODEL_CODE_WIRE: it is openai, responses, anthropic or llamacpp",
+    );
 }
 
 #[test]

@@ -251,8 +251,13 @@ fn every_history_is_accepted(native: bool, configure: impl Fn(&mut ModelConfig))
     let mut config = ModelConfig::new(Wire::OpenAi, server.base_url());
     config.id = "the-model".to_owned();
     configure(&mut config);
-    if config.wire == Wire::Anthropic {
-        server.acts_as(Provider::Anthropic);
+    let strict = match config.wire {
+        Wire::Anthropic => Some(Provider::Anthropic),
+        Wire::Responses => Some(Provider::OpenAi),
+        Wire::OpenAi | Wire::LlamaCpp => None,
+    };
+    if let Some(provider) = strict {
+        server.acts_as(provider);
     }
     let model = connect(&config).unwrap();
     let mut runner = TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() });
@@ -288,4 +293,14 @@ fn every_history_is_accepted_over_messages() {
 #[test]
 fn every_history_is_accepted_over_messages_with_calls_in_text() {
     every_history_is_accepted(false, |config| (config.wire, config.native_tools) = (Wire::Anthropic, Some(false)));
+}
+
+#[test]
+fn every_history_is_accepted_over_responses() {
+    every_history_is_accepted(true, |config| config.wire = Wire::Responses);
+}
+
+#[test]
+fn every_history_is_accepted_over_responses_with_calls_in_text() {
+    every_history_is_accepted(false, |config| (config.wire, config.native_tools) = (Wire::Responses, Some(false)));
 }

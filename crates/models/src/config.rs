@@ -16,6 +16,9 @@ pub(crate) const LOCAL_WINDOW: u64 = 32_768;
 /// The same of a model elsewhere: providers offer no smaller ones any more.
 pub(crate) const REMOTE_WINDOW: u64 = 131_072;
 
+/// Time limit of silence over Responses, in milliseconds: models think there without a word, and without a sign of life.
+const THINKING_TIMEOUT_MS: u64 = 300_000;
+
 /// The dialect in which a server is spoken to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -30,6 +33,8 @@ pub enum Wire {
     /// Anthropic's Messages.
     #[serde(alias = "messages")]
     Anthropic,
+    /// OpenAI's Responses.
+    Responses,
 }
 
 impl Wire {
@@ -40,6 +45,7 @@ impl Wire {
             Self::OpenAi => "openai",
             Self::LlamaCpp => "llamacpp",
             Self::Anthropic => "anthropic",
+            Self::Responses => "responses",
         }
     }
 }
@@ -77,7 +83,7 @@ pub struct ModelConfig {
     /// The dialect.
     #[serde(default)]
     pub wire: Wire,
-    /// Where the server is: for `openai` usually up to and with `/v1`, for `llamacpp` the server's root, for `anthropic` with
+    /// Where the server is: for `openai` and `responses` usually up to and with `/v1`, for `llamacpp` the server's root, for `anthropic` with
     /// or without `/v1`.
     pub base_url: String,
     /// The key; an empty one counts as none.
@@ -105,10 +111,11 @@ pub struct ModelConfig {
     /// Set if it can be shown pictures, or cannot; where absent, as its server tells. `llamacpp` never is.
     #[serde(default)]
     pub sees_pictures: Option<bool>,
-    /// Thinking; where absent, adaptive if the server tells that the model can. For `anthropic`.
+    /// Thinking; where absent, adaptive if the server tells that the model can. For `anthropic` and
+    /// `responses`.
     #[serde(default)]
     pub thinking: Option<Thinking>,
-    /// Effort; the server's own where absent. For `anthropic`.
+    /// Effort; the server's own where absent. For `anthropic` and `responses`.
     #[serde(default)]
     pub effort: Option<Effort>,
     /// Prices of tokens.
@@ -120,7 +127,7 @@ pub struct ModelConfig {
     /// Time limit of the first byte of an answer, counted from the request, in milliseconds.
     #[serde(default = "default_first_byte_timeout_ms")]
     pub first_byte_timeout_ms: u64,
-    /// Time limit of silence within an answer, in milliseconds.
+    /// Time limit of silence within an answer, in milliseconds. [`Self::new`] sets a longer one for `responses`.
     #[serde(default = "default_idle_timeout_ms")]
     pub idle_timeout_ms: u64,
     /// Maximum number of retries before the first token.
@@ -177,7 +184,7 @@ impl ModelConfig {
             prices: None,
             connect_timeout_ms: default_connect_timeout_ms(),
             first_byte_timeout_ms: default_first_byte_timeout_ms(),
-            idle_timeout_ms: default_idle_timeout_ms(),
+            idle_timeout_ms: if wire == Wire::Responses { THINKING_TIMEOUT_MS } else { default_idle_timeout_ms() },
             retries: default_retries(),
             retry_delay_ms: default_retry_delay_ms(),
             max_retry_delay_ms: default_max_retry_delay_ms(),
@@ -192,7 +199,7 @@ impl ModelConfig {
     #[must_use]
     pub fn uses_native_tools(&self) -> bool {
         match self.wire {
-            Wire::OpenAi | Wire::Anthropic => self.native_tools.unwrap_or(true),
+            Wire::OpenAi | Wire::Anthropic | Wire::Responses => self.native_tools.unwrap_or(true),
             Wire::LlamaCpp => false,
         }
     }

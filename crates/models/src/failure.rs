@@ -237,13 +237,14 @@ impl Failure {
         if is_spent(error.as_bytes()) {
             return Self::spent(target, &said);
         }
-        if throttle::is_limit(&words(error.as_bytes())) {
+        if throttle::is_limit(&words(error.as_bytes())) || said.contains("insufficient_quota") {
             return Self::limited(target, &said, &words(error.as_bytes()), &HeaderMap::new());
         }
         if speaks_of_context(&said) {
             return Self::overflow(target, &said, error.as_bytes());
         }
         let code = code.or_else(|| code_of(error_type(error.as_bytes()).as_deref()?));
+        let code = code.or_else(|| code_of(error_code(error.as_bytes()).as_deref()?));
         if code == Some(413) {
             return Self::overflow(target, &said, error.as_bytes());
         }
@@ -334,9 +335,20 @@ fn error_type(body: &[u8]) -> Option<String> {
     named.or_else(|| error.r#type.as_ref()?.as_str()).map(str::to_owned)
 }
 
+/// Code of the error, as OpenAI and servers in its form name it.
+fn error_code(body: &[u8]) -> Option<String> {
+    let error = serde_json::from_slice::<ErrorBody>(body).ok()?;
+    let named = error.error.as_ref().and_then(|error| error.get("code")?.as_str());
+    named.or_else(|| error.code.as_ref()?.as_str()).map(str::to_owned)
+}
+
 /// The status that an error would have had, had it come before the answer.
 fn code_of(error_type: &str) -> Option<u64> {
     Some(match error_type {
+        name if name.contains("image") || name.ends_with("_policy") || name.starts_with("invalid_prompt") => 400,
+        "misalignment_policy_violation" | "data_residency_mismatch" => 400,
+        "rate_limit_exceeded" => 429,
+        "server_error" | "server_is_overloaded" => 500,
         "invalid_request_error" => 400,
         "authentication_error" => 401,
         "billing_error" => 402,

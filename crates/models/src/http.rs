@@ -269,7 +269,7 @@ fn parse(base_url: &str, wire: Wire) -> Result<Url, ModelConfigError> {
     }
     let path = url.path().trim_end_matches('/');
     // People paste the whole address of the call; what follows the base is added by us.
-    let calls = ["/chat/completions", "/completion", "/messages"];
+    let calls = ["/chat/completions", "/completion", "/messages", "/responses"];
     let mut path = calls.iter().find_map(|call| path.strip_suffix(call)).unwrap_or(path).to_owned();
     // Programs of this wire add the version themselves, so addresses are written with it and without.
     if wire == Wire::Anthropic && !path.ends_with("/v1") {

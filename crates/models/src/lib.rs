@@ -10,7 +10,7 @@
 //!   whether trying again can help; `throttle`: limits of a minute; `retry`: when to try again; `deadline`: how long to wait
 //!   for what.
 //! - `sse`: bytes to events; `answer`: what has been read so far; `runaway`: answers that repeat without end.
-//! - `dialect`: the seam to the wires; `openai`, `anthropic`, `llamacpp`: the wires. Their wire structs never leave their folders. Shared by
+//! - `dialect`: the seam to the wires; `openai`, `responses`, `anthropic`, `llamacpp`: the wires. Their wire structs never leave their folders. Shared by
 //!   them: `call_ids`: ids of calls, as a request names them; `sendable`, `readable`: what of a history can be sent back as it
 //!   is; `answer_format`: the schema of an answer; `written_tools`: tools, as they were written last; `lenient`: texts and numbers as servers write them.
 //! - `thoughts`: those that a server leaves in the words; `foreign_calls`: calls that it does not read; `code_spans`: which
@@ -43,6 +43,7 @@ mod openai;
 mod overlay;
 mod readable;
 mod records;
+mod responses;
 mod retry;
 pub mod router;
 mod runaway;

@@ -20,6 +20,7 @@ use crate::{
     llamacpp::LlamaCpp,
     openai::OpenAi,
     records::ModelRecords,
+    responses::Responses,
 };
 
 /// The five slots. An empty one is served by the base slot, and an empty base slot by the embedded model.
@@ -27,11 +28,14 @@ pub struct ModelRouter {
     filled: BTreeMap<Slot, Arc<dyn Model>>,
     configs: BTreeMap<Slot, ModelConfig>,
     /// Models of their own that stand in for those of slots.
-    standing_by: BTreeMap<Slot, Vec<(usize, Arc<dyn Model>)>>,
+    standing_by: BTreeMap<Slot, Vec<StandBy>>,
     named: Mutex<NamedModels>,
     embedded: Arc<dyn Model>,
     records: Arc<ModelRecords>,
 }
+
+/// A model and its place in the list of its slot.
+type StandBy = (usize, Arc<dyn Model>);
 
 /// Models that sessions chose by their ids, and the clients for more of them.
 #[derive(Default)]
@@ -179,6 +183,7 @@ fn open(
         Wire::OpenAi => Box::new(OpenAi::new(config.clone())),
         Wire::LlamaCpp => Box::new(LlamaCpp::new(config.clone())),
         Wire::Anthropic => Box::new(Anthropic::new(config.clone())),
+        Wire::Responses => Box::new(Responses::new(config.clone())),
     };
     Ok(Arc::new(HttpModel::new(dialect, target, config.clone(), records)))
 }

@@ -14,13 +14,24 @@ use serde_json::json;
 
 use crate::figures::Samples;
 
-/// How the data of an event that holds words looks in the stream, at least.
-const CONTENT: &[u8] = b"\"content\":\"";
+/// A wire, as far as the bare client knows it: the path, and how an event that holds words looks in the stream, at least.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BareWire {
+    path: &'static str,
+    words: &'static [u8],
+}
+
+impl BareWire {
+    pub(crate) const CHAT: Self = Self { path: "chat/completions", words: b"\"content\":\"" };
+    pub(crate) const MESSAGES: Self = Self { path: "messages", words: b"\"text_delta\"" };
+    pub(crate) const RESPONSES: Self = Self { path: "responses", words: b"\"response.output_text.delta\"" };
+}
 
 /// A bare client that asks the model itself.
 pub(crate) struct BareClient {
     http: reqwest::Client,
-    url: String,
+    base_url: String,
+    wire: BareWire,
     body: Vec<u8>,
 }
 
@@ -41,7 +52,13 @@ impl BareClient {
             "messages": [{"role": "user", "content": "Hello"}],
         });
         let http = reqwest::Client::builder().no_proxy().tcp_nodelay(true).tls_certs_only([]).build()?;
-        Ok(Self { http, url: format!("{base_url}/chat/completions"), body: body.to_string().into_bytes() })
+        let (base_url, body) = (base_url.to_owned(), body.to_string().into_bytes());
+        Ok(Self { http, base_url, wire: BareWire::CHAT, body })
+    }
+
+    /// Speaks another wire.
+    pub(crate) fn over(self, wire: BareWire) -> Self {
+        Self { wire, ..self }
     }
 
     /// Asks with this request in place of the smallest possible one.
@@ -51,9 +68,10 @@ impl BareClient {
 
     /// Asks, and counts the events that hold words without reading them.
     pub(crate) async fn ask(&self) -> anyhow::Result<BareAnswer> {
-        let finder = memchr::memmem::Finder::new(CONTENT);
+        let BareWire { path, words } = self.wire;
+        let (finder, url) = (memchr::memmem::Finder::new(words), format!("{}/{path}", self.base_url));
         let begun = Instant::now();
-        let request = self.http.post(&self.url).header("content-type", "application/json").body(self.body.clone());
+        let request = self.http.post(&url).header("content-type", "application/json").body(self.body.clone());
         let response = request.send().await?.error_for_status()?;
         let mut stream = response.bytes_stream();
         let (mut first_words, mut deltas) = (None, 0_u64);
@@ -61,12 +79,12 @@ impl BareClient {
         let mut seam: Vec<u8> = Vec::new();
         while let Some(bytes) = stream.next().await {
             let bytes = bytes?;
-            seam.extend_from_slice(&bytes[..bytes.len().min(CONTENT.len() - 1)]);
+            seam.extend_from_slice(&bytes[..bytes.len().min(words.len() - 1)]);
             deltas += finder.find_iter(&bytes).count() as u64 + finder.find_iter(&seam).count() as u64;
             if deltas > 0 {
                 first_words.get_or_insert_with(|| begun.elapsed());
             }
-            let kept = bytes.len().min(CONTENT.len() - 1);
+            let kept = bytes.len().min(words.len() - 1);
             seam.clear();
             seam.extend_from_slice(&bytes[bytes.len() - kept..]);
         }

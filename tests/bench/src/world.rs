@@ -133,6 +133,12 @@ impl Home {
         self
     }
 
+    /// The wire of the model in that slot.
+    pub(crate) fn with_wire(mut self, slot: &str, wire: &str) -> Self {
+        self.variables.push((format!("MODEL_{slot}_WIRE"), wire.to_owned()));
+        self
+    }
+
     /// Writes a file of the configuration.
     pub(crate) fn configure(&self, file: &str, content: &str) -> io::Result<()> {
         let folder = self.data.path().join("config");

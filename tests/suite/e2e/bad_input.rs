@@ -61,7 +61,7 @@ async fn frames(world: &World, frames: Vec<TurnRequest>) -> Result<Vec<agentd_pr
 #[tokio::test]
 async fn frames_that_make_no_sense_are_refused() {
     let world = World::start().await;
-    world.model.reply(Reply::text("One two three").hang_after(400));
+    world.model.reply(Reply::text("One two three").hang_behind("two"));
     let refused = frames(&world, vec![start("one"), start("two")]).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
     assert!(refused.message().contains("start"), "{refused}");

@@ -26,7 +26,7 @@ async fn answers_that_are_none() {
         Reply::status(200, "null"),
         Reply::events(["[]", "{\"choices\": 7}", "[DONE]"]),
         Reply::events(["{\"error\": {\"message\": \"out of memory\"}}"]),
-        Reply::text("one two three").cut_after(400),
+        Reply::text("one two three").cut_behind("two"),
         Reply::refusal(404, "no such model"),
     ];
     for reply in bad {
@@ -57,7 +57,7 @@ async fn a_model_that_never_answers_is_given_up() {
     let home = agentd_testkit::daemon::TempHome::with_model(&model.base_url());
     home.write("config/models.yaml", "base: {retries: 0, timeouts: {first_byte: 300ms, idle: 300ms}}");
     let daemon = agentd_testkit::daemon::TempDaemon::start_in(home).await;
-    for silent in [Reply::never(), Reply::text("one two three").hang_after(400)] {
+    for silent in [Reply::never(), Reply::text("one two three").hang_behind("two")] {
         model.reply(silent);
         let result = daemon.agentctl(["run", "Hi", "--output", "json"]).await.exits(1).json();
         assert_eq!(result["error"]["kind"], "timeout", "{result:#}");

@@ -216,7 +216,7 @@ async fn ctrl_c_cancels_the_turn_and_not_the_conversation() {
     let world = World::start().await;
     let mut terminal = Terminal::open(&world.daemon, &[]);
     terminal.prompt();
-    world.model.reply(Reply::text("It hangs now").hang_after(450));
+    world.model.reply(Reply::text("It hangs now").hang_behind("hangs"));
     terminal.says("Hang, please");
     world.model.wait_until(|counts| counts.requests == 1).await;
     terminal.control('c');

@@ -270,7 +270,7 @@ async fn talked(client: &Client, turns: usize) -> String {
 async fn a_daemon_that_is_killed_in_a_compaction_goes_on_with_all_of_the_history() {
     let mut world = world().await;
     world.model.respond_with(|request| match is_summary(request) {
-        true => Reply::text(SUMMARY).hang_after(200),
+        true => Reply::text(SUMMARY).hang_behind("What"),
         false => Reply::text("Done."),
     });
     let session = talked(&world.client().await, 10).await;

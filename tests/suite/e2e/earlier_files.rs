@@ -160,14 +160,14 @@ async fn the_daemons_own_environment_counts_more_than_a_file() {
     world.still_serves().await;
     let request = world.model.requests()[0].clone();
     assert_eq!(request.body["model"], "environment");
-    assert_eq!(request.headers["authorization"], "Bearer sk-of-the-file");
+    assert_eq!(request.key(), "sk-of-the-file");
     // Others can read it, which is said; and it is read again with the rest.
     assert!(world.daemon.log().contains("others may look into"), "{}", world.daemon.log());
     world.daemon.write("config/.env", "MODEL_BASIC_API_KEY=sk-of-later\n");
     world.daemon.agentctl(["reload"]).await.exits(0);
     world.still_serves().await;
     let request = world.model.requests().last().unwrap().clone();
-    assert_eq!(request.headers["authorization"], "Bearer sk-of-later");
+    assert_eq!(request.key(), "sk-of-later");
     world.daemon.write("config/.env", "A=1\nsk-of-nobody\n");
     world.daemon.agentctl(["reload"]).await.exits(2).says(&[".env:2", "not a variable"]);
     assert!(!world.daemon.log().contains("sk-of"), "{}", world.daemon.log());

@@ -64,7 +64,7 @@ async fn a_run_that_is_told_to_end_cancels_its_command_and_prints_its_result() {
 #[tokio::test]
 async fn a_run_that_is_told_to_end_ends_in_a_stream_and_at_a_question() {
     let world = World::start().await;
-    world.model.reply(Reply::text("It hangs now").hang_after(450));
+    world.model.reply(Reply::text("It hangs now").hang_behind("hangs"));
     let running = world.daemon.spawn_agentctl(["run", "Hang!", "--output", "json"]);
     world.model.wait_until(|counts| counts.requests == 1).await;
     running.signal(Signal::SIGTERM);
@@ -166,7 +166,7 @@ async fn a_terminal_is_left_as_it_was_found() {
     terminal.ends();
     assert_eq!(world.daemon.read("before"), world.daemon.read("after"));
 
-    world.model.reply(Reply::text("It hangs now").hang_after(450));
+    world.model.reply(Reply::text("It hangs now").hang_behind("hangs"));
     let mut terminal = Terminal::around(&world.daemon, line, &["chat"]);
     terminal.prompt();
     terminal.says("Hang!");

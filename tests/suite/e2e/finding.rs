@@ -276,7 +276,7 @@ async fn a_chat_outlives_the_daemon_that_it_started() {
     terminal.sees("Hello from the model server.");
     terminal.prompt();
 
-    person.model.reply(Reply::deltas(["It hangs.\n\n", "Now."]).hang_after(450));
+    person.model.reply(Reply::deltas(["It hangs.\n\n", "Now."]).hang_behind("It hangs."));
     terminal.says("Slowly");
     terminal.sees("It hangs.");
     let pid = person.home.agentctl(["status", "--json"]).await.exits(0).json()["pid"].as_u64().unwrap();

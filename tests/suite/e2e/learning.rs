@@ -242,7 +242,10 @@ async fn a_test_says_what_is_wrong_and_what_to_do() {
             () => counted(Reply::text("OK"), 50, 0),
         }
     });
-    let daemon = TempDaemon::start(&model.base_url()).await;
+    // The refusals are those of chat completions.
+    let mut home = TempHome::with_model(&model.base_url());
+    home.set("MODEL_BASIC_WIRE", "openai");
+    let daemon = TempDaemon::start_in(home).await;
     let of = checks(&daemon, 0).await;
     let check = |name: &str, state: &str, words: &str| {
         assert!(of(name).0 == state && of(name).1.contains(words), "{name}: {:?}", of(name));

@@ -96,7 +96,7 @@ async fn a_live_socket_of_somebody_else_is_not_stolen() {
 #[tokio::test]
 async fn a_stop_drains_and_the_turn_can_be_continued() {
     let mut world = World::configured("service: {drain_deadline: 200ms}").await;
-    world.model.reply(Reply::text("One two three four five").hang_after(500));
+    world.model.reply(Reply::text("One two three four five").hang_behind("two"));
     let mut running = world.daemon.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
     let (delta, _) = running.event("item_delta").await;
     let session = delta["session_id"].as_str().unwrap().to_owned();
@@ -153,7 +153,7 @@ async fn stop_waits_until_the_daemon_is_gone() {
     let model = ModelServer::start().await;
     let home = TempHome::with_model(&model.base_url());
     home.agentctl(["start"]).await.exits(0);
-    model.reply(Reply::text("One two three").hang_after(400));
+    model.reply(Reply::text("One two three").hang_behind("two"));
     let mut running = home.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
     running.event("item_delta").await;
     home.agentctl(["stop", "--within", "0"]).await.exits(0);

@@ -3,111 +3,32 @@
 
 use std::sync::Arc;
 
-use agentd_proto::client::Client;
 use agentd_testkit::{
-    daemon::{Output, TempDaemon, TempHome, until},
+    daemon::{TempDaemon, TempHome, until},
     model_server::{ModelServer, Provider, Recorded, Reply},
 };
 use serde_json::{Value, json};
 
-use super::providers::only_grows;
+use super::{
+    providers::only_grows,
+    wire_world::{RED, World, reads, steps},
+};
 
-const RED: &[u8] = include_bytes!("fixtures/red.png");
-
-/// A daemon with a model of this wire, and a project.
-struct World {
-    model: ModelServer,
-    daemon: TempDaemon,
-    session: Option<String>,
-}
-
-impl World {
-    async fn start() -> Self {
-        Self::with("", "").await
-    }
-
-    /// With more settings of the slot, and in `agentd.yaml`.
-    async fn with(slot: &str, agentd_yaml: &str) -> Self {
-        let model = ModelServer::start().await;
-        model.acts_as(Provider::Anthropic);
-        let home = TempHome::new();
-        let url = model.root_url();
-        home.write(
-            "config/models.yaml",
-            format!("base: {{wire: anthropic, base_url: \"{url}\", id: the-model{slot}}}\n"),
-        );
-        home.write("config/agentd.yaml", agentd_yaml);
-        for name in ["a", "b", "c", "d", "e", "f", "g", "h"] {
-            home.write(&format!("project/{name}.txt"), format!("the words of {name}\n"));
-        }
-        Self { model, daemon: TempDaemon::start_in(home).await, session: None }
-    }
-
-    /// A turn in the session, with these replies; nothing is refused.
-    async fn turn(&mut self, text: &str, more: &[&str], replies: Vec<Reply>) -> Value {
-        self.turn_that_exits(0, text, more, replies).await
-    }
-
-    async fn turn_that_exits(&mut self, code: i32, text: &str, more: &[&str], replies: Vec<Reply>) -> Value {
-        for reply in replies {
-            self.model.reply(reply);
-        }
-        let project = format!("{}:rw", self.daemon.path().join("project").display());
-        let mut args = vec!["run", text, "--output", "json", "--on-interrupt", "approve"];
-        match &self.session {
-            Some(session) => args.extend(["--session", session]),
-            None => args.extend(["-C", &project]),
-        }
-        let output = self.daemon.agentctl(args.iter().chain(more)).await;
-        let result = self.nothing_refused(text, output).exits(code).json();
-        assert_eq!(self.model.waiting_replies(), 0, "{text}: {result:#}");
-        self.session = Some(result["session_id"].as_str().unwrap().to_owned());
-        result
-    }
-
-    #[track_caller]
-    fn nothing_refused(&self, text: &str, output: Output) -> Output {
-        assert_eq!(self.model.refusals(), [""; 0], "{text}: {}\n{}", output.stderr, self.daemon.log());
-        output
-    }
-
-    fn last(&self) -> Recorded {
-        self.model.requests().pop().unwrap()
-    }
-
-    async fn upload(&self, name: &str, content: &[u8]) {
-        let client = Client::connect(&self.daemon.socket()).await.unwrap();
-        client.upload(self.session.as_deref().unwrap(), name, content).await.unwrap();
-    }
-
-    async fn ctl(&self, args: &[&str]) -> Output {
-        let session = self.session.as_deref().unwrap();
-        let args: Vec<&str> = args.iter().map(|arg| if *arg == "SESSION" { session } else { arg }).collect();
-        self.daemon.agentctl(args).await.exits(0)
-    }
-}
-
-fn reads(names: &[&str]) -> Reply {
-    let call = |reply: Reply, name: &&str| reply.and_call("read_file", json!({"path": format!("/project/{name}.txt")}));
-    names.iter().fold(Reply::default(), call)
-}
-
-/// A turn of so many steps.
-fn steps(count: usize) -> Vec<Reply> {
-    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
-    let steps = (0..count).map(|at| reads(&names[at % 8..=at % 8]));
-    steps.chain([Reply::text("Done.")]).collect()
+/// The messages of a request as they were sent.
+fn messages(request: &Recorded) -> Vec<Value> {
+    request.sent()["messages"].as_array().cloned().unwrap_or_default()
 }
 
 /// The answers of a request that have thoughts.
 fn thoughtful(request: &Recorded) -> usize {
     let thinks = |block: &Value| block["type"] == "thinking" || block["type"] == "redacted_thinking";
-    let answers = request.messages().iter().filter(|message| message["role"] == "assistant");
+    let messages = messages(request);
+    let answers = messages.iter().filter(|message| message["role"] == "assistant");
     answers.filter(|answer| answer["content"].as_array().unwrap().iter().any(thinks)).count()
 }
 
 fn answers(request: &Recorded) -> usize {
-    request.messages().iter().filter(|message| message["role"] == "assistant").count()
+    messages(request).iter().filter(|message| message["role"] == "assistant").count()
 }
 
 #[tokio::test]
@@ -162,7 +83,7 @@ async fn a_key_alone_is_enough() {
 
 #[tokio::test]
 async fn thoughts_stay_through_steps_turns_and_a_kill_and_the_cache_is_marked_where_the_last_request_ended() {
-    let mut world = World::start().await;
+    let mut world = World::start(Provider::Anthropic).await;
     world.turn("Read.", &[], vec![reads(&["a"]), reads(&["b", "c", "d"]), Reply::text("Done.")]).await;
     world.daemon.kill9().await;
     world.daemon.restart().await;
@@ -176,7 +97,7 @@ async fn thoughts_stay_through_steps_turns_and_a_kill_and_the_cache_is_marked_wh
     let marked =
         |message: &Value| message["content"].as_array().unwrap().iter().any(|block| !block["cache_control"].is_null());
     for pair in requests.windows(2) {
-        let [before, next] = [pair[0].messages(), pair[1].messages()];
+        let [before, next] = [messages(&pair[0]), messages(&pair[1])];
         assert!(marked(before.last().unwrap()) && marked(&next[before.len() - 1]), "{:#}", pair[1].body);
         assert_eq!(next.iter().filter(|message| marked(message)).count(), 2);
     }
@@ -184,20 +105,20 @@ async fn thoughts_stay_through_steps_turns_and_a_kill_and_the_cache_is_marked_wh
 
 #[tokio::test]
 async fn eight_calls_at_once_are_answered_in_one_message() {
-    let mut world = World::start().await;
+    let mut world = World::start(Provider::Anthropic).await;
     let all = ["a", "b", "c", "d", "e", "f", "g", "h"];
     let missing = reads(&["a", "nothing"]);
     world.turn("Read all.", &[], vec![reads(&all), missing, Reply::text("Done.")]).await;
     let last = world.last();
     let results = |at: usize| {
-        last.messages()[at]["content"].as_array().unwrap().iter().filter(|block| block["type"] == "tool_result").count()
+        messages(&last)[at]["content"].as_array().unwrap().iter().filter(|block| block["type"] == "tool_result").count()
     };
     assert_eq!((results(2), results(4)), (8, 2));
 }
 
 #[tokio::test]
 async fn a_fork_an_undo_and_a_turn_that_was_cut_off_cost_no_thoughts() {
-    let mut world = World::start().await;
+    let mut world = World::start(Provider::Anthropic).await;
     let write = Reply::tool_call("write_file", json!({"path": "/project/new.txt", "content": "new\n"}));
     world.turn("Write.", &[], vec![reads(&["a"]), write, Reply::text("Done.")]).await;
     world.ctl(&["undo", "SESSION"]).await;
@@ -227,7 +148,7 @@ async fn a_fork_an_undo_and_a_turn_that_was_cut_off_cost_no_thoughts() {
 
 #[tokio::test]
 async fn mentions_uploads_and_more_pictures_than_are_shown_are_taken() {
-    let mut world = World::start().await;
+    let mut world = World::start(Provider::Anthropic).await;
     world.turn("Read.", &[], steps(1)).await;
     for number in 0..24 {
         let name = format!("{number}.png");
@@ -246,7 +167,7 @@ async fn mentions_uploads_and_more_pictures_than_are_shown_are_taken() {
 
 #[tokio::test]
 async fn compactions_and_their_undo_leave_thoughts_out_and_new_ones_stay() {
-    let mut world = World::start().await;
+    let mut world = World::start(Provider::Anthropic).await;
     for _ in 0..3 {
         world.turn("Read.", &[], steps(3)).await;
     }
@@ -263,7 +184,7 @@ async fn compactions_and_their_undo_leave_thoughts_out_and_new_ones_stay() {
 
 #[tokio::test]
 async fn results_that_move_to_files_are_taken() {
-    let mut world = World::with(", context_window: 32768, retries: 0", "").await;
+    let mut world = World::with(Provider::Anthropic, ", context_window: 32768, retries: 0", "").await;
     for part in ["a", "b", "c"] {
         let text = format!("fact {part}\n{}", "one of many lines\n".repeat(1000));
         world.daemon.write(&format!("project/{part}.txt"), text);
@@ -280,9 +201,10 @@ async fn results_that_move_to_files_are_taken() {
 
 #[tokio::test]
 async fn subagents_and_their_main_agent_are_taken() {
-    let mut world = World::start().await;
+    let mut world = World::start(Provider::Anthropic).await;
     world.model.respond_with(|request| {
-        let system = request.body["system"][0]["text"].as_str().unwrap();
+        let body = request.sent();
+        let system = body["system"][0]["text"].as_str().unwrap();
         let is_subagent = system.contains("You are a subagent");
         let has_results = request.text.contains("\"tool_result\"");
         match (is_subagent, has_results) {
@@ -325,12 +247,12 @@ async fn a_model_of_the_other_wire_in_between_is_taken_by_both() {
 
 #[tokio::test]
 async fn the_last_answer_at_a_limit_names_tools_and_forbids_them() {
-    let mut world = World::start().await;
+    let mut world = World::start(Provider::Anthropic).await;
     let called = Reply { text: "I look.".to_owned(), ..reads(&["a"]) };
     world
         .turn_that_exits(6, "Read.", &["--max-steps", "2"], vec![reads(&["a"]), called, Reply::text("That is all.")])
         .await;
-    let last = world.last().body;
+    let last = world.last().sent();
     assert_eq!(last["tool_choice"], json!({"type": "none"}));
     assert!(last["tools"].as_array().is_some_and(|tools| !tools.is_empty()));
     world.turn("Go on.", &[], steps(1)).await;
@@ -338,7 +260,7 @@ async fn the_last_answer_at_a_limit_names_tools_and_forbids_them() {
 
 #[tokio::test]
 async fn what_the_limit_cuts_is_gone_on_with_and_a_refusal_ends_the_turn() {
-    let mut world = World::start().await;
+    let mut world = World::start(Provider::Anthropic).await;
     let cut = |reply: Reply| reply.finish("length");
     let half = json!("{\"path\": \"/project/a.txt\", \"content\": \"half of");
     let part = json!({"path": "/project/new.txt", "content": "a part"});
@@ -365,7 +287,7 @@ async fn what_the_limit_cuts_is_gone_on_with_and_a_refusal_ends_the_turn() {
 
 #[tokio::test]
 async fn a_window_that_the_answer_fills_is_made_room_in() {
-    let mut world = World::start().await;
+    let mut world = World::start(Provider::Anthropic).await;
     for _ in 0..3 {
         world.turn("Read.", &[], steps(2)).await;
     }
@@ -379,14 +301,14 @@ async fn a_window_that_the_answer_fills_is_made_room_in() {
 
 #[tokio::test]
 async fn a_session_whose_thoughts_are_refused_is_not_lost() {
-    let mut world = World::start().await;
+    let mut world = World::start(Provider::Anthropic).await;
     world.turn("Read.", &[], steps(2)).await;
     // Another key, another organisation: the real server refuses what it has signed itself.
     world.model.lenient();
     let bound = "messages.1.content.0: The block is bound to a different conversation";
     let refusing = Arc::new(bound);
     let has_old =
-        |request: &Recorded| request.messages().get(1).is_some_and(|answer| answer.to_string().contains("signature"));
+        |request: &Recorded| messages(request).get(1).is_some_and(|answer| answer.to_string().contains("signature"));
     world.model.respond_with(move |request| match has_old(request) {
         false => Reply::text("Here I am."),
         true => Reply::messages_error(400, "invalid_request_error", &refusing),

@@ -90,6 +90,7 @@ mod readers;
 mod readme;
 mod relief;
 mod requests;
+mod responses_wire;
 mod resume;
 mod retention;
 mod rough;
@@ -113,6 +114,7 @@ mod unusable;
 mod uploads;
 mod usage;
 mod web;
+mod wire_world;
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 

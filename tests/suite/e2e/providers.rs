@@ -65,9 +65,12 @@ fn reads(names: &[&str]) -> Reply {
 /// The messages of a request, byte for byte but for marks of the cache, up to the last words: more may be added to those.
 pub(super) fn messages(request: &Recorded) -> String {
     let text = request.text.replace(r#","cache_control":{"type":"ephemeral"}"#, "");
-    let begin = text.find("\"messages\":[").unwrap();
+    let begin = ["\"messages\":[", "\"input\":["].iter().find_map(|begin| text.find(begin)).unwrap();
     let after = &text[begin..];
-    let end = ["],\"tools\":", "],\"max_tokens\":", "],\"stream\":"].iter().find_map(|end| after.rfind(end)).unwrap();
+    let end = ["],\"tools\":", "],\"max_tokens\":", "],\"include\":", "],\"stream\":"]
+        .iter()
+        .find_map(|end| after.rfind(end))
+        .unwrap();
     after[..end].trim_end_matches(['"', '}', ']']).to_owned()
 }
 
@@ -83,18 +86,25 @@ pub(super) fn only_grows(server: &ModelServer) {
 
 /// The results that a request holds, by the words that the calls before them ask for.
 fn answered(request: &Recorded) -> Vec<(String, String)> {
-    let blocks = || request.messages().iter().flat_map(|message| message["content"].as_array().into_iter().flatten());
+    let body = request.sent();
+    let messages = || body["messages"].as_array().into_iter().flatten();
+    let blocks = || messages().flat_map(|message| message["content"].as_array().into_iter().flatten());
     let in_blocks = blocks().filter(|block| block["type"] == "tool_use").map(|call| {
         let result = blocks().find(|block| block["tool_use_id"] == call["id"]).unwrap();
         (call["input"].to_string(), result["content"].as_str().unwrap().to_owned())
     });
-    let calls = request.messages().iter().flat_map(|message| message["tool_calls"].as_array().into_iter().flatten());
-    let result = |id: &Value| {
-        let found = request.messages().iter().find(|message| message["tool_call_id"] == *id);
-        found.unwrap()["content"].as_str().unwrap().to_owned()
-    };
-    let in_fields = calls.map(|call| (call["function"]["arguments"].to_string(), result(&call["id"])));
-    in_fields.chain(in_blocks).collect()
+    let calls = messages().flat_map(|message| message["tool_calls"].as_array().into_iter().flatten());
+    let in_fields = calls.map(|call| {
+        let result = messages().find(|message| message["tool_call_id"] == call["id"]).unwrap();
+        (call["function"]["arguments"].to_string(), result["content"].as_str().unwrap().to_owned())
+    });
+    let items = || body["input"].as_array().into_iter().flatten();
+    let in_items = items().filter(|item| item["type"] == "function_call").map(|call| {
+        let of_call = |item: &&Value| item["type"] == "function_call_output" && item["call_id"] == call["call_id"];
+        let result = items().find(of_call).unwrap();
+        (call["arguments"].to_string(), result["output"].as_str().unwrap().to_owned())
+    });
+    in_fields.chain(in_blocks).chain(in_items).collect()
 }
 
 #[tokio::test]
@@ -157,7 +167,7 @@ async fn the_last_answer_of_a_turn_may_be_that_of_another_provider() {
 
 #[tokio::test]
 async fn a_fork_and_a_turn_that_was_cut_off_go_on_with_the_same_bytes() {
-    for provider in [Provider::Gemini, Provider::Kimi, Provider::OpenRouter, Provider::Anthropic] {
+    for provider in [Provider::Gemini, Provider::Kimi, Provider::OpenRouter, Provider::Anthropic, Provider::OpenAi] {
         let server = server(provider).await;
         let mut talk = Conversation::with(&[slot("base", provider, &server)]).await;
         talk.turn(&server, "base", "Read.", vec![reads(&["a"]), reads(&["b"]), Reply::text("Done.")]).await;

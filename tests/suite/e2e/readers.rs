@@ -103,7 +103,7 @@ async fn attach_shows_the_live_turn_in_a_second_terminal() {
 #[tokio::test]
 async fn a_second_turn_in_a_session_waits_its_turn_or_is_refused() {
     let world = World::start().await;
-    world.model.reply(Reply::text("One two three").hang_after(400));
+    world.model.reply(Reply::text("One two three").hang_behind("two"));
     let mut running = world.daemon.spawn_agentctl(["run", "Hi", "--output", "stream-json"]);
     let (delta, _) = running.event("item_delta").await;
     let session = delta["session_id"].as_str().unwrap();

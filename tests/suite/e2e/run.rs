@@ -278,7 +278,7 @@ async fn seventy_five_where_the_provider_wants_us_to_wait() {
 #[tokio::test]
 async fn one_hundred_and_thirty_where_it_is_cancelled() {
     let world = World::start().await;
-    world.model.default_reply(Reply::text("One two three four five").hang_after(400));
+    world.model.default_reply(Reply::text("One two three four five").hang_behind("two"));
     let mut running = world.daemon.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
     let (_, before) = running.event("item_delta").await;
     running.signal(Signal::SIGINT);

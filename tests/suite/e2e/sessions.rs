@@ -163,7 +163,7 @@ async fn secrets_are_in_no_log_and_no_answer() {
     home.set("MODEL_BASIC_API_KEY", "sk-very-secret-0123456789");
     let daemon = agentd_testkit::daemon::TempDaemon::start_in(home).await;
     let output = daemon.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(4);
-    assert_eq!(model.requests()[0].headers["authorization"], "Bearer sk-very-secret-0123456789");
+    assert_eq!(model.requests()[0].key(), "sk-very-secret-0123456789");
     for (place, text) in [("stdout", &output.stdout), ("stderr", &output.stderr), ("the log", &daemon.log())] {
         assert!(!text.contains("very-secret"), "the key is in {place}:\n{text}");
     }

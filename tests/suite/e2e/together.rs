@@ -80,7 +80,7 @@ async fn a_second_chat_shows_a_turn_as_it_happens_and_steers_it() {
 async fn a_turn_of_another_chat_is_left_spoken_to_again_and_cancelled_by_the_second_ctrl_c() {
     let world = World::start().await;
     let (mut first, mut second) = both(&world).await;
-    world.model.reply(says("It hangs now").hang_after(450));
+    world.model.reply(says("It hangs now").hang_behind("hangs"));
     first.says("Go");
     second.loses_prompt();
     second.sees("Go");
@@ -109,7 +109,7 @@ async fn a_turn_of_another_chat_is_left_spoken_to_again_and_cancelled_by_the_sec
 async fn attach_finds_the_turn_that_runs_and_q_leaves_it() {
     let world = World::start().await;
     world.daemon.agentctl(["attach"]).await.exits(0).says(&["no turn is running"]);
-    let hangs = || says("It hangs now").hang_after(450);
+    let hangs = || says("It hangs now").hang_behind("hangs");
     world.model.reply(hangs());
     let one = world.daemon.agentctl(["run", "Go", "--detach"]).await.exits(0).stdout;
     world.model.wait_until(|counts| counts.requests == 1).await;

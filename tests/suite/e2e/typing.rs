@@ -46,7 +46,7 @@ async fn all_messages_are_sent_in_their_order_and_the_rest_stands_in_the_prompt(
     assert_eq!(said, ["slow", "second", "third"]);
 
     // A turn that is cancelled sends nothing that was typed for what would have followed, and keeps it.
-    world.model.reply(says("It hangs now").hang_after(450));
+    world.model.reply(says("It hangs now").hang_behind("hangs"));
     terminal.presses("th\r");
     world.model.wait_until(|counts| counts.requests == 4).await;
     terminal.presses("fifth\tsix");
@@ -107,7 +107,7 @@ async fn escape_cancels_the_turn_and_keeps_what_is_being_written() {
     let world = World::start().await;
     let mut terminal = Terminal::open(&world.daemon, &[]);
     terminal.prompt();
-    world.model.reply(says("It hangs now").hang_after(450));
+    world.model.reply(says("It hangs now").hang_behind("hangs"));
     terminal.says("Go");
     world.model.wait_until(|counts| counts.requests == 1).await;
     terminal.presses("half a li");

@@ -101,7 +101,7 @@ async fn a_call_that_is_only_thought_of_writes_nothing() {
 #[tokio::test]
 async fn a_broken_stream_is_asked_again_and_can_be_cancelled_meanwhile() {
     let world = World::start().await;
-    world.model.reply(Reply::text("One two three").cut_after(400)).reply(Reply::text("All of it."));
+    world.model.reply(Reply::text("One two three").cut_behind("two")).reply(Reply::text("All of it."));
     let args = ["run", "Hi", "--output", "stream-json"];
     let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
     let result = lines.last().unwrap();
@@ -112,7 +112,7 @@ async fn a_broken_stream_is_asked_again_and_can_be_cancelled_meanwhile() {
     let sent = world.model.requests().pop().unwrap().body["messages"].to_string();
     assert!(sent.contains("All of it.") && !sent.contains("One two"), "{sent}");
 
-    world.model.default_reply(Reply::text("One two three").cut_after(400));
+    world.model.default_reply(Reply::text("One two three").cut_behind("two"));
     let mut running = world.daemon.spawn_agentctl(["run", "Again", "--output", "stream-json"]);
     running.event("warning").await;
     running.signal(Signal::SIGINT);

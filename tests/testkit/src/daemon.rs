@@ -169,8 +169,8 @@ impl TempHome {
     pub fn with_model(base_url: &str) -> Self {
         let mut home = Self::new();
         home.set("MODEL_BASIC_BASE_URL", base_url);
-        if chat_view::is_on() {
-            home.set("MODEL_BASIC_WIRE", "anthropic");
+        if let Some(wire) = chat_view::wire() {
+            home.set("MODEL_BASIC_WIRE", wire.name());
         }
         home
     }

@@ -1,12 +1,12 @@
 //! A model server over real HTTP on loopback, that answers as scripted: well, badly, slowly, or never.
 //!
-//! It speaks chat completions (`…/chat/completions`, `…/models`), Anthropic's Messages (`…/messages`) and llama.cpp's
-//! `/completion`, and renders the same [`Reply`] in whichever is asked for. As a provider would, it refuses a chat request that breaks a rule of
+//! It speaks chat completions (`…/chat/completions`, `…/models`), OpenAI's Responses (`…/responses`), Anthropic's Messages
+//! (`…/messages`) and llama.cpp's `/completion`, and renders the same [`Reply`] in whichever is asked for. As a provider would, it refuses a chat request that breaks a rule of
 //! [`crate::validator`] with 400, and does so before it looks at its script.
 //!
 //! - [`Reply`]: what is answered and how it travels; readable from JSON, for scripts.
 //! - [`providers`]: servers that demand what others do not.
-//! - `chat_view`: requests to Messages as the other wire would have had them.
+//! - `chat_view`: requests to Messages and Responses as the other wire would have had them.
 //! - `documents`: the list of models, and what else is told of them.
 //! - `render`: a reply as bytes; `delivery`: the bytes on their way, with pauses, cuts and silence.
 //! - [`Script`]: which reply comes next; [`command`]: the server as a program of its own.
@@ -42,17 +42,18 @@ use serde_json::Value;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
+use self::{
+    chat_view::TestWire,
+    documents::{Documents, Handing},
+    providers::StrictServer,
+    render::Wire,
+};
 pub use self::{
     documents::listing,
     providers::Provider,
     render::fast_text,
     reply::{Reply, ReplyCall, UsagePlace},
     script::Script,
-};
-use self::{
-    documents::{Documents, Handing},
-    providers::StrictServer,
-    render::Wire,
 };
 use crate::validator;
 
@@ -81,6 +82,19 @@ impl Recorded {
     #[must_use]
     pub fn messages(&self) -> &[Value] {
         self.body["messages"].as_array().map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The body as it was sent, also where tests are shown another one.
+    #[must_use]
+    pub fn sent(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or(Value::Null)
+    }
+
+    /// The key that came with it, in the header of its wire; empty where there was none.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        let sent = self.headers.get("x-api-key").or(self.headers.get("authorization"));
+        sent.map(|sent| sent.trim_start_matches("Bearer ")).unwrap_or_default()
     }
 
     /// The words of the last message of the person, or the prompt of a completion.
@@ -177,8 +191,17 @@ impl ModelServer {
             let _ = axum::serve(listener, router).await;
         });
         let server = Self { address, shared, task };
-        if chat_view::is_on() {
-            server.acts_as(Provider::Anthropic).lists([providers::thinking_model(MODEL_ID)]);
+        match chat_view::wire() {
+            Some(TestWire::Messages) => {
+                let mut model = providers::thinking_model(MODEL_ID);
+                // As over chat completions, nothing is said of pictures.
+                model["capabilities"]["image_input"] = Value::Null;
+                server.acts_as(Provider::Anthropic).lists([model]);
+            }
+            Some(TestWire::Responses) => {
+                server.acts_as(Provider::OpenAi);
+            }
+            None => {}
         }
         Ok(server)
     }
@@ -313,6 +336,7 @@ impl Shared {
         match Wire::of(path) {
             Wire::Completion => return None,
             Wire::Messages => return providers::messages_refusal(strict.as_ref(), headers, body),
+            Wire::Responses => return providers::responses_refusal(strict.as_ref(), body),
             Wire::Chat => {}
         }
         let leeway = strict.as_ref().map(|strict| strict.provider.leeway()).unwrap_or_default();
@@ -344,7 +368,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         Some(Handing::Silence) => std::future::pending::<()>().await,
         Some(Handing::Missing) | None => {}
     }
-    if !["/chat/completions", "/completion", "/messages"].iter().any(|call| path.ends_with(call)) {
+    if !["/chat/completions", "/completion", "/messages", "/responses"].iter().any(|call| path.ends_with(call)) {
         return respond(
             StatusCode::NOT_FOUND,
             "application/json",
@@ -365,11 +389,11 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         let mut requests = locked(&shared.requests);
         let text = String::from_utf8_lossy(&body).into_owned();
         let mut body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-        if Wire::of(&path) == Wire::Messages && chat_view::is_on() {
-            body = chat_view::of(&body);
+        if let Some(view) = chat_view::of(&path, &body) {
+            body = view;
         }
         let refused = refusal.as_ref().map(|(rule, _)| rule.clone());
-        if let Some(rule) = refused.as_ref().filter(|_| chat_view::is_on()) {
+        if let Some(rule) = refused.as_ref().filter(|_| chat_view::wire().is_some()) {
             eprintln!("refused: {rule}");
         }
         let recorded = Recorded { number: requests.len(), path, headers, body, text, refused };

@@ -7,11 +7,13 @@
 //! - `parts`: words and pictures.
 //! - `gateway`: the same conversation as gateways hand it on to Anthropic's messages, by the rules there.
 //! - [`messages()`]: the body of a request to `…/messages`, by the rules of Anthropic itself.
+//! - [`responses()`]: the body of a request to `…/responses`, by the rules of OpenAI.
 
 mod chat;
 mod gateway;
 mod messages;
 mod parts;
+mod responses;
 mod tools;
 
 use std::fmt;
@@ -81,6 +83,15 @@ pub fn chat_completions_of(body: &[u8], leeway: Leeway) -> Result<(), Broken> {
 pub fn messages(body: &[u8]) -> Result<(), Broken> {
     let body = serde_json::from_slice(body).or_else(|error| broken("body", format!("it is no JSON: {error}")))?;
     messages::check(&body)
+}
+
+/// Checks the body of a request to OpenAI's Responses.
+///
+/// # Errors
+/// The first rule that it breaks.
+pub fn responses(body: &[u8]) -> Result<(), Broken> {
+    let body = serde_json::from_slice(body).or_else(|error| broken("body", format!("it is no JSON: {error}")))?;
+    responses::check(&body)
 }
 
 impl Leeway {
@@ -360,5 +371,66 @@ mod tests {
         let mut body = whole(json!([asked, called, user(json!([result("x"), result("y")]))]));
         body["tools"] = json!(null);
         check(&body, Some("must define tools"));
+    }
+
+    #[test]
+    fn responses_have_rules_of_their_own() {
+        let user = json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "u"}]});
+        let said = |text: &str| json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]});
+        let call = |id: &str| json!({"type": "function_call", "call_id": id, "name": "now", "arguments": "{}"});
+        let output = |id: &str| json!({"type": "function_call_output", "call_id": id, "output": "noon"});
+        let thought = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"});
+        let whole = |input: Value| json!({"model": "m", "store": false, "input": input});
+        let check = |body: &Value, expected: Option<&str>| {
+            let found = responses(body.to_string().as_bytes()).err().map(|broken| broken.to_string());
+            assert_eq!(found.is_some(), expected.is_some(), "{found:?} {body:#}");
+            assert!(
+                found.clone().unwrap_or_default().contains(expected.unwrap_or_default()),
+                "{found:?}: {expected:?}"
+            );
+        };
+        let with = |field: &str, value: Value| {
+            let mut body = whole(json!([user]));
+            body[field] = value;
+            body
+        };
+        check(&whole(json!([user, thought, said("a"), thought, call("a"), call("b"), output("b"), output("a")])), None);
+        check(&with("store", json!(true)), Some("store: it must be false"));
+        check(&with("previous_response_id", json!("resp_1")), Some("Unknown parameter: 'previous_response_id'"));
+        check(&with("max_output_tokens", json!(15)), Some("Expected a value >= 16"));
+        check(&with("prompt_cache_key", json!("k".repeat(65))), Some("prompt_cache_key"));
+        check(&with("include", json!(["everything"])), Some("include: Invalid value"));
+        check(&with("reasoning", json!({"effort": "much"})), Some("reasoning.effort"));
+        let tool = json!({"type": "function", "name": "now", "description": "d", "parameters": {"type": "object"}});
+        check(&with("tools", json!([tool])), Some("tools[0].strict"));
+        let mut lax = tool.clone();
+        lax["strict"] = json!(false);
+        check(&with("tools", json!([lax])), None);
+        check(&with("tools", json!([lax, lax])), Some("tools[1].name"));
+        check(&with("tools", json!([{"type": "function", "function": tool}])), Some("tools[0].function"));
+        check(&whole(json!([])), Some("at least one item"));
+        check(&whole(json!([user, said(" "), user])), Some("it must say something"));
+        check(&whole(json!([user, said("a")])), Some("nobody asks anything"));
+        check(&whole(json!([user, call("a"), user])), Some("No tool output found for function call a."));
+        check(&whole(json!([user, call("a"), call("b"), output("b")])), Some("No tool output found"));
+        check(&whole(json!([user, output("a")])), Some("No tool call found"));
+        check(&whole(json!([user, call("a"), output("a"), call("a"), output("a")])), Some("has come before"));
+        check(&whole(json!([user, thought])), Some("without its required following item"));
+        check(&whole(json!([user, thought, user])), Some("without its required following item"));
+        let mut bare = thought.clone();
+        bare["encrypted_content"] = Value::Null;
+        check(&whole(json!([user, bare, said("a"), user])), Some("Items are not persisted"));
+        let mut phased = said("a");
+        phased["phase"] = json!("commentary");
+        check(&whole(json!([user, phased, user])), None);
+        let image = |url: &str| {
+            let content = json!([{"type": "input_image", "image_url": url, "detail": "auto"}]);
+            whole(json!([{"type": "message", "role": "user", "content": content}]))
+        };
+        check(&image("data:image/png;base64,iVBORw0KGgo="), None);
+        check(&image("https://h/a.png"), Some("image_url"));
+        let mut swapped = user.clone();
+        swapped["content"][0]["type"] = json!("output_text");
+        check(&whole(json!([swapped])), Some("Supported values are: 'input_text'"));
     }
 }

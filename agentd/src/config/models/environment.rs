@@ -23,7 +23,7 @@ pub(super) fn layer(sources: &Sources, slot: Slot) -> Result<SlotLayer, ConfigEr
     let wire = text("wire").filter(|text| !text.is_empty()).map(|text| {
         let place = || ErrorPlace::Variable(variable(slot, "wire").to_owned());
         let named: Result<Wire, serde::de::value::Error> = Wire::deserialize(text.into_deserializer());
-        named.map_err(|_| ConfigError::new(place(), "it is openai, anthropic or llamacpp"))
+        named.map_err(|_| ConfigError::new(place(), "it is openai, responses, anthropic or llamacpp"))
     });
     Ok(SlotLayer {
         base_url: base_url.transpose()?,

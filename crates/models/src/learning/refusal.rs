@@ -60,23 +60,42 @@ const NO_TOOLS: [&str; 16] = [
 /// Words of servers whose templates want the person and the model in turns.
 const TURNS: [&str; 4] = ["after role 'tool'", "after role \"tool\"", "roles must alternate", "must alternate user"];
 
-/// Words of servers that do not take signed thoughts where they stand.
-const SIGNED: [&str; 6] = [
+/// Words of servers that do not take signed or encrypted thoughts where they stand.
+const SIGNED: [&str; 11] = [
     "`signature` in `thinking`",
     "bound to a different",
     "`thinking` or `redacted_thinking` blocks",
     "cannot be modified",
     "final block in an assistant message",
     "expected `thinking`",
+    "invalid_encrypted_content",
+    "encrypted content could not",
+    "required following item",
+    "required 'reasoning' item",
+    "items are not persisted",
 ];
+
+/// Words of servers that do not know the field of efforts and summaries.
+const REASONING: [&str; 4] = ["'reasoning'", "\"reasoning\"", ": reasoning\"", "supplied: reasoning"];
+
+/// Words of servers whose model does not think.
+const NO_ENCRYPTION: &str = "encrypted content is not supported";
 
 /// Words of servers that do not know a field, or do not name the one that they mean.
 const VAGUE: [&str; 8] =
     ["unknown", "unrecognized", "unrecognised", "unsupported", "not supported", "not permitted", "extra", "unexpected"];
 
 /// Words of servers that do not take the field of a schema, or not this schema.
-const SCHEMA: [&str; 7] =
-    ["response_format", "json_schema", "output_config", "schema", "structured output", "grammar", "guided"];
+const SCHEMA: [&str; 8] = [
+    "response_format",
+    "json_schema",
+    "text.format",
+    "output_config",
+    "schema",
+    "structured output",
+    "grammar",
+    "guided",
+];
 
 /// The changes to try, the likeliest first.
 pub(crate) fn candidates(refusal: &Refusal, sent: &SentParts) -> Vec<Change> {
@@ -111,6 +130,12 @@ pub(crate) fn candidates(refusal: &Refusal, sent: &SentParts) -> Vec<Change> {
         "stream_options" => says(&["stream_options", "include_usage"]),
         "max_tokens" => says(&["max_tokens", "max_completion_tokens"]),
         "output_config" => says(&["output_config", "effort"]),
+        "include" => {
+            says(&["'include'", "\"include\"", ": include", "include[", "reasoning.encrypted_content", NO_ENCRYPTION])
+        }
+        "reasoning" => says(&REASONING),
+        "reasoning.summary" => says(&["reasoning.summary", "reasoning summar"]),
+        "reasoning.effort" => says(&["reasoning.effort", "reasoning effort"]),
         field => says(&[field]),
     };
     let names_another = sent.fields.iter().any(named) || says(&["max_completion_tokens"]);
@@ -122,7 +147,7 @@ pub(crate) fn candidates(refusal: &Refusal, sent: &SentParts) -> Vec<Change> {
         match field.as_str() {
             "max_tokens" if says(&["max_completion_tokens"]) => changes.push(Change::MaxCompletionTokens),
             // It may only be too large, and then it is for a person to set another one.
-            "max_tokens" if !says(&VAGUE) => {}
+            "max_tokens" | "max_output_tokens" if !says(&VAGUE) => {}
             field => changes.push(without(field)),
         }
     }
@@ -218,6 +243,27 @@ mod tests {
         check(400, "'temperature' does not support 0.2", &schema, &[without("temperature")]);
         check(500, "the model is on fire", &schema, &[]);
         check(400, "invalid schema for response_format", &sent(&[]), &[]);
+    }
+
+    #[test]
+    fn fields_of_thinking_are_told_apart() {
+        let all = sent(&["include", "reasoning", "reasoning.summary", "reasoning.effort", "max_output_tokens"]);
+        let unsupported = |field: &str| format!("Unsupported parameter: '{field}' is not supported with this model.");
+        for field in ["reasoning", "reasoning.summary", "reasoning.effort", "max_output_tokens", "include"] {
+            check(400, &unsupported(field), &all, &[without(field)]);
+        }
+        let signed = SentParts { signed_thoughts: true, ..all };
+        check(400, "Encrypted content is not supported with this model.", &signed, &[without("include")]);
+        check(400, "To generate reasoning summaries, verify it", &signed, &[without("reasoning.summary")]);
+        check(400, "max_output_tokens is above 4096", &signed, &[]);
+        for words in [
+            "The encrypted content gAAA could not be verified. Reason: Encrypted content could not be decrypted or parsed.",
+            r#"{"error":{"message":"No.","code":"invalid_encrypted_content"}}"#,
+            "Item 'rs_1' of type 'reasoning' was provided without its required following item.",
+            "Item 'fc_1' of type 'function_call' was provided without its required 'reasoning' item: 'rs_1'.",
+        ] {
+            check(400, words, &signed, &[Change::WithoutSignedThoughts]);
+        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ fn says(index: u64, text: &str) -> Value {
 }
 
 /// The request and the conversation of this answer, as a model of that origin gave it.
-fn answered(origin: &str, outcome: &Outcome) -> ModelRequest {
+pub(super) fn answered(origin: &str, outcome: &Outcome) -> ModelRequest {
     let mut request = request_with_tools("Hi");
     let whole = outcome.whole.clone().unwrap_or_default();
     let origin_of = |fields: ServerFields| Arc::new(ItemOrigin { model: origin.to_owned(), fields });

@@ -22,7 +22,8 @@ async fn asked(config: ModelConfig, server: &ModelServer, request: ModelRequest)
 /// The schema where this request has one in a field, and how many requests it took.
 fn field(request: &Recorded) -> &Value {
     let body = &request.body;
-    if body["response_format"].is_null() { &body["output_config"]["format"] } else { &body["response_format"] }
+    let places = [&body["response_format"], &body["output_config"]["format"], &body["text"]["format"]];
+    places.into_iter().find(|place| !place.is_null()).unwrap_or(&Value::Null)
 }
 
 #[tokio::test]
@@ -66,12 +67,29 @@ async fn messages_have_the_schema_beside_the_effort_and_tools() {
 }
 
 #[tokio::test]
+async fn responses_have_the_schema_in_the_form_of_the_text() {
+    let server = ModelServer::start().await;
+    let responses = || ModelConfig { wire: Wire::Responses, ..config(&server) };
+    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    let body = asked(responses(), &server, in_form(SCHEMA, request("Hi"))).await;
+    let format = json!({"type": "json_schema", "name": "answer", "strict": true, "schema": schema});
+    assert_eq!(body["text"], json!({ "format": format }));
+    assert_eq!(asked(responses(), &server, in_form(SCHEMA, request_with_tools("Hi"))).await["text"], Value::Null);
+    assert_eq!(asked(responses(), &server, request("Hi")).await["text"], Value::Null);
+    let mut own = responses();
+    own.body.insert("text".to_owned(), json!({"verbosity": "low"}));
+    assert_eq!(asked(own, &server, in_form(SCHEMA, request("Hi"))).await["text"], json!({"verbosity": "low"}));
+}
+
+#[tokio::test]
 async fn a_schema_whose_field_is_refused_stands_in_the_words_alone_from_then_on() {
     for (status, wire, refusal) in [
         (400, Wire::OpenAi, "Invalid schema for response_format 'answer': 'oneOf' is not permitted"),
         (400, Wire::OpenAi, "This response_format type is unavailable now"),
         (500, Wire::OpenAi, "failed to parse grammar"),
         (422, Wire::OpenAi, "Unprocessable Entity"),
+        (400, Wire::Responses, "Invalid schema for response_format 'answer': 'oneOf' is not permitted"),
+        (400, Wire::Responses, "Unknown parameter: 'text.format'."),
         (400, Wire::Anthropic, "output_config.format: Extra inputs are not permitted"),
     ] {
         let server = ModelServer::start().await;

@@ -15,6 +15,7 @@ mod looking_up;
 mod origins;
 mod reading;
 mod repeating;
+mod responses;
 mod routing;
 mod text_tools;
 

@@ -45,7 +45,7 @@ const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
 const WARM_UP: usize = 20;
 const TURNS: usize = 200;
 /// Model calls of the coding session.
-const STEPS: usize = 60;
+pub(super) const STEPS: usize = 60;
 /// Turns of the built-in model.
 const LOCAL_TURNS: usize = 4;
 
@@ -158,7 +158,7 @@ async fn assembling() -> anyhow::Result<Row> {
 async fn prefix() -> anyhow::Result<Row> {
     let model = ModelServer::start().await;
     model.lenient();
-    model.respond_with(codes);
+    model.respond_with(|request| codes(request.messages().iter().filter(|message| message["role"] == "tool").count()));
     let home = Home::at(&model.base_url())?;
     let daemon = home.start().await?;
     let mut start = turn::request(None, None);
@@ -193,16 +193,15 @@ fn repeats(before: &Recorded, after: &Recorded) -> (f64, f64) {
     (same.map(|(then, _)| bytes(then)).sum(), before.iter().map(bytes).sum())
 }
 
-/// What a model does that codes: it plans, looks, changes, runs and looks again.
-fn codes(request: &Recorded) -> Reply {
-    let done = request.messages().iter().filter(|message| message["role"] == "tool").count();
+/// Answer of a model that codes, behind so many results: it plans, looks, changes, runs and looks again.
+pub(super) fn codes(done: usize) -> Reply {
     if done + 1 >= STEPS {
         return Reply::text("All of it is done, and the checks are green.");
     }
     let code = "fn add(left: u64, right: u64) -> u64 {\n    left + right\n}\n\n".repeat(8 + done % 9);
     let path = format!("outputs/part_{}.rs", done / 4);
     match done % 4 {
-        0 if done % 12 == 0 => {
+        0 if done.is_multiple_of(12) => {
             let todo = |number: usize| {
                 let status = match number.cmp(&(done / 12)) {
                     std::cmp::Ordering::Less => "completed",
@@ -222,8 +221,8 @@ fn codes(request: &Recorded) -> Reply {
     }
 }
 
-/// What each model call of a turn took, and what it repeated; and the session.
-async fn usages(client: &Client, start: StartRequest) -> anyhow::Result<(Vec<Told>, SessionId)> {
+/// Usage of each model call of a turn, and its share of repeated tokens; and the session.
+pub(super) async fn usages(client: &Client, start: StartRequest) -> anyhow::Result<(Vec<Told>, SessionId)> {
     let mut stream = client.turn(start).await?;
     let mut told = Vec::new();
     while let Some(event) = stream.next().await? {
@@ -236,7 +235,7 @@ async fn usages(client: &Client, start: StartRequest) -> anyhow::Result<(Vec<Tol
     Ok((told, stream.session_id()))
 }
 
-type Told = (Usage, Option<agentd_core::context::PromptReport>);
+pub(super) type Told = (Usage, Option<agentd_core::context::PromptReport>);
 
 const LOCAL: &str = "prompt tokens that the built-in model had computed before";
 

@@ -21,6 +21,7 @@ mod snapshot;
 mod start_up;
 mod subagents;
 mod turn;
+mod wires;
 
 use std::time::Duration;
 
@@ -61,6 +62,8 @@ pub(crate) enum Subject {
     Search,
     /// What a request costs before it is sent, and how much of it is new
     Context,
+    /// The wires of models beside each other: first token, and what a request repeats
+    Wires,
     /// Indexing and searching documents, beside another stack
     Documents,
     /// What of a long conversation is still there at its end, beside deepagents
@@ -84,6 +87,7 @@ impl Subject {
             // Most of it is the other, and the first time what it needs; all numbers of turns take longer.
             Self::Recall => Duration::from_secs(3600),
             Self::McpSoak => Duration::from_secs(180),
+            Self::Wires => Duration::from_secs(120),
             _ => Duration::from_secs(40),
         }
     }
@@ -105,6 +109,7 @@ impl Subject {
             Self::Journal => journal::measure().await,
             Self::Search => search::measure().await,
             Self::Context => context::measure().await,
+            Self::Wires => wires::measure().await,
             Self::Documents => documents::measure().await,
             Self::Recall => recall::measure().await,
         }

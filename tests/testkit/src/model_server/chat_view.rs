@@ -1,21 +1,54 @@
-//! A request to Messages as chat completions would have had it, for tests that look at requests and do not care for the wire.
+//! A request to Messages or Responses as chat completions would have had it, for tests that look at requests and do not care
+//! for the wire.
 //!
-//! With `AGENTD_TEST_WIRE=anthropic` in the environment of a test run, daemons of [`crate::daemon::TempHome::with_model`] speak
-//! Messages, servers bind thoughts, and [`super::Recorded::body`] is this view; [`super::Recorded::text`] is what was sent.
+//! With `AGENTD_TEST_WIRE=anthropic` (or `responses`) in the environment of a test run, daemons of
+//! [`crate::daemon::TempHome::with_model`] speak Messages (or Responses), servers bind (or encrypt) thoughts, and
+//! [`super::Recorded::body`] is this view; [`super::Recorded::text`] is what was sent.
+
+mod responses;
 
 use agentd_core::untrusted;
 use serde_json::{Value, json};
 
+use super::render::Wire;
+
 /// Says the wire of a test run.
 const WIRE: &str = "AGENTD_TEST_WIRE";
 
-/// Returns whether the tests run over Messages.
-pub(crate) fn is_on() -> bool {
-    std::env::var(WIRE).is_ok_and(|wire| wire == "anthropic")
+/// Another wire than chat completions, for a run of all tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TestWire {
+    Messages,
+    Responses,
 }
 
-/// The view of a body.
-pub(super) fn of(body: &Value) -> Value {
+impl TestWire {
+    /// Its name in the configuration.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Messages => "anthropic",
+            Self::Responses => "responses",
+        }
+    }
+}
+
+/// The wire over which the tests run, where it is none of the usual ones.
+pub(crate) fn wire() -> Option<TestWire> {
+    let named = std::env::var(WIRE).ok()?;
+    [TestWire::Messages, TestWire::Responses].into_iter().find(|wire| wire.name() == named)
+}
+
+/// The view of a body that was sent to that path, where tests look at it.
+pub(super) fn of(path: &str, body: &Value) -> Option<Value> {
+    match (wire()?, Wire::of(path)) {
+        (TestWire::Messages, Wire::Messages) => Some(of_messages(body)),
+        (TestWire::Responses, Wire::Responses) => Some(responses::of(body)),
+        _ => None,
+    }
+}
+
+/// The view of a body of Messages.
+fn of_messages(body: &Value) -> Value {
     let mut view = body.clone();
     let mut messages: Vec<Value> = Vec::new();
     let system = texts(&body["system"]).join("\n\n");

@@ -89,7 +89,9 @@ async fn run(step: Step, stop: &CancellationToken) -> io::Result<Bytes> {
 }
 
 fn steps(reply: &Reply, writes: Vec<Bytes>) -> VecDeque<Step> {
-    let limit = reply.cut_after.or(reply.hang_after);
+    let is_cut = reply.cut_after.is_some() || reply.cut_behind.is_some();
+    let words = reply.cut_behind.as_ref().or(reply.hang_behind.as_ref());
+    let limit = reply.cut_after.or(reply.hang_after).or_else(|| behind(&writes, words?));
     let mut left = limit.unwrap_or(usize::MAX);
     let mut steps = VecDeque::new();
     for write in split(writes, reply.bytes_per_write) {
@@ -107,9 +109,16 @@ fn steps(reply: &Reply, writes: Vec<Bytes>) -> VecDeque<Step> {
     }
     if limit.is_some() {
         steps.extend([Step::Flush, Step::Flush]);
-        steps.push_back(if reply.cut_after.is_some() { Step::Cut } else { Step::Hang });
+        steps.push_back(if is_cut { Step::Cut } else { Step::Hang });
     }
     steps
+}
+
+/// The bytes up to the end of the first write that has these words.
+fn behind(writes: &[Bytes], words: &str) -> Option<usize> {
+    let has_words = |write: &Bytes| String::from_utf8_lossy(write).contains(words);
+    let at = writes.iter().position(has_words)?;
+    Some(writes[..=at].iter().map(Bytes::len).sum())
 }
 
 fn split(writes: Vec<Bytes>, bytes_per_write: Option<usize>) -> Vec<Bytes> {

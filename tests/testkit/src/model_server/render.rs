@@ -1,10 +1,14 @@
 //! A reply as bytes, in the dialect that was asked for.
 
 mod messages;
+mod responses;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+pub(super) use self::responses::{
+    items as responses_items, message as responses_message, raw_item, reasoning as responses_reasoning,
+};
 use super::{MODEL_ID, Recorded, Reply, ReplyCall, UsagePlace};
 
 /// The deltas of a fast reply after which they begin anew.
@@ -30,8 +34,10 @@ pub(super) fn render(reply: &Reply, request: &Recorded) -> (Vec<Bytes>, &'static
     if let Some(events) = &reply.events {
         return (events.iter().map(|data| event(data)).collect(), "text/event-stream");
     }
-    if wire == Wire::Messages {
-        return messages::render(reply, request);
+    match wire {
+        Wire::Messages => return messages::render(reply, request),
+        Wire::Responses => return responses::render(reply, request),
+        Wire::Chat | Wire::Completion => {}
     }
     if reply.whole || request.body["stream"] == Value::Bool(false) {
         let whole = if completion { completion_end(reply, &all_words(reply)) } else { whole_chat(reply) };
@@ -56,6 +62,7 @@ pub(super) enum Wire {
     Chat,
     Completion,
     Messages,
+    Responses,
 }
 
 impl Wire {
@@ -65,6 +72,8 @@ impl Wire {
             Self::Chat
         } else if path.ends_with("/messages") {
             Self::Messages
+        } else if path.ends_with("/responses") {
+            Self::Responses
         } else {
             Self::Completion
         }
@@ -267,6 +276,12 @@ fn usage(reply: &Reply) -> Value {
 
 fn deltas(reply: &Reply) -> Vec<String> {
     if reply.deltas.is_empty() { words(&reply.text).map(str::to_owned).collect() } else { reply.deltas.clone() }
+}
+
+/// The deltas of words that a reply has among others: the scripted ones, if these are the scripted words.
+fn deltas_of(reply: &Reply, words_of_part: &str) -> Vec<String> {
+    let is_scripted = !reply.deltas.is_empty() && reply.deltas.concat() == words_of_part;
+    if is_scripted { reply.deltas.clone() } else { words(words_of_part).map(str::to_owned).collect() }
 }
 
 fn all_words(reply: &Reply) -> String {

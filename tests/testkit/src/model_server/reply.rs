@@ -29,6 +29,8 @@ pub struct Reply {
     pub argument_bytes: Option<usize>,
     /// Blocks of Anthropic's Messages in their order, in place of all content above.
     pub blocks: Vec<Value>,
+    /// Items of OpenAI's Responses in their order, in place of all content above.
+    pub items: Vec<Value>,
     /// Why it ended; `stop` or `tool_calls` where absent, and nothing at all where empty.
     pub finish_reason: Option<String>,
     /// What it took; invented where absent.
@@ -63,6 +65,10 @@ pub struct Reply {
     pub cut_after: Option<usize>,
     /// Nothing more is sent after this many bytes of the body, and the connection stays open.
     pub hang_after: Option<usize>,
+    /// The write with these words, in which they come first, is the last one: then as with `cut_after`.
+    pub cut_behind: Option<String>,
+    /// The write with these words, in which they come first, is the last one: then as with `hang_after`.
+    pub hang_behind: Option<String>,
     /// Nothing is sent at all, and the connection stays open.
     pub never: bool,
 
@@ -114,6 +120,7 @@ impl Default for Reply {
             number_zero: false,
             argument_bytes: None,
             blocks: Vec::new(),
+            items: Vec::new(),
             finish_reason: None,
             usage: None,
             usage_place: UsagePlace::Tail,
@@ -130,6 +137,8 @@ impl Default for Reply {
             delay_ms: 0,
             cut_after: None,
             hang_after: None,
+            cut_behind: None,
+            hang_behind: None,
             never: false,
             r#match: None,
             repeat: false,
@@ -162,6 +171,12 @@ impl Reply {
         Self { blocks: blocks.into_iter().collect(), ..Self::default() }
     }
 
+    /// Items of OpenAI's Responses, in this order.
+    #[must_use]
+    pub fn items(items: impl IntoIterator<Item = Value>) -> Self {
+        Self { items: items.into_iter().collect(), ..Self::default() }
+    }
+
     /// `count` deltas as fast as they are taken; [`super::fast_text`] says which.
     #[must_use]
     pub fn fast(count: u64) -> Self {
@@ -192,6 +207,13 @@ impl Reply {
         let error = json!({"type": kind, "message": message});
         Self::status(status, json!({"type": "error", "error": error, "request_id": "req_scripted"}).to_string())
             .header("request-id", "req_scripted")
+    }
+
+    /// An error in the form of OpenAI's Responses.
+    #[must_use]
+    pub fn responses_error(status: u16, code: &str, message: &str) -> Self {
+        let error = json!({"message": message, "type": "invalid_request_error", "param": null, "code": code});
+        Self::status(status, json!({ "error": error }).to_string()).header("x-request-id", "req_scripted")
     }
 
     /// 429 with a wish to wait.
@@ -319,6 +341,20 @@ impl Reply {
     #[must_use]
     pub fn hang_after(mut self, bytes: usize) -> Self {
         self.hang_after = Some(bytes);
+        self
+    }
+
+    /// Closes the connection behind these words, whatever they look like on the wire.
+    #[must_use]
+    pub fn cut_behind(mut self, words: &str) -> Self {
+        self.cut_behind = Some(words.to_owned());
+        self
+    }
+
+    /// Falls silent behind these words, whatever they look like on the wire.
+    #[must_use]
+    pub fn hang_behind(mut self, words: &str) -> Self {
+        self.hang_behind = Some(words.to_owned());
         self
     }
 

@@ -28,7 +28,8 @@ pub(super) fn check(place: &str, content: &Value) -> Checked {
     Ok(())
 }
 
-fn check_picture(place: &str, url: &Value) -> Checked {
+/// A picture as data.
+pub(super) fn check_picture(place: &str, url: &Value) -> Checked {
     let data = url.as_str().and_then(|url| url.strip_prefix("data:")).and_then(|data| data.split_once(";base64,"));
     let Some((kind, data)) = data else { return broken(place, "a picture must come as data, in base64") };
     let Ok(bytes) = BASE64_STANDARD.decode(data) else { return broken(place, "its base64 is damaged") };

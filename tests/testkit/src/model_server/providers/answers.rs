@@ -92,6 +92,7 @@ fn id(provider: Provider, number: usize, name: &str) -> String {
         Provider::Ollama | Provider::OllamaWithoutTools => String::new(),
         Provider::Groq => format!("fc_{number:08}"),
         Provider::Anthropic => format!("toolu_{number:022}"),
+        Provider::OpenAi => format!("call_{number:024}"),
         Provider::VllmWithoutParser | Provider::LlamaCppWithoutJinja => format!("chatcmpl-tool-{number:020}"),
     }
 }

@@ -6,11 +6,13 @@
 //! [`crate::validator`], as far as they are the provider's, then by its own. What it refused is in
 //! [`super::ModelServer::refusals`].
 //!
-//! - `signing`: Anthropic's Messages, whose thoughts are bound to all that stands before them.
+//! - `signing`: Anthropic's Messages, whose thoughts are bound to all that stands before them; `encrypting`: OpenAI's
+//!   Responses, whose thoughts are bound to what they came with.
 //! - `answers`: a reply in the provider's form, and what was handed out with it; `rules`: what is refused, and how.
 //! - [`trouble`]: refusals that come and go, as replies for scripts.
 
 mod answers;
+mod encrypting;
 mod rules;
 mod signing;
 pub mod trouble;
@@ -19,7 +21,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use self::answers::HandedOut;
+use self::{answers::HandedOut, encrypting::EncryptedThoughts};
 use super::Reply;
 use crate::validator::{self, Leeway};
 
@@ -50,11 +52,13 @@ pub enum Provider {
     LlamaCppWithoutJinja,
     /// Anthropic's Messages: signed thoughts come back as they were behind what stood before them, or not at all.
     Anthropic,
+    /// OpenAI's Responses: encrypted thoughts come back byte for byte in front of what they came with, or not at all.
+    OpenAi,
 }
 
 impl Provider {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Mistral,
         Self::Gemini,
         Self::DeepSeek,
@@ -67,6 +71,7 @@ impl Provider {
         Self::VllmWithoutParser,
         Self::LlamaCppWithoutJinja,
         Self::Anthropic,
+        Self::OpenAi,
     ];
 
     /// Returns whether it takes tools.
@@ -90,7 +95,11 @@ impl Provider {
     /// Name of its wire in `models.yaml`.
     #[must_use]
     pub fn wire(self) -> &'static str {
-        if self == Self::Anthropic { "anthropic" } else { "openai" }
+        match self {
+            Self::Anthropic => "anthropic",
+            Self::OpenAi => "responses",
+            _ => "openai",
+        }
     }
 
     /// The list of its models, where it tells more than their ids.
@@ -118,6 +127,7 @@ pub(super) struct StrictServer {
     handed_out: HandedOut,
     /// Answers that were signed.
     answers: usize,
+    encrypted: EncryptedThoughts,
 }
 
 /// The refusal of a request to Messages, with the rule that it breaks.
@@ -142,6 +152,15 @@ pub(super) fn messages_refusal(
     signing::unbound(&serde_json::from_slice(body).ok()?).and_then(invalid)
 }
 
+/// The refusal of a request to Responses, with the rule that it breaks.
+pub(super) fn responses_refusal(strict: Option<&StrictServer>, body: &[u8]) -> Option<(String, Reply)> {
+    let broken = validator::responses(body).err().map(|broken| broken.to_string());
+    let strict = strict.filter(|strict| strict.provider == Provider::OpenAi);
+    let rule = broken.or_else(|| strict?.encrypted.misplaced(body))?;
+    let reply = Reply::responses_error(400, "invalid_value", &rule);
+    Some((rule, reply))
+}
+
 /// A model that thinks, as Anthropic lists it, without a word of its window.
 pub(super) fn thinking_model(id: &str) -> Value {
     let yes = json!({"supported": true});
@@ -154,7 +173,7 @@ pub(super) fn thinking_model(id: &str) -> Value {
 
 impl StrictServer {
     pub(super) fn new(provider: Provider) -> Self {
-        Self { provider, handed_out: HandedOut::default(), answers: 0 }
+        Self { provider, handed_out: HandedOut::default(), answers: 0, encrypted: EncryptedThoughts::default() }
     }
 
     /// The refusal of a request that breaks one of its rules.
@@ -168,6 +187,9 @@ impl StrictServer {
             self.answers += 1;
             let request = serde_json::from_str(request).unwrap_or_default();
             return signing::dressed(reply, &request, self.answers);
+        }
+        if self.provider == Provider::OpenAi {
+            return self.encrypted.dressed(reply, &serde_json::from_str(request).unwrap_or_default());
         }
         self.handed_out.dress(self.provider, reply)
     }

@@ -19,7 +19,7 @@ pub(super) fn refusal(provider: Provider, body: &Value, issued: &HandedOut) -> O
         Provider::Kimi => kimi(messages, issued),
         Provider::Groq => groq(messages),
         Provider::OpenRouter => openrouter(messages, issued),
-        Provider::Ollama | Provider::Anthropic => None,
+        Provider::Ollama | Provider::Anthropic | Provider::OpenAi => None,
         Provider::OpenRouterWithoutTools
         | Provider::OllamaWithoutTools
         | Provider::VllmWithoutParser

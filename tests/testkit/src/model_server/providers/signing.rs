@@ -5,7 +5,10 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde_json::{Map, Value, json};
 
-use super::{super::render::messages_blocks, Reply};
+use super::{
+    super::{chat_view, render::messages_blocks},
+    Reply,
+};
 
 /// A reply with signed thoughts, in one of the forms that real answers have; `number` says in which. Without thinking in the
 /// request there are none.
@@ -73,19 +76,25 @@ fn signature(before: &[String], thoughts: &Value) -> String {
     format!("{MADE_HERE}{:016x}", hasher.finish())
 }
 
-/// Thoughts before words and calls, in the forms in which they come: told, empty, redacted, and twice.
+/// Thoughts before words and calls, in the forms in which they come: told, empty, redacted, and twice. Tests that do not care for
+/// the wire are told nothing, and no more words.
 fn with_thoughts(blocks: Vec<Value>, number: usize) -> Vec<Value> {
-    let thoughts = |words: &str| json!({"type": "thinking", "thinking": words, "signature": ""});
+    let tells = chat_view::wire().is_none();
+    let thoughts = |words: &str| {
+        let words = if tells { words } else { "" };
+        json!({"type": "thinking", "thinking": words, "signature": ""})
+    };
     let told = || thoughts(&format!("Thought \u{201c}{number}\u{201d}:\n\tlook first. "));
     let redacted = || json!({"type": "redacted_thinking", "data": ""});
     let mut dressed = match number % 4 {
         0 => vec![told()],
         1 => vec![thoughts("")],
         2 => vec![redacted(), told()],
+        _ if !tells => vec![told(), thoughts("")],
         _ => vec![told(), json!({"type": "text", "text": "Well. "}), thoughts("And again.")],
     };
     // Some models say nothing but a line feed before they call.
-    if number.is_multiple_of(5) && !blocks.iter().any(|block| block["type"] == "text") {
+    if tells && number.is_multiple_of(5) && !blocks.iter().any(|block| block["type"] == "text") {
         dressed.push(json!({"type": "text", "text": "\n\n"}));
     }
     dressed.extend(blocks);

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{FAST_CYCLE, deltas, fast_delta, finish_reason, pieces, raw_arguments, words};
+use super::{FAST_CYCLE, deltas, deltas_of, fast_delta, finish_reason, pieces, raw_arguments, words};
 use crate::model_server::{MODEL_ID, Recorded, Reply, UsagePlace};
 
 pub(super) fn render(reply: &Reply, request: &Recorded) -> (Vec<Bytes>, &'static str) {
@@ -68,12 +68,8 @@ fn block_events(reply: &Reply, at: usize, block: &Value) -> Vec<Value> {
     let (head, deltas) = match block["type"].as_str().unwrap_or_default() {
         "text" => {
             let whole = words_of("text");
-            let parts: Vec<String> = if reply.deltas.is_empty() || !reply.blocks.is_empty() {
-                words(&whole).map(str::to_owned).collect()
-            } else {
-                reply.deltas.clone()
-            };
-            let parts = parts.into_iter().map(|text| delta(json!({"type": "text_delta", "text": text})));
+            let parts =
+                deltas_of(reply, &whole).into_iter().map(|text| delta(json!({"type": "text_delta", "text": text})));
             (json!({"type": "text", "text": ""}), parts.collect())
         }
         "thinking" => {
@@ -137,9 +133,14 @@ fn whole(reply: &Reply) -> Value {
     })
 }
 
-/// What it took, in the names of this wire.
+/// What it took, in the names of this wire, which counts cached tokens beside the others.
 fn usage(reply: &Reply) -> Value {
-    let counted = super::usage(reply);
+    let mut counted = super::usage(reply);
+    let cached = counted["prompt_tokens_details"]["cached_tokens"].clone();
+    if let (Some(all), Some(cached)) = (counted["prompt_tokens"].as_u64(), cached.as_u64()) {
+        counted["input_tokens"] = all.saturating_sub(cached).into();
+        counted["cache_read_input_tokens"] = cached.into();
+    }
     let of = |names: [&str; 2]| names.iter().map(|name| &counted[*name]).find(|count| !count.is_null()).cloned();
     json!({
         "input_tokens": of(["input_tokens", "prompt_tokens"]),

@@ -1,0 +1,73 @@
+//! OpenAI's Responses, as OpenAI and servers in its form speak them.
+//!
+//! - `request`: the body; `conversation`: the items of its input; `item`: one of them; `stored`: the items of an answer as they
+//!   are kept, for them to go back as they came.
+//! - `event`: one event of an answer, typed and borrowed; `numbering`: none of them may be missing; `partial`: items, put
+//!   together from their pieces; `reader`: events into the answer; `usage`: what it took.
+
+mod conversation;
+mod event;
+mod item;
+mod numbering;
+mod partial;
+mod reader;
+mod request;
+mod stored;
+mod usage;
+
+use std::{
+    collections::HashSet,
+    sync::{Mutex, PoisonError},
+};
+
+use agentd_core::answer_schema::AnswerSchema;
+
+use self::stored::Fingerprint;
+use crate::{
+    config::ModelConfig,
+    dialect::{Dialect, Order, Outgoing},
+    failure::Failure,
+    written_tools::WrittenTools,
+};
+
+/// Answers whose thoughts were refused that are known at the same time.
+const MAX_DISTRUSTED: usize = 4096;
+
+/// The dialect of one model.
+pub(crate) struct Responses {
+    config: ModelConfig,
+    tools: WrittenTools,
+    /// Answers whose encrypted thoughts the server has refused.
+    distrusted: Mutex<HashSet<Fingerprint>>,
+}
+
+impl Responses {
+    pub(crate) fn new(config: ModelConfig) -> Self {
+        Self { config, tools: WrittenTools::default(), distrusted: Mutex::default() }
+    }
+}
+
+impl Dialect for Responses {
+    fn outgoing(&self, order: &Order<'_>) -> Result<Outgoing, Failure> {
+        let distrusted = self.distrusted.lock().unwrap_or_else(PoisonError::into_inner);
+        let body = request::body(&self.config, &self.tools, &distrusted, order)?;
+        let reader = Box::new(reader::Reader::default());
+        Ok(Outgoing { path: "/responses".to_owned(), body, reader })
+    }
+
+    fn optional_fields(&self, order: &Order<'_>) -> Vec<String> {
+        request::optional_fields(&self.config, order)
+    }
+
+    fn sent_schema<'a>(&self, order: &Order<'a>) -> Option<&'a AnswerSchema> {
+        request::sent_schema(&self.config, order)
+    }
+
+    fn distrust_thoughts(&self, order: &Order<'_>) {
+        let mut distrusted = self.distrusted.lock().unwrap_or_else(PoisonError::into_inner);
+        if distrusted.len() > MAX_DISTRUSTED {
+            distrusted.clear();
+        }
+        distrusted.extend(conversation::answers_of(&order.request.messages, &order.info.origin()));
+    }
+}

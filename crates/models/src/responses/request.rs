@@ -1,0 +1,206 @@
+//! The body of a request.
+
+use std::{collections::HashSet, sync::Arc};
+
+use agentd_core::{answer_schema::AnswerSchema, tool::ToolSpec};
+use serde::Serialize;
+use serde_json::{Map, Value, value::RawValue};
+
+use super::{
+    conversation::{self, Conversation, Recipient},
+    item::InputItem,
+    stored::Fingerprint,
+};
+use crate::{
+    answer_format::{self, AnswerFormat},
+    catalogue,
+    config::{Effort, ModelConfig, Thinking},
+    dialect::{Order, sent_fields},
+    failure::Failure,
+    http::{json_body, unwritable},
+    learning::Change,
+    text_protocol,
+    written_tools::WrittenTools,
+};
+
+/// Fields without which there is no request.
+const FIXED: [&str; 7] = ["model", "instructions", "input", "store", "stream", "tools", "tool_choice"];
+
+/// Holds the form of the answer.
+const TEXT: &str = "text";
+const TEMPERATURE: &str = "temperature";
+const MAX_TOKENS: &str = "max_output_tokens";
+const CACHE_KEY: &str = "prompt_cache_key";
+/// Asks for thoughts in the form in which they can go back.
+const INCLUDE: &str = "include";
+/// Holds the next two, each of which can be refused by itself.
+const REASONING: &str = "reasoning";
+const SUMMARY: &str = "reasoning.summary";
+const EFFORT: &str = "reasoning.effort";
+
+/// The smallest limit of an answer that servers take.
+const MIN_ANSWER: u64 = 16;
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    instructions: String,
+    input: Vec<InputItem<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<Arc<RawValue>>,
+    /// `none` where the tools are named for the request to begin as the one before it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<Reasoning>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    include: Option<[&'static str; 1]>,
+    /// Nothing is stored at the server: the journal is here.
+    store: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<TextSettings>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_output_tokens: Option<u64>,
+    stream: bool,
+}
+
+/// Form of the words of the answer.
+#[derive(Serialize)]
+struct TextSettings {
+    format: TextFormat,
+}
+
+#[derive(Serialize)]
+struct TextFormat {
+    r#type: &'static str,
+    #[serde(flatten)]
+    schema: AnswerFormat,
+}
+
+#[derive(Serialize)]
+struct Reasoning {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<WireEffort>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum WireEffort {
+    Set(Effort),
+    None(&'static str),
+}
+
+#[derive(Serialize)]
+struct WireTool<'a> {
+    r#type: &'static str,
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Value,
+    /// Where it is absent, a server may hold the schema to rules that few schemas keep.
+    strict: bool,
+}
+
+/// Writes the body.
+pub(super) fn body(
+    config: &ModelConfig,
+    written: &WrittenTools,
+    distrusted: &HashSet<Fingerprint>,
+    order: &Order<'_>,
+) -> Result<String, Failure> {
+    let Order { request, form, info, .. } = *order;
+    let native = form.native_tools(config);
+    let in_text;
+    let messages = if native {
+        &request.messages
+    } else {
+        in_text = text_protocol::conversation(&request.messages, &request.tools);
+        &in_text
+    };
+    let tools = (native && !request.tools.is_empty()).then(|| written.of(&request.tools, wire_tool)).transpose();
+    let tools = tools.map_err(|error| unwritable(&error))?;
+    let origin = info.origin();
+    let recipient = Recipient {
+        origin: &origin,
+        distrusted,
+        without_thoughts: form.has(&Change::WithoutSignedThoughts),
+        wants_turns: form.has(&Change::WordsInResults),
+    };
+    let Conversation { instructions, items } = conversation::write(messages, recipient);
+    let schema = sent_schema(config, order).map(AnswerFormat::of).transpose()?;
+    let body = Body {
+        model: &info.id,
+        instructions,
+        input: items,
+        tool_choice: (tools.is_some() && !request.may_call).then_some("none"),
+        tools,
+        reasoning: reasoning(config, order),
+        include: form.sends(INCLUDE).then_some(["reasoning.encrypted_content"]),
+        store: false,
+        prompt_cache_key: form.sends(CACHE_KEY).then(|| request.session_id.to_string()),
+        text: schema.map(|schema| TextSettings { format: TextFormat { r#type: "json_schema", schema } }),
+        temperature: config.temperature.filter(|_| form.sends(TEMPERATURE)),
+        max_output_tokens: config
+            .most_tokens(request)
+            .filter(|_| form.sends(MAX_TOKENS))
+            .map(|most| most.max(MIN_ANSWER)),
+        stream: true,
+    };
+    let configured = config.body.iter().filter(|(field, _)| form.sends(field));
+    let configured: Map<String, Value> = configured.map(|(field, value)| (field.clone(), value.clone())).collect();
+    json_body(&body, &configured)
+}
+
+/// Names of fields that the request can do without: ours, and the configured ones.
+pub(super) fn optional_fields(config: &ModelConfig, order: &Order<'_>) -> Vec<String> {
+    let own = [
+        (TEMPERATURE, config.temperature.is_some()),
+        (MAX_TOKENS, config.most_tokens(order.request).is_some()),
+        (REASONING, reasoning(config, order).is_some()),
+        (SUMMARY, tells_thoughts(config, order)),
+        (EFFORT, effort(config).is_some()),
+        (INCLUDE, true),
+        (CACHE_KEY, true),
+    ];
+    sent_fields(order.form, own, config.body.keys(), &FIXED)
+}
+
+/// The schema of the answer, where it is sent in its own field: what is configured of that field stands above it.
+pub(super) fn sent_schema<'a>(config: &ModelConfig, order: &Order<'a>) -> Option<&'a AnswerSchema> {
+    let schema = answer_format::sendable(order.request, order.target.host())?;
+    let is_free = !config.body.contains_key(TEXT);
+    (is_free && order.form.takes_schema(schema)).then_some(schema)
+}
+
+fn wire_tool(spec: &ToolSpec) -> WireTool<'_> {
+    let ToolSpec { name, description, parameters, .. } = spec;
+    WireTool { r#type: "function", name, description, parameters, strict: false }
+}
+
+fn reasoning(config: &ModelConfig, order: &Order<'_>) -> Option<Reasoning> {
+    let reasoning = Reasoning {
+        effort: effort(config).filter(|_| order.form.sends(EFFORT)),
+        summary: (tells_thoughts(config, order) && order.form.sends(SUMMARY)).then_some("auto"),
+    };
+    let says_something = reasoning.effort.is_some() || reasoning.summary.is_some();
+    (says_something && order.form.sends(REASONING)).then_some(reasoning)
+}
+
+fn effort(config: &ModelConfig) -> Option<WireEffort> {
+    match config.thinking {
+        Some(Thinking::Off) => Some(WireEffort::None("none")),
+        _ => config.effort.map(WireEffort::Set),
+    }
+}
+
+/// Returns whether the model is asked to tell its thoughts, in short: where somebody wants it, or where it is known to think.
+fn tells_thoughts(config: &ModelConfig, order: &Order<'_>) -> bool {
+    let is_known = || catalogue::published(order.target.host(), &order.info.id).is_some_and(|known| known.thinking);
+    config.thinking.map_or_else(is_known, |thinking| thinking == Thinking::Adaptive)
+}

@@ -1,0 +1,628 @@
+//! OpenAI's Responses: what is asked, and all that may come back.
+
+use agentd_core::{ids::CallId, origin::MAX_SERVER_FIELDS, tool::ToolCall};
+use agentd_models::{Effort, Thinking};
+use agentd_testkit::model_server::{Provider, Recorded, Reply};
+use secrecy::SecretString;
+use serde_json::Value;
+
+use super::{anthropic::answered, *};
+
+fn responses_config(server: &ModelServer) -> ModelConfig {
+    ModelConfig { wire: Wire::Responses, ..config(server) }
+}
+
+async fn ask_responses(server: &ModelServer) -> Outcome {
+    ask_config(&responses_config(server)).await
+}
+
+fn last(server: &ModelServer) -> Recorded {
+    server.requests().pop().unwrap()
+}
+
+/// Events with their numbers.
+fn numbered(events: &[Value]) -> Reply {
+    let events = events.iter().enumerate().map(|(number, event)| {
+        let mut event = event.clone();
+        event["sequence_number"] = number.into();
+        event.to_string()
+    });
+    Reply::events(events)
+}
+
+/// A stream of these events between the first and the last.
+fn stream(events: &[Value]) -> Vec<Value> {
+    let created = json!({"type": "response.created", "response": {"status": "in_progress", "output": []}});
+    let usage = json!({"input_tokens": 10, "output_tokens": 5, "input_tokens_details": {"cached_tokens": 4}});
+    let response = json!({"object": "response", "status": "completed", "output": [], "usage": usage});
+    let completed = json!({"type": "response.completed", "response": response});
+    std::iter::once(created).chain(events.iter().cloned()).chain([completed]).collect()
+}
+
+fn added(index: u64, item: Value) -> Value {
+    json!({"type": "response.output_item.added", "output_index": index, "item": item})
+}
+
+fn done(index: u64, item: Value) -> Value {
+    json!({"type": "response.output_item.done", "output_index": index, "item": item})
+}
+
+fn says(index: u64, text: &str) -> Value {
+    json!({"type": "response.output_text.delta", "output_index": index, "content_index": 0, "delta": text})
+}
+
+fn message(text: &str) -> Value {
+    json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]})
+}
+
+fn call(id: &str, name: &str, arguments: &str) -> Value {
+    json!({"type": "function_call", "call_id": id, "name": name, "arguments": arguments})
+}
+
+fn thought(id: &str) -> Value {
+    json!({"id": id, "type": "reasoning", "summary": [], "encrypted_content": "gAAA/\u{e9}="})
+}
+
+/// Kinds of the items of a request.
+fn kinds(request: &Recorded) -> Vec<String> {
+    let items = request.body["input"].as_array().unwrap();
+    items.iter().map(|item| item["type"].as_str().unwrap().to_owned()).collect()
+}
+
+/// What is kept of an answer.
+fn stored(outcome: &Outcome) -> Value {
+    serde_json::from_str(outcome.whole.as_ref().unwrap().blocks.as_ref().unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn a_request_has_the_form_of_the_wire() {
+    let server = ModelServer::start().await;
+    for base in [server.base_url(), format!("{}/responses", server.base_url())] {
+        let mut config = ModelConfig { base_url: base.clone(), ..responses_config(&server) };
+        config.api_key = Some(SecretString::from("sk-1"));
+        let outcome = ask_config(&config).await;
+        let text = "Hello from the model server.";
+        assert_eq!((outcome.text.as_str(), outcome.end), (text, Some(Finish::Stop)), "{base}");
+        let asked = last(&server);
+        assert_eq!((asked.path.as_str(), asked.headers["authorization"].as_str()), ("/v1/responses", "Bearer sk-1"));
+    }
+    let asked = last(&server).body;
+    assert_eq!(
+        (&asked["instructions"], &asked["store"], &asked["stream"]),
+        (&json!("Be brief."), &json!(false), &json!(true))
+    );
+    let said = json!([{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]}]);
+    assert_eq!((&asked["input"], &asked["include"]), (&said, &json!(["reasoning.encrypted_content"])));
+    assert_eq!((&asked["tools"][1]["name"], &asked["tools"][1]["strict"]), (&json!("read_file"), &json!(false)));
+    for absent in ["temperature", "reasoning", "max_output_tokens", "tool_choice", "previous_response_id", "truncation"]
+    {
+        assert!(asked[absent].is_null(), "{absent}: {asked:#}");
+    }
+    assert_eq!(server.refusals(), [""; 0]);
+}
+
+#[tokio::test]
+async fn settings_go_where_the_wire_has_them_and_a_session_has_one_key_of_the_cache() {
+    let server = ModelServer::start().await;
+    let mut config = responses_config(&server);
+    (config.thinking, config.effort) = (Some(Thinking::Adaptive), Some(Effort::Low));
+    (config.max_tokens, config.temperature) = (Some(1_000), Some(0.5));
+    config.body = json!({"metadata": {"of": "u"}}).as_object().unwrap().clone();
+    let mut request = request_with_tools("Hi");
+    request.may_call = false;
+    let model = connect(&config).unwrap();
+    ask(&model, request.clone()).await;
+    let asked = last(&server).body;
+    assert_eq!(asked["reasoning"], json!({"effort": "low", "summary": "auto"}));
+    assert_eq!((&asked["max_output_tokens"], &asked["temperature"]), (&json!(1_000), &json!(0.5)));
+    assert_eq!((&asked["tool_choice"], &asked["metadata"]["of"]), (&json!("none"), &json!("u")));
+    assert_eq!(asked["prompt_cache_key"], request.session_id.to_string());
+    let other = request_with_tools("Hi");
+    ask(&model, other.clone()).await;
+    assert_eq!(last(&server).body["prompt_cache_key"], other.session_id.to_string());
+
+    (config.thinking, config.max_tokens) = (Some(Thinking::Off), Some(1));
+    ask_config(&config).await;
+    let asked = last(&server).body;
+    assert_eq!((&asked["reasoning"], &asked["max_output_tokens"]), (&json!({"effort": "none"}), &json!(16)));
+    assert_eq!(server.refusals(), [""; 0]);
+}
+
+#[tokio::test]
+async fn items_and_their_pieces_make_an_answer() {
+    let server = ModelServer::start().await;
+    let summary = |part: u64, text: &str| json!({"type": "response.reasoning_summary_text.delta", "output_index": 0, "summary_index": part, "delta": text});
+    let arguments = |index: u64, piece: &str| json!({"type": "response.function_call_arguments.delta", "output_index": index, "delta": piece});
+    let events = stream(&[
+        json!({"type": "response.in_progress", "response": {}}),
+        added(0, json!({"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "half"})),
+        summary(0, "Let me "),
+        summary(0, "look."),
+        summary(1, "Well."),
+        done(0, thought("rs_1")),
+        added(1, json!({"type": "message", "role": "assistant", "content": [], "phase": "commentary"})),
+        says(1, "I "),
+        json!({"type": "response.some_new_event", "output_index": 9, "delta": {"x": 7}, "item": 3}),
+        json!({"type": "response.output_text.annotation.added", "output_index": 1, "annotation": {}}),
+        says(1, "look."),
+        done(1, message("I look.")),
+        added(2, call("call_1", "now", "")),
+        done(2, call("call_1", "now", "")),
+        added(3, call("call_2", "read_file", "")),
+        arguments(3, "{\"path\": "),
+        arguments(3, "\"a\"}"),
+        json!({"type": "response.function_call_arguments.done", "output_index": 3, "arguments": "{\"path\": \"a\"}"}),
+        done(3, call("call_2", "read_file", "{\"path\": \"a\"}")),
+    ]);
+    server.reply(numbered(&events).bytes_per_write(7));
+    let outcome = ask_responses(&server).await;
+    assert_eq!(
+        (outcome.text.as_str(), outcome.reasoning.as_str()),
+        ("I look.", "Let me look.\n\nWell."),
+        "{outcome:?}"
+    );
+    let calls = [("now".to_owned(), "{}".to_owned()), ("read_file".to_owned(), "{\"path\": \"a\"}".to_owned())];
+    assert_eq!((outcome.calls.as_slice(), outcome.end), (calls.as_slice(), Some(Finish::Stop)));
+    let ids: Vec<&str> = outcome.fields.iter().map(|fields| fields.call_id.as_str()).collect();
+    assert_eq!(ids, ["call_1", "call_2"]);
+    assert_eq!(stored(&outcome), json!({"items": [thought("rs_1"), ["commentary", 7], "call_1", "call_2"]}));
+    let usage = outcome.usage.unwrap();
+    assert_eq!((usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens), (10, 4, 5));
+}
+
+#[tokio::test]
+async fn items_that_come_whole_at_the_end_or_before_they_begin_are_understood() {
+    let server = ModelServer::start().await;
+    let whole = [thought("rs_1"), message("I look."), call("call_1", "now", "{}")];
+    let usage = json!({"input_tokens": 10, "output_tokens": 5});
+    let response = json!({"object": "response", "status": "completed", "output": whole, "usage": usage});
+    let at_end = json!({"type": "response.completed", "response": response});
+    let all_done: Vec<Value> = whole.iter().cloned().zip(0..).map(|(item, index)| done(index, item)).collect();
+    // Pieces without the beginning of their items, and items without a number.
+    let piece = json!({"type": "response.function_call_arguments.delta", "output_index": 2, "delta": "{}"});
+    let bare = |item: &Value| json!({"type": "response.output_item.done", "item": item});
+    for events in [
+        vec![at_end.clone()],
+        stream(&all_done),
+        stream(&[
+            says(1, "I "),
+            piece,
+            says(1, "look."),
+            all_done[0].clone(),
+            all_done[1].clone(),
+            all_done[2].clone(),
+        ]),
+        stream(&[says(1, "I"), added(1, message("")), at_end.clone()]),
+        whole.iter().map(bare).chain([at_end.clone()]).collect(),
+        vec![response.clone()],
+    ] {
+        server.reply(numbered(&events));
+        let outcome = ask_responses(&server).await;
+        assert_eq!((outcome.text.as_str(), outcome.error.as_ref()), ("I look.", None), "{events:#?}");
+        assert_eq!(outcome.calls, [("now".to_owned(), "{}".to_owned())], "{events:#?}");
+        assert_eq!(stored(&outcome)["items"], json!([thought("rs_1"), 7, "call_1"]), "{events:#?}");
+    }
+    server.reply(Reply { text: "I look.".to_owned(), ..Reply::tool_call("now", json!({"path": "a"})) }.whole());
+    let outcome = ask_responses(&server).await;
+    assert_eq!((outcome.text.as_str(), outcome.end), ("I look.", Some(Finish::Stop)));
+    assert_eq!(outcome.calls, [("now".to_owned(), "{\"path\":\"a\"}".to_owned())]);
+}
+
+#[tokio::test]
+async fn a_missing_event_is_a_cut_stream_and_a_repeated_one_is_nothing() {
+    let server = ModelServer::start().await;
+    let events = stream(&[added(0, message("")), says(0, "one "), says(0, "two "), says(0, "three")]);
+    let all = numbered(&events).events.unwrap();
+    let without = |at: usize| {
+        let mut events = all.clone();
+        events.remove(at);
+        Reply::events(events)
+    };
+    server.reply(without(3)).reply(numbered(&events));
+    let outcome = ask_responses(&server).await;
+    assert_eq!((outcome.text.as_str(), outcome.discarded), ("one two three", 1), "{outcome:?}");
+    let mut config = responses_config(&server);
+    config.retries = 0;
+    server.reply(without(3));
+    let outcome = ask_config(&config).await;
+    assert_eq!(outcome.kind(), Some(ErrorKind::CutStream));
+    assert!(outcome.message().contains("event 3 of the answer"), "{outcome:?}");
+    // Without its end it is cut as well.
+    server.reply(without(all.len() - 1));
+    assert_eq!(ask_config(&config).await.kind(), Some(ErrorKind::CutStream));
+    let mut twice = all.clone();
+    twice.insert(4, all[3].clone());
+    server.reply(Reply::events(twice));
+    assert_eq!(ask_config(&config).await.text, "one two three");
+    // A server that numbers nothing, and one that numbers all alike.
+    for number in [json!(null), json!(0)] {
+        let events = events.iter().map(|event| {
+            let mut event = event.clone();
+            event["sequence_number"] = number.clone();
+            event.to_string()
+        });
+        server.reply(Reply::events(events));
+        assert_eq!(ask_config(&config).await.text, "one two three");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_goes_back_as_it_came_to_its_model_alone() {
+    let server = ModelServer::start().await;
+    let model = connect(&responses_config(&server)).unwrap();
+    let raw = r#"{ "id":"rs_1", "type":"reasoning","summary":[{"type":"summary_text","text":"a\/b \u00e9"}],"encrypted_content":"g\/A+é==" }"#;
+    let second = r#"{"type":"reasoning","id":"rs_2","encrypted_content":"x","summary":[]}"#;
+    let search = r#"{"id":"ws_1","type":"web_search_call","status":"completed","action":{"type":"search"}}"#;
+    let commentary = json!({"type": "message", "role": "assistant", "phase": "commentary", "content": [
+        {"type": "output_text", "text": "First. "}]});
+    let items = [
+        raw.to_owned(),
+        commentary.to_string(),
+        search.to_owned(),
+        second.to_owned(),
+        call("call_9", "now", "{ \"path\" :\"a\\/b\"}").to_string(),
+        message("Second.").to_string(),
+    ];
+    let events = items.iter().enumerate().map(|(at, item)| {
+        format!(r#"{{"type":"response.output_item.done","output_index":{at},"item":{item},"sequence_number":{at}}}"#)
+    });
+    let end = json!({"type": "response.completed", "response": {"output": []}, "sequence_number": 6}).to_string();
+    server.reply(Reply::events(events.chain([end])));
+    let outcome = ask(&model, request_with_tools("Hi")).await;
+    assert_eq!((outcome.text.as_str(), outcome.calls.len()), ("First. \n\nSecond.", 1), "{outcome:?}");
+    let back = answered(&model.info().origin(), &outcome);
+    assert_eq!(ask(&model, back.clone()).await.error, None);
+    let sent = last(&server);
+    let expected = [
+        "message",
+        "reasoning",
+        "message",
+        "web_search_call",
+        "reasoning",
+        "function_call",
+        "message",
+        "function_call_output",
+        "message",
+    ];
+    assert_eq!(kinds(&sent), expected);
+    for part in [raw, second, search, r#""arguments":"{ \"path\" :\"a\\/b\"}""#] {
+        assert!(sent.text.contains(part), "{part}: {}", sent.text);
+    }
+    assert_eq!(sent.body["input"][2]["phase"], "commentary");
+    assert!(sent.body["input"][6]["phase"].is_null());
+
+    // Other words before it change nothing, another model or none of its thoughts do.
+    let mut changed = back.clone();
+    changed.messages[1] = Message::User { text: "Hello".to_owned() };
+    ask(&model, changed).await;
+    assert_eq!(kinds(&last(&server)), expected);
+    ask(&model, answered("m@elsewhere/v1", &outcome)).await;
+    assert_eq!(kinds(&last(&server)), ["message", "message", "function_call", "function_call_output", "message"]);
+    assert_eq!(server.refusals(), [""; 0]);
+}
+
+#[tokio::test]
+async fn thoughts_go_back_only_in_front_of_what_they_came_with() {
+    let server = ModelServer::start().await;
+    let model = connect(&responses_config(&server)).unwrap();
+    // The limit cuts the second call, so its thoughts stay here, and those at the end.
+    let mut cut = stream(&[
+        done(0, thought("rs_1")),
+        done(1, call("call_1", "now", "{}")),
+        done(2, thought("rs_2")),
+        added(3, call("call_2", "now", "")),
+        json!({"type": "response.function_call_arguments.delta", "output_index": 3, "delta": "{\"pa"}),
+    ]);
+    cut.pop();
+    let response = json!({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}});
+    cut.push(json!({"type": "response.incomplete", "response": response}));
+    server.reply(numbered(&cut));
+    let outcome = ask(&model, request_with_tools("Hi")).await;
+    assert_eq!((outcome.calls.len(), outcome.unrun.len(), outcome.end), (1, 1, Some(Finish::Length)), "{outcome:?}");
+    ask(&model, answered(&model.info().origin(), &outcome)).await;
+    let sent = last(&server);
+    assert_eq!(kinds(&sent), ["message", "reasoning", "function_call", "function_call_output", "message"]);
+    assert!(sent.text.contains("rs_1") && !sent.text.contains("rs_2"));
+
+    let unfinished =
+        json!({"id": "rs_3", "type": "reasoning", "summary": [], "status": "incomplete", "encrypted_content": "x"});
+    let unencrypted = json!({"id": "rs_4", "type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]});
+    for odd in [unfinished, unencrypted] {
+        server.reply(numbered(&stream(&[done(0, odd), done(1, message("Hi"))])));
+        let outcome = ask(&model, request_with_tools("Hi")).await;
+        assert_eq!((outcome.text.as_str(), &outcome.whole), ("Hi", &None));
+    }
+    server.reply(numbered(&stream(&[done(0, message("Hi")), done(1, thought("rs_5"))])));
+    let outcome = ask(&model, request_with_tools("Hi")).await;
+    ask(&model, answered(&model.info().origin(), &outcome)).await;
+    assert!(outcome.whole.is_some() && !last(&server).text.contains("rs_5"));
+    assert_eq!(server.refusals(), [""; 0]);
+}
+
+#[tokio::test]
+async fn thoughts_of_a_megabyte_go_back_and_larger_ones_do_not() {
+    let server = ModelServer::start().await;
+    let model = connect(&responses_config(&server)).unwrap();
+    for (bytes, goes_back) in [(1_000_000, true), (MAX_SERVER_FIELDS, false)] {
+        let large = json!({"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "x".repeat(bytes)});
+        server.reply(numbered(&stream(&[done(0, large.clone()), done(1, message("Hi"))])));
+        let outcome = ask(&model, request_with_tools("Hi")).await;
+        assert_eq!((outcome.text.as_str(), outcome.whole.is_some()), ("Hi", goes_back));
+        assert_eq!(ask(&model, answered(&model.info().origin(), &outcome)).await.error, None);
+        assert_eq!(last(&server).text.contains(&large.to_string()), goes_back);
+    }
+}
+
+#[tokio::test]
+async fn words_out_of_their_order_cost_thoughts_and_nothing_else() {
+    let server = ModelServer::start().await;
+    for odd in [
+        vec![says(1, "a"), says(2, "b"), says(1, "c")],
+        vec![says(2, "b"), says(1, "a")],
+        vec![json!({"type": "response.output_text.delta", "output_index": 0, "delta": "lost"}), says(1, "a")],
+        vec![added(0, json!("no item")), says(1, "a")],
+    ] {
+        let events = stream(&[vec![done(0, thought("rs_1"))], odd.clone()].concat());
+        server.reply(numbered(&events));
+        let outcome = ask_responses(&server).await;
+        assert!(
+            outcome.text.contains('a') && outcome.whole.is_none() && outcome.error.is_none(),
+            "{odd:?}: {outcome:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn thoughts_that_are_refused_all_the_same_are_left_out_from_then_on() {
+    for said in [
+        "The encrypted content gAAA could not be verified. Reason: Encrypted content could not be decrypted or parsed.",
+        "Item 'rs_scripted' of type 'reasoning' was provided without its required following item.",
+    ] {
+        let server = ModelServer::start().await;
+        let model = connect(&responses_config(&server)).unwrap();
+        server.reply(Reply::tool_call("now", json!({})).and_reasoning("hm"));
+        let outcome = ask(&model, request_with_tools("Hi")).await;
+        server.reply(Reply::responses_error(400, "invalid_encrypted_content", said));
+        let back = answered(&model.info().origin(), &outcome);
+        let answer = ask(&model, back.clone()).await;
+        assert_eq!((answer.error, answer.retries.len()), (None, 1));
+        assert!(answer.retries[0].2.contains("without the model's earlier thoughts"), "{:?}", answer.retries);
+        assert_eq!(ask(&model, back).await.retries, []);
+        let thinks: Vec<bool> =
+            server.requests().iter().map(|request| request.text.contains("\"rs_scripted\"")).collect();
+        assert_eq!(thinks, [false, true, false, false]);
+        assert!(model.learnt().is_empty(), "{:?}", model.learnt());
+    }
+}
+
+#[tokio::test]
+async fn results_follow_their_calls_with_the_daemons_words_in_them_and_nothing_is_blank() {
+    let server = ModelServer::start().await;
+    let model = connect(&responses_config(&server)).unwrap();
+    let call = |id: &str| ToolCall { call_id: CallId::from(id.to_owned()), name: "now".into(), arguments: "{".into() };
+    let result = |id: &str, text: &str| Message::Tool {
+        call_id: CallId::from(id.to_owned()),
+        name: "now".into(),
+        text: text.to_owned(),
+    };
+    let user = |text: &str| Message::User { text: text.to_owned() };
+    let mut request = request_with_tools("Hi");
+    request.messages.extend([
+        user("and more"),
+        Message::answer(" \n", vec![call("a"), call("b")]),
+        result("a", ""),
+        result("b", "<system_reminder>noon"),
+        user("<system_reminder>\nx\n</system_reminder>"),
+        user(" "),
+        user("Well?"),
+        Message::System { text: "later".to_owned() },
+        Message::answer("Half of an answer ", Vec::new()),
+    ]);
+    assert_eq!(ask(&model, request).await.error, None);
+    assert_eq!(server.refusals(), [""; 0]);
+    let sent = last(&server);
+    assert_eq!(
+        kinds(&sent),
+        [
+            "message",
+            "function_call",
+            "function_call",
+            "function_call_output",
+            "function_call_output",
+            "message",
+            "message",
+            "message"
+        ]
+    );
+    let input = &sent.body["input"];
+    let texts = |at: usize| {
+        let parts = input[at]["content"].as_array().unwrap();
+        parts.iter().map(|part| part["text"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(texts(0), ["Hi", "and more"]);
+    assert_eq!(input[1]["arguments"], r#"{"invalid_json":"{"}"#);
+    assert_eq!(input[3]["output"], "(no output)");
+    assert_eq!(input[4]["output"], "&lt;system_reminder>noon\n\n<system_reminder>\nx\n</system_reminder>");
+    assert_eq!(
+        (texts(5), texts(6), texts(7)),
+        (
+            vec!["Well?".to_owned(), "later".to_owned()],
+            vec!["Half of an answer ".to_owned()],
+            vec!["(go on)".to_owned()]
+        )
+    );
+}
+
+#[tokio::test]
+async fn answers_end_for_many_reasons() {
+    let text = [added(0, message("")), says(0, "Hi")];
+    let incomplete = |reason: &str| {
+        let mut events = stream(&text);
+        events.pop();
+        let response = json!({"status": "incomplete", "incomplete_details": {"reason": reason}});
+        events.push(json!({"type": "response.incomplete", "response": response}));
+        numbered(&events)
+    };
+    let refusal = json!({"type": "response.refusal.delta", "output_index": 0, "delta": "Hi"});
+    let whole_refusal =
+        json!({"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "Hi"}]});
+    for (reply, end) in [
+        (numbered(&stream(&text)), Finish::Stop),
+        (incomplete("max_output_tokens"), Finish::Length),
+        (incomplete("a_new_reason"), Finish::Length),
+        (incomplete("content_filter"), Finish::Filtered),
+        (numbered(&stream(&[added(0, message("")), refusal])), Finish::Filtered),
+        (numbered(&stream(&[done(0, whole_refusal)])), Finish::Filtered),
+    ] {
+        let server = ModelServer::start().await;
+        server.reply(reply.clone());
+        let outcome = ask_responses(&server).await;
+        assert_eq!((outcome.text.as_str(), outcome.end), ("Hi", Some(end)), "{reply:?}");
+    }
+}
+
+#[tokio::test]
+async fn errors_become_kinds_and_only_some_are_tried_again() {
+    let check = async |reply: Reply, kind: ErrorKind, requests: usize, words: &str, hint: &str| {
+        let server = ModelServer::start().await;
+        server.default_reply(reply);
+        let mut config = responses_config(&server);
+        config.retries = 1;
+        let outcome = ask_config(&config).await;
+        assert_eq!((outcome.kind(), server.requests().len()), (Some(kind), requests), "{outcome:?}");
+        assert!(outcome.message().contains(words), "{words}: {outcome:?}");
+        assert!(outcome.hint.as_deref().unwrap_or_default().contains(hint), "{hint}: {outcome:?}");
+    };
+    let error = Reply::responses_error;
+    let created = || json!({"type": "response.created", "response": {}});
+    let failed = |code: &str, message: &str| {
+        let response = json!({"id": "resp_2", "status": "failed", "error": {"code": code, "message": message}});
+        numbered(&[created(), json!({"type": "response.failed", "response": response})])
+    };
+    let event = |code: &str, message: &str| {
+        numbered(&[created(), json!({"type": "error", "code": code, "message": message, "param": null})])
+    };
+    check(error(500, "server_error", "broken"), ErrorKind::Provider, 2, "[request req_scripted]", "").await;
+    check(error(401, "invalid_api_key", "Incorrect API key"), ErrorKind::Auth, 1, "Incorrect", "api_key").await;
+    check(error(404, "model_not_found", "no gpt-x"), ErrorKind::Rejected, 1, "gpt-x", "id right").await;
+    check(error(429, "rate_limit_exceeded", "slow down"), ErrorKind::RateLimited, 2, "slow down", "wait").await;
+    check(error(429, "insufficient_quota", "pay"), ErrorKind::RateLimited, 1, "pay", "quota").await;
+    check(error(400, "context_length_exceeded", "too long"), ErrorKind::ContextOverflow, 1, "too long", "").await;
+    for in_stream in [&failed as &dyn Fn(&str, &str) -> Reply, &event] {
+        check(in_stream("server_error", "broken"), ErrorKind::Provider, 2, "broken", "").await;
+        check(in_stream("server_is_overloaded", "busy"), ErrorKind::Provider, 2, "busy", "").await;
+        check(in_stream("rate_limit_exceeded", "slow"), ErrorKind::RateLimited, 2, "slow", "").await;
+        check(in_stream("insufficient_quota", "pay"), ErrorKind::RateLimited, 1, "pay", "quota").await;
+        check(in_stream("invalid_prompt", "bad"), ErrorKind::Rejected, 1, "bad", "").await;
+        check(in_stream("invalid_image", "bad"), ErrorKind::Rejected, 1, "bad", "").await;
+        check(in_stream("context_length_exceeded", "too long"), ErrorKind::ContextOverflow, 1, "too long", "").await;
+    }
+    check(failed("server_error", "broken"), ErrorKind::Provider, 2, "[request resp_2]", "").await;
+    let silent = numbered(&[created(), json!({"type": "response.failed", "response": {"status": "failed"}})]);
+    check(silent, ErrorKind::Provider, 2, "the answer failed", "").await;
+    let whole = json!({"object": "response", "status": "failed", "error": {"code": "invalid_prompt", "message": "no"}});
+    check(Reply::status(200, whole.to_string()), ErrorKind::Rejected, 1, "no", "").await;
+    check(Reply::html(), ErrorKind::Protocol, 1, "HTML", "base_url").await;
+    let chat = Reply::events([r#"{"choices":[{"index":0,"delta":{"content":"Hi"}}]}"#]);
+    check(chat, ErrorKind::Protocol, 1, "no event of this wire", "wire: openai").await;
+    check(Reply::text("Hello, world").cut_after(900), ErrorKind::CutStream, 2, "cut off", "").await;
+}
+
+#[tokio::test]
+async fn a_failure_in_the_middle_takes_the_answer_back() {
+    let server = ModelServer::start().await;
+    let half = stream(&[added(0, message("")), says(0, "Half of")]);
+    let response = json!({"error": {"code": "server_error", "message": "broken"}});
+    let failed = json!({"type": "response.failed", "response": response});
+    server.reply(numbered(&[&half[..half.len() - 1], &[failed]].concat()));
+    server.reply(Reply::text("Whole."));
+    let outcome = ask_responses(&server).await;
+    assert_eq!((outcome.text.as_str(), outcome.discarded), ("Whole.", 1), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn a_parameter_that_the_model_refuses_is_left_out_and_that_is_kept() {
+    let unsupported = |field: &str| format!("Unsupported parameter: '{field}' is not supported with this model.");
+    for (sent, said) in [
+        ("\"temperature\"", unsupported("temperature")),
+        ("\"effort\"", unsupported("reasoning.effort")),
+        ("\"effort\"", "Unsupported value: 'max' is not supported with this model (reasoning.effort)".to_owned()),
+        ("\"summary\":\"auto\"", "Your organization must be verified to generate reasoning summaries.".to_owned()),
+        ("\"reasoning\":{", unsupported("reasoning")),
+        ("\"include\"", "Encrypted content is not supported with this model.".to_owned()),
+        ("\"prompt_cache_key\"", "Unknown parameter: 'prompt_cache_key'.".to_owned()),
+        ("\"max_output_tokens\"", unsupported("max_output_tokens")),
+    ] {
+        let server = ModelServer::start().await;
+        server.lenient();
+        let words = said.clone();
+        server.respond_with(move |request| match request.text.contains(sent) {
+            true => Reply::responses_error(400, "unsupported_parameter", &words),
+            false => Reply::text("Hi"),
+        });
+        let mut config = responses_config(&server);
+        (config.temperature, config.max_tokens) = (Some(0.5), Some(100));
+        (config.thinking, config.effort) = (Some(Thinking::Adaptive), Some(Effort::Max));
+        let model = connect(&config).unwrap();
+        let outcome = ask(&model, request_with_tools("Hi")).await;
+        assert_eq!((outcome.error, outcome.retries.len()), (None, 1), "{said}: {:?}", outcome.retries);
+        let asked = server.requests().len();
+        assert_eq!(ask(&model, request_with_tools("Hi")).await.retries, [], "{said}");
+        assert_eq!(server.requests().len(), asked + 1);
+    }
+}
+
+#[tokio::test]
+async fn tools_in_the_text_work_here_as_well() {
+    let server = ModelServer::start().await;
+    server.reply(Reply::text(r#"{"tool": "now", "args": {}}"#));
+    let config = ModelConfig { native_tools: Some(false), ..responses_config(&server) };
+    let outcome = ask_config(&config).await;
+    assert_eq!(outcome.calls, [("now".to_owned(), "{}".to_owned())], "{outcome:?}");
+    assert!(last(&server).body["tools"].is_null());
+}
+
+#[tokio::test]
+async fn two_hundred_calls_are_too_many() {
+    let server = ModelServer::start().await;
+    let calls = (0..200).fold(Reply::default(), |reply, _| reply.and_call("now", json!({})));
+    server.reply(calls);
+    let outcome = ask_responses(&server).await;
+    assert!(outcome.message().contains("more than 128 tool calls"), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn an_answer_of_the_strict_server_goes_back_in_all_its_forms() {
+    let server = ModelServer::start().await;
+    server.acts_as(Provider::OpenAi);
+    let model = connect(&responses_config(&server)).unwrap();
+    let mut request = request_with_tools("Hi");
+    for number in 0..8 {
+        server.reply(Reply { text: format!("Answer {number}."), ..Reply::tool_call("now", json!({})) });
+        let outcome = ask(&model, request.clone()).await;
+        assert_eq!(outcome.error, None);
+        let mut behind = answered(&model.info().origin(), &outcome).messages.split_off(2);
+        behind.iter_mut().for_each(|message| renumber(message, number));
+        request.messages.extend(behind);
+    }
+    assert_eq!(ask(&model, request).await.error, None);
+    assert_eq!(server.refusals(), [""; 0]);
+    assert_eq!(kinds(&last(&server)).iter().filter(|kind| *kind == "reasoning").count(), 10);
+}
+
+/// Gives the call of an answer, and its result, an id of their own.
+fn renumber(message: &mut Message, number: usize) {
+    let id = CallId::from(format!("call_{number}"));
+    match message {
+        Message::Assistant { tool_calls, origin, .. } => {
+            for call in tool_calls {
+                call.call_id = id.clone();
+            }
+            for (call, _) in &mut origin.calls {
+                *call = id.clone();
+            }
+        }
+        Message::Tool { call_id, .. } => *call_id = id,
+        _ => {}
+    }
+}

@@ -1,0 +1,85 @@
+//! A request to Responses as chat completions would have had it.
+
+use serde_json::{Value, json};
+
+/// The view of a body.
+pub(super) fn of(body: &Value) -> Value {
+    let mut view = body.clone();
+    let mut messages: Vec<Value> = Vec::new();
+    if body["instructions"].is_string() {
+        messages.push(json!({"role": "system", "content": body["instructions"]}));
+    }
+    for item in body["input"].as_array().into_iter().flatten() {
+        match item["type"].as_str().unwrap_or_default() {
+            "message" if item["role"] == "assistant" => {
+                let answer = answer(&mut messages);
+                let before = answer["content"].as_str().map(|before| format!("{before}\n\n")).unwrap_or_default();
+                answer["content"] = format!("{before}{}", texts(item).concat()).into();
+            }
+            "message" => messages.push(said(item)),
+            "function_call" => {
+                let function = json!({"name": item["name"], "arguments": item["arguments"]});
+                let call = json!({"id": item["call_id"], "type": "function", "function": function});
+                match answer(&mut messages)["tool_calls"].as_array_mut() {
+                    Some(calls) => calls.push(call),
+                    None => answer(&mut messages)["tool_calls"] = json!([call]),
+                }
+            }
+            "function_call_output" => {
+                messages.push(json!({"role": "tool", "tool_call_id": item["call_id"], "content": item["output"]}))
+            }
+            _ => {}
+        }
+    }
+    view["messages"] = messages.into();
+    if let Some(fields) = view.as_object_mut() {
+        fields.remove("input");
+        fields.remove("instructions");
+        if let Some(most) = fields.remove("max_output_tokens") {
+            fields.insert("max_tokens".to_owned(), most);
+        }
+    }
+    if let Some(tools) = body["tools"].as_array() {
+        let tool = |tool: &Value| {
+            let function = json!({
+                "name": tool["name"], "description": tool["description"], "parameters": tool["parameters"],
+            });
+            json!({"type": "function", "function": function})
+        };
+        view["tools"] = tools.iter().map(tool).collect();
+    }
+    view
+}
+
+fn texts(item: &Value) -> Vec<&str> {
+    item["content"].as_array().into_iter().flatten().filter_map(|part| part["text"].as_str()).collect()
+}
+
+/// The answer under way, at the end of the messages.
+fn answer(messages: &mut Vec<Value>) -> &mut Value {
+    if messages.last().is_none_or(|last| last["role"] != "assistant") {
+        messages.push(json!({"role": "assistant", "content": null}));
+    }
+    let last = messages.len() - 1;
+    &mut messages[last]
+}
+
+fn said(item: &Value) -> Value {
+    let parts = item["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if parts.iter().all(|part| part["type"] == "input_text") {
+        return json!({"role": "user", "content": texts(item).join("\n\n")});
+    }
+    let mut content: Vec<Value> = Vec::new();
+    for part in parts {
+        if part["type"] == "input_image" {
+            content.push(json!({"type": "image_url", "image_url": {"url": part["image_url"]}}));
+            continue;
+        }
+        let text = part["text"].as_str().unwrap_or_default();
+        match content.last_mut().filter(|last| last["type"] == "text") {
+            Some(last) => last["text"] = format!("{}\n\n{text}", last["text"].as_str().unwrap_or_default()).into(),
+            None => content.push(json!({"type": "text", "text": text})),
+        }
+    }
+    json!({"role": "user", "content": content})
+}

@@ -1,0 +1,183 @@
+//! Thoughts that are encrypted, as OpenAI's Responses have them: each comes back byte for byte, once, in front of what it came
+//! with, or not at all; and messages come back with their phase.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
+
+use super::{
+    super::render::{raw_item, responses_items, responses_message, responses_reasoning},
+    Reply,
+};
+
+/// Thoughts that were handed out, by their ids.
+#[derive(Debug, Default)]
+pub(super) struct EncryptedThoughts {
+    issued: HashMap<String, IssuedThought>,
+    answers: usize,
+}
+
+#[derive(Debug)]
+struct IssuedThought {
+    number: usize,
+    /// The item as it travelled.
+    raw: String,
+    /// The item that followed, without its id.
+    follower: Value,
+}
+
+#[derive(Deserialize)]
+struct Input<'a> {
+    #[serde(borrow)]
+    input: Vec<&'a RawValue>,
+}
+
+impl EncryptedThoughts {
+    /// A reply with encrypted thoughts, in one of the forms that real answers have.
+    pub(super) fn dressed(&mut self, mut reply: Reply, request: &Value) -> Reply {
+        let is_plain = reply.status == 200 && reply.body.is_none() && reply.events.is_none() && reply.fast.is_none();
+        if !is_plain || reply.never {
+            return reply;
+        }
+        self.answers += 1;
+        let number = self.answers;
+        for (at, call) in reply.tool_calls.iter_mut().enumerate() {
+            call.id = call.id.take().filter(|id| !id.is_empty()).or(Some(format!("call_{number:04}_{at:03}")));
+        }
+        let thinks = request["include"].as_array().is_some_and(|wanted| wanted.iter().any(|item| item == INCLUDED));
+        let mut items = responses_items(&reply);
+        if thinks && !items.iter().any(|item| item["type"] == "reasoning") {
+            let tells = !request["reasoning"]["summary"].is_null();
+            items = with_thoughts(items, number, tells);
+        }
+        for item in items.iter_mut().filter(|item| item["id"] == "rs_scripted") {
+            item["id"] = format!("rs_{number:04}_s").into();
+        }
+        for (at, item) in items.iter().enumerate().filter(|(_, item)| item["type"] == "reasoning") {
+            let follower = items[at..].iter().find(|item| item["type"] != "reasoning").map(identity);
+            let issued = IssuedThought {
+                number: self.issued.len(),
+                raw: raw_item(item),
+                follower: follower.unwrap_or_default(),
+            };
+            self.issued.insert(item["id"].as_str().unwrap_or_default().to_owned(), issued);
+        }
+        reply.items = items;
+        reply
+    }
+
+    /// Says which thoughts of a request are not as, or not where, they were handed out.
+    pub(super) fn misplaced(&self, body: &[u8]) -> Option<String> {
+        let Input { input } = serde_json::from_slice(body).ok()?;
+        let items: Vec<Value> = input.iter().map(|raw| serde_json::from_str(raw.get()).unwrap_or_default()).collect();
+        let mut last = None;
+        for (at, (raw, item)) in
+            input.iter().zip(&items).enumerate().filter(|(_, (_, item))| item["type"] == "reasoning")
+        {
+            let id = item["id"].as_str().unwrap_or_default();
+            let Some(issued) = self.issued.get(id).filter(|issued| issued.raw == raw.get()) else {
+                return Some(format!(
+                    "The encrypted content for item {id} could not be verified. Reason: Encrypted content could not be \
+                     decrypted or parsed. (input[{at}])"
+                ));
+            };
+            if last.is_some_and(|last| last >= issued.number) {
+                return Some(format!("Duplicate item found with id {id}, or it stands before an earlier one."));
+            }
+            last = Some(issued.number);
+            let follower = items[at..].iter().find(|item| item["type"] != "reasoning").map(identity);
+            if follower.as_ref() != Some(&issued.follower) {
+                return Some(format!(
+                    "Item '{id}' of type 'reasoning' was provided without its required following item: {} and not {}",
+                    follower.unwrap_or_default(),
+                    issued.follower
+                ));
+            }
+        }
+        None
+    }
+}
+
+/// Must be asked for, for thoughts to be handed out.
+const INCLUDED: &str = "reasoning.encrypted_content";
+
+/// An item without what need not come back.
+fn identity(item: &Value) -> Value {
+    match item["type"].as_str() {
+        Some("message") => {
+            let parts = item["content"].as_array().into_iter().flatten();
+            let text: String = parts.filter_map(|part| part["text"].as_str()).collect();
+            json!({"role": item["role"], "text": text, "phase": item["phase"]})
+        }
+        Some("function_call") => json!({"call_id": item["call_id"], "name": item["name"]}),
+        _ => item.clone(),
+    }
+}
+
+/// Thoughts before words and calls, in the forms in which they come: told, if that is asked for, untold, in parts, and twice,
+/// around a message before calls.
+fn with_thoughts(items: Vec<Value>, number: usize, tells: bool) -> Vec<Value> {
+    let calls = items.iter().any(|item| item["type"] == "function_call");
+    let thought = |at: usize, summary: &[&str]| {
+        let encrypted = format!("gAAAA/+\u{e9}=={number:04}/{at}");
+        let summary = if tells { summary } else { &[] };
+        responses_reasoning(&format!("rs_{number:04}_{at}"), summary, &encrypted)
+    };
+    let told = format!("Thought \u{201c}{number}\u{201d}:\n\tlook first. ");
+    let mut dressed = match number % 4 {
+        0 => vec![thought(0, &[&told])],
+        1 => vec![thought(0, &[])],
+        2 => vec![thought(0, &[&told, "And then. "])],
+        _ if !calls => vec![thought(0, &[&told]), thought(1, &["And again."])],
+        _ => {
+            let part = json!({"type": "output_text", "text": "Well.", "annotations": []});
+            let mut said = responses_message(&format!("msg_{number:04}"), &[part]);
+            said["phase"] = "commentary".into();
+            vec![thought(0, &[&told]), said, thought(1, &["And again."])]
+        }
+    };
+    let phased = items.into_iter().map(|mut item| {
+        if item["type"] == "message" {
+            item["phase"] = "final_answer".into();
+        }
+        item
+    });
+    dressed.extend(phased);
+    dressed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thoughts_come_back_byte_for_byte_once_and_in_front_of_what_they_came_with() {
+        let mut thoughts = EncryptedThoughts::default();
+        let request = json!({"include": [INCLUDED], "reasoning": {"summary": "auto"}});
+        let mut sent: Vec<String> = Vec::new();
+        for _ in 0..4 {
+            let reply = Reply { text: "Words.".to_owned(), ..Reply::tool_call("now", json!({})) };
+            sent.extend(thoughts.dressed(reply, &request).items.iter().map(raw_item));
+        }
+        let misplaced =
+            |items: &[String]| thoughts.misplaced(format!("{{\"input\":[{}]}}", items.join(",")).as_bytes());
+        assert_eq!(misplaced(&sent), None);
+        let check = |change: &dyn Fn(&mut Vec<String>), expected: Option<&str>| {
+            let mut changed = sent.clone();
+            change(&mut changed);
+            let found = misplaced(&changed);
+            assert_eq!(found.is_some(), expected.is_some(), "{found:?}");
+            assert!(found.unwrap_or_default().contains(expected.unwrap_or_default()), "{expected:?}");
+        };
+        check(&|items| items[0] = items[0].replacen("{ ", "{", 1), Some("could not be verified"));
+        check(&|items| drop(items.remove(1)), Some("without its required following item"));
+        check(&|items| items[1] = items[1].replace("Words", "Others"), Some("without its required following item"));
+        check(&|items| items[1] = items[1].replace("final_answer", "commentary"), Some("required following item"));
+        check(&|items| items.insert(0, items[0].clone()), Some("Duplicate item"));
+        check(&|items| items.truncate(1), Some("required following item"));
+        check(&|items| items.rotate_left(3), Some("stands before an earlier one"));
+        // All of an answer but its words and calls may be left out.
+        check(&|items| drop(items.remove(0)), None);
+    }
+}

@@ -1,0 +1,262 @@
+//! OpenAI's rules of a request to its Responses.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+use super::{Checked, MAX_NAME, broken, check_name, check_said, parts, tools};
+
+/// Fields of the body that are known and do not ask the server to store anything.
+const FIELDS: [&str; 20] = [
+    "model",
+    "instructions",
+    "input",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "reasoning",
+    "include",
+    "store",
+    "stream",
+    "stream_options",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "temperature",
+    "top_p",
+    "max_output_tokens",
+    "metadata",
+    "service_tier",
+    "safety_identifier",
+    "text",
+];
+/// Fields of items, by their kind.
+const ITEMS: [(&str, &[&str]); 5] = [
+    ("message", &["role", "content", "phase", "id", "status"]),
+    ("function_call", &["call_id", "name", "arguments", "id", "status"]),
+    ("function_call_output", &["call_id", "output", "id", "status"]),
+    ("reasoning", &["id", "summary", "content", "encrypted_content", "status"]),
+    ("web_search_call", &["id", "action", "status"]),
+];
+/// What may be asked for beside the answer.
+const INCLUDED: [&str; 2] = ["reasoning.encrypted_content", "message.output_text.logprobs"];
+const EFFORTS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+/// The longest id of a call, and the longest key of the cache.
+const MAX_ID: usize = 64;
+/// The smallest limit of an answer.
+const MIN_ANSWER: u64 = 16;
+
+pub(super) fn check(body: &Value) -> Checked {
+    let nothing = Map::new();
+    let fields = body.as_object().unwrap_or(&nothing);
+    if let Some(field) = fields.keys().find(|field| !FIELDS.contains(&field.as_str())) {
+        return broken(field, format!("Unknown parameter: '{field}'."));
+    }
+    check_said("model", &body["model"])?;
+    check_settings(body)?;
+    check_tools(body)?;
+    let Some(items) = body["input"].as_array().filter(|items| !items.is_empty()) else {
+        return broken("input", "it must be an array with at least one item");
+    };
+    check_items(items)
+}
+
+fn check_settings(body: &Value) -> Checked {
+    // Without it the server would keep what it is told.
+    if body["store"] != Value::Bool(false) {
+        return broken("store", "it must be false");
+    }
+    if !body["instructions"].is_null() {
+        check_said("instructions", &body["instructions"])?;
+    }
+    if body["temperature"].as_f64().is_some_and(|degrees| !(0.0..=2.0).contains(&degrees)) {
+        return broken("temperature", "it must be from 0 to 2");
+    }
+    if body["max_output_tokens"].as_u64().is_some_and(|most| most < MIN_ANSWER) {
+        return broken("max_output_tokens", format!("Expected a value >= {MIN_ANSWER}"));
+    }
+    let key = &body["prompt_cache_key"];
+    if !key.is_null() && key.as_str().is_none_or(|key| key.is_empty() || key.len() > MAX_ID) {
+        return broken("prompt_cache_key", format!("it must have 1 to {MAX_ID} letters"));
+    }
+    let included = body["include"].as_array().into_iter().flatten();
+    if let Some(odd) = included.into_iter().find(|one| !INCLUDED.iter().any(|known| *one == known)) {
+        return broken("include", format!("Invalid value: {odd}"));
+    }
+    let reasoning = &body["reasoning"];
+    let nothing = Map::new();
+    let mut fields = reasoning.as_object().unwrap_or(&nothing).keys();
+    if let Some(field) = fields.find(|field| !["effort", "summary"].contains(&field.as_str())) {
+        return broken(format!("reasoning.{field}"), "Unknown parameter");
+    }
+    let effort = &reasoning["effort"];
+    if !effort.is_null() && !EFFORTS.iter().any(|known| effort == known) {
+        return broken("reasoning.effort", format!("Invalid value: {effort}"));
+    }
+    let summary = &reasoning["summary"];
+    if !summary.is_null() && !["auto", "concise", "detailed"].iter().any(|known| summary == known) {
+        return broken("reasoning.summary", format!("Invalid value: {summary}"));
+    }
+    Ok(())
+}
+
+fn check_tools(body: &Value) -> Checked {
+    tools::check_choice(&body["tool_choice"])?;
+    let Some(offered) = body["tools"].as_array() else {
+        let choice = &body["tool_choice"];
+        return if choice.is_null() { Ok(()) } else { broken("tool_choice", "may only be specified with tools") };
+    };
+    let mut names = HashSet::new();
+    for (at, tool) in offered.iter().enumerate() {
+        let place = format!("tools[{at}]");
+        let known = ["type", "name", "description", "parameters", "strict"];
+        let mut fields = tool.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+        if let Some(field) = fields.find(|field| !known.contains(field)) {
+            return broken(format!("{place}.{field}"), "Unknown parameter");
+        }
+        if tool["type"] != "function" {
+            return broken(format!("{place}.type"), "it must be \"function\"");
+        }
+        check_name(&format!("{place}.name"), &tool["name"], MAX_NAME)?;
+        check_said(&format!("{place}.description"), &tool["description"])?;
+        if tool["parameters"]["type"] != "object" {
+            return broken(format!("{place}.parameters"), "schema must have type 'object'");
+        }
+        // Absent, it is true, and a schema with optional fields is refused.
+        if tool["strict"] != Value::Bool(false) {
+            return broken(
+                format!("{place}.strict"),
+                "'additionalProperties' is required to be supplied and to be false",
+            );
+        }
+        if !names.insert(tool["name"].as_str()) {
+            return broken(format!("{place}.name"), "it has come before");
+        }
+    }
+    Ok(())
+}
+
+fn check_items(items: &[Value]) -> Checked {
+    let (mut ids, mut waiting) = (HashSet::new(), Vec::new());
+    for (at, item) in items.iter().enumerate() {
+        let place = format!("input[{at}]");
+        let kind = item["type"].as_str().unwrap_or_default();
+        let Some((_, known)) = ITEMS.iter().find(|(name, _)| *name == kind) else {
+            return broken(format!("{place}.type"), format!("Invalid value: {}", item["type"]));
+        };
+        let mut fields = item.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+        if let Some(field) = fields.find(|field| *field != "type" && !known.contains(field)) {
+            return broken(format!("{place}.{field}"), "Unknown parameter");
+        }
+        match kind {
+            "message" => {
+                check_message(&place, item)?;
+                if item["role"] == "user" {
+                    check_answered(&waiting)?;
+                }
+            }
+            "function_call" => {
+                check_call(&place, item)?;
+                let id = item["call_id"].as_str().unwrap_or_default();
+                if !ids.insert(id) {
+                    return broken(format!("{place}.call_id"), format!("{id:?} has come before"));
+                }
+                waiting.push(id);
+            }
+            "function_call_output" => {
+                check_said(&format!("{place}.output"), &item["output"])?;
+                let id = item["call_id"].as_str().unwrap_or_default();
+                let Some(found) = waiting.iter().position(|waiting| *waiting == id) else {
+                    let message = format!("No tool call found for function call output with call_id {id}.");
+                    return broken(place, message);
+                };
+                waiting.remove(found);
+            }
+            "reasoning" => check_thoughts(&place, item, items.get(at + 1))?,
+            _ => {}
+        }
+    }
+    check_answered(&waiting)?;
+    let is_open = |last: &Value| last["type"] == "function_call_output" || last["role"] == "user";
+    match items.last() {
+        Some(last) if is_open(last) => Ok(()),
+        _ => broken("input", "nobody asks anything: the last item must be of the user, or an output"),
+    }
+}
+
+fn check_answered(waiting: &[&str]) -> Checked {
+    match waiting.first() {
+        Some(id) => broken("input", format!("No tool output found for function call {id}.")),
+        None => Ok(()),
+    }
+}
+
+fn check_message(place: &str, item: &Value) -> Checked {
+    let role = item["role"].as_str().unwrap_or_default();
+    if !["user", "assistant"].contains(&role) {
+        return broken(format!("{place}.role"), format!("{} is no role here", item["role"]));
+    }
+    let phase = &item["phase"];
+    if !phase.is_null() && (role == "user" || !["commentary", "final_answer"].iter().any(|known| phase == known)) {
+        return broken(format!("{place}.phase"), format!("Invalid value: {phase}"));
+    }
+    let Some(content) = item["content"].as_array().filter(|content| !content.is_empty()) else {
+        return broken(format!("{place}.content"), "it must be an array with at least one part");
+    };
+    for (at, part) in content.iter().enumerate() {
+        let place = format!("{place}.content[{at}]");
+        match (role, part["type"].as_str().unwrap_or_default()) {
+            ("user", "input_text") | ("assistant", "output_text") => {
+                check_said(&format!("{place}.text"), &part["text"])?;
+            }
+            ("user", "input_image") => {
+                if part["detail"] != "auto" {
+                    return broken(format!("{place}.detail"), "it must be auto");
+                }
+                parts::check_picture(&format!("{place}.image_url"), &part["image_url"])?;
+            }
+            ("assistant", "refusal") => check_said(&format!("{place}.refusal"), &part["refusal"])?,
+            _ => {
+                let supported =
+                    if role == "user" { "'input_text' and 'input_image'" } else { "'output_text' and 'refusal'" };
+                let message = format!("Invalid value: {}. Supported values are: {supported}.", part["type"]);
+                return broken(format!("{place}.type"), message);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_call(place: &str, item: &Value) -> Checked {
+    let id = item["call_id"].as_str().unwrap_or_default();
+    if id.is_empty() || id.len() > MAX_ID {
+        return broken(format!("{place}.call_id"), format!("expected a string with length 1 to {MAX_ID}"));
+    }
+    check_name(&format!("{place}.name"), &item["name"], MAX_NAME)?;
+    let arguments = item["arguments"].as_str().unwrap_or_default();
+    match serde_json::from_str::<Map<String, Value>>(arguments) {
+        Ok(_) => Ok(()),
+        Err(error) => broken(format!("{place}.arguments"), format!("it holds no JSON object: {error}")),
+    }
+}
+
+fn check_thoughts(place: &str, item: &Value, next: Option<&Value>) -> Checked {
+    let id = item["id"].as_str().unwrap_or_default();
+    if item["summary"].as_array().is_none() {
+        return broken(format!("{place}.summary"), "Missing required parameter");
+    }
+    let has_content = item["content"].as_array().is_some_and(|content| !content.is_empty());
+    if !has_content && item["encrypted_content"].as_str().is_none_or(str::is_empty) {
+        let message = format!("Item with id '{id}' not found. Items are not persisted when `store` is set to false.");
+        return broken(place, message);
+    }
+    let follows = |next: &&Value| {
+        matches!(next["type"].as_str(), Some("reasoning" | "function_call" | "web_search_call"))
+            || next["role"] == "assistant"
+    };
+    match next.filter(follows) {
+        Some(_) => Ok(()),
+        None => {
+            broken(place, format!("Item '{id}' of type 'reasoning' was provided without its required following item."))
+        }
+    }
+}
