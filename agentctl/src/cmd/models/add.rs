@@ -28,6 +28,9 @@ use crate::{
     terminal::{ask, sanitize::clean_line},
 };
 
+/// The wire that OpenAI has, and few others.
+const RESPONSES: &str = "responses";
+
 /// Models of a list that are shown to choose from.
 const MOST_SHOWN: usize = 40;
 
@@ -161,8 +164,9 @@ impl ChosenProvider {
         Self {
             name: provider.name,
             title: provider.title.to_owned(),
+            // At other addresses most servers speak chat completions alone.
+            wire: provider.wire.filter(|wire| base_url.is_none() || *wire != RESPONSES).map(str::to_owned),
             base_url: base_url.unwrap_or_else(|| provider.base_url.to_owned()),
-            wire: provider.wire.map(str::to_owned),
             variable: provider.variable,
             echoes: provider.echoes,
             model: provider.model.map(str::to_owned),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::words::{
     ABOUT_AGENT, BEFORE_VERB, CHANGES, CHANGES_ANYWHERE, CODE, CODE_ANYWHERE, COMPLEX, GREETINGS, GREETINGS_ANYWHERE,
-    LOOKS, LOOKS_ANYWHERE, TRACES,
+    LOOKS, LOOKS_ANYWHERE, TRACES, WHOLE,
 };
 
 /// Endings of the names of source files.
@@ -60,6 +60,7 @@ impl Signs {
             + u32::from(!paths.is_empty()) * 3
             + u32::from(has_trace) * 3
             + u32::from(has_names) * 2
+            + u32::from(words.iter().any(|word| WHOLE.contains(word)))
             + u32::try_from(nouns).unwrap_or(MAX_NOUNS).min(MAX_NOUNS);
         let is_chinese = lower.chars().any(|char| ('\u{4e00}'..='\u{9fff}').contains(&char));
         Self {

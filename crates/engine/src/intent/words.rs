@@ -270,6 +270,9 @@ pub(super) const CODE: &[&str] = &[
 pub(super) const CODE_ANYWHERE: &[&str] =
     &["代码", "函数", "测试", "文件", "接口", "模块", "仓库", "项目", "报错", "类型", "变量", "脚本", "编译"];
 
+/// Nouns that mean all of the code, and nothing else.
+pub(super) const WHOLE: &[&str] = &["codebase", "repo", "repository"];
+
 /// Beginnings of greetings and thanks.
 pub(super) const GREETINGS: &[&str] =
     &["hi", "hello", "hey", "thanks", "thank", "thx", "bye", "goodbye", "cheers", "hallo", "danke", "tschüss", "moin"];

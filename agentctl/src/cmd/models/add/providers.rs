@@ -41,7 +41,10 @@ pub(super) const ALL: [Provider; 11] = [
             .key("ANTHROPIC_API_KEY")
             .model("claude-sonnet-5-5")
     },
-    Provider::new("openai", "OpenAI", "https://api.openai.com/v1").key("OPENAI_API_KEY").model("gpt-6.1-sol"),
+    Provider {
+        wire: Some("responses"),
+        ..Provider::new("openai", "OpenAI", "https://api.openai.com/v1").key("OPENAI_API_KEY").model("gpt-6.1-sol")
+    },
     Provider::new("gemini", "Google Gemini", "https://generativelanguage.googleapis.com/v1beta/openai")
         .key("GEMINI_API_KEY")
         .model("models/gemini-3.8-flash"),
