@@ -32,8 +32,9 @@ Days are local days of the daemon. Sessions that were deleted still count, witho
 else from the catalogue; what has no known price is said, and in no sum. `agentctl models show` tells the prices.")]
 pub(crate) struct UsageArgs {
     /// The first day: the last days (7d) or weeks (2w) up to today, `today`, `all`, or a date such as 2026-11-25
-    #[arg(long, value_name = "WHEN", default_value = "30d", value_parser = first_day)]
-    since: FirstDay,
+    /// [default: 30d; all with --until]
+    #[arg(long, value_name = "WHEN", value_parser = first_day)]
+    since: Option<FirstDay>,
     /// The last day, which is included: a date such as 2026-11-25 [default: today]
     #[arg(long, value_name = "DATE", value_parser = date)]
     until: Option<Date>,
@@ -48,6 +49,9 @@ const GROUPINGS: [Choice<UsageGrouping>; 4] = [
     ("day", "by day, in the daemon's time zone", UsageGrouping::Day),
     ("slot", "by the role that the model had", UsageGrouping::Slot),
 ];
+
+/// Days that are shown where nobody says.
+const LAST_DAYS: u32 = 30;
 
 /// The first day of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +86,8 @@ fn date(text: &str) -> Result<Date, String> {
 
 /// Shows tokens and money.
 pub(crate) async fn handle(global: &Global, args: UsageArgs) -> anyhow::Result<Exit> {
-    let (last_days, since) = match args.since {
+    let usual = if args.until.is_some() { FirstDay::All } else { FirstDay::Last(LAST_DAYS) };
+    let (last_days, since) = match args.since.unwrap_or(usual) {
         FirstDay::All => (None, None),
         FirstDay::Last(days) => (Some(days), None),
         FirstDay::Day(day) => (None, Some(day)),

@@ -261,6 +261,12 @@ impl Answer {
             (Ask::Approval { .. }, Self::Keep { rule, scope: GrantScope::ForGood }) if !Ask::is_for_good(rule) => {
                 Some("this rule covers commands in any folder, so it can be kept for this session only")
             }
+            (Ask::Approval { .. }, Self::Edit { args })
+                if ask.plan().is_some()
+                    && args.get(Ask::PLAN).and_then(Value::as_str).is_none_or(|plan| plan.trim().is_empty()) =>
+            {
+                Some(r#"a changed plan is an object with its words: {"plan": "1. …"}"#)
+            }
             (Ask::Approval { .. }, Self::Edit { args }) if !args.is_object() => {
                 Some("edited arguments must be a JSON object")
             }

@@ -121,7 +121,7 @@ macro_rules! grouped_by {
             $name,
             "''",
             "WHERE day BETWEEN ?1 AND ?2 GROUP BY 1
-             ORDER BY 10 DESC NULLS LAST, 5 + 8 DESC, 1 LIMIT ?3"
+             ORDER BY 10 DESC NULLS LAST, total(prompt_tokens) + total(completion_tokens) DESC, 1 LIMIT ?3"
         )
     };
 }
@@ -177,7 +177,7 @@ fn groups(
             "coalesce(sessions.title, '')",
             "LEFT JOIN sessions ON sessions.key = usage.session AND sessions.parent IS NULL
              WHERE day BETWEEN ?1 AND ?2 GROUP BY 1
-             ORDER BY 10 DESC NULLS LAST, 5 + 8 DESC, 1 DESC LIMIT ?3"
+             ORDER BY 10 DESC NULLS LAST, total(prompt_tokens) + total(completion_tokens) DESC, 1 DESC LIMIT ?3"
         ),
     })?;
     let mut rows = statement.query(params![days.0, days.1, limit(usize::MAX)])?;

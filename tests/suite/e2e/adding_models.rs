@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use agentd_testkit::{
     daemon::{TempDaemon, TempHome},
-    model_server::{ModelServer, Reply},
+    model_server::{ModelServer, Provider, Reply},
 };
 use serde_json::json;
 
@@ -39,8 +39,8 @@ async fn a_person_names_a_provider_types_a_key_and_chooses_a_model() {
     assert!(end.contains("base has second"), "{end}");
     let text = read(&daemon, "models.yaml");
     assert!(text.starts_with("# mine\ncode: {base_url: http://127.0.0.1:9/v1, id: other}\nbase:\n"), "{text}");
-    assert!(!text.contains("sk-typed") && text.contains("keys/openai.key"), "{text}");
-    let key = daemon.path().join("config/keys/openai.key");
+    assert!(!text.contains("sk-typed") && text.contains("keys/base.key"), "{text}");
+    let key = daemon.path().join("config/keys/base.key");
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     let output = daemon.agentctl(["run", "Who are you?"]).await.exits(0);
     assert_eq!(output.stdout.trim(), "Here I am.");
@@ -73,7 +73,7 @@ async fn scripts_hand_the_key_over_and_what_cannot_work_changes_nothing() {
 
     let args = ["mistral", "--base-url", &url, "--key-stdin", "--id", "second"];
     add(&args, "sk-piped\n").await;
-    assert_eq!(read(&daemon, "keys/mistral.key"), "sk-piped\n");
+    assert_eq!(read(&daemon, "keys/base.key"), "sk-piped\n");
     let slots = daemon.agentctl(["models", "--json"]).await.exits(0).json();
     assert_eq!((&slots[0]["model"]["id"], &slots[0]["model"]["base_url"]), (&json!("second"), &json!(url)));
     let before = read(&daemon, "models.yaml");
@@ -82,6 +82,30 @@ async fn scripts_hand_the_key_over_and_what_cannot_work_changes_nothing() {
     let broken =
         add(&["mistral", "--base-url", "http://127.0.0.1:9/v1", "--key-stdin", "--replace"], "sk-other\n").await;
     assert_ne!(broken.code, Some(0));
-    assert_eq!((read(&daemon, "models.yaml"), read(&daemon, "keys/mistral.key")), (before, "sk-piped\n".to_owned()));
+    assert_eq!((read(&daemon, "models.yaml"), read(&daemon, "keys/base.key")), (before, "sk-piped\n".to_owned()));
     assert_eq!(daemon.agentctl(["run", "Still?"]).await.exits(0).stdout.trim(), "Here I am.");
+}
+
+#[tokio::test]
+async fn another_wire_and_another_slot_have_their_own_address_and_key() {
+    let (first, second) = (server().await, server().await);
+    first.acts_as(Provider::Anthropic);
+    first.lists([json!({"id": "first"})]);
+    let daemon = TempDaemon::start_in(TempHome::new()).await;
+    let add = async |args: &[&str], input: &str| {
+        let args = [&["models", "add"], args, &["--key-stdin", "--no-test"]].concat();
+        daemon.agentctl_with(args, input.as_bytes()).await.exits(0)
+    };
+    // The daemon writes the address of this wire in its own way.
+    add(&["anthropic", "--base-url", &first.root_url()], "sk-one").await;
+    add(&["--base-url", &second.base_url(), "--slot", "code"], "sk-two").await;
+    assert_eq!(
+        (read(&daemon, "keys/base.key"), read(&daemon, "keys/code.key")),
+        ("sk-one\n".into(), "sk-two\n".into())
+    );
+    daemon.agentctl(["run", "Who?", "--model", "base"]).await.exits(0);
+    daemon.agentctl(["run", "Who?", "--model", "code"]).await.exits(0);
+    let (one, two) = (first.requests().pop().unwrap(), second.requests().pop().unwrap());
+    assert_eq!(one.key(), "sk-one");
+    assert_eq!(two.key(), "sk-two");
 }

@@ -49,7 +49,7 @@ const MAX_KEY: u64 = 16 * 1024;
 Providers: anthropic, openai, gemini, deepseek, mistral, openrouter, groq; servers: ollama, llama.cpp, lm-studio, vllm.
 
 The key goes into keys/ beside models.yaml, in a file that only you can read. The daemon reads the new configuration at once, \
-and the model is tested; if its server cannot list models, nothing is changed.")]
+and the model is tested. If the server is asked for its models and cannot list them, nothing is changed.")]
 pub(crate) struct AddArgs {
     /// Provider, or kind of server
     #[arg(value_name = "PROVIDER")]
@@ -81,7 +81,7 @@ pub(crate) struct AddArgs {
 pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exit> {
     let present = io::stdin().is_terminal() && io::stderr().is_terminal();
     let Some(chosen) = choose(&args, present).await? else { return Ok(Exit::Cancelled) };
-    let mut own = OwnFiles::read(chosen.name)?;
+    let mut own = OwnFiles::read(args.slot)?;
     if file::has(&own.text, args.slot) && !args.replace {
         let replaces = present && is_yes(&format!("models.yaml has {} already. Replace it? [y/N] ", args.slot))?;
         if !replaces {
@@ -108,6 +108,7 @@ pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exi
         crate::terminal::note("nothing was changed");
         return Err(error);
     }
+    own.forget_before();
     crate::terminal::note(&format!("{} has {}", args.slot, clean_line(entry.id.as_deref().unwrap_or_default())));
     if args.no_test {
         return Ok(Exit::Done);
@@ -125,12 +126,13 @@ async fn prove(
     suggested: Option<&str>,
     present: bool,
 ) -> anyhow::Result<()> {
+    own.keep_before()?;
     own.write_key(key)?;
     own.write(&file::with(&own.text, args.slot, entry))?;
     daemon.client.reload().await?;
     let slots = daemon.client.models().await?;
     let in_force = slots.iter().find(|info| info.slot == args.slot).and_then(|info| info.model.base_url.clone());
-    if in_force.as_deref().is_none_or(|url| url.trim_end_matches('/') != entry.base_url.trim_end_matches('/')) {
+    if in_force.as_deref().and_then(origin) != origin(&entry.base_url) {
         return Err(Failure::usage("the daemon has another model in this slot, whatever models.yaml says")
             .hint("MODEL_* variables of the daemon's environment stand above the file: start it without them")
             .into());
@@ -148,9 +150,13 @@ async fn prove(
     Ok(())
 }
 
+/// Scheme, host and port of an address: what stands behind them the daemon writes in its own way.
+fn origin(address: &str) -> Option<url::Origin> {
+    url::Url::parse(address).ok().map(|url| url.origin())
+}
+
 /// A provider as it was chosen.
 struct ChosenProvider {
-    name: &'static str,
     title: String,
     base_url: String,
     wire: Option<String>,
@@ -162,7 +168,6 @@ struct ChosenProvider {
 impl ChosenProvider {
     fn of(provider: &Provider, base_url: Option<String>) -> Self {
         Self {
-            name: provider.name,
             title: provider.title.to_owned(),
             // At other addresses most servers speak chat completions alone.
             wire: provider.wire.filter(|wire| base_url.is_none() || *wire != RESPONSES).map(str::to_owned),
@@ -176,7 +181,6 @@ impl ChosenProvider {
     /// A server of which only the address is known.
     fn at(base_url: &str) -> Self {
         Self {
-            name: "server",
             title: base_url.to_owned(),
             base_url: base_url.to_owned(),
             wire: None,
@@ -297,9 +301,10 @@ struct OwnFiles {
 }
 
 impl OwnFiles {
-    fn read(name: &str) -> anyhow::Result<Self> {
+    /// Each slot has a key of its own: a server is never sent another one's.
+    fn read(slot: Slot) -> anyhow::Result<Self> {
         let folder = daemon::config_dir()?;
-        let (path, key_path) = (folder.join("models.yaml"), folder.join("keys").join(format!("{name}.key")));
+        let (path, key_path) = (folder.join("models.yaml"), folder.join("keys").join(format!("{slot}.key")));
         let (text, existed) = match std::fs::read_to_string(&path) {
             Ok(text) => (text, true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => (String::new(), false),
@@ -321,6 +326,22 @@ impl OwnFiles {
             .map_err(|error| Failure::usage(format!("could not write {}: {error}", self.key_path.display())).into())
     }
 
+    /// Keeps the text as it was beside the file, for whoever leaves in the middle of it.
+    fn keep_before(&self) -> anyhow::Result<()> {
+        if self.existed {
+            own_file::replace_private(&self.before(), &self.text)?;
+        }
+        Ok(())
+    }
+
+    fn forget_before(&self) {
+        let _ = std::fs::remove_file(self.before());
+    }
+
+    fn before(&self) -> PathBuf {
+        self.path.with_extension("yaml.before")
+    }
+
     fn write(&self, text: &str) -> anyhow::Result<()> {
         own_file::replace(&self.path, text)
             .map_err(|error| Failure::usage(format!("could not write {}: {error}", self.path.display())).into())
@@ -328,15 +349,18 @@ impl OwnFiles {
 
     /// Puts back what there was.
     fn restore(&self) -> anyhow::Result<()> {
-        if self.existed {
-            self.write(&self.text)?;
-        } else {
-            let _ = std::fs::remove_file(&self.path);
+        // One that cannot be put back keeps no other one from it.
+        let key = match &self.key_before {
+            Some(key) => own_file::replace_private(&self.key_path, key),
+            None => Ok(drop(std::fs::remove_file(&self.key_path))),
+        };
+        self.forget_before();
+        let now = std::fs::read_to_string(&self.path).unwrap_or_default();
+        match self.existed {
+            true if now != self.text => self.write(&self.text)?,
+            false if !now.is_empty() => drop(std::fs::remove_file(&self.path)),
+            _ => {}
         }
-        match &self.key_before {
-            Some(key) => own_file::replace_private(&self.key_path, key)?,
-            None => drop(std::fs::remove_file(&self.key_path)),
-        }
-        Ok(())
+        Ok(key?)
     }
 }

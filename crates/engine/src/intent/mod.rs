@@ -127,6 +127,8 @@ mod tests {
         ));
         assert!(complex("Design the architecture of a cache and weigh the trade-offs of its eviction strategies"));
         assert!(!complex("fix the typo in README.md"));
+        assert!(!complex("Redesign the button in src/app.css"));
+        assert!(!complex("Improve the error message and support the new flag in cli.rs"));
         assert!(!complex("hello"));
         assert!(!complex("what does main.rs do?"));
     }

@@ -85,13 +85,22 @@ impl Signs {
 fn points(prose: &str, lower: &str, verbs: &[&str], paths: usize) -> usize {
     let listed = prose.lines().filter(|line| is_listed(line)).count();
     let changes = verbs.iter().filter(|verb| CHANGES.contains(verb)).count();
-    let words = COMPLEX.iter().filter(|word| lower.contains(*word)).count();
+    let words = COMPLEX.iter().filter(|word| has_word(lower, word)).count();
     words
         + usize::from(listed >= 3)
         + usize::from(listed >= 5)
         + usize::from(prose.chars().count() > 1500)
         + usize::from(changes >= 4)
         + usize::from(paths >= 4)
+}
+
+/// Returns whether a text has a word, or words in that order, and not only as a part of others. Chinese ones have no ends.
+fn has_word(text: &str, word: &str) -> bool {
+    let is_letter = |char: Option<char>| char.is_some_and(|char| char.is_ascii_alphanumeric());
+    text.match_indices(word).any(|(at, found)| {
+        let (before, behind) = (text[..at].chars().next_back(), text[at + found.len()..].chars().next());
+        !word.is_ascii() || !(is_letter(before) || is_letter(behind))
+    })
 }
 
 fn is_listed(line: &str) -> bool {

@@ -23,7 +23,10 @@ impl Link for AskAgain {
     ) -> BoxFuture<'a, Result<(), TurnExit>> {
         async move {
             // Results come first: what is told stands behind them.
-            if state.phase != Phase::Working || !state.pending_calls.is_empty() || state.answer.is_some() {
+            if !matches!(state.phase, Phase::Working | Phase::Planning)
+                || !state.pending_calls.is_empty()
+                || state.answer.is_some()
+            {
                 return Ok(());
             }
             let written = state.usage_of_answer;

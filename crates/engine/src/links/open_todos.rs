@@ -55,7 +55,11 @@ impl Link for OpenTodos {
             context.recorder.fact(EventKind::Warning { code: "open_todos".to_owned(), message }).await?;
             state.note(context.recorder.whole(notice).await?);
             // What it says now stands below what it has said, unless it works on.
-            state.begin_answer(BegunAnswer::Whole);
+            match context.answer_form {
+                None => state.begin_answer(BegunAnswer::Whole),
+                // A document is one by itself: it is given again.
+                Some(_) => state.answer = None,
+            }
             Ok(())
         }
         .boxed()

@@ -56,10 +56,13 @@ impl Link for TurnPlan {
     ) -> BoxFuture<'a, Result<(), TurnExit>> {
         async move {
             let is_made = state.phase == Phase::Planning && state.pending_calls.is_empty();
-            match state.answer.clone().filter(|_| is_made) {
-                Some(plan) => decide(context, state, plan).await,
-                None => Ok(()),
+            let Some(plan) = state.answer.clone().filter(|_| is_made) else { return Ok(()) };
+            decide(context, state, plan).await?;
+            // The loop left what was said meanwhile to this.
+            for steer in context.recorder.take_steers().await? {
+                state.note(steer);
             }
+            Ok(())
         }
         .boxed()
     }
@@ -100,12 +103,19 @@ async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> R
             None => Err(TurnExit::Denied(denied("the plan was rejected"))),
         },
         Answer::Edit { args } => match args.get(Ask::PLAN).and_then(|text| text.as_str()) {
-            Some(changed) if changed.trim() != plan.trim() && !changed.trim().is_empty() => {
+            Some(changed) if changed.trim() == plan.trim() => {
+                carry_out(context, state, APPROVED.to_owned(), &plan).await
+            }
+            Some(changed) if !changed.trim().is_empty() => {
                 carry_out(context, state, format!("{CHANGED}\n\n{}", changed.trim()), changed).await
             }
-            _ => carry_out(context, state, APPROVED.to_owned(), &plan).await,
+            // Nobody has approved that.
+            _ => Err(TurnExit::Denied(denied("the changed plan has no words"))),
         },
-        _ => carry_out(context, state, APPROVED.to_owned(), &plan).await,
+        Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } => {
+            carry_out(context, state, APPROVED.to_owned(), &plan).await
+        }
+        Answer::Text { .. } => Err(TurnExit::Denied(denied("the plan was not approved"))),
     }
 }
 

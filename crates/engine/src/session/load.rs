@@ -27,7 +27,7 @@ use crate::{
     error::EngineError,
     recovery::{self, Disposition, subagents},
     session::shared::{Ports, Shared},
-    turn::{answering::AnswerMode, route::SlotChoice},
+    turn::{answering::AnswerMode, plan, route::SlotChoice},
 };
 
 /// Events that are read from the journal at once.
@@ -58,6 +58,7 @@ pub(super) async fn load(
         let tail = actor.tail().await?;
         actor.state.meter.told(last_level(&tail));
         actor.state.routed = actor.last_routed(tail.clone(), stored.window.after.max(stored.reset_seq)).await?;
+        actor.state.has_open_plan = actor.has_open_plan(tail.clone(), stored.reset_seq).await?;
         actor.state.last_stop = actor.last_stop(tail, stored.reset_seq).await?;
         if let Err(error) = actor.settle(stored).await {
             if error.kind() != ErrorKind::Storage {
@@ -128,6 +129,28 @@ impl Actor {
             let after = before.saturating_sub(TAIL as u64);
             tail =
                 self.shared.parts.store.events(self.id, after, usize::try_from(before - after).unwrap_or(TAIL)).await?;
+        }
+    }
+
+    /// Returns whether the last input was to begin with a plan that nobody has approved. It is found in the journal, whatever
+    /// the model sees of it.
+    async fn has_open_plan(&self, mut tail: Vec<Arc<Event>>, since: u64) -> Result<bool, EngineError> {
+        loop {
+            let seen = tail.iter().rev().take_while(|event| event.seq > since);
+            let mut told = seen.filter_map(|event| match &event.kind {
+                EventKind::ItemCompleted { item, .. } => plan::is_open_behind(item),
+                _ => None,
+            });
+            if let Some(is_open) = told.next() {
+                return Ok(is_open);
+            }
+            let before = tail.first().map_or(0, |event| event.seq - 1);
+            if before <= since {
+                return Ok(false);
+            }
+            let after = before.saturating_sub(PAGE as u64).max(since);
+            let page = usize::try_from(before - after).unwrap_or(PAGE);
+            tail = self.shared.parts.store.events(self.id, after, page).await?;
         }
     }
 

@@ -8,7 +8,8 @@ use agentd_core::{
     model::{ModelInfo, Slot},
     ports::{FallbackModel, Model},
     routing::{ChoiceRule, Intent},
-    turn::{StartTurn, StopReason},
+    session::SessionMode,
+    turn::{OnInterrupt, StartTurn, StopReason},
 };
 
 use super::actor::{Actor, Fault};
@@ -19,6 +20,7 @@ use crate::{
     turn::{
         Phase, TurnState,
         exit::UnansweredCall,
+        plan::PlanFacts,
         route::{RouteFacts, SlotChoice},
     },
 };
@@ -32,6 +34,17 @@ impl Actor {
         let text = start.text.as_deref()?;
         let said = Some(typed(text, start.typed_bytes)).filter(|said| !said.trim().is_empty());
         Some(intent::classify(said.unwrap_or(text), self.state.settings.project.is_some()))
+    }
+
+    /// Returns whether a turn begins with a plan. One that continues another does where that has come to no approved plan.
+    pub(super) fn plans(&self, start: &StartTurn, intent: Option<&Intent>) -> bool {
+        let Some(intent) = intent else { return self.state.has_open_plan };
+        let by_itself = self.acting().is_subagent() || self.state.settings.mode == SessionMode::Plan;
+        let (asked, answering) = (start.planning, start.on_interrupt);
+        let configured = self.shared.config().planning;
+        // Where nobody decides, the plan would be the answer, and that is to have a form.
+        let is_in_form = start.answer_schema.is_some() && answering == OnInterrupt::Deny;
+        !by_itself && !is_in_form && PlanFacts { asked, configured, intent, answering }.plans()
     }
 
     /// The slot that the main agent uses in a turn.
@@ -62,6 +75,11 @@ impl Actor {
         let (model, turns) = (self.model(slot), self.model(choice.slot));
         let is_blind = turns.info().sees_pictures && !model.info().sees_pictures && self.has_pictures(&[]);
         if is_blind { own() } else { (slot, model) }
+    }
+
+    /// Returns whether a model did not answer a moment ago.
+    pub(super) fn is_resting(&self, model: &dyn Model) -> bool {
+        self.shared.resting.since(model.info(), REST).is_some()
     }
 
     /// A model that answers in place of a slot's, if that did not answer a moment ago.
@@ -101,7 +119,12 @@ impl Actor {
         let slot = self.choice_at_work().slot;
         let UnansweredCall { model: failed, error } = call;
         self.shared.resting.note(&failed, &error.message);
-        let Some((place, fallback)) = self.next_fallback(slot, &failed, tried) else {
+        let own = self.model_at_work();
+        let is_other = |info: &ModelInfo| info.id != failed.id || info.base_url != failed.base_url;
+        // Where only the last answer was another model's, the turn's own can give it.
+        let of_turn = (is_other(own.info()) && !self.is_resting(&*own)).then(|| FallbackModel { slot, model: own });
+        let next = of_turn.map(|own| (tried, own)).or_else(|| self.next_fallback(slot, &failed, tried));
+        let Some((place, fallback)) = next else {
             return self.end(state.outcome(StopReason::Failed, Some(error))).await;
         };
         let fact = chosen_fallback(&fallback, &format!("{} does not answer: {}", failed.id, error.message));
@@ -111,6 +134,7 @@ impl Actor {
         self.commit(Some(turn_id), vec![fact]).await?;
         // The request that nobody answered was no step. Whether it was to be the last is found out again.
         state.steps = state.steps.saturating_sub(1);
+        state.delegated = 0;
         if state.phase == Phase::Finalizing {
             state.phase = Phase::Working;
         }

@@ -17,7 +17,7 @@ use agentd_core::{
     turn::StopReason,
 };
 
-use crate::turn::route::SlotChoice;
+use crate::turn::{plan, route::SlotChoice};
 
 /// Items that are read into memory at the most. More than a history may have: only a turn that was still running when the
 /// daemon stopped can come near it.
@@ -49,6 +49,8 @@ pub(crate) struct SessionState {
     /// The slot that was chosen for the last turn by what it was about, as far as it is known. None once the history is
     /// another one, which any model has to read anew.
     pub(crate) routed: Option<Slot>,
+    /// Set if the last input was to begin with a plan that nobody has approved.
+    pub(crate) has_open_plan: bool,
     /// Memory of the last request.
     pub(crate) meter: ContextMeter,
 }
@@ -87,6 +89,7 @@ impl SessionState {
             handed_over: PendingAttachments::default(),
             last_stop: None,
             routed: None,
+            has_open_plan: false,
             meter: ContextMeter::newborn(),
         }
     }
@@ -130,7 +133,10 @@ impl SessionState {
     pub(crate) fn apply(&mut self, event: &Event) {
         self.handed_over.apply(&event.kind);
         match &event.kind {
-            EventKind::ItemCompleted { item, .. } => self.remember(event.seq, item),
+            EventKind::ItemCompleted { item, .. } => {
+                self.has_open_plan = plan::is_open_behind(item).unwrap_or(self.has_open_plan);
+                self.remember(event.seq, item);
+            }
             EventKind::TurnStarted { compacts: false, slot, rule, .. } => {
                 self.routed = SlotChoice::to_keep(*slot, *rule);
             }
@@ -152,7 +158,7 @@ impl SessionState {
                     self.window = Window { after: event.seq, summary: 0, held: 0 };
                     // What was set aside cannot be continued.
                     self.last_stop = None;
-                    self.routed = None;
+                    (self.routed, self.has_open_plan) = (None, false);
                 }
                 // What is seen then has to be read first; whoever asked for it does that.
                 StateChange::Window { window } => self.window = *window,

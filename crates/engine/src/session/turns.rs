@@ -10,8 +10,7 @@ use agentd_core::{
     files::SessionTree,
     ids::{CallId, SessionId, TraceId, TurnId},
     item::{Item, ItemStatus},
-    routing::Intent,
-    session::SessionMode,
+    routing::Planning,
     turn::{IfBusy, StartTurn, StopReason, TurnError, TurnResult},
 };
 use tokio::{task::JoinError, time::Instant};
@@ -30,7 +29,7 @@ use crate::{
     turn::{
         Phase, TurnOutcome, TurnState,
         answering::AnswerMode,
-        plan::{self, PlanFacts},
+        plan,
         recorder::{EndVerdict, TurnMessage},
         route::SlotChoice,
     },
@@ -45,6 +44,12 @@ impl Actor {
         form::check(&start, self.open.is_some())?;
         match (&self.open, start.if_busy) {
             (None, _) => self.begin(TurnId::generate(), start, false).await,
+            (Some(_), IfBusy::Steer) if start.planning.is_some_and(|planning| planning != Planning::Never) => {
+                let no_plan = "what is added to a running turn cannot begin with a plan";
+                Err(EngineError::new(ErrorKind::InvalidInput, no_plan)
+                    .with_hint("queue it, so that it is a turn of its own: --if-busy queue")
+                    .into())
+            }
             (Some(open), IfBusy::Steer) => {
                 let turn_id = open.turn_id;
                 let events = self.journal.subscribe(self.journal.head(), Some(turn_id)).only(turn_id);
@@ -220,15 +225,6 @@ impl Actor {
         self.commit(Some(turn_id), facts).await?;
         self.found_out = None;
         Ok(StartedTurn { turn_id, events, joined: false })
-    }
-
-    /// Returns whether a turn begins with a plan. One that continues another does where that has come to no approved plan.
-    fn plans(&self, start: &StartTurn, intent: Option<&Intent>) -> bool {
-        let Some(intent) = intent else { return plan::is_open(&self.state.seen()) };
-        let by_itself = self.acting().is_subagent() || self.state.settings.mode == SessionMode::Plan;
-        let (asked, answering) = (start.planning, start.on_interrupt);
-        let configured = self.shared.config().planning;
-        !by_itself && PlanFacts { asked, configured, intent, answering }.plans()
     }
 
     /// A turn as it is opened, with nothing of it in flight.

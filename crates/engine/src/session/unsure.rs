@@ -35,7 +35,7 @@ impl Actor {
     pub(super) async fn made_sure(&self, intent: Intent, text: &str) -> (Intent, Option<EventKind>) {
         let chat = self.model(Slot::Chat);
         let is_asked = intent.kind == IntentKind::Uncertain && self.shared.config().ask_intent;
-        if !is_asked || chat.info().embedded {
+        if !is_asked || chat.info().embedded || self.is_resting(&*chat) {
             return (intent, None);
         }
         let shown: String = text.chars().take(SHOWN).collect();
@@ -67,7 +67,8 @@ impl Actor {
         // Whoever does not answer in time leaves it as unsure as it was.
         let _ = timeout(PATIENCE, heard).await;
         let model = chat.info().id.clone();
-        let paid = usage.map(|usage: Usage| EventKind::UsageUpdated {
+        let usage = Usage::of_call(usage);
+        let paid = Some(EventKind::UsageUpdated {
             step: 0,
             slot: Slot::Chat,
             model: model.clone(),

@@ -1,7 +1,5 @@
 //! Whether a turn begins with a plan, and what its model is told then. Pure.
 
-use std::sync::Arc;
-
 use agentd_core::{
     item::{Item, ItemBody, NoticeTopic},
     routing::{Intent, IntentKind, Planning},
@@ -43,16 +41,15 @@ impl PlanFacts<'_> {
     }
 }
 
-/// Returns whether the last input of a history was to begin with a plan that nobody has decided about: a turn that continues it
-/// does, too.
-pub(crate) fn is_open(history: &[Arc<Item>]) -> bool {
-    let since =
-        history.iter().rev().take_while(|item| !matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
-    let told = since.filter_map(|item| match &item.body {
-        ItemBody::Notice { topic, .. } => Some(*topic),
+/// Returns whether a plan is asked for, and not approved, behind this item; none where the item says nothing of that.
+pub(crate) fn is_open_behind(item: &Item) -> Option<bool> {
+    match &item.body {
+        ItemBody::Notice { topic: NoticeTopic::Plan, .. } => Some(true),
+        ItemBody::Notice { topic: NoticeTopic::Planned, .. } | ItemBody::UserMessage { steered: false, .. } => {
+            Some(false)
+        }
         _ => None,
-    });
-    told.into_iter().find(|topic| matches!(topic, NoticeTopic::Plan | NoticeTopic::Planned)) == Some(NoticeTopic::Plan)
+    }
 }
 
 /// The notice that asks for a plan.

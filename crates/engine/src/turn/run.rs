@@ -59,7 +59,7 @@ async fn steps(context: &TurnContext, state: &mut TurnState, mut has_input: bool
     loop {
         // Before the first step nothing can have been added that the input does not hold, and asking would wait for the
         // turn's start to be stored: so the model is asked meanwhile. What comes now is taken in behind its answer.
-        if state.steps > 0 || has_input {
+        if (state.steps > 0 || has_input) && !state.is_planned() {
             has_input = false;
             for steer in context.recorder.take_steers().await? {
                 state.note(steer);

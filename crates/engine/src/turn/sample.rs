@@ -57,7 +57,9 @@ pub(crate) async fn ask(
 ) -> Result<(), TurnExit> {
     state.steps += 1;
     let (mut request, footprint) = draft.seal(context.ids.session);
-    request.has_fallback = context.models.has_fallback;
+    // The last answer of another model can be given by the turn's own.
+    let has_fallback = context.models.has_fallback || slot != context.models.slot;
+    request.has_fallback = has_fallback;
     let mut sent = state.meter.sending(footprint, &context.models.scales, &model.info().id);
     let may_call = request.may_call;
     let items = state.history.len();
@@ -97,7 +99,7 @@ pub(crate) async fn ask(
         Err(error) => {
             let is_silent = !words.have_begun() && calls.is_empty();
             words.complete(&context.recorder, state, ItemStatus::Cut, None).await?;
-            if is_silent && context.models.has_fallback && error.kind() != ErrorKind::ContextOverflow {
+            if is_silent && has_fallback && error.kind() != ErrorKind::ContextOverflow {
                 return Err(TurnExit::of_silent(model.info(), error));
             }
             return Box::pin(room_or_fail(context, state, model, error)).await;

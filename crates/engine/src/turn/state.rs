@@ -140,6 +140,12 @@ impl TurnState {
         matches!(self.phase, Phase::Compacting { .. })
     }
 
+    /// Returns whether a plan waits to be decided about. What was said meanwhile is read behind that: a decision may have been
+    /// stored already.
+    pub(crate) fn is_planned(&self) -> bool {
+        self.phase == Phase::Planning && self.answer.is_some()
+    }
+
     /// Continues a turn that wanted to end when something was added to it: also one that was only to compact answers that.
     pub(crate) fn reopen(&mut self) {
         if self.phase != Phase::Planning {
@@ -165,6 +171,8 @@ impl TurnState {
                 self.begin_answer(BegunAnswer::Cut)
             }
             (Some(Problem::DoubtfulCall { .. }), true) => self.begin_answer(BegunAnswer::Doubted),
+            // The whole document is asked for: nothing that was said before belongs to it.
+            (Some(Problem::WrongForm { .. }), _) => (self.answer, self.begun) = (None, None),
             (Some(_), true) => self.answer = None,
             (_, false) | (None, _) => {}
         }

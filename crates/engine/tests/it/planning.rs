@@ -1,13 +1,14 @@
 //! Turns that begin with a plan: nothing is changed before a person has approved it.
 
 use agentd_core::{
+    context::CompactionStrategy,
     event::EventKind,
     interrupt::{Answer, Ask, Interrupt},
     item::{ItemBody, NoticeTopic},
     routing::Planning,
     session::{SessionMode, TodoStatus},
     tool::ToolErrorCode,
-    turn::{OnInterrupt, StartTurn, StopReason},
+    turn::{IfBusy, OnInterrupt, StartTurn, StopReason},
 };
 use agentd_engine::{EngineConfig, SessionHandle};
 use agentd_testkit::scripted::{Play, calls, says};
@@ -196,4 +197,60 @@ async fn what_is_said_while_it_plans_is_taken_in_and_it_can_be_cancelled() {
     assert_eq!(to_end(&mut events).await.1.stop_reason, StopReason::Cancelled);
     assert!(world.engine.interrupts(Some(session.id())).await.unwrap().is_empty());
     assert!(session.answer(interrupt.id, Answer::Approve, "late".to_owned()).await.is_err());
+}
+
+#[tokio::test]
+async fn an_edit_without_a_plan_approves_nothing() {
+    let world = World::new([says(PLAN)]);
+    let session = trusting(&world).await;
+    let (_, interrupt) = start(&world, &session).await;
+    for args in [json!({"text": "1. do less"}), json!({ Ask::PLAN: " " }), json!({ Ask::PLAN: [] }), json!("x")] {
+        let refused = session.answer(interrupt.id, Answer::Edit { args }, "test".to_owned()).await.unwrap_err();
+        assert!(refused.to_string().contains("does not fit"), "{refused}");
+    }
+    assert_eq!(world.engine.interrupts(Some(session.id())).await.unwrap().len(), 1, "it still waits");
+}
+
+#[tokio::test]
+async fn a_plan_is_open_over_a_compaction_and_a_restart() {
+    let world = World::new([calls(&[("look", json!({}))]), Play::Hangs(Vec::new())]);
+    let session = trusting(&world).await;
+    let mut started = session.start_turn(planned("Change a")).await.unwrap();
+    world.model.asked(2).await;
+    session.cancel(None).await.unwrap();
+    to_end(&mut started.events).await;
+    world.model.then(says("<summary>All was looked at.</summary>"));
+    let compacts = StartTurn { text: None, compact: Some(CompactionStrategy::Summarize), ..go_on() };
+    to_end(&mut session.start_turn(compacts).await.unwrap().events).await;
+    let second = world.restarted([change(), says(PLAN)]);
+    let session = second.engine.session(session.id()).await.unwrap();
+    let mut started = session.start_turn(go_on()).await.unwrap();
+    until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    assert_eq!(results(&second, &session).last(), Some(&Some(ToolErrorCode::Denied)));
+}
+
+#[tokio::test]
+async fn a_decision_is_not_lost_to_what_was_said_while_the_plan_waited() {
+    let world = World::new([says(PLAN)]);
+    let session = trusting(&world).await;
+    let (_, interrupt) = start(&world, &session).await;
+    session.steer(None, "And be quick".to_owned()).await.unwrap();
+    let second = world.restarted([change(), says("Done."), end()]);
+    let session = second.engine.session(session.id()).await.unwrap();
+    let mut events = session.subscribe(0).await.unwrap();
+    answer(&session, &interrupt, Answer::Approve).await;
+    let (_, result) = to_end(&mut events).await;
+    assert_eq!(result.stop_reason, StopReason::Completed);
+    assert_eq!(results(&second, &session), [None]);
+    assert!(format!("{:?}", second.model.requests()[0].messages).contains("And be quick"));
+}
+
+#[tokio::test]
+async fn what_is_added_to_a_turn_begins_with_no_plan() {
+    let world = World::new([Play::Hangs(Vec::new())]);
+    let session = world.session().await;
+    session.start_turn(input("Look")).await.unwrap();
+    world.model.asked(1).await;
+    let start = StartTurn { if_busy: IfBusy::Steer, ..planned("Change a") };
+    assert!(session.start_turn(start).await.err().unwrap().hint().unwrap().contains("queue"));
 }

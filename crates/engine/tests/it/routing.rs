@@ -217,6 +217,7 @@ async fn the_last_answer_fails_over_too() {
     let session = world.session().await;
     models.own[&Slot::Base].then(calls(&[("look", json!({}))]));
     models.own[&Slot::Chat].then(fails(ErrorKind::Unreachable));
+    models.own[&Slot::Base].then(fails(ErrorKind::Unreachable));
     models.fallbacks[0].then(says("That is all."));
     let start = StartTurn { max_steps: Some(1), ..input("Look") };
     let (_, result) = to_end(&mut session.start_turn(start).await.unwrap().events).await;
@@ -265,4 +266,16 @@ async fn where_it_is_enabled_a_model_is_asked_what_an_unclear_input_is_about() {
     models.own[&Slot::Chat].then(fails(ErrorKind::Unreachable));
     models.own[&Slot::Code].then(says("Yes."));
     assert_eq!(run(&session, "sure?").await.text, "Yes.");
+}
+
+#[tokio::test]
+async fn where_the_model_of_the_last_answer_is_down_the_turns_own_gives_it() {
+    let (world, models) = slots(&[Slot::Base, Slot::Chat], &[]);
+    let session = world.session().await;
+    models.own[&Slot::Base].then(calls(&[("look", json!({}))]));
+    models.own[&Slot::Chat].then(fails(ErrorKind::Unreachable));
+    models.own[&Slot::Base].then(says("That is all."));
+    let start = StartTurn { max_steps: Some(1), ..input("Look") };
+    let (_, result) = to_end(&mut session.start_turn(start).await.unwrap().events).await;
+    assert_eq!((result.text.as_str(), result.stop_reason), ("That is all.", StopReason::MaxSteps));
 }

@@ -100,9 +100,17 @@ impl PartialItems {
         };
         let place = ItemPlace { id: if place.id.is_empty() { head.id() } else { place.id }, ..place };
         let at = match self.find(place) {
-            Some(at) => at,
+            Some(at) if is_of_kind(&self.items[at].body, head.kind()) => at,
+            // Another kind at the same number: an item by itself, which no piece of the other one may change.
+            Some(_) => {
+                self.is_odd = true;
+                self.push(target, ItemPlace { index: None, ..place }, empty(head.kind()))?
+            }
             None => self.push(target, place, empty(head.kind()))?,
         };
+        if self.items[at].is_done {
+            return Ok(Some(at));
+        }
         match &mut self.items[at].body {
             Body::Message(message) => message.phase = head.phase().map(str::to_owned).or(message.phase.take()),
             Body::Call(call) => {
@@ -266,11 +274,19 @@ impl PartialItems {
         let Some(index) = place.index else {
             return self.items.iter().rposition(|item| !place.id.is_empty() && item.id == place.id);
         };
+        // What has another id is another item, if there is one of this id.
+        let by_id = || self.items.iter().rposition(|item| !place.id.is_empty() && item.id == place.id);
+        let has_other_id =
+            |at: usize| !place.id.is_empty() && !self.items[at].id.is_empty() && self.items[at].id != place.id;
         let at_its_place = || {
             let at = usize::try_from(index).ok()?;
             self.items.get(at).is_some_and(|item| item.index.is_none()).then_some(at)
         };
-        self.items.iter().rposition(|item| item.index == Some(index)).or_else(at_its_place)
+        match self.items.iter().rposition(|item| item.index == Some(index)).or_else(at_its_place) {
+            Some(at) if has_other_id(at) => by_id().or(Some(at)),
+            Some(at) => Some(at),
+            None => by_id(),
+        }
     }
 
     fn push(&mut self, target: &Target, place: ItemPlace<'_>, body: Body) -> Result<usize, Failure> {
@@ -289,12 +305,7 @@ impl PartialItems {
 
     /// The item that a piece of this kind is for, which may not have begun yet.
     fn of_kind(&mut self, target: &Target, place: ItemPlace<'_>, kind: &str) -> Result<usize, Failure> {
-        let fits = |body: &Body| {
-            matches!(
-                (body, kind),
-                (Body::Message(_), "message") | (Body::Thoughts(_), "reasoning") | (Body::Call(_), "function_call")
-            )
-        };
+        let fits = |body: &Body| is_of_kind(body, kind);
         let last = || match (place.index, place.id) {
             (None, "") => self.items.iter().rposition(|item| fits(&item.body)),
             _ => None,
@@ -303,7 +314,11 @@ impl PartialItems {
             Some(at) if fits(&self.items[at].body) => Ok(at),
             Some(_) => {
                 self.is_odd = true;
-                self.push(target, ItemPlace { index: None, id: "" }, empty(kind))
+                let same = |item: &PartialItem| fits(&item.body) && (item.id == place.id || item.index.is_none());
+                match self.items.iter().rposition(same) {
+                    Some(at) => Ok(at),
+                    None => self.push(target, ItemPlace { index: None, ..place }, empty(kind)),
+                }
             }
             None => self.push(target, place, empty(kind)),
         }
@@ -427,4 +442,14 @@ fn argument_text(raw: &RawValue) -> String {
         return serde_json::from_str(raw).unwrap_or_default();
     }
     if raw == "null" { String::new() } else { raw.to_owned() }
+}
+
+/// Returns whether a body is of the kind that the wire names.
+fn is_of_kind(body: &Body, kind: &str) -> bool {
+    match body {
+        Body::Message(_) => kind == "message",
+        Body::Thoughts(_) => kind == "reasoning",
+        Body::Call(_) => kind == "function_call",
+        Body::Other(_) => !matches!(kind, "message" | "reasoning" | "function_call"),
+    }
 }

@@ -23,6 +23,9 @@ pub(super) struct Reader {
     is_cut: bool,
 }
 
+/// Events that end an answer.
+const ENDS: [&str; 3] = ["response.completed", "response.incomplete", "response.failed"];
+
 impl AnswerReader for Reader {
     fn event(&mut self, target: &Target, data: &str, answer: &mut Answer) -> Result<(), Failure> {
         let data = data.trim();
@@ -41,7 +44,9 @@ impl AnswerReader for Reader {
         }
         match self.numbering.next(event.sequence_number.map(|number| number.0)) {
             EventPlace::Next => {}
-            EventPlace::Repeated => return Ok(()),
+            // The end is the end, whatever its number.
+            EventPlace::Repeated if !ENDS.contains(&kind) => return Ok(()),
+            EventPlace::Repeated => {}
             EventPlace::BehindGap(missing) => {
                 let message = format!("event {missing} of the answer of the model at {target} is missing");
                 return Err(Failure::cut(message).hint("something on the way to the server loses events; try again"));

@@ -480,7 +480,7 @@ async fn errors_become_kinds_and_only_some_are_tried_again() {
     check(error(401, "authentication_error", "invalid x-api-key"), ErrorKind::Auth, 1, "x-api-key", "api_key").await;
     check(error(403, "permission_error", "no access"), ErrorKind::Auth, 1, "no access", "api_key").await;
     check(error(404, "not_found_error", "model: claude-x"), ErrorKind::Rejected, 1, "claude-x", "id right").await;
-    check(error(402, "billing_error", "pay"), ErrorKind::Rejected, 1, "pay", "balance").await;
+    check(error(402, "billing_error", "pay"), ErrorKind::RateLimited, 1, "pay", "balance").await;
     let poor = "Your credit balance is too low to access the Anthropic API.";
     check(error(400, "invalid_request_error", poor), ErrorKind::RateLimited, 1, "balance is too low", "console").await;
     check(error(413, "request_too_large", "too large"), ErrorKind::ContextOverflow, 1, "too large", "").await;

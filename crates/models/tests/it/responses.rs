@@ -626,3 +626,27 @@ fn renumber(message: &mut Message, number: usize) {
         _ => {}
     }
 }
+
+#[tokio::test]
+async fn items_that_share_a_number_or_have_another_one_at_the_end_stay_apart() {
+    let event = |mut value: Value, kind: &str| {
+        value["type"] = json!(format!("response.{kind}"));
+        value.to_string()
+    };
+    let call = json!({"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "now", "arguments": "{}"});
+    let message = json!({"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]});
+    let thoughts = json!({"type": "reasoning", "id": "rs_1", "summary": []});
+    let server = ModelServer::start().await;
+    server.default_reply(Reply::events([
+        event(json!({"output_index": 0, "item": thoughts}), "output_item.added"),
+        event(json!({"output_index": 0, "item_id": "msg_1", "delta": "I "}), "output_text.delta"),
+        event(json!({"output_index": 0, "item_id": "msg_1", "delta": "look."}), "output_text.delta"),
+        event(json!({"output_index": 1, "item": call}), "output_item.added"),
+        event(json!({"output_index": 1, "item": call}), "output_item.done"),
+        event(json!({"response": {"status": "completed", "output": [thoughts, message, call]}}), "completed"),
+    ]));
+    let outcome = ask(&connect(&responses_config(&server)).unwrap(), request_with_tools("Hi")).await;
+    assert_eq!((outcome.text.as_str(), outcome.error.as_ref()), ("I look.", None), "{outcome:?}");
+    let names: Vec<&str> = outcome.calls.iter().map(|call| call.0.as_str()).collect();
+    assert_eq!(names, ["now"], "{outcome:?}");
+}

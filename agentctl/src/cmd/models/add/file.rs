@@ -15,8 +15,8 @@ pub(super) struct SlotEntry {
 
 impl SlotEntry {
     fn yaml(&self, slot: Slot) -> String {
-        // JSON's strings are YAML's.
-        let quoted = |text: &str| Value::from(text).to_string();
+        // JSON's strings are YAML's. A variable in what a server says of itself is none.
+        let quoted = |text: &str| Value::from(text.replace("${", "$${")).to_string();
         let mut yaml = format!("{slot}:\n  base_url: {}\n", quoted(&self.base_url));
         let settings = [("wire", &self.wire), ("api_key_file", &self.key_file), ("id", &self.id)];
         for (name, value) in settings {
@@ -94,6 +94,12 @@ mod tests {
         check("base: {id: x,\n  b: 1\n}\nchat: {}\n", &format!("{WRITTEN}chat: {{}}\n"));
         check("\"base\" : {id: x}\n", WRITTEN);
         assert!(has("base:\n", Slot::Base) && !has("based: 1\n # base:\n  base: 2", Slot::Base));
+    }
+
+    #[test]
+    fn what_a_server_calls_its_model_names_no_variable() {
+        let entry = SlotEntry { id: Some("${OPENAI_API_KEY}".to_owned()), ..entry() };
+        assert!(with("", Slot::Base, &entry).contains("id: \"$${OPENAI_API_KEY}\""));
     }
 
     #[test]

@@ -187,7 +187,7 @@ impl ModelTest {
         let heard = hear(&*self.model, request, limit).await;
         self.tally.count(self.model.info(), &heard).await;
         if let Ok(heard) = &heard {
-            self.spent += heard.usage.unwrap_or_default();
+            self.spent += Usage::of_call(heard.usage);
         }
         heard
     }
@@ -340,7 +340,11 @@ impl ModelTest {
             );
         }
         match self.ask(questions::picture(self.session), LIMIT).await {
-            Ok(heard) if heard.text.to_lowercase().contains(COLOUR) => ok("a picture was seen"),
+            Ok(heard)
+                if heard.text.to_lowercase().split(|char: char| !char.is_alphabetic()).any(|word| word == COLOUR) =>
+            {
+                ok("a picture was seen")
+            }
             Ok(heard) => warn(
                 format!("a red picture was taken, and not seen as one: {}", heard.excerpt()),
                 "the model may see badly, or its server drops pictures",
@@ -355,7 +359,7 @@ impl ModelTest {
     /// Price of the test itself.
     fn price(&self) -> Finding {
         let tokens = self.spent.tokens();
-        match self.spent.cost_microusd {
+        match self.spent.cost_microusd.filter(|_| self.spent.unpriced_calls == 0) {
             Some(cost) => ok(format!("this test took {tokens} tokens, about ${:.4}", micros(cost))),
             None => (
                 CheckState::Skipped,
