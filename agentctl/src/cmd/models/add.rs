@@ -352,7 +352,11 @@ impl OwnFiles {
         // One that cannot be put back keeps no other one from it.
         let key = match &self.key_before {
             Some(key) => own_file::replace_private(&self.key_path, key),
-            None => Ok(drop(std::fs::remove_file(&self.key_path))),
+            None => {
+                // There is none where it could not be written.
+                let _ = std::fs::remove_file(&self.key_path);
+                Ok(())
+            }
         };
         self.forget_before();
         let now = std::fs::read_to_string(&self.path).unwrap_or_default();
