@@ -28,7 +28,13 @@ pub(crate) struct Upkeep {
     step: Step,
     /// Set if anything was done, which is now in the log.
     worked: bool,
+    /// Number of tries to move the log.
+    folds: u32,
 }
+
+/// Tries to move the log while readers are in the way, and the wait for them in each but the first.
+const MAX_FOLDS: u32 = 25;
+const FOLD_WAIT: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone, Copy, Default)]
 enum Step {
@@ -63,20 +69,22 @@ impl Upkeep {
                 }
             }
             Step::Fold => {
-                fold(connection, mark, busy_timeout)?;
-                return Ok(false);
+                let wait = if self.folds == 0 { Duration::ZERO } else { FOLD_WAIT };
+                self.folds += 1;
+                let is_folded = fold(connection, mark, wait, busy_timeout)?;
+                return Ok(!is_folded && self.folds < MAX_FOLDS);
             }
         }
         Ok(true)
     }
 }
 
-/// Readers need not wait for it, nor it for them: where one is at work, the next move does it.
-fn fold(connection: &Connection, mark: &mut Mark, busy_timeout: Duration) -> Result<(), Fault> {
-    connection.busy_timeout(Duration::ZERO)?;
+/// Readers need not wait for it, nor it for them, but for a moment: where one stays at work, the next move does it.
+fn fold(connection: &Connection, mark: &mut Mark, wait: Duration, busy_timeout: Duration) -> Result<bool, Fault> {
+    connection.busy_timeout(wait)?;
     let folded = empty_log(connection, mark);
     connection.busy_timeout(busy_timeout)?;
-    folded.map(drop)
+    folded
 }
 
 /// Moves the log into the database and empties it. Says whether all of it was moved: a reader may be in the way.
@@ -87,8 +95,8 @@ pub(crate) fn empty_log(connection: &Connection, mark: &mut Mark) -> Result<bool
         return Ok(false);
     }
     mark.clear(mark::newest(connection))?;
-    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
-    Ok(true)
+    let (busy, ..) = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], moves)?;
+    Ok(busy == 0)
 }
 
 /// Pages of the file.
