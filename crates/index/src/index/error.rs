@@ -67,12 +67,18 @@ impl IndexError {
     fn from_io(error: &Arc<io::Error>) -> Self {
         match error.kind() {
             // A quota and a limit on files are full disks to whoever meets them.
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-                Self::Full(error.to_string())
-            }
+            io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::FileTooLarge
+            | io::ErrorKind::WriteZero => Self::Full(error.to_string()),
             io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => {
                 Self::Lost(error.to_string())
             }
+            // One error within another is told in words only.
+            io::ErrorKind::Other => match system_error(&error.to_string()) {
+                Some(inner) => Self::from_io(&Arc::new(inner)),
+                None => Self::Files(Arc::clone(error)),
+            },
             _ => Self::Files(Arc::clone(error)),
         }
     }
@@ -125,6 +131,8 @@ mod tests {
     fn a_full_disk_is_told_whoever_tells_it() {
         let cases = [
             (TantivyError::from(io::Error::from_raw_os_error(28)), "disk_full"),
+            (TantivyError::from(io::Error::other("thread: File too large (os error 27)")), "disk_full"),
+            (TantivyError::from(io::Error::from(io::ErrorKind::WriteZero)), "disk_full"),
             (TantivyError::InternalError("File too large (os error 27)".to_owned()), "disk_full"),
             (TantivyError::ErrorInThread("Permission denied (os error 13)".to_owned()), "index_files"),
             (TantivyError::ErrorInThread("nobody knows".to_owned()), "internal"),
