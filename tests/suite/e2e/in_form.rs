@@ -26,7 +26,9 @@ impl World {
 }
 
 fn has_field(request: &Recorded) -> bool {
-    !request.body["response_format"].is_null() || !request.body["output_config"]["format"].is_null()
+    let sent = request.sent();
+    let places = [&sent["response_format"], &sent["output_config"]["format"], &sent["text"]["format"]];
+    places.into_iter().any(|place| !place.is_null())
 }
 
 #[tokio::test]

@@ -206,7 +206,7 @@ async fn a_model_is_tested_on_purpose() {
 async fn a_test_shows_a_picture_and_says_what_it_cost() {
     let model = ModelServer::start().await;
     model.lists([json!({"id": "good", "max_model_len": 65_536})]).respond_with(|request| {
-        let shows = request.text.contains("data:image/png;base64,");
+        let shows = request.text.contains("iVBORw0KGgo");
         if shows { counted(Reply::text("Red."), 100, 0) } else { good(request) }
     });
     let home = TempHome::with_model(&model.base_url());
@@ -217,7 +217,7 @@ async fn a_test_shows_a_picture_and_says_what_it_cost() {
     let (state, words) = of("price");
     assert!(state == "ok" && words.contains("about $0.0"), "{words}");
     model.respond_with(|request| {
-        let shows = request.text.contains("data:image/png;base64,");
+        let shows = request.text.contains("iVBORw0KGgo");
         if shows { Reply::refusal(400, "this model takes no images") } else { good(request) }
     });
     let of = checks(&daemon, 1).await;
