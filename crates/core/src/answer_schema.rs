@@ -14,7 +14,7 @@ const DATA: [&str; 5] = ["const", "enum", "default", "example", "examples"];
 /// Keys that refer to another schema.
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
-/// Where the language of schemas is described, which every library knows.
+/// Address of the description of the language of schemas, which every library knows.
 const KNOWN: [&str; 2] = ["https://json-schema.org/", "http://json-schema.org/"];
 
 /// A JSON Schema that the answer of a turn has to match, as text. The order of its keys is kept, since models write their

@@ -1,4 +1,4 @@
-//! What model calls took over all sessions: what is asked about it, and the answer.
+//! Usage of model calls over all sessions: the question about it, and the answer.
 
 use std::{fmt, str::FromStr};
 

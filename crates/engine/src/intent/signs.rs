@@ -1,4 +1,4 @@
-//! What of an input speaks for code, for a change and for talk.
+//! Signs in an input of code, of a change and of talk.
 
 use std::collections::HashSet;
 

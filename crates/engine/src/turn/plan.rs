@@ -1,4 +1,4 @@
-//! Whether a turn begins with a plan, and what its model is told then. Pure.
+//! Plans at the beginning of turns: the decision on whether there is one, and the words to the model. Pure.
 
 use agentd_core::{
     item::{Item, ItemBody, NoticeTopic},

@@ -53,7 +53,7 @@ fn slots(own: &[Slot], fallbacks: &[&str]) -> (World, Arc<Slots>) {
     (World::with_models(Arc::clone(&models) as _), models)
 }
 
-/// What the journal says of models, in order.
+/// Models in the journal, in order, each with its rule.
 fn choices(world: &World, session: &SessionHandle) -> Vec<(String, ChoiceRule)> {
     let events = world.store.events_of(session.id());
     let told = events.iter().filter_map(|event| match &event.kind {

@@ -16,40 +16,33 @@ mod request;
 mod stored;
 mod usage;
 
-use std::{
-    collections::HashSet,
-    sync::{Mutex, PoisonError},
-};
-
 use agentd_core::answer_schema::AnswerSchema;
 
 use crate::{
     config::ModelConfig,
     dialect::{Dialect, Order, Outgoing},
+    distrust::DistrustedThoughts,
     failure::Failure,
     written_tools::WrittenTools,
 };
-
-/// Answers whose thoughts were refused that are known at the same time.
-const MAX_DISTRUSTED: usize = 4096;
 
 /// The dialect of one model.
 pub(crate) struct Anthropic {
     config: ModelConfig,
     tools: WrittenTools,
     /// Prefixes of answers whose signed thoughts the server has refused.
-    distrusted: Mutex<HashSet<String>>,
+    distrusted: DistrustedThoughts<String>,
 }
 
 impl Anthropic {
     pub(crate) fn new(config: ModelConfig) -> Self {
-        Self { config, tools: WrittenTools::default(), distrusted: Mutex::default() }
+        Self { config, tools: WrittenTools::default(), distrusted: DistrustedThoughts::default() }
     }
 }
 
 impl Dialect for Anthropic {
     fn outgoing(&self, order: &Order<'_>) -> Result<Outgoing, Failure> {
-        let distrusted = self.distrusted.lock().unwrap_or_else(PoisonError::into_inner);
+        let distrusted = self.distrusted.known();
         let request::Written { body, behind } = request::write(&self.config, &self.tools, &distrusted, order)?;
         let reader = Box::new(reader::Reader::new(behind));
         Ok(Outgoing { path: "/messages".to_owned(), body, reader })
@@ -64,10 +57,6 @@ impl Dialect for Anthropic {
     }
 
     fn distrust_thoughts(&self, order: &Order<'_>) {
-        let mut distrusted = self.distrusted.lock().unwrap_or_else(PoisonError::into_inner);
-        if distrusted.len() > MAX_DISTRUSTED {
-            distrusted.clear();
-        }
-        distrusted.extend(conversation::prefixes_of_answers(&order.request.messages, &order.info.origin()));
+        self.distrusted.extend(conversation::prefixes_of_answers(&order.request.messages, &order.info.origin()));
     }
 }

@@ -258,7 +258,7 @@ mod tests {
 
     const ORIGIN: &str = "m@host/v1";
 
-    /// What a request has of these messages, as it is sent.
+    /// The items of a request with these messages, as they are sent.
     fn written(messages: &[Message]) -> String {
         let distrusted = HashSet::new();
         let recipient =
@@ -271,7 +271,7 @@ mod tests {
         format!(r#"{{ "id":"rs_{number}","type":"reasoning", "summary":[],"encrypted_content":"\u0041\/{number}"}}"#)
     }
 
-    /// What a server may do in one answer, and what comes behind it.
+    /// Things that a server may do in one answer, and those that come behind it.
     #[derive(Debug, Clone)]
     struct Step {
         words: String,

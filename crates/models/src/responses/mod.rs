@@ -15,41 +15,34 @@ mod request;
 mod stored;
 mod usage;
 
-use std::{
-    collections::HashSet,
-    sync::{Mutex, PoisonError},
-};
-
 use agentd_core::answer_schema::AnswerSchema;
 
 use self::stored::Fingerprint;
 use crate::{
     config::ModelConfig,
     dialect::{Dialect, Order, Outgoing},
+    distrust::DistrustedThoughts,
     failure::Failure,
     written_tools::WrittenTools,
 };
-
-/// Answers whose thoughts were refused that are known at the same time.
-const MAX_DISTRUSTED: usize = 4096;
 
 /// The dialect of one model.
 pub(crate) struct Responses {
     config: ModelConfig,
     tools: WrittenTools,
     /// Answers whose encrypted thoughts the server has refused.
-    distrusted: Mutex<HashSet<Fingerprint>>,
+    distrusted: DistrustedThoughts<Fingerprint>,
 }
 
 impl Responses {
     pub(crate) fn new(config: ModelConfig) -> Self {
-        Self { config, tools: WrittenTools::default(), distrusted: Mutex::default() }
+        Self { config, tools: WrittenTools::default(), distrusted: DistrustedThoughts::default() }
     }
 }
 
 impl Dialect for Responses {
     fn outgoing(&self, order: &Order<'_>) -> Result<Outgoing, Failure> {
-        let distrusted = self.distrusted.lock().unwrap_or_else(PoisonError::into_inner);
+        let distrusted = self.distrusted.known();
         let body = request::body(&self.config, &self.tools, &distrusted, order)?;
         let reader = Box::new(reader::Reader::default());
         Ok(Outgoing { path: "/responses".to_owned(), body, reader })
@@ -64,10 +57,6 @@ impl Dialect for Responses {
     }
 
     fn distrust_thoughts(&self, order: &Order<'_>) {
-        let mut distrusted = self.distrusted.lock().unwrap_or_else(PoisonError::into_inner);
-        if distrusted.len() > MAX_DISTRUSTED {
-            distrusted.clear();
-        }
-        distrusted.extend(conversation::answers_of(&order.request.messages, &order.info.origin()));
+        self.distrusted.extend(conversation::answers_of(&order.request.messages, &order.info.origin()));
     }
 }

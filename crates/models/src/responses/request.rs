@@ -103,7 +103,7 @@ struct WireTool<'a> {
     name: &'a str,
     description: &'a str,
     parameters: &'a Value,
-    /// Where it is absent, a server may hold the schema to rules that few schemas keep.
+    /// Always said: where it is absent, a server may hold the schema to rules that few schemas keep.
     strict: bool,
 }
 

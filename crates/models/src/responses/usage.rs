@@ -1,4 +1,4 @@
-//! What an answer took. Cached tokens are among those of the request, as on most wires.
+//! Usage of an answer. Cached tokens are among those of the request, as on most wires.
 
 use agentd_core::usage::Usage;
 use serde::Deserialize;

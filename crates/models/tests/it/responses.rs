@@ -69,7 +69,7 @@ fn kinds(request: &Recorded) -> Vec<String> {
     items.iter().map(|item| item["type"].as_str().unwrap().to_owned()).collect()
 }
 
-/// What is kept of an answer.
+/// The part of an answer that is kept.
 fn stored(outcome: &Outcome) -> Value {
     serde_json::from_str(outcome.whole.as_ref().unwrap().blocks.as_ref().unwrap()).unwrap()
 }

@@ -1,4 +1,4 @@
-//! What model calls took, across restarts, on local days, and what of it stays on the disk.
+//! Usage of model calls: across restarts, on local days, and as it stays on the disk.
 
 use agentd_core::{
     Timestamp,
