@@ -1,6 +1,7 @@
 //! `/todos`, `/cost`, and what is told of a session that has not begun.
 
 use agentd_core::{
+    context::PromptReport,
     event::EventKind,
     model::Slot,
     session::{Mount, TodoStatus},
@@ -25,6 +26,19 @@ struct EndedTurn {
     repeated: u64,
     /// The models that answered, each with why.
     choices: Vec<String>,
+    /// Why parts of its requests were computed again.
+    misses: Vec<String>,
+}
+
+/// Why a part of a request was computed again, by the daemon's own account and by the server's, a line each.
+fn misses(prompt: &PromptReport) -> impl Iterator<Item = String> {
+    let changed = |segment: &String| format!("the cache ended before {}, which changed", clean_line(segment));
+    let own = prompt.broken_by.as_ref().map(changed);
+    let remarks = prompt.remarks.iter().map(|remark| match remark.tokens {
+        0 => format!("the server says {}", clean_line(&remark.reason)),
+        tokens => format!("the server says {} ({} tokens again)", clean_line(&remark.reason), number(tokens)),
+    });
+    own.into_iter().chain(remarks)
 }
 
 /// A choice of a model in a line.
@@ -59,9 +73,9 @@ impl Chat {
     pub(super) async fn cost(&mut self) -> anyhow::Result<Exit> {
         let id = self.session()?;
         let summary = self.daemon.client.session(&id.to_string()).await?.session.summary;
-        if let Some(EndedTurn { result, repeated, choices }) = self.last_turn(summary.last_seq).await? {
+        if let Some(EndedTurn { result, repeated, choices, misses }) = self.last_turn(summary.last_seq).await? {
             self.note(&format!("last turn  {}", closing::took(&result, repeated)));
-            choices.iter().for_each(|choice| self.note(&format!("           {choice}")));
+            choices.iter().chain(&misses).for_each(|line| self.note(&format!("           {line}")));
         }
         self.note(&format!("session    {} · {}", closing::spent(&summary.usage, 0), count(summary.turns, "turn")));
         if summary.usage.cost_microusd.is_none() {
@@ -76,22 +90,24 @@ impl Chat {
         let items = self.daemon.client.items(&id.to_string(), 0, replay::LOOKED_AT).await?;
         let Some(begun) = replay::begins(&items, u64::MAX).pop() else { return Ok(None) };
         let mut line = SocketLine::attach(&self.daemon, id, begun - 1).await?;
-        let (mut last, mut repeated, mut choices) = (None, 0u64, Vec::new());
+        let (mut last, mut repeated, mut choices, mut missed) = (None, 0u64, Vec::new(), Vec::new());
         while let Some(arrival) = line.next().await? {
             let Arrival::Event(event) = arrival else { continue };
             match &event.kind {
                 EventKind::TurnStarted { slot, model, reason, .. } => {
-                    repeated = 0;
+                    (repeated, missed) = (0, Vec::new());
                     choices = vec![choice(*slot, model, reason)];
                 }
                 EventKind::ModelChosen { slot, model, reason, .. } => choices.push(choice(*slot, model, reason)),
                 EventKind::UsageUpdated { prompt, .. } => {
                     let more = prompt.as_ref().map_or(0, |prompt| prompt.repeated_tokens);
                     repeated = repeated.saturating_add(more);
+                    missed.extend(prompt.iter().flat_map(misses));
                 }
                 EventKind::TurnEnded { result } => {
-                    let (result, choices) = (TurnResult::clone(result), choices.clone());
-                    last = Some(EndedTurn { result, repeated, choices });
+                    missed.dedup();
+                    let (result, choices, misses) = (TurnResult::clone(result), choices.clone(), missed.clone());
+                    last = Some(EndedTurn { result, repeated, choices, misses });
                 }
                 _ => {}
             }

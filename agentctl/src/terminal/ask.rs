@@ -4,18 +4,43 @@ use std::io::{self, BufRead as _, Read as _, Write as _};
 
 use nix::sys::termios::{LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcgetattr, tcsetattr};
 
-/// Asks, and reads a line that the terminal shows as it is typed; none at its end.
+/// Ctrl-C, as a terminal sends it that makes no signal of it.
+const CTRL_C: u8 = 3;
+
+/// Asks, and reads a line that the terminal shows as it is typed; none where it was left with Ctrl-C or Ctrl-D. Whoever asks may
+/// have something to put back then, so Ctrl-C does not end the program.
 ///
 /// # Errors
 /// When the terminal cannot be read or written.
 pub(crate) fn line(question: &str) -> io::Result<Option<String>> {
+    let changed = ChangedTerminal::begin(|terminal| {
+        terminal.local_flags.remove(LocalFlags::ISIG);
+        // It ends the line, as Enter does.
+        terminal.control_chars[SpecialCharacterIndices::VEOL as usize] = CTRL_C;
+    });
     write!(anstream::stderr(), "{question}")?;
-    let mut line = String::new();
-    let count = io::stdin().lock().read_line(&mut line)?;
-    if count == 0 {
+    let mut line = Vec::new();
+    let mut stdin = io::stdin().lock();
+    let is_left = loop {
+        let bytes = stdin.fill_buf()?;
+        let end = bytes.iter().position(|byte| matches!(*byte, b'\n' | CTRL_C));
+        let (taken, last) = (end.map_or(bytes.len(), |at| at + 1), end.map(|at| bytes[at]));
+        line.extend_from_slice(&bytes[..taken]);
+        stdin.consume(taken);
+        match last {
+            Some(CTRL_C) => break true,
+            Some(_) => break false,
+            None if taken == 0 => break line.is_empty(),
+            None => {}
+        }
+    };
+    drop(changed);
+    if is_left {
         writeln!(anstream::stderr())?;
+        return Ok(None);
     }
-    Ok((count > 0).then(|| line.trim_end_matches(['\r', '\n']).to_owned()))
+    let line = String::from_utf8_lossy(&line);
+    Ok(Some(line.trim_end_matches(['\r', '\n']).to_owned()))
 }
 
 /// Asks, and reads a line that the terminal does not show; none where it was left with Ctrl-C or Ctrl-D.
@@ -23,7 +48,11 @@ pub(crate) fn line(question: &str) -> io::Result<Option<String>> {
 /// # Errors
 /// When the terminal cannot be read or written.
 pub(crate) fn hidden(question: &str) -> io::Result<Option<String>> {
-    let hidden = Hidden::begin()?;
+    let hidden = ChangedTerminal::begin(|terminal| {
+        terminal.local_flags.remove(LocalFlags::ECHO | LocalFlags::ECHONL | LocalFlags::ICANON | LocalFlags::ISIG);
+        terminal.control_chars[SpecialCharacterIndices::VMIN as usize] = 1;
+        terminal.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
+    })?;
     write!(anstream::stderr(), "{question}")?;
     let line = hidden_line()?;
     drop(hidden);
@@ -37,7 +66,7 @@ fn hidden_line() -> io::Result<Option<String>> {
     for byte in io::stdin().lock().bytes() {
         match byte? {
             b'\r' | b'\n' => return Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
-            3 => return Ok(None),
+            CTRL_C => return Ok(None),
             4 if bytes.is_empty() => return Ok(None),
             // Ctrl-U.
             21 => bytes.clear(),
@@ -52,23 +81,20 @@ fn hidden_line() -> io::Result<Option<String>> {
     Ok(None)
 }
 
-/// The terminal does not show what is typed, nor does it make signals of it that would leave it so. Dropping this puts it
-/// back.
-struct Hidden(Termios);
+/// The terminal in another mode. Dropping this puts it back.
+struct ChangedTerminal(Termios);
 
-impl Hidden {
-    fn begin() -> io::Result<Self> {
+impl ChangedTerminal {
+    fn begin(change: impl FnOnce(&mut Termios)) -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
-        let mut hidden = before.clone();
-        hidden.local_flags.remove(LocalFlags::ECHO | LocalFlags::ECHONL | LocalFlags::ICANON | LocalFlags::ISIG);
-        hidden.control_chars[SpecialCharacterIndices::VMIN as usize] = 1;
-        hidden.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
-        tcsetattr(io::stdin(), SetArg::TCSANOW, &hidden)?;
+        let mut changed = before.clone();
+        change(&mut changed);
+        tcsetattr(io::stdin(), SetArg::TCSANOW, &changed)?;
         Ok(Self(before))
     }
 }
 
-impl Drop for Hidden {
+impl Drop for ChangedTerminal {
     fn drop(&mut self) {
         // A terminal that is gone needs no mode.
         let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, &self.0);

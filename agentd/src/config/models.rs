@@ -78,6 +78,7 @@ struct SlotFile {
     sees_pictures: Option<bool>,
     thinking: Option<Thinking>,
     effort: Option<Effort>,
+    cache_reasons: Option<bool>,
     prices: Option<Spanned<Prices>>,
     timeouts: Option<TimeoutsFile>,
     retries: Option<Spanned<u32>>,
@@ -111,6 +112,7 @@ struct SlotLayer {
     sees_pictures: Option<bool>,
     thinking: Option<Thinking>,
     effort: Option<Effort>,
+    cache_reasons: Option<bool>,
     prices: Option<Prices>,
     connect: Option<Span>,
     first_byte: Option<Span>,
@@ -197,6 +199,7 @@ impl SlotLayer {
             sees_pictures,
             thinking,
             effort,
+            cache_reasons,
             prices,
             connect,
             first_byte,
@@ -268,6 +271,7 @@ impl SlotLayer {
         model.sees_pictures = self.sees_pictures.or((slot == Slot::Vision).then_some(true));
         model.thinking = self.thinking;
         model.effort = self.effort;
+        model.cache_reasons = self.cache_reasons.or(server.cache_reasons);
         model.prices = self.prices;
         let millis = |own: Option<Span>, shared: Option<Span>, default| own.or(shared).map_or(default, Span::as_millis);
         model.connect_timeout_ms = millis(self.connect, server.connect, model.connect_timeout_ms);
@@ -410,6 +414,7 @@ impl Reader<'_> {
             sees_pictures: slot.sees_pictures,
             thinking: slot.thinking,
             effort: slot.effort,
+            cache_reasons: slot.cache_reasons,
             prices: self.checked(slot.prices, |p| p.input >= 0.0 && p.output >= 0.0, "prices are not negative")?,
             connect: timeouts.connect,
             first_byte: timeouts.first_byte,

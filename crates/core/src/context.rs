@@ -203,6 +203,32 @@ pub struct PromptReport {
     /// The first segment that is not as it was, though it was not at the end: from there on all was computed again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken_by: Option<String>,
+    /// Remarks of the server on that, where it makes any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<ServerRemark>,
+}
+
+/// Remark of a server on a request: why it computed again what it had been sent before, or what it left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerRemark {
+    /// Its word for it, such as `tools_changed`.
+    pub reason: String,
+    /// About how many tokens were computed again for it; 0 where it does not say.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tokens: u64,
+}
+
+impl ServerRemark {
+    /// Remarks on one request at the most.
+    pub const MOST: usize = 8;
+
+    /// Makes a remark of what a server said; none where that is no word.
+    #[must_use]
+    pub fn new(reason: &str, tokens: u64) -> Option<Self> {
+        let is_of_word = |letter: char| letter.is_ascii_alphanumeric() || "_-.:".contains(letter);
+        let is_word = !reason.is_empty() && reason.len() <= 96 && reason.chars().all(is_of_word);
+        is_word.then(|| Self { reason: reason.to_owned(), tokens })
+    }
 }
 
 /// Content of a window, for people.

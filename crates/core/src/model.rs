@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     answer_schema::AnswerSchema,
+    context::ServerRemark,
     files::Picture,
     ids::SessionId,
     origin::{AnswerOrigin, ServerFields},
@@ -391,6 +392,8 @@ pub enum ModelChunk {
         /// The repetition, after "it": such as `repeated "ha" without end`.
         what: String,
     },
+    /// Remark of the server on the request.
+    Remark(ServerRemark),
     /// Usage of the call; at most once.
     Usage(Usage),
     /// The proper end. Nothing follows.

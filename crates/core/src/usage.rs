@@ -44,6 +44,12 @@ impl Usage {
         Self { calls: 1, ..Self::default() }
     }
 
+    /// With so many answers before it that broke off and were asked for again. Their servers did not come to count them.
+    #[must_use]
+    pub fn with_broken(self, answers: u64) -> Self {
+        Self { calls: self.calls + answers, unpriced_calls: self.unpriced_calls + answers, ..self }
+    }
+
     /// All tokens, of requests and answers.
     #[must_use]
     pub fn tokens(&self) -> u64 {
@@ -121,6 +127,8 @@ mod tests {
         }
         sum += Usage::of_failed_call();
         assert_eq!((sum.calls, sum.unpriced_calls, sum.cost_microusd), (4, 2, Some(7)));
+        let again = priced.with_broken(2);
+        assert_eq!((again.calls, again.unpriced_calls, again.cost_microusd), (3, 2, Some(7)));
         assert_eq!(sum.prompt_tokens, 10);
     }
 

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use agentd_core::{
+    context::ServerRemark,
     model::Finish,
     origin::ServerFields,
     usage::{Prices, Usage},
@@ -57,6 +58,8 @@ pub(crate) struct Answer {
     /// Set once anything of the answer itself has come: an answer that breaks off from here on is taken back before another attempt.
     pub(crate) began: bool,
     pub(crate) usage: Option<Usage>,
+    /// Remarks of the server on the request.
+    pub(crate) remarks: Vec<ServerRemark>,
     /// Why it ended, once it has.
     pub(crate) finish: Option<Finish>,
     /// Text that was repeated without end, where the words that are told do not show it.
@@ -87,6 +90,14 @@ impl Answer {
             _ => self.pieces.push_back(Piece { kind, words: kept.to_owned() }),
         }
         Ok(())
+    }
+
+    /// Takes in a remark of the server, once, as long as there are few.
+    pub(crate) fn remark(&mut self, reason: &str, tokens: u64) {
+        let remark = ServerRemark::new(reason, tokens);
+        let room = ServerRemark::MOST.saturating_sub(self.remarks.len());
+        let new = remark.filter(|remark| !self.remarks.contains(remark));
+        self.remarks.extend(new.into_iter().take(room));
     }
 
     pub(crate) fn next_piece(&mut self) -> Option<Piece> {

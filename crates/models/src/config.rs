@@ -118,6 +118,10 @@ pub struct ModelConfig {
     /// Effort; the server's own where absent. For `anthropic` and `responses`.
     #[serde(default)]
     pub effort: Option<Effort>,
+    /// Set if the server is asked why it did not find the last request in its cache; where absent, only Anthropic's own is. For
+    /// `anthropic` and `responses`.
+    #[serde(default)]
+    pub cache_reasons: Option<bool>,
     /// Prices of tokens.
     #[serde(default)]
     pub prices: Option<Prices>,
@@ -181,6 +185,7 @@ impl ModelConfig {
             sees_pictures: None,
             thinking: None,
             effort: None,
+            cache_reasons: None,
             prices: None,
             connect_timeout_ms: default_connect_timeout_ms(),
             first_byte_timeout_ms: default_first_byte_timeout_ms(),

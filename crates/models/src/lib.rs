@@ -11,7 +11,7 @@
 //!   for what.
 //! - `sse`: bytes to events; `answer`: what has been read so far; `runaway`: answers that repeat without end.
 //! - `dialect`: the seam to the wires; `openai`, `responses`, `anthropic`, `llamacpp`: the wires. Their wire structs never leave their folders. Shared by
-//!   them: `distrust`: thoughts that a server has refused; `call_ids`: ids of calls, as a request names them; `sendable`, `readable`: what of a history can be sent back as it
+//!   them: `distrust`: thoughts that a server has refused; `last_answers`: which answer was the last one of a session; `call_ids`: ids of calls, as a request names them; `sendable`, `readable`: what of a history can be sent back as it
 //!   is; `answer_format`: the schema of an answer; `written_tools`: tools, as they were written last; `lenient`: texts and numbers as servers write them.
 //! - `thoughts`: those that a server leaves in the words; `foreign_calls`: calls that it does not read; `code_spans`: which
 //!   words are code.
@@ -37,6 +37,7 @@ mod failure;
 mod figures;
 mod foreign_calls;
 mod http;
+mod last_answers;
 mod learning;
 mod lenient;
 mod llamacpp;

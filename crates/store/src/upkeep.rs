@@ -33,7 +33,7 @@ pub(crate) struct Upkeep {
 }
 
 /// Tries to move the log while readers are in the way, and the wait for them in each but the first.
-const MAX_FOLDS: u32 = 25;
+const MAX_FOLDS: u32 = 250;
 const FOLD_WAIT: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,8 +1,8 @@
 //! What a model sees of a session.
 
 use agentd_core::context::{
-    CompactionCause, CompactionReport, CompactionStrategy, ContextView, PromptReport, Segment, SegmentKind, TokenLevel,
-    Window,
+    CompactionCause, CompactionReport, CompactionStrategy, ContextView, PromptReport, Segment, SegmentKind,
+    ServerRemark, TokenLevel, Window,
 };
 
 use super::{WireError, all, mirrored};
@@ -109,6 +109,7 @@ impl From<&PromptReport> for v1::PromptReport {
             tokens: report.tokens,
             repeated_tokens: report.repeated_tokens,
             broken_by: report.broken_by.clone(),
+            remarks: report.remarks.iter().map(Into::into).collect(),
         }
     }
 }
@@ -122,7 +123,20 @@ impl From<v1::PromptReport> for PromptReport {
             tokens: report.tokens,
             repeated_tokens: report.repeated_tokens,
             broken_by: report.broken_by,
+            remarks: report.remarks.into_iter().map(Into::into).collect(),
         }
+    }
+}
+
+impl From<&ServerRemark> for v1::ServerRemark {
+    fn from(remark: &ServerRemark) -> Self {
+        Self { reason: remark.reason.clone(), tokens: remark.tokens }
+    }
+}
+
+impl From<v1::ServerRemark> for ServerRemark {
+    fn from(remark: v1::ServerRemark) -> Self {
+        Self { reason: remark.reason, tokens: remark.tokens }
     }
 }
 

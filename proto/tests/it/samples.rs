@@ -3,7 +3,10 @@
 use agentd_core::{
     Timestamp,
     agent::{Parent, Subagent},
-    context::{Compaction, CompactionCause, CompactionReport, CompactionStrategy, PromptReport, TokenLevel, Window},
+    context::{
+        Compaction, CompactionCause, CompactionReport, CompactionStrategy, PromptReport, ServerRemark, TokenLevel,
+        Window,
+    },
     error::ErrorKind,
     event::{Event, EventKind, StateChange},
     files::{Picture, StoredInput},
@@ -324,6 +327,7 @@ pub(crate) fn kinds() -> Vec<EventKind> {
             bytes: 9,
             repeated_bytes: 5,
             broken_by: Some("tools".into()),
+            remarks: ServerRemark::new("tools_changed", 41_850).into_iter().collect(),
             ..Default::default()
         }),
         delegated: true,

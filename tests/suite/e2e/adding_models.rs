@@ -49,6 +49,28 @@ async fn a_person_names_a_provider_types_a_key_and_chooses_a_model() {
     assert_eq!(asked.headers.get("authorization").map(String::as_str), Some("Bearer sk-typed-secret"));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn who_leaves_in_the_middle_has_changed_nothing() {
+    let server = server().await;
+    let home = TempHome::new();
+    home.write("config/models.yaml", "# mine\ncode: {base_url: http://127.0.0.1:9/v1, id: other}\n");
+    let daemon = TempDaemon::start_in(home).await;
+    let url = server.base_url();
+    for key in ['c', 'd'] {
+        let args = ["models", "add", "openai", "--base-url", &url, "--no-test"];
+        let mut terminal = Terminal::around(&daemon, "exec \"$@\"", &args);
+        terminal.sees("key of OpenAI (it is not shown): ");
+        terminal.presses("sk-typed-secret\r");
+        terminal.sees("model, by number or id [first]: ");
+        terminal.control(key);
+        let end = terminal.ends();
+        assert!(end.contains("nothing was changed"), "{end}");
+        let config = daemon.path().join("config");
+        assert_eq!(read(&daemon, "models.yaml"), "# mine\ncode: {base_url: http://127.0.0.1:9/v1, id: other}\n");
+        assert!(!config.join("keys/base.key").exists() && !config.join("models.yaml.before").exists());
+    }
+}
+
 #[tokio::test]
 async fn scripts_hand_the_key_over_and_what_cannot_work_changes_nothing() {
     let server = server().await;

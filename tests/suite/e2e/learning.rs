@@ -23,7 +23,11 @@ fn tokens(request: &Recorded) -> u64 {
 /// A reply with its usage.
 fn counted(reply: Reply, prompt_tokens: u64, cached_tokens: u64) -> Reply {
     let details = json!({ "cached_tokens": cached_tokens });
-    let usage = json!({"prompt_tokens": prompt_tokens, "completion_tokens": 20, "prompt_tokens_details": details});
+    let usage = json!({
+        "prompt_tokens": prompt_tokens, "completion_tokens": 20, "prompt_tokens_details": details,
+        // As Messages name them, word for word: no wire is to be wiser than this server.
+        "input_tokens": prompt_tokens, "cache_read_input_tokens": cached_tokens,
+    });
     reply.with_usage(UsagePlace::Tail, usage)
 }
 

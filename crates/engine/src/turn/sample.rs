@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agentd_context::{RequestBuilder, ToolSet, compaction::plan::CompactionRequest};
 use agentd_core::{
-    context::{CompactionCause, CompactionStrategy, PromptReport},
+    context::{CompactionCause, CompactionStrategy, PromptReport, ServerRemark},
     error::{ErrorKind, ModelError},
     event::EventKind,
     ids::{CallId, ItemId},
@@ -85,13 +85,13 @@ pub(crate) async fn ask(
     };
     drop(chunks);
     let usage = answer.usage(end.is_ok());
-    let Answer { words, mut calls, unrun, without_tools, fields, .. } = answer;
+    let Answer { words, mut calls, unrun, without_tools, fields, remarks, .. } = answer;
     if without_tools {
         sent = state.meter.sent_without_tools(sent, &context.models.scales, &model.info().id);
     }
     state.usage_of_answer = usage.completion_tokens;
     // The embedded model reads of a request what it can make use of, and in its own words.
-    let prompt = (!model.info().embedded).then(|| sent.report.clone());
+    let prompt = (!model.info().embedded).then(|| PromptReport { remarks, ..sent.report.clone() });
     // Told also where the server reported nothing: it is what counts the steps after a restart.
     count(context, state, slot, model.info(), usage, prompt).await?;
     let finish = match end {
@@ -254,6 +254,8 @@ struct Answer<'a> {
     /// The call that did not run, where there was one.
     unrun: Option<(String, UnrunReason)>,
     usage: Option<Usage>,
+    /// Remarks of the server on the request.
+    remarks: Vec<ServerRemark>,
     /// Answers before it that broke off. Their servers did not come to count them.
     broken: u64,
     /// Set if the request went without its tools.
@@ -286,6 +288,7 @@ impl<'a> Answer<'a> {
             unrun: None,
             fields: None,
             usage: None,
+            remarks: Vec::new(),
             broken: 0,
             without_tools: false,
         }
@@ -293,14 +296,12 @@ impl<'a> Answer<'a> {
 
     /// Usage of the call, with what broke off before.
     fn usage(&self, is_whole: bool) -> Usage {
-        let mut usage = if is_whole || self.usage.is_some() || self.words.have_begun() {
+        let usage = if is_whole || self.usage.is_some() || self.words.have_begun() {
             Usage::of_call(self.usage)
         } else {
             Usage::of_failed_call()
         };
-        usage.unpriced_calls += self.broken;
-        usage.calls += self.broken;
-        usage
+        usage.with_broken(self.broken)
     }
 
     async fn take(&mut self, chunk: ModelChunk) -> Result<(), TurnExit> {
@@ -317,6 +318,7 @@ impl<'a> Answer<'a> {
                 self.broken += 1;
                 Box::pin(self.words.discard(self.recorder)).await?;
             }
+            ModelChunk::Remark(remark) => self.remarks.push(remark),
             ModelChunk::Usage(usage) => self.usage = Some(usage),
             ModelChunk::Retry { attempt, delay_ms, reason } => {
                 let message = format!("try {attempt} of the model call in {delay_ms} ms: {reason}");

@@ -163,7 +163,11 @@ impl Line {
                     text.push_str(&more);
                 }
                 Some(Ok(ModelChunk::Reasoning(more))) => bytes += bill.takes(&more),
-                Some(Ok(ModelChunk::WasReasoning | ModelChunk::Discarded)) => text.clear(),
+                Some(Ok(ModelChunk::WasReasoning)) => text.clear(),
+                Some(Ok(ModelChunk::Discarded)) => {
+                    bill.broken += 1;
+                    text.clear();
+                }
                 Some(Ok(ModelChunk::Usage(usage))) => bill.counted = Some(usage),
                 Some(Ok(ModelChunk::End(finish))) => break finish,
                 Some(Ok(_)) => {}
@@ -207,6 +211,8 @@ struct SamplingCharge<'a> {
     /// Set if the model has been asked.
     asked: bool,
     answered: u64,
+    /// Answers before it that broke off.
+    broken: u64,
     counted: Option<Usage>,
 }
 
@@ -222,7 +228,8 @@ impl<'a> SamplingCharge<'a> {
             return Err(call_is_over());
         }
         // From here on it is closed by being dropped.
-        let mut bill = Self { line, size, max_tokens, set_aside: 0, asked: false, answered: 0, counted: None };
+        let mut bill =
+            Self { line, size, max_tokens, set_aside: 0, asked: false, answered: 0, broken: 0, counted: None };
         if let Some(tokens) = line.tokens {
             let room = |taken: u64| tokens.saturating_sub(taken).saturating_sub(size).min(max_tokens);
             let set_aside = |taken: u64| Some(room(taken)).filter(|room| *room > 0).map(|room| taken + size + room);
@@ -250,6 +257,7 @@ impl Drop for SamplingCharge<'_> {
             None if self.asked => Usage::of_call(Some(about)),
             None => Usage::default(),
         };
+        let usage = usage.with_broken(self.broken);
         // What was set aside is in it, so it does not fall below zero.
         self.line.delegated.fetch_add(usage.tokens(), Ordering::AcqRel);
         self.line.delegated.fetch_sub(self.set_aside, Ordering::AcqRel);

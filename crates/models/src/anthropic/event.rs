@@ -23,6 +23,9 @@ pub(super) struct Event<'a> {
     #[serde(borrow)]
     pub(super) delta: Option<Delta<'a>>,
     pub(super) usage: Option<WireUsage>,
+    /// Changes that the server made to the request, told at its beginning or its end.
+    #[serde(borrow)]
+    pub(super) input_transformations: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
     /// The blocks of a whole answer.
@@ -52,8 +55,14 @@ pub(super) struct Delta<'a> {
 
 /// The head of an answer.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct MessageHead {
+pub(super) struct MessageHead<'a> {
+    #[serde(borrow)]
+    pub(super) id: Option<Text<'a>>,
     pub(super) usage: Option<WireUsage>,
+    #[serde(borrow)]
+    pub(super) diagnostics: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) input_transformations: Option<&'a RawValue>,
 }
 
 /// A block at its beginning, or a whole one.

@@ -4,7 +4,8 @@
 //!   `stored`: the blocks of an answer as they are kept, for them to go back as they came; `prefix`: what stands before an
 //!   answer, of which signed thoughts are a part.
 //! - `event`: one event of an answer, typed and borrowed; `partial`: blocks, put together from their pieces; `reader`: events
-//!   into the answer; `usage`: what it took.
+//!   into the answer; `usage`: what it took; `remark`: what the server says of the
+//!   request.
 
 mod block;
 mod conversation;
@@ -12,6 +13,7 @@ mod event;
 mod partial;
 mod prefix;
 mod reader;
+mod remark;
 mod request;
 mod stored;
 mod usage;
@@ -23,6 +25,7 @@ use crate::{
     dialect::{Dialect, Order, Outgoing},
     distrust::DistrustedThoughts,
     failure::Failure,
+    last_answers::LastAnswers,
     written_tools::WrittenTools,
 };
 
@@ -32,19 +35,29 @@ pub(crate) struct Anthropic {
     tools: WrittenTools,
     /// Prefixes of answers whose signed thoughts the server has refused.
     distrusted: DistrustedThoughts<String>,
+    last_answers: LastAnswers,
 }
 
 impl Anthropic {
     pub(crate) fn new(config: ModelConfig) -> Self {
-        Self { config, tools: WrittenTools::default(), distrusted: DistrustedThoughts::default() }
+        Self {
+            config,
+            tools: WrittenTools::default(),
+            distrusted: DistrustedThoughts::default(),
+            last_answers: LastAnswers::default(),
+        }
     }
 }
 
 impl Dialect for Anthropic {
     fn outgoing(&self, order: &Order<'_>) -> Result<Outgoing, Failure> {
-        let distrusted = self.distrusted.known();
-        let request::Written { body, behind } = request::write(&self.config, &self.tools, &distrusted, order)?;
-        let reader = Box::new(reader::Reader::new(behind));
+        let memory = request::Memory {
+            tools: &self.tools,
+            distrusted: &self.distrusted.known(),
+            last_answer: self.last_answers.before(order.request),
+        };
+        let request::Written { body, behind } = request::write(&self.config, memory, order)?;
+        let reader = Box::new(reader::Reader::new(behind, self.last_answers.note_of(order.request)));
         Ok(Outgoing { path: "/messages".to_owned(), body, reader })
     }
 

@@ -5,6 +5,7 @@ use agentd_core::{model::Finish, origin::ServerFields, usage::Usage};
 use super::{
     event::{Event, MessageHead},
     partial::PartialBlocks,
+    remark,
     usage::WireUsage,
 };
 use crate::{
@@ -12,6 +13,7 @@ use crate::{
     dialect::AnswerReader,
     failure::{Failure, excerpt},
     http::Target,
+    last_answers::AnswerNote,
     lenient::Text,
 };
 
@@ -19,6 +21,7 @@ use crate::{
 pub(super) struct Reader {
     /// Fingerprint of the request.
     behind: String,
+    note: AnswerNote,
     blocks: PartialBlocks,
     usage: Option<WireUsage>,
     is_cut: bool,
@@ -28,9 +31,10 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(behind: String) -> Self {
+    pub(super) fn new(behind: String, note: AnswerNote) -> Self {
         Self {
             behind,
+            note,
             blocks: PartialBlocks::default(),
             usage: None,
             is_cut: false,
@@ -59,7 +63,7 @@ impl AnswerReader for Reader {
         match event.kind() {
             "message_start" => {
                 let head = event.message.and_then(|message| serde_json::from_str::<MessageHead>(message.get()).ok());
-                self.count(head.and_then(|head| head.usage), answer);
+                self.head(head.unwrap_or_default(), answer);
             }
             "content_block_start" => {
                 if let Some(block) = event.content_block {
@@ -72,6 +76,7 @@ impl AnswerReader for Reader {
                 }
             }
             "message_delta" => {
+                remark::of_request(event.input_transformations, answer);
                 self.count(event.usage, answer);
                 let reason = event.delta.as_ref().and_then(|delta| delta.stop_reason.as_ref());
                 self.end(target, reason, answer)?;
@@ -82,6 +87,7 @@ impl AnswerReader for Reader {
             }
             // A whole answer.
             "message" => {
+                self.head(serde_json::from_str(data).unwrap_or_default(), answer);
                 for (at, block) in event.content.iter().flatten().enumerate() {
                     self.blocks.begin(target, at as u64, block, answer)?;
                 }
@@ -115,6 +121,13 @@ impl AnswerReader for Reader {
 }
 
 impl Reader {
+    fn head(&mut self, head: MessageHead<'_>, answer: &mut Answer) {
+        self.note.make(head.id.as_ref().map(Text::as_str).unwrap_or_default());
+        self.count(head.usage, answer);
+        remark::of_cache(head.diagnostics, answer);
+        remark::of_request(head.input_transformations, answer);
+    }
+
     fn count(&mut self, usage: Option<WireUsage>, answer: &mut Answer) {
         let Some(usage) = usage else { return };
         let usage = self.usage.unwrap_or_default().updated(usage);

@@ -21,6 +21,9 @@ use crate::{
     written_tools::WrittenTools,
 };
 
+/// Host of Anthropic's own server.
+const ANTHROPIC: &str = "api.anthropic.com";
+
 /// The tokens that an answer may have where nobody says, if the window has room for four such answers.
 const MAX_ANSWER: u64 = 32_000;
 
@@ -35,7 +38,17 @@ const CACHE: &str = "cache_control";
 const THINKING: &str = "thinking";
 /// Holds the effort.
 const OUTPUT: &str = "output_config";
+const DIAGNOSTICS: &str = "diagnostics";
 const TEMPERATURE: &str = "temperature";
+
+/// All that is remembered of requests before.
+pub(super) struct Memory<'a> {
+    pub(super) tools: &'a WrittenTools,
+    /// Prefixes of answers whose thoughts were refused.
+    pub(super) distrusted: &'a HashSet<String>,
+    /// The server's id of the answer before.
+    pub(super) last_answer: Option<String>,
+}
 
 /// A written request.
 pub(super) struct Written {
@@ -66,7 +79,16 @@ struct Settings {
     max_tokens: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     stop_sequences: Option<[&'static str; 1]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    diagnostics: Option<Diagnostics>,
     stream: bool,
+}
+
+/// Asks why the cache does not hold what the request before had in common with this one.
+#[derive(Serialize)]
+struct Diagnostics {
+    /// Null where there is none: it is asked all the same, for this answer to be the next one's.
+    previous_message_id: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -97,12 +119,8 @@ struct OutputFormat {
 }
 
 /// Writes the body.
-pub(super) fn write(
-    config: &ModelConfig,
-    written: &WrittenTools,
-    distrusted: &HashSet<String>,
-    order: &Order<'_>,
-) -> Result<Written, Failure> {
+pub(super) fn write(config: &ModelConfig, memory: Memory<'_>, order: &Order<'_>) -> Result<Written, Failure> {
+    let Memory { tools: written, distrusted, last_answer } = memory;
     let Order { request, form, info, .. } = *order;
     // Calls in a history without tools are refused, so both go into the words.
     let native = form.native_tools(config) && !request.tools.is_empty();
@@ -120,7 +138,8 @@ pub(super) fn write(
     let without_thoughts = form.has(&Change::WithoutSignedThoughts);
     let recipient = Recipient { origin: &origin, distrusted, without_thoughts };
     let conversation = conversation::write(messages, tools, recipient).map_err(|error| unwritable(&error))?;
-    let settings = serde_json::to_string(&settings(config, order, native)?).map_err(|error| unwritable(&error))?;
+    let settings =
+        serde_json::to_string(&settings(config, order, native, last_answer)?).map_err(|error| unwritable(&error))?;
     let is_cached = caches(config) && form.sends(CACHE);
     let written = Parts { conversation: &conversation, paused: order.paused, tools, settings: &settings };
     let body = assembled(&info.id, &written, is_cached);
@@ -136,6 +155,7 @@ pub(super) fn optional_fields(config: &ModelConfig, order: &Order<'_>) -> Vec<St
         (THINKING, thinking(config, order).is_some()),
         (OUTPUT, config.effort.is_some()),
         (CACHE, caches(config)),
+        (DIAGNOSTICS, asks_for_reasons(config, order)),
     ];
     sent_fields(order.form, own, config.body.keys(), &FIXED)
 }
@@ -161,7 +181,12 @@ fn output(config: &ModelConfig, order: &Order<'_>) -> Result<Option<OutputSettin
     Ok((effort.is_some() || format.is_some()).then_some(OutputSettings { effort, format }))
 }
 
-fn settings(config: &ModelConfig, order: &Order<'_>, native: bool) -> Result<Settings, Failure> {
+fn settings(
+    config: &ModelConfig,
+    order: &Order<'_>,
+    native: bool,
+    last_answer: Option<String>,
+) -> Result<Settings, Failure> {
     let Order { request, form, .. } = *order;
     let in_text = !native && !request.tools.is_empty();
     Ok(Settings {
@@ -171,6 +196,8 @@ fn settings(config: &ModelConfig, order: &Order<'_>, native: bool) -> Result<Set
         temperature: config.temperature.filter(|_| form.sends(TEMPERATURE)),
         max_tokens: max_tokens(config, request, order),
         stop_sequences: in_text.then_some([text_protocol::STOP]),
+        diagnostics: (asks_for_reasons(config, order) && form.sends(DIAGNOSTICS))
+            .then_some(Diagnostics { previous_message_id: last_answer }),
         stream: true,
     })
 }
@@ -195,6 +222,13 @@ fn max_tokens(config: &ModelConfig, request: &ModelRequest, order: &Order<'_>) -
 /// Returns whether the places behind which the server keeps what it has computed are ours to choose: it takes four at the most.
 fn caches(config: &ModelConfig) -> bool {
     !config.body.contains_key(CACHE)
+}
+
+/// Returns whether the server is asked why its cache missed: its maker's own is, unless somebody says otherwise. Requests without
+/// tools are no part of a conversation.
+fn asks_for_reasons(config: &ModelConfig, order: &Order<'_>) -> bool {
+    let is_asked = config.cache_reasons.unwrap_or(order.target.host() == ANTHROPIC);
+    is_asked && !order.request.tools.is_empty() && !config.body.contains_key(DIAGNOSTICS)
 }
 
 /// Parts of a body.

@@ -298,6 +298,7 @@ impl Reading {
             }));
             chunks.extend(unrun.map(|(name, why)| ModelChunk::UnrunCall { name, why }));
         }
+        chunks.extend(std::mem::take(&mut self.answer.remarks).into_iter().map(ModelChunk::Remark));
         self.tell_usage(chunks);
         chunks.push_back(ModelChunk::End(finish));
     }

@@ -55,10 +55,23 @@ pub(super) struct WholeResponse<'a> {
     #[serde(borrow)]
     pub(super) output: Option<Vec<&'a RawValue>>,
     pub(super) usage: Option<WireUsage>,
+    /// The server's account of its cache.
+    #[serde(borrow)]
+    pub(super) prompt_cache_diagnostics: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) incomplete_details: Option<IncompleteDetails<'a>>,
+}
+
+/// The server's account of its cache.
+#[derive(Debug, Deserialize)]
+pub(super) struct CacheDiagnostics<'a> {
+    #[serde(borrow)]
+    r#type: Option<Text<'a>>,
+    #[serde(borrow)]
+    reason: Option<Text<'a>>,
+    cache_missed_tokens: Option<Count>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -143,6 +156,14 @@ impl WholeResponse<'_> {
     /// Why it is not complete.
     pub(super) fn incomplete_reason(&self) -> &str {
         self.incomplete_details.as_ref().map(|details| str_of(&details.reason)).unwrap_or_default()
+    }
+}
+
+impl CacheDiagnostics<'_> {
+    /// Why the cache missed, and about how many tokens that concerns.
+    pub(super) fn miss(&self) -> Option<(&str, u64)> {
+        let is_miss = str_of(&self.r#type) == "cache_miss";
+        is_miss.then(|| (str_of(&self.reason), self.cache_missed_tokens.unwrap_or_default().0))
     }
 }
 

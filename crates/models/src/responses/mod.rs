@@ -23,6 +23,7 @@ use crate::{
     dialect::{Dialect, Order, Outgoing},
     distrust::DistrustedThoughts,
     failure::Failure,
+    last_answers::LastAnswers,
     written_tools::WrittenTools,
 };
 
@@ -32,19 +33,29 @@ pub(crate) struct Responses {
     tools: WrittenTools,
     /// Answers whose encrypted thoughts the server has refused.
     distrusted: DistrustedThoughts<Fingerprint>,
+    last_answers: LastAnswers,
 }
 
 impl Responses {
     pub(crate) fn new(config: ModelConfig) -> Self {
-        Self { config, tools: WrittenTools::default(), distrusted: DistrustedThoughts::default() }
+        Self {
+            config,
+            tools: WrittenTools::default(),
+            distrusted: DistrustedThoughts::default(),
+            last_answers: LastAnswers::default(),
+        }
     }
 }
 
 impl Dialect for Responses {
     fn outgoing(&self, order: &Order<'_>) -> Result<Outgoing, Failure> {
-        let distrusted = self.distrusted.known();
-        let body = request::body(&self.config, &self.tools, &distrusted, order)?;
-        let reader = Box::new(reader::Reader::default());
+        let memory = request::Memory {
+            tools: &self.tools,
+            distrusted: &self.distrusted.known(),
+            last_answer: self.last_answers.before(order.request),
+        };
+        let body = request::body(&self.config, memory, order)?;
+        let reader = Box::new(reader::Reader::new(self.last_answers.note_of(order.request)));
         Ok(Outgoing { path: "/responses".to_owned(), body, reader })
     }
 

@@ -1,7 +1,7 @@
 //! The items of an answer, put together from their pieces. Pieces may come before the item that they belong to, and a server
 //! may send an item whole.
 
-use agentd_core::origin::{MAX_SERVER_CALL_ID, ServerFields};
+use agentd_core::origin::{MAX_SERVER_CALL_ID, MAX_SERVER_FIELDS, ServerFields};
 use serde_json::value::RawValue;
 
 use super::{
@@ -28,6 +28,8 @@ pub(super) struct PartialItems {
     items: Vec<PartialItem>,
     calls: usize,
     argument_bytes: usize,
+    /// Bytes of the items that are kept as they came.
+    raw_bytes: usize,
     /// The message that has spoken last.
     speaker: Option<usize>,
     has_thought: bool,
@@ -138,6 +140,12 @@ impl PartialItems {
             return Ok(());
         }
         self.items[at].is_done = !head.is_cut();
+        let goes_back = match &self.items[at].body {
+            Body::Thoughts(_) => head.can_go_back(),
+            Body::Other(_) => true,
+            Body::Message(_) | Body::Call(_) => false,
+        };
+        let kept = if goes_back { self.kept(raw) } else { None };
         match &mut self.items[at].body {
             Body::Message(_) => {
                 let parts = head.content.as_deref().unwrap_or_default();
@@ -146,8 +154,7 @@ impl PartialItems {
                 self.complete_words(at, &whole, is_refusal, answer)
             }
             Body::Thoughts(thoughts) => {
-                let keeps = head.can_go_back() && readable::is_json(raw.get());
-                thoughts.raw = keeps.then(|| raw.to_owned());
+                thoughts.raw = kept;
                 if thoughts.told.is_some() {
                     return Ok(());
                 }
@@ -161,11 +168,21 @@ impl PartialItems {
                 Some(arguments) => self.complete_arguments(target, at, &argument_text(arguments), answer),
                 None => Ok(()),
             },
-            Body::Other(kept) => {
-                *kept = readable::is_json(raw.get()).then(|| raw.to_owned());
+            Body::Other(item) => {
+                *item = kept;
                 Ok(())
             }
         }
+    }
+
+    /// An item as it came, as long as all of them find room in what is stored.
+    fn kept(&mut self, raw: &RawValue) -> Option<Box<RawValue>> {
+        if !readable::is_json(raw.get()) {
+            return None;
+        }
+        self.raw_bytes = self.raw_bytes.saturating_add(raw.get().len());
+        self.is_odd |= self.raw_bytes > MAX_SERVER_FIELDS;
+        (self.raw_bytes <= MAX_SERVER_FIELDS).then(|| raw.to_owned())
     }
 
     /// Adds words to a message.

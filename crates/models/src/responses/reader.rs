@@ -4,7 +4,7 @@ use agentd_core::{model::Finish, origin::ServerFields};
 use serde_json::{json, value::RawValue};
 
 use super::{
-    event::{Event, ItemPlace, WholeResponse},
+    event::{CacheDiagnostics, Event, ItemPlace, WholeResponse},
     numbering::{EventPlace, Numbering},
     partial::{PartialItems, ThoughtKind},
 };
@@ -13,11 +13,12 @@ use crate::{
     dialect::AnswerReader,
     failure::{Failure, excerpt},
     http::Target,
+    last_answers::AnswerNote,
 };
 
 /// Reads one answer.
-#[derive(Default)]
 pub(super) struct Reader {
+    note: AnswerNote,
     items: PartialItems,
     numbering: Numbering,
     is_cut: bool,
@@ -105,6 +106,10 @@ impl AnswerReader for Reader {
 }
 
 impl Reader {
+    pub(super) fn new(note: AnswerNote) -> Self {
+        Self { note, items: PartialItems::default(), numbering: Numbering::default(), is_cut: false }
+    }
+
     /// A whole answer of a server that does not stream.
     fn end(&mut self, target: &Target, data: &str, answer: &mut Answer) -> Result<(), Failure> {
         self.end_as(target, data, "", answer)
@@ -119,6 +124,13 @@ impl Reader {
         }
         for (item, index) in whole.output.iter().flatten().zip(0..) {
             self.items.finish(target, ItemPlace { index: Some(index), id: "" }, item, answer)?;
+        }
+        self.note.make(whole.id());
+        // They explain, and are no reason to fail.
+        let told: Option<CacheDiagnostics<'_>> =
+            whole.prompt_cache_diagnostics.and_then(|told| serde_json::from_str(told.get()).ok());
+        if let Some((reason, tokens)) = told.as_ref().and_then(CacheDiagnostics::miss) {
+            answer.remark(reason, tokens);
         }
         if let Some(usage) = whole.usage {
             answer.usage = Some(usage.usage());

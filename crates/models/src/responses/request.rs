@@ -31,6 +31,7 @@ const TEXT: &str = "text";
 const TEMPERATURE: &str = "temperature";
 const MAX_TOKENS: &str = "max_output_tokens";
 const CACHE_KEY: &str = "prompt_cache_key";
+const CACHE_OPTIONS: &str = "prompt_cache_options";
 /// Asks for thoughts in the form in which they can go back.
 const INCLUDE: &str = "include";
 /// Holds the next two, each of which can be refused by itself.
@@ -61,12 +62,20 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt_cache_key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_options: Option<CacheOptions>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<TextSettings>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u64>,
     stream: bool,
+}
+
+/// Asks why the cache does not hold what the request before had in common with this one.
+#[derive(Serialize)]
+struct CacheOptions {
+    comparison_response_id: String,
 }
 
 /// Form of the words of the answer.
@@ -107,13 +116,18 @@ struct WireTool<'a> {
     strict: bool,
 }
 
+/// All that is remembered of requests before.
+pub(super) struct Memory<'a> {
+    pub(super) tools: &'a WrittenTools,
+    /// Answers whose thoughts were refused.
+    pub(super) distrusted: &'a HashSet<Fingerprint>,
+    /// The server's id of the answer before.
+    pub(super) last_answer: Option<String>,
+}
+
 /// Writes the body.
-pub(super) fn body(
-    config: &ModelConfig,
-    written: &WrittenTools,
-    distrusted: &HashSet<Fingerprint>,
-    order: &Order<'_>,
-) -> Result<String, Failure> {
+pub(super) fn body(config: &ModelConfig, memory: Memory<'_>, order: &Order<'_>) -> Result<String, Failure> {
+    let Memory { tools: written, distrusted, last_answer } = memory;
     let Order { request, form, info, .. } = *order;
     let native = form.native_tools(config);
     let in_text;
@@ -144,6 +158,9 @@ pub(super) fn body(
         include: form.sends(INCLUDE).then_some(["reasoning.encrypted_content"]),
         store: false,
         prompt_cache_key: form.sends(CACHE_KEY).then(|| request.session_id.to_string()),
+        prompt_cache_options: last_answer
+            .filter(|_| asks_for_reasons(config, order) && form.sends(CACHE_OPTIONS))
+            .map(|id| CacheOptions { comparison_response_id: id }),
         text: schema.map(|schema| TextSettings { format: TextFormat { r#type: "json_schema", schema } }),
         temperature: config.temperature.filter(|_| form.sends(TEMPERATURE)),
         max_output_tokens: config
@@ -167,6 +184,7 @@ pub(super) fn optional_fields(config: &ModelConfig, order: &Order<'_>) -> Vec<St
         (EFFORT, effort(config).is_some()),
         (INCLUDE, true),
         (CACHE_KEY, true),
+        (CACHE_OPTIONS, asks_for_reasons(config, order)),
     ];
     sent_fields(order.form, own, config.body.keys(), &FIXED)
 }
@@ -176,6 +194,12 @@ pub(super) fn sent_schema<'a>(config: &ModelConfig, order: &Order<'a>) -> Option
     let schema = answer_format::sendable(order.request, order.target.host())?;
     let is_free = !config.body.contains_key(TEXT);
     (is_free && order.form.takes_schema(schema)).then_some(schema)
+}
+
+/// Returns whether the server is asked why its cache missed. Only newer models take the question, so somebody has to want it.
+fn asks_for_reasons(config: &ModelConfig, order: &Order<'_>) -> bool {
+    let is_asked = config.cache_reasons == Some(true);
+    is_asked && !order.request.tools.is_empty() && !config.body.contains_key(CACHE_OPTIONS)
 }
 
 fn wire_tool(spec: &ToolSpec) -> WireTool<'_> {

@@ -14,6 +14,7 @@ mod llamacpp;
 mod looking_up;
 mod origins;
 mod reading;
+mod remarks;
 mod repeating;
 mod responses;
 mod routing;
@@ -50,6 +51,7 @@ struct Outcome {
     notices: Vec<(&'static str, String)>,
     without_tools: bool,
     usage: Option<Usage>,
+    remarks: Vec<(String, u64)>,
     end: Option<Finish>,
     error: Option<(ErrorKind, String)>,
     hint: Option<String>,
@@ -90,6 +92,7 @@ impl Outcome {
             }
             Ok(ModelChunk::Notice { code, message }) => self.notices.push((code, message)),
             Ok(ModelChunk::Runaway { what }) => self.runaway = Some(what),
+            Ok(ModelChunk::Remark(remark)) => self.remarks.push((remark.reason, remark.tokens)),
             Ok(ModelChunk::Usage(usage)) => assert!(self.usage.replace(usage).is_none()),
             Ok(ModelChunk::End(finish)) => self.end = Some(finish),
             Err(error) => {

@@ -35,6 +35,8 @@ pub struct Reply {
     pub finish_reason: Option<String>,
     /// What it took; invented where absent.
     pub usage: Option<Value>,
+    /// More fields of the answer as a whole, in the names of its wire: of `message` on Messages, of `response` on Responses.
+    pub head: serde_json::Map<String, Value>,
     /// Where that is said.
     pub usage_place: UsagePlace,
     /// llama.cpp's own account, beside it.
@@ -123,6 +125,7 @@ impl Default for Reply {
             items: Vec::new(),
             finish_reason: None,
             usage: None,
+            head: serde_json::Map::new(),
             usage_place: UsagePlace::Tail,
             timings: None,
             done: true,

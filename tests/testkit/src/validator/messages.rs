@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{Checked, broken, check_name, check_said};
 
 /// Fields of the body that are known.
-const FIELDS: [&str; 14] = [
+const FIELDS: [&str; 15] = [
     "model",
     "messages",
     "system",
@@ -23,6 +23,7 @@ const FIELDS: [&str; 14] = [
     "metadata",
     "cache_control",
     "service_tier",
+    "diagnostics",
 ];
 /// Fields of blocks, by their kind.
 const BLOCKS: [(&str, &[&str]); 7] = [
@@ -90,6 +91,10 @@ fn check_settings(body: &Value) -> Checked {
     let effort = &body["output_config"]["effort"];
     if !effort.is_null() && !["low", "medium", "high", "xhigh", "max"].iter().any(|known| effort == known) {
         return broken("output_config.effort", "Input should be 'low', 'medium', 'high', 'xhigh' or 'max'");
+    }
+    let previous = &body["diagnostics"]["previous_message_id"];
+    if !previous.is_null() && !previous.as_str().is_some_and(|id| id.starts_with("msg_")) {
+        return broken("diagnostics.previous_message_id", "Input should be the id of a message");
     }
     match &body["system"] {
         Value::Null => Ok(()),

@@ -27,6 +27,8 @@ pub(super) struct HeardAnswer {
     /// Calls: the tool and its arguments.
     pub(super) calls: Vec<(String, String)>,
     pub(super) usage: Option<Usage>,
+    /// Answers before it that broke off.
+    pub(super) broken: u64,
     /// Time until it began.
     pub(super) first: Duration,
 }
@@ -43,8 +45,12 @@ impl HeardAnswer {
     }
 }
 
-/// Asks, and listens to the end.
-pub(super) async fn hear(model: &dyn Model, request: ModelRequest, limit: Duration) -> Result<HeardAnswer, ModelError> {
+/// Asks, and listens to the end. Says also what that took.
+pub(super) async fn hear(
+    model: &dyn Model,
+    request: ModelRequest,
+    limit: Duration,
+) -> (Result<HeardAnswer, ModelError>, Usage) {
     let asked = Instant::now();
     let mut heard = HeardAnswer::default();
     let mut chunks = model.stream(request);
@@ -69,7 +75,7 @@ pub(super) async fn hear(model: &dyn Model, request: ModelRequest, limit: Durati
                 }
                 // It broke off, and is asked for again.
                 ModelChunk::Discarded => {
-                    heard = HeardAnswer::default();
+                    heard = HeardAnswer { broken: heard.broken + 1, ..HeardAnswer::default() };
                     false
                 }
                 ModelChunk::Usage(usage) => {
@@ -84,12 +90,19 @@ pub(super) async fn hear(model: &dyn Model, request: ModelRequest, limit: Durati
         }
         Ok::<_, ModelError>(())
     };
-    match timeout(limit, listening).await {
+    let end = timeout(limit, listening).await;
+    drop(chunks);
+    // One that was refused costs nothing; one that broke off does, also where nobody came to count it.
+    let has_answered = matches!(end, Ok(Ok(())) | Err(_)) || heard.usage.is_some() || !heard.first.is_zero();
+    let usage = if has_answered { Usage::of_call(heard.usage) } else { Usage::of_failed_call() };
+    let usage = usage.with_broken(heard.broken);
+    let heard = match end {
         Ok(Ok(())) => Ok(heard),
         Ok(Err(error)) => Err(error),
         Err(_) => {
             let message = format!("no answer within {} seconds", limit.as_secs());
             Err(ModelError::new(ErrorKind::Timeout, message).with_hint("is the server busy, or the model very slow?"))
         }
-    }
+    };
+    (heard, usage)
 }

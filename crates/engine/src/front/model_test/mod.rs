@@ -184,11 +184,9 @@ impl ModelTest {
 
     /// Asks the model, and counts what that took.
     async fn ask(&mut self, request: ModelRequest, limit: Duration) -> Result<HeardAnswer, ModelError> {
-        let heard = hear(&*self.model, request, limit).await;
-        self.tally.count(self.model.info(), &heard).await;
-        if let Ok(heard) = &heard {
-            self.spent += Usage::of_call(heard.usage);
-        }
+        let (heard, usage) = hear(&*self.model, request, limit).await;
+        self.tally.count(self.model.info(), usage).await;
+        self.spent += usage;
         heard
     }
 

@@ -3,14 +3,11 @@
 use std::sync::Arc;
 
 use agentd_core::{
-    error::ModelError,
     model::{ModelInfo, Slot},
     ports::{Clock, Store},
     spending::SideUsage,
     usage::Usage,
 };
-
-use super::listener::HeardAnswer;
 
 /// Counts model calls that belong to no session.
 pub(in crate::front) struct SideTally {
@@ -21,11 +18,7 @@ pub(in crate::front) struct SideTally {
 
 impl SideTally {
     /// Counts one call. A test goes on where that cannot be stored.
-    pub(super) async fn count(&self, model: &ModelInfo, heard: &Result<HeardAnswer, ModelError>) {
-        let usage = match heard {
-            Ok(heard) => Usage::of_call(heard.usage),
-            Err(_) => Usage::of_failed_call(),
-        };
+    pub(super) async fn count(&self, model: &ModelInfo, usage: Usage) {
         let side = SideUsage { at: self.clock.now(), slot: self.slot, model: model.id.clone(), usage };
         if let Err(error) = self.store.count_usage(side).await {
             tracing::warn!("the usage of a model test is not counted: {error}");

@@ -111,7 +111,7 @@ async fn written(
 ) -> Result<Result<WrittenSummary, ModelError>, TurnExit> {
     let info = model.info();
     let mut chunks = model.stream(request);
-    let (mut text, mut usage, mut calls) = (String::new(), None, false);
+    let (mut text, mut usage, mut calls, mut broken) = (String::new(), None, false, 0);
     let end = loop {
         if text.len() > MAX_WRITTEN {
             break Err(ModelError::new(ErrorKind::Protocol, "it wrote without end"));
@@ -125,7 +125,11 @@ async fn written(
         };
         match chunk {
             Some(Ok(ModelChunk::Text(more))) => text.push_str(&more),
-            Some(Ok(ModelChunk::WasReasoning | ModelChunk::Discarded)) => text.clear(),
+            Some(Ok(ModelChunk::WasReasoning)) => text.clear(),
+            Some(Ok(ModelChunk::Discarded)) => {
+                broken += 1;
+                text.clear();
+            }
             Some(Ok(ModelChunk::Usage(counted))) => usage = Some(counted),
             Some(Ok(ModelChunk::End(finish))) => break whole(finish),
             Some(Ok(ModelChunk::ToolCall { .. } | ModelChunk::UnrunCall { .. })) => calls = true,
@@ -139,7 +143,7 @@ async fn written(
     drop(chunks);
     let has_answered = end.is_ok() || usage.is_some() || !text.is_empty();
     let usage = if has_answered { Usage::of_call(usage) } else { Usage::of_failed_call() };
-    sample::count(context, state, slot, info, usage, prompt).await?;
+    sample::count(context, state, slot, info, usage.with_broken(broken), prompt).await?;
     let end = end.and_then(|()| match text.trim() {
         // Words beside a call are about the call.
         _ if calls => Err(ModelError::new(ErrorKind::Protocol, NO_WORDS)),

@@ -51,7 +51,7 @@ pub(super) fn blocks(reply: &Reply) -> Vec<Value> {
 
 fn start(reply: &Reply) -> Bytes {
     let counted = usage(reply);
-    let message = json!({
+    let mut message = json!({
         "id": "msg_scripted", "type": "message", "role": "assistant", "model": MODEL_ID, "content": [],
         "stop_reason": null, "stop_sequence": null,
         "usage": {
@@ -59,6 +59,7 @@ fn start(reply: &Reply) -> Bytes {
             "cache_creation_input_tokens": counted["cache_creation_input_tokens"], "output_tokens": 1,
         },
     });
+    message.as_object_mut().into_iter().for_each(|message| message.extend(reply.head.clone()));
     event(&json!({"type": "message_start", "message": message}))
 }
 
@@ -133,11 +134,14 @@ fn whole(reply: &Reply) -> Value {
     })
 }
 
-/// What it took, in the names of this wire, which counts cached tokens beside the others.
+/// What it took, in the names of this wire, which counts cached tokens beside the others. Where the reply has its names, they
+/// stand.
 fn usage(reply: &Reply) -> Value {
     let mut counted = super::usage(reply);
     let cached = counted["prompt_tokens_details"]["cached_tokens"].clone();
-    if let (Some(all), Some(cached)) = (counted["prompt_tokens"].as_u64(), cached.as_u64()) {
+    if let (Some(all), Some(cached), Value::Null) =
+        (counted["prompt_tokens"].as_u64(), cached.as_u64(), &counted["input_tokens"])
+    {
         counted["input_tokens"] = all.saturating_sub(cached).into();
         counted["cache_read_input_tokens"] = cached.into();
     }

@@ -217,6 +217,7 @@ fn response(reply: &Reply, status: &str, output: &str) -> String {
     if status != "in_progress" && reply.usage_place != UsagePlace::Nowhere {
         fields["usage"] = usage(reply);
     }
+    fields.as_object_mut().into_iter().for_each(|fields| fields.extend(reply.head.clone()));
     let fields = fields.to_string();
     format!(r#"{},"output":{output}}}"#, fields.strip_suffix('}').unwrap_or_default())
 }
