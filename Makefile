@@ -13,7 +13,7 @@ SERVERS := $(TARGET)/mcp-servers
 WIRES := $(TARGET)/wire-packages
 NPM_CI := ci --ignore-scripts --no-audit --no-fund --loglevel=error
 
-.PHONY: help build model mcp-servers chat test test-rust test-clients test-skills test-wires soak bench fmt lint docs install clean
+.PHONY: help build model mcp-servers chat test test-rust test-clients test-skills test-dist test-wires soak bench fmt lint docs install dist clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -30,7 +30,7 @@ chat: model ## Talk: builds for it, brings the built-in model, starts the daemon
 	$(CARGO) build --profile chat --locked -p agentd -p agentctl
 	@$(TARGET)/chat/agentctl chat
 
-test: test-rust test-clients test-skills ## Run all tests
+test: test-rust test-clients test-skills test-dist ## Run all tests
 
 # The suites that run real processes find the binaries beside themselves; they are built first, in the same profile.
 test-rust: model mcp-servers
@@ -41,6 +41,11 @@ test-rust: model mcp-servers
 test-clients: $(PACKAGES)/ready
 	$(CARGO) build --locked --workspace --bins --examples
 	PYTHONPATH=$(PACKAGES) $(PYTHON) -m unittest discover -v -s tests/clients/python
+
+# What is made for people to install, of the programs that the other tests have built.
+test-dist: model
+	$(CARGO) build --locked --workspace --bins --examples
+	$(PYTHON) tests/dist/run.py $(TARGET)/debug
 
 # The wires of models as another program understands them: a proxy of 750 MB, so this is no part of `test`.
 test-wires: $(WIRES)/ready ## Speak the wires of models through a proxy that others wrote
@@ -101,6 +106,9 @@ docs: ## Check the documentation of the code
 install: build ## Install agentd and agentctl into PREFIX/bin (default ~/.local)
 	install -Dm755 $(TARGET)/release/agentd $(or $(PREFIX),$(HOME)/.local)/bin/agentd
 	install -Dm755 $(TARGET)/release/agentctl $(or $(PREFIX),$(HOME)/.local)/bin/agentctl
+
+dist: build model ## Make a tarball, a Debian package and a wheel, into target/dist
+	$(PYTHON) scripts/dist.py --build $(TARGET)/release --out $(TARGET)/dist
 
 clean: ## Remove everything that was built
 	$(CARGO) clean

@@ -89,6 +89,8 @@ pub(crate) enum Command {
     Start(cmd::daemon::StartArgs),
     /// Stop the daemon; interrupted turns can be resumed later
     Stop(cmd::daemon::StopArgs),
+    /// Run the daemon as a service of systemd
+    Service(cmd::service::ServiceArgs),
     /// Show the effective configuration and its sources
     Config(cmd::config::ConfigArgs),
     /// Reload the configuration
@@ -97,10 +99,13 @@ pub(crate) enum Command {
     Doctor(cmd::doctor::DoctorArgs),
     /// Print a completion script for a shell
     Completions(cmd::completions::CompletionsArgs),
+    /// Print or write the manual pages
+    Man(cmd::man::ManArgs),
 }
 
 /// The commands that print no JSON, so that they refuse `--json`; `run` and `attach` have `--output` for it.
-const WITHOUT_JSON: [&str; 7] = ["chat", "run", "attach", "answer", "stop", "completions", "mcp serve"];
+const WITHOUT_JSON: [&str; 9] =
+    ["chat", "run", "attach", "answer", "stop", "completions", "man", "mcp serve", "service logs"];
 
 /// The command line, with `--json` on every command that prints JSON, and with what shells offer for arguments.
 pub(crate) fn command() -> clap::Command {

@@ -106,11 +106,13 @@ async fn handle(cli: Cli) -> anyhow::Result<Exit> {
         Command::Skills(args) => cmd::skills::handle(global, args).await,
         Command::Storage(args) => cmd::storage::show(global, args).await,
         Command::Clean(args) => cmd::storage::clean(global, args).await,
+        Command::Service(args) => cmd::service::handle(global, args).await,
         Command::Status(args) => cmd::daemon::status(global, args).await,
         Command::Start(args) => cmd::daemon::start(global, args).await,
         Command::Stop(args) => cmd::daemon::stop(global, args).await,
         Command::Doctor(args) => cmd::doctor::handle(global, args).await,
         Command::Completions(args) => cmd::completions::handle(args, args::command()),
+        Command::Man(args) => cmd::man::handle(args, args::command()),
     }
 }
 

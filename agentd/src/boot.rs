@@ -274,7 +274,7 @@ impl ModelMaker {
         let weights = files
             .remove(&Slot::Base)
             .or_else(|| config.daemon.named_weights())
-            .unwrap_or_else(|| self.data.join("models").join(BUILT_IN_WEIGHTS));
+            .unwrap_or_else(|| self.built_in_weights());
         let mut kept = Vec::new();
         let base = self.embedded(config, weights, &mut kept);
         let local = files.into_iter().map(|(slot, path)| (slot, self.embedded(config, path, &mut kept))).collect();
@@ -283,6 +283,14 @@ impl ModelMaker {
         })?;
         *self.embedded.lock().unwrap_or_else(PoisonError::into_inner) = kept;
         Ok(Arc::new(Slots { router, local }))
+    }
+
+    /// The file of the built-in model: the person's own, or the one that a package has put beside the program.
+    fn built_in_weights(&self) -> PathBuf {
+        let own = self.data.join("models").join(BUILT_IN_WEIGHTS);
+        let packaged =
+            agentd_proto::packaged::models().map(|folder| folder.join(BUILT_IN_WEIGHTS)).filter(|path| path.is_file());
+        if own.exists() { own } else { packaged.unwrap_or(own) }
     }
 
     fn embedded(

@@ -6,6 +6,7 @@
 //! - [`view`]: what the daemon shows that is no word of the core: a session with what waits in it, its own state.
 //! - [`status`]: how failures travel: kind, message and hint.
 //! - [`lock_file`]: who holds a data folder, and where they listen.
+//! - [`packaged`]: what a package installs beside the programs.
 //! - [`start_variables`]: which variables a daemon was started with, without their values.
 //! - [`socket`]: where the socket is, how it is bound, adopted, accepted from and connected to.
 //! - `codec`: how much memory a stream begins with.
@@ -15,6 +16,7 @@ pub mod client;
 mod codec;
 pub mod convert;
 pub mod lock_file;
+pub mod packaged;
 pub mod socket;
 pub mod start_variables;
 pub mod status;

@@ -14,7 +14,7 @@ use agentd_core::{
     error::ErrorKind,
     model::{Slot, SlotInfo, WindowSource},
 };
-use agentd_proto::client::Finding;
+use agentd_proto::{client::Finding, packaged};
 use clap::Args;
 use serde::Serialize;
 use url::Url;
@@ -385,7 +385,10 @@ async fn builtin(daemon: &Daemon, slot: &SlotInfo) -> Check {
         Weights::Missing(path) => Check::fail(
             "model",
             format!("{what}: there are no weights at {}", path.display()),
-            "download them with `make model`, or name a model: MODEL_BASIC_BASE_URL or models.yaml",
+            format!(
+                "download them with `{}`, or name a model: MODEL_BASIC_BASE_URL or models.yaml",
+                packaged::fetch_command()
+            ),
         ),
     }
 }

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use agentd_proto::packaged;
+
 use super::Daemon;
 
 /// The folders below that of the models in which a file is looked for.
@@ -17,9 +19,12 @@ pub(crate) enum Weights {
 }
 
 impl Weights {
-    /// Looks for the file that the daemon would load: the one that its configuration names, or the one in its data folder.
+    /// Looks for the file that the daemon would load: the one that its configuration names, the one in its data folder,
+    /// or one that came with the programs.
     pub(crate) async fn find(daemon: &Daemon) -> Self {
-        let path = match named(daemon).await {
+        let named = named(daemon).await;
+        let is_named = named.is_some();
+        let path = match named {
             Some(path) if path.is_file() => return Self::File(path),
             Some(path) => path,
             None => {
@@ -28,7 +33,8 @@ impl Weights {
                 if theirs.as_os_str().is_empty() { ours() } else { theirs.clone() }.join("models")
             }
         };
-        match file_below(&path, DEEPEST) {
+        let packaged = || if is_named { None } else { file_below(&packaged::models()?, DEEPEST) };
+        match file_below(&path, DEEPEST).or_else(packaged) {
             Some(file) => Self::File(file),
             None => Self::Missing(path),
         }

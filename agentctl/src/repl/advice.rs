@@ -1,7 +1,7 @@
 //! What a chat says below its greeting where something stands in the way: a built-in model that is small or not there, and
 //! variables of this shell that have no effect. Nothing where all is well.
 
-use agentd_proto::client::SessionView;
+use agentd_proto::{client::SessionView, packaged};
 
 use super::{chat::Chat, conversation::ChatBackend as _};
 use crate::{
@@ -38,8 +38,9 @@ impl Chat {
         if !notes.is_empty() {
             return notes.join("\n");
         }
-        "Download them with `make model`, or set MODEL_BASIC_BASE_URL to a server's address and restart the daemon: agentctl \
-         stop."
-            .to_owned()
+        format!(
+            "Download them with `{}`, or set MODEL_BASIC_BASE_URL to a server's address and restart the daemon: agentctl stop.",
+            packaged::fetch_command()
+        )
     }
 }

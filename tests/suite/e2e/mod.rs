@@ -97,6 +97,7 @@ mod rough;
 mod routing;
 mod run;
 mod sandbox;
+mod service;
 mod sessions;
 mod shell;
 mod shown;

@@ -1,0 +1,214 @@
+//! The two units. A copy of each is kept as it was written, so that what somebody changed by hand is noticed and left alone.
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::super::own_file;
+use crate::{daemon, failure::Failure};
+
+/// Name of the unit that runs the daemon.
+pub(super) const SERVICE: &str = "agentd.service";
+/// Name of the unit of its socket.
+pub(super) const SOCKET: &str = "agentd.socket";
+
+/// The units as they are published. What depends on the machine is put in its place.
+const SERVICE_TEXT: &str = include_str!("../../../../systemd/agentd.service");
+const SOCKET_TEXT: &str = include_str!("../../../../systemd/agentd.socket");
+
+const EXEC: &str = "ExecStart=%h/.local/bin/agentd\n";
+const ENVIRONMENT_FILE: &str = "EnvironmentFile=-%E/agentd/environment\n";
+const LISTEN: &str = "ListenStream=%t/agentd/agentd.sock\n";
+
+/// Folders that this shell may name otherwise than the manager does.
+const FOLDERS: [&str; 4] = ["AGENTD_CONFIG_DIR", "AGENTD_DATA_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"];
+
+/// A unit.
+pub(super) struct UnitFile {
+    pub(super) name: &'static str,
+    /// As it is to be written; empty where it is only looked for.
+    text: String,
+}
+
+/// State of a unit on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UnitState {
+    /// It is not there.
+    Absent,
+    /// It is as it was written.
+    Written,
+    /// It was changed since.
+    Changed,
+    /// Nobody knows that we wrote it.
+    Foreign,
+}
+
+impl UnitState {
+    /// It in a word, for programs.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Absent => "absent",
+            Self::Written => "written",
+            Self::Changed => "changed",
+            Self::Foreign => "foreign",
+        }
+    }
+
+    /// It in words, for people.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::Absent => "not there",
+            Self::Written => "as it was written",
+            Self::Changed => "changed by hand",
+            Self::Foreign => "written by somebody else",
+        }
+    }
+}
+
+/// The folder of this user's units.
+///
+/// # Errors
+/// When there is no home.
+pub(super) fn folder() -> Result<PathBuf, Failure> {
+    let base = env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let base =
+        base.or_else(|| Some(PathBuf::from(env::var_os("HOME").filter(|home| !home.is_empty())?).join(".config")));
+    base.map(|base| base.join("systemd/user")).ok_or_else(|| Failure::usage("HOME is not set").hint("set HOME"))
+}
+
+/// The units for a daemon of that program, at that socket or at the usual one.
+///
+/// # Errors
+/// When a path cannot stand in a unit.
+pub(super) fn rendered(program: &Path, socket: Option<&Path>, environment: &Path) -> Result<[UnitFile; 2], Failure> {
+    let exec = format!("ExecStart={}\n", quoted(&word(program)?.replace('$', "$$")));
+    let file = format!("EnvironmentFile=-{}\n", word(environment)?);
+    let mut service = SERVICE_TEXT.replace(EXEC, &format!("{}{exec}", folders()?)).replace(ENVIRONMENT_FILE, &file);
+    let mut listening = SOCKET_TEXT.to_owned();
+    if let Some(socket) = socket {
+        listening = listening.replace(LISTEN, &format!("ListenStream={}\n", word(socket)?));
+    }
+    for text in [&mut service, &mut listening] {
+        text.insert_str(
+            0,
+            "# Written by `agentctl service install`. Own settings belong into a drop-in: systemctl --user edit\n",
+        );
+    }
+    Ok([UnitFile { name: SERVICE, text: service }, UnitFile { name: SOCKET, text: listening }])
+}
+
+/// Lines for the folders that this shell names.
+fn folders() -> Result<String, Failure> {
+    let named = FOLDERS.iter().filter_map(|name| Some((name, env::var_os(name)?)));
+    let mut lines = String::new();
+    for (name, value) in named.filter(|(_, value)| Path::new(value).is_absolute()) {
+        lines.push_str(&format!("Environment={}\n", quoted(&format!("{name}={}", word(Path::new(&value))?))));
+    }
+    Ok(lines)
+}
+
+/// A path as a unit writes it: `%` begins a specifier.
+fn word(path: &Path) -> Result<String, Failure> {
+    let text = path.to_str().filter(|text| !text.chars().any(char::is_control));
+    let text = text.ok_or_else(|| {
+        Failure::usage(format!("{} cannot stand in a unit", path.display()))
+            .hint("a path in a unit has no control characters, and is UTF-8")
+    })?;
+    Ok(text.replace('%', "%%"))
+}
+
+/// A word in quotes.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+impl UnitFile {
+    /// Both, to be looked for.
+    pub(super) fn all() -> [Self; 2] {
+        [SERVICE, SOCKET].map(|name| Self { name, text: String::new() })
+    }
+
+    /// State of the unit in that folder.
+    pub(super) fn state(&self, folder: &Path) -> UnitState {
+        let Ok(now) = fs::read(folder.join(self.name)) else { return UnitState::Absent };
+        match self.copy().and_then(|copy| fs::read(copy).ok()) {
+            Some(written) if written == now => UnitState::Written,
+            Some(_) => UnitState::Changed,
+            None => UnitState::Foreign,
+        }
+    }
+
+    /// Refuses to overwrite what was changed by hand, unless it says the same.
+    pub(super) fn refuse_changed(&self, folder: &Path) -> Result<(), Failure> {
+        let is_same = fs::read(folder.join(self.name)).is_ok_and(|now| now == self.text.as_bytes());
+        if is_same { Ok(()) } else { self.refuse_foreign(folder) }
+    }
+
+    /// Refuses where somebody else's work would be lost.
+    pub(super) fn refuse_foreign(&self, folder: &Path) -> Result<(), Failure> {
+        let state = self.state(folder);
+        if matches!(state, UnitState::Absent | UnitState::Written) {
+            return Ok(());
+        }
+        let path = folder.join(self.name);
+        Err(Failure::usage(format!("{} was {}", path.display(), state.words()))
+            .hint("--force does it all the same; own settings are kept in a drop-in: systemctl --user edit agentd"))
+    }
+
+    /// Writes it. Says whether that changed anything.
+    pub(super) fn write(&self, folder: &Path) -> Result<bool, Failure> {
+        let path = folder.join(self.name);
+        let failed = |path: &Path, error: &io::Error| {
+            Failure::usage(format!("could not write {}: {error}", path.display()))
+                .hint("the folder must be writable and its disk not full")
+        };
+        let is_new = fs::read(&path).map_or(true, |now| now != self.text.as_bytes());
+        if is_new {
+            own_file::replace(&path, &self.text).map_err(|error| failed(&path, &error))?;
+        }
+        if let Some(copy) = self.copy() {
+            own_file::replace(&copy, &self.text).map_err(|error| failed(&copy, &error))?;
+        }
+        Ok(is_new)
+    }
+
+    /// Removes it.
+    pub(super) fn remove(&self, folder: &Path) -> Result<(), Failure> {
+        for path in [Some(folder.join(self.name)), self.copy()].into_iter().flatten() {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(Failure::usage(format!("could not remove {}: {error}", path.display())));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The copy of it, as it was written.
+    fn copy(&self) -> Option<PathBuf> {
+        Some(daemon::data_dir().ok()?.join("service").join(self.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_put_where_the_published_units_have_them() {
+        let [service, socket] = rendered(
+            Path::new("/opt/my $tools/100%/agentd"),
+            Some(Path::new("/run/x y/a.sock")),
+            Path::new("/home/me/.config/agentd/environment"),
+        )
+        .unwrap();
+        assert!(service.text.contains("ExecStart=\"/opt/my $$tools/100%%/agentd\"\n"), "{}", service.text);
+        assert!(service.text.contains("EnvironmentFile=-/home/me/.config/agentd/environment\n"), "{}", service.text);
+        assert!(socket.text.contains("ListenStream=/run/x y/a.sock\n"), "{}", socket.text);
+        let [service, socket] = rendered(Path::new("/a/agentd"), None, Path::new("/e")).unwrap();
+        assert!(service.text.contains("ExecStart=\"/a/agentd\"\n") && socket.text.contains(LISTEN));
+        assert!(rendered(Path::new("/a\n/agentd"), None, Path::new("/e")).is_err());
+    }
+}

@@ -1,0 +1,192 @@
+//! `agentctl service`: the units that it writes, what it has systemd do, and a daemon that its socket starts.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use agentd_proto::client::Client;
+use agentd_testkit::{
+    daemon::{Running, TempDaemon, TempHome, until},
+    model_server::{ModelServer, Reply},
+};
+
+/// A home with a systemd that only takes notes.
+struct Home(TempHome);
+
+impl Home {
+    fn new() -> Self {
+        Self::around(TempHome::new())
+    }
+
+    fn around(mut home: TempHome) -> Self {
+        let notes = home.path().join("calls");
+        let answers = "case \"$*\" in *ActiveState*) echo active;; *LoadState*) echo loaded;; *UnitFileState*) echo enabled;; \
+                       *MainPID*) echo 0;; esac";
+        for name in ["systemctl", "loginctl", "journalctl"] {
+            let text = format!("#!/bin/sh\necho {name} \"$@\" >> {}\n{answers}\n", notes.display());
+            let path = home.write(&format!("bin/{name}"), text);
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let path = format!("{}:/usr/bin:/bin", home.path().join("bin").display());
+        home.set("PATH", path);
+        Self(home)
+    }
+
+    fn unit(&self, name: &str) -> PathBuf {
+        self.0.path().join(".config/systemd/user").join(name)
+    }
+
+    /// What systemd was told to do since it was last asked for, but for questions.
+    fn told(&self) -> Vec<String> {
+        let all = self.0.read("calls");
+        let _ = fs::remove_file(self.0.path().join("calls"));
+        all.lines().filter(|line| !line.contains(" show ")).map(str::to_owned).collect()
+    }
+}
+
+#[tokio::test]
+async fn it_is_installed_once_and_what_was_changed_by_hand_stays() {
+    let home = Home::new();
+    home.0.agentctl(["service", "status"]).await.exits(0);
+    let first = home.0.agentctl(["service", "install", "--linger"]).await.exits(0);
+    let enabled = "systemctl --user enable --now agentd.socket";
+    let restart = "systemctl --user restart agentd.service";
+    assert_eq!(home.told(), ["loginctl enable-linger", "systemctl --user daemon-reload", restart, enabled]);
+    assert!(first.stderr.contains("installed"), "{}", first.stderr);
+    let service = fs::read_to_string(home.unit("agentd.service")).unwrap();
+    assert!(service.contains("/agentd\"\n") && service.contains("AGENTD_DATA_DIR="), "{service}");
+
+    // Again, nothing is written, and a daemon at work goes on.
+    let again = home.0.agentctl(["service", "install"]).await.exits(0);
+    assert!(again.stderr.contains("unchanged") && !again.stderr.contains("wrote"), "{}", again.stderr);
+    assert_eq!(home.told(), ["systemctl --user daemon-reload", enabled]);
+
+    let own = format!("{service}# mine\n");
+    fs::write(home.unit("agentd.service"), &own).unwrap();
+    for args in [["service", "install"], ["service", "uninstall"]] {
+        let refused = home.0.agentctl(args).await.exits(2);
+        assert!(refused.stderr.contains("changed by hand") && refused.stderr.contains("--force"), "{}", refused.stderr);
+        assert_eq!(fs::read_to_string(home.unit("agentd.service")).unwrap(), own);
+    }
+    assert_eq!(home.told(), [""; 0]);
+    let status = home.0.agentctl(["service", "status", "--json"]).await.exits(0).json();
+    assert_eq!((&status["installed"], &status["units"][0]["state"]), (&true.into(), &"changed".into()), "{status:#}");
+    home.0.agentctl(["service", "install", "--force"]).await.exits(0);
+    assert_eq!(fs::read_to_string(home.unit("agentd.service")).unwrap(), service);
+    home.told();
+
+    home.0.agentctl(["service", "restart"]).await.exits(0);
+    home.0.agentctl(["service", "logs", "--follow", "-n", "7"]).await.exits(0);
+    let log = "journalctl --user --unit agentd.service --lines 7 --follow";
+    assert_eq!(home.told(), [restart, log]);
+    home.0.agentctl(["service", "uninstall"]).await.exits(0);
+    let disable = "systemctl --user disable --now agentd.socket agentd.service";
+    assert_eq!(home.told(), [disable, "systemctl --user daemon-reload"]);
+    assert!(!home.unit("agentd.service").exists() && !home.unit("agentd.socket").exists());
+    home.0.agentctl(["service", "uninstall"]).await.exits(0).says(&["no service is installed"]);
+}
+
+#[tokio::test]
+async fn keys_are_taken_only_when_asked_for_and_never_shown() {
+    let mut home = Home::new();
+    home.0.set("OPENAI_API_KEY", "sk-s3cret");
+    home.0.agentctl(["service", "install", "--no-start"]).await.exits(0);
+    let file = home.0.config().join("environment");
+    assert!(!file.exists());
+    let output = home.0.agentctl(["service", "install", "--no-start", "--keys"]).await.exits(0);
+    assert!(output.stderr.contains("OPENAI_API_KEY") && !output.stderr.contains("s3cret"), "{}", output.stderr);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "OPENAI_API_KEY=\"sk-s3cret\"\n");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(home.told(), [""; 0], "nothing is started");
+}
+
+#[tokio::test]
+async fn a_daemon_that_runs_without_it_makes_way_if_it_is_idle() {
+    let model = ModelServer::start().await;
+    let Home(home) = Home::around(TempHome::with_model(&model.base_url()));
+    let daemon = TempDaemon::start_in(home).await;
+    model.reply(Reply::text("It hangs now").hang_behind("hangs"));
+    let turn = daemon.spawn_agentctl(["run", "hang"]);
+    model.wait_until(|counts| counts.requests == 1).await;
+    let refused = daemon.agentctl(["service", "install"]).await.exits(2);
+    assert!(refused.stderr.contains("at work") && refused.stderr.contains("agentctl stop"), "{}", refused.stderr);
+    assert!(!daemon.path().join(".config/systemd/user/agentd.service").exists());
+    turn.signal(nix::sys::signal::Signal::SIGINT);
+    let client = Client::connect(&daemon.socket()).await.unwrap();
+    until("the turn has ended", async || {
+        let status = client.status().await.unwrap();
+        (status.running_turns == 0).then_some(())
+    })
+    .await;
+    daemon.agentctl(["service", "install"]).await.exits(0).says(&["stopped the daemon"]);
+    daemon.agentctl(["status"]).await.exits(3);
+}
+
+#[tokio::test]
+async fn without_systemd_it_says_so() {
+    let mut home = TempHome::new();
+    home.set("PATH", home.path().join("nothing").display().to_string());
+    for args in [&["service", "install"][..], &["service", "restart"]] {
+        home.agentctl(args).await.exits(3).says(&["systemctl", "agentctl start"]);
+    }
+    home.agentctl(["service", "logs"]).await.exits(2).says(&["no service is installed", "agentd.log"]);
+    home.agentctl(["service", "install", "--no-start"]).await.exits(0);
+    home.agentctl(["service", "uninstall"]).await.exits(0).says(&["only the files are removed"]);
+}
+
+/// Programs of systemd that some machines do not have.
+fn is_there(program: &str) -> bool {
+    Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
+
+#[tokio::test]
+async fn systemd_takes_the_units() {
+    if !is_there("systemd-analyze") {
+        return;
+    }
+    let mut home = Home::new();
+    home.0.set("XDG_RUNTIME_DIR", home.0.path().display().to_string());
+    home.0.agentctl(["service", "install", "--no-start"]).await.exits(0);
+    let mut verify = home.0.command("systemd-analyze");
+    verify.args(["--user", "verify"]).args([home.unit("agentd.service"), home.unit("agentd.socket")]);
+    let output = Running::spawn(verify).output(Vec::new()).await;
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{}", output.stdout);
+}
+
+/// Value of a line of a unit.
+fn value(unit: &Path, key: &str) -> String {
+    let text = fs::read_to_string(unit).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{key}="))).unwrap();
+    line.trim_matches('"').to_owned()
+}
+
+#[tokio::test]
+async fn the_socket_starts_the_daemon_with_its_first_client() {
+    if !is_there("systemd-socket-activate") {
+        return;
+    }
+    let model = ModelServer::start().await;
+    model.reply(Reply::text("Hello."));
+    let home = Home::new();
+    home.0.agentctl(["service", "install", "--no-start"]).await.exits(0);
+    let (program, socket) =
+        (value(&home.unit("agentd.service"), "ExecStart"), value(&home.unit("agentd.socket"), "ListenStream"));
+    assert_eq!(Path::new(&socket), home.0.socket());
+    fs::create_dir_all(home.0.socket().parent().unwrap()).unwrap();
+    let mut manager = home.0.command("systemd-socket-activate");
+    let url = format!("MODEL_BASIC_BASE_URL={}", model.base_url());
+    manager.args(["-l", &socket, "-E", &url]);
+    for name in ["HOME", "AGENTD_CONFIG_DIR", "AGENTD_DATA_DIR", "PATH"] {
+        manager.args(["-E", name]);
+    }
+    let _manager = Running::spawn({
+        manager.arg(program);
+        manager
+    });
+    until("the socket listens", async || home.0.socket().exists().then_some(())).await;
+    let output = home.0.agentctl(["run", "hi"]).await.exits(0);
+    assert_eq!(output.stdout.trim(), "Hello.");
+}
