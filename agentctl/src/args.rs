@@ -79,6 +79,8 @@ pub(crate) enum Command {
     Project(cmd::project::ProjectArgs),
     /// Manage MCP servers, or act as one
     Mcp(cmd::mcp::McpArgs),
+    /// Serve an editor, over the Agent Client Protocol
+    Acp(cmd::acp::AcpArgs),
     /// Show disk usage of the data folder
     Storage(cmd::storage::StorageArgs),
     /// Remove data that has not been used for long
@@ -104,8 +106,8 @@ pub(crate) enum Command {
 }
 
 /// The commands that print no JSON, so that they refuse `--json`; `run` and `attach` have `--output` for it.
-const WITHOUT_JSON: [&str; 9] =
-    ["chat", "run", "attach", "answer", "stop", "completions", "man", "mcp serve", "service logs"];
+const WITHOUT_JSON: [&str; 10] =
+    ["chat", "run", "attach", "answer", "stop", "completions", "man", "mcp serve", "acp", "service logs"];
 
 /// The command line, with `--json` on every command that prints JSON, and with what shells offer for arguments.
 pub(crate) fn command() -> clap::Command {
@@ -221,7 +223,9 @@ mod tests {
             assert!(!read(line).unwrap().global.json, "{line}");
             assert!(read(&format!("{line} --json")).unwrap().global.json, "{line}");
         }
-        for line in ["chat", "run x", "attach x", "answer x y", "stop", "completions bash", "mcp serve", "sessions"] {
+        for line in
+            ["chat", "run x", "attach x", "answer x y", "stop", "completions bash", "mcp serve", "acp", "sessions"]
+        {
             let error = read(&format!("{line} --json")).unwrap_err();
             assert!(error.use_stderr() && error.exit_code() == 2, "{line}");
         }

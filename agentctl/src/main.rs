@@ -5,9 +5,11 @@
 //! - [`session`], [`mount`], [`input`]: where a turn takes place, and what it is told; [`project`]: what its folder brings along.
 //! - [`keyboard`]: the keys of the person while the client works.
 //! - [`turn`]: lives through one turn, for `run`, `attach` and [`repl`], the conversation at a terminal.
+//! - [`acp`]: the same for editors, over the Agent Client Protocol.
 //! - [`render`]: what people and programs see of a turn; [`report`]: what they see of everything else.
 //! - [`failure`], [`misuse`] and [`exit`]: how commands end. [`complete`]: what shells offer at a tab.
 
+mod acp;
 mod args;
 mod cmd;
 mod complete;
@@ -102,6 +104,7 @@ async fn handle(cli: Cli) -> anyhow::Result<Exit> {
         Command::Models(args) => cmd::models::handle(global, args).await,
         Command::Usage(args) => cmd::usage::handle(global, args).await,
         Command::Agents(args) => cmd::agents::handle(global, args).await,
+        Command::Acp(args) => cmd::acp::handle(global, args).await,
         Command::Tools(args) => cmd::tools::handle(global, args).await,
         Command::Skills(args) => cmd::skills::handle(global, args).await,
         Command::Storage(args) => cmd::storage::show(global, args).await,

@@ -48,6 +48,14 @@ pub(crate) fn current_folder(of_daemon: impl IntoIterator<Item = PathBuf>) -> Op
     is_project(&path, home.into_iter().chain(of_daemon)).then_some(Mount { path, writable: false })
 }
 
+/// The folder that an editor works in, which is one to be changed; none where it is more than that, as of
+/// [`current_folder`].
+pub(crate) fn editor_folder(path: &Path, of_daemon: impl IntoIterator<Item = PathBuf>) -> Option<Mount> {
+    let home = env::var_os("HOME").map(PathBuf::from);
+    let is_project = is_project(path, home.into_iter().chain(of_daemon));
+    is_project.then(|| Mount { path: path.to_owned(), writable: true })
+}
+
 /// True for a folder that neither is nor holds any of these, and has a path that can be told.
 fn is_project(path: &Path, mut apart: impl Iterator<Item = PathBuf>) -> bool {
     let holds = |kept: PathBuf| fs::canonicalize(&kept).unwrap_or(kept).starts_with(path);

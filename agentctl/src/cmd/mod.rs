@@ -1,5 +1,6 @@
 //! The commands, one noun a file: its arguments, and `handle`, which does it.
 
+pub(crate) mod acp;
 pub(crate) mod agents;
 pub(crate) mod answer;
 pub(crate) mod attach;

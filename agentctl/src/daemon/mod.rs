@@ -7,7 +7,7 @@
 use std::{
     collections::HashMap,
     env, io,
-    path::{PathBuf, absolute},
+    path::{Path, PathBuf, absolute},
     time::{Duration, Instant},
 };
 
@@ -65,15 +65,23 @@ impl Daemon {
     /// Variables of the client's environment that the daemon asks for, and the client's folder: tools of our turns see
     /// them, and nothing else of it leaves us.
     pub(crate) fn environment(&self) -> ClientEnvironment {
+        match env::current_dir().and_then(std::fs::canonicalize) {
+            Ok(folder) => self.environment_in(&folder),
+            Err(_) => self.environment_in_no_folder(),
+        }
+    }
+
+    /// The same with this folder in place of the client's.
+    pub(crate) fn environment_in(&self, folder: &Path) -> ClientEnvironment {
+        self.environment_in_no_folder().in_folder(&self.client.hello().environment, folder)
+    }
+
+    fn environment_in_no_folder(&self) -> ClientEnvironment {
         let wanted = &self.client.hello().environment;
         let variables =
             env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         let variables = variables.filter(|(name, _)| ClientEnvironment::is_wanted(wanted, name));
-        let environment = ClientEnvironment::unjudged(variables);
-        match env::current_dir().and_then(std::fs::canonicalize) {
-            Ok(folder) => environment.in_folder(wanted, &folder),
-            Err(_) => environment,
-        }
+        ClientEnvironment::unjudged(variables)
     }
 
     /// A turn of this client that asks for nothing but an answer to this.

@@ -41,7 +41,7 @@ mod models;
 mod modes;
 mod moving;
 mod overview;
-mod own_commands;
+pub(crate) mod own_commands;
 mod own_editor;
 mod pager;
 mod paste;

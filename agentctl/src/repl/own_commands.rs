@@ -28,7 +28,7 @@ const FOLDER: &str = "commands";
 
 /// The author of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CommandOrigin {
+pub(crate) enum CommandOrigin {
     Person,
     Project,
 }
@@ -44,26 +44,31 @@ impl CommandOrigin {
 
 /// A command of somebody's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct OwnCommand {
-    pub(super) name: String,
+pub(crate) struct OwnCommand {
+    pub(crate) name: String,
     pub(super) origin: CommandOrigin,
     /// Its file, as people are told of it.
-    pub(super) file: String,
-    pub(super) description: String,
+    pub(crate) file: String,
+    pub(crate) description: String,
     /// Its arguments, as it describes them.
-    pub(super) argument: String,
+    pub(crate) argument: String,
     prompt: String,
 }
 
 /// The commands that there are, sorted by name, and what is wrong with others, each in a sentence.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct OwnCommands {
-    pub(super) commands: Vec<OwnCommand>,
+pub(crate) struct OwnCommands {
+    pub(crate) commands: Vec<OwnCommand>,
     pub(super) problems: Vec<String>,
 }
 
+/// True for what commands of a person's or a project's own may be called.
+pub(crate) fn is_name(name: &str) -> bool {
+    slash::is_own_name(name)
+}
+
 /// All commands of the person's and of a project.
-pub(super) fn all(project: Option<&ProjectReport>) -> OwnCommands {
+pub(crate) fn all(project: Option<&ProjectReport>) -> OwnCommands {
     let mut found = person_folder().map(|folder| collect(&folder)).unwrap_or_default();
     if let Some(project) = project {
         add_project(&mut found, project);
@@ -76,7 +81,7 @@ pub(super) fn all(project: Option<&ProjectReport>) -> OwnCommands {
 ///
 /// # Errors
 /// When its file is no command, or it is one of a project that is not trusted.
-pub(super) fn find(name: &str, project: Option<&ProjectReport>) -> Result<Option<OwnCommand>, Failure> {
+pub(crate) fn find(name: &str, project: Option<&ProjectReport>) -> Result<Option<OwnCommand>, Failure> {
     let broken = |problem| Failure::usage(problem).hint("docs/extending.md says what a command looks like");
     if let Some(folder) = person_folder()
         && let Some(command) = read(name, &folder.join(format!("{name}.md"))).map_err(broken)?
@@ -256,6 +261,20 @@ impl OwnCommand {
     pub(super) fn prompt(&self, arguments: &str) -> String {
         let (prompt, has_place) = filled(&self.prompt, arguments);
         if has_place || arguments.is_empty() { prompt } else { format!("{prompt}\n\n{arguments}") }
+    }
+
+    /// The input that the line of a person stands for, and how many bytes of it they typed, where not all of it was. Of a
+    /// project's command, only the line is theirs.
+    pub(crate) fn words(&self, line: &str, arguments: &str) -> (String, Option<usize>) {
+        let prompt = self.prompt(arguments);
+        match self.origin {
+            CommandOrigin::Person => (prompt, None),
+            CommandOrigin::Project => {
+                let typed = line.trim_end();
+                let text = format!("{typed}\n\nThis command of the project's stands for:\n\n{prompt}");
+                (text, Some(typed.len()))
+            }
+        }
     }
 
     /// The first lines of its prompt, so many, and how many there are besides.

@@ -88,15 +88,8 @@ pub(super) fn planned(task: String) -> TurnInput {
     TurnInput { line: format!("/plan {task}"), text: task, typed_bytes: None, plans: true }
 }
 
-/// The turn of a command. Of a project's, only the line is the person's.
+/// The turn of a command.
 fn input_of(command: &OwnCommand, line: String, arguments: &str) -> TurnInput {
-    let prompt = command.prompt(arguments);
-    match command.origin {
-        CommandOrigin::Person => TurnInput { line, text: prompt, typed_bytes: None, plans: false },
-        CommandOrigin::Project => {
-            let typed = line.trim_end().to_owned();
-            let text = format!("{typed}\n\nThis command of the project's stands for:\n\n{prompt}");
-            TurnInput { line, typed_bytes: Some(typed.len()), text, plans: false }
-        }
-    }
+    let (text, typed_bytes) = command.words(&line, arguments);
+    TurnInput { line, text, typed_bytes, plans: false }
 }

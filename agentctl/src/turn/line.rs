@@ -276,7 +276,7 @@ impl SocketLine {
 }
 
 /// Returns whether an error only says that the connection is gone or the daemon is going.
-fn is_break(error: &ClientError) -> bool {
+pub(crate) fn is_break(error: &ClientError) -> bool {
     use ClientErrorKind as Kind;
     matches!(error.kind, Kind::Lost | Kind::NotRunning | Kind::Answered(ErrorKind::ShuttingDown))
 }

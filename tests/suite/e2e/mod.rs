@@ -1,5 +1,6 @@
 //! End to end: real daemons, real clients, and a model server that says what it is told to.
 //!
+//! - [`acp`]: editors, over the Agent Client Protocol.
 //! - [`run`]: one turn for scripts: its output and its exit codes. [`sessions`]: the listing commands.
 //! - [`life`]: how a daemon comes and goes. [`crash`]: killed at every stored event of a turn. [`random_kills`]: killed at random
 //!   while several clients are at work. [`rough`]: stopped, crowded, on a disk that takes nothing, and killed while many questions wait.
@@ -39,6 +40,7 @@
 //!   typed while it works. [`together`]: two of them in one session. [`ending`]: clients that are told to
 //!   end, or die. [`embedded`]: the built-in model with nothing configured.
 
+mod acp;
 mod adding_models;
 mod agents;
 mod audit;

@@ -35,6 +35,7 @@ const AGENTCTL: Floors = &[
     &["render"],
     &["ops"],
     &["repl"],
+    &["acp"],
     &["cmd"],
     &["args"],
     &["main"],

@@ -1,0 +1,238 @@
+//! The loop: lines come in, each request is done by a task of its own, and its answer goes out.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use agent_client_protocol_schema::v1::{
+    AGENT_METHOD_NAMES, CancelRequestNotification, Error, PromptRequest, RequestId, SessionUpdate,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use tokio::{io::BufReader, sync::mpsc, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    bridge::Bridge,
+    ending,
+    frame::{self, Frame},
+    initialize, listing,
+    message::{self, Message},
+    opening::{self, Opened},
+    peer::{self, Peer},
+    prompt,
+    refusal::{self, Trouble},
+    session::OpenSession,
+    settings,
+};
+use crate::{
+    exit::Exit,
+    flags::Global,
+    turn::{AtEnd, Signals},
+};
+
+/// Requests that are done at the same time.
+const MOST: usize = 256;
+/// Time limit for requests that are under way when the editor has gone, and for their answers to be written.
+const LAST: Duration = Duration::from_secs(10);
+/// Bytes that are read at once.
+const BUFFER: usize = 64 * 1024;
+
+/// Serves an editor until its end of standard input, or a signal. Turns go on without it.
+///
+/// # Errors
+/// When signals cannot be heard.
+pub(crate) async fn serve(global: &Global) -> anyhow::Result<Exit> {
+    let over = CancellationToken::new();
+    let (peer, lines) = Peer::new();
+    let writer = tokio::spawn(peer::write(lines, tokio::io::stdout(), over.clone()));
+    let mut signals = Signals::listen(AtEnd::Cancel)?;
+    let mut frames = read(over.clone());
+    let mut requests = Requests::new(Bridge::new(global.clone(), peer, over.clone()));
+    loop {
+        tokio::select! {
+            frame = frames.recv() => match frame {
+                Some(frame) => requests.take(&frame).await,
+                None => break,
+            },
+            _ = requests.running.join_next(), if !requests.running.is_empty() => {}
+            () = over.cancelled() => break,
+            _ = signals.next() => break,
+        }
+    }
+    // Nobody waits for prompts any more; what is quick is still answered.
+    over.cancel();
+    let rest = async { while requests.running.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(LAST, rest).await;
+    drop(requests);
+    let _ = tokio::time::timeout(LAST, writer).await;
+    Ok(Exit::Done)
+}
+
+/// Reads lines in a task of its own, because a half of one must not be lost.
+fn read(over: CancellationToken) -> mpsc::Receiver<Frame> {
+    let (sender, frames) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let mut input = BufReader::with_capacity(BUFFER, tokio::io::stdin());
+        while let Ok(Some(frame)) = frame::next(&mut input).await {
+            tokio::select! {
+                sent = sender.send(frame) => if sent.is_err() { return },
+                () = over.cancelled() => return,
+            }
+        }
+    });
+    frames
+}
+
+/// Requests that are under way, each with the way to cancel it.
+struct Requests {
+    bridge: Arc<Bridge>,
+    running: JoinSet<()>,
+    cancels: Arc<Mutex<HashMap<RequestId, CancellationToken>>>,
+}
+
+impl Requests {
+    fn new(bridge: Bridge) -> Self {
+        Self { bridge: Arc::new(bridge), running: JoinSet::new(), cancels: Arc::default() }
+    }
+
+    async fn take(&mut self, frame: &Frame) {
+        match message::read(frame) {
+            Err(misfit) => self.bridge.peer.answer(misfit.id, Err(misfit.error)).await,
+            Ok(Message::Answer { id, outcome }) => self.bridge.peer.deliver(&id, outcome),
+            Ok(Message::Notification { method, params }) => self.notified(&method, params).await,
+            Ok(Message::Request { id, method, params }) => {
+                if let Err(error) = self.begin(id.clone(), method, params) {
+                    self.bridge.peer.answer(id, Err(error)).await;
+                }
+            }
+        }
+    }
+
+    /// Notifications that are not known are nobody's business.
+    async fn notified(&mut self, method: &str, params: Value) {
+        if method == AGENT_METHOD_NAMES.session_cancel {
+            if let Ok(notification) = serde_json::from_value(params) {
+                ending::cancel(&self.bridge, &notification).await;
+            }
+        } else if method == "$/cancel_request"
+            && let Ok(notification) = serde_json::from_value::<CancelRequestNotification>(params)
+            && let Some(cancel) = lock(&self.cancels).get(&notification.request_id)
+        {
+            cancel.cancel();
+        }
+    }
+
+    /// Begins a request. A prompt holds its session from here on, so that what comes next finds it.
+    fn begin(&mut self, id: RequestId, method: String, params: Value) -> Result<(), Error> {
+        if self.running.len() >= MOST {
+            return Err(refusal::not_a_request("too many requests at once; wait for the answers of others"));
+        }
+        let (bridge, cancels) = (self.bridge.clone(), self.cancels.clone());
+        if method == AGENT_METHOD_NAMES.session_prompt {
+            let request: PromptRequest = parsed(params)?;
+            let session = bridge.session(&request.session_id)?;
+            let cancel = session.begin().ok_or_else(|| {
+                refusal::not_a_request("a prompt of this session runs already; wait for its end, or cancel it")
+            })?;
+            lock(&cancels).insert(id.clone(), cancel.clone());
+            self.running.spawn(async move {
+                let outcome = prompt::run(&bridge, &session, request, cancel).await;
+                session.end();
+                lock(&cancels).remove(&id);
+                let outcome = outcome.map_err(Trouble::into_error).and_then(|response| value(&response));
+                bridge.peer.answer(id, outcome).await;
+            });
+            return Ok(());
+        }
+        let cancel = CancellationToken::new();
+        lock(&cancels).insert(id.clone(), cancel.clone());
+        self.running.spawn(async move {
+            let outcome = tokio::select! {
+                biased;
+                () = cancel.cancelled() => Err(refusal::cancelled()),
+                outcome = done(&bridge, &method, params) => outcome,
+            };
+            lock(&cancels).remove(&id);
+            answer(&bridge, id, outcome).await;
+        });
+        Ok(())
+    }
+}
+
+/// What a request came to, and what is told behind its answer.
+struct Reply {
+    result: Value,
+    session: Option<(Arc<OpenSession>, Vec<SessionUpdate>, Vec<String>)>,
+}
+
+async fn answer(bridge: &Bridge, id: RequestId, outcome: Result<Reply, Error>) {
+    match outcome {
+        Ok(reply) => {
+            bridge.peer.answer(id, Ok(reply.result)).await;
+            let Some((session, updates, notices)) = reply.session else { return };
+            for update in updates {
+                bridge.peer.update(&session.wire, update).await;
+            }
+            for notice in notices {
+                bridge.tell(&session, &notice).await;
+            }
+        }
+        Err(error) => bridge.peer.answer(id, Err(error)).await,
+    }
+}
+
+/// Does a request; twice where the daemon that was known has gone.
+async fn done(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<Reply, Error> {
+    match dispatch(bridge, method, params.clone()).await {
+        Err(trouble) if trouble.is_unreachable() && bridge.forget_daemon() => {
+            dispatch(bridge, method, params).await.map_err(Trouble::into_error)
+        }
+        outcome => outcome.map_err(Trouble::into_error),
+    }
+}
+
+async fn dispatch(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<Reply, Trouble> {
+    let names = &AGENT_METHOD_NAMES;
+    match method {
+        _ if method == names.initialize => plain(&initialize::greet(bridge, &parsed(params)?)),
+        _ if method == names.authenticate => plain(&initialize::authenticate(bridge, &parsed(params)?).await?),
+        _ if method == names.session_new => opened(opening::new(bridge, &parsed(params)?).await?),
+        _ if method == names.session_load => opened(opening::load(bridge, &parsed(params)?).await?),
+        _ if method == names.session_resume => opened(opening::resume(bridge, &parsed(params)?).await?),
+        _ if method == names.session_list => plain(&listing::list(bridge, &given(params)?).await?),
+        _ if method == names.session_close => plain(&ending::close(bridge, &parsed(params)?).await?),
+        _ if method == names.session_delete => plain(&ending::delete(bridge, &parsed(params)?).await?),
+        _ if method == names.session_set_mode => plain(&settings::set_mode(bridge, &parsed(params)?).await?),
+        _ if method == names.session_set_config_option => plain(&settings::set_option(bridge, &parsed(params)?).await?),
+        _ => Err(refusal::unknown_method(method).into()),
+    }
+}
+
+fn plain(response: &impl Serialize) -> Result<Reply, Trouble> {
+    Ok(Reply { result: value(response)?, session: None })
+}
+
+fn opened<T: Serialize>(opened: Opened<T>) -> Result<Reply, Trouble> {
+    let Opened { response, session, updates, notices } = opened;
+    Ok(Reply { result: value(&response)?, session: Some((session, updates, notices)) })
+}
+
+fn parsed<T: DeserializeOwned>(params: Value) -> Result<T, Error> {
+    serde_json::from_value(params).map_err(|error| refusal::misfit(format!("the parameters do not fit: {error}")))
+}
+
+/// Parameters that may be left out.
+fn given<T: DeserializeOwned>(params: Value) -> Result<T, Error> {
+    parsed(if params.is_null() { Value::Object(serde_json::Map::new()) } else { params })
+}
+
+fn value(response: &impl Serialize) -> Result<Value, Error> {
+    serde_json::to_value(response).map_err(|error| Error::internal_error().data(Value::from(error.to_string())))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,249 @@
+//! The input of a turn, from the blocks of a prompt: words, files of the project by their paths, and other files to hand over.
+
+use std::path::{Path, PathBuf};
+
+use agent_client_protocol_schema::v1::{
+    ContentBlock, EmbeddedResource, EmbeddedResourceResource, Error, ImageContent, ResourceLink,
+};
+use agentd_proto::MAX_UPLOAD_BYTES;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use url::Url;
+
+use super::{places::Places, refusal};
+use crate::terminal::sanitize::clean_line;
+
+/// A piece of an input.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Words of the person, or the path of a file that tools can open.
+    Words(String),
+    /// A file to hand over; its path stands in its place.
+    File { name: String, content: FileContent },
+    /// A text that came with the words: it stands behind them, and its name in its place.
+    Context { name: String, text: String },
+}
+
+/// Content of a file to hand over.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum FileContent {
+    Bytes(Vec<u8>),
+    OnDisk(PathBuf),
+}
+
+/// Reads the blocks of a prompt.
+///
+/// # Errors
+/// When there is nothing in them, or something that cannot be taken.
+pub(super) fn read(blocks: Vec<ContentBlock>, places: &Places) -> Result<Vec<Part>, Error> {
+    let mut parts = Vec::new();
+    for block in blocks {
+        parts.push(match block {
+            ContentBlock::Text(text) => Part::Words(text.text),
+            ContentBlock::Image(image) => picture(image, parts.len() + 1)?,
+            ContentBlock::ResourceLink(link) => linked(&link, places),
+            ContentBlock::Resource(resource) => embedded(resource, places)?,
+            ContentBlock::Audio(_) => {
+                return Err(refusal::misfit("audio cannot be taken; send text, pictures or files"));
+            }
+            _ => return Err(refusal::misfit("a block of the prompt is of a kind that is not known")),
+        });
+    }
+    let is_empty = |part: &Part| matches!(part, Part::Words(words) if words.trim().is_empty());
+    if parts.iter().all(is_empty) {
+        return Err(refusal::misfit("the prompt is empty"));
+    }
+    Ok(parts)
+}
+
+/// The text of an input, and how many bytes of it the person typed. `paths` are those of its files, in their order.
+pub(super) fn text(parts: &[Part], paths: &[String]) -> (String, usize) {
+    let (mut text, mut behind) = (String::new(), String::new());
+    let mut paths = paths.iter();
+    for part in parts {
+        match part {
+            Part::Words(words) => text.push_str(words),
+            Part::File { .. } => insert(&mut text, paths.next().map_or("", String::as_str)),
+            Part::Context { name, text: context } => {
+                insert(&mut text, name);
+                behind.push_str(&format!("\n\nContent of {name}, as the editor has it:\n\n{context}"));
+            }
+        }
+    }
+    let typed = text.len();
+    (text + &behind, typed)
+}
+
+/// Puts a name between words, with blanks around it where there are none.
+fn insert(text: &mut String, name: &str) {
+    if !text.is_empty() && !text.ends_with(char::is_whitespace) {
+        text.push(' ');
+    }
+    text.push_str(name);
+    text.push(' ');
+}
+
+fn picture(image: ImageContent, number: usize) -> Result<Part, Error> {
+    let ending = match image.mime_type.as_str() {
+        "image/png" => "png",
+        "image/jpeg" | "image/jpg" => "jpg",
+        "image/gif" => "gif",
+        "image/webp" => "webp",
+        other => {
+            let words =
+                format!("pictures of the type {} cannot be taken; send PNG, JPEG, GIF or WebP", clean_line(other));
+            return Err(refusal::misfit(words));
+        }
+    };
+    let name = image.uri.as_deref().and_then(last_name).filter(|name| name.ends_with(&format!(".{ending}")));
+    let name = name.unwrap_or_else(|| format!("picture-{number}.{ending}"));
+    Ok(Part::File { name, content: FileContent::Bytes(decoded(&image.data)?) })
+}
+
+fn decoded(data: &str) -> Result<Vec<u8>, Error> {
+    let bytes = STANDARD.decode(data.trim_ascii());
+    bytes.map_err(|error| refusal::misfit(format!("a file of the prompt is not Base64: {error}")))
+}
+
+/// A file of the project stands for itself; one that lies elsewhere is handed over; everything else is words.
+fn linked(link: &ResourceLink, places: &Places) -> Part {
+    let address = Url::parse(&link.uri).ok();
+    let path = address.as_ref().filter(|address| address.scheme() == "file").and_then(|file| file.to_file_path().ok());
+    let Some(path) = path else { return in_words(link) };
+    let place = address.as_ref().and_then(Url::fragment).map(|part| format!(" ({})", clean_line(part)));
+    if let Some(named) = places.of_tools(&path) {
+        let mut words = String::new();
+        insert(&mut words, &format!("{named}{}", place.unwrap_or_default()));
+        return Part::Words(format!(" {words}"));
+    }
+    match path.file_name().and_then(|name| name.to_str()) {
+        Some(name) if can_be_handed_over(&path) => {
+            Part::File { name: name.to_owned(), content: FileContent::OnDisk(path) }
+        }
+        _ => in_words(link),
+    }
+}
+
+/// Files in hidden places hold secrets, and a link is not always made by a person.
+fn can_be_handed_over(path: &Path) -> bool {
+    let Ok(real) = std::fs::canonicalize(path) else { return false };
+    let is_hidden = real.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."));
+    let is_file = real.metadata().is_ok_and(|data| data.is_file() && data.len() <= MAX_UPLOAD_BYTES as u64);
+    is_file && !is_hidden
+}
+
+fn in_words(link: &ResourceLink) -> Part {
+    let (name, uri) = (clean_line(&link.name), clean_line(&link.uri));
+    Part::Words(if name.is_empty() || uri.contains(&name) { format!(" {uri} ") } else { format!(" {name} ({uri}) ") })
+}
+
+fn embedded(resource: EmbeddedResource, places: &Places) -> Result<Part, Error> {
+    match resource.resource {
+        EmbeddedResourceResource::TextResourceContents(text) => {
+            Ok(Part::Context { name: named(&text.uri, places), text: text.text })
+        }
+        EmbeddedResourceResource::BlobResourceContents(blob) => {
+            let name = last_name(&blob.uri).unwrap_or_else(|| "file".to_owned());
+            Ok(Part::File { name, content: FileContent::Bytes(decoded(&blob.blob)?) })
+        }
+        _ => Err(refusal::misfit("a resource of the prompt has neither text nor bytes")),
+    }
+}
+
+/// The name of an address: the path that tools use, where it is a file of the project.
+fn named(uri: &str, places: &Places) -> String {
+    let path =
+        Url::parse(uri).ok().filter(|address| address.scheme() == "file").and_then(|file| file.to_file_path().ok());
+    path.and_then(|path| places.of_tools(&path)).unwrap_or_else(|| clean_line(uri))
+}
+
+/// The last name in an address that is a path.
+fn last_name(uri: &str) -> Option<String> {
+    let path = Url::parse(uri).ok().and_then(|address| address.to_file_path().ok());
+    let path = path.unwrap_or_else(|| PathBuf::from(uri.split(['?', '#']).next().unwrap_or(uri)));
+    let name = path.file_name()?.to_str()?;
+    Some(clean_line(name)).filter(|name| !name.is_empty() && !name.contains(':'))
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_client_protocol_schema::v1::{AudioContent, BlobResourceContents, TextContent, TextResourceContents};
+
+    use super::*;
+
+    fn places(project: &Path) -> Places {
+        Places { project: Some(project.to_owned()), workspace: "/w".into() }
+    }
+
+    fn words(text: &str) -> ContentBlock {
+        ContentBlock::Text(TextContent::new(text))
+    }
+
+    fn link(name: &str, uri: &str) -> ContentBlock {
+        ContentBlock::ResourceLink(ResourceLink::new(name, uri))
+    }
+
+    #[test]
+    fn words_and_links_are_one_text() {
+        let check = |blocks: Vec<ContentBlock>, expected: &str| {
+            let parts = read(blocks, &places(Path::new("/p"))).unwrap();
+            assert_eq!(text(&parts, &[]), (expected.to_owned(), expected.len()));
+        };
+        check(vec![words("Explain "), words("it")], "Explain it");
+        check(
+            vec![words("Explain"), link("a b.rs", "file:///p/src/a%20b.rs"), words("please")],
+            "Explain /project/src/a b.rs please",
+        );
+        check(vec![link("a.rs", "file:///p/a.rs#L1:9")], " /project/a.rs (L1:9) ");
+        check(vec![words("See"), link("Rules", "zed:///agent/rules?id=1")], "See Rules (zed:///agent/rules?id=1) ");
+        check(vec![link("none", "file:///nowhere/none")], " file:///nowhere/none ");
+    }
+
+    #[test]
+    fn what_came_with_the_words_stands_behind_them() {
+        let contents = TextResourceContents::new("fn main() {}", "file:///p/main.rs");
+        let resource = EmbeddedResource::new(EmbeddedResourceResource::TextResourceContents(contents));
+        let parts =
+            read(vec![words("Explain"), ContentBlock::Resource(resource), words("now")], &places(Path::new("/p")));
+        let (text, typed) = text(&parts.unwrap(), &[]);
+        assert_eq!(&text[..typed], "Explain /project/main.rs now");
+        assert!(text.ends_with("Content of /project/main.rs, as the editor has it:\n\nfn main() {}"), "{text}");
+    }
+
+    #[test]
+    fn pictures_and_files_are_handed_over() {
+        let folder = tempfile::Builder::new().prefix("visible").tempdir().unwrap();
+        let file = folder.path().join("notes.txt");
+        std::fs::write(&file, "x").unwrap();
+        std::fs::write(folder.path().join(".env"), "KEY=1").unwrap();
+        let blob = BlobResourceContents::new(STANDARD.encode("bytes"), "file:///x/data.bin");
+        let blocks = vec![
+            words("Look at"),
+            ContentBlock::Image(ImageContent::new(STANDARD.encode("png"), "image/png")),
+            link("notes.txt", Url::from_file_path(&file).unwrap().as_str()),
+            ContentBlock::Resource(EmbeddedResource::new(EmbeddedResourceResource::BlobResourceContents(blob))),
+            link(".env", Url::from_file_path(folder.path().join(".env")).unwrap().as_str()),
+        ];
+        let parts = read(blocks, &places(Path::new("/p"))).unwrap();
+        let file_part = |name: &str, content| Part::File { name: name.to_owned(), content };
+        assert_eq!(parts[1], file_part("picture-2.png", FileContent::Bytes(b"png".to_vec())));
+        assert_eq!(parts[2], file_part("notes.txt", FileContent::OnDisk(file)));
+        assert_eq!(parts[3], file_part("data.bin", FileContent::Bytes(b"bytes".to_vec())));
+        assert!(matches!(&parts[4], Part::Words(words) if words.contains(".env")), "{parts:?}");
+        let paths = ["uploads/picture-2.png", "uploads/notes.txt", "uploads/data.bin"].map(str::to_owned);
+        let text = text(&parts, &paths).0;
+        assert!(text.starts_with("Look at uploads/picture-2.png uploads/notes.txt uploads/data.bin "), "{text}");
+    }
+
+    #[test]
+    fn what_cannot_be_taken_is_refused() {
+        let check = |block: ContentBlock, why: &str| {
+            let error = read(vec![block], &Places::default()).unwrap_err();
+            assert!(error.message.contains(why), "{error:?}");
+        };
+        check(ContentBlock::Audio(AudioContent::new("", "audio/wav")), "audio");
+        check(ContentBlock::Image(ImageContent::new("", "image/svg+xml")), "image/svg+xml");
+        check(ContentBlock::Image(ImageContent::new("!", "image/png")), "Base64");
+        check(words(" \n"), "empty");
+        assert!(read(Vec::new(), &Places::default()).is_err());
+    }
+}

@@ -1,0 +1,57 @@
+//! Sessions that the editor closes or deletes.
+
+use std::sync::Arc;
+
+use agent_client_protocol_schema::v1::{
+    CancelNotification, CloseSessionRequest, CloseSessionResponse, DeleteSessionRequest, DeleteSessionResponse,
+};
+use agentd_core::{error::ErrorKind, ids::SessionId};
+
+use super::{bridge::Bridge, refusal::Trouble, session::OpenSession};
+
+/// Cancels what runs in a session. One that has ended needs no cancel.
+pub(super) async fn cancel(bridge: &Bridge, notification: &CancelNotification) {
+    if let Ok(session) = bridge.session(&notification.session_id)
+        && !session.cancel()
+    {
+        cancel_waiting(bridge, &session).await;
+    }
+}
+
+/// Cancels a turn whose prompt has ended with a question in words.
+async fn cancel_waiting(bridge: &Bridge, session: &OpenSession) {
+    let waits = !std::mem::take(&mut session.state().questions).is_empty();
+    if waits && let Ok(daemon) = bridge.daemon().await {
+        // It may have been answered, or cancelled, elsewhere.
+        let _ = daemon.client.cancel_turn(&session.id.to_string(), None).await;
+    }
+}
+
+/// Closes a session: what the editor had running in it is cancelled, and it is no longer watched.
+pub(super) async fn close(
+    bridge: &Arc<Bridge>,
+    request: &CloseSessionRequest,
+) -> Result<CloseSessionResponse, Trouble> {
+    let session = bridge.session(&request.session_id)?;
+    if !session.cancel() {
+        cancel_waiting(bridge, &session).await;
+    }
+    bridge.close(session.id);
+    session.unwatch();
+    Ok(CloseSessionResponse::new())
+}
+
+/// Deletes a session for good. One that is gone already is deleted, too.
+pub(super) async fn delete(bridge: &Bridge, request: &DeleteSessionRequest) -> Result<DeleteSessionResponse, Trouble> {
+    let Ok(id) = request.session_id.0.parse::<SessionId>() else { return Ok(DeleteSessionResponse::new()) };
+    let client = bridge.daemon().await?.client;
+    if let Err(error) = client.delete_session(&id.to_string()).await
+        && error.answered() != Some(ErrorKind::NotFound)
+    {
+        return Err(error.into());
+    }
+    if let Some(session) = bridge.close(id) {
+        session.unwatch();
+    }
+    Ok(DeleteSessionResponse::new())
+}

@@ -1,0 +1,303 @@
+//! A turn that is followed: its events go to the editor, questions too, and answers come back.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use agent_client_protocol_schema::v1::{
+    SessionUpdate, StopReason as WireReason, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
+};
+use agentd_core::{
+    error::ErrorKind,
+    event::{Event, EventKind},
+    ids::InterruptId,
+    interrupt::{Answer, Ask, Interrupt},
+    turn::{StopReason, TurnResult},
+};
+use agentd_proto::client::{SessionChoice, StartRequest};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    asks::Asks,
+    bridge::{Bridge, Editor},
+    places::Places,
+    question,
+    refusal::{self, Trouble},
+    session::OpenSession,
+    updates::{self, Updates},
+};
+use crate::{
+    daemon::Daemon,
+    exit::Exit,
+    failure::Failure,
+    turn::{Arrival, Line as _, SocketLine, line::is_break},
+};
+
+/// Times that a turn is continued which a stop of the daemon has ended.
+const CONTINUED: u32 = 3;
+/// Time limit for a daemon that was stopped to come back.
+const BACK: Duration = Duration::from_secs(15);
+/// Pause between two tries to reach it.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A turn and its editor.
+pub(super) struct Follow {
+    bridge: Arc<Bridge>,
+    session: Arc<OpenSession>,
+    daemon: Daemon,
+    editor: Editor,
+    places: Places,
+    updates: Updates,
+    asks: Asks,
+    /// Answers that did not reach the daemon yet.
+    unsent: Vec<(InterruptId, Answer)>,
+    cancel: CancellationToken,
+    is_cancelled: bool,
+}
+
+/// Where a turn has come to rest.
+enum Rest {
+    Ended(Box<TurnResult>),
+    /// It ended unseen.
+    Unseen,
+    /// A question was put in words, and the next prompt answers it.
+    Asks,
+    /// The editor has gone.
+    Left,
+}
+
+impl Follow {
+    pub(super) fn new(
+        bridge: Arc<Bridge>,
+        session: Arc<OpenSession>,
+        daemon: Daemon,
+        places: Places,
+        cancel: CancellationToken,
+    ) -> Self {
+        let editor = bridge.editor();
+        let updates = Updates::live(session.id, places.clone(), editor.shows);
+        let (asks, unsent) = (Asks::default(), Vec::new());
+        Self { bridge, session, daemon, editor, places, updates, asks, unsent, cancel, is_cancelled: false }
+    }
+
+    /// The translator of its events.
+    pub(super) fn updates(&mut self) -> &mut Updates {
+        &mut self.updates
+    }
+
+    /// Follows the turn to its end, over restarts of the daemon. `pending` waited before it.
+    ///
+    /// # Errors
+    /// When the turn failed, or the daemon is lost.
+    pub(super) async fn run(mut self, mut line: SocketLine, pending: &[&Interrupt]) -> Result<WireReason, Trouble> {
+        for interrupt in pending {
+            if let Some(rest) = self.ask(interrupt).await {
+                return self.rested(rest).await;
+            }
+        }
+        for _ in 0..CONTINUED {
+            let rest = self.until_rest(&mut line).await?;
+            let Rest::Ended(result) = &rest else { return self.rested(rest).await };
+            let was_stopped = matches!(result.stop_reason, StopReason::Interrupted | StopReason::Suspended);
+            if !was_stopped || self.is_cancelled {
+                return self.rested(rest).await;
+            }
+            let cancel = self.cancel.clone();
+            line = tokio::select! {
+                line = self.continued() => line?,
+                () = cancel.cancelled() => {
+                    self.is_cancelled = true;
+                    return self.rested(rest).await;
+                }
+            };
+        }
+        let rest = self.until_rest(&mut line).await?;
+        self.rested(rest).await
+    }
+
+    /// Ends the prompt with what the turn came to.
+    async fn rested(&mut self, rest: Rest) -> Result<WireReason, Trouble> {
+        match rest {
+            Rest::Left => return Err(refusal::left().into()),
+            Rest::Asks => {}
+            Rest::Ended(_) | Rest::Unseen => {
+                for update in self.updates.finish() {
+                    self.tell(update).await;
+                }
+            }
+        }
+        if self.is_cancelled {
+            return Ok(WireReason::Cancelled);
+        }
+        let Rest::Ended(result) = rest else { return Ok(WireReason::EndTurn) };
+        Ok(match result.stop_reason {
+            StopReason::Completed | StopReason::NoAnswer | StopReason::WrongForm | StopReason::Denied => {
+                WireReason::EndTurn
+            }
+            StopReason::Cancelled => WireReason::Cancelled,
+            StopReason::MaxSteps | StopReason::TimeLimit => WireReason::MaxTurnRequests,
+            StopReason::Budget | StopReason::Cut => WireReason::MaxTokens,
+            StopReason::Filtered => WireReason::Refusal,
+            StopReason::Failed | StopReason::Interrupted | StopReason::Suspended => {
+                let gone = Failure::new(ErrorKind::ShuttingDown, "the turn was ended by a stop of the daemon")
+                    .hint("your next message continues the session");
+                return Err(match &result.error {
+                    Some(error) => refusal::of_turn(error).into(),
+                    None => gone.into(),
+                });
+            }
+        })
+    }
+
+    /// Follows the turn until it rests.
+    async fn until_rest(&mut self, line: &mut SocketLine) -> Result<Rest, Trouble> {
+        let (over, cancel) = (self.bridge.over.clone(), self.cancel.clone());
+        let mut last = None;
+        loop {
+            tokio::select! {
+                // In this order, so that a stream that never pauses cannot drown a cancel.
+                biased;
+                () = over.cancelled() => return Ok(Rest::Left),
+                () = cancel.cancelled(), if !self.is_cancelled => {
+                    self.is_cancelled = true;
+                    self.asks.withdraw_all();
+                    line.cancel().await;
+                }
+                (interrupt, answer) = self.asks.next() => match answer {
+                    Some(answer) => self.answer(&interrupt, answer).await?,
+                    // An editor that cancels the turn dismisses its questions, too.
+                    None if self.is_cancelled => {}
+                    None => self.tell(updates::message(&question::put_off(&interrupt))).await,
+                },
+                arrival = line.next() => match arrival? {
+                    Some(Arrival::Event(event)) => {
+                        if let Some(rest) = self.event(&event).await {
+                            return Ok(rest);
+                        }
+                        if let EventKind::TurnEnded { result } = event.kind {
+                            if line.ends_with(result.turn_id) {
+                                return Ok(Rest::Ended(result));
+                            }
+                            last = Some(result);
+                        }
+                    }
+                    Some(Arrival::Child(event)) => {
+                        for update in self.updates.child(&event) {
+                            self.tell(update).await;
+                        }
+                    }
+                    Some(Arrival::Note(_)) => self.send_again().await?,
+                    Some(Arrival::Lost) => {}
+                    None => return Ok(last.map_or(Rest::Unseen, Rest::Ended)),
+                },
+            }
+        }
+    }
+
+    async fn event(&mut self, event: &Event) -> Option<Rest> {
+        for update in self.updates.event(event) {
+            self.tell(update).await;
+        }
+        match &event.kind {
+            EventKind::InterruptRaised { interrupt } if !self.is_cancelled => self.ask(interrupt).await,
+            EventKind::InterruptResolved { interrupt_id, call_id, answer, .. } => {
+                self.asks.withdraw(*interrupt_id);
+                if call_id.is_none() {
+                    self.settled(*interrupt_id, answer).await;
+                }
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Asks the person; in words, which ends the prompt, where the editor cannot ask.
+    async fn ask(&mut self, interrupt: &Interrupt) -> Option<Rest> {
+        let call = interrupt.call_id.as_ref().map(|call| self.updates.call_id(interrupt.session_id, call));
+        match &interrupt.ask {
+            Ask::Question { .. } if !self.editor.has_forms => {
+                let words = question::words(interrupt)?;
+                self.session.state().questions.insert(interrupt.id);
+                self.tell(updates::message(&words)).await;
+                return Some(Rest::Asks);
+            }
+            Ask::Approval { tool, args, .. } => {
+                // Of a subagent's call it may be the first that the editor hears.
+                if let (Some(id), Some(call)) = (&interrupt.call_id, &call)
+                    && !self.updates.knows(call)
+                {
+                    let update = self.updates.call(interrupt.session_id, id, tool, args);
+                    self.tell(update).await;
+                }
+            }
+            Ask::Question { .. } => {}
+        }
+        self.asks.ask(&self.bridge.peer, &self.session.wire, call, interrupt, &self.places);
+        None
+    }
+
+    /// Ends what an approval without a call was shown as.
+    async fn settled(&mut self, id: InterruptId, answer: &Answer) {
+        if self.asks.knows(id) {
+            let is_refused = matches!(answer, Answer::Reject { .. });
+            let status = if is_refused { ToolCallStatus::Failed } else { ToolCallStatus::Completed };
+            let fields = ToolCallUpdateFields::new().status(status);
+            self.tell(SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id.to_string(), fields))).await;
+        }
+    }
+
+    /// Gives an answer to the daemon. One that comes too late is no failure.
+    async fn answer(&mut self, interrupt: &Interrupt, answer: Answer) -> Result<(), Trouble> {
+        let Err(error) = self.daemon.client.answer(interrupt.id, &answer, &self.editor.name).await else {
+            return Ok(());
+        };
+        match error.answered() {
+            Some(ErrorKind::Conflict | ErrorKind::NotFound) => {}
+            Some(ErrorKind::ShuttingDown) | None => self.unsent.push((interrupt.id, answer)),
+            Some(_) => {
+                let words = format!("\n\nThe answer was refused: {error}.{}", question::put_off(interrupt));
+                self.tell(updates::message(&words)).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the answers that did not reach the daemon which is back now.
+    async fn send_again(&mut self) -> Result<(), Trouble> {
+        for (id, answer) in std::mem::take(&mut self.unsent) {
+            match self.daemon.client.answer(id, &answer, &self.editor.name).await {
+                Err(error) if is_break(&error) => self.unsent.push((id, answer)),
+                // What it waited for may be over.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Continues a turn that a stop of the daemon has ended, once the daemon is back. Whoever stopped it may not want it
+    /// back: it is waited for, and not started.
+    async fn continued(&mut self) -> Result<SocketLine, Failure> {
+        let begun = Instant::now();
+        loop {
+            match self.start_again().await {
+                Err(failure) if failure.exit == Exit::Unreachable && begun.elapsed() < BACK => {
+                    tokio::time::sleep(PAUSE).await
+                }
+                line => return line,
+            }
+        }
+    }
+
+    async fn start_again(&mut self) -> Result<SocketLine, Failure> {
+        let client = self.daemon.place.connect().await?;
+        self.daemon = Daemon { client, ..self.daemon.clone() };
+        let start = self.bridge.turn(&self.daemon, &self.session, None);
+        let session = SessionChoice::Existing(self.session.id.to_string());
+        Ok(SocketLine::start(&self.daemon, StartRequest { session, start }).await?.with_children())
+    }
+
+    async fn tell(&mut self, update: SessionUpdate) {
+        self.bridge.peer.update(&self.session.wire, update).await;
+    }
+}

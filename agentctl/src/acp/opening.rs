@@ -1,0 +1,179 @@
+//! Sessions that the editor opens: new ones, and those that there are, with their history or without it.
+
+use std::{path::Path, sync::Arc};
+
+use agent_client_protocol_schema::v1::{
+    LoadSessionRequest, LoadSessionResponse, McpServer, NewSessionRequest, NewSessionResponse, ResumeSessionRequest,
+    ResumeSessionResponse, SessionId as WireId, SessionUpdate,
+};
+use agentd_core::{error::ErrorKind, ids::SessionId, interrupt::Interrupt, session::Mount};
+use agentd_proto::client::{NewSession, SessionView};
+
+use super::{
+    bridge::Bridge,
+    commands, question,
+    refusal::{self, Trouble},
+    replay, servers,
+    session::OpenSession,
+    settings::Offer,
+    watch,
+};
+use crate::{
+    daemon::{self, Daemon},
+    mount,
+    report::short_id,
+    terminal::sanitize::clean_line,
+};
+
+/// A session that was opened: what the editor is answered, and what it is told after that, because it knows no session before.
+#[derive(Debug)]
+pub(super) struct Opened<T> {
+    pub(super) response: T,
+    pub(super) session: Arc<OpenSession>,
+    pub(super) updates: Vec<SessionUpdate>,
+    pub(super) notices: Vec<String>,
+}
+
+/// Makes a session that sees the editor's folder.
+pub(super) async fn new(
+    bridge: &Arc<Bridge>,
+    request: &NewSessionRequest,
+) -> Result<Opened<NewSessionResponse>, Trouble> {
+    let folder = folder(&request.cwd)?;
+    let of_daemon = [daemon::data_dir(), daemon::config_dir()].into_iter().flatten();
+    let project = mount::editor_folder(&folder, of_daemon);
+    let mut notices = Vec::new();
+    if project.is_none() {
+        notices.push(format!("{} is no project's folder, so the session sees no folder of yours", shown(&folder)));
+    }
+    let daemon = bridge.daemon().await?;
+    let new = NewSession { project, ..NewSession::default() };
+    let view = daemon.client.create_session(&new).await?;
+    let opened = open(bridge, &daemon, &view, &folder, &request.mcp_servers, notices).await?;
+    let (modes, options) = (opened.response.modes(), opened.response.options.clone());
+    let response = NewSessionResponse::new(opened.session.wire.clone()).modes(modes).config_options(options);
+    Ok(opened.answering(response))
+}
+
+/// Opens a session and tells its history, all of it before the answer.
+pub(super) async fn load(
+    bridge: &Arc<Bridge>,
+    request: &LoadSessionRequest,
+) -> Result<Opened<LoadSessionResponse>, Trouble> {
+    let (daemon, view) = find(bridge, &request.session_id).await?;
+    let opened = reopen(bridge, &daemon, &view, &request.cwd, &request.mcp_servers).await?;
+    replay::replay(bridge, &opened.session, &daemon, &view).await?;
+    let (modes, options) = (opened.response.modes(), opened.response.options.clone());
+    Ok(opened.answering(LoadSessionResponse::new().modes(modes).config_options(options)))
+}
+
+/// Opens a session whose history the editor has.
+pub(super) async fn resume(
+    bridge: &Arc<Bridge>,
+    request: &ResumeSessionRequest,
+) -> Result<Opened<ResumeSessionResponse>, Trouble> {
+    let (daemon, view) = find(bridge, &request.session_id).await?;
+    let opened = reopen(bridge, &daemon, &view, &request.cwd, &request.mcp_servers).await?;
+    let (modes, options) = (opened.response.modes(), opened.response.options.clone());
+    Ok(opened.answering(ResumeSessionResponse::new().modes(modes).config_options(options)))
+}
+
+impl<T> Opened<T> {
+    fn answering<U>(self, response: U) -> Opened<U> {
+        let Self { session, updates, notices, .. } = self;
+        Opened { response, session, updates, notices }
+    }
+}
+
+/// The session of an id, whole: the start of one could mean another.
+async fn find(bridge: &Bridge, id: &WireId) -> Result<(Daemon, SessionView), Trouble> {
+    let unknown = || refusal::unknown_session(&clean_line(&id.0));
+    let session: SessionId = id.0.parse().map_err(|_| unknown())?;
+    let daemon = bridge.daemon().await?;
+    match daemon.client.session(&session.to_string()).await {
+        Ok(view) => Ok((daemon, view)),
+        Err(error) if error.answered() == Some(ErrorKind::NotFound) => Err(unknown().into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn reopen(
+    bridge: &Arc<Bridge>,
+    daemon: &Daemon,
+    view: &SessionView,
+    cwd: &Path,
+    servers: &[McpServer],
+) -> Result<Opened<Offer>, Trouble> {
+    let folder = folder(cwd)?;
+    let mut notices = Vec::new();
+    // What a session may see and change is the person's choice, and no editor's to widen.
+    match &view.session.settings.project {
+        Some(Mount { path, .. }) if *path != folder => {
+            notices.push(format!("this session works in {}, not in {}", shown(path), shown(&folder)));
+        }
+        Some(Mount { writable: false, .. }) => {
+            let id = short_id(view.session.summary.id);
+            let way = format!("`agentctl chat --session {id} -C {}:rw` lets it change files", shown(&folder));
+            notices.push(format!("this session sees the folder read-only; {way}"));
+        }
+        Some(_) => {}
+        None => notices.push("this session sees no folder of yours".to_owned()),
+    }
+    notices.extend(view.pending.iter().map(waiting));
+    let opened = open(bridge, daemon, view, &folder, servers, notices).await?;
+    let questions = view.pending.iter().filter(|interrupt| question::words(interrupt).is_some());
+    opened.session.state().questions.extend(questions.map(|interrupt| interrupt.id));
+    Ok(opened)
+}
+
+async fn open(
+    bridge: &Arc<Bridge>,
+    daemon: &Daemon,
+    view: &SessionView,
+    folder: &Path,
+    servers: &[McpServer],
+    mut notices: Vec<String>,
+) -> Result<Opened<Offer>, Trouble> {
+    let settings = &view.session.settings;
+    let project = settings.project.as_ref().map(|mount| mount.path.as_path());
+    let (offer, available, missing) = tokio::join!(
+        Offer::of(&daemon.client, settings),
+        commands::available(&daemon.client, project),
+        servers::missing(&daemon.client, servers),
+    );
+    let offer = offer?;
+    notices.extend(missing);
+    let session = bridge.open(view.session.summary.id, folder.to_owned());
+    offer.told(&session);
+    watch::ensure(bridge, &session, daemon, view.session.summary.last_seq).await;
+    Ok(Opened { response: offer, session, updates: vec![available], notices })
+}
+
+/// The words about a question that waits in a session that is opened.
+fn waiting(interrupt: &Interrupt) -> String {
+    match question::words(interrupt) {
+        Some(words) => format!("a question waits in this session: {}", words.trim()),
+        None => format!(
+            "a turn of this session waits for an approval; `agentctl answer {} approve` or `reject` gives it, and your \
+             next message asks for it here",
+            short_id(interrupt.id)
+        ),
+    }
+}
+
+/// The real path of the folder that an editor names.
+fn folder(cwd: &Path) -> Result<std::path::PathBuf, Trouble> {
+    if !cwd.is_absolute() {
+        return Err(refusal::misfit("cwd must be an absolute path").into());
+    }
+    let real = std::fs::canonicalize(cwd)
+        .map_err(|error| refusal::misfit(format!("the folder {} cannot be opened: {error}", shown(cwd))))?;
+    if !real.is_dir() {
+        return Err(refusal::misfit(format!("{} is not a folder", shown(&real))).into());
+    }
+    Ok(real)
+}
+
+fn shown(path: &Path) -> String {
+    clean_line(&path.display().to_string())
+}

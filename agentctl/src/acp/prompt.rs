@@ -1,0 +1,167 @@
+//! A prompt: the words of the person become a turn, or the answer to the question that was put before.
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::Path,
+    sync::Arc,
+};
+
+use agent_client_protocol_schema::v1::{PromptRequest, PromptResponse, StopReason};
+use agentd_core::{
+    error::ErrorKind,
+    ids::InterruptId,
+    interrupt::{Answer, Ask, Interrupt},
+    model::Slot,
+    turn::IfBusy,
+};
+use agentd_proto::client::{SessionChoice, SessionView, StartRequest};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    bridge::{self, Bridge},
+    commands,
+    content::{self, FileContent, Part},
+    follow::Follow,
+    refusal::Trouble,
+    session::OpenSession,
+    settings::Offer,
+    updates, watch,
+};
+use crate::{daemon::Daemon, failure::Failure, session::Upload, terminal::sanitize::clean_line, turn::SocketLine};
+
+/// Runs a prompt to its end, or until the editor has gone; then nobody is there for the answer.
+///
+/// # Errors
+/// When the prompt makes no sense, the daemon refuses it or cannot be reached, or the turn failed.
+pub(super) async fn run(
+    bridge: &Arc<Bridge>,
+    session: &Arc<OpenSession>,
+    request: PromptRequest,
+    cancel: CancellationToken,
+) -> Result<PromptResponse, Trouble> {
+    let (daemon, view) = look(bridge, session).await?;
+    let places = bridge::places(&daemon, session.id, &view.session.settings);
+    let parts = content::read(request.prompt, &places)?;
+    refresh(bridge, session, &daemon, &view).await?;
+
+    let paths = hand_over(bridge, session, &daemon, &parts).await?;
+    let (text, typed) = content::text(&parts, &paths);
+    if cancel.is_cancelled() {
+        return Ok(PromptResponse::new(StopReason::Cancelled));
+    }
+    let folder = places.project.clone();
+    let mut follow = Follow::new(bridge.clone(), session.clone(), daemon.clone(), places, cancel);
+    follow.updates().spent = view.session.summary.usage.cost_microusd;
+    let mut pending: Vec<&Interrupt> = view.pending.iter().collect();
+    let line = match question(session, &view) {
+        Some(asked) if answered(bridge, &daemon, asked, &text).await? => {
+            pending.retain(|interrupt| interrupt.id != asked.id);
+            SocketLine::attach(&daemon, session.id, view.session.summary.last_seq).await?
+        }
+        _ => begin(bridge, session, &daemon, folder.as_deref(), (text, typed)).await?,
+    };
+    follow.updates().windows = windows(&daemon).await;
+    let reason = follow.run(line.with_children(), &pending).await?;
+    Ok(PromptResponse::new(reason))
+}
+
+/// The daemon, and the session as it is. The first request after a restart finds out that the daemon has gone.
+async fn look(bridge: &Bridge, session: &OpenSession) -> Result<(Daemon, SessionView), Trouble> {
+    let id = session.id.to_string();
+    let daemon = bridge.daemon().await?;
+    let view = match daemon.client.session(&id).await {
+        Err(error) if error.is_unreachable() && bridge.forget_daemon() => {
+            let daemon = bridge.daemon().await?;
+            let view = daemon.client.session(&id).await?;
+            return Ok((daemon, view));
+        }
+        view => view?,
+    };
+    Ok((daemon, view))
+}
+
+/// Tells what the editor has missed, and words that have waited for a turn.
+async fn refresh(
+    bridge: &Arc<Bridge>,
+    session: &Arc<OpenSession>,
+    daemon: &Daemon,
+    view: &SessionView,
+) -> Result<(), Trouble> {
+    if !session.is_watched() {
+        let offer = Offer::of(&daemon.client, &view.session.settings).await?;
+        for update in offer.news(session) {
+            bridge.peer.update(&session.wire, update).await;
+        }
+        watch::ensure(bridge, session, daemon, view.session.summary.last_seq).await;
+    }
+    let notices = std::mem::take(&mut session.state().notices);
+    if !notices.is_empty() {
+        let words: Vec<String> = notices.iter().map(|notice| format!("> {notice}")).collect();
+        bridge.peer.update(&session.wire, updates::message(&format!("{}\n\n", words.join("\n>\n")))).await;
+    }
+    Ok(())
+}
+
+/// Puts the files of a prompt into the session, and returns their paths.
+async fn hand_over(
+    bridge: &Bridge,
+    session: &OpenSession,
+    daemon: &Daemon,
+    parts: &[Part],
+) -> Result<Vec<String>, Trouble> {
+    let mut paths = Vec::new();
+    for part in parts {
+        let Part::File { name, content } = part else { continue };
+        let receipt = match content {
+            FileContent::Bytes(bytes) => daemon.client.upload(&session.id.to_string(), name, bytes.as_slice()).await?,
+            FileContent::OnDisk(path) => Upload::open(path)?.put(daemon, session.id).await?,
+        };
+        if let Some(problem) = receipt.problem {
+            bridge.tell(session, &clean_line(&problem)).await;
+        }
+        paths.push(receipt.path);
+    }
+    Ok(paths)
+}
+
+/// The question in words that the prompt answers: one that was told here, and still waits.
+fn question<'a>(session: &OpenSession, view: &'a SessionView) -> Option<&'a Interrupt> {
+    let told: HashSet<InterruptId> = std::mem::take(&mut session.state().questions);
+    let is_question = |interrupt: &&Interrupt| matches!(interrupt.ask, Ask::Question { .. });
+    view.pending.iter().filter(is_question).find(|interrupt| told.contains(&interrupt.id))
+}
+
+/// Gives an answer, and tells whether it was taken: somebody else may have been first.
+async fn answered(bridge: &Bridge, daemon: &Daemon, asked: &Interrupt, text: &str) -> Result<bool, Trouble> {
+    let answer = Answer::Text { text: asked.ask.chosen(text).to_owned() };
+    match daemon.client.answer(asked.id, &answer, &bridge.editor().name).await {
+        Ok(()) => Ok(true),
+        Err(error) if matches!(error.answered(), Some(ErrorKind::Conflict | ErrorKind::NotFound)) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Starts the turn.
+async fn begin(
+    bridge: &Bridge,
+    session: &OpenSession,
+    daemon: &Daemon,
+    folder: Option<&Path>,
+    (text, typed): (String, usize),
+) -> Result<SocketLine, Failure> {
+    let typed_bytes = (typed < text.len()).then_some(typed as u64);
+    let mut start = bridge.turn(daemon, session, Some(text));
+    start.typed_bytes = typed_bytes;
+    commands::apply(&mut start, &daemon.client, folder).await?;
+    if start.compact.is_some() {
+        start.if_busy = IfBusy::Refuse;
+    }
+    let session = SessionChoice::Existing(session.id.to_string());
+    SocketLine::start(daemon, StartRequest { session, start }).await
+}
+
+/// Windows of the models, by slot; none where they are not known.
+async fn windows(daemon: &Daemon) -> HashMap<Slot, u64> {
+    let slots = daemon.client.models().await.unwrap_or_default();
+    slots.into_iter().map(|info| (info.slot, info.model.context_window)).filter(|(_, window)| *window > 0).collect()
+}

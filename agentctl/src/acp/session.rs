@@ -1,0 +1,101 @@
+//! A session that the editor has open.
+
+use std::{
+    collections::HashSet,
+    path::PathBuf,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use agent_client_protocol_schema::v1::{SessionConfigOption, SessionId as WireId};
+use agentd_core::{
+    ids::{InterruptId, SessionId},
+    session::SessionMode,
+};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// A session that was made, loaded or resumed on this connection.
+#[derive(Debug)]
+pub(super) struct OpenSession {
+    pub(super) id: SessionId,
+    /// The same id, as the protocol has it.
+    pub(super) wire: WireId,
+    /// The folder that the editor named.
+    pub(super) folder: PathBuf,
+    state: Mutex<SessionState>,
+}
+
+/// Things about it that change.
+#[derive(Debug, Default)]
+pub(super) struct SessionState {
+    /// Ends the prompt that runs.
+    prompt: Option<CancellationToken>,
+    /// The mode that the editor was told of.
+    pub(super) mode: SessionMode,
+    /// The options that the editor was told of.
+    pub(super) options: Vec<SessionConfigOption>,
+    /// Words that wait for the next turn, where the editor shows no notices.
+    pub(super) notices: Vec<String>,
+    /// Questions that were put in words, which the next message answers.
+    pub(super) questions: HashSet<InterruptId>,
+    watch: Option<JoinHandle<()>>,
+}
+
+impl OpenSession {
+    /// A session with nothing under way.
+    pub(super) fn new(id: SessionId, folder: PathBuf) -> Self {
+        Self { id, wire: WireId::new(id.to_string()), folder, state: Mutex::default() }
+    }
+
+    /// Its state.
+    pub(super) fn state(&self) -> MutexGuard<'_, SessionState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a prompt; none where one runs.
+    pub(super) fn begin(&self) -> Option<CancellationToken> {
+        let mut state = self.state();
+        if state.prompt.is_some() {
+            return None;
+        }
+        let cancel = CancellationToken::new();
+        state.prompt = Some(cancel.clone());
+        Some(cancel)
+    }
+
+    /// Ends the prompt that ran.
+    pub(super) fn end(&self) {
+        self.state().prompt = None;
+    }
+
+    /// Cancels the prompt that runs, and tells whether one did.
+    pub(super) fn cancel(&self) -> bool {
+        let state = self.state();
+        state.prompt.as_ref().inspect(|prompt| prompt.cancel()).is_some()
+    }
+
+    /// Returns whether changes from elsewhere are heard.
+    pub(super) fn is_watched(&self) -> bool {
+        self.state().watch.as_ref().is_some_and(|watch| !watch.is_finished())
+    }
+
+    /// Ends the task that hears of changes.
+    pub(super) fn unwatch(&self) {
+        if let Some(watch) = self.state().watch.take() {
+            watch.abort();
+        }
+    }
+
+    /// Takes the task that hears of changes, which ends with the session.
+    pub(super) fn watched_by(&self, watch: JoinHandle<()>) {
+        if let Some(before) = self.state().watch.replace(watch) {
+            before.abort();
+        }
+    }
+}
+
+impl Drop for OpenSession {
+    fn drop(&mut self) {
+        self.unwatch();
+    }
+}

@@ -1,0 +1,77 @@
+//! Calls of tools in the words of the protocol: kind, title, places, input.
+
+use agent_client_protocol_schema::v1::{ToolCallLocation, ToolKind};
+use serde_json::Value;
+
+use super::{edits, places::Places};
+use crate::{render::tool_line::call_line, report};
+
+/// The tool that runs commands.
+pub(super) const SHELL: &str = "run_bash_command";
+/// Characters of a title. The content of a call has what does not fit.
+const LONGEST_TITLE: usize = 500;
+
+/// The arguments of a call as JSON; a string where they are none.
+pub(super) fn arguments(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+}
+
+/// Kind of what a tool does.
+pub(super) fn kind(tool: &str) -> ToolKind {
+    match tool {
+        "read_file" | "list_workspace_files" => ToolKind::Read,
+        "edit_file" | "write_file" | "apply_patch" | "undo_patch" => ToolKind::Edit,
+        "grep" | "find_files" | "search_file" | "search_documents" | "search_history" | "find_tool" => ToolKind::Search,
+        SHELL => ToolKind::Execute,
+        "http_fetch" | "read_url" | "web_search" => ToolKind::Fetch,
+        "todo_write" | "todo_read" | "delegate_task" => ToolKind::Think,
+        _ => ToolKind::Other,
+    }
+}
+
+/// Title of a call: a command, or a tool and what it is about.
+pub(super) fn title(tool: &str, args: &Value) -> String {
+    report::cut(&call_line(tool, args), LONGEST_TITLE)
+}
+
+/// The files that a call is about.
+pub(super) fn locations(tool: &str, args: &Value, places: &Places) -> Vec<ToolCallLocation> {
+    let text = |name: &str| args.get(name).and_then(Value::as_str);
+    let named: Vec<String> = match tool {
+        "apply_patch" => edits::files_of_patch(text("patch").unwrap_or_default()),
+        SHELL => text("directory").map(str::to_owned).into_iter().collect(),
+        _ => text("path").map(str::to_owned).into_iter().collect(),
+    };
+    // Of a document the number is a page.
+    let line = args.get("offset").and_then(Value::as_u64).and_then(|line| u32::try_from(line).ok());
+    let line = line.filter(|_| tool == "read_file");
+    let real = named.iter().filter_map(|path| places.real(path));
+    real.map(|path| ToolCallLocation::new(path).line(line)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn calls_have_titles_and_places() {
+        let places = Places { project: Some("/p".into()), workspace: "/w".into() };
+        let check = |tool: &str, args: Value, expected: (&str, &[(&str, Option<u32>)])| {
+            let locations = locations(tool, &args, &places);
+            let told: Vec<_> = locations.iter().map(|place| (place.path.to_str().unwrap(), place.line)).collect();
+            assert_eq!((title(tool, &args).as_str(), told.as_slice()), expected, "{tool}");
+        };
+        check("read_file", json!({"path": "a.rs", "offset": 7}), ("read_file a.rs", &[("/p/a.rs", Some(7))]));
+        check("edit_file", json!({"path": "/project/a.rs"}), ("edit_file /project/a.rs", &[("/p/a.rs", None)]));
+        check(SHELL, json!({"command": "make test"}), ("$ make test", &[]));
+        check(SHELL, json!({"command": "ls", "directory": "/outputs"}), ("$ ls", &[("/w/outputs", None)]));
+        check(SHELL, json!({"command": "a\u{1b}[2Jb"}), ("$ a\\u{1b}[2Jb", &[]));
+        check("now", json!({}), ("now", &[]));
+        check("mcp_x_y", json!("{broken"), ("mcp_x_y {broken", &[]));
+        let patch = "*** Begin Patch\n*** Delete File: a\n*** Delete File: outputs/b\n*** End Patch";
+        let files: &[_] = &[("/p/a", None), ("/w/outputs/b", None)];
+        check("apply_patch", json!({"patch": patch}), ("apply_patch a, outputs/b", files));
+    }
+}

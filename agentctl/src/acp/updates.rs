@@ -1,0 +1,413 @@
+//! Events of a session in the words of the protocol. Pure but for what is on the disk before an edit.
+//!
+//! A call of a subagent is told in the session for which it works, under an id of its own: no editor knows the other session.
+
+use std::collections::HashMap;
+
+use agent_client_protocol_schema::v1::{
+    CompactionStatus, CompactionUpdate, ContentBlock, ContentChunk, Cost, Meta, Notice, NoticeSeverity, Plan,
+    PlanEntry, PlanEntryPriority, PlanEntryStatus, SessionUpdate, Terminal, ToolCall, ToolCallContent, ToolCallStatus,
+    ToolCallUpdate, ToolCallUpdateFields, UsageUpdate,
+};
+use agentd_core::{
+    event::{Event, EventKind, StateChange},
+    ids::{CallId, ItemId, SessionId},
+    item::{Item, ItemBody, NoticeTopic},
+    model::Slot,
+    session::{Todo, TodoPriority, TodoStatus},
+    tool::ToolResult,
+};
+use serde_json::{Value, json};
+
+use super::{
+    edits::{self, Before},
+    output::{self, LiveOutput},
+    places::Places,
+    tool_call::{self, SHELL},
+};
+use crate::{
+    report::short_id,
+    terminal::sanitize::{clean, clean_line},
+};
+
+/// Capabilities of an editor that change what it is told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Shows {
+    /// Notices.
+    pub(super) notices: bool,
+    /// Compactions.
+    pub(super) compaction: bool,
+    /// Terminals that agents fill (`_meta.terminal_output`).
+    pub(super) terminals: bool,
+}
+
+/// Longest texts, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// Of a message or a thought.
+    pub(super) words: usize,
+    /// Of the result of a call.
+    pub(super) result: usize,
+}
+
+impl Limits {
+    /// Limits for what happens now. Some editors read lines of 64 KiB at most.
+    pub(super) const LIVE: Self = Self { words: usize::MAX, result: 24 * 1024 };
+}
+
+/// Translator of the events of one session.
+#[derive(Debug)]
+pub(super) struct Updates {
+    session: SessionId,
+    places: Places,
+    shows: Shows,
+    pub(super) limits: Limits,
+    /// State of the files that calls are about to change.
+    before: Before,
+    /// Windows of the models, by slot.
+    pub(super) windows: HashMap<Slot, u64>,
+    window: Option<u64>,
+    /// Money that the session cost before this turn.
+    pub(super) spent: Option<u64>,
+    items: HashMap<ItemId, TextItem>,
+    calls: HashMap<String, Call>,
+    running: HashMap<ItemId, (String, LiveOutput)>,
+    /// Names of the subagents.
+    subagents: HashMap<SessionId, String>,
+}
+
+#[derive(Debug)]
+struct TextItem {
+    is_thought: bool,
+    /// Bytes that were told.
+    taken: usize,
+}
+
+#[derive(Debug)]
+struct Call {
+    tool: String,
+    has_edits: bool,
+}
+
+impl Updates {
+    /// A translator for what happens now.
+    pub(super) fn live(session: SessionId, places: Places, shows: Shows) -> Self {
+        Self {
+            session,
+            places,
+            shows,
+            limits: Limits::LIVE,
+            before: Before::OnDisk,
+            windows: HashMap::new(),
+            window: None,
+            spent: None,
+            items: HashMap::new(),
+            calls: HashMap::new(),
+            running: HashMap::new(),
+            subagents: HashMap::new(),
+        }
+    }
+
+    /// A translator for what has happened. Terminals of that time are gone.
+    pub(super) fn replay(session: SessionId, places: Places, shows: Shows, limits: Limits) -> Self {
+        let shows = Shows { terminals: false, notices: false, ..shows };
+        Self { limits, before: Before::Unknown, ..Self::live(session, places, shows) }
+    }
+
+    /// The id under which the editor knows a call.
+    pub(super) fn call_id(&self, session: SessionId, call: &CallId) -> String {
+        if session == self.session { call.to_string() } else { format!("{}:{call}", short_id(session)) }
+    }
+
+    /// Returns whether the editor was told of a call.
+    pub(super) fn knows(&self, id: &str) -> bool {
+        self.calls.contains_key(id)
+    }
+
+    /// Translates an event of the session.
+    pub(super) fn event(&mut self, event: &Event) -> Vec<SessionUpdate> {
+        match &event.kind {
+            EventKind::TurnStarted { slot, .. } | EventKind::ModelChosen { slot, .. } => {
+                self.window = self.windows.get(slot).copied();
+                Vec::new()
+            }
+            EventKind::ItemStarted { item } => self.started(event.session_id, item),
+            EventKind::ItemDelta { item_id, offset, text } => self.delta(*item_id, *offset, text).into_iter().collect(),
+            EventKind::ItemCompleted { item, .. } => self.completed(event.session_id, item),
+            EventKind::UsageUpdated { usage, turn, delegated: false, .. } => {
+                let Some(size) = self.window else { return Vec::new() };
+                let cost = self.spent.into_iter().chain(turn.cost_microusd).reduce(u64::saturating_add);
+                vec![usage_update(usage.tokens(), size, cost)]
+            }
+            EventKind::StateChanged { change } => self.changed(change),
+            EventKind::Warning { message, .. } => self.notice(NoticeSeverity::Warning, message),
+            EventKind::UsageUpdated { .. }
+            | EventKind::IntentClassified { .. }
+            | EventKind::InterruptRaised { .. }
+            | EventKind::InterruptResolved { .. }
+            | EventKind::TurnEnded { .. } => Vec::new(),
+        }
+    }
+
+    /// Translates an event of a subagent: its calls, and nothing of its words, which are for the agent that asked it.
+    pub(super) fn child(&mut self, event: &Event) -> Vec<SessionUpdate> {
+        match &event.kind {
+            EventKind::ItemStarted { item } if matches!(item.body, ItemBody::ToolResult(_)) => {
+                self.started(event.session_id, item)
+            }
+            EventKind::ItemDelta { item_id, offset, text } if self.running.contains_key(item_id) => {
+                self.delta(*item_id, *offset, text).into_iter().collect()
+            }
+            EventKind::ItemCompleted { item, .. }
+                if matches!(item.body, ItemBody::ToolCall(_) | ItemBody::ToolResult(_)) =>
+            {
+                self.completed(event.session_id, item)
+            }
+            EventKind::StateChanged { change: change @ StateChange::Subagent(_) } => self.changed(change),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Ends what the turn has left open.
+    pub(super) fn finish(&mut self) -> Vec<SessionUpdate> {
+        self.items.clear();
+        self.running.clear();
+        let open = self.calls.drain();
+        let failed = |id: String| update(id, ToolCallUpdateFields::new().status(ToolCallStatus::Failed));
+        open.map(|(id, _)| failed(id)).collect()
+    }
+
+    /// Tells of a call that nobody told of yet.
+    pub(super) fn call(&mut self, session: SessionId, id: &CallId, tool: &str, args: &Value) -> SessionUpdate {
+        let known = self.call_id(session, id);
+        let edits = edits::of_call(tool, args, &self.places, self.before);
+        let mut title = tool_call::title(tool, args);
+        if session != self.session {
+            let name = self.subagents.get(&session).map_or("subagent", String::as_str);
+            title = format!("⤷ {name}: {title}");
+        }
+        let has_edits = !edits.is_empty();
+        let mut call = ToolCall::new(known.clone(), title)
+            .name(tool)
+            .kind(tool_call::kind(tool))
+            .locations(tool_call::locations(tool, args, &self.places))
+            .raw_input(self.bounded(args))
+            .content(edits.into_iter().map(ToolCallContent::from).collect());
+        if tool == SHELL && self.shows.terminals {
+            let folder = self.places.folder().display().to_string();
+            let info = json!({"terminal_id": known, "cwd": folder});
+            call = call.content(vec![terminal(&known)]).meta(meta("terminal_info", info));
+        }
+        self.calls.insert(known, Call { tool: tool.to_owned(), has_edits });
+        SessionUpdate::ToolCall(call)
+    }
+
+    /// The arguments of a call, without texts that are too long.
+    fn bounded(&self, args: &Value) -> Value {
+        match args {
+            Value::String(text) => output::cut(text, self.limits.result).into(),
+            Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), self.bounded(value))).collect(),
+            Value::Array(values) => values.iter().map(|value| self.bounded(value)).collect(),
+            other => other.clone(),
+        }
+    }
+
+    fn started(&mut self, session: SessionId, item: &Item) -> Vec<SessionUpdate> {
+        match &item.body {
+            ItemBody::AgentMessage { text } | ItemBody::Reasoning { text } => {
+                let is_thought = matches!(item.body, ItemBody::Reasoning { .. });
+                self.items.insert(item.id, TextItem { is_thought, taken: 0 });
+                self.delta(item.id, 0, text).into_iter().collect()
+            }
+            ItemBody::ToolResult(result) => {
+                let id = self.call_id(session, &result.call_id);
+                self.running.insert(item.id, (id.clone(), LiveOutput::default()));
+                let mut fields = ToolCallUpdateFields::new().status(ToolCallStatus::InProgress);
+                if result.name == SHELL && self.shows.terminals {
+                    // A question about it has put its words there.
+                    fields = fields.content(vec![terminal(&id)]);
+                }
+                vec![update(id, fields)]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn delta(&mut self, id: ItemId, offset: u64, text: &str) -> Option<SessionUpdate> {
+        if let Some((call, live)) = self.running.get_mut(&id) {
+            if self.shows.terminals && self.calls.get(call).is_some_and(|call| call.tool == SHELL) {
+                live.has_come = true;
+                let data = meta("terminal_output", json!({"terminal_id": call, "data": text}));
+                return Some(with_meta(call.clone(), ToolCallUpdateFields::new(), data));
+            }
+            let shown = live.take(text)?;
+            return Some(update(call.clone(), ToolCallUpdateFields::new().content(vec![shown.into()])));
+        }
+        let item = self.items.get_mut(&id)?;
+        let offset = usize::try_from(offset).ok()?;
+        let new = text.get(item.taken.checked_sub(offset)?..).filter(|new| !new.is_empty())?;
+        item.taken += new.len();
+        Some(words(item.is_thought, id, new))
+    }
+
+    fn completed(&mut self, session: SessionId, item: &Item) -> Vec<SessionUpdate> {
+        match &item.body {
+            ItemBody::AgentMessage { text } | ItemBody::Reasoning { text } => {
+                let is_thought = matches!(item.body, ItemBody::Reasoning { .. });
+                let taken = self.items.remove(&item.id).map_or(0, |item| item.taken);
+                let rest = text.get(taken..).filter(|rest| !rest.is_empty());
+                let rest = rest.map(|rest| words(is_thought, item.id, &output::cut(rest, self.limits.words)));
+                rest.into_iter().collect()
+            }
+            ItemBody::ToolCall(call) => {
+                vec![self.call(session, &call.call_id, &call.name, &tool_call::arguments(&call.arguments))]
+            }
+            ItemBody::ToolResult(result) => vec![self.result(session, item.id, result)],
+            // The words that began the turn are on the editor's screen.
+            ItemBody::UserMessage { steered: false, .. } if self.before == Before::OnDisk => Vec::new(),
+            ItemBody::UserMessage { text, typed_bytes, .. } => {
+                let typed = typed_bytes.and_then(|bytes| text.get(..usize::try_from(bytes).ok()?)).unwrap_or(text);
+                let chunk = chunk(item.id, &output::cut(typed, self.limits.words));
+                vec![SessionUpdate::UserMessageChunk(chunk)]
+            }
+            ItemBody::Compaction(compaction) if self.shows.compaction => {
+                let summary = output::cut(&compaction.summary, self.limits.result);
+                let update = CompactionUpdate::new(item.id.to_string(), CompactionStatus::Completed);
+                vec![SessionUpdate::CompactionUpdate(update.summary(vec![ContentBlock::from(summary)]))]
+            }
+            ItemBody::Compaction(_) => self.notice(NoticeSeverity::Info, "older history was summed up"),
+            ItemBody::Notice { text, topic: NoticeTopic::General, .. } => self.notice(NoticeSeverity::Info, text),
+            ItemBody::Notice { .. } => Vec::new(),
+        }
+    }
+
+    fn result(&mut self, session: SessionId, item: ItemId, result: &ToolResult) -> SessionUpdate {
+        let id = self.call_id(session, &result.call_id);
+        let live = self.running.remove(&item);
+        let call = self.calls.remove(&id);
+        let is_failed = result.error.is_some() || result.exit_code.is_some_and(|code| code != 0);
+        let status = if is_failed { ToolCallStatus::Failed } else { ToolCallStatus::Completed };
+        let told = json!({
+            "error": result.error.map(|error| error.as_str()),
+            "exitCode": result.exit_code,
+            "durationMs": result.duration_ms,
+            "files": result.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(),
+        });
+        let mut fields = ToolCallUpdateFields::new().status(status).raw_output(told);
+        let text = output::cut(result.text.trim_end(), self.limits.result);
+        let mut has_edits = call.is_some_and(|call| call.has_edits);
+        if let Some(ran) = &result.ran_with {
+            let args = tool_call::arguments(ran);
+            let edits = edits::of_call(&result.name, &args, &self.places, Before::Unknown);
+            has_edits = !edits.is_empty();
+            fields = fields
+                .title(format!("{} (edited)", tool_call::title(&result.name, &args)))
+                .raw_input(self.bounded(&args))
+                .content(edits.into_iter().map(ToolCallContent::from).collect::<Vec<_>>());
+        }
+        if result.name == SHELL && self.shows.terminals && live.is_some() {
+            // Of a command that has written nothing while it ran, its result says all.
+            let came = live.is_some_and(|(_, output)| output.has_come);
+            let exit = json!({"terminal_id": id, "exit_code": result.exit_code, "signal": null});
+            let mut told = meta("terminal_exit", exit);
+            if !came && !text.is_empty() {
+                told.insert("terminal_output".to_owned(), json!({"terminal_id": id, "data": text}));
+            }
+            return with_meta(id, fields, told);
+        }
+        // Of an edit that was made, the edit says more.
+        if is_failed || !has_edits {
+            fields = fields.content(if text.is_empty() { Vec::new() } else { vec![output::fenced(&text).into()] });
+        }
+        update(id, fields)
+    }
+
+    fn changed(&mut self, change: &StateChange) -> Vec<SessionUpdate> {
+        match change {
+            StateChange::Todos { todos } => vec![plan(todos)],
+            StateChange::TokenLevel { tokens, window, .. } => {
+                self.window = Some(*window);
+                vec![usage_update(*tokens, *window, self.spent)]
+            }
+            StateChange::Subagent(subagent) => {
+                self.subagents.insert(subagent.session_id, clean_line(&subagent.name));
+                Vec::new()
+            }
+            StateChange::Agent { stack } => {
+                let name = stack.last().map_or("main", String::as_str);
+                self.notice(NoticeSeverity::Info, &format!("the agent {} works in the session now", clean_line(name)))
+            }
+            // Titles and settings are told by whoever watches the session.
+            _ => Vec::new(),
+        }
+    }
+
+    fn notice(&self, severity: NoticeSeverity, text: &str) -> Vec<SessionUpdate> {
+        if !self.shows.notices {
+            return Vec::new();
+        }
+        let (title, rest) = text.split_once('\n').unwrap_or((text, ""));
+        let notice = Notice::new(severity, clean_line(title));
+        let rest = Some(clean(rest.trim())).filter(|rest| !rest.is_empty());
+        vec![SessionUpdate::Notice(notice.description(rest))]
+    }
+}
+
+/// How full the window is, and what the session cost.
+pub(super) fn usage_update(used: u64, size: u64, microusd: Option<u64>) -> SessionUpdate {
+    #[expect(clippy::cast_precision_loss, reason = "money for display, far below 2^52")]
+    let cost = microusd.map(|cost| Cost::new(cost as f64 / 1e6, "USD"));
+    SessionUpdate::UsageUpdate(UsageUpdate::new(used, size).cost(cost))
+}
+
+/// The todo list.
+pub(super) fn plan(todos: &[Todo]) -> SessionUpdate {
+    let entry = |todo: &Todo| {
+        let priority = match todo.priority {
+            TodoPriority::High => PlanEntryPriority::High,
+            TodoPriority::Medium => PlanEntryPriority::Medium,
+            TodoPriority::Low => PlanEntryPriority::Low,
+        };
+        let status = match todo.status {
+            TodoStatus::Pending => PlanEntryStatus::Pending,
+            TodoStatus::InProgress => PlanEntryStatus::InProgress,
+            TodoStatus::Completed => PlanEntryStatus::Completed,
+        };
+        PlanEntry::new(todo.content.clone(), priority, status)
+    };
+    SessionUpdate::Plan(Plan::new(todos.iter().map(entry).collect()))
+}
+
+/// Words of ours in the place of the agent's.
+pub(super) fn message(text: &str) -> SessionUpdate {
+    SessionUpdate::AgentMessageChunk(ContentChunk::new(ContentBlock::from(text)))
+}
+
+fn chunk(id: ItemId, text: &str) -> ContentChunk {
+    ContentChunk::new(ContentBlock::from(text)).message_id(id.to_string().as_str())
+}
+
+fn words(is_thought: bool, id: ItemId, text: &str) -> SessionUpdate {
+    let chunk = chunk(id, text);
+    if is_thought { SessionUpdate::AgentThoughtChunk(chunk) } else { SessionUpdate::AgentMessageChunk(chunk) }
+}
+
+fn update(id: String, fields: ToolCallUpdateFields) -> SessionUpdate {
+    SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id, fields))
+}
+
+fn with_meta(id: String, fields: ToolCallUpdateFields, meta: Meta) -> SessionUpdate {
+    SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id, fields).meta(meta))
+}
+
+fn meta(name: &str, value: Value) -> Meta {
+    Meta::from_iter([(name.to_owned(), value)])
+}
+
+fn terminal(id: &str) -> ToolCallContent {
+    ToolCallContent::Terminal(Terminal::new(id.to_owned()))
+}
+
+#[cfg(test)]
+#[path = "updates_tests.rs"]
+mod tests;

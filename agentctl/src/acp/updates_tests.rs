@@ -1,0 +1,252 @@
+use agentd_core::{
+    Timestamp,
+    agent::Subagent,
+    ids::TurnId,
+    item::ItemStatus,
+    tool::{FileChange, FileChangeKind, ToolErrorCode},
+    usage::Usage,
+};
+
+use super::*;
+
+/// A session whose events are translated.
+struct Told {
+    session: SessionId,
+    turn: TurnId,
+    updates: Updates,
+    seq: u64,
+}
+
+impl Told {
+    fn with(shows: Shows) -> Self {
+        let session = SessionId::generate();
+        let places = Places { project: Some("/p".into()), workspace: "/w".into() };
+        Self { session, turn: TurnId::generate(), updates: Updates::live(session, places, shows), seq: 0 }
+    }
+
+    fn new() -> Self {
+        Self::with(Shows::default())
+    }
+
+    fn event(&mut self, session: SessionId, kind: EventKind) -> Event {
+        self.seq += 1;
+        Event { session_id: session, turn_id: Some(self.turn), seq: self.seq, at: Timestamp::UNIX_EPOCH, kind }
+    }
+
+    fn take(&mut self, kind: EventKind) -> Vec<Value> {
+        let event = self.event(self.session, kind);
+        self.updates.event(&event).iter().map(|update| serde_json::to_value(update).unwrap()).collect()
+    }
+
+    fn item(&self, body: ItemBody) -> Item {
+        Item::new(self.turn, body)
+    }
+
+    fn completed(&mut self, body: ItemBody) -> Vec<Value> {
+        let item = self.item(body);
+        self.take(EventKind::ItemCompleted { item, status: ItemStatus::Done })
+    }
+}
+
+fn called(id: &str, name: &str, arguments: Value) -> ItemBody {
+    let call_id = CallId::from(id.to_owned());
+    ItemBody::ToolCall(agentd_core::tool::ToolCall { call_id, name: name.to_owned(), arguments: arguments.to_string() })
+}
+
+fn result(id: &str, name: &str, text: &str) -> ToolResult {
+    ToolResult { text: text.to_owned(), ..ToolResult::empty(CallId::from(id.to_owned()), name) }
+}
+
+fn text(update: &Value) -> &str {
+    update["content"]["text"].as_str().unwrap()
+}
+
+#[test]
+fn words_come_once_whatever_is_lost_or_repeated() {
+    let mut told = Told::new();
+    let item = told.item(ItemBody::AgentMessage { text: String::new() });
+    let id = item.id;
+    assert!(told.take(EventKind::ItemStarted { item: item.clone() }).is_empty());
+    let mut delta =
+        |offset: u64, text: &str| told.take(EventKind::ItemDelta { item_id: id, offset, text: text.to_owned() });
+    let first = delta(0, "Hel");
+    assert_eq!(
+        (&first[0]["sessionUpdate"], &first[0]["messageId"]),
+        (&json!("agent_message_chunk"), &json!(id.to_string()))
+    );
+    assert_eq!(text(&delta(0, "Hello")[0]), "lo");
+    assert!(delta(9, "rld").is_empty(), "what came before is not there");
+    let item = Item { body: ItemBody::AgentMessage { text: "Hello world".to_owned() }, ..item };
+    let rest = told.take(EventKind::ItemCompleted { item, status: ItemStatus::Done });
+    assert_eq!(text(&rest[0]), " world");
+    let thought = told.completed(ItemBody::Reasoning { text: "Hm".to_owned() });
+    assert_eq!(thought[0]["sessionUpdate"], "agent_thought_chunk");
+}
+
+#[test]
+fn a_call_is_told_from_its_request_to_its_result() {
+    let mut told = Told::new();
+    let call = told.completed(called("c", "read_file", json!({"path": "a.rs", "offset": 3})));
+    assert_eq!(call[0]["sessionUpdate"], "tool_call");
+    assert_eq!(
+        (&call[0]["toolCallId"], &call[0]["kind"], &call[0]["name"]),
+        (&json!("c"), &json!("read"), &json!("read_file"))
+    );
+    assert_eq!(call[0]["locations"], json!([{"path": "/p/a.rs", "line": 3}]));
+    let item = told.item(ItemBody::ToolResult(result("c", "read_file", "")));
+    assert_eq!(told.take(EventKind::ItemStarted { item: item.clone() })[0]["status"], "in_progress");
+    let item = Item { body: ItemBody::ToolResult(result("c", "read_file", "one\n")), ..item };
+    let done = told.take(EventKind::ItemCompleted { item, status: ItemStatus::Done });
+    assert_eq!(
+        (&done[0]["status"], &done[0]["content"][0]["content"]["text"]),
+        (&json!("completed"), &json!("```\none\n```"))
+    );
+    assert!(told.updates.finish().is_empty(), "nothing is left open");
+}
+
+#[test]
+fn an_edit_keeps_its_diff_and_a_failed_one_says_why() {
+    let mut told = Told::new();
+    let args = json!({"path": "a.rs", "old_string": "1", "new_string": "2"});
+    let call = told.completed(called("c", "edit_file", args.clone()));
+    assert_eq!(call[0]["content"], json!([{"type": "diff", "path": "/p/a.rs", "oldText": "1", "newText": "2"}]));
+    let files = vec![FileChange::new("/project/a.rs", FileChangeKind::Modified)];
+    let done = told.completed(ItemBody::ToolResult(ToolResult { files, ..result("c", "edit_file", "done") }));
+    assert_eq!((&done[0]["status"], done[0].get("content")), (&json!("completed"), None));
+    assert_eq!(done[0]["rawOutput"]["files"], json!(["/project/a.rs"]));
+
+    told.completed(called("d", "edit_file", args));
+    let failed = ToolResult { error: Some(ToolErrorCode::Tool), ..result("d", "edit_file", "not there") };
+    let done = told.completed(ItemBody::ToolResult(failed));
+    assert_eq!(
+        (&done[0]["status"], &done[0]["content"][0]["content"]["text"]),
+        (&json!("failed"), &json!("```\nnot there\n```"))
+    );
+
+    let ran = json!({"path": "b.rs", "old_string": "1", "new_string": "3"}).to_string();
+    let edited = ToolResult { ran_with: Some(ran), ..result("e", "edit_file", "done") };
+    let done = told.completed(ItemBody::ToolResult(edited));
+    assert_eq!(
+        (&done[0]["title"], &done[0]["content"][0]["newText"]),
+        (&json!("edit_file b.rs (edited)"), &json!("3"))
+    );
+}
+
+#[test]
+fn output_comes_while_a_command_runs() {
+    let mut told = Told::new();
+    told.completed(called("c", SHELL, json!({"command": "make"})));
+    let item = told.item(ItemBody::ToolResult(result("c", SHELL, "")));
+    told.take(EventKind::ItemStarted { item: item.clone() });
+    let live = told.take(EventKind::ItemDelta { item_id: item.id, offset: 0, text: "one\n".to_owned() });
+    assert_eq!(live[0]["content"][0]["content"]["text"], "```\none\n```");
+    let body = ItemBody::ToolResult(ToolResult { exit_code: Some(2), ..result("c", SHELL, "exit code 2") });
+    let done = told.take(EventKind::ItemCompleted { item: Item { body, ..item }, status: ItemStatus::Done });
+    assert_eq!((&done[0]["status"], &done[0]["rawOutput"]["exitCode"]), (&json!("failed"), &json!(2)));
+}
+
+#[test]
+fn an_editor_with_terminals_sees_one_that_was_announced() {
+    let mut told = Told::with(Shows { terminals: true, ..Shows::default() });
+    let call = told.completed(called("c", SHELL, json!({"command": "make"})));
+    assert_eq!(call[0]["content"], json!([{"type": "terminal", "terminalId": "c"}]));
+    assert_eq!(call[0]["_meta"]["terminal_info"], json!({"terminal_id": "c", "cwd": "/p"}));
+    let item = told.item(ItemBody::ToolResult(result("c", SHELL, "")));
+    let started = told.take(EventKind::ItemStarted { item: item.clone() });
+    assert_eq!(started[0]["content"][0]["terminalId"], "c");
+    let live = told.take(EventKind::ItemDelta { item_id: item.id, offset: 0, text: "one\n".to_owned() });
+    assert_eq!(live[0]["_meta"]["terminal_output"], json!({"terminal_id": "c", "data": "one\n"}));
+    let body = ItemBody::ToolResult(ToolResult { exit_code: Some(0), ..result("c", SHELL, "exit code 0") });
+    let done = told.take(EventKind::ItemCompleted { item: Item { body, ..item }, status: ItemStatus::Done });
+    assert_eq!(done[0]["_meta"]["terminal_exit"]["exit_code"], 0);
+    assert_eq!((done[0]["_meta"].get("terminal_output"), done[0].get("content")), (None, None));
+
+    // One that has written nothing is told by its result.
+    told.completed(called("d", SHELL, json!({"command": "true"})));
+    let item = told.item(ItemBody::ToolResult(result("d", SHELL, "")));
+    told.take(EventKind::ItemStarted { item: item.clone() });
+    let body = ItemBody::ToolResult(result("d", SHELL, "[no output]"));
+    let done = told.take(EventKind::ItemCompleted { item: Item { body, ..item }, status: ItemStatus::Done });
+    assert_eq!(done[0]["_meta"]["terminal_output"]["data"], "[no output]");
+}
+
+#[test]
+fn a_replay_names_no_terminal_and_is_short() {
+    let mut told = Told::new();
+    let shows = Shows { terminals: true, notices: true, compaction: true };
+    let limits = Limits { words: 10, result: 10 };
+    told.updates = Updates::replay(told.session, Places::default(), shows, limits);
+    let said = told.completed(ItemBody::UserMessage {
+        text: "typed and more".to_owned(),
+        steered: false,
+        typed_bytes: Some(5),
+        stored: None,
+    });
+    assert_eq!((&said[0]["sessionUpdate"], text(&said[0])), (&json!("user_message_chunk"), "typed"));
+    let call = told.completed(called("c", SHELL, json!({"command": "x".repeat(100)})));
+    assert_eq!((&call[0]["content"], call[0].get("_meta")), (&Value::Null, None));
+    assert!(call[0]["rawInput"]["command"].as_str().unwrap().contains("bytes left out"), "{call:#?}");
+    let done = told.completed(ItemBody::ToolResult(result("c", SHELL, &"y".repeat(100))));
+    assert!(done[0]["content"][0]["content"]["text"].as_str().unwrap().contains("bytes left out"), "{done:#?}");
+    assert!(told.take(EventKind::Warning { code: "model_retry".to_owned(), message: "again".to_owned() }).is_empty());
+}
+
+#[test]
+fn calls_of_subagents_are_told_in_the_parents_session() {
+    let mut told = Told::new();
+    let child = SessionId::generate();
+    let subagent = Subagent {
+        call_id: CallId::from("d".to_owned()),
+        session_id: child,
+        name: "tester".to_owned(),
+        task: "test".to_owned(),
+        after: 0,
+    };
+    told.take(EventKind::StateChanged { change: StateChange::Subagent(subagent) });
+    let item = told.item(called("c", "now", json!({})));
+    let event = told.event(child, EventKind::ItemCompleted { item, status: ItemStatus::Done });
+    let call = serde_json::to_value(&told.updates.child(&event)[0]).unwrap();
+    let id = format!("{}:c", short_id(child));
+    assert_eq!((&call["toolCallId"], &call["title"]), (&json!(id), &json!("⤷ tester: now")));
+    assert!(told.updates.knows(&id) && !told.updates.knows("c"));
+    let item = told.item(ItemBody::AgentMessage { text: "words".to_owned() });
+    let event = told.event(child, EventKind::ItemCompleted { item, status: ItemStatus::Done });
+    assert!(told.updates.child(&event).is_empty());
+    let open = serde_json::to_value(&told.updates.finish()[0]).unwrap();
+    assert_eq!((&open["toolCallId"], &open["status"]), (&json!(id), &json!("failed")));
+}
+
+#[test]
+fn plans_usage_and_notices() {
+    let mut told = Told::with(Shows { notices: true, compaction: true, terminals: false });
+    let todo = Todo {
+        id: "1".to_owned(),
+        content: "test".to_owned(),
+        status: TodoStatus::InProgress,
+        priority: TodoPriority::High,
+    };
+    let plan = told.take(EventKind::StateChanged { change: StateChange::Todos { todos: vec![todo] } });
+    assert_eq!(plan[0]["entries"], json!([{"content": "test", "priority": "high", "status": "in_progress"}]));
+
+    let usage = Usage { prompt_tokens: 90, completion_tokens: 10, cost_microusd: Some(500_000), ..Usage::default() };
+    let used = || EventKind::UsageUpdated {
+        step: 1,
+        slot: Slot::Base,
+        model: "m".to_owned(),
+        usage,
+        turn: usage,
+        prompt: None,
+        delegated: false,
+    };
+    assert!(told.take(used()).is_empty(), "the window is not known");
+    (told.updates.window, told.updates.spent) = (Some(1000), Some(1_000_000));
+    let update = told.take(used());
+    assert_eq!(update[0]["cost"], json!({"amount": 1.5, "currency": "USD"}));
+    assert_eq!((&update[0]["used"], &update[0]["size"]), (&json!(100), &json!(1000)));
+
+    let warning = told.take(EventKind::Warning { code: "x".to_owned(), message: "one\ntwo\u{1b}[2J".to_owned() });
+    assert_eq!((&warning[0]["sessionUpdate"], &warning[0]["title"]), (&json!("notice"), &json!("one")));
+    let notice = told.completed(ItemBody::notice("undone"));
+    assert_eq!((&notice[0]["severity"], &notice[0]["title"]), (&json!("info"), &json!("undone")));
+    assert!(told.completed(ItemBody::advice("for the model")).is_empty());
+}

@@ -1,0 +1,187 @@
+//! Approvals and questions: answered in the editor, elsewhere, or not at all.
+
+use agentd_testkit::{daemon::until, model_server::Reply};
+use serde_json::{Value, json};
+
+use super::Editor;
+use crate::e2e::World;
+
+/// A command that asks.
+const COMMAND: &str = "touch outputs/made";
+
+fn asks(world: &World, last: &str) {
+    world.model.reply(Reply::tool_call("run_bash_command", json!({"command": COMMAND}))).reply(Reply::text(last));
+}
+
+/// What waits for an answer.
+async fn waiting(world: &World) -> Vec<Value> {
+    world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json().as_array().unwrap().clone()
+}
+
+fn id_of(interrupt: &Value) -> String {
+    interrupt["id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_rejection_is_told_to_the_model_and_an_always_asks_no_more() {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let (session, _) = editor.session(&world).await;
+    asks(&world, "Then not.");
+    let id = editor.begin_prompt(&session, "Make it").await;
+    let asked = editor.decides("reject").await;
+    assert_eq!((&asked["toolCall"]["title"], &asked["sessionId"]), (&json!(format!("$ {COMMAND}")), &json!(session)));
+    assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
+    assert_eq!(editor.came("tool_call_update").last().unwrap()["status"], "failed");
+
+    asks(&world, "Made.");
+    let id = editor.begin_prompt(&session, "Do make it").await;
+    editor.decides("always").await;
+    assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
+    asks(&world, "Made again.");
+    assert_eq!(editor.prompt(&session, "Again").await, "end_turn");
+    assert!(editor.asked.is_empty(), "{:#?}", editor.asked);
+}
+
+#[tokio::test]
+async fn a_question_that_is_put_off_is_answered_elsewhere() {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let (session, _) = editor.session(&world).await;
+    asks(&world, "Made.");
+    let id = editor.begin_prompt(&session, "Make it").await;
+    let (question, _) = editor.question("session/request_permission").await;
+    editor.reply(question, json!({"outcome": {"outcome": "cancelled"}})).await;
+    let words = editor.update("agent_message_chunk").await;
+    assert!(words["content"]["text"].as_str().unwrap().contains("agentctl answer"), "{words:#}");
+    let open = waiting(&world).await;
+    world.daemon.agentctl(["answer", &id_of(&open[0]), "approve"]).await.exits(0);
+    assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
+}
+
+#[tokio::test]
+async fn a_question_that_somebody_else_answers_leaves_the_screen() {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let (session, _) = editor.session(&world).await;
+    asks(&world, "Made.");
+    let id = editor.begin_prompt(&session, "Make it").await;
+    let (question, _) = editor.question("session/request_permission").await;
+    let open = waiting(&world).await;
+    world.daemon.agentctl(["answer", &id_of(&open[0]), "approve"]).await.exits(0);
+    assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
+    assert_eq!(editor.told[0]["params"]["requestId"], question, "{:#?}", editor.told);
+    // An answer that comes too late harms nobody.
+    editor.reply(question, json!({"outcome": {"outcome": "selected", "optionId": "reject"}})).await;
+    world.model.reply(Reply::text("Still here."));
+    assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");
+}
+
+#[tokio::test]
+async fn an_editor_that_vanishes_leaves_its_question_open() {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let (session, _) = editor.session(&world).await;
+    asks(&world, "Made.");
+    editor.begin_prompt(&session, "Make it").await;
+    editor.question("session/request_permission").await;
+    drop(editor);
+    let open = waiting(&world).await;
+    assert_eq!((open.len(), open[0]["session_id"].as_str()), (1, Some(session.as_str())), "{open:#?}");
+
+    // The next one is told of it, and asks again with the next message.
+    let mut editor = Editor::start(&world).await;
+    let folder = world.daemon.path().join("shop");
+    editor.gives("session/resume", json!({"sessionId": session, "cwd": folder, "mcpServers": []})).await;
+    let id = editor.begin_prompt(&session, "Go on").await;
+    let asked = editor.decides("approve").await;
+    assert_eq!(asked["toolCall"]["title"], format!("$ {COMMAND}"));
+    assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
+    assert!(editor.words("agent_message_chunk").contains("waits for an approval"));
+    assert!(world.daemon.path().join(format!("data/workspace/{session}/outputs/made")).exists());
+}
+
+#[tokio::test]
+async fn a_vanished_editors_turn_ends_after_the_answer() {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let (session, _) = editor.session(&world).await;
+    asks(&world, "Made.");
+    editor.begin_prompt(&session, "Make it").await;
+    editor.question("session/request_permission").await;
+    editor.leaves().await.exits(0);
+    let open = waiting(&world).await;
+    world.daemon.agentctl(["answer", &id_of(&open[0]), "approve"]).await.exits(0);
+    let client = world.client().await;
+    until("the turn has ended", || async { client.session(&session).await.unwrap().live_turn.is_none().then_some(()) })
+        .await;
+}
+
+fn asks_human(world: &World) {
+    let args = json!({"question": "Which colour?", "choices": ["red", "green"]});
+    world.model.reply(Reply::tool_call("ask_human", args)).reply(Reply::text("Painted."));
+}
+
+/// What the model was told of its question.
+fn told(world: &World) -> String {
+    let request = world.model.requests().pop().unwrap();
+    let result = request.messages().iter().rev().find(|message| message["role"] == "tool").unwrap();
+    result["content"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_question_is_a_form_where_the_editor_has_forms() {
+    let world = World::start().await;
+    let mut editor = Editor::with(&world, json!({"elicitation": {"form": {}}})).await;
+    let (session, _) = editor.session(&world).await;
+    asks_human(&world);
+    let id = editor.begin_prompt(&session, "Paint it").await;
+    let (question, form) = editor.question("elicitation/create").await;
+    assert_eq!((&form["mode"], &form["message"]), (&json!("form"), &json!("Which colour?")));
+    assert_eq!(form["requestedSchema"]["properties"]["choice"]["enum"], json!(["red", "green"]));
+    editor.reply(question, json!({"action": "accept", "content": {"choice": "green"}})).await;
+    assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
+    assert!(told(&world).contains("green"), "{}", told(&world));
+}
+
+#[tokio::test]
+async fn elsewhere_the_next_message_is_the_answer() {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let (session, _) = editor.session(&world).await;
+    asks_human(&world);
+    assert_eq!(editor.prompt(&session, "Paint it").await, "end_turn");
+    let words = editor.words("agent_message_chunk");
+    assert!(words.contains("**Which colour?**") && words.contains("2  green"), "{words}");
+    assert_eq!(editor.prompt(&session, "2").await, "end_turn");
+    assert!(told(&world).contains("green"), "{}", told(&world));
+    assert!(editor.words("agent_message_chunk").ends_with("Painted."));
+    // It was no turn of its own.
+    let shown = world.client().await.session(&session).await.unwrap();
+    assert_eq!(shown.session.summary.turns, 1);
+}
+
+#[tokio::test]
+async fn what_a_subagent_asks_is_asked_in_the_parents_session() {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let (session, _) = editor.session(&world).await;
+    world.model.respond_with(|request| {
+        let is_child = request.messages()[0]["content"].as_str().unwrap().contains("You are a subagent");
+        match (is_child, request.last_role()) {
+            (false, "tool") => Reply::text("All is done."),
+            (false, _) => Reply::tool_call("delegate_task", json!({"task": "Make the file"})),
+            (true, "tool") => Reply::text(format!("It is made. {}", "Each thing was looked at. ".repeat(8))),
+            (true, _) => Reply::tool_call("run_bash_command", json!({"command": COMMAND})),
+        }
+    });
+    let id = editor.begin_prompt(&session, "Have it made").await;
+    let asked = editor.decides("approve").await;
+    assert_eq!((&asked["sessionId"], &asked["toolCall"]["title"]), (&json!(session), &json!(format!("$ {COMMAND}"))));
+    assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
+    let calls = editor.came("tool_call");
+    let child = calls.iter().find(|call| call["toolCallId"] == asked["toolCall"]["toolCallId"]);
+    assert!(child.unwrap()["title"].as_str().unwrap().starts_with("⤷ subagent: $ touch"), "{calls:#?}");
+    assert!(editor.updates.iter().all(|update| update["sessionId"] == session.as_str()));
+    assert_eq!(editor.words("agent_message_chunk"), "All is done.");
+}

@@ -1,0 +1,242 @@
+//! Editors: `agentctl acp`, driven by lines of JSON. Each line that it writes is held against the protocol's own schema.
+//!
+//! - [`turns`]: prompts and what comes back. [`asking`]: approvals and questions. [`sessions`]: those that there are, and their
+//!   settings. [`ending`]: cancels, editors that go, daemons that are restarted. [`lines`]: what is no protocol.
+
+mod asking;
+mod ending;
+mod lines;
+mod sessions;
+mod turns;
+
+use std::{collections::HashMap, path::PathBuf, sync::LazyLock};
+
+use agentd_testkit::daemon::{Output, Running, TempHome};
+use jsonschema::Validator;
+use serde_json::{Value, json};
+
+use super::World;
+
+/// The protocol's schema.
+static SCHEMA: LazyLock<Value> =
+    LazyLock::new(|| serde_json::from_str(include_str!("../fixtures/acp/schema.json")).unwrap());
+
+/// The name of what a method takes (`Request`, `Notification`) or gives (`Response`).
+fn definition(method: &str, ending: &str) -> String {
+    let definitions = SCHEMA["$defs"].as_object().unwrap();
+    let found = definitions.iter().find(|(name, definition)| {
+        definition["x-method"] == method && name.ends_with(ending) && !name.starts_with("Cancel")
+    });
+    found.unwrap_or_else(|| panic!("the schema has no {ending} of {method}")).0.clone()
+}
+
+/// Holds values against definitions of the schema.
+#[derive(Default)]
+struct Checker {
+    known: HashMap<String, Validator>,
+}
+
+impl Checker {
+    fn check(&mut self, definition: &str, value: &Value) {
+        let validator = self.known.entry(definition.to_owned()).or_insert_with(|| {
+            let mut schema = SCHEMA.clone();
+            schema["$ref"] = json!(format!("#/$defs/{definition}"));
+            jsonschema::validator_for(&schema).unwrap()
+        });
+        let errors: Vec<String> = validator.iter_errors(value).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "no {definition}: {errors:#?}\n{value:#}");
+    }
+}
+
+/// An editor.
+struct Editor {
+    running: Running,
+    checker: Checker,
+    /// The methods of the requests that have no answer yet.
+    open: HashMap<u64, String>,
+    last: u64,
+    /// Updates that came, without those that a test has taken.
+    updates: Vec<Value>,
+    /// Requests of the agent that came.
+    asked: Vec<Value>,
+    /// Other notifications that came.
+    told: Vec<Value>,
+}
+
+impl Editor {
+    /// An editor that shows nothing but the basics.
+    async fn start(world: &World) -> Self {
+        Self::with(world, json!({})).await
+    }
+
+    async fn with(world: &World, capabilities: Value) -> Self {
+        let mut editor = Self::silent(&world.daemon);
+        let info = json!({"name": "tester", "title": "The Tester", "version": "1"});
+        let params = json!({"protocolVersion": 1, "clientCapabilities": capabilities, "clientInfo": info});
+        let greeting = editor.gives("initialize", params).await;
+        assert_eq!((&greeting["protocolVersion"], &greeting["agentInfo"]["name"]), (&json!(1), &json!("agentd")));
+        editor
+    }
+
+    /// One that has not said a word yet.
+    fn silent(home: &TempHome) -> Self {
+        Self {
+            running: Running::spawn(home.agentctl_command(["acp"])),
+            checker: Checker::default(),
+            open: HashMap::new(),
+            last: 0,
+            updates: Vec::new(),
+            asked: Vec::new(),
+            told: Vec::new(),
+        }
+    }
+
+    async fn send(&mut self, message: Value) {
+        self.running.write(&format!("{message}\n")).await;
+    }
+
+    async fn notify(&mut self, method: &str, params: Value) {
+        self.send(json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
+    }
+
+    /// Sends a request.
+    async fn begin(&mut self, method: &str, params: Value) -> u64 {
+        self.last += 1;
+        self.open.insert(self.last, method.to_owned());
+        self.send(json!({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params})).await;
+        self.last
+    }
+
+    /// The next line, which is held against the schema and put where it belongs. None at the end; an answer is handed back.
+    async fn read(&mut self) -> Option<Option<(Value, Value)>> {
+        let line = self.running.json_line().await?;
+        assert_eq!(line["jsonrpc"], "2.0", "{line:#}");
+        let Some(method) = line["method"].as_str() else {
+            let method = line["id"].as_u64().and_then(|id| self.open.remove(&id));
+            if let Some(error) = line.get("error") {
+                self.checker.check("Error", error);
+            } else {
+                self.checker.check(&definition(&method.unwrap(), "Response"), &line["result"]);
+            }
+            return Some(Some((line["id"].clone(), line)));
+        };
+        let params = line["params"].clone();
+        match (method, line.get("id")) {
+            ("$/cancel_request", _) => {
+                self.checker.check("CancelRequestNotification", &params);
+                self.told.push(line);
+            }
+            ("session/update", None) => {
+                self.checker.check("SessionNotification", &params);
+                self.updates.push(params);
+            }
+            (method, Some(_)) => {
+                self.checker.check(&definition(method, "Request"), &params);
+                self.asked.push(line);
+            }
+            _ => panic!("an unknown notification: {line:#}"),
+        }
+        Some(None)
+    }
+
+    /// The answer to a request, whole.
+    async fn answer_to(&mut self, id: impl Into<Value>) -> Value {
+        let id = id.into();
+        loop {
+            match self.read().await {
+                Some(Some((answered, line))) if answered == id => return line,
+                Some(_) => {}
+                None => panic!("it ended before it answered {id}"),
+            }
+        }
+    }
+
+    /// Result of a request that goes well.
+    async fn gives(&mut self, method: &str, params: Value) -> Value {
+        let id = self.begin(method, params).await;
+        self.ends(id).await
+    }
+
+    async fn ends(&mut self, id: u64) -> Value {
+        let answer = self.answer_to(id).await;
+        assert!(answer.get("error").is_none(), "{answer:#}");
+        answer["result"].clone()
+    }
+
+    /// Error of a request that fails: its code and its words.
+    async fn fails(&mut self, method: &str, params: Value) -> (i64, String) {
+        let id = self.begin(method, params).await;
+        let answer = self.answer_to(id).await;
+        let error = answer.get("error").unwrap_or_else(|| panic!("it went well: {answer:#}"));
+        (error["code"].as_i64().unwrap(), error["message"].as_str().unwrap().to_owned())
+    }
+
+    /// A new session in a folder below the home, and the folder.
+    async fn session(&mut self, world: &World) -> (String, PathBuf) {
+        let folder = world.daemon.path().join("shop");
+        std::fs::create_dir_all(&folder).unwrap();
+        let result = self.gives("session/new", json!({"cwd": folder, "mcpServers": []})).await;
+        (result["sessionId"].as_str().unwrap().to_owned(), folder.canonicalize().unwrap())
+    }
+
+    async fn begin_prompt(&mut self, session: &str, text: &str) -> u64 {
+        let prompt = json!([{"type": "text", "text": text}]);
+        self.begin("session/prompt", json!({"sessionId": session, "prompt": prompt})).await
+    }
+
+    /// Runs a prompt, and returns why it ended.
+    async fn prompt(&mut self, session: &str, text: &str) -> String {
+        let id = self.begin_prompt(session, text).await;
+        self.ends(id).await["stopReason"].as_str().unwrap().to_owned()
+    }
+
+    /// The next update of a kind.
+    async fn update(&mut self, kind: &str) -> Value {
+        let is_kind = |update: &Value| update["update"]["sessionUpdate"] == kind;
+        loop {
+            if let Some(at) = self.updates.iter().position(is_kind) {
+                return self.updates.remove(at)["update"].clone();
+            }
+            assert!(self.read().await.is_some(), "no {kind} came");
+        }
+    }
+
+    /// The updates of a kind that came.
+    fn came(&self, kind: &str) -> Vec<Value> {
+        let updates = self.updates.iter().map(|params| params["update"].clone());
+        updates.filter(|update| update["sessionUpdate"] == kind).collect()
+    }
+
+    /// The words that came of a kind, joined.
+    fn words(&self, kind: &str) -> String {
+        self.came(kind).iter().filter_map(|update| update["content"]["text"].as_str().map(str::to_owned)).collect()
+    }
+
+    /// The next request of the agent: its id and its parameters.
+    async fn question(&mut self, method: &str) -> (Value, Value) {
+        loop {
+            if let Some(at) = self.asked.iter().position(|line| line["method"] == method) {
+                let line = self.asked.remove(at);
+                return (line["id"].clone(), line["params"].clone());
+            }
+            assert!(self.read().await.is_some(), "no {method} came");
+        }
+    }
+
+    /// Answers a request of the agent.
+    async fn reply(&mut self, id: Value, result: Value) {
+        self.send(json!({"jsonrpc": "2.0", "id": id, "result": result})).await;
+    }
+
+    /// Answers the next approval with an option.
+    async fn decides(&mut self, option: &str) -> Value {
+        let (id, params) = self.question("session/request_permission").await;
+        self.reply(id, json!({"outcome": {"outcome": "selected", "optionId": option}})).await;
+        params
+    }
+
+    /// Ends its input and waits for its end.
+    async fn leaves(self) -> Output {
+        self.running.output(Vec::new()).await
+    }
+}

@@ -1,0 +1,182 @@
+//! Sessions that there are: listed, loaded, resumed, closed, deleted, and set.
+
+use agentd_core::session::SessionMode;
+use agentd_testkit::model_server::Reply;
+use serde_json::{Value, json};
+
+use super::Editor;
+use crate::e2e::World;
+
+fn ids(listed: &Value) -> Vec<&str> {
+    listed["sessions"].as_array().unwrap().iter().map(|session| session["sessionId"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn sessions_are_listed_by_folder_and_by_page() {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let (session, folder) = editor.session(&world).await;
+    world.model.default_reply(Reply::text("Hello."));
+    editor.prompt(&session, "Greet me").await;
+    let client = world.client().await;
+    for number in 0..60 {
+        let title = Some(format!("other {number}"));
+        client.create_session(&agentd_proto::client::NewSession { title, ..Default::default() }).await.unwrap();
+    }
+    let here = editor.gives("session/list", json!({"cwd": folder})).await;
+    assert_eq!((ids(&here), &here["sessions"][0]["title"]), (vec![session.as_str()], &json!("Greet me")), "{here:#}");
+    assert_eq!((&here["sessions"][0]["cwd"], here.get("nextCursor")), (&json!(folder), None));
+    assert_eq!(editor.gives("session/list", json!({"cwd": "/nowhere"})).await["sessions"], json!([]));
+
+    let first = editor.gives("session/list", json!({})).await;
+    let cursor = first["nextCursor"].as_str().unwrap();
+    // What is used meanwhile moves nothing to the next page.
+    client.rename_session(ids(&first)[10], "renamed").await.unwrap();
+    let second = editor.gives("session/list", json!({"cursor": cursor})).await;
+    assert_eq!((ids(&first).len(), ids(&second).len(), second.get("nextCursor")), (50, 11, None));
+    assert!(ids(&first).iter().all(|id| !ids(&second).contains(id)));
+}
+
+#[tokio::test]
+async fn a_session_is_loaded_with_its_history_and_resumed_without_it() {
+    let world = World::start().await;
+    let mut editor = Editor::with(&world, json!({"_meta": {"terminal_output": true}})).await;
+    let (session, folder) = editor.session(&world).await;
+    let long = format!("head {} tail", "x".repeat(50_000));
+    std::fs::write(folder.join("long.txt"), &long).unwrap();
+    world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "cat /project/long.txt"})));
+    world.model.reply(Reply::text("It is long.").and_reasoning("I look."));
+    let id = editor.begin_prompt(&session, "Show it").await;
+    if editor.update("tool_call").await["kind"] == "execute" && editor.asked.is_empty() {
+        // A command that only looks may run unasked.
+        while editor.open.contains_key(&id) && editor.asked.is_empty() {
+            editor.read().await;
+        }
+    }
+    if !editor.asked.is_empty() {
+        editor.decides("approve").await;
+        editor.ends(id).await;
+    }
+    editor.leaves().await.exits(0);
+
+    let mut editor = Editor::with(&world, json!({"_meta": {"terminal_output": true}})).await;
+    let there = json!({"sessionId": session, "cwd": folder, "mcpServers": []});
+    let loaded = editor.gives("session/load", there.clone()).await;
+    // All of it came before the answer.
+    assert_eq!(
+        (editor.words("user_message_chunk"), editor.words("agent_message_chunk")),
+        ("Show it".to_owned(), "It is long.".to_owned())
+    );
+    assert_eq!(editor.words("agent_thought_chunk"), "I look.");
+    let call = editor.came("tool_call").pop().unwrap();
+    assert_eq!((call.get("_meta"), &call["rawInput"]["command"]), (None, &json!("cat /project/long.txt")), "{call:#}");
+    let done = editor.came("tool_call_update").pop().unwrap();
+    let text = done["content"][0]["content"]["text"].as_str().unwrap();
+    assert!(text.len() < 6_000 && text.contains("tail") && text.contains("left out"), "{text}");
+    assert!(!done.to_string().contains("terminal"), "no terminal of another time is named: {done:#}");
+    assert_eq!(loaded["modes"]["currentModeId"], "ask");
+
+    // The history is that of the same session: the model sees it.
+    world.model.reply(Reply::text("Yes."));
+    editor.prompt(&session, "Was it long?").await;
+    assert!(world.model.requests().pop().unwrap().body.to_string().contains("It is long."));
+
+    let mut other = Editor::start(&world).await;
+    other.gives("session/resume", there).await;
+    assert!(other.came("agent_message_chunk").is_empty() && other.came("tool_call").is_empty());
+    world.model.reply(Reply::text("Again."));
+    assert_eq!(other.prompt(&session, "And again?").await, "end_turn");
+}
+
+#[tokio::test]
+async fn modes_and_models_are_set_from_either_side() {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let folder = world.daemon.path().join("shop");
+    std::fs::create_dir_all(&folder).unwrap();
+    let new = editor.gives("session/new", json!({"cwd": folder, "mcpServers": []})).await;
+    let session = new["sessionId"].as_str().unwrap().to_owned();
+    let modes: Vec<&Value> =
+        new["modes"]["availableModes"].as_array().unwrap().iter().map(|mode| &mode["id"]).collect();
+    assert_eq!(modes, ["ask", "accept-edits", "plan", "auto"]);
+    let options = &new["configOptions"];
+    assert_eq!(
+        (&options[0]["id"], &options[1]["category"], &options[1]["currentValue"]),
+        (&json!("mode"), &json!("model"), &json!("default"))
+    );
+
+    editor.gives("session/set_mode", json!({"sessionId": session, "modeId": "accept-edits"})).await;
+    assert_eq!(editor.update("config_option_update").await["configOptions"][0]["currentValue"], "accept-edits");
+    let option = |id: &str, value: &str| json!({"sessionId": session, "configId": id, "value": value});
+    let set = editor.gives("session/set_config_option", option("model", "base")).await;
+    assert_eq!(
+        (&set["configOptions"][1]["currentValue"], &set["configOptions"][0]["currentValue"]),
+        (&json!("base"), &json!("accept-edits"))
+    );
+    let set = editor.gives("session/set_config_option", option("mode", "plan")).await;
+    assert_eq!(set["configOptions"][0]["currentValue"], "plan");
+    assert_eq!(editor.update("current_mode_update").await["currentModeId"], "plan");
+
+    let client = world.client().await;
+    let view = client.session(&session).await.unwrap();
+    assert_eq!((view.session.settings.mode, view.session.settings.slot), (SessionMode::Plan, Some(Default::default())));
+    client.set_mode(&session, SessionMode::Ask, "a chat").await.unwrap();
+    assert_eq!(editor.update("current_mode_update").await["currentModeId"], "ask");
+    client.rename_session(&session, "Another name").await.unwrap();
+    assert_eq!(editor.update("session_info_update").await["title"], "Another name");
+    let (code, message) = editor.fails("session/set_config_option", option("model", "none")).await;
+    assert!(code == -32602 && message.contains("model"), "{message}");
+}
+
+#[tokio::test]
+async fn a_closed_session_can_be_resumed_and_a_deleted_one_is_gone() {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let (session, folder) = editor.session(&world).await;
+    world.model.reply(Reply::text("I begin and never end").hang_behind("begin"));
+    let id = editor.begin_prompt(&session, "Go").await;
+    editor.update("agent_message_chunk").await;
+    editor.gives("session/close", json!({"sessionId": session})).await;
+    assert_eq!(editor.ends(id).await["stopReason"], "cancelled");
+    let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "Hi"}]});
+    assert_eq!(editor.fails("session/prompt", prompt).await.0, -32002);
+    let there = json!({"sessionId": session, "cwd": folder, "mcpServers": []});
+    editor.gives("session/resume", there.clone()).await;
+    editor.gives("session/delete", json!({"sessionId": session})).await;
+    assert_eq!(editor.fails("session/load", there).await.0, -32002);
+    // It is deleted already.
+    editor.gives("session/delete", json!({"sessionId": session})).await;
+    assert_eq!(editor.gives("session/list", json!({})).await["sessions"], json!([]));
+}
+
+#[tokio::test]
+async fn servers_of_the_editor_are_told_of_and_harm_nothing() {
+    let world = World::start().await;
+    let server = json!({"name": "files", "command": "/bin/files", "args": ["--all"], "env": [{"name": "KEY", "value": "secret"}]});
+    let params = json!({"cwd": world.daemon.path().join("shop"), "mcpServers": [server]});
+    std::fs::create_dir_all(world.daemon.path().join("shop")).unwrap();
+
+    let mut editor = Editor::with(&world, json!({"session": {"notices": {}}})).await;
+    editor.gives("session/new", params.clone()).await;
+    let notice = editor.update("notice").await;
+    let title = notice["title"].as_str().unwrap();
+    assert!(title.contains("agentctl mcp add files -- /bin/files --all") && !title.contains("secret"), "{title}");
+
+    // Where there are no notices, it is said with the first turn.
+    let mut editor = Editor::start(&world).await;
+    let session = editor.gives("session/new", params).await["sessionId"].as_str().unwrap().to_owned();
+    world.model.reply(Reply::text("Hello."));
+    editor.prompt(&session, "Hi").await;
+    let words = editor.words("agent_message_chunk");
+    assert!(words.contains("agentctl mcp add files") && words.ends_with("Hello."), "{words}");
+}
+
+#[tokio::test]
+async fn a_home_is_no_project() {
+    let world = World::start().await;
+    let mut editor = Editor::with(&world, json!({"session": {"notices": {}}})).await;
+    let new = editor.gives("session/new", json!({"cwd": world.daemon.path(), "mcpServers": []})).await;
+    assert!(editor.update("notice").await["title"].as_str().unwrap().contains("no project"));
+    let view = world.client().await.session(new["sessionId"].as_str().unwrap()).await.unwrap();
+    assert_eq!(view.session.settings.project, None);
+}

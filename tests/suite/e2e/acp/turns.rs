@@ -1,0 +1,196 @@
+//! Prompts, and what editors are shown of their turns.
+
+use agentd_testkit::model_server::Reply;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+
+use super::Editor;
+use crate::e2e::World;
+
+#[tokio::test]
+async fn words_thoughts_and_the_title_come_while_the_turn_runs() {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let (session, folder) = editor.session(&world).await;
+    let commands = editor.update("available_commands_update").await;
+    assert_eq!(commands["availableCommands"][0]["name"], "compact", "{commands:#}");
+
+    world.model.reply(Reply::deltas(["Good ", "morning."]).and_reasoning("They greet me."));
+    assert_eq!(editor.prompt(&session, "Good morning").await, "end_turn");
+    assert_eq!(editor.words("agent_message_chunk"), "Good morning.");
+    assert_eq!(editor.words("agent_thought_chunk"), "They greet me.");
+    let messages = editor.came("agent_message_chunk");
+    assert!(messages.iter().all(|chunk| chunk["messageId"] == messages[0]["messageId"]), "{messages:#?}");
+    assert!(editor.came("user_message_chunk").is_empty(), "what was typed is on the screen");
+    assert_eq!(editor.update("session_info_update").await["title"], "Good morning");
+    let usage = editor.update("usage_update").await;
+    assert!(usage["used"].as_u64().unwrap() > 0 && usage["size"].as_u64() > usage["used"].as_u64(), "{usage:#}");
+
+    let seen = world.model.requests().last().unwrap().body.to_string();
+    assert!(seen.contains(folder.to_str().unwrap()), "the model is told the folder: {seen}");
+    // Who asks stands in the journal.
+    let listed = world.daemon.agentctl(["sessions", "show", &session, "--json"]).await.exits(0);
+    assert!(
+        listed.json()["project"].to_string().contains("shop") || listed.stdout.contains("shop"),
+        "{}",
+        listed.stdout
+    );
+    assert_eq!(editor.leaves().await.exits(0).stderr, "");
+}
+
+#[tokio::test]
+async fn an_edit_is_approved_with_its_diff_before_the_eyes() {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let (session, folder) = editor.session(&world).await;
+    std::fs::write(folder.join("a.txt"), "one\ntwo\n").unwrap();
+    let args = json!({"path": "/project/a.txt", "old_string": "two", "new_string": "2"});
+    world.model.reply(Reply::tool_call("edit_file", args.clone())).reply(Reply::text("Done."));
+    let id = editor.begin_prompt(&session, "Make it a number").await;
+
+    let asked = editor.decides("approve").await;
+    let (call, diff) =
+        (&asked["toolCall"], json!({"type": "diff", "path": folder.join("a.txt"), "oldText": "two", "newText": "2"}));
+    assert_eq!(
+        (&call["title"], &call["kind"], &call["rawInput"]),
+        (&json!("edit_file /project/a.txt"), &json!("edit"), &args)
+    );
+    assert!(call["content"].as_array().unwrap().contains(&diff), "{call:#}");
+    assert_eq!(call["locations"], json!([{"path": folder.join("a.txt")}]));
+    let kinds: Vec<&Value> = asked["options"].as_array().unwrap().iter().map(|option| &option["kind"]).collect();
+    assert_eq!((kinds[0], kinds.last()), (&json!("allow_once"), Some(&&json!("reject_once"))), "{asked:#}");
+
+    assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
+    assert_eq!(std::fs::read_to_string(folder.join("a.txt")).unwrap(), "one\n2\n");
+    let told = editor.update("tool_call").await;
+    assert_eq!(
+        (&told["toolCallId"], &told["status"], &told["content"]),
+        (&call["toolCallId"], &Value::Null, &json!([diff]))
+    );
+    let last = editor.came("tool_call_update").pop().unwrap();
+    assert_eq!((&last["status"], &last["rawOutput"]["files"]), (&json!("completed"), &json!(["/project/a.txt"])));
+}
+
+#[tokio::test]
+async fn a_command_is_a_live_terminal_where_the_editor_has_them() {
+    let world = World::start().await;
+    let mut editor = Editor::with(&world, json!({"_meta": {"terminal_output": true}})).await;
+    let (session, folder) = editor.session(&world).await;
+    // It waits for the file that is made when its first line was seen.
+    let command = "echo first; while [ ! -e /project/go ]; do read -t 0.01 < /dev/zero; done; echo last; exit 3";
+    world.model.reply(Reply::tool_call("run_bash_command", json!({"command": command}))).reply(Reply::text("Over."));
+    let id = editor.begin_prompt(&session, "Run it").await;
+    let call = editor.update("tool_call").await;
+    let terminal = &call["content"][0]["terminalId"];
+    assert_eq!(
+        (&call["content"][0]["type"], &call["_meta"]["terminal_info"]["terminal_id"]),
+        (&json!("terminal"), terminal)
+    );
+    assert_eq!(editor.decides("approve").await["toolCall"]["rawInput"]["command"], command);
+    let mut data = String::new();
+    while !data.contains("first") {
+        let update = editor.update("tool_call_update").await;
+        data.push_str(update["_meta"]["terminal_output"]["data"].as_str().unwrap_or_default());
+    }
+    std::fs::write(folder.join("go"), "").unwrap();
+    assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
+    let last = editor.came("tool_call_update").pop().unwrap();
+    assert_eq!(
+        (&last["status"], &last["_meta"]["terminal_exit"]["exit_code"]),
+        (&json!("failed"), &json!(3)),
+        "{last:#}"
+    );
+}
+
+#[tokio::test]
+async fn todos_are_a_plan() {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let (session, _) = editor.session(&world).await;
+    let todos = json!([{"id": "1", "content": "Look", "status": "in_progress"}, {"id": "2", "content": "Mend", "status": "pending"}]);
+    world
+        .model
+        .reply(Reply::tool_call("todo_write", json!({"todos": todos})))
+        .default_reply(Reply::text("I have looked."));
+    assert_eq!(editor.prompt(&session, "Do both").await, "end_turn");
+    let plan = editor.update("plan").await;
+    assert_eq!(
+        (&plan["entries"][0]["status"], &plan["entries"][1]["content"]),
+        (&json!("in_progress"), &json!("Mend"))
+    );
+}
+
+#[tokio::test]
+async fn pictures_resources_and_links_come_with_the_words() {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let (session, folder) = editor.session(&world).await;
+    std::fs::write(folder.join("main.rs"), "fn main() {}\n").unwrap();
+    let outside = world.daemon.write("notes/plan.txt", "the plan");
+    let uri = |path: &std::path::Path| format!("file://{}", path.display());
+    let prompt = json!([
+        {"type": "text", "text": "Compare"},
+        {"type": "image", "mimeType": "image/png", "data": STANDARD.encode(include_bytes!("../fixtures/red.png"))},
+        {"type": "resource_link", "name": "main.rs", "uri": uri(&folder.join("main.rs"))},
+        {"type": "resource_link", "name": "plan.txt", "uri": uri(&outside)},
+        {"type": "resource_link", "name": "Rules", "uri": "zed:///agent/rules"},
+        {"type": "resource", "resource": {"uri": uri(&folder.join("unsaved.rs")), "text": "fn unsaved() {}"}},
+    ]);
+    world.model.reply(Reply::text("Compared."));
+    let result = editor.gives("session/prompt", json!({"sessionId": session, "prompt": prompt})).await;
+    assert_eq!(result["stopReason"], "end_turn");
+    let request = world.model.requests().pop().unwrap();
+    let seen = request.body.to_string();
+    for words in [
+        "Compare uploads/picture-2.png  /project/main.rs uploads/plan.txt Rules (zed:///agent/rules)",
+        "/project/unsaved.rs",
+        "fn unsaved() {}",
+    ] {
+        let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(squeezed(&seen).contains(&squeezed(words)), "{words} in {seen}");
+    }
+    let files = world.daemon.agentctl(["files", "get", &session, "uploads/plan.txt", "--output", "-"]).await;
+    assert_eq!(files.exits(0).stdout, "the plan");
+}
+
+#[tokio::test]
+async fn commands_of_the_person_stand_for_their_prompts() {
+    let world = World::start().await;
+    world.daemon.write(
+        "config/commands/review.md",
+        "---\ndescription: Reviews a file\nargument-hint: file\n---\nReview $1 well.\n",
+    );
+    let mut editor = Editor::start(&world).await;
+    let (session, _) = editor.session(&world).await;
+    let commands = editor.update("available_commands_update").await;
+    let review = commands["availableCommands"].as_array().unwrap().iter().find(|command| command["name"] == "review");
+    assert_eq!(review.unwrap()["input"]["hint"], "file", "{commands:#}");
+    world.model.reply(Reply::text("It is fine."));
+    editor.prompt(&session, "/review a.rs").await;
+    assert_eq!(world.model.requests().last().unwrap().last_user(), "Review a.rs well.");
+    // What only looks like one is said to the model.
+    world.model.reply(Reply::text("A path."));
+    editor.prompt(&session, "/etc/passwd is what?").await;
+    assert_eq!(world.model.requests().last().unwrap().last_user(), "/etc/passwd is what?");
+    world.model.reply(Reply::text("The summary of it all."));
+    assert_eq!(editor.prompt(&session, "/compact").await, "end_turn");
+    let (code, message) = {
+        let prompt = json!([{"type": "text", "text": "/plan"}]);
+        editor.fails("session/prompt", json!({"sessionId": session, "prompt": prompt})).await
+    };
+    assert!(code == -32602 && message.contains("task"), "{message}");
+}
+
+#[tokio::test]
+async fn a_turn_that_fails_says_why() {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let (session, _) = editor.session(&world).await;
+    world.model.reply(Reply::status(401, "{\"error\": {\"message\": \"bad key\"}}"));
+    let prompt = json!([{"type": "text", "text": "Hi"}]);
+    let (code, message) = editor.fails("session/prompt", json!({"sessionId": session, "prompt": prompt})).await;
+    assert!(code == -32603 && message.contains("hint:"), "{code} {message}");
+    // The session lives.
+    world.model.reply(Reply::text("Hello."));
+    assert_eq!(editor.prompt(&session, "Hi again").await, "end_turn");
+}
