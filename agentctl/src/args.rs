@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Run(cmd::run::RunArgs),
     /// Follow the live turn of a session
     Attach(cmd::attach::AttachArgs),
+    /// Wait until nothing runs in a session, and print the answer
+    Wait(cmd::wait::WaitArgs),
     /// List approvals and questions that wait for an answer
     Interrupts(cmd::interrupts::InterruptsArgs),
     /// Answer an approval or a question

@@ -115,6 +115,7 @@ async fn handle(cli: Cli) -> anyhow::Result<Exit> {
         Command::Stop(args) => cmd::daemon::stop(global, args).await,
         Command::Doctor(args) => cmd::doctor::handle(global, args).await,
         Command::Completions(args) => cmd::completions::handle(args, args::command()),
+        Command::Wait(args) => cmd::wait::handle(global, args).await,
         Command::Man(args) => cmd::man::handle(args, args::command()),
     }
 }

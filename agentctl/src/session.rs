@@ -132,6 +132,14 @@ impl SessionTarget {
         Ok(self)
     }
 
+    /// Gives a session to be made a title.
+    pub(crate) fn titled(self, title: Option<String>) -> Self {
+        match self {
+            Self::New(new) if title.is_some() => Self::New(NewSession { title, ..new }),
+            place => place,
+        }
+    }
+
     /// Makes a folder known to a session that exists, or takes the one away that it sees.
     ///
     /// # Errors

@@ -33,3 +33,4 @@ pub(crate) mod storage;
 pub(crate) mod tools;
 pub(crate) mod undo;
 pub(crate) mod usage;
+pub(crate) mod wait;

@@ -97,9 +97,15 @@ pub(crate) struct RunArgs {
     /// Behavior if a turn of the session is already running
     #[arg(long, value_name = "HOW", default_value = "refuse", value_parser = one_of(&WHEN_BUSY))]
     if_busy: IfBusy,
-    /// Start the turn in the background and print its session ID
+    /// Start the turn in the background and print its session ID; `agentctl wait ID` prints its answer
     #[arg(long)]
     detach: bool,
+    /// Title of the new session [default: its first words]
+    #[arg(long, value_name = "TITLE", conflicts_with_all = ["session", "resume"])]
+    title: Option<String>,
+    /// Delete the new session with its files at the end of this command
+    #[arg(long, conflicts_with_all = ["session", "resume", "detach"])]
+    ephemeral: bool,
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     output: Output,
@@ -226,7 +232,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
         Some(ModelName::Slot(slot)) => (Some(slot), None),
         model => (None, model),
     };
-    let place = place.with_model(&daemon, model.as_ref()).await?;
+    let place = place.with_model(&daemon, model.as_ref()).await?.titled(args.title);
     if let (true, None, Some(mount)) = (has_terminal, &args.turn.project, place.project()) {
         let folder = shown_mount(mount);
         crate::terminal::note(&format!("in view: {folder}; -C none shows nothing, -C .:rw lets it be changed"));
@@ -280,6 +286,9 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     };
     let result = turn::drive(&mut line, &mut renderer, person).await;
     keyboard.tell_unsent();
+    if args.ephemeral {
+        remove(&daemon, line.session()).await;
+    }
     let result = result?;
     known.told = true;
     // A line that started a turn either tells its end or fails.
@@ -294,6 +303,14 @@ async fn tell_of_project(daemon: &Daemon, place: &SessionTarget) {
         && let Some(notice) = project::notice(&report)
     {
         crate::terminal::note(&format!("{notice}; {}", project::way(&report)));
+    }
+}
+
+/// Deletes a session that was made for one turn. Whatever came of the turn, that is told.
+async fn remove(daemon: &Daemon, session: SessionId) {
+    if let Err(error) = daemon.client.delete_session(&session.to_string()).await {
+        let id = report::short_id(session);
+        crate::terminal::note(&format!("the session is still there ({}): agentctl sessions delete {id}", clean_line(&error.to_string())));
     }
 }
 

@@ -49,7 +49,7 @@ mod picker;
 mod plain;
 mod prepared;
 mod question;
-mod replay;
+pub(crate) mod replay;
 mod shell;
 mod show;
 mod slash;

@@ -13,7 +13,7 @@ use crate::{
 /// Turns that are shown again.
 const TURNS: usize = 2;
 /// The items among which they are looked for.
-pub(super) const LOOKED_AT: usize = 300;
+pub(crate) const LOOKED_AT: usize = 300;
 
 impl Chat {
     /// Shows the last turns, without the one that is still open.
@@ -48,7 +48,7 @@ impl Chat {
 }
 
 /// Numbers of the first items of the turns before an event.
-pub(super) fn begins(items: &[NumberedItem], before: u64) -> Vec<u64> {
+pub(crate) fn begins(items: &[NumberedItem], before: u64) -> Vec<u64> {
     let is_begin = |item: &&NumberedItem| {
         item.seq < before && matches!(item.item.body, ItemBody::UserMessage { steered: false, .. })
     };

@@ -385,3 +385,44 @@ fn find<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
         _ => None,
     }
 }
+
+#[tokio::test]
+async fn what_runs_in_the_background_is_waited_for() {
+    let mut world = World::start().await;
+    world.daemon.agentctl(["wait", "nowhere"]).await.exits(2);
+    world.model.reply(Reply::deltas(["One. ", "Two."]).delay_ms(300)).reply(Reply::text("Three."));
+    let session = world.daemon.agentctl(["run", "Count", "--detach"]).await.exits(0).stdout.trim().to_owned();
+    world.daemon.agentctl(["run", "More", "--session", &session, "--if-busy", "queue", "--detach"]).await.exits(0);
+    let waited = world.daemon.agentctl(["wait", &session]).await.exits(0);
+    assert_eq!(waited.stdout, "Three.\n", "{}", waited.stderr);
+    // What has ended is told again, after the next start of the daemon, too.
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    let result = world.daemon.agentctl(["wait", "last", "--json"]).await.exits(0).json();
+    assert_eq!((&result["text"], &result["session_id"]), (&json!("Three."), &json!(session)));
+
+    world.model.reply(Reply::text("It hangs").hang_behind("hangs"));
+    world.daemon.agentctl(["run", "Hang", "--session", &session, "--detach"]).await.exits(0);
+    world.daemon.agentctl(["wait", &session, "--timeout", "0"]).await.exits(75).says(&["goes on"]);
+    let waiting = world.daemon.spawn_agentctl(["wait", &session]);
+    world.model.wait_until(|counts| counts.requests == 3).await;
+    world.daemon.agentctl(["stop", "--within", "0"]).await.exits(0);
+    let ended = waiting.output(Vec::new()).await;
+    assert_eq!(ended.code, Some(75), "{}\n{}", ended.stdout, ended.stderr);
+}
+
+#[tokio::test]
+async fn a_session_for_one_turn_has_a_title_and_is_gone_behind_it() {
+    let world = World::start().await;
+    let sessions = async || world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    world.model.reply(Reply::text("Kept."));
+    world.daemon.agentctl(["run", "Hello", "--title", "The first"]).await.exits(0);
+    assert_eq!(sessions().await[0]["title"], "The first");
+    // Also where the turn fails.
+    for reply in [Reply::text("Gone."), Reply::refusal(400, "no")] {
+        world.model.reply(reply);
+        world.daemon.agentctl(["run", "Hello", "--ephemeral"]).await;
+        assert_eq!(sessions().await.as_array().unwrap().len(), 1);
+    }
+    world.daemon.agentctl(["run", "Hello", "--ephemeral", "--session", "last"]).await.exits(2);
+}
