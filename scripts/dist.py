@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -126,6 +127,7 @@ def packed(prefix, files, level=6):
                 name = parent.as_posix()
                 if name not in made and name not in (".", "/"):
                     made.add(name)
+                    name = "./" + name if prefix.startswith("./") else name
                     tar.addfile(entry(name + "/", 0o755, tarfile.DIRTYPE))
             info = entry(path, file.mode, tarfile.REGTYPE)
             info.size = len(file.content)
@@ -149,6 +151,8 @@ def tarball(out, files, machine, level):
 
 def deb(out, files, machine, libc, level):
     """A Debian package: an `ar` archive of a version, a tar that describes it, and a tar of the files."""
+    # Where the shell of this system looks.
+    files = [File(file.place.replace("zsh/site-functions", "zsh/vendor-completions"), file.content, file.mode) for file in files]
     architecture = ARCHITECTURES[machine]
     control = "\n".join([
         "Package: agentd",
@@ -204,7 +208,7 @@ def wheel(out, files, machine, libc, level):
     path = out / "{}-{}.whl".format(base, tag)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for member in members:
-            head = zipfile.ZipInfo(member.place, (2026, 1, 1, 0, 0, 0))
+            head = zipfile.ZipInfo(member.place, time.gmtime(TIME)[:6])
             head.external_attr = (0o100000 | member.mode) << 16
             head.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(head, member.content, compresslevel=level)

@@ -29,6 +29,8 @@ pub(crate) enum Exit {
     /// The work was put off, and the same makes sense later: rate-limited, another turn of the session is open, or ended
     /// by a stop of the daemon.
     PutOff = 75,
+    /// The time to wait is over, and what was waited for goes on; as `timeout` of coreutils says it.
+    StillRunning = 124,
     /// The terminal was gone.
     HungUp = 129,
     /// Cancelled.
@@ -48,7 +50,7 @@ pub(crate) enum Interactivity {
 
 impl Exit {
     /// All codes with their meaning, in the order of their numbers.
-    pub(crate) const TABLE: [(Self, &'static str); 12] = [
+    pub(crate) const TABLE: [(Self, &'static str); 13] = [
         (Self::Done, "done"),
         (Self::Failed, "the turn failed"),
         (Self::Usage, "the command line or the configuration is wrong"),
@@ -61,6 +63,7 @@ impl Exit {
             "the model gave no whole answer: none, a cut or withheld one, or one that does not match --schema",
         ),
         (Self::PutOff, "later: rate-limited, another turn of the session is open, or the daemon stopped"),
+        (Self::StillRunning, "`wait --timeout`: the turn goes on"),
         (Self::HungUp, "ended with its terminal or connection (SIGHUP)"),
         (Self::Cancelled, "cancelled"),
         (Self::Terminated, "received SIGTERM; the turn is cancelled"),

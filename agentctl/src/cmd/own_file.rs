@@ -3,7 +3,7 @@
 use std::{
     fs, io,
     io::Write as _,
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::Path,
 };
 
@@ -25,8 +25,12 @@ pub(crate) fn replace_private(path: &Path, text: &str) -> io::Result<()> {
 fn put(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     // What is linked is written where it is.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it leads to something that is no file"));
+    }
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+        // Folders of the person's data and keys are made by whoever comes first.
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
     let mut part = path.as_os_str().to_owned();
     part.push(".part");

@@ -4,17 +4,18 @@ use std::{
     io::{self, IsTerminal as _, Write as _},
     num::NonZeroU32,
     path::PathBuf,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use agentd_core::{
+    error::ErrorKind,
     event::{Event, EventKind},
     ids::{SessionId, TurnId},
     routing::Planning,
     turn::{IfBusy, OnInterrupt, StartTurn, TurnResult},
     visible,
 };
-use agentd_proto::client::StartRequest;
+use agentd_proto::client::{ClientErrorKind, StartRequest};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
@@ -56,6 +57,10 @@ const EXAMPLES: &str = "Examples:
   agentctl run 'Check all links' --detach          in the background
   agentctl run 'How warm is it?' --schema celsius.json | jq .degrees
   agentctl run 'List my files' --output json | jq -r .text";
+
+/// The time that a turn may take to be gone before its session is deleted, and the pause between two tries.
+const REMOVAL: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(100);
 
 fn after_help() -> String {
     let codes = Exit::TABLE.map(|(exit, meaning)| format!("  {:>3}  {meaning}\n", exit.code()));
@@ -200,7 +205,11 @@ pub(crate) async fn handle(global: &Global, args: RunArgs) -> anyhow::Result<Exi
     let begun = Instant::now();
     let output = args.output;
     let mut known = TurnProgress::default();
+    let is_ephemeral = args.ephemeral;
     let outcome = run(global, args, &mut known).await;
+    if let (true, Some(session)) = (is_ephemeral, known.session) {
+        remove(global, session).await;
+    }
     if let Err(error) = &outcome
         && output != Output::Text
         && !known.told
@@ -286,9 +295,6 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     };
     let result = turn::drive(&mut line, &mut renderer, person).await;
     keyboard.tell_unsent();
-    if args.ephemeral {
-        remove(&daemon, line.session()).await;
-    }
     let result = result?;
     known.told = true;
     // A line that started a turn either tells its end or fails.
@@ -306,12 +312,27 @@ async fn tell_of_project(daemon: &Daemon, place: &SessionTarget) {
     }
 }
 
-/// Deletes a session that was made for one turn. Whatever came of the turn, that is told.
-async fn remove(daemon: &Daemon, session: SessionId) {
-    if let Err(error) = daemon.client.delete_session(&session.to_string()).await {
-        let id = report::short_id(session);
-        crate::terminal::note(&format!("the session is still there ({}): agentctl sessions delete {id}", clean_line(&error.to_string())));
-    }
+/// Deletes a session that was made for one turn. The turn, or a subagent of it, may still be about to end.
+async fn remove(global: &Global, session: SessionId) {
+    let begun = Instant::now();
+    let failure = loop {
+        let daemon = match daemon::connect_running(global).await {
+            Ok(Some(daemon)) => daemon,
+            Ok(None) => break "no daemon is running".to_owned(),
+            Err(failure) => break failure.message,
+        };
+        match daemon.client.delete_session(&session.to_string()).await {
+            Ok(()) => return,
+            Err(error) if error.kind == ClientErrorKind::Answered(ErrorKind::Busy) && begun.elapsed() < REMOVAL => {
+                tokio::time::sleep(PAUSE).await;
+            }
+            Err(error) => break error.message,
+        }
+    };
+    let id = report::short_id(session);
+    crate::terminal::note(&clean_line(&format!(
+        "the session is still there ({failure}): agentctl sessions delete {id}"
+    )));
 }
 
 /// Tells which turn goes on.

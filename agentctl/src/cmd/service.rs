@@ -7,7 +7,11 @@ mod environment;
 mod systemd;
 mod units;
 
-use std::{path::Path, time::Duration};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -37,7 +41,7 @@ const ENDING: Duration = Duration::from_secs(10);
   agentctl service logs --follow
   agentctl service uninstall
 
-Needs systemd. Own settings belong into a drop-in (`systemctl --user edit agentd`), which install leaves alone.")]
+Needs systemd. Put your own settings in a drop-in (`systemctl --user edit agentd`), which install leaves alone.")]
 pub(crate) struct ServiceArgs {
     #[command(subcommand)]
     command: ServiceCommand,
@@ -62,8 +66,8 @@ struct InstallArgs {
     /// Overwrite units that were changed by hand
     #[arg(long)]
     force: bool,
-    /// Run it also while nobody is logged in
-    #[arg(long)]
+    /// Keep it running without a login
+    #[arg(long, conflicts_with = "no_start")]
     linger: bool,
     /// Write the API keys of this shell into the environment file of the service
     #[arg(long)]
@@ -82,7 +86,7 @@ struct UninstallArgs {
 
 #[derive(Debug, Args)]
 struct LogsArgs {
-    /// Go on with what is logged from now on
+    /// Follow the log
     #[arg(long, short)]
     follow: bool,
     /// Lines from the end
@@ -90,7 +94,7 @@ struct LogsArgs {
     lines: u32,
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub(crate) async fn handle(global: &Global, args: ServiceArgs) -> anyhow::Result<Exit> {
     match args.command {
         ServiceCommand::Install(args) => install(global, &args).await,
@@ -104,6 +108,11 @@ pub(crate) async fn handle(global: &Global, args: ServiceArgs) -> anyhow::Result
 async fn install(global: &Global, args: &InstallArgs) -> anyhow::Result<Exit> {
     let place = DaemonPlace::of(global)?;
     let program = daemon::program()?;
+    if is_in_cache(&program) {
+        return Err(Failure::usage(format!("{} is in a cache, and will be gone some day", program.display()))
+            .hint("install the programs for good: uv tool install agentctl, or pipx install agentctl")
+            .into());
+    }
     let units = units::rendered(&program, place.named(), &environment::path()?)?;
     let folder = units::folder()?;
     if !args.force {
@@ -111,43 +120,60 @@ async fn install(global: &Global, args: &InstallArgs) -> anyhow::Result<Exit> {
     }
     let manager = if args.no_start { None } else { Some(UserUnits::reach()?) };
     if let Some(manager) = &manager {
-        make_way(global, manager).await?;
+        stop_unmanaged_daemon(global, manager).await?;
     }
-    let mut changed = false;
+    let mut changed = Vec::new();
     for unit in &units {
         let is_new = unit.write(&folder)?;
-        changed |= is_new;
+        changed.extend(is_new.then_some(unit.name));
         let what = if is_new { "wrote" } else { "unchanged:" };
         crate::terminal::note(&format!("{what} {}", folder.join(unit.name).display()));
     }
+    let keys = if args.keys { environment::write_keys()? } else { Vec::new() };
     if args.keys {
-        let kept = environment::keep()?;
-        crate::terminal::note(&match kept.is_empty() {
+        crate::terminal::note(&match keys.is_empty() {
             true => "no API key is set in this shell".to_owned(),
-            false => format!("{} now in {}", kept.join(", "), environment::path()?.display()),
+            false => format!("{} now in {}", keys.join(", "), environment::path()?.display()),
         });
     }
+    let told = json!({
+        "units": folder, "changed": changed, "keys": keys, "socket": place.socket(), "started": manager.is_some(),
+    });
     let Some(manager) = manager else {
-        crate::terminal::note("nothing was started: systemctl --user daemon-reload, then enable --now agentd.socket");
-        return Ok(Exit::Done);
+        let way = "nothing was started: systemctl --user daemon-reload, then enable --now agentd.socket";
+        return report::note(global.json, &told, way);
     };
+    manager.control(&["daemon-reload"])?;
+    start(&manager, &changed, !keys.is_empty())?;
     if args.linger {
         manager.linger()?;
     }
-    manager.control(&["daemon-reload"])?;
-    if changed && manager.property(units::SERVICE, Property::ActiveState)? == "active" {
+    report::note(global.json, &told, "installed; the first client starts the daemon")
+}
+
+/// Starts the socket. What runs already goes on, unless its unit was changed; a daemon takes new keys at its next start.
+fn start(manager: &UserUnits, changed: &[&str], has_new_keys: bool) -> Result<(), Failure> {
+    let runs = manager.property(units::SERVICE, Property::ActiveState)? == "active";
+    if changed.contains(&units::SOCKET) {
+        // An active socket keeps the place at which it was bound.
+        manager.control(&["stop", units::SERVICE, units::SOCKET])?;
+    } else if changed.contains(&units::SERVICE) && runs {
         manager.control(&["restart", units::SERVICE])?;
+    } else if has_new_keys && runs {
+        crate::terminal::note("the daemon that runs takes the keys with: agentctl service restart");
     }
-    manager.control(&["enable", "--now", units::SOCKET])?;
-    report::note(
-        global.json,
-        &json!({ "units": folder, "changed": changed, "socket": place.socket(), "linger": args.linger }),
-        "installed; the first client starts the daemon",
-    )
+    manager.control(&["enable", "--now", units::SOCKET])
+}
+
+/// Returns whether a program is where tools put what they run once.
+fn is_in_cache(program: &Path) -> bool {
+    let caches = ["XDG_CACHE_HOME", "UV_CACHE_DIR"].into_iter().filter_map(|name| env::var_os(name).map(PathBuf::from));
+    let usual = env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+    caches.chain(usual).any(|cache| cache.is_absolute() && program.starts_with(cache))
 }
 
 /// Ends a daemon that systemd did not start: it has the socket. One that works is left alone.
-async fn make_way(global: &Global, manager: &UserUnits) -> anyhow::Result<()> {
+async fn stop_unmanaged_daemon(global: &Global, manager: &UserUnits) -> anyhow::Result<()> {
     let Some(Daemon { client, .. }) = daemon::connect_running(global).await? else { return Ok(()) };
     let status = client.status().await?;
     if manager.property(units::SERVICE, Property::MainPid)? == status.pid.to_string() {
@@ -170,20 +196,26 @@ async fn make_way(global: &Global, manager: &UserUnits) -> anyhow::Result<()> {
 
 fn uninstall(global: &Global, args: &UninstallArgs) -> anyhow::Result<Exit> {
     let folder = units::folder()?;
-    let known = UnitFile::all();
+    let there: Vec<UnitFile> =
+        UnitFile::all().into_iter().filter(|unit| unit.state(&folder) != UnitState::Absent).collect();
     if !args.force {
-        known.iter().try_for_each(|unit| unit.refuse_foreign(&folder))?;
+        there.iter().try_for_each(|unit| unit.refuse_foreign(&folder))?;
     }
-    if known.iter().all(|unit| unit.state(&folder) == UnitState::Absent) {
-        return report::note(global.json, &json!({ "removed": false }), "no service is installed");
+    if there.is_empty() {
+        return report::note(global.json, &json!({ "removed": false }), "agentctl has installed no service");
     }
-    // Without systemd nothing runs that it would have to stop.
-    match UserUnits::reach() {
-        Ok(manager) => manager.control(&["disable", "--now", units::SOCKET, units::SERVICE])?,
-        Err(error) => crate::terminal::note(&format!("only the files are removed: {error}")),
+    let manager = UserUnits::reach();
+    match &manager {
+        Ok(manager) => {
+            let names: Vec<&str> = there.iter().map(|unit| unit.name).collect();
+            manager.control(&[&["disable", "--now"][..], &names].concat())?;
+        }
+        Err(error) if args.force => crate::terminal::note(&format!("only the files are removed: {error}")),
+        // It may run all the same, and would go on without its units.
+        Err(error) => return Err(error.clone().hint("--force removes the files alone").into()),
     }
-    known.iter().try_for_each(|unit| unit.remove(&folder))?;
-    if let Ok(manager) = UserUnits::reach() {
+    there.iter().try_for_each(|unit| unit.remove(&folder))?;
+    if let Ok(manager) = &manager {
         manager.control(&["daemon-reload"])?;
     }
     report::note(
@@ -201,9 +233,8 @@ fn status(global: &Global) -> anyhow::Result<Exit> {
         Ok(manager) => manager.property(unit, property),
         Err(error) => Err(error.clone()),
     };
-    let is_known = of(units::SOCKET, Property::LoadState).is_ok_and(|state| state == "loaded");
-    let is_installed = is_known || units.iter().any(|(_, state)| *state != UnitState::Absent);
-    if !is_installed {
+    let is_known = manager.as_ref().is_ok_and(|manager| manager.knows(units::SOCKET).unwrap_or_default());
+    if !is_known && units.iter().all(|(_, state)| *state == UnitState::Absent) {
         report::note(global.json, &json!({ "installed": false }), "no service is installed: agentctl service install")?;
         return Ok(Exit::Unreachable);
     }
@@ -211,7 +242,10 @@ fn status(global: &Global) -> anyhow::Result<Exit> {
     let (socket, enabled) = (told(units::SOCKET, Property::ActiveState), told(units::SOCKET, Property::UnitFileState));
     let (service, pid) = (told(units::SERVICE, Property::ActiveState), told(units::SERVICE, Property::MainPid));
     let pid = pid.parse::<u32>().ok().filter(|pid| *pid > 0);
-    let files: Vec<_> = units.iter().map(|(name, state)| json!({ "name": name, "state": state.word() })).collect();
+    // Those of a package are elsewhere.
+    let place = |name: &str| of(name, Property::FragmentPath).unwrap_or_default();
+    let files: Vec<_> =
+        units.iter().map(|(name, state)| json!({ "name": name, "state": state.word(), "path": place(name) })).collect();
     let value = json!({
         "installed": true, "units": files, "socket": socket, "enabled": enabled, "service": service, "pid": pid,
         "problem": manager.as_ref().err().map(ToString::to_string),
@@ -219,7 +253,10 @@ fn status(global: &Global) -> anyhow::Result<Exit> {
     report::show(global.json, &value, || {
         let pid = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
         report::lines([format!("socket   {socket}, {enabled}"), format!("service  {service}{pid}")])?;
-        report::lines(units.iter().map(|(name, state)| format!("unit     {}: {}", name, state.words())))?;
+        report::lines(units.iter().map(|(name, state)| match (state, place(name)) {
+            (UnitState::Absent, path) if !path.is_empty() => format!("unit     {}", display(Path::new(&path))),
+            _ => format!("unit     {name}: {}", state.words()),
+        }))?;
         if let Err(error) = &manager {
             crate::terminal::note(&error.to_string());
         }
@@ -228,9 +265,7 @@ fn status(global: &Global) -> anyhow::Result<Exit> {
 }
 
 fn logs(follow: bool, lines: u32) -> anyhow::Result<Exit> {
-    let is_service =
-        UnitFile::all().iter().any(|unit| units::folder().is_ok_and(|folder| unit.state(&folder) != UnitState::Absent));
-    if !is_service {
+    if !UserUnits::reach().and_then(|manager| manager.knows(units::SERVICE)).unwrap_or_default() {
         let log = daemon::log_file()?;
         return Err(Failure::usage("no service is installed")
             .hint(format!("a daemon that agentctl started logs to {}", display(&log)))
@@ -241,7 +276,7 @@ fn logs(follow: bool, lines: u32) -> anyhow::Result<Exit> {
 
 fn restart(global: &Global) -> anyhow::Result<Exit> {
     let manager = UserUnits::reach()?;
-    if manager.property(units::SERVICE, Property::LoadState)? != "loaded" {
+    if !manager.knows(units::SERVICE)? {
         return Err(Failure::usage("no service is installed").hint("agentctl service install").into());
     }
     manager.control(&["restart", units::SERVICE])?;

@@ -2,9 +2,10 @@
 
 use std::{io::Write as _, time::Duration};
 
-use agentd_core::{event::EventKind, ids::SessionId, turn::TurnResult, visible};
+use agentd_core::{event::EventKind, ids::SessionId, interrupt::Interrupt, turn::TurnResult, visible};
 use agentd_proto::client::SessionView;
 use clap::Args;
+use serde_json::json;
 use tokio::time::timeout;
 
 use crate::{
@@ -30,60 +31,76 @@ use crate::{
   agentctl wait last --json | jq -r .text
 
 Prints the answer of the last turn, also if it ended before, and exits as `run` does: 0 done, 1 failed, 6 a limit. \
-Turns that were queued are waited for, too. With --timeout, exit code 75 says that it goes on. An approval that is open \
-keeps the turn waiting: `agentctl interrupts` lists it.")]
+Turns that were queued are waited for, too. Exit code 124 says that --timeout is over and the turn goes on. An approval \
+that is open keeps the turn waiting.")]
 pub(crate) struct WaitArgs {
     /// The session: id, title, number in `sessions list`, or `last`
     session: String,
-    /// Seconds to wait at the most
+    /// Maximum time to wait, in seconds
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
 }
 
-/// Waits.
+/// Waits for the last turn and prints its result.
 pub(crate) async fn handle(global: &Global, args: WaitArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let session = daemon.client.find_session(&args.session).await?;
-    let ended = ended(&daemon, session);
+    let result = last_result(&daemon, session);
     let end = match args.timeout {
-        None => ended.await?,
-        Some(seconds) => match timeout(Duration::from_secs(seconds), ended).await {
+        None => result.await?,
+        Some(seconds) => match timeout(Duration::from_secs(seconds), result).await {
             Ok(end) => end?,
             Err(_) => {
-                crate::terminal::note(&format!("the turn goes on: agentctl attach {}", short_id(session)));
-                return Ok(Exit::PutOff);
+                let way = format!("the turn goes on: agentctl attach {}", short_id(session));
+                report::note(global.json, &json!({ "type": "waiting", "session_id": session }), &way)?;
+                return Ok(Exit::StillRunning);
             }
         },
     };
     let Some((result, notes)) = end else {
-        return Err(Failure::usage("no turn has run in this session").hint("agentctl run --session ID 'prompt'").into());
+        return Err(Failure::usage("no turn has run in this session")
+            .hint("agentctl run --session ID 'prompt'")
+            .into());
     };
     tell(global, session, &result, &notes)?;
     Ok(Exit::of_turn(&result, Interactivity::Unattended))
 }
 
-/// The last turn of the session, once none runs in it.
-async fn ended(daemon: &Daemon, session: SessionId) -> anyhow::Result<Option<(TurnResult, TurnNotes)>> {
+/// The result of the last turn of the session, once none runs in it.
+async fn last_result(daemon: &Daemon, session: SessionId) -> anyhow::Result<Option<(TurnResult, TurnNotes)>> {
     let mut last = None;
     loop {
-        let view = daemon.client.session(&session.to_string()).await?;
+        let view = match daemon.client.session(&session.to_string()).await {
+            Ok(view) => view,
+            // The daemon was stopped behind the turn's end, which is known.
+            Err(_) if last.is_some() => return Ok(last),
+            Err(error) => return Err(error.into()),
+        };
         if view.live_turn.is_none() && last.is_some() {
             return Ok(last);
         }
+        view.pending.iter().for_each(tell_interrupt);
         let Some(first) = first_event(daemon, &view).await? else { return Ok(None) };
         let mut line = SocketLine::attach(daemon, session, first.saturating_sub(1)).await?;
-        let mut notes = TurnNotes::default();
+        let (mut notes, begun) = (TurnNotes::default(), view.session.summary.last_seq);
         while let Some(arrival) = line.next().await? {
             let Arrival::Event(event) = arrival else { continue };
             notes.take(&event);
-            if let EventKind::TurnEnded { result } = event.kind {
-                last = Some((*result, std::mem::take(&mut notes)));
+            match event.kind {
+                EventKind::InterruptRaised { interrupt } if event.seq > begun => tell_interrupt(&interrupt),
+                EventKind::TurnEnded { result } => last = Some((*result, std::mem::take(&mut notes))),
+                _ => {}
             }
         }
         if view.live_turn.is_none() {
             return Ok(last);
         }
     }
+}
+
+/// Says that somebody has to answer before the turn goes on.
+fn tell_interrupt(interrupt: &Interrupt) {
+    crate::terminal::note(&format!("the turn waits for an answer: agentctl answer {} …", interrupt.id));
 }
 
 /// Number of the event with which the last turn began; none where there was none.

@@ -1,5 +1,7 @@
 //! `/todos`, `/cost`, and what is told of a session that has not begun.
 
+use std::collections::BTreeMap;
+
 use agentd_core::{
     context::PromptReport,
     event::EventKind,
@@ -26,25 +28,42 @@ struct EndedTurn {
     repeated: u64,
     /// The models that answered, each with why.
     choices: Vec<String>,
-    /// Why parts of its requests were computed again.
-    misses: Vec<String>,
-}
-
-/// Why a part of a request was computed again, by the daemon's own account and by the server's, a line each.
-fn misses(prompt: &PromptReport) -> impl Iterator<Item = String> {
-    let changed = |segment: &String| format!("the cache ended before {}, which changed", clean_line(segment));
-    let own = prompt.broken_by.as_ref().map(changed);
-    let remarks = prompt.remarks.iter().map(|remark| match remark.tokens {
-        0 => format!("the server says {}", clean_line(&remark.reason)),
-        tokens => format!("the server says {} ({} tokens again)", clean_line(&remark.reason), number(tokens)),
-    });
-    own.into_iter().chain(remarks)
+    misses: CacheMisses,
 }
 
 /// A choice of a model in a line.
 fn choice(slot: Slot, model: &str, reason: &str) -> String {
     format!("{} of {slot}: {}", clean_line(model), clean_line(reason))
 }
+
+/// Reasons for which parts of requests were computed again, each with how often and for how many tokens.
+#[derive(Debug, Default)]
+struct CacheMisses(BTreeMap<String, (usize, u64)>);
+
+impl CacheMisses {
+    /// Takes in one request: the daemon's own account, and the server's.
+    fn add(&mut self, prompt: &PromptReport) {
+        let own = prompt.broken_by.as_ref().map(|segment| (format!("changed: {segment}"), 0));
+        let remarks = prompt.remarks.iter().map(|remark| (format!("server: {}", remark.reason), remark.tokens));
+        for (reason, tokens) in own.into_iter().chain(remarks) {
+            let (times, sum) = self.0.entry(reason).or_default();
+            *times += 1;
+            *sum += tokens;
+        }
+    }
+
+    /// A line for each.
+    fn lines(&self) -> impl Iterator<Item = String> {
+        self.0.iter().take(MISSES).map(|(reason, (times, tokens))| {
+            let times = if *times > 1 { format!(" ×{times}") } else { String::new() };
+            let tokens = if *tokens > 0 { format!(" ({} tokens)", number(*tokens)) } else { String::new() };
+            format!("cache missed, {}{times}{tokens}", clean_line(reason))
+        })
+    }
+}
+
+/// Reasons that are shown.
+const MISSES: usize = 6;
 
 impl Chat {
     /// The todo list, all of it.
@@ -75,7 +94,7 @@ impl Chat {
         let summary = self.daemon.client.session(&id.to_string()).await?.session.summary;
         if let Some(EndedTurn { result, repeated, choices, misses }) = self.last_turn(summary.last_seq).await? {
             self.note(&format!("last turn  {}", closing::took(&result, repeated)));
-            choices.iter().chain(&misses).for_each(|line| self.note(&format!("           {line}")));
+            choices.into_iter().chain(misses.lines()).for_each(|line| self.note(&format!("           {line}")));
         }
         self.note(&format!("session    {} · {}", closing::spent(&summary.usage, 0), count(summary.turns, "turn")));
         if summary.usage.cost_microusd.is_none() {
@@ -90,23 +109,24 @@ impl Chat {
         let items = self.daemon.client.items(&id.to_string(), 0, replay::LOOKED_AT).await?;
         let Some(begun) = replay::begins(&items, u64::MAX).pop() else { return Ok(None) };
         let mut line = SocketLine::attach(&self.daemon, id, begun - 1).await?;
-        let (mut last, mut repeated, mut choices, mut missed) = (None, 0u64, Vec::new(), Vec::new());
+        let (mut last, mut repeated, mut choices) = (None, 0u64, Vec::new());
+        let mut missed = CacheMisses::default();
         while let Some(arrival) = line.next().await? {
             let Arrival::Event(event) = arrival else { continue };
             match &event.kind {
                 EventKind::TurnStarted { slot, model, reason, .. } => {
-                    (repeated, missed) = (0, Vec::new());
+                    (repeated, missed) = (0, CacheMisses::default());
                     choices = vec![choice(*slot, model, reason)];
                 }
                 EventKind::ModelChosen { slot, model, reason, .. } => choices.push(choice(*slot, model, reason)),
                 EventKind::UsageUpdated { prompt, .. } => {
                     let more = prompt.as_ref().map_or(0, |prompt| prompt.repeated_tokens);
                     repeated = repeated.saturating_add(more);
-                    missed.extend(prompt.iter().flat_map(misses));
+                    prompt.iter().for_each(|prompt| missed.add(prompt));
                 }
                 EventKind::TurnEnded { result } => {
-                    missed.dedup();
-                    let (result, choices, misses) = (TurnResult::clone(result), choices.clone(), missed.clone());
+                    let (result, choices) = (TurnResult::clone(result), choices.clone());
+                    let misses = std::mem::take(&mut missed);
                     last = Some(EndedTurn { result, repeated, choices, misses });
                 }
                 _ => {}

@@ -7,6 +7,9 @@ use nix::sys::termios::{LocalFlags, SetArg, SpecialCharacterIndices, Termios, tc
 /// Ctrl-C, as a terminal sends it that makes no signal of it.
 const CTRL_C: u8 = 3;
 
+/// A key that the terminal does not know (`_POSIX_VDISABLE`, of Linux).
+const DISABLED: u8 = 0;
+
 /// Asks, and reads a line that the terminal shows as it is typed; none where it was left with Ctrl-C or Ctrl-D. Whoever asks may
 /// have something to put back then, so Ctrl-C does not end the program.
 ///
@@ -14,15 +17,18 @@ const CTRL_C: u8 = 3;
 /// When the terminal cannot be read or written.
 pub(crate) fn line(question: &str) -> io::Result<Option<String>> {
     let changed = ChangedTerminal::begin(|terminal| {
-        terminal.local_flags.remove(LocalFlags::ISIG);
-        // It ends the line, as Enter does.
+        // No signal, but the end of the line, as Enter is.
+        terminal.control_chars[SpecialCharacterIndices::VINTR as usize] = DISABLED;
         terminal.control_chars[SpecialCharacterIndices::VEOL as usize] = CTRL_C;
     });
     write!(anstream::stderr(), "{question}")?;
     let mut line = Vec::new();
     let mut stdin = io::stdin().lock();
     let is_left = loop {
-        let bytes = stdin.fill_buf()?;
+        let bytes = match stdin.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            bytes => bytes?,
+        };
         let end = bytes.iter().position(|byte| matches!(*byte, b'\n' | CTRL_C));
         let (taken, last) = (end.map_or(bytes.len(), |at| at + 1), end.map(|at| bytes[at]));
         line.extend_from_slice(&bytes[..taken]);

@@ -220,7 +220,7 @@ pub struct ServerRemark {
 
 impl ServerRemark {
     /// Remarks on one request at the most.
-    pub const MOST: usize = 8;
+    pub const MAX_PER_REQUEST: usize = 8;
 
     /// Makes a remark of what a server said; none where that is no word.
     #[must_use]

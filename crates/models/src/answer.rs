@@ -95,7 +95,7 @@ impl Answer {
     /// Takes in a remark of the server, once, as long as there are few.
     pub(crate) fn remark(&mut self, reason: &str, tokens: u64) {
         let remark = ServerRemark::new(reason, tokens);
-        let room = ServerRemark::MOST.saturating_sub(self.remarks.len());
+        let room = ServerRemark::MAX_PER_REQUEST.saturating_sub(self.remarks.len());
         let new = remark.filter(|remark| !self.remarks.contains(remark));
         self.remarks.extend(new.into_iter().take(room));
     }

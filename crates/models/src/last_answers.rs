@@ -13,7 +13,8 @@ const MAX_KNOWN: usize = 1024;
 /// The longest id of an answer, in bytes.
 const MAX_ID: usize = 256;
 
-/// The server's ids of the last answers. Requests without tools are no part of a conversation, and pass by.
+/// The server's ids of the last answers. A request whose tools may not be called is the end of a turn or a summary, and one without
+/// tools is no part of a conversation: both pass by.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LastAnswers(Arc<Mutex<HashMap<SessionId, String>>>);
 
@@ -25,7 +26,8 @@ impl LastAnswers {
 
     /// A note of the answer to this request.
     pub(crate) fn note_of(&self, request: &ModelRequest) -> AnswerNote {
-        let session = (!request.tools.is_empty()).then_some(request.session_id);
+        let goes_on = request.may_call && !request.tools.is_empty();
+        let session = goes_on.then_some(request.session_id);
         AnswerNote { answers: self.clone(), session }
     }
 
@@ -42,12 +44,14 @@ pub(crate) struct AnswerNote {
 }
 
 impl AnswerNote {
-    /// Makes it.
-    pub(crate) fn make(&self, id: &str) {
+    /// Stores the id as that of the session's last answer.
+    pub(crate) fn record(&self, id: &str) {
         let Some(session) = self.session.filter(|_| !id.is_empty() && id.len() <= MAX_ID) else { return };
         let mut known = self.answers.known();
         if known.len() >= MAX_KNOWN && !known.contains_key(&session) {
-            known.clear();
+            // Any of them: a session that it is takes no comparison once.
+            let other = known.keys().next().copied();
+            other.and_then(|other| known.remove(&other));
         }
         known.insert(session, id.to_owned());
     }

@@ -403,7 +403,7 @@ async fn what_runs_in_the_background_is_waited_for() {
 
     world.model.reply(Reply::text("It hangs").hang_behind("hangs"));
     world.daemon.agentctl(["run", "Hang", "--session", &session, "--detach"]).await.exits(0);
-    world.daemon.agentctl(["wait", &session, "--timeout", "0"]).await.exits(75).says(&["goes on"]);
+    world.daemon.agentctl(["wait", &session, "--timeout", "0"]).await.exits(124).says(&["goes on"]);
     let waiting = world.daemon.spawn_agentctl(["wait", &session]);
     world.model.wait_until(|counts| counts.requests == 3).await;
     world.daemon.agentctl(["stop", "--within", "0"]).await.exits(0);

@@ -53,8 +53,9 @@ async fn it_is_installed_once_and_what_was_changed_by_hand_stays() {
     home.0.agentctl(["service", "status"]).await.exits(0);
     let first = home.0.agentctl(["service", "install", "--linger"]).await.exits(0);
     let enabled = "systemctl --user enable --now agentd.socket";
-    let restart = "systemctl --user restart agentd.service";
-    assert_eq!(home.told(), ["loginctl enable-linger", "systemctl --user daemon-reload", restart, enabled]);
+    let (reload, restart) = ("systemctl --user daemon-reload", "systemctl --user restart agentd.service");
+    let stop = "systemctl --user stop agentd.service agentd.socket";
+    assert_eq!(home.told(), [reload, stop, enabled, "loginctl enable-linger"]);
     assert!(first.stderr.contains("installed"), "{}", first.stderr);
     let service = fs::read_to_string(home.unit("agentd.service")).unwrap();
     assert!(service.contains("/agentd\"\n") && service.contains("AGENTD_DATA_DIR="), "{service}");
@@ -62,7 +63,7 @@ async fn it_is_installed_once_and_what_was_changed_by_hand_stays() {
     // Again, nothing is written, and a daemon at work goes on.
     let again = home.0.agentctl(["service", "install"]).await.exits(0);
     assert!(again.stderr.contains("unchanged") && !again.stderr.contains("wrote"), "{}", again.stderr);
-    assert_eq!(home.told(), ["systemctl --user daemon-reload", enabled]);
+    assert_eq!(home.told(), [reload, enabled]);
 
     let own = format!("{service}# mine\n");
     fs::write(home.unit("agentd.service"), &own).unwrap();
@@ -76,17 +77,22 @@ async fn it_is_installed_once_and_what_was_changed_by_hand_stays() {
     assert_eq!((&status["installed"], &status["units"][0]["state"]), (&true.into(), &"changed".into()), "{status:#}");
     home.0.agentctl(["service", "install", "--force"]).await.exits(0);
     assert_eq!(fs::read_to_string(home.unit("agentd.service")).unwrap(), service);
-    home.told();
+    assert_eq!(home.told(), [reload, restart, enabled]);
+    // Another socket takes the place of the first.
+    let other = home.0.path().join("other.sock").display().to_string();
+    home.0.agentctl(["service", "install", "--socket", &other]).await.exits(0);
+    assert_eq!(home.told(), [reload, stop, enabled]);
+    assert!(fs::read_to_string(home.unit("agentd.socket")).unwrap().contains(&other));
 
     home.0.agentctl(["service", "restart"]).await.exits(0);
     home.0.agentctl(["service", "logs", "--follow", "-n", "7"]).await.exits(0);
     let log = "journalctl --user --unit agentd.service --lines 7 --follow";
     assert_eq!(home.told(), [restart, log]);
     home.0.agentctl(["service", "uninstall"]).await.exits(0);
-    let disable = "systemctl --user disable --now agentd.socket agentd.service";
-    assert_eq!(home.told(), [disable, "systemctl --user daemon-reload"]);
+    let disable = "systemctl --user disable --now agentd.service agentd.socket";
+    assert_eq!(home.told(), [disable, reload]);
     assert!(!home.unit("agentd.service").exists() && !home.unit("agentd.socket").exists());
-    home.0.agentctl(["service", "uninstall"]).await.exits(0).says(&["no service is installed"]);
+    home.0.agentctl(["service", "uninstall"]).await.exits(0).says(&["no service"]);
 }
 
 #[tokio::test]
@@ -134,7 +140,10 @@ async fn without_systemd_it_says_so() {
     }
     home.agentctl(["service", "logs"]).await.exits(2).says(&["no service is installed", "agentd.log"]);
     home.agentctl(["service", "install", "--no-start"]).await.exits(0);
-    home.agentctl(["service", "uninstall"]).await.exits(0).says(&["only the files are removed"]);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&home.data()), 0o700, "nobody else looks into it");
+    home.agentctl(["service", "uninstall"]).await.exits(3).says(&["--force"]);
+    home.agentctl(["service", "uninstall", "--force"]).await.exits(0).says(&["only the files are removed"]);
 }
 
 /// Programs of systemd that some machines do not have.

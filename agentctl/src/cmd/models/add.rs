@@ -83,7 +83,13 @@ pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exi
     let Some(chosen) = choose(&args, present).await? else { return Ok(Exit::Cancelled) };
     let mut own = OwnFiles::read(args.slot)?;
     if file::has(&own.text, args.slot) && !args.replace {
-        let replaces = present && is_yes(&format!("models.yaml has {} already. Replace it? [y/N] ", args.slot))?;
+        let replaces = if present {
+            let question = format!("models.yaml has {} already. Replace it? [y/N] ", args.slot);
+            let Some(said) = ask::line(&question)? else { return Ok(Exit::Cancelled) };
+            matches!(said.trim(), "y" | "Y" | "yes")
+        } else {
+            false
+        };
         if !replaces {
             return Err(Failure::usage(format!("{} sets {} already", own.path.display(), args.slot))
                 .hint("--replace replaces it; --slot names another slot")
@@ -285,10 +291,6 @@ fn pick(listed: &[ListedModel], suggested: Option<&str>, present: bool) -> anyho
             None => crate::terminal::note(&clean_line(&format!("the server does not list `{said}`"))),
         }
     }
-}
-
-fn is_yes(question: &str) -> io::Result<bool> {
-    Ok(ask::line(question)?.is_some_and(|said| matches!(said.trim(), "y" | "Y" | "yes")))
 }
 
 /// The person's `models.yaml` and the file of the key, with what they were before.

@@ -24,7 +24,7 @@ pub(super) fn path() -> Result<PathBuf, Failure> {
 ///
 /// # Errors
 /// When the file cannot be read or written.
-pub(super) fn keep() -> Result<Vec<String>, Failure> {
+pub(super) fn write_keys() -> Result<Vec<String>, Failure> {
     let texts = env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let wanted: BTreeMap<String, String> =
         texts.filter(|(name, value)| is_wanted(name) && !value.trim().is_empty()).collect();

@@ -16,6 +16,7 @@ pub(super) struct UserUnits(());
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Property {
     ActiveState,
+    FragmentPath,
     LoadState,
     MainPid,
     UnitFileState,
@@ -25,6 +26,7 @@ impl Property {
     fn name(self) -> &'static str {
         match self {
             Self::ActiveState => "ActiveState",
+            Self::FragmentPath => "FragmentPath",
             Self::LoadState => "LoadState",
             Self::MainPid => "MainPID",
             Self::UnitFileState => "UnitFileState",
@@ -33,7 +35,7 @@ impl Property {
 }
 
 impl UserUnits {
-    /// Reaches the one that manages them.
+    /// Connects to the manager.
     ///
     /// # Errors
     /// When this machine has no systemd, or this user no manager.
@@ -42,12 +44,20 @@ impl UserUnits {
         Ok(Self(()))
     }
 
-    /// Has it do something.
+    /// Runs `systemctl --user` with these arguments.
     ///
     /// # Errors
     /// When that failed, in its own words.
     pub(super) fn control(&self, args: &[&str]) -> Result<(), Failure> {
         run(SYSTEMCTL, &[&["--user"], args].concat()).map(drop)
+    }
+
+    /// Returns whether it knows a unit of that name.
+    ///
+    /// # Errors
+    /// When it cannot be asked.
+    pub(super) fn knows(&self, unit: &str) -> Result<bool, Failure> {
+        Ok(self.property(unit, Property::LoadState)? == "loaded")
     }
 
     /// Value of a property of a unit; empty where nothing is known.
@@ -83,8 +93,6 @@ pub(super) fn show_log(unit: &str, follow: bool, lines: u32) -> anyhow::Result<E
     let status = command.status().map_err(|error| missing("journalctl", &error))?;
     Ok(match status.code() {
         Some(0) => Exit::Done,
-        // Ctrl-C ends what is followed.
-        None if follow => Exit::Done,
         _ => Exit::Failed,
     })
 }

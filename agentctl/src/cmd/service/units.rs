@@ -21,9 +21,6 @@ const EXEC: &str = "ExecStart=%h/.local/bin/agentd\n";
 const ENVIRONMENT_FILE: &str = "EnvironmentFile=-%E/agentd/environment\n";
 const LISTEN: &str = "ListenStream=%t/agentd/agentd.sock\n";
 
-/// Folders that this shell may name otherwise than the manager does.
-const FOLDERS: [&str; 4] = ["AGENTD_CONFIG_DIR", "AGENTD_DATA_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"];
-
 /// A unit.
 pub(super) struct UnitFile {
     pub(super) name: &'static str,
@@ -40,12 +37,12 @@ pub(super) enum UnitState {
     Written,
     /// It was changed since.
     Changed,
-    /// Nobody knows that we wrote it.
+    /// Not written by `service install`, as far as is known.
     Foreign,
 }
 
 impl UnitState {
-    /// It in a word, for programs.
+    /// Machine-readable name.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Absent => "absent",
@@ -55,13 +52,13 @@ impl UnitState {
         }
     }
 
-    /// It in words, for people.
+    /// Description for people.
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::Absent => "not there",
-            Self::Written => "as it was written",
+            Self::Written => "unchanged",
             Self::Changed => "changed by hand",
-            Self::Foreign => "written by somebody else",
+            Self::Foreign => "not written by agentctl",
         }
     }
 }
@@ -82,34 +79,49 @@ pub(super) fn folder() -> Result<PathBuf, Failure> {
 /// # Errors
 /// When a path cannot stand in a unit.
 pub(super) fn rendered(program: &Path, socket: Option<&Path>, environment: &Path) -> Result<[UnitFile; 2], Failure> {
-    let exec = format!("ExecStart={}\n", quoted(&word(program)?.replace('$', "$$")));
-    let file = format!("EnvironmentFile=-{}\n", word(environment)?);
+    let exec = format!("ExecStart={}\n", quoted(&program_path(program)?));
+    let file = format!("EnvironmentFile=-{}\n", escaped_path(environment)?);
     let mut service = SERVICE_TEXT.replace(EXEC, &format!("{}{exec}", folders()?)).replace(ENVIRONMENT_FILE, &file);
     let mut listening = SOCKET_TEXT.to_owned();
     if let Some(socket) = socket {
-        listening = listening.replace(LISTEN, &format!("ListenStream={}\n", word(socket)?));
+        listening = listening.replace(LISTEN, &format!("ListenStream={}\n", escaped_path(socket)?));
     }
     for text in [&mut service, &mut listening] {
         text.insert_str(
             0,
-            "# Written by `agentctl service install`. Own settings belong into a drop-in: systemctl --user edit\n",
+            "# Written by `agentctl service install`. Put your own settings in a drop-in: systemctl --user edit\n",
         );
     }
     Ok([UnitFile { name: SERVICE, text: service }, UnitFile { name: SOCKET, text: listening }])
 }
 
-/// Lines for the folders that this shell names.
+/// Lines for the folders of this client, where its environment names them: the daemon shall have the same.
 fn folders() -> Result<String, Failure> {
-    let named = FOLDERS.iter().filter_map(|name| Some((name, env::var_os(name)?)));
+    let named = |names: [&str; 2]| names.iter().any(|name| env::var_os(name).is_some_and(|value| !value.is_empty()));
     let mut lines = String::new();
-    for (name, value) in named.filter(|(_, value)| Path::new(value).is_absolute()) {
-        lines.push_str(&format!("Environment={}\n", quoted(&format!("{name}={}", word(Path::new(&value))?))));
+    for (name, xdg, folder) in [
+        ("AGENTD_CONFIG_DIR", "XDG_CONFIG_HOME", daemon::config_dir()?),
+        ("AGENTD_DATA_DIR", "XDG_DATA_HOME", daemon::data_dir()?),
+    ] {
+        if named([name, xdg]) {
+            lines.push_str(&format!("Environment={}\n", quoted(&format!("{name}={}", escaped_path(&folder)?))));
+        }
     }
     Ok(lines)
 }
 
+/// The path of a program, as systemd takes it: variables are not looked for in it, and some characters not allowed.
+fn program_path(program: &Path) -> Result<String, Failure> {
+    let path = escaped_path(program)?;
+    if path.contains(['"', '\'', '\\']) {
+        return Err(Failure::usage(format!("systemd runs no program at {}", program.display()))
+            .hint("install the programs in a folder whose name has no quotes and no backslashes"));
+    }
+    Ok(path)
+}
+
 /// A path as a unit writes it: `%` begins a specifier.
-fn word(path: &Path) -> Result<String, Failure> {
+fn escaped_path(path: &Path) -> Result<String, Failure> {
     let text = path.to_str().filter(|text| !text.chars().any(char::is_control));
     let text = text.ok_or_else(|| {
         Failure::usage(format!("{} cannot stand in a unit", path.display()))
@@ -124,14 +136,19 @@ fn quoted(text: &str) -> String {
 }
 
 impl UnitFile {
-    /// Both, to be looked for.
+    /// Both units, without their text.
     pub(super) fn all() -> [Self; 2] {
         [SERVICE, SOCKET].map(|name| Self { name, text: String::new() })
     }
 
     /// State of the unit in that folder.
     pub(super) fn state(&self, folder: &Path) -> UnitState {
-        let Ok(now) = fs::read(folder.join(self.name)) else { return UnitState::Absent };
+        let now = match fs::read(folder.join(self.name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return UnitState::Absent,
+            // What cannot be read is not ours to replace.
+            Err(_) => return UnitState::Foreign,
+            Ok(now) => now,
+        };
         match self.copy().and_then(|copy| fs::read(copy).ok()) {
             Some(written) if written == now => UnitState::Written,
             Some(_) => UnitState::Changed,
@@ -152,7 +169,7 @@ impl UnitFile {
             return Ok(());
         }
         let path = folder.join(self.name);
-        Err(Failure::usage(format!("{} was {}", path.display(), state.words()))
+        Err(Failure::usage(format!("{} is {}", path.display(), state.words()))
             .hint("--force does it all the same; own settings are kept in a drop-in: systemctl --user edit agentd"))
     }
 
@@ -204,11 +221,13 @@ mod tests {
             Path::new("/home/me/.config/agentd/environment"),
         )
         .unwrap();
-        assert!(service.text.contains("ExecStart=\"/opt/my $$tools/100%%/agentd\"\n"), "{}", service.text);
+        assert!(service.text.contains("ExecStart=\"/opt/my $tools/100%%/agentd\"\n"), "{}", service.text);
         assert!(service.text.contains("EnvironmentFile=-/home/me/.config/agentd/environment\n"), "{}", service.text);
         assert!(socket.text.contains("ListenStream=/run/x y/a.sock\n"), "{}", socket.text);
         let [service, socket] = rendered(Path::new("/a/agentd"), None, Path::new("/e")).unwrap();
         assert!(service.text.contains("ExecStart=\"/a/agentd\"\n") && socket.text.contains(LISTEN));
-        assert!(rendered(Path::new("/a\n/agentd"), None, Path::new("/e")).is_err());
+        for path in ["/a\n/agentd", "/a\"b/agentd", "/a\\b/agentd"] {
+            assert!(rendered(Path::new(path), None, Path::new("/e")).is_err(), "{path}");
+        }
     }
 }

@@ -70,7 +70,8 @@ pub(crate) async fn ask(
             Ok(chunk) => chunk,
             Err(exit) => {
                 // What it has cost until now nobody tells.
-                count(context, state, slot, model.info(), Usage::of_call(None), None).await?;
+                let usage = Usage::of_call(None).with_broken(answer.broken);
+                count(context, state, slot, model.info(), usage, None).await?;
                 return Err(exit);
             }
         };

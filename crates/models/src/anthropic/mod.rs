@@ -51,12 +51,12 @@ impl Anthropic {
 
 impl Dialect for Anthropic {
     fn outgoing(&self, order: &Order<'_>) -> Result<Outgoing, Failure> {
-        let memory = request::Memory {
+        let history = request::RequestHistory {
             tools: &self.tools,
             distrusted: &self.distrusted.known(),
             last_answer: self.last_answers.before(order.request),
         };
-        let request::Written { body, behind } = request::write(&self.config, memory, order)?;
+        let request::Written { body, behind } = request::write(&self.config, history, order)?;
         let reader = Box::new(reader::Reader::new(behind, self.last_answers.note_of(order.request)));
         Ok(Outgoing { path: "/messages".to_owned(), body, reader })
     }

@@ -122,7 +122,7 @@ impl AnswerReader for Reader {
 
 impl Reader {
     fn head(&mut self, head: MessageHead<'_>, answer: &mut Answer) {
-        self.note.make(head.id.as_ref().map(Text::as_str).unwrap_or_default());
+        self.note.record(head.id.as_ref().map(Text::as_str).unwrap_or_default());
         self.count(head.usage, answer);
         remark::of_cache(head.diagnostics, answer);
         remark::of_request(head.input_transformations, answer);

@@ -41,8 +41,8 @@ const OUTPUT: &str = "output_config";
 const DIAGNOSTICS: &str = "diagnostics";
 const TEMPERATURE: &str = "temperature";
 
-/// All that is remembered of requests before.
-pub(super) struct Memory<'a> {
+/// State that is kept between requests of one model.
+pub(super) struct RequestHistory<'a> {
     pub(super) tools: &'a WrittenTools,
     /// Prefixes of answers whose thoughts were refused.
     pub(super) distrusted: &'a HashSet<String>,
@@ -119,8 +119,8 @@ struct OutputFormat {
 }
 
 /// Writes the body.
-pub(super) fn write(config: &ModelConfig, memory: Memory<'_>, order: &Order<'_>) -> Result<Written, Failure> {
-    let Memory { tools: written, distrusted, last_answer } = memory;
+pub(super) fn write(config: &ModelConfig, history: RequestHistory<'_>, order: &Order<'_>) -> Result<Written, Failure> {
+    let RequestHistory { tools: written, distrusted, last_answer } = history;
     let Order { request, form, info, .. } = *order;
     // Calls in a history without tools are refused, so both go into the words.
     let native = form.native_tools(config) && !request.tools.is_empty();

@@ -280,6 +280,7 @@ impl Reading {
     fn end_runaway(&mut self, what: String, chunks: &mut VecDeque<ModelChunk>) -> Progress {
         self.words.give_up(chunks);
         chunks.push_back(ModelChunk::Runaway { what });
+        self.tell_remarks(chunks);
         self.tell_usage(chunks);
         chunks.push_back(ModelChunk::End(Finish::Runaway));
         Progress::Ended
@@ -298,9 +299,13 @@ impl Reading {
             }));
             chunks.extend(unrun.map(|(name, why)| ModelChunk::UnrunCall { name, why }));
         }
-        chunks.extend(std::mem::take(&mut self.answer.remarks).into_iter().map(ModelChunk::Remark));
+        self.tell_remarks(chunks);
         self.tell_usage(chunks);
         chunks.push_back(ModelChunk::End(finish));
+    }
+
+    fn tell_remarks(&mut self, chunks: &mut VecDeque<ModelChunk>) {
+        chunks.extend(std::mem::take(&mut self.answer.remarks).into_iter().map(ModelChunk::Remark));
     }
 
     fn tell_usage(&self, chunks: &mut VecDeque<ModelChunk>) {

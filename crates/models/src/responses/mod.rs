@@ -49,12 +49,12 @@ impl Responses {
 
 impl Dialect for Responses {
     fn outgoing(&self, order: &Order<'_>) -> Result<Outgoing, Failure> {
-        let memory = request::Memory {
+        let history = request::RequestHistory {
             tools: &self.tools,
             distrusted: &self.distrusted.known(),
             last_answer: self.last_answers.before(order.request),
         };
-        let body = request::body(&self.config, memory, order)?;
+        let body = request::body(&self.config, history, order)?;
         let reader = Box::new(reader::Reader::new(self.last_answers.note_of(order.request)));
         Ok(Outgoing { path: "/responses".to_owned(), body, reader })
     }

@@ -140,11 +140,13 @@ impl PartialItems {
             return Ok(());
         }
         self.items[at].is_done = !head.is_cut();
-        let goes_back = match &self.items[at].body {
-            Body::Thoughts(_) => head.can_go_back(),
-            Body::Other(_) => true,
-            Body::Message(_) | Body::Call(_) => false,
+        let (goes_back, before) = match &self.items[at].body {
+            Body::Thoughts(Thoughts { raw, .. }) => (head.can_go_back(), raw.as_ref()),
+            Body::Other(raw) => (true, raw.as_ref()),
+            Body::Message(_) | Body::Call(_) => (false, None),
         };
+        // An item that was cut comes once more at the end.
+        self.raw_bytes -= before.map_or(0, |raw| raw.get().len());
         let kept = if goes_back { self.kept(raw) } else { None };
         match &mut self.items[at].body {
             Body::Message(_) => {

@@ -125,7 +125,7 @@ impl Reader {
         for (item, index) in whole.output.iter().flatten().zip(0..) {
             self.items.finish(target, ItemPlace { index: Some(index), id: "" }, item, answer)?;
         }
-        self.note.make(whole.id());
+        self.note.record(whole.id());
         // They explain, and are no reason to fail.
         let told: Option<CacheDiagnostics<'_>> =
             whole.prompt_cache_diagnostics.and_then(|told| serde_json::from_str(told.get()).ok());

@@ -116,8 +116,8 @@ struct WireTool<'a> {
     strict: bool,
 }
 
-/// All that is remembered of requests before.
-pub(super) struct Memory<'a> {
+/// State that is kept between requests of one model.
+pub(super) struct RequestHistory<'a> {
     pub(super) tools: &'a WrittenTools,
     /// Answers whose thoughts were refused.
     pub(super) distrusted: &'a HashSet<Fingerprint>,
@@ -126,8 +126,8 @@ pub(super) struct Memory<'a> {
 }
 
 /// Writes the body.
-pub(super) fn body(config: &ModelConfig, memory: Memory<'_>, order: &Order<'_>) -> Result<String, Failure> {
-    let Memory { tools: written, distrusted, last_answer } = memory;
+pub(super) fn body(config: &ModelConfig, history: RequestHistory<'_>, order: &Order<'_>) -> Result<String, Failure> {
+    let RequestHistory { tools: written, distrusted, last_answer } = history;
     let Order { request, form, info, .. } = *order;
     let native = form.native_tools(config);
     let in_text;

@@ -119,7 +119,8 @@ async fn written(
         let chunk = match context.or_cancelled(chunks.next()).await {
             Ok(chunk) => chunk,
             Err(exit) => {
-                sample::count(context, state, slot, info, Usage::of_call(None), None).await?;
+                let usage = Usage::of_call(None).with_broken(broken);
+                sample::count(context, state, slot, info, usage, None).await?;
                 return Err(exit);
             }
         };
