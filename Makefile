@@ -58,7 +58,7 @@ $(WIRES)/ready: tests/wires/requirements.txt
 
 # In a folder instead of an environment of its own: some systems ship Python without what makes those.
 $(PACKAGES)/ready: tests/clients/python/requirements.txt
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --target $(PACKAGES) -r $<
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --upgrade --target $(PACKAGES) -r $<
 	@touch $@
 
 # The scripts of the bundled skills, run as processes, with the packages that their skills ask for.

@@ -16,12 +16,12 @@ use futures_util::{
 use super::{peer::Peer, permission, places::Places, question};
 
 /// An answer of the editor; none where the person has put it off.
-pub(super) type Asked = (Interrupt, Option<Answer>);
+pub(super) type EditorAnswer = (Interrupt, Option<Answer>);
 
 /// The open questions of a turn.
 #[derive(Default)]
 pub(super) struct Asks {
-    open: FuturesUnordered<Abortable<BoxFuture<'static, Asked>>>,
+    open: FuturesUnordered<Abortable<BoxFuture<'static, EditorAnswer>>>,
     handles: HashMap<InterruptId, AbortHandle>,
     /// All that were ever asked here, so that none is asked twice.
     seen: HashSet<InterruptId>,
@@ -42,7 +42,7 @@ impl Asks {
         }
         let (peer, interrupt) = (peer.clone(), interrupt.clone());
         let id = interrupt.id;
-        let asking: BoxFuture<'static, Asked> = match &interrupt.ask {
+        let asking: BoxFuture<'static, EditorAnswer> = match &interrupt.ask {
             Ask::Approval { .. } => {
                 let call = call.unwrap_or_else(|| id.to_string());
                 let Some(request) = permission::request(session, call, &interrupt, places) else { return false };
@@ -76,7 +76,7 @@ impl Asks {
     }
 
     /// The next answer; never where nothing is open. Dropping the wait loses nothing.
-    pub(super) async fn next(&mut self) -> Asked {
+    pub(super) async fn next(&mut self) -> EditorAnswer {
         loop {
             match self.open.next().await {
                 Some(Ok(asked)) => {

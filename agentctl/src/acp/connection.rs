@@ -20,7 +20,7 @@ use super::{
     frame::{self, Frame},
     initialize, listing,
     message::{self, Message},
-    opening::{self, Opened},
+    opening::{self, OpenedSession},
     peer::{self, Peer},
     prompt,
     refusal::{self, Trouble},
@@ -102,7 +102,7 @@ impl Requests {
         match message::read(frame) {
             Err(misfit) => self.bridge.peer.answer(misfit.id, Err(misfit.error)).await,
             Ok(Message::Answer { id, outcome }) => self.bridge.peer.deliver(&id, outcome),
-            Ok(Message::Notification { method, params }) => self.notified(&method, params).await,
+            Ok(Message::Notification { method, params }) => self.notified(&method, params),
             Ok(Message::Request { id, method, params }) => {
                 if let Err(error) = self.begin(id.clone(), method, params) {
                     self.bridge.peer.answer(id, Err(error)).await;
@@ -112,10 +112,13 @@ impl Requests {
     }
 
     /// Notifications that are not known are nobody's business.
-    async fn notified(&mut self, method: &str, params: Value) {
+    fn notified(&mut self, method: &str, params: Value) {
         if method == AGENT_METHOD_NAMES.session_cancel {
-            if let Ok(notification) = serde_json::from_value(params) {
-                ending::cancel(&self.bridge, &notification).await;
+            if let Ok(notification) = serde_json::from_value(params)
+                && let Some(session) = ending::cancel(&self.bridge, &notification)
+            {
+                let bridge = self.bridge.clone();
+                self.running.spawn(async move { ending::cancel_waiting(&bridge, &session).await });
             }
         } else if method == "$/cancel_request"
             && let Ok(notification) = serde_json::from_value::<CancelRequestNotification>(params)
@@ -162,7 +165,7 @@ impl Requests {
     }
 }
 
-/// What a request came to, and what is told behind its answer.
+/// Result of a request, and the words that follow it.
 struct Reply {
     result: Value,
     session: Option<(Arc<OpenSession>, Vec<SessionUpdate>, Vec<String>)>,
@@ -215,8 +218,8 @@ fn plain(response: &impl Serialize) -> Result<Reply, Trouble> {
     Ok(Reply { result: value(response)?, session: None })
 }
 
-fn opened<T: Serialize>(opened: Opened<T>) -> Result<Reply, Trouble> {
-    let Opened { response, session, updates, notices } = opened;
+fn opened<T: Serialize>(opened: OpenedSession<T>) -> Result<Reply, Trouble> {
+    let OpenedSession { response, session, updates, notices } = opened;
     Ok(Reply { result: value(&response)?, session: Some((session, updates, notices)) })
 }
 

@@ -9,17 +9,16 @@ use agentd_core::{error::ErrorKind, ids::SessionId};
 
 use super::{bridge::Bridge, refusal::Trouble, session::OpenSession};
 
-/// Cancels what runs in a session. One that has ended needs no cancel.
-pub(super) async fn cancel(bridge: &Bridge, notification: &CancelNotification) {
-    if let Ok(session) = bridge.session(&notification.session_id)
-        && !session.cancel()
-    {
-        cancel_waiting(bridge, &session).await;
-    }
+/// Cancels the prompt that runs in a session; one that has ended needs no cancel. The session is handed back whose turn waits
+/// for the answer to a question in words, without a prompt.
+pub(super) fn cancel(bridge: &Bridge, notification: &CancelNotification) -> Option<Arc<OpenSession>> {
+    let session = bridge.session(&notification.session_id).ok()?;
+    let waits = !session.cancel() && !session.state().questions.is_empty();
+    waits.then_some(session)
 }
 
 /// Cancels a turn whose prompt has ended with a question in words.
-async fn cancel_waiting(bridge: &Bridge, session: &OpenSession) {
+pub(super) async fn cancel_waiting(bridge: &Bridge, session: &OpenSession) {
     let waits = !std::mem::take(&mut session.state().questions).is_empty();
     if waits && let Ok(daemon) = bridge.daemon().await {
         // It may have been answered, or cancelled, elsewhere.

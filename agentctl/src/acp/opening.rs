@@ -27,7 +27,7 @@ use crate::{
 
 /// A session that was opened: what the editor is answered, and what it is told after that, because it knows no session before.
 #[derive(Debug)]
-pub(super) struct Opened<T> {
+pub(super) struct OpenedSession<T> {
     pub(super) response: T,
     pub(super) session: Arc<OpenSession>,
     pub(super) updates: Vec<SessionUpdate>,
@@ -38,7 +38,7 @@ pub(super) struct Opened<T> {
 pub(super) async fn new(
     bridge: &Arc<Bridge>,
     request: &NewSessionRequest,
-) -> Result<Opened<NewSessionResponse>, Trouble> {
+) -> Result<OpenedSession<NewSessionResponse>, Trouble> {
     let folder = folder(&request.cwd)?;
     let of_daemon = [daemon::data_dir(), daemon::config_dir()].into_iter().flatten();
     let project = mount::editor_folder(&folder, of_daemon);
@@ -59,7 +59,7 @@ pub(super) async fn new(
 pub(super) async fn load(
     bridge: &Arc<Bridge>,
     request: &LoadSessionRequest,
-) -> Result<Opened<LoadSessionResponse>, Trouble> {
+) -> Result<OpenedSession<LoadSessionResponse>, Trouble> {
     let (daemon, view) = find(bridge, &request.session_id).await?;
     let opened = reopen(bridge, &daemon, &view, &request.cwd, &request.mcp_servers).await?;
     replay::replay(bridge, &opened.session, &daemon, &view).await?;
@@ -71,17 +71,17 @@ pub(super) async fn load(
 pub(super) async fn resume(
     bridge: &Arc<Bridge>,
     request: &ResumeSessionRequest,
-) -> Result<Opened<ResumeSessionResponse>, Trouble> {
+) -> Result<OpenedSession<ResumeSessionResponse>, Trouble> {
     let (daemon, view) = find(bridge, &request.session_id).await?;
     let opened = reopen(bridge, &daemon, &view, &request.cwd, &request.mcp_servers).await?;
     let (modes, options) = (opened.response.modes(), opened.response.options.clone());
     Ok(opened.answering(ResumeSessionResponse::new().modes(modes).config_options(options)))
 }
 
-impl<T> Opened<T> {
-    fn answering<U>(self, response: U) -> Opened<U> {
+impl<T> OpenedSession<T> {
+    fn answering<U>(self, response: U) -> OpenedSession<U> {
         let Self { session, updates, notices, .. } = self;
-        Opened { response, session, updates, notices }
+        OpenedSession { response, session, updates, notices }
     }
 }
 
@@ -103,7 +103,7 @@ async fn reopen(
     view: &SessionView,
     cwd: &Path,
     servers: &[McpServer],
-) -> Result<Opened<Offer>, Trouble> {
+) -> Result<OpenedSession<Offer>, Trouble> {
     let folder = folder(cwd)?;
     let mut notices = Vec::new();
     // What a session may see and change is the person's choice, and no editor's to widen.
@@ -133,7 +133,7 @@ async fn open(
     folder: &Path,
     servers: &[McpServer],
     mut notices: Vec<String>,
-) -> Result<Opened<Offer>, Trouble> {
+) -> Result<OpenedSession<Offer>, Trouble> {
     let settings = &view.session.settings;
     let project = settings.project.as_ref().map(|mount| mount.path.as_path());
     let (offer, available, missing) = tokio::join!(
@@ -146,7 +146,7 @@ async fn open(
     let session = bridge.open(view.session.summary.id, folder.to_owned());
     offer.told(&session);
     watch::ensure(bridge, &session, daemon, view.session.summary.last_seq).await;
-    Ok(Opened { response: offer, session, updates: vec![available], notices })
+    Ok(OpenedSession { response: offer, session, updates: vec![available], notices })
 }
 
 /// The words about a question that waits in a session that is opened.

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use agent_client_protocol_schema::v1::{PromptRequest, PromptResponse, StopReason};
+use agent_client_protocol_schema::v1::{PromptRequest, PromptResponse, SessionInfoUpdate, SessionUpdate, StopReason};
 use agentd_core::{
     error::ErrorKind,
     ids::InterruptId,
@@ -58,9 +58,15 @@ pub(super) async fn run(
             pending.retain(|interrupt| interrupt.id != asked.id);
             SocketLine::attach(&daemon, session.id, view.session.summary.last_seq).await?
         }
-        _ => begin(bridge, session, &daemon, folder.as_deref(), (text, typed)).await?,
+        _ => {
+            follow.updates().own_words = Some(text.clone());
+            begin(bridge, session, &daemon, folder.as_deref(), (text, typed)).await?
+        }
     };
     follow.updates().windows = windows(&daemon).await;
+    if view.session.summary.title.is_empty() {
+        tell_title(bridge, session, &daemon).await;
+    }
     let reason = follow.run(line.with_children(), &pending).await?;
     Ok(PromptResponse::new(reason))
 }
@@ -158,6 +164,17 @@ async fn begin(
     }
     let session = SessionChoice::Existing(session.id.to_string());
     SocketLine::start(daemon, StartRequest { session, start }).await
+}
+
+/// Tells the name that the first input gave the session.
+async fn tell_title(bridge: &Bridge, session: &OpenSession, daemon: &Daemon) {
+    // It is one of many things that are told; the list of sessions has it, too.
+    let Ok(view) = daemon.client.session(&session.id.to_string()).await else { return };
+    let title = clean_line(&view.session.summary.title);
+    if !title.is_empty() {
+        let info = SessionInfoUpdate::new().title(title).updated_at(view.session.summary.updated_at.to_string());
+        bridge.peer.update(&session.wire, SessionUpdate::SessionInfoUpdate(info)).await;
+    }
 }
 
 /// Windows of the models, by slot; none where they are not known.

@@ -67,6 +67,8 @@ pub(super) struct Updates {
     /// Windows of the models, by slot.
     pub(super) windows: HashMap<Slot, u64>,
     window: Option<u64>,
+    /// Words that the editor has just sent: it shows them already.
+    pub(super) own_words: Option<String>,
     /// Money that the session cost before this turn.
     pub(super) spent: Option<u64>,
     items: HashMap<ItemId, TextItem>,
@@ -100,6 +102,7 @@ impl Updates {
             before: Before::OnDisk,
             windows: HashMap::new(),
             window: None,
+            own_words: None,
             spent: None,
             items: HashMap::new(),
             calls: HashMap::new(),
@@ -219,6 +222,8 @@ impl Updates {
                 self.items.insert(item.id, TextItem { is_thought, taken: 0 });
                 self.delta(item.id, 0, text).into_iter().collect()
             }
+            // Of the past, what came of it is enough.
+            ItemBody::ToolResult(_) if self.before == Before::Unknown => Vec::new(),
             ItemBody::ToolResult(result) => {
                 let id = self.call_id(session, &result.call_id);
                 self.running.insert(item.id, (id.clone(), LiveOutput::default()));
@@ -265,6 +270,10 @@ impl Updates {
             ItemBody::ToolResult(result) => vec![self.result(session, item.id, result)],
             // The words that began the turn are on the editor's screen.
             ItemBody::UserMessage { steered: false, .. } if self.before == Before::OnDisk => Vec::new(),
+            ItemBody::UserMessage { text, .. } if self.own_words.as_ref() == Some(text) => {
+                self.own_words = None;
+                Vec::new()
+            }
             ItemBody::UserMessage { text, typed_bytes, .. } => {
                 let typed = typed_bytes.and_then(|bytes| text.get(..usize::try_from(bytes).ok()?)).unwrap_or(text);
                 let chunk = chunk(item.id, &output::cut(typed, self.limits.words));
@@ -353,7 +362,7 @@ impl Updates {
     }
 }
 
-/// How full the window is, and what the session cost.
+/// The tokens in the window, and the money that the session cost.
 pub(super) fn usage_update(used: u64, size: u64, microusd: Option<u64>) -> SessionUpdate {
     #[expect(clippy::cast_precision_loss, reason = "money for display, far below 2^52")]
     let cost = microusd.map(|cost| Cost::new(cost as f64 / 1e6, "USD"));

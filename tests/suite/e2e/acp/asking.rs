@@ -7,7 +7,7 @@ use super::Editor;
 use crate::e2e::World;
 
 /// A command that asks.
-const COMMAND: &str = "touch outputs/made";
+const COMMAND: &str = "touch /project/made";
 
 fn asks(world: &World, last: &str) {
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": COMMAND}))).reply(Reply::text(last));
@@ -98,7 +98,7 @@ async fn an_editor_that_vanishes_leaves_its_question_open() {
     assert_eq!(asked["toolCall"]["title"], format!("$ {COMMAND}"));
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     assert!(editor.words("agent_message_chunk").contains("waits for an approval"));
-    assert!(world.daemon.path().join(format!("data/workspace/{session}/outputs/made")).exists());
+    assert!(folder.join("made").exists());
 }
 
 #[tokio::test]

@@ -1,10 +1,14 @@
 //! Cancels, prompts at once, daemons that are restarted.
 
+use agentd_core::{
+    event::EventKind,
+    item::{Item, ItemBody},
+};
 use agentd_testkit::{daemon::until, model_server::Reply};
 use serde_json::json;
 
 use super::Editor;
-use crate::e2e::World;
+use crate::e2e::{Events as _, World};
 
 #[tokio::test]
 async fn a_cancelled_prompt_is_answered_as_cancelled() {
@@ -28,7 +32,7 @@ async fn a_cancel_takes_questions_off_the_screen() {
     let world = World::start().await;
     let mut editor = Editor::start(&world).await;
     let (session, _) = editor.session(&world).await;
-    world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "touch outputs/x"})));
+    world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "touch /project/x"})));
     let id = editor.begin_prompt(&session, "Go").await;
     let (question, _) = editor.question("session/request_permission").await;
     editor.notify("session/cancel", json!({"sessionId": session})).await;
@@ -80,10 +84,15 @@ async fn words_to_a_turn_of_somebody_else_are_added_to_it() {
     let client = world.client().await;
     until("it runs", || async { client.session(&session).await.unwrap().live_turn }).await;
     let id = editor.begin_prompt(&session, "And second").await;
-    editor.update("user_message_chunk").await;
+    let mut events = client.subscribe(&session, 0, false).await.unwrap();
+    let is_added = |kind: &EventKind| {
+        matches!(kind, EventKind::ItemStarted { item: Item { body: ItemBody::UserMessage { steered: true, .. }, .. } })
+    };
+    events.stored_until(is_added).await;
     std::fs::write(folder.join("go"), "").unwrap();
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     assert_eq!(editor.words("agent_message_chunk"), "Both are done.");
+    assert!(editor.came("user_message_chunk").is_empty(), "what was typed is on the screen");
     other.output(Vec::new()).await.exits(0);
     assert_eq!(client.session(&session).await.unwrap().session.summary.turns, 1);
 }
@@ -109,8 +118,8 @@ async fn a_daemon_that_is_killed_is_found_again_and_the_turn_goes_on() {
 async fn a_question_outlives_the_daemon() {
     let mut world = World::start().await;
     let mut editor = Editor::start(&world).await;
-    let (session, _) = editor.session(&world).await;
-    let call = Reply::tool_call("run_bash_command", json!({"command": "touch outputs/x"}));
+    let (session, folder) = editor.session(&world).await;
+    let call = Reply::tool_call("run_bash_command", json!({"command": "touch /project/x"}));
     world.model.reply(call).reply(Reply::text("Made."));
     let id = editor.begin_prompt(&session, "Go").await;
     let (question, _) = editor.question("session/request_permission").await;
@@ -118,7 +127,7 @@ async fn a_question_outlives_the_daemon() {
     world.daemon.restart().await;
     editor.reply(question, json!({"outcome": {"outcome": "selected", "optionId": "approve"}})).await;
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    assert!(world.daemon.path().join(format!("data/workspace/{session}/outputs/x")).exists());
+    assert!(folder.join("x").exists());
 }
 
 #[tokio::test]
