@@ -2,7 +2,9 @@
 
 use std::{io::Write as _, time::Duration};
 
-use agentd_core::{event::EventKind, ids::SessionId, interrupt::Interrupt, turn::TurnResult, visible};
+use agentd_core::{
+    error::ErrorKind, event::EventKind, ids::SessionId, interrupt::Interrupt, turn::TurnResult, visible,
+};
 use agentd_proto::client::SessionView;
 use clap::Args;
 use serde_json::json;
@@ -74,7 +76,7 @@ async fn last_result(daemon: &Daemon, session: SessionId) -> anyhow::Result<Opti
             Ok(view) => view,
             // The daemon was stopped behind the turn's end, which is known.
             Err(_) if last.is_some() => return Ok(last),
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(put_off(error.into()).into()),
         };
         if view.live_turn.is_none() && last.is_some() {
             return Ok(last);
@@ -83,7 +85,7 @@ async fn last_result(daemon: &Daemon, session: SessionId) -> anyhow::Result<Opti
         let Some(first) = first_event(daemon, &view).await? else { return Ok(None) };
         let mut line = SocketLine::attach(daemon, session, first.saturating_sub(1)).await?;
         let (mut notes, begun) = (TurnNotes::default(), view.session.summary.last_seq);
-        while let Some(arrival) = line.next().await? {
+        while let Some(arrival) = line.next().await.map_err(put_off)? {
             let Arrival::Event(event) = arrival else { continue };
             notes.take(&event);
             match event.kind {
@@ -95,6 +97,14 @@ async fn last_result(daemon: &Daemon, session: SessionId) -> anyhow::Result<Opti
         if view.live_turn.is_none() {
             return Ok(last);
         }
+    }
+}
+
+/// A stop of the daemon is a pause of the turn: it can be resumed.
+fn put_off(failure: Failure) -> Failure {
+    match failure.kind {
+        ErrorKind::ShuttingDown => Failure { exit: Exit::PutOff, ..failure },
+        _ => failure,
     }
 }
 

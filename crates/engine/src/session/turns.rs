@@ -176,6 +176,8 @@ impl Actor {
         let answer_schema = form.as_ref().map(|form| form.schema().clone());
         open.form = form;
         self.open = Some(open);
+        // Counted from here on: the disk may be slow, and whoever wants to stop the daemon asks what is at work.
+        self.share.set(true, !self.interrupts.is_empty());
         let stored = said.as_ref().and_then(|said| self.stored_warning(said, choice));
         let told = told.into_iter().map(|body| Item::new(turn_id, body));
         let plan = plans.then(|| Item::new(turn_id, plan::notice()));
