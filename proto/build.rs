@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 21] = [
+const FILES: [&str; 22] = [
     "agent",
     "audit",
     "context",
@@ -13,6 +13,7 @@ const FILES: [&str; 21] = [
     "error",
     "event",
     "grant",
+    "input",
     "interrupt",
     "item",
     "mcp",

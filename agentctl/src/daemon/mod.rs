@@ -100,6 +100,7 @@ impl Daemon {
             if_busy: IfBusy::Refuse,
             client: CLIENT.to_owned(),
             environment: self.environment(),
+            ..StartTurn::default()
         }
     }
 

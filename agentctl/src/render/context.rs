@@ -63,6 +63,7 @@ pub(crate) fn notice_line(text: &str, topic: NoticeTopic, sources: &[NoticeSourc
         | NoticeTopic::Mentions
         | NoticeTopic::LastAnswer
         | NoticeTopic::AnswerForm
+        | NoticeTopic::TurnInstructions
         | NoticeTopic::Continue
         | NoticeTopic::Plan
         | NoticeTopic::Planned => return format!("reminder: {text}"),

@@ -72,6 +72,7 @@ impl Script {
             environment: Default::default(),
             handed_over: Vec::new(),
             answer_schema: None,
+            options: None,
         };
         Self { turn_id: TurnId::generate(), events: vec![started] }
     }

@@ -103,7 +103,7 @@ impl Retention {
             trial,
             report: CleanReport::default(),
         };
-        let sessions = self.engine.sessions_and_children(usize::MAX).await?;
+        let sessions = self.engine.session_page(None, usize::MAX, true).await?.sessions;
         let left = cleaning.sessions(sessions).await;
         cleaning.files(&left).await;
         cleaning.audit().await;

@@ -188,7 +188,7 @@ impl World {
 
     /// Notices of removed files in the history.
     async fn notices(&self, id: SessionId) -> Vec<String> {
-        let items = self.engine.items(id, 0, 100).await.unwrap();
+        let items = self.engine.items(id, 0, None, 100).await.unwrap();
         let notice = |item: agentd_core::item::Item| match item.body {
             agentd_core::item::ItemBody::Notice { text, .. } => Some(text),
             _ => None,
@@ -212,6 +212,7 @@ fn start() -> StartTurn {
         if_busy: agentd_core::turn::IfBusy::Refuse,
         client: "a test".to_owned(),
         environment: Default::default(),
+        ..StartTurn::default()
     }
 }
 

@@ -15,7 +15,10 @@ use futures_util::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{Context, Refusal};
+use super::{
+    Context, Refusal,
+    watching::{Watch, WatchStream},
+};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -102,6 +105,13 @@ impl Daemon for Context {
         // A client that stays away for good must not hold the stop of the daemon.
         let ended = self.shutdown.clone().cancelled_owned();
         Ok(Response::new(stream::iter([plan]).chain(checks).take_until(ended).boxed()))
+    }
+
+    type WatchStream = WatchStream;
+
+    async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<WatchStream>, Status> {
+        let watch = Watch::start(self.engine.clone(), request.into_inner(), self.shutdown.clone()).await?;
+        Ok(Response::new(watch.into_stream()))
     }
 
     async fn tools(&self, request: Request<v1::ToolsRequest>) -> Result<Response<v1::ToolsResponse>, Status> {

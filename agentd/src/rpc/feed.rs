@@ -6,6 +6,7 @@
 
 use agentd_core::{
     Timestamp,
+    client_tool::ClientToolCall,
     event::{Event, EventKind},
     ids::TurnId,
 };
@@ -43,6 +44,8 @@ pub(super) enum ClientNotice {
     Refused(Box<Refusal>),
     /// The client broke the protocol; its stream ends, the turn continues.
     Broken(Box<Refusal>),
+    /// The model calls a tool of the client.
+    ToolRequested(Box<ClientToolCall>),
 }
 
 /// A feed and what ends with it.
@@ -99,6 +102,7 @@ impl Feed {
             },
             Some(remark) = self.remarks.recv() => match remark {
                 ClientNotice::Refused(refusal) => Next::Event(Box::new((&self.warning(&refusal)).into())),
+                ClientNotice::ToolRequested(call) => Next::Event(Box::new(self.requested(*call))),
                 ClientNotice::Broken(refusal) => Next::End(Some((*refusal).into())),
             },
             () = self.shutdown.cancelled() => Next::End(Some(Refusal::stopping().into())),
@@ -112,6 +116,17 @@ impl Feed {
         match self.until {
             Until::TurnEnds(turn) if ended && event.turn_id == Some(turn) => Next::Last(shown),
             _ => Next::Event(shown),
+        }
+    }
+
+    /// A call of a tool of this client. It is no fact of the session either: the call and its result are.
+    fn requested(&self, call: ClientToolCall) -> v1::Event {
+        v1::Event {
+            session_id: self.subscription.session_id().to_string(),
+            turn_id: self.turn_id.map(|turn| turn.to_string()),
+            seq: self.seen,
+            at: Some(std::time::SystemTime::now().into()),
+            kind: Some(v1::event::Kind::ToolRequested(call.into())),
         }
     }
 

@@ -1,9 +1,11 @@
 //! The services that clients speak to: decode, hand to the engine, encode. Nothing is decided here.
 //!
-//! - `turns`: starting and driving turns, watching sessions; `feed`: the stream of events behind both.
+//! - `turns`: starting and driving turns, watching sessions; `feed`: the stream of events behind both; `client_tools`: calls
+//!   that the client of a turn answers.
 //! - `sessions`, `upload`: sessions and their files; `documents`: content of documents among them. `interrupts`:
 //!   pending requests. `grants`: stored rules. `skills`: the list of skills. `projects`: what projects bring along,
-//!   and trust in it. `policy`: verdicts of the rules, and of proposed ones. `mcp`: MCP servers. `audit`: the audit log. `storage`: disk usage. `usage`: tokens and money. `daemon`: the daemon itself.
+//!   and trust in it. `policy`: verdicts of the rules, and of proposed ones. `mcp`: MCP servers. `audit`: the audit log. `storage`: disk usage. `usage`: tokens and money. `daemon`: the daemon itself; `watching`: what happens in
+//!   all sessions.
 //! - `refusal`: how the engine's errors become statuses.
 //!
 //! [`router`] puts the services together, with health and reflection beside them; [`serve`] lets clients in until the
@@ -11,6 +13,7 @@
 //! end before it ends itself.
 
 mod audit;
+mod client_tools;
 mod daemon;
 mod documents;
 mod feed;
@@ -29,6 +32,7 @@ mod tests;
 mod turns;
 mod upload;
 mod usage;
+mod watching;
 
 use std::{
     collections::HashMap,

@@ -42,14 +42,13 @@ impl Sessions for Context {
         &self,
         request: Request<v1::ListSessionsRequest>,
     ) -> Result<Response<v1::ListSessionsResponse>, Status> {
-        let v1::ListSessionsRequest { limit, children } = request.into_inner();
+        let v1::ListSessionsRequest { limit, children, after } = request.into_inner();
         let limit = given(limit).unwrap_or(DEFAULT_SESSIONS);
-        let sessions = if children {
-            self.engine.sessions_and_children(limit).await.map_err(Refusal::from)?
-        } else {
-            self.engine.sessions(limit).await.map_err(Refusal::from)?
-        };
-        Ok(Response::new(v1::ListSessionsResponse { sessions: sessions.iter().map(Into::into).collect() }))
+        let page = self.engine.session_page(place(&after)?, limit, children).await.map_err(Refusal::from)?;
+        Ok(Response::new(v1::ListSessionsResponse {
+            sessions: page.sessions.iter().map(Into::into).collect(),
+            next: page.next.map(|next| next.to_string()).unwrap_or_default(),
+        }))
     }
 
     async fn get(&self, request: Request<v1::GetSessionRequest>) -> Result<Response<v1::Session>, Status> {
@@ -173,7 +172,8 @@ impl Sessions for Context {
         let request = request.into_inner();
         let limit = given(request.limit).unwrap_or(DEFAULT_ITEMS).min(MAX_ITEMS);
         let session = self.session_id(&request.session).await?;
-        let items = self.engine.items(session, request.after_seq, limit).await.map_err(Refusal::from)?;
+        let before = Some(request.before_seq).filter(|before| *before > 0);
+        let items = self.engine.items(session, request.after_seq, before, limit).await.map_err(Refusal::from)?;
         Ok(Response::new(v1::ListItemsResponse { items: newest_that_fit(items) }))
     }
 
@@ -221,6 +221,17 @@ async fn view(session: &SessionHandle) -> Result<SessionView, Refusal> {
         session: view.session,
         pending: super::interrupts::in_view(view.pending),
         live_turn: view.live_turn,
+    })
+}
+
+/// A place in the list of sessions, as an answer told it.
+fn place(after: &str) -> Result<Option<u64>, Refusal> {
+    if after.is_empty() {
+        return Ok(None);
+    }
+    after.parse().map(Some).map_err(|_| {
+        Refusal::invalid("`after` is no place in the list of sessions")
+            .with_hint("give `next` of the answer before, or nothing for the first ones")
     })
 }
 

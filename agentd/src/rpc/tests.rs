@@ -196,6 +196,7 @@ fn start(session: SessionChoice, text: &str) -> StartRequest {
         if_busy: IfBusy::Refuse,
         client: "test".to_owned(),
         environment: Default::default(),
+        ..StartTurn::default()
     };
     StartRequest { session, start }
 }

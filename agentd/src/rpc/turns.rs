@@ -4,10 +4,10 @@ use agentd_core::{
     ids::{SessionId, TurnId},
     turn::StartTurn,
 };
-use agentd_engine::{Engine, SessionHandle, StartedTurn};
+use agentd_engine::{ClientLine, Engine, SessionHandle, StartedTurn, TurnStart};
 use agentd_proto::{
     MAX_PROMPT_BYTES, SESSION_ID_HEADER, TURN_ID_HEADER,
-    convert::{WireError, settings_over},
+    convert::{WireError, input_parts, settings_over},
     v1::{
         self,
         turn_request::{AnswerInterrupt, Command, Start},
@@ -20,11 +20,12 @@ use tonic::{Request, Response, Status, Streaming, metadata::MetadataValue};
 
 use super::{
     Context, Refusal,
+    client_tools::ClientCalls,
     feed::{ClientNotice, EventStream, Feed, Until},
 };
 
 /// Remarks that may wait for a client that does not read; more are dropped, for it does not read them either.
-const REMARK_QUEUE: usize = 16;
+const REMARK_QUEUE: usize = 64;
 
 #[tonic::async_trait]
 impl Turns for Context {
@@ -39,7 +40,14 @@ impl Turns for Context {
         };
         let start = start_of(first)?;
         let (client, while_connected) = (start.client.clone(), start.while_connected);
-        let (session, started) = self.start_turn(start).await?;
+        // The line to a client that offers tools is there before the turn is: it may call one at once.
+        let (line, requests) = if start.tools.is_empty() {
+            (None, None)
+        } else {
+            let (line, requests) = ClientLine::new();
+            (Some(line), Some(requests))
+        };
+        let (session, started) = self.start_turn(start, line).await?;
 
         let (session_id, turn_id) = (session.id(), started.turn_id);
         let (remarks, heard) = mpsc::channel(REMARK_QUEUE);
@@ -47,7 +55,7 @@ impl Turns for Context {
         // What was added to a turn of somebody else leaves nothing behind that could go.
         let tells = while_connected && !started.joined;
         let reader = CommandReader { engine: self.engine.clone(), session, turn_id, client, tells, remarks };
-        tokio::spawn(reader.run(frames, gone.clone()));
+        tokio::spawn(reader.run(frames, ClientCalls::new(requests), gone.clone()));
         let feed = Feed {
             subscription: started.events,
             until: Until::TurnEnds(turn_id),
@@ -117,23 +125,38 @@ impl Context {
     }
 
     /// Starts a turn in the session that it names, or in a new one.
-    async fn start_turn(&self, mut start: Start) -> Result<(SessionHandle, StartedTurn), Refusal> {
+    async fn start_turn(
+        &self,
+        mut start: Start,
+        line: Option<ClientLine>,
+    ) -> Result<(SessionHandle, StartedTurn), Refusal> {
         let lent = std::mem::take(&mut start.variables);
         if lent.is_empty() {
-            return self.start_turn_here(start).await;
+            return self.start_turn_here(start, line).await;
         }
         // Before its session may be known, the turn can call a server: then it is given what was lent last, which is this.
         self.control.lend(None, lent.clone());
-        let started = self.start_turn_here(start).await?;
+        let started = self.start_turn_here(start, line).await?;
         self.control.lend(Some(started.0.id()), lent);
         Ok(started)
     }
 
-    async fn start_turn_here(&self, mut start: Start) -> Result<(SessionHandle, StartedTurn), Refusal> {
+    async fn start_turn_here(
+        &self,
+        mut start: Start,
+        line: Option<ClientLine>,
+    ) -> Result<(SessionHandle, StartedTurn), Refusal> {
+        let (words, parts) = input_parts(std::mem::take(&mut start.parts))?;
+        add_words(&mut start.text, words)?;
         let (id, settings, title) = (std::mem::take(&mut start.session), start.settings.take(), start.title.take());
         let mut start = StartTurn::try_from(start)?;
         // Whatever a client sends: what may pass is decided here.
         start.environment = start.environment.allowed(&self.control.passed_variables());
+        if start.text.is_none() && !parts.is_empty() {
+            return Err(Refusal::invalid("the input has parts and no words")
+                .with_hint("say in `text`, or in a part of words, what is to be done with them"));
+        }
+        let parts = self.engine.check_parts(parts).await?;
         let session = match (id.is_empty(), title) {
             (false, title) if settings.is_some() || title.is_some() => {
                 return Err(Refusal::invalid("settings and a title are for a new session, and this start names one")
@@ -146,11 +169,11 @@ impl Context {
             }
             (true, None) => {
                 let settings = settings_over(self.engine.session_defaults(), settings.unwrap_or_default())?;
-                return Ok(self.engine.start_session(settings, start).await?);
+                return Ok(self.engine.start_session_with(settings, TurnStart { start, line }, parts).await?);
             }
             (true, title) => self.new_session(settings, title).await?,
         };
-        let started = session.start_turn(start).await?;
+        let started = self.engine.start_turn_with(&session, TurnStart { start, line }, parts).await?;
         Ok((session, started))
     }
 
@@ -178,8 +201,8 @@ struct CommandReader {
 }
 
 impl CommandReader {
-    async fn run(self, mut frames: Streaming<v1::TurnRequest>, gone: CancellationToken) {
-        self.read(&mut frames, &gone).await;
+    async fn run(self, mut frames: Streaming<v1::TurnRequest>, calls: ClientCalls, gone: CancellationToken) {
+        self.read(&mut frames, calls, &gone).await;
         if self.tells {
             // A client that only reads has ended its half of the stream, and is there all the same.
             gone.cancelled().await;
@@ -189,16 +212,21 @@ impl CommandReader {
         }
     }
 
-    async fn read(&self, frames: &mut Streaming<v1::TurnRequest>, gone: &CancellationToken) {
+    /// Calls of the client's tools end with it: who sends no more frames answers none.
+    async fn read(&self, frames: &mut Streaming<v1::TurnRequest>, mut calls: ClientCalls, gone: &CancellationToken) {
         loop {
             let frame = tokio::select! {
                 frame = frames.message() => frame,
+                request = calls.next() => {
+                    calls.offer(self.turn_id, request, &self.remarks);
+                    continue;
+                }
                 () = gone.cancelled() => return,
             };
             // An error is the connection's end. It cancels nothing.
             let Ok(Some(frame)) = frame else { return };
             // Most clients only read: they need no room for what others send.
-            let remark = match Box::pin(self.carry_out(frame.command)).await {
+            let remark = match Box::pin(self.carry_out(frame.command, &mut calls)).await {
                 Ok(()) => continue,
                 Err(remark) => remark,
             };
@@ -212,8 +240,9 @@ impl CommandReader {
         }
     }
 
-    async fn carry_out(&self, command: Option<Command>) -> Result<(), ClientNotice> {
+    async fn carry_out(&self, command: Option<Command>, calls: &mut ClientCalls) -> Result<(), ClientNotice> {
         let carried_out = match command {
+            Some(Command::ToolAnswer(answer)) => calls.answer(&self.engine, answer).await,
             Some(Command::Answer(answer)) => self.answer(answer).await,
             Some(Command::Steer(steer)) => self.steer(steer.text).await,
             Some(Command::Cancel(_)) => self.session.cancel(Some(self.turn_id)).await.map_err(Refusal::from),
@@ -256,7 +285,16 @@ fn start_of(first: Option<v1::TurnRequest>) -> Result<Start, Refusal> {
 
 fn unknown_command() -> Refusal {
     Refusal::invalid("the turn stream has a frame with no command that is known here")
-        .with_hint("the commands are start, answer, steer and cancel")
+        .with_hint("the commands are start, answer, steer, cancel and tool_answer")
+}
+
+/// Adds words of parts to the text, a line each.
+fn add_words(text: &mut Option<String>, words: Vec<String>) -> Result<(), Refusal> {
+    if words.is_empty() {
+        return Ok(());
+    }
+    let all: Vec<String> = text.take().into_iter().chain(words).collect();
+    check_length(text.insert(all.join("\n")))
 }
 
 fn check_length(text: &str) -> Result<(), Refusal> {

@@ -170,6 +170,7 @@ async fn journal(session: SessionId, turns: Vec<Vec<ItemBody>>) -> Arc<MemorySto
             environment: Default::default(),
             handed_over: Vec::new(),
             answer_schema: None,
+            options: None,
         };
         let result = TurnResult {
             turn_id,
@@ -226,6 +227,7 @@ async fn goes_on(model: &Arc<dyn Model>, history: History) -> Option<String> {
         if_busy: IfBusy::Refuse,
         client: "test".to_owned(),
         environment: Default::default(),
+        ..StartTurn::default()
     };
     let handle = engine.session(session).await.unwrap();
     let mut events = handle.start_turn(start).await.unwrap().events;

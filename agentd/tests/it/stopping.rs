@@ -80,6 +80,7 @@ fn request() -> StartRequest {
             if_busy: IfBusy::Refuse,
             client: "test".to_owned(),
             environment: Default::default(),
+            ..StartTurn::default()
         },
     }
 }

@@ -108,6 +108,7 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
                     | NoticeTopic::Mentions
                     | NoticeTopic::LastAnswer
                     | NoticeTopic::AnswerForm
+                    | NoticeTopic::TurnInstructions
                     | NoticeTopic::Continue
                     | NoticeTopic::Plan
                     | NoticeTopic::Planned => reminder(&harmless(text)),

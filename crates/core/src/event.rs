@@ -24,7 +24,7 @@ use crate::{
     surroundings::Surroundings,
     todo::Todo,
     tool::FileChange,
-    turn::{QueuedTurn, TurnResult},
+    turn::{QueuedTurn, TurnOptions, TurnResult},
     usage::Usage,
 };
 
@@ -98,6 +98,9 @@ pub enum EventKind {
         /// The form that its answer has to be in. Stored, so that a turn that continues is held to it; no reader is shown it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         answer_schema: Option<AnswerSchema>,
+        /// Wishes of its client for it. Stored, so that they hold after a restart; no reader is shown them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        options: Option<Box<TurnOptions>>,
     },
     /// An item is under way. For a tool result this says: the tool starts to run now.
     ItemStarted {

@@ -152,6 +152,8 @@ pub enum NoticeTopic {
     Planned,
     /// The schema that the answer of the turn has to match.
     AnswerForm,
+    /// Instructions of the client for one turn.
+    TurnInstructions,
 }
 
 impl ItemBody {
@@ -184,6 +186,7 @@ impl NoticeTopic {
             | Self::Plan
             | Self::Planned
             | Self::AnswerForm
+            | Self::TurnInstructions
             | Self::Advice => true,
         }
     }

@@ -4,8 +4,8 @@
 //!
 //! - [`ids`]: who is meant. Time-ordered newtypes, so that sorting by id is sorting by birth.
 //! - [`item`], [`event`]: what a session is made of, and the numbered facts that tell of it.
-//! - [`turn`]: what a client asks for, how a turn ends and what it returns; [`environment`]: what its tools see of the
-//!   client's.
+//! - [`turn`]: what a client asks for, how a turn ends and what it returns; [`input`]: what it gives beside words;
+//!   [`environment`]: what its tools see of the client's; [`client_tool`]: tools that the client answers itself.
 //! - [`tool`]: abilities, requests and outcomes; [`catalogue`]: which tools there are; [`interrupt`]: durable pauses for a person;
 //!   [`policy`]: verdicts on calls; [`grant`]: rules that a person keeps; [`audit`]: what is kept of them for later.
 //! - [`model`]: what a model is asked and what it streams back; [`origin`]: what of that only its server understands;
@@ -28,6 +28,7 @@ pub mod agent;
 pub mod answer_schema;
 pub mod audit;
 pub mod catalogue;
+pub mod client_tool;
 pub mod context;
 pub mod environment;
 pub mod error;
@@ -37,6 +38,7 @@ pub mod grant;
 pub mod guide;
 mod handed_over;
 pub mod ids;
+pub mod input;
 pub mod interrupt;
 pub mod item;
 pub mod knowledge;
@@ -55,6 +57,7 @@ pub mod storage;
 pub mod surroundings;
 mod todo;
 pub mod tool;
+mod tool_details;
 pub mod turn;
 pub mod undo;
 pub mod untrusted;

@@ -29,7 +29,7 @@ use crate::{
     model::{LearntForm, ListedModel, ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo, WindowSource},
     policy::Confinement,
     search::{SearchQuery, SearchResult},
-    session::{NewFork, SessionSettings, SessionSummary, StoredSession, TurnSpan},
+    session::{NewFork, SessionPage, SessionSettings, SessionSummary, StoredSession, TurnSpan},
     spending::{SideUsage, UsageQuery, UsageReport},
     state_files::{StateFileChange, StateFiles},
     tool::{AdaptedCall, FileChange, FollowedLink, StartFolder, ToolCall, ToolOutput, ToolSpec},
@@ -363,7 +363,14 @@ pub trait Store: Send + Sync {
     /// Sessions, last used first. `running` is known to the engine only: here a turn that has not ended counts as
     /// running, or as waiting where an interrupt of it or of one that works for it is pending. Those that work for another
     /// are not among them.
-    fn sessions(&self, limit: usize) -> BoxFuture<'_, Result<Vec<SessionSummary>, StoreError>>;
+    fn sessions(&self, limit: usize) -> BoxFuture<'_, Result<Vec<SessionSummary>, StoreError>> {
+        let page = self.session_page(None, limit);
+        Box::pin(async move { Ok(page.await?.sessions) })
+    }
+
+    /// The same, behind those that `before` says, which is [`SessionPage::next`] of the page before it. What was used
+    /// meanwhile is among the first again.
+    fn session_page(&self, before: Option<u64>, limit: usize) -> BoxFuture<'_, Result<SessionPage, StoreError>>;
 
     /// The sessions that work for that one, in the order in which they were made.
     fn children(&self, parent: SessionId) -> BoxFuture<'_, Result<Vec<SessionSummary>, StoreError>>;
@@ -390,6 +397,17 @@ pub trait Store: Send + Sync {
         &self,
         session: SessionId,
         after: u64,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(u64, Item)>, StoreError>> {
+        self.items_between(session, after, None, limit)
+    }
+
+    /// The same of those with event numbers below `before`.
+    fn items_between(
+        &self,
+        session: SessionId,
+        after: u64,
+        before: Option<u64>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<(u64, Item)>, StoreError>>;
 

@@ -19,6 +19,15 @@ pub use crate::{
     todo::{Todo, TodoPriority, TodoStatus},
 };
 
+/// A part of the list of sessions.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SessionPage {
+    /// Sessions, last used first.
+    pub sessions: Vec<SessionSummary>,
+    /// Where the next part begins; none where there is none.
+    pub next: Option<u64>,
+}
+
 /// Summary of a session, for lists.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionSummary {

@@ -6,6 +6,7 @@ use schemars::{JsonSchema, Schema, generate::SchemaSettings, transform::Recursiv
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use crate::tool_details::{PrintedText, ToolDetails};
 use crate::{ids::CallId, state_files::StateFileChange};
 
 /// Specification of a tool, for models.
@@ -152,6 +153,9 @@ pub struct ToolResult {
     /// was no command, or its limit or a cancel ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
+    /// Parts of it as fields, for programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Box<ToolDetails>>,
     /// The files that it changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileChange>,
@@ -184,6 +188,7 @@ impl ToolResult {
             text: String::new(),
             error: None,
             exit_code: None,
+            details: None,
             files: Vec::new(),
             ran_with: None,
             takes_back: None,
@@ -207,6 +212,8 @@ pub struct ToolOutput {
     pub files: Vec<FileChange>,
     /// The exit code of a command, as in [`ToolResult::exit_code`].
     pub exit_code: Option<i32>,
+    /// Parts of it as fields, for programs.
+    pub details: Option<Box<ToolDetails>>,
     /// Changes of the files in the session's own state, in order.
     pub state_files: Vec<StateFileChange>,
 }

@@ -5,10 +5,12 @@ use serde::{Deserialize, Serialize};
 pub use crate::tool::Denial;
 use crate::{
     answer_schema::AnswerSchema,
+    client_tool::ClientTool,
     context::CompactionStrategy,
     environment::ClientEnvironment,
     error::ErrorKind,
     ids::{TraceId, TurnId},
+    input::AttachedPart,
     model::Slot,
     routing::Planning,
     tool::FileChange,
@@ -16,7 +18,7 @@ use crate::{
 };
 
 /// A request to start a turn.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartTurn {
     /// The input. None continues a turn that a stop of the daemon, a cancel or a limit ended.
     pub text: Option<String>,
@@ -54,6 +56,50 @@ pub struct StartTurn {
     /// The client's environment as tools see it.
     #[serde(default, skip_serializing_if = "ClientEnvironment::is_empty")]
     pub environment: ClientEnvironment,
+    /// Parts of the input beside its words, as they are kept. No client writes these: they are made of what it gives.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attached: Vec<AttachedPart>,
+    /// Tools that the client answers itself, as long as it is connected.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ClientTool>,
+    /// Wishes for this turn alone.
+    #[serde(default, skip_serializing_if = "TurnOptions::is_default")]
+    pub options: TurnOptions,
+}
+
+/// Wishes of a client for one turn. Stored with its start, so that they hold after a restart, too.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TurnOptions {
+    /// Instructions for the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+    /// The tools that it may use; all where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowed_tools: Option<Vec<String>>,
+    /// The id of a model on the server of `slot`; the session's where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The slot of that model. No client writes it: it is settled when the start is taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slot: Option<Slot>,
+    /// Time that it may work, in milliseconds, where that is less than what is configured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_ms: Option<u64>,
+    /// Tokens that it may take, where they are fewer than what is configured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+}
+
+/// Length of a turn's own instructions at the most, in bytes.
+pub const MAX_TURN_INSTRUCTIONS: usize = 64 << 10;
+
+impl TurnOptions {
+    /// Returns whether nothing is wished.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl StartTurn {

@@ -11,8 +11,10 @@ use agentd_context::{
     frame::{harmless, name as framed_name, one_line},
 };
 use agentd_core::{
-    files::{PendingAttachments, Picture, SessionTree, UploadReceipt},
+    error::WorkspaceError,
+    files::{PendingAttachments, Picture, PreparedPicture, SessionTree, UploadReceipt},
     ids::SessionId,
+    input::{AttachedPart, LineRange, Selection},
     item::{Item, ItemBody, NoticeSource, NoticeTopic},
     ports::{ArtifactDir, Pictures, Workspaces},
 };
@@ -47,6 +49,28 @@ pub(crate) struct Attachment {
     pub(crate) picture: Option<Picture>,
     /// The whole of it, where it is a short text.
     pub(crate) text: Option<String>,
+    /// Set if it is no file, but a part of something that the person looks at.
+    pub(crate) selected: Option<SelectedLines>,
+}
+
+/// Lines of a selection, where it is a part of its text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct SelectedLines(Option<LineRange>);
+
+impl Attachment {
+    fn selection(Selection { uri, lines, text }: &Selection) -> Self {
+        let selected = Some(SelectedLines(*lines));
+        Self { path: uri.clone(), picture: None, text: Some(text.clone()), selected }
+    }
+
+    /// Its name, as it is told.
+    fn name(&self) -> String {
+        match self.selected {
+            Some(SelectedLines(Some(LineRange { first, last }))) if first == last => format!("{}:{first}", self.path),
+            Some(SelectedLines(Some(LineRange { first, last }))) => format!("{}:{first}-{last}", self.path),
+            _ => self.path.clone(),
+        }
+    }
 }
 
 /// Keeps a file, and a copy of it for models where it is a picture.
@@ -64,12 +88,7 @@ pub(crate) async fn take(
     let path = workspaces.add_upload(session, name, content).await?;
     let shown = match prepared {
         Ok(None) => Ok(None),
-        Ok(Some(ready)) => {
-            let (media_type, width, height) = (ready.media_type, ready.width, ready.height);
-            let bytes = ready.content.len() as u64;
-            let kept = workspaces.keep(session, ArtifactDir::LargeToolResults, ready.name, ready.content).await;
-            kept.map(|path| Some(Picture { path, media_type, width, height, bytes }))
-        }
+        Ok(Some(ready)) => keep_picture(workspaces, session, ready).await.map(Some),
         Err(error) => Err(error),
     };
     Ok(match shown {
@@ -82,21 +101,43 @@ pub(crate) async fn take(
     })
 }
 
-/// Reads what the next turn is to tell, with the words of short files.
+/// Keeps a picture as models are shown it.
+pub(crate) async fn keep_picture(
+    workspaces: &dyn Workspaces,
+    session: SessionId,
+    ready: PreparedPicture,
+) -> Result<Picture, WorkspaceError> {
+    let PreparedPicture { media_type, width, height, name, content } = ready;
+    let bytes = content.len() as u64;
+    let path = workspaces.keep(session, ArtifactDir::LargeToolResults, name, content).await?;
+    Ok(Picture { path, media_type, width, height, bytes })
+}
+
+/// Reads what the next turn is to tell, with the words of short files: what was handed over before it, then the parts of its
+/// input.
 pub(crate) async fn read(
     workspaces: &dyn Workspaces,
     tree: &SessionTree,
     handed: &PendingAttachments,
+    parts: &[AttachedPart],
 ) -> Vec<Attachment> {
-    let paths = handed.next();
-    let unnamed = paths.len().saturating_sub(MAX_NAMES);
-    let mut files = Vec::with_capacity(paths.len());
-    let deadline = Instant::now() + PATIENCE;
-    for (index, path) in paths.into_iter().enumerate() {
+    let before = handed.next().into_iter().map(|path| {
         let picture = handed.picture(&path).cloned();
-        let looks = index >= unnamed && picture.is_none() && !is_document(&path);
-        let text = if looks { short_text(workspaces, tree, &path, deadline).await } else { None };
-        files.push(Attachment { path, picture, text });
+        Attachment { path, picture, text: None, selected: None }
+    });
+    let given = parts.iter().map(|part| match part {
+        AttachedPart::File { path, picture } => {
+            Attachment { path: path.clone(), picture: picture.clone(), text: None, selected: None }
+        }
+        AttachedPart::Selection(selection) => Attachment::selection(selection),
+    });
+    let mut files: Vec<Attachment> = before.chain(given).collect();
+    let unnamed = files.len().saturating_sub(MAX_NAMES);
+    let deadline = Instant::now() + PATIENCE;
+    for file in &mut files[unnamed..] {
+        if file.picture.is_none() && file.selected.is_none() && !is_document(&file.path) {
+            file.text = short_text(workspaces, tree, &file.path, deadline).await;
+        }
     }
     files
 }
@@ -127,12 +168,16 @@ pub(crate) fn notice(handed: &[Attachment], tools: &ToolSet, window: u64) -> Opt
     let mut told = vec!["The person has handed over:".to_owned()];
     let mut sources = Vec::with_capacity(named.len());
     for file in named {
-        let fits = file.text.as_deref().filter(|text| text.len() <= room);
+        let fits = match file.selected {
+            // It is nowhere else: what has no room is cut, and that is said.
+            Some(_) => file.text.as_deref().map(|text| &text[..text.floor_char_boundary(room)]),
+            None => file.text.as_deref().filter(|text| text.len() <= room),
+        };
         let bytes = fits.map_or(0, str::len);
         room -= bytes;
         told.push(part(file, fits, tools));
         // Such a notice is told once, so nobody asks whether the file is as it was.
-        sources.push(NoticeSource { name: file.path.clone(), bytes: bytes as u64, digest: String::new() });
+        sources.push(NoticeSource { name: file.name(), bytes: bytes as u64, digest: String::new() });
     }
     if handed.len() > named.len() {
         told.push(format!("- and {} before them", handed.len() - named.len()));
@@ -141,9 +186,33 @@ pub(crate) fn notice(handed: &[Attachment], tools: &ToolSet, window: u64) -> Opt
     Some(ItemBody::Notice { text: told.join("\n"), topic: NoticeTopic::Files, sources, pictures })
 }
 
+/// Notice of pictures that calls returned.
+pub(crate) fn returned(pictures: Vec<Picture>) -> ItemBody {
+    let told = pictures.iter().map(|Picture { path, width, height, .. }| {
+        format!("- {}: a picture, shown as {width} × {height}", one_line(path))
+    });
+    let text = ["Tools have returned:".to_owned()].into_iter().chain(told).collect::<Vec<_>>().join("\n");
+    let source = |picture: &Picture| NoticeSource { name: picture.path.clone(), bytes: 0, digest: String::new() };
+    let sources = pictures.iter().map(source).collect();
+    ItemBody::Notice { text, topic: NoticeTopic::Files, sources, pictures }
+}
+
 /// The notice's part about one file.
 fn part(file: &Attachment, text: Option<&str>, tools: &ToolSet) -> String {
     let path = one_line(&file.path);
+    if let (Some(SelectedLines(lines)), Some(text)) = (file.selected, text) {
+        let lines = match lines {
+            Some(LineRange { first, last }) if first == last => format!(", line {first}"),
+            Some(LineRange { first, last }) => format!(", lines {first} to {last}"),
+            None => String::new(),
+        };
+        let left_out = file.text.as_deref().map_or(0, str::len) - text.len();
+        let cut =
+            if left_out > 0 { format!("\n[{left_out} more bytes have no room in the window]") } else { String::new() };
+        let frame = framed_name(&file.name());
+        let text = harmless(text);
+        return format!("[Selection: {path}{lines}]\n<file name=\"{frame}\">\n{}\n</file>{cut}", text.trim_end());
+    }
     if let Some(text) = text {
         let frame = framed_name(&file.path);
         return format!("[File: {path}]\n<file name=\"{frame}\">\n{}\n</file>", harmless(text).trim_end());
@@ -186,13 +255,13 @@ mod tests {
     }
 
     fn file(path: &str, text: Option<&str>) -> Attachment {
-        Attachment { path: path.to_owned(), picture: None, text: text.map(str::to_owned) }
+        Attachment { path: path.to_owned(), picture: None, text: text.map(str::to_owned), selected: None }
     }
 
     fn picture(path: &str) -> Attachment {
         let (path, shown) = (path.to_owned(), format!("large_tool_results/{path}"));
         let picture = Picture { path: shown, media_type: "image/png".to_owned(), width: 8, height: 6, bytes: 70 };
-        Attachment { path, picture: Some(picture), text: None }
+        Attachment { path, picture: Some(picture), text: None, selected: None }
     }
 
     fn told(handed: &[Attachment], tools: &ToolSet, window: u64) -> String {
@@ -228,6 +297,26 @@ mod tests {
         let told = told(&handed, &tools(), 2048);
         assert!(told.contains("[File: a.txt]") && told.contains("- b.txt: read_file"), "{told}");
         assert!(told.contains("short"), "{told}");
+    }
+
+    #[test]
+    fn a_selection_is_quoted_and_cut_where_there_is_no_room() {
+        let selection = |lines, text: &str| {
+            let selection = Selection { uri: "src/\nmain.rs".to_owned(), lines, text: text.to_owned() };
+            Attachment::selection(&selection)
+        };
+        let range = |first, last| Some(LineRange { first, last });
+        let all =
+            [selection(range(10, 12), "let x = 1;\n</file>\n"), selection(range(7, 7), "x"), selection(None, "é")];
+        assert_eq!(
+            told(&all, &tools(), 100_000),
+            "The person has handed over:\n[Selection: src/\u{fffd}main.rs, lines 10 to 12]\n\
+             <file name=\"src/\u{fffd}main.rs:10-12\">\nlet x = 1;\n&lt;/file>\n</file>\n\
+             [Selection: src/\u{fffd}main.rs, line 7]\n<file name=\"src/\u{fffd}main.rs:7\">\nx\n</file>\n\
+             [Selection: src/\u{fffd}main.rs]\n<file name=\"src/\u{fffd}main.rs\">\né\n</file>"
+        );
+        let cut = told(&[selection(None, &"é".repeat(100))], &tools(), 101);
+        assert!(cut.contains(&format!("\n{}\n</file>\n[150 more bytes", "é".repeat(25))), "{cut}");
     }
 
     #[test]

@@ -14,7 +14,7 @@
 //! - 3 `instructions/`: what people wrote for models (AGENTS.md, memory, skills), told in the history.
 //! - 2 `agents/`: the agent that works in a turn, and its tools; `mentions/`: what an input names with `@`; `attachments`:
 //!   uploaded files shown to the model; `large_input`: an input that does not fit into the window; `answer_form`: the
-//!   schema that an answer has to match; `grants`: what people allowed, live.
+//!   schema that an answer has to match; `client_tools`: tools that the client answers; `grants`: what people allowed, live.
 //! - 1 `intent/`: what an input is about, by its words; `catalog/`: the tools that a turn shows, finds or hides, pure;
 //!   `state_changes`: changes of the session's own state
 //!   and how they are reverted; `config`.
@@ -26,6 +26,7 @@ mod agents;
 mod answer_form;
 mod attachments;
 mod catalog;
+mod client_tools;
 pub mod config;
 pub mod error;
 pub mod front;
@@ -41,6 +42,7 @@ mod state_changes;
 mod subagent;
 mod turn;
 
+pub use client_tools::{ClientLine, ClientToolRequest};
 pub use config::EngineConfig;
 pub use error::EngineError;
 pub use front::{
@@ -48,10 +50,12 @@ pub use front::{
     dry_run::{DryRunSubject, LookedUp, unknown_tool},
     forking::ForkedSession,
     model_test::ModelTest,
+    starting::CheckedParts,
 };
 pub use session::{
-    SessionHandle, SessionView, StartedTurn,
+    SessionHandle, SessionView, StartedTurn, TurnStart,
     gauges::{Activity, EngineStats},
+    news::{MissedNews, NewsReader, SessionNews},
     orders::{CleanOrder, SessionCleaned},
     subscribers::Subscription,
 };

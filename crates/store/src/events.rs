@@ -124,18 +124,24 @@ fn spans(edges: Vec<(u64, String, String)>) -> Vec<TurnSpan> {
 /// The numbers of completed items: all that is read for them is the index, which is named so that a plan that reads other
 /// events is an error and not a slow start.
 const ITEM_NUMBERS: &str = "SELECT seq FROM events INDEXED BY completed_items
-    WHERE session = ?1 AND kind = 'item_completed' AND seq > ?2 ORDER BY seq DESC LIMIT ?3";
+    WHERE session = ?1 AND kind = 'item_completed' AND seq > ?2 AND seq < ?4 ORDER BY seq DESC LIMIT ?3";
 
-pub(crate) fn recent_items(
+pub(crate) fn items_between(
     connection: &Connection,
     session_id: SessionId,
     after: u64,
+    before: Option<u64>,
     at_most: usize,
 ) -> Result<Vec<(u64, Item)>, Fault> {
     let snapshot = connection.unchecked_transaction()?;
     let Some((session, last)) = sessions::head(&snapshot, session_id)? else { return Ok(Vec::new()) };
-    let mut numbers = match damage::numbers(&snapshot, ITEM_NUMBERS, params![session, bound(after), limit(at_most)]) {
-        Err(fault) if fault.is_corrupt() => damage::items_one_by_one(&snapshot, session, after..last, at_most),
+    let end = before.map_or(i64::MAX, bound);
+    let wanted = params![session, bound(after), limit(at_most), end];
+    let mut numbers = match damage::numbers(&snapshot, ITEM_NUMBERS, wanted) {
+        Err(fault) if fault.is_corrupt() => {
+            let last = before.map_or(last, |before| last.min(before.saturating_sub(1)));
+            damage::items_one_by_one(&snapshot, session, after..last, at_most)
+        }
         numbers => numbers?,
     };
     numbers.reverse();

@@ -5,7 +5,7 @@ use agentd_core::{
     event::{EventKind, StateChange},
     files::PendingAttachments,
     ids::SessionId,
-    session::{Mount, SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo},
+    session::{Mount, SessionPage, SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo},
     surroundings::Surroundings,
     usage::Usage,
 };
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 
 use crate::{
-    codec::{id_from, id_text, json, json_from, limit, number, number_from, text, time, time_from},
+    codec::{bound, id_from, id_text, json, json_from, limit, number, number_from, text, time, time_from},
     error::Fault,
     projection::Projection,
     queue,
@@ -36,7 +36,7 @@ pub(crate) struct SessionRow {
 macro_rules! select_sessions {
     ($rest:literal) => {
         concat!(
-            "SELECT key, id, title, created_at, updated_at, turns, last_seq, reset_seq, window_after,
+            "SELECT key, id, used, title, created_at, updated_at, turns, last_seq, reset_seq, window_after,
                 window_summary, window_held, open_turn, open_turn_seq, interrupted, usage, open_turn IS NOT NULL AND EXISTS
                     (SELECT 1 FROM interrupts WHERE resolved_at IS NULL AND (session = sessions.key
                         OR session IN (SELECT child.key FROM sessions AS child WHERE child.parent = sessions.key)))
@@ -300,10 +300,18 @@ pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<Store
     }))
 }
 
-pub(crate) fn list(connection: &Connection, at_most: usize) -> Result<Vec<SessionSummary>, Fault> {
-    let mut statement =
-        connection.prepare_cached(select_sessions!("WHERE parent IS NULL ORDER BY used DESC LIMIT ?1"))?;
-    summaries(connection, &mut statement.query([limit(at_most)])?)
+pub(crate) fn list(connection: &Connection, before: Option<u64>, at_most: usize) -> Result<SessionPage, Fault> {
+    let mut statement = connection
+        .prepare_cached(select_sessions!("WHERE parent IS NULL AND used < ?2 ORDER BY used DESC LIMIT ?1"))?;
+    let before = before.map_or(i64::MAX, bound);
+    let mut rows = statement.query(params![limit(at_most), before])?;
+    let (mut sessions, mut read, mut last) = (Vec::new(), 0, None);
+    while let Some(row) = rows.next()? {
+        read += 1;
+        last = Some(number_from(row.get("used")?)?);
+        sessions.extend(summary(connection, row));
+    }
+    Ok(SessionPage { sessions, next: last.filter(|_| read == at_most) })
 }
 
 /// Those that work for a session, in the order in which they were made.
@@ -316,17 +324,24 @@ pub(crate) fn children(connection: &Connection, parent: SessionId) -> Result<Vec
 fn summaries(connection: &Connection, rows: &mut rusqlite::Rows<'_>) -> Result<Vec<SessionSummary>, Fault> {
     let mut sessions = Vec::new();
     while let Some(row) = rows.next()? {
-        match SessionRow::read(row) {
-            Ok(session) => {
-                // A session whose settings are damaged is listed all the same.
-                let project = project(connection, session.key).unwrap_or_default();
-                sessions.push(session.into_summary(project));
-            }
-            // The others are to be seen.
-            Err(fault) => tracing::error!(?fault, "a session cannot be listed; `agentctl doctor` tells more"),
-        }
+        sessions.extend(summary(connection, row));
     }
     Ok(sessions)
+}
+
+fn summary(connection: &Connection, row: &Row<'_>) -> Option<SessionSummary> {
+    match SessionRow::read(row) {
+        Ok(session) => {
+            // A session whose settings are damaged is listed all the same.
+            let project = project(connection, session.key).unwrap_or_default();
+            Some(session.into_summary(project))
+        }
+        // The others are to be seen.
+        Err(fault) => {
+            tracing::error!(?fault, "a session cannot be listed; `agentctl doctor` tells more");
+            None
+        }
+    }
 }
 
 /// The folder that a session sees.

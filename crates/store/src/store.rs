@@ -12,7 +12,7 @@ use agentd_core::{
     item::Item,
     ports::{Store, StoredInterrupt},
     search::{SearchQuery, SearchResult},
-    session::{NewFork, SessionSettings, SessionSummary, StoredSession, TurnSpan},
+    session::{NewFork, SessionPage, SessionSettings, SessionSummary, StoredSession, TurnSpan},
     spending::{SideUsage, UsageQuery, UsageReport},
     state_files::{StateFileChange, StateFiles},
 };
@@ -289,8 +289,8 @@ impl Store for SqliteStore {
         self.read("read the session", move |connection| sessions::one(connection, id))
     }
 
-    fn sessions(&self, limit: usize) -> BoxFuture<'_, Result<Vec<SessionSummary>, StoreError>> {
-        self.read("list the sessions", move |connection| sessions::list(connection, limit))
+    fn session_page(&self, before: Option<u64>, limit: usize) -> BoxFuture<'_, Result<SessionPage, StoreError>> {
+        self.read("list the sessions", move |connection| sessions::list(connection, before, limit))
     }
 
     fn children(&self, parent: SessionId) -> BoxFuture<'_, Result<Vec<SessionSummary>, StoreError>> {
@@ -314,13 +314,14 @@ impl Store for SqliteStore {
         self.read("read events", move |connection| events::page(connection, session, after, limit))
     }
 
-    fn recent_items(
+    fn items_between(
         &self,
         session: SessionId,
         after: u64,
+        before: Option<u64>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<(u64, Item)>, StoreError>> {
-        self.read("read items", move |connection| events::recent_items(connection, session, after, limit))
+        self.read("read items", move |connection| events::items_between(connection, session, after, before, limit))
     }
 
     fn search(

@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agentd_core::tool::ToolDetails;
 use sha2::{Digest as _, Sha256};
 use similar::{Algorithm, DiffOp, DiffTag};
 
@@ -23,6 +24,9 @@ const VERSION: usize = 16;
 /// Size up to which removed text is shown line by line, in bytes.
 const MAX_OLD: usize = 1024 * 1024;
 
+/// Size of both sides up to which a result tells the change as a field, in bytes.
+const MAX_DETAILED: usize = 1024 * 1024;
+
 /// Lines around a change that stay as they are and are shown.
 const CONTEXT: usize = 3;
 
@@ -33,6 +37,16 @@ const MAX_WORK: usize = 20_000_000;
 /// Time limit for comparing lines that have changed their places, which cannot be counted beforehand. From then on it
 /// is coarser.
 const MAX_TIME: Duration = Duration::from_secs(2);
+
+/// A change as a field of the result, unless it is so large that comparing would be felt.
+pub(crate) fn of_change(
+    before: Option<&[u8]>,
+    after: &str,
+    diff: impl FnOnce(Option<&[u8]>) -> String,
+) -> Option<Box<ToolDetails>> {
+    let size = before.map_or(0, <[u8]>::len) + after.len();
+    (size <= MAX_DETAILED).then(|| Box::new(ToolDetails::of_diff(&diff(before))))
+}
 
 /// The change of a file from `old`, or from nothing, to `new`. Both are shown as text, whatever encoding they have.
 pub(crate) fn unified(path: &str, old: Option<&[u8]>, new: &[u8]) -> String {

@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Client {
-    fn daemon(&self) -> DaemonClient<tonic::transport::Channel> {
+    pub(super) fn daemon(&self) -> DaemonClient<tonic::transport::Channel> {
         DaemonClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
     }
 

@@ -4,8 +4,8 @@
 //! connects again by itself when the daemon was restarted; open streams end with [`ClientErrorKind::Lost`].
 //!
 //! - [`connect`](self): this file, with the handshake and the calls about the daemon.
-//! - `sessions`, `documents`, `mcp`, `turns`, `interrupts`, `grants`, `projects`, `audit`, `storage`, `usage`: the
-//!   other calls. `error`: what can go wrong.
+//! - `sessions`, `documents`, `mcp`, `turns`, `interrupts`, `grants`, `projects`, `audit`, `storage`, `usage`, `watch`:
+//!   the other calls. `error`: what can go wrong.
 
 mod audit;
 mod connect;
@@ -22,11 +22,13 @@ mod skills;
 mod storage;
 mod turns;
 mod usage;
+mod watch;
 
 pub use connect::Client;
 pub use error::{ClientError, ClientErrorKind};
 pub use sessions::too_large as upload_too_large;
-pub use turns::{EventStream, SessionChoice, StartRequest, TurnSender, TurnStream};
+pub use turns::{EventStream, SessionChoice, StartRequest, TurnFrame, TurnSender, TurnStream};
+pub use watch::{WatchEvent, WatchStream};
 
 pub use crate::view::{
     AuditChange, AuditComparison, Comparison, ConfigOrigin, ConfigView, DaemonStatus, Finding, ForkReply, Hello,

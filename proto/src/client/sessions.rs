@@ -59,8 +59,24 @@ impl Client {
     }
 
     async fn list_sessions(&self, limit: usize, children: bool) -> Result<Vec<SessionSummary>, ClientError> {
-        let request = v1::ListSessionsRequest { limit: u32::try_from(limit).unwrap_or(u32::MAX), children };
-        Ok(convert::all(self.sessions_client().list(request).await?.into_inner().sessions)?)
+        Ok(self.session_page("", limit, children).await?.0)
+    }
+
+    /// A page of the list, and where the next one begins, if there is one. `after` says where this one does: empty for the
+    /// first. If `children` is set, each session is followed by those that work for it, which are not counted.
+    ///
+    /// # Errors
+    /// As of [`Self::sessions`], and when `after` is no such place.
+    pub async fn session_page(
+        &self,
+        after: &str,
+        limit: usize,
+        children: bool,
+    ) -> Result<(Vec<SessionSummary>, Option<String>), ClientError> {
+        let (limit, after) = (u32::try_from(limit).unwrap_or(u32::MAX), after.to_owned());
+        let request = v1::ListSessionsRequest { limit, children, after };
+        let v1::ListSessionsResponse { sessions, next } = self.sessions_client().list(request).await?.into_inner();
+        Ok((convert::all(sessions)?, Some(next).filter(|next| !next.is_empty())))
     }
 
     /// One session.
@@ -223,8 +239,22 @@ impl Client {
     /// # Errors
     /// When there is no such session, or the connection fails.
     pub async fn items(&self, session: &str, after_seq: u64, limit: usize) -> Result<Vec<NumberedItem>, ClientError> {
+        self.items_between(session, after_seq, 0, limit).await
+    }
+
+    /// The same of those that an event below `before_seq` completed; 0 for no bound.
+    ///
+    /// # Errors
+    /// As of [`Self::items`].
+    pub async fn items_between(
+        &self,
+        session: &str,
+        after_seq: u64,
+        before_seq: u64,
+        limit: usize,
+    ) -> Result<Vec<NumberedItem>, ClientError> {
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-        let request = v1::ListItemsRequest { session: session.to_owned(), after_seq, limit };
+        let request = v1::ListItemsRequest { session: session.to_owned(), after_seq, limit, before_seq };
         Ok(convert::all(self.sessions_client().items(request).await?.into_inner().items)?)
     }
 

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 
 use agentd_core::{
+    client_tool::ClientToolCall,
     error::ErrorKind,
     event::Event,
     ids::{InterruptId, SessionId, TurnId},
+    input::{InputPart, PictureData},
     interrupt::Answer,
     turn::StartTurn,
 };
@@ -18,7 +20,7 @@ use crate::{
     MAX_MESSAGE_BYTES, MAX_PROMPT_BYTES, SESSION_ID_HEADER, TURN_ID_HEADER, convert,
     v1::{
         self,
-        turn_request::{AnswerInterrupt, Cancel, Command, Start, Steer},
+        turn_request::{AnswerInterrupt, Cancel, Command, Start, Steer, ToolAnswer, tool_answer::Outcome},
         turns_client::TurnsClient,
     },
 };
@@ -67,9 +69,23 @@ impl Client {
         request: StartRequest,
         variables: HashMap<String, String>,
     ) -> Result<TurnStream, ClientError> {
+        self.turn_with_parts(request, Vec::new(), variables).await
+    }
+
+    /// The same with parts of the input beside its words.
+    ///
+    /// # Errors
+    /// As of [`Self::turn`].
+    pub async fn turn_with_parts(
+        &self,
+        request: StartRequest,
+        parts: Vec<InputPart>,
+        variables: HashMap<String, String>,
+    ) -> Result<TurnStream, ClientError> {
+        let parts = parts.into_iter().map(Into::into).collect();
         let (commands, queue) = mpsc::channel(COMMAND_QUEUE);
         let sender = TurnSender { commands };
-        sender.send(Command::Start(Start { variables, ..start_frame(request)? })).await?;
+        sender.send(Command::Start(Start { parts, variables, ..start_frame(request)? })).await?;
         let response = self.turns_client().turn(ReceiverStream::new(queue)).await?;
         let session_id = header_id(response.metadata(), SESSION_ID_HEADER)?;
         let turn_id = header_id(response.metadata(), TURN_ID_HEADER)?;
@@ -148,6 +164,14 @@ impl TurnStream {
         self.events.next().await
     }
 
+    /// The next event, or the next call of a tool that the start offered; `None` after the turn's `TurnEnded`.
+    ///
+    /// # Errors
+    /// As of [`Self::next`].
+    pub async fn next_frame(&mut self) -> Result<Option<TurnFrame>, ClientError> {
+        self.events.next_frame().await
+    }
+
     /// Answers an interrupt. A refusal comes back as a warning event with the code `command_refused`.
     ///
     /// # Errors
@@ -171,6 +195,15 @@ impl TurnStream {
     pub async fn cancel(&self) -> Result<(), ClientError> {
         self.sender.cancel().await
     }
+}
+
+/// A frame that comes down the stream of a turn.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TurnFrame {
+    /// An event of the session.
+    Event(Box<Event>),
+    /// The model calls a tool of this client, which answers with [`TurnSender::answer_tool`].
+    ToolRequested(ClientToolCall),
 }
 
 /// The half of a [`TurnStream`] that sends.
@@ -206,6 +239,22 @@ impl TurnSender {
         self.send(Command::Cancel(Cancel {})).await
     }
 
+    /// Answers a call of a tool of this client: with the words for the model, or with the reason why it failed. A refusal
+    /// comes back as a warning event with the code `command_refused`.
+    ///
+    /// # Errors
+    /// When the stream has ended.
+    pub async fn answer_tool(
+        &self,
+        call_id: &str,
+        outcome: Result<String, String>,
+        picture: Option<PictureData>,
+    ) -> Result<(), ClientError> {
+        let outcome = Some(outcome.map_or_else(Outcome::Error, Outcome::Text));
+        let answer = ToolAnswer { call_id: call_id.to_owned(), outcome, picture: picture.map(Into::into) };
+        self.send(Command::ToolAnswer(answer)).await
+    }
+
     async fn send(&self, command: Command) -> Result<(), ClientError> {
         let frame = v1::TurnRequest { command: Some(command) };
         self.commands
@@ -227,10 +276,26 @@ impl EventStream {
     /// # Errors
     /// [`ClientErrorKind::Lost`], or `ShuttingDown` when the daemon stops.
     pub async fn next(&mut self) -> Result<Option<Event>, ClientError> {
+        loop {
+            match self.next_frame().await? {
+                Some(TurnFrame::Event(event)) => return Ok(Some(*event)),
+                Some(TurnFrame::ToolRequested(call)) => tracing::debug!(call.name, "left a call unanswered"),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    async fn next_frame(&mut self) -> Result<Option<TurnFrame>, ClientError> {
         while let Some(event) = self.stream.message().await? {
+            let event = match event {
+                v1::Event { kind: Some(v1::event::Kind::ToolRequested(requested)), .. } => {
+                    return Ok(Some(TurnFrame::ToolRequested(requested.into())));
+                }
+                event => event,
+            };
             match Event::try_from(event) {
                 Err(error) if error.is_unknown_kind() => tracing::debug!(%error, "skipped an event"),
-                event => return Ok(Some(event?)),
+                event => return Ok(Some(TurnFrame::Event(Box::new(event?)))),
             }
         }
         Ok(None)

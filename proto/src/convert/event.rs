@@ -65,6 +65,7 @@ impl From<&EventKind> for wire::Kind {
                 environment: _,
                 handed_over: _,
                 answer_schema: _,
+                options: _,
             } => Self::TurnStarted(wire::TurnStarted {
                 trace_id: trace_id.to_string(),
                 slot: slot_to_wire(*slot),
@@ -145,6 +146,7 @@ impl TryFrom<wire::Kind> for EventKind {
                 environment: Default::default(),
                 handed_over: Vec::new(),
                 answer_schema: None,
+                options: None,
             },
             wire::Kind::ItemStarted(started) => Self::ItemStarted { item: part(started.item, "the item")? },
             wire::Kind::ItemDelta(delta) => {
@@ -190,6 +192,8 @@ impl TryFrom<wire::Kind> for EventKind {
                 rule: ChoiceRule::named(&chosen.rule),
                 reason: chosen.reason,
             },
+            // It is no fact of the session: its stream tells of it beside the events.
+            wire::Kind::ToolRequested(_) => return Err(WireError::Unknown("a call of a client's tool")),
             wire::Kind::TurnEnded(ended) => {
                 Self::TurnEnded { result: Box::new(part(ended.result, "the result of a turn")?) }
             }

@@ -30,8 +30,24 @@ mirrored!(
     optional_topic,
     "the topic of a notice",
     [
-        General, Memory, Skills, Files, Todos, Mode, Level, Mentions, LastAnswer, Continue, ReadAgain, Recall, Pins,
-        Advice, AnswerForm, Plan, Planned
+        General,
+        Memory,
+        Skills,
+        Files,
+        Todos,
+        Mode,
+        Level,
+        Mentions,
+        LastAnswer,
+        Continue,
+        ReadAgain,
+        Recall,
+        Pins,
+        Advice,
+        AnswerForm,
+        Plan,
+        Planned,
+        TurnInstructions
     ]
 );
 

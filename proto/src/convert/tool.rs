@@ -3,7 +3,9 @@
 use agentd_core::{
     catalogue::{CatalogueTool, ToolLabel, ToolOrigin, ToolStanding, ToolTier},
     ids::CallId,
-    tool::{Effect, FileChange, FileChangeKind, ToolCall, ToolErrorCode, ToolResult, ToolSpec},
+    tool::{
+        Effect, FileChange, FileChangeKind, PrintedText, ToolCall, ToolDetails, ToolErrorCode, ToolResult, ToolSpec,
+    },
 };
 
 use super::{WireError, all, json, mirrored, part};
@@ -138,6 +140,30 @@ impl From<&ToolResult> for v1::ToolResult {
             duration_ms: result.duration_ms,
             ran_with: result.ran_with.clone(),
             exit_code: result.exit_code,
+            details: result.details.as_deref().map(Into::into),
+        }
+    }
+}
+
+impl From<&ToolDetails> for v1::ToolDetails {
+    fn from(details: &ToolDetails) -> Self {
+        let printed =
+            |text: &PrintedText| v1::PrintedText { text: text.text.clone(), bytes: text.bytes, cut: text.cut };
+        Self {
+            stdout: details.stdout.as_ref().map(printed),
+            stderr: details.stderr.as_ref().map(printed),
+            diff: details.diff.as_ref().map(printed),
+        }
+    }
+}
+
+impl From<v1::ToolDetails> for ToolDetails {
+    fn from(details: v1::ToolDetails) -> Self {
+        let printed = |v1::PrintedText { text, bytes, cut }| PrintedText { text, bytes, cut };
+        Self {
+            stdout: details.stdout.map(printed),
+            stderr: details.stderr.map(printed),
+            diff: details.diff.map(printed),
         }
     }
 }
@@ -158,6 +184,7 @@ impl TryFrom<v1::ToolResult> for ToolResult {
             said: None,
             duration_ms: result.duration_ms,
             exit_code: result.exit_code,
+            details: result.details.map(|details| Box::new(details.into())),
         })
     }
 }

@@ -5,7 +5,7 @@ use agentd_core::{
     environment::ClientEnvironment,
     ids::CallId,
     routing::Planning,
-    turn::{Denial, IfBusy, OnInterrupt, StartTurn, StopReason, TurnError, TurnResult},
+    turn::{Denial, IfBusy, OnInterrupt, StartTurn, StopReason, TurnError, TurnOptions, TurnResult},
 };
 
 use super::{
@@ -83,8 +83,19 @@ impl From<&StartTurn> for turn_request::Start {
             client: start.client.clone(),
             environment: start.environment.sent().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             variables: Default::default(),
+            parts: Vec::new(),
+            tools: start.tools.iter().map(Into::into).collect(),
+            instructions: start.options.instructions.clone(),
+            allowed_tools: start.options.allowed_tools.clone().map(|names| v1::ToolNames { names }),
+            model: start.options.model.clone(),
+            limits: limits_to_wire(&start.options),
         }
     }
+}
+
+fn limits_to_wire(options: &TurnOptions) -> Option<v1::TurnLimits> {
+    let (time_ms, tokens) = (options.time_ms.unwrap_or(0), options.tokens.unwrap_or(0));
+    (time_ms > 0 || tokens > 0).then_some(v1::TurnLimits { time_ms, tokens })
 }
 
 /// Which turns begin with a plan.
@@ -93,11 +104,21 @@ fn planning(name: Option<&str>) -> Result<Option<Planning>, WireError> {
     name.map(|name| name.parse().map_err(odd)).transpose()
 }
 
-/// Start of a turn; the session, its settings and title are read by the caller.
+/// Start of a turn; the session, its settings and title, and the parts of its input are read by the caller.
 impl TryFrom<turn_request::Start> for StartTurn {
     type Error = WireError;
 
     fn try_from(start: turn_request::Start) -> Result<Self, WireError> {
+        let limits = start.limits.unwrap_or_default();
+        let given = |number: u64| (number > 0).then_some(number);
+        let options = TurnOptions {
+            instructions: start.instructions,
+            allowed_tools: start.allowed_tools.map(|allowed| allowed.names),
+            model: start.model,
+            slot: None,
+            time_ms: given(limits.time_ms),
+            tokens: given(limits.tokens),
+        };
         Ok(Self {
             text: start.text,
             typed_bytes: start.typed_bytes,
@@ -112,6 +133,9 @@ impl TryFrom<turn_request::Start> for StartTurn {
             if_busy: optional_if_busy(start.if_busy)?.unwrap_or_default(),
             client: start.client,
             environment: ClientEnvironment::unjudged(start.environment),
+            attached: Vec::new(),
+            tools: all(start.tools)?,
+            options,
         })
     }
 }

@@ -1,16 +1,22 @@
 //! The client against a small server over a real socket.
 
 use agentd_core::{
+    client_tool::ClientTool,
     error::ErrorKind,
     event::{Event, EventKind},
     ids::InterruptId,
+    input::{InputPart, LineRange, PictureData, Selection},
     interrupt::Answer,
     model::Slot,
     turn::{IfBusy, OnInterrupt, StartTurn},
 };
 use agentd_proto::{
     MAX_PROMPT_BYTES, PROTOCOL_VERSION,
-    client::{Client, ClientError, ClientErrorKind, NewSession, SessionChoice, StartRequest, TurnStream},
+    client::{
+        Client, ClientError, ClientErrorKind, NewSession, SessionChoice, StartRequest, TurnFrame, TurnStream,
+        WatchEvent,
+    },
+    convert::input_parts,
 };
 use tokio::net::UnixListener;
 
@@ -31,6 +37,7 @@ fn start(session: SessionChoice, text: &str) -> StartRequest {
         if_busy: IfBusy::Queue,
         client: "test".into(),
         environment: Default::default(),
+        ..StartTurn::default()
     };
     StartRequest { session, start }
 }
@@ -84,6 +91,48 @@ async fn events_of_unknown_kinds_are_skipped() {
     let mut turn = turn(&daemon).await;
     assert!(matches!(turn.next().await.unwrap().unwrap().kind, EventKind::TurnEnded { .. }));
     assert_eq!(turn.next().await, Ok(None));
+}
+
+#[tokio::test]
+async fn calls_of_the_clients_own_tools_come_beside_the_events() {
+    let daemon = FakeDaemon::start(Manners::Newer).await;
+    let mut turn = turn(&daemon).await;
+    let frame = turn.next_frame().await.unwrap();
+    let Some(TurnFrame::ToolRequested(call)) = frame else { panic!("{frame:?}") };
+    assert_eq!((call.call_id.as_str(), call.name.as_str(), call.arguments.as_str()), ("call_1", "buffer", "{}"));
+    let frame = turn.next_frame().await.unwrap();
+    assert!(matches!(frame, Some(TurnFrame::Event(event)) if matches!(event.kind, EventKind::TurnEnded { .. })));
+    let daemon = FakeDaemon::start(Manners::Echo).await;
+    let mut turn = self::turn(&daemon).await;
+    let picture = PictureData { media_type: "image/png".into(), content: vec![1], name: None };
+    turn.sender().answer_tool(&call.call_id, Ok("text".into()), Some(picture)).await.unwrap();
+    assert_eq!(said(turn.next().await.unwrap()), "answer to call_1");
+}
+
+#[tokio::test]
+async fn parts_and_tools_of_a_start_are_sent() {
+    let daemon = FakeDaemon::start(Manners::Echo).await;
+    let client = Client::connect(daemon.path()).await.unwrap();
+    let mut request = start(SessionChoice::New(NewSession::default()), "hello");
+    let parameters = serde_json::json!({"type": "object"});
+    let tool = ClientTool { name: "a".into(), description: "b".into(), parameters, only_looks: true };
+    request.start.tools = vec![tool];
+    let selection = Selection { uri: "a.rs".into(), lines: Some(LineRange { first: 1, last: 2 }), text: "x".into() };
+    let file = InputPart::File { name: "f".into(), content: vec![0, 255] };
+    let parts = vec![InputPart::Selection(selection.clone()), file.clone()];
+    let _turn = client.turn_with_parts(request, parts, Default::default()).await.unwrap();
+    let sent = daemon.last_start();
+    assert_eq!((sent.tools[0].name.as_str(), sent.tools[0].parameters_json.as_str()), ("a", r#"{"type":"object"}"#));
+    assert_eq!(input_parts(sent.parts), Ok((Vec::new(), vec![InputPart::Selection(selection), file])));
+}
+
+#[tokio::test]
+async fn a_watch_skips_what_it_does_not_know() {
+    let daemon = FakeDaemon::start(Manners::Echo).await;
+    let client = Client::connect(daemon.path()).await.unwrap();
+    let mut watch = client.watch(true, false).await.unwrap();
+    assert_eq!(watch.next().await, Ok(Some(WatchEvent::ConfigReloaded)));
+    assert_eq!(watch.next().await, Ok(None));
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use agentd_core::{
         AuditEntry, AuditFact, AuditFinding, AuditHead, AuditLine, AuditProblem, AuditRecord, AuditReport, RecordQuery,
         VerdictName,
     },
+    client_tool::ClientTool,
     context::Window,
     environment::ClientEnvironment,
     event::{Event, EventKind},
@@ -20,7 +21,7 @@ use agentd_core::{
     session::{SessionSettings, SessionStatus, SessionSummary, StoredSession},
     storage::{CleanReport, CleanedPart, PartSize, StoragePart, StorageView},
     tool::{Effect, ToolSpec},
-    turn::{IfBusy, OnInterrupt, StartTurn},
+    turn::{IfBusy, OnInterrupt, StartTurn, TurnOptions},
 };
 use agentd_proto::{
     client::{DaemonStatus, Finding, NewSession, RecoveredTurn, SandboxState, SessionView},
@@ -156,6 +157,21 @@ fn starts_survive() {
                     if_busy,
                     client: "agentctl".into(),
                     environment: ClientEnvironment::unjudged([("PATH".into(), "/bin".into())]),
+                    tools: vec![ClientTool {
+                        name: "buffer".into(),
+                        description: "Reads.".into(),
+                        parameters: serde_json::json!({"type": "object", "properties": {"z": {}, "a": {}}}),
+                        only_looks: on_interrupt == OnInterrupt::Wait,
+                    }],
+                    options: TurnOptions {
+                        instructions: Some("Be brief.".into()),
+                        allowed_tools: Some(vec!["read_file".into()]),
+                        model: Some("m".into()),
+                        slot: None,
+                        time_ms: Some(1),
+                        tokens: Some(2),
+                    },
+                    ..StartTurn::default()
                 });
             }
         }

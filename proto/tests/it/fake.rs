@@ -34,7 +34,7 @@ use crate::samples;
 pub(crate) enum Manners {
     /// One warning for every command, and the end after a cancel.
     Echo,
-    /// Two events that the client cannot know, then the end.
+    /// Two events that the client cannot know with a call of its tool between them, then the end.
     Newer,
     /// One event, then the daemon stops.
     Stopping,
@@ -131,7 +131,11 @@ impl Turns for Fake {
             Manners::Echo => echo(frames, session, turn),
             Manners::Newer => {
                 let unknown = v1::Event { kind: None, ..first.clone() };
-                futures_util::stream::iter([unknown.clone(), unknown, ended(session, turn)].map(Ok)).boxed()
+                let (call_id, name, arguments) = ("call_1".into(), "buffer".into(), "{}".into());
+                let requested = v1::event::ToolRequested { call_id, name, arguments };
+                let kind = Some(v1::event::Kind::ToolRequested(requested));
+                let requested = v1::Event { kind, ..first.clone() };
+                futures_util::stream::iter([unknown.clone(), requested, unknown, ended(session, turn)].map(Ok)).boxed()
             }
             Manners::Stopping => {
                 let stop = to_status(ErrorKind::ShuttingDown, "the daemon is stopping", None);
@@ -166,6 +170,7 @@ fn echo(frames: Streaming<v1::TurnRequest>, session: SessionId, turn: TurnId) ->
         let said = match frame.command? {
             Command::Answer(answer) => format!("answer {answer:?}"),
             Command::Steer(steer) => format!("steer {} bytes", steer.text.len()),
+            Command::ToolAnswer(answer) => format!("answer to {}", answer.call_id),
             Command::Cancel(_) => return Some((Ok(ended(session, turn)), None)),
             Command::Start(_) => "start".to_owned(),
         };
@@ -188,6 +193,15 @@ impl Daemon for Fake {
             salt: Vec::new(),
             started_with: Vec::new(),
         }))
+    }
+
+    type WatchStream = BoxStream<'static, Result<v1::WatchEvent, Status>>;
+
+    async fn watch(&self, _: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        let unknown = v1::WatchEvent { kind: None };
+        let reloaded = v1::watch_event::Kind::ConfigReloaded(v1::watch_event::ConfigReloaded {});
+        let known = v1::WatchEvent { kind: Some(reloaded) };
+        Ok(Response::new(futures_util::stream::iter([Ok(unknown), Ok(known)]).boxed()))
     }
 
     async fn examine(&self, _: Request<v1::ExamineRequest>) -> Result<Response<v1::ExamineResponse>, Status> {

@@ -7,5 +7,6 @@ mod client;
 mod convert;
 mod fake;
 mod samples;
+mod schema;
 mod socket;
 mod status;

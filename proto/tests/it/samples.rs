@@ -20,7 +20,7 @@ use agentd_core::{
     session::{Mount, SessionMode, SessionSettings, SessionStatus, SessionSummary, Todo, TodoPriority, TodoStatus},
     state_files::StateFileChange,
     surroundings::Surroundings,
-    tool::{FileChange, FileChangeKind, ToolCall, ToolErrorCode, ToolResult},
+    tool::{FileChange, FileChangeKind, PrintedText, ToolCall, ToolDetails, ToolErrorCode, ToolResult},
     turn::{Denial, StopReason, TurnError, TurnResult},
     usage::Usage,
 };
@@ -158,6 +158,11 @@ pub(crate) fn items() -> Vec<Item> {
             found: Vec::new(),
             said: None,
             exit_code: Some(2),
+            details: Some(Box::new(ToolDetails {
+                stdout: Some(PrintedText { text: text(), bytes: 70_000, cut: true }),
+                stderr: Some(PrintedText::of_stream("", 0)),
+                diff: Some(PrintedText { text: "-a\n+b\n".into(), bytes: 6, cut: false }),
+            })),
             duration_ms: 12,
         })
     };
@@ -301,6 +306,7 @@ pub(crate) fn kinds() -> Vec<EventKind> {
             environment: Default::default(),
             handed_over: Vec::new(),
             answer_schema: None,
+            options: None,
         })
         .to_vec();
     kinds.extend(items().into_iter().map(|item| EventKind::ItemStarted { item }));

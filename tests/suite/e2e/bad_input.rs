@@ -46,7 +46,7 @@ fn start(text: &str) -> TurnRequest {
 }
 
 /// Sends these frames, and then keeps the stream open as a client does.
-async fn frames(world: &World, frames: Vec<TurnRequest>) -> Result<Vec<agentd_proto::v1::Event>, Status> {
+pub(super) async fn frames(world: &World, frames: Vec<TurnRequest>) -> Result<Vec<agentd_proto::v1::Event>, Status> {
     use futures_util::StreamExt as _;
     let mut client = TurnsClient::new(raw(&world.daemon.socket()).await).max_encoding_message_size(usize::MAX);
     let frames = futures_util::stream::iter(frames).chain(futures_util::stream::pending());

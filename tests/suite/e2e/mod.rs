@@ -10,7 +10,9 @@
 //!   cited.
 //! - [`encodings`]: byte-exact edits. [`patches`]: whole or not at all. [`undo`]: what turns did to files, taken back.
 //! - [`files`]: what sessions see besides their own files.
-//! - [`in_form`]: answers that match a schema, for scripts.
+//! - [`in_form`]: answers that match a schema, for scripts. [`stream_schema`]: the schema of what scripts read.
+//! - [`parts`]: what a client hands over with an input. [`client_tools`]: tools that it answers. [`watching`]: one stream over all
+//!   sessions.
 //! - [`forks`]: sessions that go on from a copy of another's history.
 //! - [`projects`]: what projects bring along, used where the person trusts it.
 //! - [`guides`]: what people wrote for models to know. [`uploads`]: what they hand over.
@@ -49,6 +51,7 @@ mod bad_input;
 mod bad_models;
 mod chat;
 mod checks;
+mod client_tools;
 mod commands;
 mod context;
 mod crash;
@@ -82,6 +85,7 @@ mod messages_wire;
 mod models;
 mod modes;
 mod own_tools;
+mod parts;
 mod patches;
 mod plain;
 mod policy;
@@ -105,6 +109,7 @@ mod shell;
 mod shown;
 mod skill_scripts;
 mod skills;
+mod stream_schema;
 mod subagents;
 mod surroundings;
 mod terminal;
@@ -116,6 +121,7 @@ mod unread;
 mod unusable;
 mod uploads;
 mod usage;
+mod watching;
 mod web;
 mod wire_world;
 
@@ -241,6 +247,7 @@ fn turn(session: SessionChoice, text: &str) -> StartRequest {
             if_busy: IfBusy::Refuse,
             client: "a test".to_owned(),
             environment: Default::default(),
+            ..StartTurn::default()
         },
     }
 }

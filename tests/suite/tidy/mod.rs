@@ -2,6 +2,7 @@
 
 mod floors;
 mod imports;
+mod protocol;
 
 use std::{
     collections::BTreeMap,
@@ -396,38 +397,4 @@ fn the_architecture_names_every_room() {
     let name = |room: &String| room.trim_end_matches("/src").rsplit('/').next().unwrap_or_default().to_owned();
     let missing = rooms.into_iter().filter(|room| !text.contains(&format!("{}/", name(room)))).collect();
     none("ARCHITECTURE.md lets a stranger find every room", missing);
-}
-
-/// What stands behind this word at the beginning of a line of a message or service, once each.
-fn declared<'a>(proto: &'a str, word: &str) -> Vec<&'a str> {
-    let lines = proto.lines().filter_map(|line| line.trim_start().strip_prefix(word));
-    lines
-        .filter_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_').find(|name| !name.is_empty()))
-        .collect()
-}
-
-#[test]
-fn the_page_of_the_protocol_tells_of_every_method_and_every_field_of_a_start() {
-    let page = fs::read_to_string(root().join("docs/protocol.md")).unwrap();
-    let mut missing = Vec::new();
-    for proto in files(".proto") {
-        for service in proto.text.split("\nservice ").skip(1) {
-            let name = service.split(' ').next().unwrap();
-            let row = page.lines().find(|line| line.starts_with(&format!("| `{name}` |"))).unwrap_or_default();
-            let service = service.split("\n}").next().unwrap();
-            let methods = declared(service, "rpc ").into_iter().filter(|method| !row.contains(&format!("`{method}`")));
-            missing.extend(methods.map(|method| format!("{name}.{method}")));
-        }
-    }
-    let turns = fs::read_to_string(root().join("proto/proto/agentd/v1/turn.proto")).unwrap();
-    let start = turns.split("message Start {").nth(1).unwrap().split("\n  }").next().unwrap();
-    let fields = start.lines().filter(|line| !line.trim_start().starts_with("//"));
-    let fields =
-        fields.filter_map(|line| line.split(" = ").next()?.split(' ').next_back().filter(|_| line.contains(" = ")));
-    let table = page.split("The fields of `start`:").nth(1).unwrap().split("\nThree things").next().unwrap();
-    // Two of them share a row.
-    let told =
-        |field: &&str| table.lines().any(|line| line.split(" | ").next().unwrap().contains(&format!("`{field}`")));
-    missing.extend(fields.filter(|field| !told(field)).map(|field| format!("start.{field}")));
-    none("docs/protocol.md tells of all services", missing);
 }

@@ -22,7 +22,7 @@ use agentd_core::{
     item::{Item, ItemBody},
     ports::{Store, StoredInterrupt},
     search::{SearchHit, SearchQuery, SearchResult, searchable},
-    session::{NewFork, SessionSettings, SessionStatus, SessionSummary, StoredSession, TurnSpan},
+    session::{NewFork, SessionPage, SessionSettings, SessionStatus, SessionSummary, StoredSession, TurnSpan},
     spending::{SideUsage, UsageQuery, UsageReport},
     state_files::{StateFileChange, StateFiles},
     turn::StopReason,
@@ -454,11 +454,14 @@ impl Store for MemoryStore {
         ready(Ok(self.state().session(id)))
     }
 
-    fn sessions(&self, limit: usize) -> BoxFuture<'_, Result<Vec<SessionSummary>, StoreError>> {
-        let mut summaries = self.state().summaries();
-        summaries.retain(|summary| summary.parent.is_none());
-        summaries.truncate(limit);
-        ready(Ok(summaries))
+    fn session_page(&self, before: Option<u64>, limit: usize) -> BoxFuture<'_, Result<SessionPage, StoreError>> {
+        let state = self.state();
+        let used = |summary: &SessionSummary| state.used.get(&summary.id).copied().unwrap_or_default();
+        let mut sessions = state.summaries();
+        sessions.retain(|summary| summary.parent.is_none() && before.is_none_or(|before| used(summary) < before));
+        sessions.truncate(limit);
+        let next = sessions.last().map(used).filter(|_| sessions.len() == limit);
+        ready(Ok(SessionPage { sessions, next }))
     }
 
     fn children(&self, parent: SessionId) -> BoxFuture<'_, Result<Vec<SessionSummary>, StoreError>> {
@@ -508,14 +511,16 @@ impl Store for MemoryStore {
         ready(Ok(state.events_of(session).filter(|event| event.seq > after).take(limit).cloned().collect()))
     }
 
-    fn recent_items(
+    fn items_between(
         &self,
         session: SessionId,
         after: u64,
+        before: Option<u64>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<(u64, Item)>, StoreError>> {
         let state = self.state();
-        let completed = state.events_of(session).rev().filter(|event| event.seq > after);
+        let is_between = |seq: u64| seq > after && before.is_none_or(|before| seq < before);
+        let completed = state.events_of(session).rev().filter(|event| is_between(event.seq));
         let newest_first = completed.filter_map(|event| match &event.kind {
             EventKind::ItemCompleted { item, .. } => Some((event.seq, item.clone())),
             _ => None,

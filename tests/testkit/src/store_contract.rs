@@ -135,6 +135,7 @@ impl EventScript {
             environment: Default::default(),
             handed_over: Vec::new(),
             answer_schema: None,
+            options: None,
             max_steps: 100,
             compacts: false,
         })
@@ -307,6 +308,7 @@ async fn turns_that_wait_are_kept_until_they_leave(store: &impl Store) {
             if_busy: IfBusy::Queue,
             client: "contract".to_owned(),
             environment: Default::default(),
+            ..StartTurn::default()
         },
     });
     for turn in [&first, &second] {
@@ -961,6 +963,16 @@ async fn recent_items_are_the_last_ones_oldest_first(store: &impl Store) {
     assert!(texts(store, id, 7, 10).await.is_empty());
     assert!(texts(store, id, 0, 0).await.is_empty());
     assert!(texts(store, SessionId::generate(), 0, 10).await.is_empty());
+    let before = async |after, before, limit| -> Vec<u64> {
+        let items = store.items_between(id, after, Some(before), limit).await.unwrap();
+        items.into_iter().map(|(seq, _)| seq).collect()
+    };
+    assert_eq!(before(0, 7, 2).await, [5, 6]);
+    assert_eq!(before(0, 5, 2).await, [3]);
+    assert_eq!(before(3, u64::MAX, 9).await, [5, 6, 7]);
+    for (after, end) in [(0, 3), (0, 0), (7, 5)] {
+        assert!(before(after, end, 9).await.is_empty());
+    }
 }
 
 /// The numbers of what is found, sorted: which find is the better one is each store's own.
@@ -1100,6 +1112,18 @@ async fn sessions_are_listed_last_used_first(store: &impl Store) {
     assert_eq!(listed(10).await, [ids[0], ids[1], ids[3], ids[2]]);
     assert_eq!(listed(2).await, [ids[0], ids[1]]);
     assert!(listed(0).await.is_empty());
+    // Page by page, each once.
+    let (mut paged, mut next) = (Vec::new(), None);
+    loop {
+        let page = store.session_page(next, 3).await.unwrap();
+        paged.extend(page.sessions.into_iter().map(|summary| summary.id));
+        next = page.next;
+        if next.is_none() {
+            break;
+        }
+    }
+    assert_eq!(paged, [ids[0], ids[1], ids[3], ids[2]]);
+    assert!(store.session_page(Some(0), 3).await.unwrap().sessions.is_empty());
 
     // The clock was put back meanwhile: what is used then is last used all the same.
     let earlier = start() - Duration::from_secs(3600);

@@ -9,6 +9,8 @@ use agentd_core::model::Slot;
 pub(crate) struct ToolScope {
     /// The agent that speaks, where it is not the main one.
     pub(crate) agent: Option<AgentScope>,
+    /// The tools that the client of the turn allows; all where none.
+    pub(crate) only: Option<BTreeSet<String>>,
     /// Set if the session is a child of another: it hands nothing on.
     pub(crate) is_child: bool,
     /// Set if there are pictures, and the turn's model sees them.

@@ -27,18 +27,27 @@ pub(super) enum Availability {
     NothingToFind,
     Forbidden { agent: String },
     Child,
+    Allowed,
+    NotAllowed,
     Shadowed { by: ToolOrigin },
 }
 
 impl Availability {
     pub(super) fn is_shown(&self) -> bool {
         match self {
-            Self::Core | Self::Enabled | Self::Mentioned | Self::NamedBy(_) | Self::ForPictures | Self::ForCode => true,
+            Self::Core
+            | Self::Enabled
+            | Self::Mentioned
+            | Self::Allowed
+            | Self::NamedBy(_)
+            | Self::ForPictures
+            | Self::ForCode => true,
             Self::NotMentioned { .. }
             | Self::Off
             | Self::NothingToFind
             | Self::Forbidden { .. }
             | Self::Child
+            | Self::NotAllowed
             | Self::Shadowed { .. } => false,
         }
     }
@@ -68,6 +77,8 @@ impl fmt::Display for Availability {
             Self::Off => f.write_str("tools.yaml says `enabled: never`, or what it works with is not configured"),
             Self::Forbidden { agent } => write!(f, "the agent {agent} does not name it"),
             Self::Child => f.write_str("a session that works for another hands nothing on"),
+            Self::Allowed => f.write_str("the client allows it for this turn"),
+            Self::NotAllowed => f.write_str("the client does not allow it for this turn"),
             Self::Shadowed { by } => write!(f, "another tool has its name ({by})"),
         }
     }
@@ -144,6 +155,9 @@ fn standing(tool: &CatalogueTool, mentioned: Option<&MentionedTools>, reach: &To
     if reach.is_child && (name == DELEGATES || name.starts_with(TRANSFERS)) {
         return Availability::Child;
     }
+    if reach.only.as_ref().is_some_and(|only| !only.contains(name)) {
+        return Availability::NotAllowed;
+    }
     if let Some(AgentScope { id, tools: Some(named) }) = &reach.agent
         && !label.always_available
     {
@@ -154,6 +168,7 @@ fn standing(tool: &CatalogueTool, mentioned: Option<&MentionedTools>, reach: &To
     match label.tier {
         ToolTier::Core => Availability::Core,
         ToolTier::Enabled => Availability::Enabled,
+        _ if reach.only.is_some() => Availability::Allowed,
         _ if mentioned.is_some_and(|mentioned| mentioned.contains(name)) => Availability::Mentioned,
         _ if reach.sees && tagged("vision") => Availability::ForPictures,
         _ if reach.codes && tagged("code") => Availability::ForCode,

@@ -20,7 +20,7 @@ use agentd_core::{
 use super::Engine;
 use crate::{
     error::EngineError,
-    session::{SessionHandle, plain_title},
+    session::{SessionHandle, news::SessionNews, plain_title},
     state_changes::FORK_NOTICE,
 };
 
@@ -89,6 +89,7 @@ impl Engine {
             let _ = parts.workspaces.remove(id).await;
             return Err(error.into());
         }
+        self.shared.news.tell(SessionNews::Created(id));
         Ok(ForkedSession { session: self.session(id).await?, turn: cut.turn, files })
     }
 }

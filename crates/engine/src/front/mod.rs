@@ -8,6 +8,7 @@ pub mod model_test;
 mod naming;
 mod projects;
 mod removal;
+pub mod starting;
 mod usage;
 
 use std::{sync::Arc, time::Duration};
@@ -24,9 +25,8 @@ use agentd_core::{
     model::{ListedModel, Slot, SlotInfo},
     ports::{Audit, Clock, Models, Pictures, Snapshots, Store, Toolbox, Workspace, Workspaces},
     search::{SearchQuery, SearchResult},
-    session::{SessionMode, SessionSettings, SessionSummary},
+    session::{SessionMode, SessionPage, SessionSettings, SessionSummary},
     tool::ToolSpec,
-    turn::StartTurn,
 };
 use futures_util::future::join_all;
 use tokio::{
@@ -44,9 +44,10 @@ use crate::{
     links,
     recovery::RecoveredTurn,
     session::{
-        SessionHandle, StartedTurn,
+        SessionHandle,
         gauges::{Activity, EngineStats, Gauges},
         model_choice::checked,
+        news::{NewsReader, NewsSender, SessionNews},
         registry::RegistryBuilder,
         settings::mode_set,
         shared::{Ports, Shared},
@@ -108,6 +109,7 @@ impl Engine {
             resting: Default::default(),
             chain,
             gauges: Gauges::default(),
+            news: NewsSender::default(),
             kept,
             subagents: Arc::new(SessionSubagents(registry.siblings())),
             siblings: registry.siblings(),
@@ -151,36 +153,12 @@ impl Engine {
         let id = SessionId::generate();
         self.audit_first_mode(id, &settings, "").await?;
         self.shared.parts.store.create_session(id, self.shared.parts.clock.now(), settings, Vec::new()).await?;
+        self.shared.news.tell(SessionNews::Created(id));
         let handle = self.registry.get(id).await?;
         if let Some(title) = title {
             handle.rename(title).await?;
         }
         Ok(handle)
-    }
-
-    /// Starts a turn in a session of its own, which is stored together with the start. A start that is refused leaves
-    /// no session behind.
-    ///
-    /// # Errors
-    /// As of [`SessionHandle::start_turn`].
-    pub async fn start_session(
-        &self,
-        settings: SessionSettings,
-        start: StartTurn,
-    ) -> Result<(SessionHandle, StartedTurn), EngineError> {
-        let settings = checked(&*self.shared.parts.models, settings)?;
-        let id = SessionId::generate();
-        self.audit_first_mode(id, &settings, &start.client).await?;
-        let session = self.registry.newborn(id, settings).await?;
-        match session.start_turn(start).await {
-            Ok(started) => Ok((session, started)),
-            Err(error) => {
-                // It may be gone already, with its reason for the error.
-                let _ = session.close().await;
-                forget(&self.shared.parts, session.id()).await;
-                Err(error)
-            }
-        }
     }
 
     /// Tells the audit log of the mode in which a session begins: one that it has not heard of allows nothing.
@@ -227,27 +205,44 @@ impl Engine {
         Ok(self.shared.parts.store.sessions(limit).await?)
     }
 
-    /// The same, each followed by those that work for it, in the order in which they were made.
+    /// A page of them, behind what [`SessionPage::next`] of another says; if `children` is set, each is followed by those
+    /// that work for it, in the order in which they were made.
     ///
     /// # Errors
     /// When the journal cannot be read.
-    pub async fn sessions_and_children(&self, limit: usize) -> Result<Vec<SessionSummary>, EngineError> {
+    pub async fn session_page(
+        &self,
+        before: Option<u64>,
+        limit: usize,
+        children: bool,
+    ) -> Result<SessionPage, EngineError> {
         let store = &self.shared.parts.store;
-        let mut all = Vec::new();
-        for session in store.sessions(limit).await? {
-            let id = session.id;
-            all.push(session);
-            all.extend(store.children(id).await?);
+        let mut page = store.session_page(before, limit).await?;
+        if children {
+            let mut all = Vec::new();
+            for session in std::mem::take(&mut page.sessions) {
+                let id = session.id;
+                all.push(session);
+                all.extend(store.children(id).await?);
+            }
+            page.sessions = all;
         }
-        Ok(all)
+        Ok(page)
     }
 
-    /// The last items that were completed above an event number, each with its number, oldest first.
+    /// The last items that were completed above an event number, and below another if one is given, each with its number,
+    /// oldest first.
     ///
     /// # Errors
     /// When there is no such session or the journal cannot be read.
-    pub async fn items(&self, id: SessionId, after: u64, limit: usize) -> Result<Vec<(u64, Item)>, EngineError> {
-        Ok(self.shared.parts.store.recent_items(id, after, limit).await?)
+    pub async fn items(
+        &self,
+        id: SessionId,
+        after: u64,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<(u64, Item)>, EngineError> {
+        Ok(self.shared.parts.store.items_between(id, after, before, limit).await?)
     }
 
     /// Finds what was said and done, in one session or in all, the best first.
@@ -445,6 +440,21 @@ impl Engine {
     /// Changes the configuration: for turns that start from now on, and the rules for every call from now on.
     pub fn reconfigure(&self, config: EngineConfig) {
         self.config.send_replace(Arc::new(config));
+        self.shared.news.tell(SessionNews::Reconfigured);
+    }
+
+    /// News of all sessions, from now on.
+    #[must_use]
+    pub fn watch(&self) -> NewsReader {
+        self.shared.news.watch()
+    }
+
+    /// A session as lists show it; none where there is none.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn summary(&self, id: SessionId) -> Result<Option<SessionSummary>, EngineError> {
+        Ok(self.shared.parts.store.session(id).await?.map(|stored| stored.summary))
     }
 
     /// Figures about what is going on.
@@ -472,13 +482,5 @@ impl Engine {
     /// Turns that wait for a person are left as they are: their answers find them after the next start.
     pub async fn drain(&self, deadline: Duration) {
         self.registry.drain(deadline).await;
-    }
-}
-
-/// Removes what was kept for a session that was never stored.
-async fn forget(ports: &Ports, session: SessionId) {
-    // A journal that cannot be read does not say if it is there.
-    if let Ok(None) = ports.store.session(session).await {
-        let _ = ports.workspaces.remove(session).await;
     }
 }

@@ -9,7 +9,7 @@ use agentd_core::{Timestamp, error::ErrorKind, ids::SessionId};
 use super::Engine;
 use crate::{
     error::EngineError,
-    session::{orders::SessionHold, shared::Ports},
+    session::{news::SessionNews, orders::SessionHold, shared::Ports},
 };
 
 /// Number of tries for a session that was unloaded just when it was asked.
@@ -47,6 +47,9 @@ impl Engine {
         let Some(family) = self.retire(id, last_used, &hold).await? else { return Ok(false) };
         let parts = &self.shared.parts;
         parts.store.delete_session(id).await?;
+        for gone in &family {
+            self.shared.news.tell(SessionNews::Deleted(*gone));
+        }
         remove_files(parts, family).await.map_err(|error| {
             let message = format!("session {id} is deleted, but its files are not all removed: {error}");
             EngineError::new(error.kind(), message).with_hint("`agentctl clean` or the next start continues it")

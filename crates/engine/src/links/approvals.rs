@@ -18,6 +18,7 @@ use agentd_policy::{CallContext, SHELL_TOOL, for_good, is_shallow, roots};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::{Value, json};
 
+use super::client_tools;
 use crate::turn::{
     Phase, TurnExit,
     hooks::{Invocation, Link, Next},
@@ -141,6 +142,9 @@ async fn unknown(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
         granted_by: Vec::new(),
         leads_to: None,
     });
+    if client_tools::is_meant(name) {
+        return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, client_tools::GONE));
+    }
     // The toolbox knows best how to say that it has no such tool; of one that it has and the turn has not, it would look
     // at what the call is about.
     let is_known = context.tools.finds.is_known(name);

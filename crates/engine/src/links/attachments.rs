@@ -64,10 +64,14 @@ impl Link for Files {
         context: &'a TurnContext,
         state: &'a mut TurnState,
     ) -> BoxFuture<'a, Result<(), TurnExit>> {
-        if !sees(context) || attachments::pictures(&state.history).next().is_none() {
+        if state.returned.is_empty() && (!sees(context) || attachments::pictures(&state.history).next().is_none()) {
             return std::future::ready(Ok(())).boxed();
         }
-        load(context, state).boxed()
+        async move {
+            show_returned(context, state).await?;
+            if sees(context) { load(context, state).await } else { Ok(()) }
+        }
+        .boxed()
     }
 
     fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut RequestBuilder) {
@@ -77,6 +81,17 @@ impl Link for Files {
             show(message, state, sees, &mut left_out);
         }
     }
+}
+
+/// Tells of the pictures that calls returned, behind all results of the step: nothing may stand between those.
+async fn show_returned(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
+    if state.returned.is_empty() {
+        return Ok(());
+    }
+    let notice = attachments::returned(std::mem::take(&mut state.returned));
+    let item = context.recorder.whole(notice).await?;
+    state.note(item);
+    Ok(())
 }
 
 /// Returns whether any model that the turn may ask sees pictures.

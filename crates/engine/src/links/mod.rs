@@ -9,6 +9,7 @@ mod ask_again;
 mod attachments;
 mod audit;
 mod binary_output;
+mod client_tools;
 mod compaction;
 mod condense;
 pub(crate) mod delegation;
@@ -29,6 +30,7 @@ mod skills;
 pub(crate) mod standard;
 mod todos;
 mod truncation;
+mod turn_instructions;
 mod undo;
 
 pub(crate) use self::{approvals::showable, undo::NAME as UNDO_PATCH};

@@ -9,6 +9,7 @@ use super::{
     attachments::Files,
     audit::{AuditGate, AuditLogger},
     binary_output::BinaryOutput,
+    client_tools::OfClient,
     compaction::Compaction,
     condense::Condense,
     delegation::Delegation,
@@ -28,6 +29,7 @@ use super::{
     skills::Skills,
     todos::Todos,
     truncation::Truncation,
+    turn_instructions::TurnInstructions,
     undo::Undo,
 };
 use crate::turn::{
@@ -50,7 +52,8 @@ use crate::turn::{
 /// 7. `compaction`: before all that look at the history, so that they look at what is left of it.
 /// 8. `memory`, `skills`: behind the compaction, so that what it has just replaced of them is told again; memory
 ///    first, for what people wrote of themselves and the work counts more than what they could use.
-/// 9. `files`, `mentions`, `pins`, `recall`: what is new comes in front of what is to be done, at the end of the request.
+/// 9. `files`, `mentions`, `pins`, `turn_instructions`, `recall`: what is new comes in front of what is to be done, at the
+///    end of the request.
 /// 10. `plan_mode`, `planning`: tell the model at the end of the request what it cannot do now. The plan is decided about
 ///     before what comes behind takes it for an answer.
 /// 11. `search`, `find_tool`, `todos`, `questions`: they answer their own tools.
@@ -59,6 +62,7 @@ use crate::turn::{
 /// 14. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
 /// 15. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
 ///     a person did while being asked.
+/// 16. `client_tools`: behind it, for it stands in the place of the tool.
 pub(crate) fn chain() -> Chain {
     let links: Vec<Arc<dyn Link>> = vec![
         Arc::new(AuditLogger),
@@ -73,6 +77,7 @@ pub(crate) fn chain() -> Chain {
         Arc::new(Files),
         Arc::new(MentionsOfInput),
         Arc::new(Pins),
+        Arc::new(TurnInstructions),
         Arc::new(Recall),
         Arc::new(PlanMode),
         Arc::new(TurnPlan),
@@ -88,6 +93,7 @@ pub(crate) fn chain() -> Chain {
         Arc::new(Repetition),
         Arc::new(Repair),
         Arc::new(Undo),
+        Arc::new(OfClient),
     ];
     Chain::new(links, execute::runner)
 }

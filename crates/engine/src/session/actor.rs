@@ -16,7 +16,7 @@ use agentd_core::{
     ports::{FallbackModel, Workspace},
     state_files::{StateFileChange, StateFiles},
     surroundings::Surroundings,
-    turn::{QueuedTurn, StopReason},
+    turn::{QueuedTurn, StopReason, TurnOptions},
 };
 use tokio::{
     sync::{mpsc, watch},
@@ -29,12 +29,15 @@ use super::{
     handle::{Command, SessionView},
     interrupts::Interrupts,
     journal::Journal,
-    load, plain_title,
+    load,
+    news::SessionNews,
+    plain_title,
     project_agents::ProjectAgents,
     state::SessionState,
 };
 use crate::{
     answer_form::AnswerForm,
+    client_tools::{ClientLine, OfferedTools},
     error::EngineError,
     grants::SessionPermissions,
     mentions::Mentions,
@@ -59,6 +62,10 @@ pub(super) struct Actor {
     pub(super) grants: watch::Sender<SessionPermissions>,
     /// The files of the session's own state, for the running turn to see as they are now.
     pub(super) files: watch::Sender<Arc<StateFiles>>,
+    /// Wishes of the client of the open turn; none where there is none.
+    pub(super) options: TurnOptions,
+    /// Lines to the clients of turns that wait, or are about to begin.
+    pub(super) lines: HashMap<TurnId, ClientLine>,
     /// Turns that wait behind it.
     pub(super) queue: VecDeque<QueuedTurn>,
     /// Where the session's files are; found by its first turn.
@@ -103,6 +110,8 @@ pub(super) struct OpenTurn {
     pub(super) compacts: bool,
     /// The form that its answer has to be in.
     pub(super) form: Option<Arc<AnswerForm>>,
+    /// Tools that its client answers.
+    pub(super) of_client: OfferedTools,
     /// Mentions of its input; none where they are not known any more, after a restart.
     pub(super) mentions: Option<Arc<Mentions>>,
     /// Additions to the turn that no model was given yet, each a started item: it is completed where it is taken, so
@@ -182,6 +191,8 @@ impl Actor {
             state,
             interrupts: Interrupts::default(),
             open: None,
+            options: TurnOptions::default(),
+            lines: HashMap::new(),
             queue: VecDeque::new(),
             workspace: None,
             project: ProjectAgents::default(),
@@ -196,8 +207,13 @@ impl Actor {
 
     /// Stores and shows facts of the open turn, or of the session where none is open.
     pub(super) async fn commit(&mut self, turn: Option<TurnId>, facts: Vec<EventKind>) -> Result<(), Fault> {
+        let is_new = self.journal.is_unborn();
         let stored = self.journal.commit(turn, facts).await.map_err(Fault::Fatal)?;
         self.apply(&stored);
+        if is_new && !stored.is_empty() {
+            self.shared.news.tell(SessionNews::Created(self.id));
+        }
+        self.shared.news.tell_facts(&stored, self.state.settings.parent.is_some());
         Ok(())
     }
 

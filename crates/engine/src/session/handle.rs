@@ -16,7 +16,6 @@ use agentd_core::{
     model::{Slot, SlotInfo},
     session::{SessionMode, SessionSettings, StoredSession},
     state_files::StateFileChange,
-    turn::StartTurn,
     undo::{UndoReport, UndoRequest},
 };
 use tokio::sync::{mpsc, oneshot};
@@ -24,6 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::{
     orders::{CleanOrder, HoldMark, Lease, Retirement, SessionCleaned},
     subscribers::Subscription,
+    turn_start::TurnStart,
 };
 use crate::{error::EngineError, grants::SessionPermissions, recovery::RecoveredTurn};
 
@@ -34,7 +34,7 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
 
 /// Commands of a session. What is large is boxed, because a queue has room for many commands whatever is in it.
 pub(super) enum Command {
-    Start { start: Box<StartTurn>, reply: Reply<StartedTurn> },
+    Start { start: Box<TurnStart>, reply: Reply<StartedTurn> },
     Steer { turn: Option<TurnId>, text: String, reply: Reply<()> },
     Cancel { turn: Option<TurnId>, reply: Reply<()> },
     Leave { turn: TurnId, reply: Reply<()> },
@@ -171,8 +171,8 @@ impl SessionHandle {
     /// # Errors
     /// When the input makes no sense, a turn is running (see [`agentd_core::turn::IfBusy`]), or the journal
     /// cannot be written.
-    pub async fn start_turn(&self, start: StartTurn) -> Result<StartedTurn, EngineError> {
-        let start = Box::new(start);
+    pub async fn start_turn(&self, start: impl Into<TurnStart>) -> Result<StartedTurn, EngineError> {
+        let start = Box::new(start.into());
         self.ask(|reply| Command::Start { start, reply }).await
     }
 

@@ -140,6 +140,11 @@ impl Journal {
         self.subscribers.add(origin, seen.min(self.head), catch_up)
     }
 
+    /// Returns whether its session is not in the journal yet.
+    pub(crate) fn is_unborn(&self) -> bool {
+        self.unborn.is_some()
+    }
+
     pub(crate) fn head(&self) -> u64 {
         self.head
     }

@@ -1,6 +1,6 @@
 //! The task of a turn: what it is given, fixed from here on, and what it goes on from after a restart.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use agentd_context::{compaction::plan, long_text::ResultLimits};
 use agentd_core::{
@@ -30,6 +30,14 @@ use crate::{
 /// Number of paths that a model can be held to. They are no part of its prompt; what is deeper in a larger project has
 /// to be named by its whole path.
 const KNOWN_PATHS: usize = 5000;
+
+/// The lower of two limits; none where there is none.
+fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
 
 impl Actor {
     /// Where the session's files are.
@@ -71,10 +79,11 @@ impl Actor {
             settings: self.state.settings.clone(),
             limits: Limits {
                 max_steps: open.max_steps,
-                time: config.turn_time_limit,
-                tokens: config.turn_token_budget,
+                time: least(config.turn_time_limit, self.options.time_ms.map(Duration::from_millis)),
+                tokens: least(config.turn_token_budget, self.options.tokens),
                 parallel_calls: config.parallel_calls,
             },
+            options: self.options.clone(),
             rules: self.rules(open),
             models,
             answer_form: open.form.clone(),
@@ -82,6 +91,7 @@ impl Actor {
             tools: TurnTools {
                 visible: finds.tools(),
                 finds,
+                of_client: open.of_client.clone(),
                 mentions,
                 toolbox: Arc::clone(&shared.parts.toolbox),
                 chain: Arc::clone(&shared.chain),

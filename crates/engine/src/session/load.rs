@@ -227,6 +227,9 @@ impl Actor {
     async fn recover(&mut self, turn_id: TurnId, first_seq: u64) -> Result<(), Fault> {
         let events = self.turn_events(turn_id, first_seq).await?;
         self.open = Some(open_turn(turn_id, first_seq, &events)?);
+        if let Some(EventKind::TurnStarted { options: Some(options), .. }) = events.first().map(|event| &event.kind) {
+            self.options = (**options).clone();
+        }
         let (fates, waiting) = if recovery::is_damaged(&events) {
             tracing::error!(session = %self.id, turn = %turn_id, "an event of an open turn is damaged: the turn ends");
             let asked = self.shared.parts.store.pending_interrupts(Some(self.id)).await.map_err(EngineError::from)?;
@@ -307,6 +310,7 @@ fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<O
         environment: Arc::default(),
         compacts: false,
         form: None,
+        of_client: None,
         steers: Vec::new(),
         under_way: HashMap::new(),
         children: HashMap::new(),

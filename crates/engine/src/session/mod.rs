@@ -8,10 +8,10 @@
 //!   `context_view` say what a model sees, `settings` changes what is set, `routing` chooses the
 //!   models of a turn, `resting` knows those that do not answer,
 //!   `unsure` asks a model about an intent, `model_choice` sets one by its id, `visible` says which tools it is shown,
-//!   `form` which form its answer has to be in, `surroundings` where it works, `project` and `project_agents` which agents the project brings along, `clean`
+//!   `form` which form its answer has to be in, `options` what its client wants of it besides, `turn_start` the line to its client, `surroundings` where it works, `project` and `project_agents` which agents the project brings along, `clean`
 //!   removes what nobody has used for long, `leaving` ends a session that is unloaded or to be removed, `drain` stops in
 //!   good order.
-//! - `journal`, `subscribers`, `interrupts`, `state`: what the actor holds.
+//! - `journal`, `subscribers`, `interrupts`, `state`: what the actor holds. `news`: what those hear who watch all sessions.
 
 mod actor;
 pub(crate) mod asks;
@@ -28,6 +28,8 @@ mod launch;
 mod leaving;
 mod load;
 pub(crate) mod model_choice;
+pub(crate) mod news;
+mod options;
 pub(crate) mod orders;
 mod project;
 mod project_agents;
@@ -44,10 +46,14 @@ mod state;
 mod steers;
 pub(crate) mod subscribers;
 mod surroundings;
+mod turn_start;
 mod turns;
 mod undo;
 mod unsure;
 mod visible;
 
 pub(crate) use self::handle::plain_title;
-pub use self::handle::{SessionHandle, SessionView, StartedTurn};
+pub use self::{
+    handle::{SessionHandle, SessionView, StartedTurn},
+    turn_start::TurnStart,
+};

@@ -34,7 +34,7 @@ pub(crate) fn checked(models: &dyn Models, settings: SessionSettings) -> Result<
 }
 
 /// Makes sure that the server of a slot can be asked for the model of that id.
-fn check(models: &dyn Models, slot: Slot, id: &str) -> Result<(), EngineError> {
+pub(super) fn check(models: &dyn Models, slot: Slot, id: &str) -> Result<(), EngineError> {
     if !is_model_id(id) {
         let odd = format!("that is no id of a model: it has 1 to {MAX_MODEL_ID} bytes, in one line");
         return Err(
@@ -59,18 +59,24 @@ impl Actor {
     /// The model that a slot means in this session.
     pub(super) fn model(&self, slot: Slot) -> Arc<dyn Model> {
         let models = &self.shared.parts.models;
-        let named = chosen(&self.state.settings, slot).and_then(|id| models.named(slot, id));
+        let named = self.chosen(slot).and_then(|id| models.named(slot, id));
         named.unwrap_or_else(|| models.get(slot))
     }
 
     /// Returns whether a person chose the model that a slot means in this session.
     pub(super) fn is_chosen(&self, slot: Slot) -> bool {
-        chosen(&self.state.settings, slot).is_some()
+        self.chosen(slot).is_some()
+    }
+
+    /// The model that was chosen by its id for a slot: by the client for the open turn, or for the session.
+    fn chosen(&self, slot: Slot) -> Option<&str> {
+        let of_turn = self.options.model.as_deref().filter(|_| self.options.slot == Some(slot));
+        of_turn.or_else(|| chosen(&self.state.settings, slot))
     }
 
     /// Makes sure that a turn with that slot has the model that was chosen for it: the configuration may be another since.
     pub(super) fn check_model(&self, slot: Slot) -> Result<(), EngineError> {
-        match chosen(&self.state.settings, slot) {
+        match self.chosen(slot) {
             Some(id) => check(&*self.shared.parts.models, slot, id).map_err(|error| {
                 EngineError::new(ErrorKind::Configuration, format!("this session is set to a model: {error}"))
                     .with_hint("/model default sets it back; so does /model with another one")

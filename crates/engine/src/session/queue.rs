@@ -4,6 +4,7 @@ use agentd_core::{
     error::ErrorKind,
     event::{EventKind, StateChange},
     ids::{TraceId, TurnId},
+    input::AttachedPart,
     turn::{QueuedTurn, StartTurn, StopReason, TurnError, TurnResult},
 };
 
@@ -12,10 +13,10 @@ use super::{
     actor::{Actor, Fault},
     turns::{user_item, whole},
 };
-use crate::error::EngineError;
+use crate::{client_tools::ClientLine, error::EngineError};
 
 impl Actor {
-    pub(super) async fn enqueue(&mut self, start: StartTurn) -> Result<StartedTurn, Fault> {
+    pub(super) async fn enqueue(&mut self, start: StartTurn, line: Option<ClientLine>) -> Result<StartedTurn, Fault> {
         let limit = self.shared.config().queue_limit;
         if self.queue.len() >= limit {
             return Err(EngineError::new(ErrorKind::Busy, format!("{limit} turns wait already"))
@@ -27,6 +28,7 @@ impl Actor {
         let events = self.journal.subscribe(self.journal.head(), None).only(turn_id);
         let queued = QueuedTurn { turn_id, start };
         self.queue.push_back(queued.clone());
+        self.lines.extend(line.map(|line| (turn_id, line)));
         let change = StateChange::Queue { length: self.queue_length(), added: Some(Box::new(queued)) };
         self.commit(None, vec![EventKind::StateChanged { change }]).await?;
         Ok(StartedTurn { turn_id, events, joined: false })
@@ -82,6 +84,7 @@ impl Actor {
             environment,
             handed_over,
             answer_schema: start.answer_schema.clone(),
+            options: None,
         }];
         let said = match &start.text {
             Some(text) => Some(self.fit_or_cut(text, start.typed_bytes, choice).await?),
@@ -89,6 +92,14 @@ impl Actor {
         };
         facts.extend(said.into_iter().flat_map(|said| whole(user_item(turn_id, said, false))));
         facts.push(self.left_queue());
+        // The next turn tells of its files.
+        facts.extend(start.attached.iter().filter_map(|part| match part {
+            AttachedPart::File { path, picture } => {
+                let change = StateChange::HandedOver { path: path.clone(), picture: picture.clone() };
+                Some(EventKind::StateChanged { change })
+            }
+            AttachedPart::Selection(_) => None,
+        }));
         facts.push(EventKind::TurnEnded {
             result: Box::new(TurnResult {
                 turn_id,

@@ -6,7 +6,7 @@ use agentd_context::{tokens::TokenCalibration, windows::ContextWindows};
 use agentd_core::ports::{Audit, Clock, Models, Pictures, Snapshots, Store, Toolbox, Workspaces};
 use tokio::sync::watch;
 
-use super::{gauges::Gauges, resting::RestingModels, siblings::WeakRegistry};
+use super::{gauges::Gauges, news::NewsSender, resting::RestingModels, siblings::WeakRegistry};
 use crate::{
     agents::toolset_cache::ToolSetCache,
     catalog::ToolCatalog,
@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) resting: RestingModels,
     pub(crate) chain: Arc<Chain>,
     pub(crate) gauges: Gauges,
+    /// News for those who watch all sessions.
+    pub(crate) news: NewsSender,
     /// Permanent grants.
     pub(crate) kept: KeptHandle,
     /// The way of sessions to other sessions.

@@ -96,7 +96,7 @@ impl SessionState {
 
     /// Lets a model see these items behind that summary, and no others.
     pub(crate) fn show(&mut self, items: Vec<(u64, Item)>, compaction: Option<Item>) {
-        let seen = items.into_iter().filter(|(_, item)| !is_summary(item));
+        let seen = items.into_iter().filter(|(_, item)| !is_summary(item)).map(|(seq, item)| (seq, for_model(item)));
         let (numbers, mut items): (Vec<u64>, Vec<Arc<Item>>) = seen.map(|(seq, item)| (seq, Arc::new(item))).unzip();
         offload::apply(&mut items);
         self.history = numbers.into_iter().zip(items).collect();
@@ -193,9 +193,17 @@ impl SessionState {
                 self.routed = None;
                 self.meter.start_over();
             }
-            _ => self.history.push_back((seq, Arc::new(item.clone()))),
+            _ => self.history.push_back((seq, Arc::new(for_model(item.clone())))),
         }
     }
+}
+
+/// The item without what only programs read: sessions stay in memory for long.
+fn for_model(mut item: Item) -> Item {
+    if let ItemBody::ToolResult(result) = &mut item.body {
+        result.details = None;
+    }
+    item
 }
 
 /// Returns whether an item is a compaction with a summary, or one that came to no end.

@@ -7,11 +7,10 @@ use agentd_core::{
     context::CompactionCause,
     error::ErrorKind,
     event::EventKind,
-    files::SessionTree,
     ids::{CallId, SessionId, TraceId, TurnId},
     item::{Item, ItemStatus},
     routing::Planning,
-    turn::{IfBusy, StartTurn, StopReason, TurnError, TurnResult},
+    turn::{IfBusy, StartTurn, StopReason, TurnError, TurnOptions, TurnResult},
 };
 use tokio::{task::JoinError, time::Instant};
 
@@ -20,9 +19,9 @@ use super::{
     actor::{Actor, Fault, Next, OpenTurn},
     form,
     room::InFront,
+    turn_start::TurnStart,
 };
 use crate::{
-    attachments::{self, Attachment},
     error::EngineError,
     large_input::UserInput,
     mentions::Mentions,
@@ -36,14 +35,20 @@ use crate::{
 };
 
 impl Actor {
-    pub(super) async fn start(&mut self, start: StartTurn) -> Result<StartedTurn, Fault> {
+    pub(super) async fn start(&mut self, start: TurnStart) -> Result<StartedTurn, Fault> {
         if self.draining.is_some() {
             return Err(EngineError::stopping().into());
         }
+        let TurnStart { mut start, line } = start;
         self.check_input(&start)?;
         form::check(&start, self.open.is_some())?;
+        self.check_wishes(&mut start)?;
         match (&self.open, start.if_busy) {
-            (None, _) => self.begin(TurnId::generate(), start, false).await,
+            (None, _) => {
+                let turn_id = TurnId::generate();
+                self.lines.extend(line.map(|line| (turn_id, line)));
+                self.begin(turn_id, start, false).await
+            }
             (Some(_), IfBusy::Steer) if start.planning.is_some_and(|planning| planning != Planning::Never) => {
                 let no_plan = "what is added to a running turn cannot begin with a plan";
                 Err(EngineError::new(ErrorKind::InvalidInput, no_plan)
@@ -57,7 +62,7 @@ impl Actor {
                 self.steer(Some(turn_id), input, start.whole).await?;
                 Ok(StartedTurn { turn_id, events, joined: true })
             }
-            (Some(_), IfBusy::Queue) => self.enqueue(start).await,
+            (Some(_), IfBusy::Queue) => self.enqueue(start, line).await,
             (Some(open), IfBusy::Refuse) => Err(self.busy(open).into()),
         }
     }
@@ -113,7 +118,12 @@ impl Actor {
         self.look_at_project().await?;
         let back = start.text.as_ref().and_then(|_| self.back_to_main());
         let handed_to = back.is_some().then(|| std::mem::take(&mut self.state.agents));
+        self.options = start.options.clone();
         let began = self.begin_as(turn_id, start, waited, back).await;
+        self.lines.remove(&turn_id);
+        if began.is_err() {
+            self.options = TurnOptions::default();
+        }
         if let (Err(_), Some(stack)) = (&began, handed_to) {
             // The journal knows of no change.
             self.state.agents = stack;
@@ -132,7 +142,7 @@ impl Actor {
         let form = self.form(&start).await?;
         // A turn that only compacts tells nothing.
         let tells = start.compact.is_none();
-        let handed = if tells { self.handed().await? } else { Vec::new() };
+        let handed = if tells { self.handed(&start.attached).await? } else { Vec::new() };
         let (intent, paid) = match self.intent(&start).filter(|_| tells) {
             Some(intent) => {
                 let (intent, paid) = self.made_sure(intent, start.text.as_deref().unwrap_or_default()).await;
@@ -175,6 +185,8 @@ impl Actor {
         });
         let answer_schema = form.as_ref().map(|form| form.schema().clone());
         open.form = form;
+        let (of_client, gone) = self.offered(turn_id, &start.tools)?;
+        open.of_client = of_client;
         self.open = Some(open);
         // Counted from here on: the disk may be slow, and whoever wants to stop the daemon asks what is at work.
         self.share.set(true, !self.interrupts.is_empty());
@@ -183,7 +195,8 @@ impl Actor {
         let plan = plans.then(|| Item::new(turn_id, plan::notice()));
         let input: Vec<Item> = told.chain(said.map(|said| user_item(turn_id, said, false))).chain(plan).collect();
         let mut state = self.fresh_state();
-        let handed_over = handed.into_iter().map(|file| file.path).collect();
+        let handed_over = handed.into_iter().filter(|file| file.selected.is_none()).map(|file| file.path).collect();
+        let options = Some(Box::new(start.options)).filter(|options| !options.is_default());
         if let Some(strategy) = start.compact {
             state.compact = Some(CompactionRequest { cause: CompactionCause::Person, strategy });
         }
@@ -212,7 +225,9 @@ impl Actor {
             environment,
             handed_over,
             answer_schema,
+            options,
         }];
+        facts.extend(gone);
         facts.extend(intent.map(|intent| EventKind::IntentClassified { intent }));
         facts.extend(paid);
         facts.extend(stood_in);
@@ -253,21 +268,13 @@ impl Actor {
             environment: Arc::new(start.environment.clone()),
             compacts: start.compact.is_some(),
             form: None,
+            of_client: None,
             mentions: Some(mentions),
             steers: Vec::new(),
             under_way: HashMap::new(),
             children: HashMap::new(),
             running: None,
         }
-    }
-
-    /// Files that were handed over and that the turn is to tell of.
-    async fn handed(&mut self) -> Result<Vec<Attachment>, Fault> {
-        if self.state.handed_over.is_empty() {
-            return Ok(Vec::new());
-        }
-        let tree = SessionTree { workspace: self.workspace().await?, state: Arc::clone(&self.state.files) };
-        Ok(attachments::read(&*self.shared.parts.workspaces, &tree, &self.state.handed_over).await)
     }
 
     pub(super) fn fresh_state(&self) -> TurnState {
@@ -287,6 +294,7 @@ impl Actor {
 
     pub(super) async fn cancel(&mut self, turn: Option<TurnId>) -> Result<(), Fault> {
         if let Some(index) = turn.and_then(|turn| self.queue.iter().position(|queued| queued.turn_id == turn)) {
+            self.lines.remove(&self.queue[index].turn_id);
             return match self.queue.remove(index) {
                 Some(queued) => self.stillborn(&queued, StopReason::Cancelled, None).await,
                 None => Ok(()),
@@ -301,16 +309,6 @@ impl Actor {
             }
             None => self.end_idle_turn(StopReason::Cancelled).await,
         }
-    }
-
-    /// Takes note that whoever started a turn is gone, for one that waits, too.
-    pub(super) fn client_left(&mut self, turn: TurnId) -> Result<(), Fault> {
-        if let Some(queued) = self.queue.iter_mut().find(|queued| queued.turn_id == turn) {
-            queued.start.client_is_gone();
-        } else if let Some(open) = self.open.as_ref().filter(|open| open.turn_id == turn) {
-            open.answering.leave();
-        }
-        Ok(())
     }
 
     /// The open turn, if it is the one that is meant.
@@ -460,6 +458,7 @@ impl Actor {
             }),
         });
         self.interrupts.clear();
+        self.options = TurnOptions::default();
         self.state.meter = outcome.meter;
         self.commit(Some(open.turn_id), facts).await?;
         self.cancel_children(open.children);

@@ -422,6 +422,7 @@ mod tests {
                 environment: Default::default(),
                 handed_over: Vec::new(),
                 answer_schema: None,
+                options: None,
             };
             ledger.note(Some(turn_id), &started);
             if let Some((before, after)) = turn {

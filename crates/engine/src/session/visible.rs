@@ -54,6 +54,10 @@ impl Actor {
         let (stock, reach) = (self.shared.stock(), self.reach(slot, pictures));
         let loaded = self.loaded(mentioned, &reach, history);
         let shown = self.shared.toolsets.tools(&stock, &loaded, &reach, &self.acting());
+        let shown = match self.open.as_ref().and_then(|open| open.of_client.as_ref()) {
+            Some(tools) => shown.followed_by(&tools.for_scope(&reach)),
+            None => shown,
+        };
         Finds::new(stock, reach, shown, loaded)
     }
 
@@ -97,8 +101,8 @@ impl Actor {
         // The embedded model reads no descriptions.
         let brief = !model.info().embedded && brief::is_for(window);
         let acting = self.acting();
-        let (agent, is_child) = (acting.reach(), acting.is_subagent());
-        ToolScope { agent, is_child, ..ToolScope::default() }.with_model(slot, sees, brief)
+        let (agent, is_child, only) = (acting.reach(), acting.is_subagent(), self.allowed());
+        ToolScope { agent, is_child, only, ..ToolScope::default() }.with_model(slot, sees, brief)
     }
 
     /// The agents that can be mentioned.

@@ -16,7 +16,7 @@ use agentd_core::{
     ids::{SessionId, TurnId},
     session::SessionSettings,
     tool::{ToolErrorCode, ToolOutput},
-    turn::{IfBusy, StartTurn, StopReason},
+    turn::{IfBusy, StartTurn, StopReason, TurnOptions},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 
@@ -267,6 +267,9 @@ fn input(context: &TurnContext, text: String, max_steps: u32, agent: Option<&str
         if_busy: IfBusy::Refuse,
         client: context.ids.client.clone().unwrap_or_default(),
         environment: (*context.control.environment).clone(),
+        // What its client did not allow the turn, nobody may do for it.
+        options: TurnOptions { allowed_tools: context.options.allowed_tools.clone(), ..TurnOptions::default() },
+        ..StartTurn::default()
     }
 }
 

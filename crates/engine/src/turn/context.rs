@@ -22,7 +22,7 @@ use agentd_core::{
     session::SessionSettings,
     state_files::StateFiles,
     tool::{Effect, ToolCall, ToolSpec},
-    turn::StopReason,
+    turn::{StopReason, TurnOptions},
 };
 use agentd_policy::{CallContext, roots};
 use serde_json::json;
@@ -42,6 +42,7 @@ use crate::{
     agents::{active::ActiveAgent, delegate_tool},
     answer_form::AnswerForm,
     catalog::Finds,
+    client_tools::OfferedTools,
     config::PolicyInForce,
     grants::LiveGrants,
     mentions::Mentions,
@@ -55,6 +56,8 @@ pub(crate) struct TurnContext {
     pub(crate) acting: ActiveAgent,
     pub(crate) settings: SessionSettings,
     pub(crate) limits: Limits,
+    /// Wishes of its client for it.
+    pub(crate) options: TurnOptions,
     pub(crate) rules: TurnRules,
     pub(crate) models: TurnModels,
     /// The form that the answer has to be in.
@@ -125,6 +128,8 @@ pub(crate) struct TurnTools {
     pub(crate) visible: ToolSet,
     /// The visible tools as they are now, with what the model has found, and what else it can find.
     pub(crate) finds: Finds,
+    /// Those among them that the client answers.
+    pub(crate) of_client: OfferedTools,
     /// Mentions of the turn's input.
     pub(crate) mentions: Arc<Mentions>,
     pub(crate) toolbox: Arc<dyn Toolbox>,

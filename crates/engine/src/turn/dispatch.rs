@@ -137,7 +137,7 @@ async fn run_call<'a>(context: &TurnContext, due: &'a DueCall, state: &TurnState
 /// Stores the result of a call, with the count of what was taken for it.
 async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mut Usage) -> Result<Outcome, TurnExit> {
     let EndedCall { call, item, output, mut effects, shut_out, ran_with, duration_ms } = ended;
-    let ToolOutput { text, error, files, exit_code, state_files, .. } = output;
+    let ToolOutput { text, error, files, exit_code, details, state_files, .. } = output;
     remember(context, state_files).await?;
     let (call_id, name) = (call.call_id.clone(), call.name.clone());
     let (takes_back, found) = (effects.takes_back.take(), std::mem::take(&mut effects.found));
@@ -146,8 +146,20 @@ async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mu
         let change = StateChange::Tools { names: context.tools.finds.names() };
         context.recorder.fact(EventKind::StateChanged { change }).await?;
     }
-    let result =
-        ToolResult { call_id, name, text, error, exit_code, files, ran_with, takes_back, found, said, duration_ms };
+    let result = ToolResult {
+        call_id,
+        name,
+        text,
+        error,
+        exit_code,
+        details,
+        files,
+        ran_with,
+        takes_back,
+        found,
+        said,
+        duration_ms,
+    };
     let id = match item {
         Some(id) => id,
         None => start_result(context, call, result.ran_with.clone()).await?,
@@ -189,7 +201,8 @@ async fn take_in(context: &TurnContext, state: &mut TurnState, outcome: Outcome)
         state.note_denial(call_id.clone(), name.clone(), text.clone());
     }
     state.note(outcome.item);
-    let SideEffects { todos, compact, changes_agent, delegated, sampled, .. } = outcome.effects;
+    let SideEffects { todos, compact, changes_agent, delegated, sampled, pictures, .. } = outcome.effects;
+    state.returned.extend(pictures);
     state.delegated = state.delegated.saturating_add(sampled.tokens());
     if changes_agent {
         state.phase = Phase::HandingOff;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use agentd_context::ToolSet;
 use agentd_core::{
     error::WorkspaceError,
+    files::{Picture, PreparedPicture},
     ids::SessionId,
     ports::{Artifact, ArtifactDir, Workspace, Workspaces},
     turn::TurnError,
@@ -12,6 +13,7 @@ use agentd_core::{
 use tokio::sync::OnceCell;
 
 use crate::{
+    attachments,
     large_input::{self, InputRoom, UserInput},
     turn::TurnExit,
 };
@@ -58,6 +60,11 @@ impl SessionFiles {
         room: InputRoom,
     ) -> Result<UserInput, WorkspaceError> {
         large_input::keep(&*self.workspaces, self.session, tools, input, room).await
+    }
+
+    /// Keeps a picture as models are shown it.
+    pub(crate) async fn keep_picture(&self, ready: PreparedPicture) -> Result<Picture, WorkspaceError> {
+        attachments::keep_picture(&*self.workspaces, self.session, ready).await
     }
 
     /// Keeps a text of the daemon's own where tools can read it, and returns the path under which they find it.

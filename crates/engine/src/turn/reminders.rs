@@ -37,8 +37,14 @@ pub(crate) async fn append(
 
 /// The reminder on a topic that is in force; of one that belongs to a turn, only in that turn.
 pub(crate) fn last(history: &[Arc<Item>], topic: NoticeTopic, turn: TurnId) -> Option<&str> {
-    let of_turn =
-        matches!(topic, NoticeTopic::Mentions | NoticeTopic::LastAnswer | NoticeTopic::Plan | NoticeTopic::AnswerForm);
+    let of_turn = matches!(
+        topic,
+        NoticeTopic::Mentions
+            | NoticeTopic::LastAnswer
+            | NoticeTopic::Plan
+            | NoticeTopic::AnswerForm
+            | NoticeTopic::TurnInstructions
+    );
     let summary =
         history.iter().find(|item| matches!(&item.body, ItemBody::Compaction(summary) if !summary.summary.is_empty()));
     history

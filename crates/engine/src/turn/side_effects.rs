@@ -1,6 +1,8 @@
 //! Changes of the turn that a call asks for beside its output. Only links ask for them: a tool behind a port cannot.
 
-use agentd_core::{context::CompactionStrategy, ids::CallId, session::Todo, turn::Denial, usage::Usage};
+use agentd_core::{
+    context::CompactionStrategy, files::Picture, ids::CallId, session::Todo, turn::Denial, usage::Usage,
+};
 
 /// Changes of the turn that one call asks for, gathered in its [record](super::call_record::CallRecord).
 #[derive(Debug, Default)]
@@ -21,6 +23,8 @@ pub(crate) struct SideEffects {
     pub(crate) delegated: DelegatedWork,
     /// Usage of the model that it asked.
     pub(crate) sampled: Usage,
+    /// Pictures that it returned, for models that see.
+    pub(crate) pictures: Vec<Picture>,
 }
 
 /// Work of another session for a call, as far as it concerns the turn.

@@ -10,6 +10,7 @@ use agentd_context::{ContextMeter, compaction::plan::CompactionRequest};
 use agentd_core::{
     error::ErrorKind,
     event::{Event, EventKind, StateChange},
+    files::Picture,
     ids::CallId,
     item::{Item, ItemBody, NoticeTopic},
     session::Todo,
@@ -72,6 +73,8 @@ pub(crate) struct TurnState {
     pub(crate) unusable: UnusableAnswers,
     /// The pictures that were read for models that see, by their paths; none where one is gone.
     pub(crate) pictures: HashMap<String, Option<Arc<[u8]>>>,
+    /// Pictures that calls returned and that no notice shows yet.
+    pub(crate) returned: Vec<Picture>,
     /// Fill level of the window, and the last request.
     pub(crate) meter: ContextMeter,
     /// The compaction that is wanted before the next step.

@@ -138,6 +138,7 @@ async fn the_chain_names_its_links_in_the_order_in_which_they_stand() {
         "files",
         "mentions",
         "pins",
+        "turn_instructions",
         "recall",
         "plan_mode",
         "planning",
@@ -153,6 +154,7 @@ async fn the_chain_names_its_links_in_the_order_in_which_they_stand() {
         "repetition",
         "repair",
         "undo",
+        "client_tools",
     ];
     assert_eq!(names, expected);
     assert!(world.engine.chain().iter().all(|(_, about)| !about.is_empty()));

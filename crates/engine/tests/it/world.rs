@@ -157,6 +157,7 @@ pub(crate) fn input(text: &str) -> StartTurn {
         if_busy: IfBusy::Refuse,
         client: "test".to_owned(),
         environment: Default::default(),
+        ..StartTurn::default()
     }
 }
 

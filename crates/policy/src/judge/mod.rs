@@ -17,6 +17,7 @@ use std::{
 
 use agentd_core::{
     catalogue::Foreign,
+    client_tool::CLIENT_TOOL_PREFIX,
     grant::Grant,
     policy::{Explanation, Layer, PartExplanation, Risk, Verdict},
     ports::Workspace,
@@ -318,6 +319,9 @@ impl<'a> Call<'a> {
             Effect::Execute if foreign.is_some() => (settings.confirm_exec, Risk::Medium, &*other, "confirm_exec"),
             Effect::Execute if self.facts.tool.name == SHELL_TOOL => {
                 (settings.confirm_exec, Risk::Medium, "it runs a command", "confirm_exec")
+            }
+            Effect::Execute if self.facts.tool.name.starts_with(CLIENT_TOOL_PREFIX) => {
+                (settings.confirm_exec, Risk::Medium, "it acts in the program that started the turn", "confirm_exec")
             }
             Effect::Execute => (settings.confirm_exec, Risk::High, "it runs a command", "confirm_exec"),
         };

@@ -3,7 +3,7 @@
 //! Everything is read, placed, encoded and checked before anything is written. A write that fails after all takes the
 //! earlier ones back.
 
-use agentd_core::tool::{FileChange, FileChangeKind, ToolOutput};
+use agentd_core::tool::{FileChange, FileChangeKind, ToolDetails, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -64,6 +64,8 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     let told: Vec<&str> = steps.iter().map(|step| step.told.as_str()).filter(|told| !told.is_empty()).collect();
     let mut output = ToolOutput::ok(format!("Applied the patch: {}.", told.join("; ")));
     output.files = steps.iter().map(|step| FileChange::new(step.path.to_string(), step.change())).collect();
+    let shown: String = steps.iter().map(|step| step.shown.as_str()).collect();
+    output.details = Some(Box::new(ToolDetails::of_diff(&shown)));
     Ok(output)
 }
 

@@ -55,6 +55,10 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     let count = text::count(planned.lines.len(), "replacement");
     let at = if job.may_quote(&planned.path) { format!(" at {}", line_list(&planned.lines)) } else { String::new() };
     let mut output = ToolOutput::ok(format!("Edited {path}: {count}{at}."));
+    let before = planned.before.text();
+    output.details = diff::of_change(Some(before.as_bytes()), &planned.after.text, |_| {
+        diff::of_texts(&path, Some(before), &planned.after.text)
+    });
     output.files.push(FileChange::new(path, FileChangeKind::Modified));
     Ok(output)
 }

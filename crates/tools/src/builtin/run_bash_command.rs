@@ -6,7 +6,7 @@ use agentd_core::{
     guide::skills_named,
     policy::Confinement,
     ports::{ToolContext, Workspace},
-    tool::{Effect, StartFolder, ToolData, ToolErrorCode, ToolOutput, ToolSpec},
+    tool::{Effect, PrintedText, StartFolder, ToolData, ToolDetails, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -300,6 +300,13 @@ fn report(finished: FinishedCommand, timeout: Duration) -> ToolOutput {
         let noun = if finished.strays == 1 { "process" } else { "processes" };
         output.text.push_str(&format!("\n[{} background {noun} ended with the command]", finished.strays));
     }
+    let printed = |captured: &CapturedOutput| {
+        let is_text = captured.binary.is_none() && captured.total > 0;
+        is_text.then(|| PrintedText::of_stream(&captured.text, captured.total))
+    };
+    let details =
+        ToolDetails { stdout: printed(&finished.stdout), stderr: printed(&finished.stderr), ..ToolDetails::default() };
+    output.details = Some(details).filter(|details| !details.is_empty()).map(Box::new);
     let is_silent = finished.stdout.total == 0 && finished.stderr.total == 0;
     stream(&mut output, "stdout", finished.stdout);
     stream(&mut output, "stderr", finished.stderr);

@@ -59,12 +59,20 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
         Some(_) => FileChangeKind::Modified,
         None => FileChangeKind::Created,
     };
+    let name = path.to_string();
+    let shown = match &target.existing {
+        None => diff::of_change(None, &args.content, |before| diff::written(&name, before, &args.content)),
+        Some(existing) => existing.content.as_deref().and_then(|before| {
+            diff::of_change(Some(before), &args.content, |before| diff::written(&name, before, &args.content))
+        }),
+    };
     target.replace(&content)?;
     let done = if change == FileChangeKind::Created { "Created" } else { "Replaced" };
     let lines = text::count(args.content.lines().count(), "line");
     let kept = if kept.is_empty() { String::new() } else { format!("; kept {}", kept.join(", ")) };
     let mut output = ToolOutput::ok(format!("{done} {path} ({size}, {lines}{kept})."));
-    output.files.push(FileChange::new(path.to_string(), change));
+    output.files.push(FileChange::new(name, change));
+    output.details = shown;
     Ok(output)
 }
 

@@ -49,6 +49,7 @@ pub(crate) fn request(session: Option<SessionId>, slot: Option<Slot>) -> StartRe
             if_busy: IfBusy::Refuse,
             client: "agentd-bench".to_owned(),
             environment: Default::default(),
+            ..StartTurn::default()
         },
     }
 }

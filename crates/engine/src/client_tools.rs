@@ -1,0 +1,236 @@
+//! Tools that the client of a turn answers itself: what they are, and the line to the client. Calls go down the line, each
+//! with the place for its answer; a line whose other end is gone answers nothing any more.
+
+use std::{collections::HashMap, sync::Arc};
+
+use agentd_core::{
+    catalogue::{CatalogueTool, ToolLabel, ToolOrigin},
+    client_tool::{
+        ClientTool, ClientToolAnswer, ClientToolCall, MAX_CLIENT_TOOL_DESCRIPTION, MAX_CLIENT_TOOL_NAME,
+        MAX_CLIENT_TOOL_SCHEMA, MAX_CLIENT_TOOLS,
+    },
+    error::ErrorKind,
+};
+use jsonschema::Validator;
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    catalog::{AgentScope, ToolCatalog, ToolScope},
+    error::EngineError,
+};
+
+/// Calls that wait for a client which does not read.
+const QUEUE: usize = 64;
+/// Reasons that are told of arguments which do not fit.
+const MAX_REASONS: usize = 4;
+
+/// A call on its way to the client, and where its answer goes. Dropped without one, the call ends with an error.
+#[derive(Debug)]
+pub struct ClientToolRequest {
+    /// The call.
+    pub call: ClientToolCall,
+    /// Takes the answer.
+    pub reply: oneshot::Sender<ClientToolAnswer>,
+}
+
+/// The engine's end of the line to the client of a turn.
+#[derive(Debug, Clone)]
+pub struct ClientLine(mpsc::Sender<ClientToolRequest>);
+
+impl ClientLine {
+    /// A line, and the end that whoever speaks to the client reads.
+    #[must_use]
+    pub fn new() -> (Self, mpsc::Receiver<ClientToolRequest>) {
+        let (sender, requests) = mpsc::channel(QUEUE);
+        (Self(sender), requests)
+    }
+
+    /// Returns whether nobody is at the other end any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    /// Has the client answer. None where it is gone, or leaves too much unread.
+    pub(crate) async fn ask(&self, call: ClientToolCall) -> Option<ClientToolAnswer> {
+        let (reply, answer) = oneshot::channel();
+        self.0.try_send(ClientToolRequest { call, reply }).ok()?;
+        answer.await.ok()
+    }
+}
+
+/// The tools of a client, as a turn offers them.
+pub(crate) struct ClientTools {
+    tools: Vec<CatalogueTool>,
+    /// By the names that models use: the client's own name, and what checks arguments.
+    known: HashMap<String, (String, Validator)>,
+    line: ClientLine,
+}
+
+impl ClientTools {
+    /// The tools that were checked, with the line to their client.
+    pub(crate) fn new(tools: &[ClientTool], line: ClientLine) -> Result<Self, EngineError> {
+        let known = |tool: &ClientTool| Ok((tool.called(), (tool.name.clone(), validator(tool)?)));
+        let known = tools.iter().map(known).collect::<Result<_, EngineError>>()?;
+        let of_client = |tool: &ClientTool| CatalogueTool {
+            spec: tool.spec(),
+            origin: ToolOrigin::Conversation,
+            label: ToolLabel::default(),
+            stands_for: None,
+            foreign: None,
+        };
+        Ok(Self { tools: tools.iter().map(of_client).collect(), known, line })
+    }
+
+    /// Those that the agent of a turn may use: one that names its tools has those that it names.
+    pub(crate) fn for_scope(&self, scope: &ToolScope) -> Vec<&CatalogueTool> {
+        let named = |tool: &&CatalogueTool| match &scope.agent {
+            Some(AgentScope { tools: Some(named), .. }) => named.contains(&tool.spec.name),
+            _ => true,
+        };
+        self.tools.iter().filter(named).collect()
+    }
+
+    /// The client's own name of a tool that models call so.
+    pub(crate) fn own_name(&self, called: &str) -> Option<&str> {
+        self.known.get(called).map(|(name, _)| name.as_str())
+    }
+
+    pub(crate) fn line(&self) -> &ClientLine {
+        &self.line
+    }
+
+    /// Problem of the arguments of a call, if there is one.
+    pub(crate) fn problem(&self, called: &str, arguments: &str) -> Option<String> {
+        let (_, validator) = self.known.get(called)?;
+        let text = if arguments.trim().is_empty() { "{}" } else { arguments };
+        let value: Value = match serde_json::from_str(text) {
+            Ok(value) => value,
+            Err(error) => return Some(format!("the arguments are no JSON: {error}")),
+        };
+        let reasons: Vec<String> = validator
+            .iter_errors(&value)
+            .take(MAX_REASONS)
+            .map(|error| match error.instance_path().to_string() {
+                place if place.is_empty() => error.to_string(),
+                place => format!("at {place}: {error}"),
+            })
+            .collect();
+        (!reasons.is_empty()).then(|| format!("the arguments do not fit: {}", reasons.join("; ")))
+    }
+}
+
+/// Refuses tools that no turn could offer.
+pub(crate) fn check(
+    tools: &[ClientTool],
+    stock: &ToolCatalog,
+    canonical: impl Fn(&str) -> String,
+) -> Result<(), EngineError> {
+    if tools.len() > MAX_CLIENT_TOOLS {
+        let message = format!("the start offers {} tools; {MAX_CLIENT_TOOLS} are allowed", tools.len());
+        return Err(refused(message, "offer those that this turn needs"));
+    }
+    for (at, tool) in tools.iter().enumerate() {
+        let name = &tool.name;
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+        if name.is_empty() || name.len() > MAX_CLIENT_TOOL_NAME || !name.chars().all(is_plain) {
+            let message =
+                format!("{:?} is no name of a tool", name.chars().take(MAX_CLIENT_TOOL_NAME).collect::<String>());
+            let hint = format!("use 1 to {MAX_CLIENT_TOOL_NAME} letters, digits, `_` and `-`");
+            return Err(refused(message, hint));
+        }
+        if tools[..at].iter().any(|before| before.name == *name) {
+            return Err(refused(format!("the start offers two tools named {name}"), "give each a name of its own"));
+        }
+        let taken = [name.clone(), canonical(name), tool.called()].into_iter().find(|name| stock.get(name).is_some());
+        if let Some(taken) = taken {
+            let message = format!("the tool {name} of the client has the name of a tool of the daemon ({taken})");
+            return Err(refused(message, "give it another name"));
+        }
+        if tool.description.trim().is_empty() || tool.description.len() > MAX_CLIENT_TOOL_DESCRIPTION {
+            let message = format!("the description of the tool {name} has {} bytes", tool.description.len());
+            return Err(refused(message, format!("say in 1 to {MAX_CLIENT_TOOL_DESCRIPTION} bytes when to use it")));
+        }
+        let schema = tool.parameters.to_string().len();
+        if schema > MAX_CLIENT_TOOL_SCHEMA {
+            let message =
+                format!("the schema of the tool {name} has {schema} bytes; {MAX_CLIENT_TOOL_SCHEMA} are allowed");
+            return Err(refused(message, "describe fewer arguments, or in fewer words"));
+        }
+        validator(tool)?;
+    }
+    Ok(())
+}
+
+fn validator(ClientTool { name, parameters, .. }: &ClientTool) -> Result<Validator, EngineError> {
+    let wrong = |why: String| {
+        let hint = r#"write one such as {"type": "object", "properties": {"path": {"type": "string"}}}"#;
+        refused(format!("the schema of the tool {name} describes no arguments: {why}"), hint)
+    };
+    if parameters.get("type").is_none_or(|kind| kind != "object") {
+        return Err(wrong("its `type` is not `object`".to_owned()));
+    }
+    jsonschema::meta::validate(parameters).map_err(|problem| wrong(problem.to_string()))?;
+    jsonschema::validator_for(parameters).map_err(|problem| wrong(problem.to_string()))
+}
+
+fn refused(message: String, hint: impl Into<String>) -> EngineError {
+    EngineError::new(ErrorKind::InvalidInput, message).with_hint(hint)
+}
+
+/// The tools of a turn's client, shared by the tasks of the turn.
+pub(crate) type OfferedTools = Option<Arc<ClientTools>>;
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::catalogue::Catalogue;
+    use serde_json::json;
+
+    use super::*;
+
+    fn tool(name: &str, parameters: Value) -> ClientTool {
+        ClientTool { name: name.to_owned(), description: "Looks.".to_owned(), parameters, only_looks: true }
+    }
+
+    fn object() -> Value {
+        json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]})
+    }
+
+    #[test]
+    fn bad_tools_are_refused_with_a_hint() {
+        let own = agentd_core::tool::ToolSpec {
+            name: "read_file".to_owned(),
+            description: String::new(),
+            parameters: json!({}),
+            effect: agentd_core::tool::Effect::Read,
+        };
+        let stock = ToolCatalog::new(Arc::new(Catalogue::default()), vec![(own, false)]);
+        let refusal = |tools: &[ClientTool], words: &str| {
+            let canonical = |name: &str| if name == "Read" { "read_file".to_owned() } else { name.to_owned() };
+            let error = check(tools, &stock, canonical).unwrap_err();
+            assert!(error.to_string().contains(words) && error.hint().is_some(), "{error}");
+        };
+        refusal(&[tool("", object())], "no name of a tool");
+        refusal(&[tool("read buffer", object())], "no name of a tool");
+        refusal(&[tool(&"x".repeat(49), object())], "no name of a tool");
+        refusal(&[tool("read_file", object())], "has the name of a tool of the daemon");
+        refusal(&[tool("Read", object())], "has the name of a tool of the daemon (read_file)");
+        refusal(&[tool("a", object()), tool("a", object())], "two tools named a");
+        refusal(&[ClientTool { description: " ".to_owned(), ..tool("a", object()) }], "description");
+        refusal(&[tool("a", json!([]))], "not `object`");
+        refusal(&[tool("a", json!({"type": "object", "properties": 7}))], "describes no arguments");
+        refusal(&[tool("a", json!({"type": "object", "description": "x".repeat(40_000)}))], "bytes");
+        refusal(&vec![tool("a", object()); 65], "65 tools");
+        assert!(check(&[tool("a", object()), tool("b-2", json!({"type": "object"}))], &stock, str::to_owned).is_ok());
+    }
+
+    #[test]
+    fn arguments_are_checked_before_anybody_is_asked() {
+        let tools = ClientTools::new(&[tool("look", object())], ClientLine::new().0).unwrap();
+        assert_eq!(tools.own_name("client_look"), Some("look"));
+        assert_eq!(tools.problem("client_look", r#"{"path": "a"}"#), None);
+        for bad in ["{", "", "[]", r#"{"path": 7}"#] {
+            assert!(tools.problem("client_look", bad).is_some(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Starts of turns: in a session of their own, and with parts beside the words. What a part is is looked at before anything
+//! is kept, so that a start that is refused leaves nothing behind.
+
+use agentd_core::{
+    error::ErrorKind,
+    files::PreparedPicture,
+    ids::SessionId,
+    input::{
+        AttachedPart, CheckedPicture, InputPart, LineRange, MAX_INPUT_PARTS, MAX_PART_BYTES, MAX_SELECTION_BYTES,
+        MAX_SELECTION_URI, PICTURE_TYPES, PictureData, Selection,
+    },
+    session::SessionSettings,
+    turn::IfBusy,
+};
+
+use super::Engine;
+use crate::{
+    attachments,
+    error::EngineError,
+    session::{SessionHandle, StartedTurn, TurnStart, model_choice::checked, shared::Ports},
+};
+
+/// Parts of an input that were looked at, and are not kept yet.
+#[derive(Debug, Default)]
+pub struct CheckedParts(Vec<CheckedPart>);
+
+#[derive(Debug)]
+enum CheckedPart {
+    Picture(CheckedPicture),
+    File { name: String, content: Vec<u8> },
+    Selection(Selection),
+}
+
+impl Engine {
+    /// Starts a turn in a session of its own, which is stored together with the start. A start that is refused leaves
+    /// no session behind.
+    ///
+    /// # Errors
+    /// As of [`SessionHandle::start_turn`].
+    pub async fn start_session(
+        &self,
+        settings: SessionSettings,
+        start: impl Into<TurnStart>,
+    ) -> Result<(SessionHandle, StartedTurn), EngineError> {
+        self.start_session_with(settings, start, CheckedParts::default()).await
+    }
+
+    /// The same with parts of the input beside its words.
+    ///
+    /// # Errors
+    /// As of [`SessionHandle::start_turn`], and when the disk does not take the parts.
+    pub async fn start_session_with(
+        &self,
+        settings: SessionSettings,
+        start: impl Into<TurnStart>,
+        parts: CheckedParts,
+    ) -> Result<(SessionHandle, StartedTurn), EngineError> {
+        let settings = checked(&*self.shared.parts.models, settings)?;
+        let mut start = start.into();
+        let id = SessionId::generate();
+        self.audit_first_mode(id, &settings, &start.start.client).await?;
+        let project = settings.project.clone();
+        let session = self.registry.newborn(id, settings).await?;
+        let started = async {
+            if parts.0.iter().any(CheckedPart::has_file) {
+                self.shared.parts.workspaces.open(id, project).await?;
+            }
+            start.start.attached = self.keep_parts(id, parts).await?;
+            session.start_turn(start).await
+        };
+        match started.await {
+            Ok(started) => Ok((session, started)),
+            Err(error) => {
+                // It may be gone already, with its reason for the error.
+                let _ = session.close().await;
+                forget(&self.shared.parts, session.id()).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Starts a turn with parts of the input beside its words.
+    ///
+    /// # Errors
+    /// As of [`SessionHandle::start_turn`], and when the disk does not take the parts.
+    pub async fn start_turn_with(
+        &self,
+        session: &SessionHandle,
+        start: impl Into<TurnStart>,
+        parts: CheckedParts,
+    ) -> Result<StartedTurn, EngineError> {
+        let mut start = start.into();
+        if parts.0.is_empty() {
+            return session.start_turn(start).await;
+        }
+        // Until it is there and told of, the session stays.
+        let _lease = session.lease().await?;
+        let view = session.show().await?;
+        match (view.live_turn, start.start.if_busy) {
+            (Some(turn), IfBusy::Refuse) => {
+                return Err(EngineError::new(ErrorKind::Busy, format!("turn {turn} of this session is open"))
+                    .with_hint("wait for its end, cancel it, or ask to queue this one"));
+            }
+            (Some(_), IfBusy::Steer) => {
+                return Err(refused(
+                    "a running turn takes no parts: only words can be added to it".to_owned(),
+                    "queue it, so that it is a turn of its own",
+                ));
+            }
+            _ => {}
+        }
+        let settings = view.session.settings;
+        let files_of = settings.files_of(session.id());
+        if parts.0.iter().any(CheckedPart::has_file) {
+            self.shared.parts.workspaces.open(files_of, settings.project).await?;
+        }
+        start.start.attached = self.keep_parts(files_of, parts).await?;
+        session.start_turn(start).await
+    }
+
+    /// Looks at the parts of an input, before anything of them is kept.
+    ///
+    /// # Errors
+    /// When there are too many, or one is empty, too large, or no picture where it calls itself one.
+    pub async fn check_parts(&self, parts: Vec<InputPart>) -> Result<CheckedParts, EngineError> {
+        if parts.len() > MAX_INPUT_PARTS {
+            let message =
+                format!("the input has {} parts beside its words; {MAX_INPUT_PARTS} are allowed", parts.len());
+            return Err(refused(message, "upload the files with Sessions.Upload, and name them"));
+        }
+        let mut checked = Vec::with_capacity(parts.len());
+        for (at, part) in parts.into_iter().enumerate() {
+            let number = at + 1;
+            checked.push(match part {
+                InputPart::Picture(picture) => {
+                    CheckedPart::Picture(self.check_picture(&format!("part {number}"), picture).await?)
+                }
+                InputPart::File { name, content } => {
+                    check_file(&format!("part {number}"), &name, &content)?;
+                    CheckedPart::File { name, content }
+                }
+                InputPart::Selection(selection) => {
+                    check_selection(number, &selection)?;
+                    CheckedPart::Selection(selection)
+                }
+            });
+        }
+        Ok(CheckedParts(checked))
+    }
+
+    /// Makes a picture of a client fit for models. `whose` says in a word which one it is.
+    ///
+    /// # Errors
+    /// When it is empty, too large, of another type, damaged, or no picture at all.
+    pub async fn check_picture(&self, whose: &str, picture: PictureData) -> Result<CheckedPicture, EngineError> {
+        let PictureData { name, media_type, content } = picture;
+        let known = PICTURE_TYPES.iter().find(|(known, _)| *known == media_type);
+        let Some((_, ending)) = known else {
+            let shown: String = media_type.chars().take(60).collect();
+            let known: Vec<&str> = PICTURE_TYPES.iter().map(|(known, _)| *known).collect();
+            let message = format!("{whose} is a picture of the type {shown:?}, which models do not see");
+            return Err(refused(message, format!("convert it to one of {}", known.join(", "))));
+        };
+        let name = name.unwrap_or_else(|| format!("picture.{ending}"));
+        check_file(whose, &name, &content)?;
+        let prepared = self.prepared(whose, &content).await?;
+        Ok(CheckedPicture { name, content, prepared })
+    }
+
+    async fn prepared(&self, whose: &str, content: &[u8]) -> Result<PreparedPicture, EngineError> {
+        let Some(pictures) = &self.shared.parts.pictures else {
+            let message = format!("{whose} is a picture, and this daemon was built without what reads pictures");
+            return Err(EngineError::new(ErrorKind::Configuration, message)
+                .with_hint("use a build with the feature `documents`"));
+        };
+        match pictures.prepare(content).await {
+            Ok(Some(ready)) => Ok(ready),
+            Ok(None) => Err(refused(
+                format!("{whose} calls itself a picture, and its bytes are none"),
+                "send the bytes of the file as they are, or send it as a file",
+            )),
+            Err(error) => {
+                let message = format!("{whose} is a picture that cannot be shown: {error}");
+                let hint = error.hint().unwrap_or("save it again, or send it as a file").to_owned();
+                Err(refused(message, hint))
+            }
+        }
+    }
+
+    /// Keeps the parts in the files of that session.
+    async fn keep_parts(&self, session: SessionId, parts: CheckedParts) -> Result<Vec<AttachedPart>, EngineError> {
+        let Ports { workspaces, pictures, .. } = &self.shared.parts;
+        let mut kept = Vec::with_capacity(parts.0.len());
+        for part in parts.0 {
+            kept.push(match part {
+                CheckedPart::Picture(CheckedPicture { name, content, prepared }) => {
+                    let path = workspaces.add_upload(session, name, content).await?;
+                    let picture = attachments::keep_picture(&**workspaces, session, prepared).await?;
+                    AttachedPart::File { path, picture: Some(picture) }
+                }
+                CheckedPart::File { name, content } => {
+                    let taken = attachments::take(&**workspaces, pictures.as_deref(), session, name, content).await?;
+                    AttachedPart::File { path: taken.path, picture: taken.picture }
+                }
+                CheckedPart::Selection(selection) => AttachedPart::Selection(selection),
+            });
+        }
+        Ok(kept)
+    }
+}
+
+impl CheckedPart {
+    fn has_file(&self) -> bool {
+        !matches!(self, Self::Selection(_))
+    }
+}
+
+fn check_file(whose: &str, name: &str, content: &[u8]) -> Result<(), EngineError> {
+    if name.trim().is_empty() {
+        return Err(refused(format!("{whose} is a file without a name"), "name it"));
+    }
+    if content.is_empty() {
+        return Err(refused(format!("{whose} is empty"), "leave it out, or send its bytes"));
+    }
+    if content.len() > MAX_PART_BYTES {
+        let message = format!("{whose} has {} bytes; a part has at most {} MiB", content.len(), MAX_PART_BYTES >> 20);
+        return Err(refused(message, "upload it with Sessions.Upload before the turn"));
+    }
+    Ok(())
+}
+
+fn check_selection(number: usize, Selection { uri, lines, text }: &Selection) -> Result<(), EngineError> {
+    let whose = format!("part {number}");
+    if uri.trim().is_empty() {
+        return Err(refused(
+            format!("{whose} is a selection of nothing that has a name"),
+            "give its path or address in `uri`",
+        ));
+    }
+    if uri.len() > MAX_SELECTION_URI {
+        let message = format!("{whose} has an address of {} bytes; {MAX_SELECTION_URI} are allowed", uri.len());
+        return Err(refused(message, "give a path, or a shorter name"));
+    }
+    if text.trim().is_empty() {
+        return Err(refused(format!("{whose} is an empty selection"), "leave it out, or send its text"));
+    }
+    if text.len() > MAX_SELECTION_BYTES {
+        let message = format!(
+            "{whose} has {} bytes of text; a selection has at most {} KiB",
+            text.len(),
+            MAX_SELECTION_BYTES >> 10
+        );
+        return Err(refused(message, "send it as a file, of which the model reads what it needs"));
+    }
+    match lines {
+        Some(LineRange { first, last }) if *first == 0 || last < first => {
+            let message = format!("{whose} is of the lines {first} to {last}, which are none");
+            Err(refused(message, "count lines from 1, the first one first"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn refused(message: String, hint: impl Into<String>) -> EngineError {
+    EngineError::new(ErrorKind::InvalidInput, message).with_hint(hint)
+}
+
+/// Removes what was kept for a session that was never stored.
+async fn forget(ports: &Ports, session: SessionId) {
+    // A journal that cannot be read does not say if it is there.
+    if let Ok(None) = ports.store.session(session).await {
+        let _ = ports.workspaces.remove(session).await;
+    }
+}

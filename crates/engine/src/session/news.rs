@@ -1,0 +1,116 @@
+//! News of all sessions in one place, for those who watch them together. Nothing is done for them while nobody watches, and
+//! nobody waits for a watcher: one that is too slow hears how much it has missed.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    event::{Event, EventKind, StateChange},
+    ids::SessionId,
+};
+use tokio::sync::broadcast::{self, error::RecvError, error::TryRecvError};
+
+/// News that wait for a slow watcher at the most.
+const QUEUE: usize = 1024;
+
+/// Something that happened, as watchers of all sessions hear of it.
+#[derive(Debug, Clone)]
+pub enum SessionNews {
+    /// There is a new session.
+    Created(SessionId),
+    /// A session is gone for good.
+    Deleted(SessionId),
+    /// A stored fact that changes what lists show, a turn that began or ended, or a question and its answer.
+    Fact {
+        /// The fact.
+        event: Arc<Event>,
+        /// Set if the session works for another one.
+        is_child: bool,
+    },
+    /// The configuration was read again.
+    Reconfigured,
+}
+
+/// Where news are told.
+#[derive(Debug)]
+pub(crate) struct NewsSender(broadcast::Sender<SessionNews>);
+
+impl Default for NewsSender {
+    fn default() -> Self {
+        Self(broadcast::Sender::new(QUEUE))
+    }
+}
+
+impl NewsSender {
+    pub(crate) fn tell(&self, news: SessionNews) {
+        // Without watchers it goes nowhere.
+        let _ = self.0.send(news);
+    }
+
+    /// Tells of stored facts, as far as they are news.
+    pub(crate) fn tell_facts(&self, stored: &[Arc<Event>], is_child: bool) {
+        if self.0.receiver_count() == 0 {
+            return;
+        }
+        for event in stored.iter().filter(|event| is_news(&event.kind)) {
+            self.tell(SessionNews::Fact { event: Arc::clone(event), is_child });
+        }
+    }
+
+    pub(crate) fn watch(&self) -> NewsReader {
+        NewsReader(self.0.subscribe())
+    }
+}
+
+/// A watcher's end.
+#[derive(Debug)]
+pub struct NewsReader(broadcast::Receiver<SessionNews>);
+
+/// Number of news that a watcher has missed, because it did not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MissedNews(pub u64);
+
+impl NewsReader {
+    /// The next news; none where the engine is gone.
+    pub async fn next(&mut self) -> Option<Result<SessionNews, MissedNews>> {
+        match self.0.recv().await {
+            Ok(news) => Some(Ok(news)),
+            Err(RecvError::Lagged(missed)) => Some(Err(MissedNews(missed))),
+            Err(RecvError::Closed) => None,
+        }
+    }
+
+    /// The next news, if there is any already.
+    pub fn try_next(&mut self) -> Option<Result<SessionNews, MissedNews>> {
+        match self.0.try_recv() {
+            Ok(news) => Some(Ok(news)),
+            Err(TryRecvError::Lagged(missed)) => Some(Err(MissedNews(missed))),
+            Err(TryRecvError::Empty | TryRecvError::Closed) => None,
+        }
+    }
+}
+
+/// Returns whether a fact is news: what is said and done in a turn is not.
+fn is_news(fact: &EventKind) -> bool {
+    match fact {
+        EventKind::TurnStarted { .. }
+        | EventKind::TurnEnded { .. }
+        | EventKind::InterruptRaised { .. }
+        | EventKind::InterruptResolved { .. } => true,
+        EventKind::StateChanged { change } => matches!(
+            change,
+            StateChange::Title { .. }
+                | StateChange::Settings { .. }
+                | StateChange::Queue { .. }
+                | StateChange::Reset
+                | StateChange::Agent { .. }
+                | StateChange::Undone { .. }
+        ),
+        EventKind::ItemStarted { .. }
+        | EventKind::ItemDelta { .. }
+        | EventKind::ItemCompleted { .. }
+        | EventKind::UsageUpdated { .. }
+        | EventKind::IntentClassified { .. }
+        | EventKind::ModelChosen { .. }
+        | EventKind::Warning { .. } => false,
+    }
+}

@@ -1,0 +1,131 @@
+//! What the client of a turn wants of it besides its answer: a model, instructions, the tools that it allows, and tools of its
+//! own.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use agentd_core::{
+    client_tool::ClientTool,
+    error::ErrorKind,
+    event::EventKind,
+    files::SessionTree,
+    ids::TurnId,
+    input::AttachedPart,
+    turn::{IfBusy, MAX_TURN_INSTRUCTIONS, StartTurn},
+};
+
+use super::{
+    actor::{Actor, Fault},
+    model_choice,
+};
+use crate::{
+    agents::delegate_tool,
+    attachments::{self, Attachment},
+    client_tools::{self, ClientTools, OfferedTools},
+    error::EngineError,
+};
+
+impl Actor {
+    /// Refuses wishes that no turn could be held to, and settles whose server has the model.
+    pub(super) fn check_wishes(&self, start: &mut StartTurn) -> Result<(), EngineError> {
+        let refused =
+            |message: &str, hint: &str| Err(EngineError::new(ErrorKind::InvalidInput, message).with_hint(hint));
+        let joins = self.open.is_some() && start.if_busy == IfBusy::Steer;
+        let brings = !(start.attached.is_empty() && start.tools.is_empty() && start.options.is_default());
+        if joins && brings {
+            let message = "a running turn takes no parts, tools, instructions or limits: only words can be added to it";
+            return refused(message, "queue it, so that it is a turn of its own: --if-busy queue");
+        }
+        if start.compact.is_some() && brings {
+            let message = "a turn that compacts the history takes no parts, tools, instructions or limits";
+            return refused(message, "compact first, then give them with the input");
+        }
+        if start.text.is_none() && !start.attached.is_empty() {
+            return refused("the input has parts and no words", "say in `text` what is to be done with them");
+        }
+        if let Some(instructions) = &start.options.instructions {
+            if instructions.trim().is_empty() {
+                return refused("the instructions of the turn are empty", "leave them out");
+            }
+            if instructions.len() > MAX_TURN_INSTRUCTIONS {
+                let message =
+                    format!("the instructions have {} bytes; {MAX_TURN_INSTRUCTIONS} are allowed", instructions.len());
+                return refused(&message, "hand the rest over as a file");
+            }
+        }
+        self.check_tools(start)?;
+        if let Some(id) = &start.options.model {
+            let slot = start.slot.or(self.state.settings.slot).unwrap_or_default();
+            model_choice::check(&*self.shared.parts.models, slot, id)?;
+            (start.slot, start.options.slot) = (Some(slot), Some(slot));
+        }
+        Ok(())
+    }
+
+    fn check_tools(&self, start: &StartTurn) -> Result<(), EngineError> {
+        let stock = self.shared.stock();
+        let canonical = |name: &str| self.canonical(name);
+        client_tools::check(&start.tools, &stock, canonical)?;
+        let of_client = |name: &str| start.tools.iter().any(|tool| tool.name == name || tool.called() == name);
+        let mut allowed = start.options.allowed_tools.iter().flatten();
+        match allowed.find(|name| !of_client(name) && stock.get(&self.canonical(name)).is_none()) {
+            Some(unknown) => {
+                let shown: String = unknown.chars().take(100).collect();
+                Err(EngineError::new(
+                    ErrorKind::InvalidInput,
+                    format!("{shown:?} is allowed, and there is no such tool"),
+                )
+                .with_hint("`agentctl tools` lists them, and so does Daemon.Tools"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The name of our tool for which others have this one.
+    fn canonical(&self, name: &str) -> String {
+        let ours = delegate_tool::canonical_name(name);
+        self.shared.parts.toolbox.canonical_name(ours).to_owned()
+    }
+
+    /// The tools that the client of the open turn allows; all where none.
+    pub(super) fn allowed(&self) -> Option<BTreeSet<String>> {
+        let names = self.options.allowed_tools.as_ref()?;
+        Some(names.iter().map(|name| self.canonical(name)).collect())
+    }
+
+    /// Files that were handed over and that the turn is to tell of, and the parts of its input.
+    pub(super) async fn handed(&mut self, parts: &[AttachedPart]) -> Result<Vec<Attachment>, Fault> {
+        if self.state.handed_over.is_empty() && parts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let tree = SessionTree { workspace: self.workspace().await?, state: Arc::clone(&self.state.files) };
+        Ok(attachments::read(&*self.shared.parts.workspaces, &tree, &self.state.handed_over, parts).await)
+    }
+
+    /// Takes note that whoever started a turn is gone, for one that waits, too.
+    pub(super) fn client_left(&mut self, turn: TurnId) -> Result<(), Fault> {
+        if let Some(queued) = self.queue.iter_mut().find(|queued| queued.turn_id == turn) {
+            queued.start.client_is_gone();
+        } else if let Some(open) = self.open.as_ref().filter(|open| open.turn_id == turn) {
+            open.answering.leave();
+        }
+        Ok(())
+    }
+
+    /// The tools of the client of a turn that begins. A word to people where the client is gone already.
+    pub(super) fn offered(
+        &mut self,
+        turn: TurnId,
+        tools: &[ClientTool],
+    ) -> Result<(OfferedTools, Option<EventKind>), EngineError> {
+        if tools.is_empty() {
+            return Ok((None, None));
+        }
+        match self.lines.remove(&turn).filter(|line| !line.is_gone()) {
+            Some(line) => Ok((Some(Arc::new(ClientTools::new(tools, line)?)), None)),
+            None => {
+                let message = "the client that offers tools is gone: the turn goes on without them".to_owned();
+                Ok((None, Some(EventKind::Warning { code: "client_tools_gone".to_owned(), message })))
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Tools of the client: offered in its turn only, judged as others, answered by the client or ended with a reason.
+
+use std::time::Duration;
+
+use agentd_core::{
+    client_tool::{ClientTool, ClientToolAnswer},
+    event::EventKind,
+    files::PreparedPicture,
+    interrupt::Answer,
+    item::{ItemBody, ItemStatus},
+    model::{Message, ModelChunk},
+    session::SessionMode,
+    turn::{IfBusy, OnInterrupt, StartTurn, StopReason, TurnOptions},
+};
+use agentd_engine::{ClientLine, ClientToolRequest, SessionHandle, StartedTurn, TurnStart};
+use agentd_testkit::scripted::{Play, calls, says};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::{
+    grants::{answer, question},
+    world::{World, input, run, soon, to_end, until},
+};
+
+type Requests = mpsc::Receiver<ClientToolRequest>;
+
+fn tool(name: &str, only_looks: bool) -> ClientTool {
+    let parameters = json!({
+        "type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"], "additionalProperties": false,
+    });
+    ClientTool { name: name.to_owned(), description: format!("The editor's {name}."), parameters, only_looks }
+}
+
+fn offering(tools: Vec<ClientTool>) -> StartTurn {
+    StartTurn { tools, ..input("Go!") }
+}
+
+async fn start(session: &SessionHandle, start: StartTurn) -> (StartedTurn, Requests) {
+    let (line, requests) = ClientLine::new();
+    let started = session.start_turn(TurnStart { start, line: Some(line) }).await.unwrap();
+    (started, requests)
+}
+
+fn buffer(args: Value) -> Play {
+    calls(&[("client_buffer", args)])
+}
+
+async fn next(requests: &mut Requests) -> ClientToolRequest {
+    soon("a call", requests.recv()).await.unwrap()
+}
+
+fn says_back(request: ClientToolRequest, text: &str) {
+    let answer = ClientToolAnswer { text: text.to_owned(), ..ClientToolAnswer::default() };
+    request.reply.send(answer).unwrap();
+}
+
+/// What the model read as results, all of them.
+fn told(world: &World) -> Vec<String> {
+    let request = world.model.requests().pop().unwrap();
+    let results = request.messages.into_iter().filter_map(|message| match message {
+        Message::Tool { text, .. } => Some(text),
+        _ => None,
+    });
+    results.collect()
+}
+
+fn offered(world: &World, at: usize) -> Vec<String> {
+    let names = world.model.requests()[at].tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>();
+    names.into_iter().filter(|name| name.starts_with("client_")).collect()
+}
+
+#[tokio::test]
+async fn a_call_goes_to_the_client_and_its_answer_to_the_model() {
+    let world = World::new([buffer(json!({"path": "a.rs"})), says("I see."), says("Bye.")]);
+    let session = world.session().await;
+    let (mut started, mut requests) = start(&session, offering(vec![tool("buffer", true)])).await;
+    let request = next(&mut requests).await;
+    assert_eq!((request.call.name.as_str(), request.call.arguments.as_str()), ("buffer", r#"{"path":"a.rs"}"#));
+    says_back(request, "fn main() {}\u{1b}[2J\u{202e}");
+    let (events, result) = to_end(&mut started.events).await;
+    assert_eq!((result.text.as_str(), result.tool_used), ("I see.", true));
+    assert_eq!(told(&world), ["fn main() {}[2J"]);
+    let results = events.iter().filter(|event| {
+        matches!(&event.kind, EventKind::ItemCompleted { item, .. }
+            if matches!(&item.body, ItemBody::ToolResult(result) if result.name == "client_buffer"))
+    });
+    assert_eq!(results.count(), 1);
+    // The next turn has none of it.
+    run(&session, "And now?").await;
+    assert_eq!((offered(&world, 0), offered(&world, 2)), (vec!["client_buffer".to_owned()], Vec::new()));
+}
+
+#[tokio::test]
+async fn failures_long_answers_and_silence_are_results() {
+    let world = World::new([
+        buffer(json!({"path": "a"})),
+        buffer(json!({"path": "b"})),
+        buffer(json!({"path": "c"})),
+        says("Well."),
+    ]);
+    let session = world.session().await;
+    let (mut started, mut requests) = start(&session, offering(vec![tool("buffer", true)])).await;
+    let failed = ClientToolAnswer { text: "no such buffer".to_owned(), failed: true, picture: None };
+    next(&mut requests).await.reply.send(failed).unwrap();
+    says_back(next(&mut requests).await, &"x".repeat(5 << 20));
+    says_back(next(&mut requests).await, "");
+    to_end(&mut started.events).await;
+    let told = told(&world);
+    assert_eq!(told[0], "E_TOOL: no such buffer");
+    // As any long result it is in a file.
+    assert!(told[1].len() < 1 << 20 && told[1].contains("large_tool_results/"), "{} bytes", told[1].len());
+    assert_eq!(told[2], "[done; the client said nothing]");
+}
+
+#[tokio::test]
+async fn a_picture_comes_behind_the_results() {
+    let world = World::new([
+        calls(&[("client_shot", json!({"path": "a"})), ("client_shot", json!({"path": "b"}))]),
+        says("Two pictures."),
+    ]);
+    let session = world.session().await;
+    let (mut started, mut requests) = start(&session, offering(vec![tool("shot", true)])).await;
+    for content in [b"PICTURE one".to_vec(), b"PICTURE two!".to_vec()] {
+        let name = format!("picture-{}.png", content.len());
+        let picture = PreparedPicture { media_type: "image/png".to_owned(), width: 30, height: 25, name, content };
+        let answer = ClientToolAnswer { text: String::new(), failed: false, picture: Some(picture) };
+        next(&mut requests).await.reply.send(answer).unwrap();
+    }
+    let (events, _) = to_end(&mut started.events).await;
+    let shown = events.iter().find_map(|event| match &event.kind {
+        EventKind::ItemCompleted { item, .. } => match &item.body {
+            ItemBody::Notice { pictures, .. } if !pictures.is_empty() => Some(pictures.len()),
+            _ => None,
+        },
+        _ => None,
+    });
+    assert_eq!(shown, Some(2));
+    assert!(told(&world)[0].contains("its picture comes behind"), "{:?}", told(&world));
+}
+
+#[tokio::test]
+async fn what_changes_something_asks_and_is_refused_in_plan_mode() {
+    let world = World::new([calls(&[("client_apply", json!({"path": "a"}))]), says("Done.")]);
+    let session = world.session().await;
+    let (mut started, mut requests) = start(&session, offering(vec![tool("apply", false)])).await;
+    let asked = question(&mut started.events).await;
+    let agentd_core::interrupt::Ask::Approval { tool: name, reason, .. } = &asked.ask else { panic!("{asked:?}") };
+    assert_eq!((name.as_str(), reason.as_str()), ("client_apply", "it acts in the program that started the turn"));
+    assert!(requests.try_recv().is_err(), "nobody acts before the answer");
+    answer(&session, &asked, Answer::Approve).await.unwrap();
+    says_back(next(&mut requests).await, "applied");
+    to_end(&mut started.events).await;
+    assert_eq!(told(&world), ["applied"]);
+
+    let world = World::new([
+        calls(&[("client_apply", json!({"path": "a"})), ("client_buffer", json!({"path": "a"}))]),
+        says("Done."),
+    ]);
+    let session = world.session().await;
+    session.set_mode(SessionMode::Plan, "test".to_owned()).await.unwrap();
+    let tools = vec![tool("apply", false), tool("buffer", true)];
+    let (mut started, mut requests) = start(&session, offering(tools)).await;
+    let request = next(&mut requests).await;
+    assert_eq!(request.call.name, "buffer");
+    says_back(request, "text");
+    to_end(&mut started.events).await;
+    assert!(told(&world)[0].starts_with("E_DENIED") && told(&world)[1] == "text", "{:?}", told(&world));
+}
+
+#[tokio::test]
+async fn arguments_that_do_not_fit_ask_nobody() {
+    let world = World::new([buffer(json!({"path": 7})), says("Sorry.")]);
+    let session = world.session().await;
+    let (mut started, mut requests) = start(&session, offering(vec![tool("buffer", false)])).await;
+    to_end(&mut started.events).await;
+    assert!(told(&world)[0].starts_with("E_INVALID_ARGS: the arguments do not fit"), "{:?}", told(&world));
+    assert!(requests.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_client_that_goes_ends_its_calls_and_the_turn_goes_on() {
+    let world = World::new([buffer(json!({"path": "a"})), buffer(json!({"path": "b"})), says("On my own.")]);
+    let session = world.session().await;
+    let start_turn = StartTurn { on_interrupt: OnInterrupt::Approve, ..offering(vec![tool("buffer", false)]) };
+    let (mut started, mut requests) = start(&session, start_turn).await;
+    let held = next(&mut requests).await;
+    drop(requests);
+    drop(held);
+    assert_eq!(to_end(&mut started.events).await.1.text, "On my own.");
+    let told = told(&world);
+    for text in &told {
+        assert!(text.starts_with("E_TOOL: buffer: no answer came") && text.contains("is gone"), "{text}");
+        assert!(text.ends_with("whether it took effect is not known"), "{text}");
+    }
+    assert_eq!(told.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_never_answers_is_given_up() {
+    let world = World::new([buffer(json!({"path": "a"})), says("Too slow.")]);
+    let session = world.session().await;
+    let (mut started, mut requests) = start(&session, offering(vec![tool("buffer", true)])).await;
+    let held = requests.recv().await.unwrap();
+    tokio::time::advance(Duration::from_secs(601)).await;
+    let mut text = String::new();
+    while let Some(Ok(event)) = started.events.next().await {
+        if let EventKind::TurnEnded { result } = &event.kind {
+            text.clone_from(&result.text);
+            break;
+        }
+    }
+    assert_eq!(text, "Too slow.");
+    assert!(held.reply.is_closed(), "nobody waits for it any more");
+    assert_eq!(told(&world), ["E_TIMEOUT: the client gave no answer within 10 minutes"]);
+}
+
+#[tokio::test]
+async fn a_cancel_ends_the_wait() {
+    let world = World::new([buffer(json!({"path": "a"}))]);
+    let session = world.session().await;
+    let (mut started, mut requests) = start(&session, offering(vec![tool("buffer", true)])).await;
+    let held = next(&mut requests).await;
+    session.cancel(None).await.unwrap();
+    let (events, result) = to_end(&mut started.events).await;
+    assert_eq!(result.stop_reason, StopReason::Cancelled);
+    let ended = events.iter().any(|event| {
+        matches!(&event.kind, EventKind::ItemCompleted { item, status: ItemStatus::Cut }
+            if matches!(&item.body, ItemBody::ToolResult(result) if result.text.contains("cancelled")))
+    });
+    assert!(ended && held.reply.is_closed());
+}
+
+#[tokio::test]
+async fn a_restart_is_told_honestly() {
+    // It waits for the client.
+    let world = World::new([buffer(json!({"path": "a"}))]);
+    let session = world.session().await;
+    let (mut started, mut requests) = start(&session, offering(vec![tool("buffer", true)])).await;
+    let _held = next(&mut requests).await;
+    until(
+        &mut started.events,
+        |kind| matches!(kind, EventKind::ItemStarted { item } if matches!(item.body, ItemBody::ToolResult(_))),
+    )
+    .await;
+    let reborn = world.reborn([says("Again.")]);
+    reborn.engine.recover().await.unwrap();
+    let log = reborn.log(&reborn.engine.session(session.id()).await.unwrap());
+    assert!(log.contains("result of client_buffer E_UNKNOWN_OUTCOME"), "{log}");
+
+    // It waits for a person, and the client is gone when that has come.
+    let world = World::new([buffer(json!({"path": "a"}))]);
+    let session = world.session().await;
+    let (mut started, _requests) = start(&session, offering(vec![tool("buffer", false)])).await;
+    let asked = question(&mut started.events).await;
+    let reborn = world.reborn([says("Without it.")]);
+    reborn.engine.recover().await.unwrap();
+    let session = reborn.engine.session(session.id()).await.unwrap();
+    let mut events = session.subscribe(0).await.unwrap();
+    reborn.engine.answer(asked.id, Answer::Approve, "test".to_owned()).await.unwrap();
+    assert_eq!(to_end(&mut events).await.1.text, "Without it.");
+    assert!(told(&reborn)[0].contains("that client is gone"), "{:?}", told(&reborn));
+}
+
+#[tokio::test]
+async fn one_that_waits_keeps_its_tools_as_long_as_its_client_is_there() {
+    let world = World::new([Play::Hangs(vec![ModelChunk::Text("Hm".to_owned())])]);
+    let session = world.session().await;
+    let mut running = session.start_turn(input("First")).await.unwrap();
+    let queued = || StartTurn { if_busy: IfBusy::Queue, ..offering(vec![tool("buffer", true)]) };
+    let (mut kept, mut requests) = start(&session, queued()).await;
+    let (mut left, gone) = start(&session, queued()).await;
+    drop(gone);
+    // Nothing but words can be added to a turn that runs.
+    let (line, _requests) = ClientLine::new();
+    let steered = TurnStart { start: StartTurn { if_busy: IfBusy::Steer, ..queued() }, line: Some(line) };
+    assert!(session.start_turn(steered).await.err().unwrap().hint().is_some());
+    world.model.then(buffer(json!({"path": "a"})));
+    world.model.then(says("Kept."));
+    world.model.then(says("Left."));
+    session.cancel(Some(running.turn_id)).await.unwrap();
+    to_end(&mut running.events).await;
+    says_back(next(&mut requests).await, "text");
+    assert_eq!(to_end(&mut kept.events).await.1.text, "Kept.");
+    let (events, result) = to_end(&mut left.events).await;
+    assert_eq!(result.text, "Left.");
+    let warned = |kind: &EventKind| matches!(kind, EventKind::Warning { code, .. } if code == "client_tools_gone");
+    assert!(events.iter().any(|event| warned(&event.kind)));
+    assert_eq!(offered(&world, 3), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn names_that_are_taken_and_other_nonsense_is_refused() {
+    let world = World::new([]);
+    let session = world.session().await;
+    let refusal = async |start: StartTurn, words: &str| {
+        let (line, _requests) = ClientLine::new();
+        let error = session.start_turn(TurnStart { start, line: Some(line) }).await.err().unwrap();
+        assert!(error.to_string().contains(words) && error.hint().is_some(), "{error}");
+    };
+    refusal(offering(vec![tool("todo_write", true)]), "has the name of a tool of the daemon").await;
+    refusal(offering(vec![tool("a b", true)]), "no name of a tool").await;
+    let compacts = StartTurn {
+        text: None,
+        compact: Some(agentd_core::context::CompactionStrategy::Auto),
+        ..offering(vec![tool("a", true)])
+    };
+    refusal(compacts, "takes no parts").await;
+    let with = |options: TurnOptions| StartTurn { options, ..input("Go!") };
+    let allowed_tools = Some(vec!["todo_write".to_owned(), "no_such_tool".to_owned()]);
+    refusal(with(TurnOptions { allowed_tools, ..TurnOptions::default() }), "no such tool").await;
+    refusal(with(TurnOptions { instructions: Some(" ".to_owned()), ..TurnOptions::default() }), "are empty").await;
+    let long = Some("x".repeat(70_000));
+    refusal(with(TurnOptions { instructions: long, ..TurnOptions::default() }), "70000 bytes").await;
+    refusal(with(TurnOptions { model: Some("other".to_owned()), ..TurnOptions::default() }), "slot").await;
+}

@@ -1,0 +1,167 @@
+//! Parts of an input beside its words: kept, told once, refused where they make no sense.
+
+use agentd_core::{
+    error::ErrorKind,
+    event::EventKind,
+    input::{InputPart, LineRange, PictureData, Selection},
+    item::{ItemBody, NoticeTopic},
+    session::SessionSettings,
+    turn::{IfBusy, StartTurn, StopReason},
+};
+use agentd_engine::CheckedParts;
+use agentd_testkit::scripted::{Play, says};
+
+use crate::world::{World, go_on, input, run, soon, to_end, until};
+
+fn picture(content: &[u8]) -> InputPart {
+    let media_type = "image/png".to_owned();
+    InputPart::Picture(PictureData { name: None, media_type, content: content.to_vec() })
+}
+
+fn file(name: &str, content: &[u8]) -> InputPart {
+    InputPart::File { name: name.to_owned(), content: content.to_vec() }
+}
+
+fn selection(uri: &str, lines: Option<(u32, u32)>, text: &str) -> InputPart {
+    let lines = lines.map(|(first, last)| LineRange { first, last });
+    InputPart::Selection(Selection { uri: uri.to_owned(), lines, text: text.to_owned() })
+}
+
+async fn checked(world: &World, parts: Vec<InputPart>) -> CheckedParts {
+    world.engine.check_parts(parts).await.unwrap()
+}
+
+#[tokio::test]
+async fn parts_are_told_with_their_input_and_survive_a_restart() {
+    let world = World::new([says("one"), says("two")]);
+    let parts = vec![
+        picture(b"PICTURE one"),
+        file("notes.txt", b"the needle is blue"),
+        selection("src/main.rs", Some((10, 12)), "let x = 1;"),
+    ];
+    let parts = checked(&world, parts).await;
+    let started = world.engine.start_session_with(SessionSettings::default(), input("Look!"), parts).await.unwrap();
+    let (session, mut started) = started;
+    let (events, result) = to_end(&mut started.events).await;
+    assert_eq!(result.text, "one");
+    let notice = events.iter().find_map(|event| match &event.kind {
+        EventKind::ItemCompleted { item, .. } => match &item.body {
+            ItemBody::Notice { topic: NoticeTopic::Files, text, sources, pictures } => {
+                Some((text.clone(), sources.clone(), pictures.clone()))
+            }
+            _ => None,
+        },
+        _ => None,
+    });
+    let (text, sources, pictures) = notice.unwrap();
+    let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
+    assert_eq!(names, ["uploads/picture.png", "uploads/notes.txt", "src/main.rs:10-12"]);
+    assert_eq!((pictures.len(), pictures[0].media_type.as_str()), (1, "image/png"));
+    assert!(text.contains("[Selection: src/main.rs, lines 10 to 12]") && text.contains("let x = 1;"), "{text}");
+    assert!(text.contains("the needle is blue"), "{text}");
+    // What the person said is what they said.
+    let said = events.iter().any(|event| {
+        matches!(&event.kind, EventKind::ItemCompleted { item, .. }
+            if matches!(&item.body, ItemBody::UserMessage { text, .. } if text == "Look!"))
+    });
+    assert!(said);
+    // It is told once, by any daemon.
+    let world = world.reborn([says("three")]);
+    let session = world.engine.session(session.id()).await.unwrap();
+    run(&session, "Again?").await;
+    let told = format!("{:?}", world.model.requests()[0].messages);
+    assert_eq!((told.matches("let x = 1;").count(), told.matches("the needle is blue").count()), (1, 1), "{told}");
+}
+
+#[tokio::test]
+async fn parts_of_a_turn_that_waits_are_kept_with_it() {
+    let world = World::new([Play::Hangs(Vec::new())]);
+    let session = world.session().await;
+    let mut running = session.start_turn(input("First")).await.unwrap();
+    let part = || vec![file("a.txt", b"the first needle"), selection("b.rs", None, "the second needle")];
+    let queued = StartTurn { if_busy: IfBusy::Queue, ..input("Then") };
+    let parts = checked(&world, part()).await;
+    let mut waiting = world.engine.start_turn_with(&session, queued.clone(), parts).await.unwrap();
+    // Words alone can be added to one that runs, and nothing is kept of what is refused.
+    for if_busy in [IfBusy::Refuse, IfBusy::Steer] {
+        let parts = checked(&world, part()).await;
+        let start = StartTurn { if_busy, ..input("Now") };
+        let refused = world.engine.start_turn_with(&session, start, parts).await.err().unwrap();
+        assert!(refused.hint().is_some(), "{refused}");
+    }
+    world.model.then(says("done"));
+    session.cancel(Some(running.turn_id)).await.unwrap();
+    to_end(&mut running.events).await;
+    assert_eq!(to_end(&mut waiting.events).await.1.text, "done");
+    let told = format!("{:?}", world.model.requests()[1].messages);
+    assert!(told.contains("the first needle") && told.contains("the second needle"), "{told}");
+    // One that never runs leaves its files to the next turn.
+    world.model.then(Play::Hangs(Vec::new()));
+    let mut running = session.start_turn(input("Third")).await.unwrap();
+    let parts = checked(&world, vec![file("late.txt", b"the third needle")]).await;
+    let waiting = world.engine.start_turn_with(&session, queued, parts).await.unwrap();
+    session.cancel(Some(waiting.turn_id)).await.unwrap();
+    session.cancel(Some(running.turn_id)).await.unwrap();
+    to_end(&mut running.events).await;
+    world.model.then(says("seen"));
+    run(&session, "And?").await;
+    let told = format!("{:?}", world.model.requests().pop().unwrap().messages);
+    assert!(told.contains("the third needle"), "{told}");
+}
+
+#[tokio::test]
+async fn parts_that_make_no_sense_are_refused_before_anything_is_kept() {
+    let world = World::new([]);
+    let check = async |parts: Vec<InputPart>, words: &str| {
+        let error = world.engine.check_parts(parts).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains(words) && error.hint().is_some(), "{error}");
+    };
+    check(vec![picture(b"")], "part 1 is empty").await;
+    check(vec![picture(b"no picture")], "its bytes are none").await;
+    check(vec![picture(b"BROKEN")], "the picture is damaged").await;
+    let odd = PictureData { media_type: "image/tiff\u{1b}".to_owned(), content: vec![1], ..PictureData::default() };
+    check(vec![InputPart::Picture(odd)], "\"image/tiff\\u{1b}\"").await;
+    check(vec![file("", b"x")], "without a name").await;
+    check(vec![file("a", b"")], "empty").await;
+    check(vec![selection("a", None, "x"), file("a", &vec![0; (8 << 20) + 1])], "part 2 has 8388609 bytes").await;
+    check(vec![selection("", None, "x")], "selection of nothing").await;
+    check(vec![selection("a", None, " \n")], "empty selection").await;
+    check(vec![selection("a", None, &"x".repeat(65 << 10))], "at most 64 KiB").await;
+    check(vec![selection(&"a".repeat(2000), None, "x")], "2000 bytes").await;
+    for lines in [(0, 1), (3, 2)] {
+        check(vec![selection("a", Some(lines), "x")], "which are none").await;
+    }
+    check((0..21).map(|_| file("a", b"x")).collect(), "21 parts").await;
+    // Parts alone say nothing, also where a turn could be continued.
+    let failing = world.session().await;
+    world.model.then(Play::Fails(Vec::new(), ErrorKind::Provider));
+    run(&failing, "Hi").await;
+    let parts = checked(&world, vec![selection("a", None, "x")]).await;
+    let refused = world.engine.start_turn_with(&failing, go_on(), parts).await.err().unwrap();
+    assert!(refused.to_string().contains("no words"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_refused_start_leaves_no_session_behind() {
+    let world = World::new([]);
+    let parts = checked(&world, vec![file("a.txt", b"x")]).await;
+    let start = StartTurn { text: Some(" ".to_owned()), ..go_on() };
+    let refused = world.engine.start_session_with(world.engine.session_defaults(), start, parts).await;
+    assert!(refused.is_err());
+    assert!(world.engine.sessions(10).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_turn_that_is_continued_has_its_parts() {
+    let world = World::new([Play::Fails(Vec::new(), ErrorKind::Provider), says("seen")]);
+    let session = world.session().await;
+    let parts = checked(&world, vec![selection("a.rs", None, "the needle")]).await;
+    let mut started = world.engine.start_turn_with(&session, input("Look"), parts).await.unwrap();
+    let ended = until(&mut started.events, |kind| matches!(kind, EventKind::TurnEnded { .. })).await;
+    assert!(matches!(&ended.kind, EventKind::TurnEnded { result } if result.stop_reason == StopReason::Failed));
+    let mut again = soon("a start", session.start_turn(go_on())).await.unwrap();
+    assert_eq!(to_end(&mut again.events).await.1.text, "seen");
+    let told = format!("{:?}", world.model.requests().pop().unwrap().messages);
+    assert_eq!(told.matches("the needle").count(), 1, "{told}");
+}

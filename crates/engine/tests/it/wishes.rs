@@ -1,0 +1,119 @@
+//! Wishes of a client for one turn: instructions, tools that it allows, limits. They hold for it alone, also after a restart.
+
+use std::time::Duration;
+
+use agentd_core::{
+    event::EventKind,
+    interrupt::Answer,
+    model::{Message, ModelChunk},
+    turn::{StartTurn, StopReason, TurnOptions},
+    usage::Usage,
+};
+use agentd_testkit::scripted::{Play, calls, says};
+use serde_json::json;
+
+use crate::{
+    grants::{answer, question},
+    world::{World, input, run, to_end},
+};
+
+fn with(options: TurnOptions) -> StartTurn {
+    StartTurn { options, ..input("Go!") }
+}
+
+fn names(world: &World, at: usize) -> Vec<String> {
+    world.model.requests()[at].tools.iter().map(|tool| tool.name.clone()).collect()
+}
+
+#[tokio::test]
+async fn instructions_hold_for_one_turn() {
+    let world = World::new(["one", "two", "three"].map(says));
+    let session = world.session().await;
+    let options = TurnOptions { instructions: Some("Answer in rhymes.".to_owned()), ..TurnOptions::default() };
+    to_end(&mut session.start_turn(with(options)).await.unwrap().events).await;
+    run(&session, "And now?").await;
+    run(&session, "And then?").await;
+    let told = |at: usize| format!("{:?}", world.model.requests()[at].messages);
+    assert_eq!(told(0).matches("Answer in rhymes.").count(), 1, "{}", told(0));
+    assert_eq!(told(1).matches("no longer hold").count(), 1, "{}", told(1));
+    assert_eq!(told(2).matches("no longer hold").count(), 1, "{}", told(2));
+    // Each request begins as the one before it.
+    let [first, second] = [0, 1].map(|at| world.model.requests()[at].messages.clone());
+    assert_eq!(first[..], second[..first.len()]);
+}
+
+#[tokio::test]
+async fn only_what_is_allowed_is_offered_and_can_be_called() {
+    let call = calls(&[("todo_read", json!({})), ("search_history", json!({"query": "x"}))]);
+    let world = World::new([call, says("one"), says("two")]);
+    let session = world.session().await;
+    let allowed_tools = Some(vec!["todo_read".to_owned()]);
+    let options = TurnOptions { allowed_tools, ..TurnOptions::default() };
+    to_end(&mut session.start_turn(with(options)).await.unwrap().events).await;
+    run(&session, "And now?").await;
+    assert_eq!(names(&world, 0), ["todo_read"]);
+    assert!(names(&world, 2).len() > 5, "{:?}", names(&world, 2));
+    let results: Vec<String> = world.model.requests()[1]
+        .messages
+        .iter()
+        .filter_map(|message| match message {
+            Message::Tool { text, .. } => Some(text.clone()),
+            _ => None,
+        })
+        .collect();
+    assert!(!results[0].starts_with("E_"), "{results:?}");
+    assert!(results[1].contains("the client does not allow it for this turn"), "{results:?}");
+    // None at all is a wish, too.
+    world.model.then(says("three"));
+    let options = TurnOptions { allowed_tools: Some(Vec::new()), ..TurnOptions::default() };
+    to_end(&mut session.start_turn(with(options)).await.unwrap().events).await;
+    assert_eq!(names(&world, 3), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn wishes_outlive_the_daemon() {
+    let world = World::new([calls(&[("ask_human", json!({"question": "Tea?"}))])]);
+    let session = world.session().await;
+    let options = TurnOptions {
+        allowed_tools: Some(vec!["ask_human".to_owned()]),
+        instructions: Some("Be brief.".to_owned()),
+        ..TurnOptions::default()
+    };
+    let mut started = session.start_turn(with(options)).await.unwrap();
+    let asked = question(&mut started.events).await;
+    let reborn = world.reborn([says("Tea."), says("More.")]);
+    reborn.engine.recover().await.unwrap();
+    let session = reborn.engine.session(session.id()).await.unwrap();
+    let mut events = session.subscribe(0).await.unwrap();
+    answer(&session, &asked, Answer::Text { text: "yes".to_owned() }).await.unwrap();
+    to_end(&mut events).await;
+    assert_eq!(names(&reborn, 0), ["ask_human"]);
+    let told = format!("{:?}", reborn.model.requests()[0].messages);
+    assert_eq!((told.matches("Be brief.").count(), told.matches("no longer hold").count()), (1, 0), "{told}");
+    run(&session, "And now?").await;
+    assert!(names(&reborn, 1).len() > 5);
+}
+
+#[tokio::test]
+async fn limits_are_lowered_and_never_raised() {
+    let look = || {
+        let Play::Chunks(mut chunks) = calls(&[("todo_read", json!({}))]) else { panic!() };
+        chunks.push(ModelChunk::Usage(Usage { prompt_tokens: 7, completion_tokens: 3, ..Usage::default() }));
+        Play::Chunks(chunks)
+    };
+    let world = World::new([look(), says("enough")]);
+    let session = world.session().await;
+    let options = TurnOptions { tokens: Some(1), ..TurnOptions::default() };
+    let result = to_end(&mut session.start_turn(with(options)).await.unwrap().events).await.1;
+    assert_eq!(result.stop_reason, StopReason::Budget);
+    let started = |events: &[std::sync::Arc<agentd_core::event::Event>]| {
+        events.iter().any(|event| matches!(&event.kind, EventKind::TurnStarted { options: None, .. }))
+    };
+    let world = World::new([says("Hi.")]);
+    let session = world.session().await;
+    let time_ms = u64::try_from(Duration::from_secs(86_400).as_millis()).ok();
+    let options = TurnOptions { time_ms, ..TurnOptions::default() };
+    let (events, result) = to_end(&mut session.start_turn(with(options)).await.unwrap().events).await;
+    assert_eq!(result.stop_reason, StopReason::Completed);
+    assert!(!started(&events), "what is wished is stored with the start");
+}

@@ -1,0 +1,147 @@
+//! Tools that a client answers, through the real daemon: an editor that hands over what is not saved yet.
+
+use agentd_core::{
+    client_tool::{ClientTool, ClientToolCall},
+    event::EventKind,
+    input::PictureData,
+    item::ItemBody,
+    session::SessionMode,
+    turn::{OnInterrupt, StopReason},
+};
+use agentd_proto::client::{NewSession, SessionChoice, StartRequest, TurnFrame, TurnStream};
+use agentd_testkit::model_server::Reply;
+use serde_json::json;
+
+use super::{Events as _, World, tool_texts, turn};
+
+/// 40 × 20 pixels.
+const RED: &[u8] = include_bytes!("fixtures/red.png");
+
+fn tool(name: &str, only_looks: bool) -> ClientTool {
+    let parameters = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
+    ClientTool { name: name.to_owned(), description: format!("The editor's {name}."), parameters, only_looks }
+}
+
+fn offering(tools: Vec<ClientTool>) -> StartRequest {
+    let mut request = turn(SessionChoice::New(NewSession::default()), "Look into the buffer.");
+    request.start.tools = tools;
+    request
+}
+
+/// The next call of a tool of this client.
+async fn call(stream: &mut TurnStream) -> ClientToolCall {
+    loop {
+        match stream.next_frame().await.unwrap().expect("the stream goes on") {
+            TurnFrame::ToolRequested(call) => return call,
+            TurnFrame::Event(_) => {}
+        }
+    }
+}
+
+fn buffer() -> Reply {
+    Reply::tool_call("client_buffer", json!({"path": "src/main.rs"}))
+}
+
+#[tokio::test]
+async fn an_unsaved_buffer_reaches_the_model() {
+    let world = World::start().await;
+    world.model.reply(buffer()).reply(Reply::text("It says hello."));
+    let mut stream = world.client().await.turn(offering(vec![tool("buffer", true)])).await.unwrap();
+    let asked = call(&mut stream).await;
+    assert_eq!((asked.name.as_str(), asked.arguments.as_str()), ("buffer", r#"{"path":"src/main.rs"}"#));
+    let sender = stream.sender();
+    // An answer to something else, and one whose picture is none, end nothing.
+    sender.answer_tool("call_of_another", Ok("x".to_owned()), None).await.unwrap();
+    let broken = PictureData { media_type: "image/png".to_owned(), content: vec![1, 2], name: None };
+    sender.answer_tool(&asked.call_id, Ok("x".to_owned()), Some(broken)).await.unwrap();
+    for words in ["waits for an answer", "its bytes are none"] {
+        let warning = stream.stored_until(|kind| matches!(kind, EventKind::Warning { .. })).await.pop().unwrap();
+        let EventKind::Warning { code, message } = warning.kind else { panic!() };
+        assert_eq!(code, "command_refused");
+        assert!(message.contains(words), "{message}");
+    }
+    let red = PictureData { media_type: "image/png".to_owned(), content: RED.to_vec(), name: None };
+    sender.answer_tool(&asked.call_id, Ok("fn main() { \u{1b}[31mhello() }".to_owned()), Some(red)).await.unwrap();
+    let events = stream.to_the_end().await;
+    let EventKind::TurnEnded { result } = &events.last().unwrap().kind else { panic!() };
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "It says hello."));
+    let told = tool_texts(&world.model.requests().pop().unwrap());
+    assert!(told.starts_with("fn main() { [31mhello() }") && told.contains("picture"), "{told}");
+    let names = |at: usize| world.model.requests()[at].body["tools"].to_string().contains("client_buffer");
+    assert!(names(0));
+    // It is over with its turn.
+    world.model.reply(Reply::text("Bye."));
+    let session = SessionChoice::Existing(stream.session_id().to_string());
+    world.client().await.turn(turn(session, "And now?")).await.unwrap().to_the_end().await;
+    assert!(!names(2));
+}
+
+#[tokio::test]
+async fn a_client_that_vanishes_leaves_the_turn_to_go_on() {
+    let world = World::start().await;
+    world.model.reply(buffer()).reply(buffer()).reply(Reply::text("Without the editor."));
+    let mut request = offering(vec![tool("buffer", false)]);
+    request.start.on_interrupt = OnInterrupt::Approve;
+    let mut stream = world.client().await.turn(request).await.unwrap();
+    let session = stream.session_id().to_string();
+    call(&mut stream).await;
+    drop(stream);
+    let mut events = world.client().await.subscribe(&session, 0, true).await.unwrap();
+    let events = events.to_the_end().await;
+    let EventKind::TurnEnded { result } = &events.last().unwrap().kind else { panic!() };
+    assert_eq!(result.text, "Without the editor.");
+    let told = tool_texts(&world.model.requests().pop().unwrap());
+    assert_eq!(told.matches("that client is gone").count(), 2, "{told}");
+}
+
+#[tokio::test]
+async fn a_kill_while_the_client_works_is_told_honestly() {
+    let mut world = World::start().await;
+    world.model.reply(buffer());
+    let mut stream = world.client().await.turn(offering(vec![tool("buffer", true)])).await.unwrap();
+    let session = stream.session_id().to_string();
+    call(&mut stream).await;
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    let items = world.client().await.items(&session, 0, 100).await.unwrap();
+    let result = items.iter().find_map(|numbered| match &numbered.item.body {
+        ItemBody::ToolResult(result) => Some(result),
+        _ => None,
+    });
+    assert_eq!(result.unwrap().error.unwrap().as_str(), "E_UNKNOWN_OUTCOME");
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn a_cancel_and_plan_mode_hold_for_the_clients_tools_too() {
+    let world = World::start().await;
+    world.model.reply(buffer());
+    let mut stream = world.client().await.turn(offering(vec![tool("buffer", true)])).await.unwrap();
+    let asked = call(&mut stream).await;
+    stream.cancel().await.unwrap();
+    let events = stream.to_the_end().await;
+    let EventKind::TurnEnded { result } = &events.last().unwrap().kind else { panic!() };
+    assert_eq!(result.stop_reason, StopReason::Cancelled);
+    // Too late hurts nobody.
+    let _ = stream.sender().answer_tool(&asked.call_id, Ok(String::new()), None).await;
+    assert_eq!(stream.next().await, Ok(None));
+
+    world.model.reply(Reply::tool_call("client_apply", json!({"path": "a"}))).reply(Reply::text("Only a plan."));
+    let mut request = offering(vec![tool("apply", false)]);
+    request.session = SessionChoice::New(NewSession { mode: Some(SessionMode::Plan), ..NewSession::default() });
+    let mut stream = world.client().await.turn(request).await.unwrap();
+    let events = stream.to_the_end().await;
+    let EventKind::TurnEnded { result } = &events.last().unwrap().kind else { panic!() };
+    assert_eq!((result.text.as_str(), result.denials.len()), ("Only a plan.", 1));
+}
+
+#[tokio::test]
+async fn a_name_that_is_taken_is_refused() {
+    let world = World::start().await;
+    for (name, words) in [("read_file", "read_file"), ("Bash", "run_bash_command"), ("a b", "no name of a tool")] {
+        let error = world.client().await.turn(offering(vec![tool(name, true)])).await.unwrap_err();
+        assert!(error.message.contains(words) && error.hint.is_some(), "{error}");
+    }
+    assert!(world.client().await.sessions(10).await.unwrap().is_empty());
+    assert_eq!(world.client().await.status().await.unwrap().running_turns, 0);
+}

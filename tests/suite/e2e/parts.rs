@@ -1,0 +1,111 @@
+//! What a client hands over with an input, through the real daemon: pictures, files and selections.
+
+use agentd_core::{
+    error::ErrorKind,
+    input::{InputPart, LineRange, PictureData, Selection},
+};
+use agentd_proto::{
+    client::{ClientError, NewSession, SessionChoice, TurnStream},
+    v1::{self, input_part},
+};
+use agentd_testkit::{
+    daemon::{TempDaemon, TempHome},
+    model_server::{ModelServer, Reply},
+};
+
+use super::{Events as _, World, turn};
+
+/// 40 × 20 pixels.
+const RED: &[u8] = include_bytes!("fixtures/red.png");
+
+async fn with_eyes() -> World {
+    let model = ModelServer::start().await;
+    let mut home = TempHome::with_model(&model.base_url());
+    home.set("MODEL_MULTIMODAL_ID", "eyes");
+    let daemon = TempDaemon::start_in(home).await;
+    World { model, daemon }
+}
+
+fn picture(media_type: &str, content: &[u8]) -> InputPart {
+    InputPart::Picture(PictureData { name: None, media_type: media_type.to_owned(), content: content.to_vec() })
+}
+
+fn file(name: &str, content: impl Into<Vec<u8>>) -> InputPart {
+    InputPart::File { name: name.to_owned(), content: content.into() }
+}
+
+fn selection(uri: &str, lines: Option<(u32, u32)>, text: &str) -> InputPart {
+    let lines = lines.map(|(first, last)| LineRange { first, last });
+    InputPart::Selection(Selection { uri: uri.to_owned(), lines, text: text.to_owned() })
+}
+
+async fn start(world: &World, session: SessionChoice, parts: Vec<InputPart>) -> Result<TurnStream, ClientError> {
+    world.client().await.turn_with_parts(turn(session, "Look at these."), parts, Default::default()).await
+}
+
+fn new() -> SessionChoice {
+    SessionChoice::New(NewSession::default())
+}
+
+#[tokio::test]
+async fn a_picture_a_file_and_a_selection_stand_before_the_model_and_stay() {
+    let mut world = with_eyes().await;
+    world.model.default_reply(Reply::text("Red."));
+    let parts = vec![
+        picture("image/png", RED),
+        file("notes.txt", "the needle is blue"),
+        selection("src/main.rs", Some((10, 12)), "let colour = \"red\";"),
+    ];
+    let mut started = start(&world, new(), parts).await.unwrap();
+    let session = started.session_id().to_string();
+    started.to_the_end().await;
+    let request = world.model.requests().pop().unwrap();
+    assert_eq!(request.body["model"], "eyes", "there are pictures");
+    let told = request.body["messages"].to_string();
+    assert_eq!(told.matches("data:image/png;base64,").count(), 1);
+    assert!(told.contains("[Selection: src/main.rs, lines 10 to 12]") && told.contains("the needle is blue"), "{told}");
+    // It stands among the items, and outlives the daemon.
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    let args = ["run", "Sure?", "--session", &session];
+    world.daemon.agentctl(args).await.exits(0);
+    let before = request.messages();
+    assert_eq!(&world.model.requests().pop().unwrap().messages()[..before.len()], before);
+    let shown = world.daemon.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).json().to_string();
+    assert!(shown.contains("src/main.rs:10-12") && shown.contains("uploads/picture.png"), "{shown}");
+    assert_eq!(world.daemon.read(&format!("data/workspace/{session}/uploads/notes.txt")), "the needle is blue");
+}
+
+#[tokio::test]
+async fn parts_that_make_no_sense_are_refused_with_a_hint() {
+    let world = with_eyes().await;
+    let check = async |parts: Vec<InputPart>, words: &str| {
+        let error = start(&world, new(), parts).await.unwrap_err();
+        assert_eq!(error.answered(), Some(ErrorKind::InvalidInput), "{error}");
+        assert!(error.message.contains(words) && error.hint.is_some(), "{error} {:?}", error.hint);
+    };
+    check(vec![picture("image/png", b"no picture")], "its bytes are none").await;
+    check(vec![picture("image/png", &RED[..60])], "cannot be shown").await;
+    check(vec![picture("image/svg+xml", b"<svg/>")], "which models do not see").await;
+    check(vec![picture("image/png", b"")], "empty").await;
+    check(vec![file("a", vec![7; (8 << 20) + 1])], "at most 8 MiB").await;
+    check(vec![selection("a.rs", Some((0, 2)), "x")], "which are none").await;
+    check(vec![selection("a.rs", None, &"x".repeat(70_000))], "at most 64 KiB").await;
+    // One of a kind that is not known here is not left out in silence.
+    let start = v1::turn_request::Start {
+        text: Some("Hi".to_owned()),
+        parts: vec![v1::InputPart { part: None }],
+        ..Default::default()
+    };
+    let frame = v1::TurnRequest { command: Some(v1::turn_request::Command::Start(start)) };
+    let refused = super::bad_input::frames(&world, vec![frame]).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
+    // Words in parts are the input.
+    world.model.reply(Reply::text("Both."));
+    let words = |text: &str| v1::InputPart { part: Some(input_part::Part::Text(text.to_owned())) };
+    let start = v1::turn_request::Start { parts: vec![words("one"), words("two")], ..Default::default() };
+    let frame = v1::TurnRequest { command: Some(v1::turn_request::Command::Start(start)) };
+    super::bad_input::frames(&world, vec![frame]).await.unwrap();
+    assert_eq!(world.model.requests().pop().unwrap().last_user(), "one\ntwo");
+    assert!(world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json().as_array().unwrap().len() == 1);
+}

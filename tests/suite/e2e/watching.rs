@@ -1,0 +1,203 @@
+//! One stream over all sessions, page after page of what is older, and results as fields: what programs build on.
+
+use std::{collections::BTreeSet, path::Path};
+
+use agentd_core::{
+    event::EventKind,
+    ids::SessionId,
+    interrupt::Answer,
+    item::ItemBody,
+    session::SessionStatus,
+    tool::ToolResult,
+    turn::{OnInterrupt, StopReason},
+};
+use agentd_proto::{
+    client::{NewSession, SessionChoice, WatchEvent, WatchStream},
+    v1::{self, daemon_client::DaemonClient, watch_event::Kind},
+};
+use agentd_testkit::model_server::Reply;
+use hyper_util::rt::TokioIo;
+use serde_json::json;
+use tokio::net::UnixStream;
+use tonic::transport::{Channel, Endpoint};
+
+use super::{Events as _, World, trusting, turn};
+
+async fn next(watch: &mut WatchStream) -> WatchEvent {
+    tokio::time::timeout(std::time::Duration::from_secs(30), watch.next()).await.unwrap().unwrap().unwrap()
+}
+
+/// The first event that fits, and those before it.
+async fn until(watch: &mut WatchStream, fits: impl Fn(&WatchEvent) -> bool) -> Vec<WatchEvent> {
+    let mut seen = Vec::new();
+    loop {
+        seen.push(next(watch).await);
+        if fits(seen.last().unwrap()) {
+            return seen;
+        }
+    }
+}
+
+fn new() -> SessionChoice {
+    SessionChoice::New(NewSession::default())
+}
+
+#[tokio::test]
+async fn a_watch_tells_of_turns_questions_settings_and_ends() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let mut watch = client.watch(true, false).await.unwrap();
+    assert_eq!(next(&mut watch).await, WatchEvent::Snapshot { sessions: vec![], interrupts: vec![], more: false });
+    world.model.reply(Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "x"})));
+    world.model.reply(Reply::text("Written."));
+    let mut stream = client.turn(turn(new(), "Write it")).await.unwrap();
+    let id = stream.session_id();
+    let seen = until(&mut watch, |event| matches!(event, WatchEvent::InterruptRaised(_))).await;
+    assert!(matches!(&seen[0], WatchEvent::SessionCreated(summary) if summary.id == id), "{seen:?}");
+    assert!(matches!(&seen[1], WatchEvent::TurnStarted { session, .. } if *session == id), "{seen:?}");
+    let Some(WatchEvent::InterruptRaised(interrupt)) = seen.last() else { panic!("{seen:?}") };
+    let waiting = |event: &WatchEvent| matches!(event, WatchEvent::SessionChanged(summary) if summary.status == SessionStatus::Waiting);
+    until(&mut watch, waiting).await;
+    // Whoever begins to watch now sees what waits.
+    let mut late = client.watch(true, false).await.unwrap();
+    let WatchEvent::Snapshot { sessions, interrupts, .. } = next(&mut late).await else { panic!() };
+    assert_eq!((sessions.len(), interrupts[0].id), (1, interrupt.id));
+    client.answer(interrupt.id, &Answer::Approve, "test").await.unwrap();
+    stream.to_the_end().await;
+    for watch in [&mut watch, &mut late] {
+        let seen = until(watch, |event| matches!(event, WatchEvent::TurnEnded { .. })).await;
+        let resolved = |event: &WatchEvent| matches!(event, WatchEvent::InterruptResolved { interrupt: id, .. } if *id == interrupt.id);
+        assert!(seen.iter().any(resolved), "{seen:?}");
+        let Some(WatchEvent::TurnEnded { stop_reason, .. }) = seen.last() else { panic!() };
+        assert_eq!(*stop_reason, StopReason::Completed);
+        until(
+            watch,
+            |event| matches!(event, WatchEvent::SessionChanged(summary) if summary.status == SessionStatus::Idle),
+        )
+        .await;
+    }
+    client.rename_session(&id.to_string(), "New name").await.unwrap();
+    until(&mut watch, |event| matches!(event, WatchEvent::SessionChanged(summary) if summary.title == "New name"))
+        .await;
+    client.reload().await.unwrap();
+    until(&mut watch, |event| *event == WatchEvent::ConfigReloaded).await;
+    client.delete_session(&id.to_string()).await.unwrap();
+    until(&mut watch, |event| *event == WatchEvent::SessionDeleted(id)).await;
+}
+
+#[tokio::test]
+async fn many_sessions_are_told_of_and_read_page_by_page() {
+    const SESSIONS: usize = 300;
+    let world = World::start().await;
+    let client = world.client().await;
+    let mut watch = client.watch(false, false).await.unwrap();
+    let mut made = BTreeSet::new();
+    for _ in 0..SESSIONS {
+        made.insert(client.create_session(&NewSession::default()).await.unwrap().session.summary.id);
+    }
+    let mut told: BTreeSet<SessionId> = BTreeSet::new();
+    while told.len() < SESSIONS {
+        if let WatchEvent::SessionCreated(summary) = next(&mut watch).await {
+            told.insert(summary.id);
+        }
+    }
+    assert_eq!(told, made);
+    let (mut paged, mut after) = (Vec::new(), Some(String::new()));
+    while let Some(place) = after {
+        let (page, next) = client.session_page(&place, 70, false).await.unwrap();
+        paged.extend(page.into_iter().map(|summary| summary.id));
+        after = next;
+    }
+    assert_eq!((paged.len(), paged.into_iter().collect::<BTreeSet<_>>()), (SESSIONS, made));
+    let refused = client.session_page("nowhere", 7, false).await.unwrap_err();
+    assert!(refused.hint.is_some(), "{refused}");
+}
+
+/// A client whose connection has little room for what it does not read.
+async fn narrow(socket: &Path) -> DaemonClient<Channel> {
+    let socket = socket.to_owned();
+    let connect = tower::service_fn(move |_| {
+        let socket = socket.clone();
+        async move { UnixStream::connect(socket).await.map(TokioIo::new) }
+    });
+    let endpoint = Endpoint::from_static("http://local").initial_stream_window_size(4096);
+    DaemonClient::new(endpoint.connect_with_connector(connect).await.unwrap())
+}
+
+#[tokio::test]
+async fn a_watcher_that_does_not_read_misses_something_and_is_told() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let mut narrow = narrow(&world.daemon.socket()).await;
+    let request = v1::WatchRequest { snapshot: true, ..v1::WatchRequest::default() };
+    let mut watch = narrow.watch(request).await.unwrap().into_inner();
+    let id = client.create_session(&NewSession::default()).await.unwrap().session.summary.id.to_string();
+    // The connection holds some of them, and the daemon a thousand more; nobody waits for the watcher.
+    for at in 0..1200 {
+        client.rename_session(&id, &format!("name {at} {}", "x".repeat(150))).await.unwrap();
+    }
+    client.rename_session(&id, "last").await.unwrap();
+    let mut lagged = false;
+    loop {
+        let event = watch.message().await.unwrap().unwrap();
+        match event.kind.unwrap() {
+            Kind::Lagged(missed) => lagged = missed.missed > 0,
+            Kind::Snapshot(snapshot) if lagged => {
+                assert_eq!(snapshot.sessions[0].title, "last", "what was missed is looked at again");
+                break;
+            }
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn older_items_are_read_and_results_have_fields() {
+    let world = World::start().await;
+    let project = world.daemon.path().join("project");
+    std::fs::create_dir_all(&project).unwrap();
+    let bash = |command: &str| Reply::tool_call("run_bash_command", json!({ "command": command }));
+    world.model.reply(bash("echo out; echo err >&2; exit 3"));
+    world.model.reply(Reply::tool_call("write_file", json!({"path": "/project/a.txt", "content": "one\n"})));
+    let edit = json!({"path": "/project/a.txt", "old_string": "one", "new_string": "two"});
+    world.model.reply(Reply::tool_call("edit_file", edit));
+    world.model.reply(bash("yes x | head -c 40000"));
+    world.model.reply(Reply::text("Done."));
+    let client = world.client().await;
+    let mut request = turn(trusting(&project), "Do it");
+    request.start.on_interrupt = OnInterrupt::Approve;
+    let mut stream = client.turn(request).await.unwrap();
+    let events = stream.to_the_end().await;
+    let results: Vec<&ToolResult> = events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            EventKind::ItemCompleted { item, .. } => match &item.body {
+                ItemBody::ToolResult(result) => Some(result),
+                _ => None,
+            },
+            _ => None,
+        })
+        .collect();
+    let details = |at: usize| results[at].details.as_deref().unwrap();
+    assert_eq!(results[0].exit_code, Some(3));
+    assert_eq!(details(0).stdout.as_ref().unwrap().text, "out\n");
+    assert_eq!(details(0).stderr.as_ref().unwrap().text, "err\n");
+    assert!(details(1).diff.as_ref().unwrap().text.contains("+one"), "{:?}", details(1));
+    let diff = &details(2).diff.as_ref().unwrap().text;
+    assert!(diff.contains("-one") && diff.contains("+two"), "{diff}");
+    let long = details(3).stdout.as_ref().unwrap();
+    assert_eq!((long.text.len(), long.bytes, long.cut), (16 << 10, 40_000, true));
+    // The model reads the text, and nothing of this.
+    assert!(!world.model.requests().pop().unwrap().body.to_string().contains("@@ -1"));
+    // Older items, page by page.
+    let id = stream.session_id().to_string();
+    let all: Vec<u64> = client.items(&id, 0, 1000).await.unwrap().into_iter().map(|item| item.seq).collect();
+    let (mut paged, mut before) = (Vec::new(), 0);
+    loop {
+        let page = client.items_between(&id, 0, before, 4).await.unwrap();
+        let Some(first) = page.first() else { break };
+        before = first.seq;
+        paged.splice(0..0, page.into_iter().map(|item| item.seq));
+    }
+    assert_eq!(paged, all);
+}
