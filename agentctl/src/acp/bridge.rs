@@ -3,7 +3,10 @@
 use std::{
     collections::HashMap,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use agent_client_protocol_schema::v1::{
@@ -16,13 +19,19 @@ use agentd_core::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{peer::Peer, places::Places, refusal, session::OpenSession, updates::Shows};
+use super::{
+    peer::Peer,
+    places::Places,
+    refusal,
+    session::OpenSession,
+    updates::{self, Shows},
+};
 use crate::{
     daemon::{self, Daemon},
     failure::Failure,
     flags::Global,
     report,
-    terminal::sanitize::clean_line,
+    terminal::sanitize::{clean, clean_line},
 };
 
 /// Characters of an editor's name.
@@ -38,6 +47,8 @@ pub(super) struct Bridge {
     daemon: Mutex<Option<Daemon>>,
     editor: Mutex<Editor>,
     sessions: Mutex<HashMap<SessionId, Arc<OpenSession>>>,
+    /// Set once it was said that the built-in model answers.
+    has_said_builtin: AtomicBool,
 }
 
 /// Facts about the editor.
@@ -79,7 +90,15 @@ impl Editor {
 impl Bridge {
     /// A bridge to a daemon that nobody has asked for yet.
     pub(super) fn new(global: Global, peer: Peer, over: CancellationToken) -> Self {
-        Self { global, peer, over, daemon: Mutex::default(), editor: Mutex::default(), sessions: Mutex::default() }
+        Self {
+            global,
+            peer,
+            over,
+            daemon: Mutex::default(),
+            editor: Mutex::default(),
+            sessions: Mutex::default(),
+            has_said_builtin: AtomicBool::new(false),
+        }
     }
 
     /// The daemon, started if none runs. Once reached it is kept: its connection is made anew by itself after a restart.
@@ -137,6 +156,23 @@ impl Bridge {
         }
     }
 
+    /// Returns whether it is to be said now that the built-in model answers, which is once.
+    pub(super) fn says_builtin(&self) -> bool {
+        !self.has_said_builtin.swap(true, Ordering::Relaxed)
+    }
+
+    /// Says something in a turn: as notices where the editor shows them, else in the place of the agent's words.
+    pub(super) async fn say(&self, session: &OpenSession, words: &[String]) {
+        if self.editor().shows.notices {
+            for words in words {
+                self.peer.update(&session.wire, notice(words)).await;
+            }
+        } else if !words.is_empty() {
+            let lines: Vec<String> = words.iter().map(|words| format!("> {}", words.replace('\n', "\n> "))).collect();
+            self.peer.update(&session.wire, updates::message(&format!("{}\n\n", lines.join("\n>\n")))).await;
+        }
+    }
+
     /// Tells something that the person should know: as a notice where the editor shows them, else with the next turn.
     pub(super) async fn tell(&self, session: &OpenSession, words: &str) {
         if self.editor().shows.notices {
@@ -156,7 +192,9 @@ pub(super) fn places(daemon: &Daemon, id: SessionId, settings: &SessionSettings)
 }
 
 fn notice(words: &str) -> SessionUpdate {
-    SessionUpdate::Notice(Notice::new(NoticeSeverity::Info, clean_line(words)))
+    let (title, rest) = words.split_once('\n').unwrap_or((words, ""));
+    let rest = Some(clean(rest)).filter(|rest| !rest.is_empty());
+    SessionUpdate::Notice(Notice::new(NoticeSeverity::Info, clean_line(title)).description(rest))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

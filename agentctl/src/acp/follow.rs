@@ -13,6 +13,7 @@ use agentd_core::{
     event::{Event, EventKind},
     ids::InterruptId,
     interrupt::{Answer, Ask, Interrupt},
+    model::ModelInfo,
     turn::{StopReason, TurnResult},
 };
 use agentd_proto::client::{SessionChoice, StartRequest};
@@ -31,7 +32,7 @@ use crate::{
     daemon::Daemon,
     exit::Exit,
     failure::Failure,
-    turn::{Arrival, Line as _, SocketLine, line::is_break},
+    turn::{Arrival, Line as _, SocketLine, builtin, line::is_break},
 };
 
 /// Times that a turn is continued which a stop of the daemon has ended.
@@ -50,6 +51,8 @@ pub(super) struct Follow {
     places: Places,
     updates: Updates,
     asks: Asks,
+    /// Models that run in the daemon itself, of which the person is told what they are.
+    pub(super) builtin: Vec<ModelInfo>,
     /// Answers that did not reach the daemon yet.
     unsent: Vec<(InterruptId, Answer)>,
     cancel: CancellationToken,
@@ -77,8 +80,8 @@ impl Follow {
     ) -> Self {
         let editor = bridge.editor();
         let updates = Updates::live(session.id, places.clone(), editor.shows);
-        let (asks, unsent) = (Asks::default(), Vec::new());
-        Self { bridge, session, daemon, editor, places, updates, asks, unsent, cancel, is_cancelled: false }
+        let (asks, builtin, unsent) = (Asks::default(), Vec::new(), Vec::new());
+        Self { bridge, session, daemon, editor, places, updates, asks, builtin, unsent, cancel, is_cancelled: false }
     }
 
     /// The translator of its events.
@@ -200,6 +203,13 @@ impl Follow {
             self.tell(update).await;
         }
         match &event.kind {
+            EventKind::TurnStarted { model, .. }
+                if self.builtin.iter().any(|builtin| builtin.id == *model) && self.bridge.says_builtin() =>
+            {
+                let words = [builtin::notice(&self.daemon)];
+                self.bridge.say(&self.session, &words).await;
+                None
+            }
             EventKind::InterruptRaised { interrupt } if !self.is_cancelled => self.ask(interrupt).await,
             EventKind::InterruptResolved { interrupt_id, call_id, answer, .. } => {
                 self.asks.withdraw(*interrupt_id);

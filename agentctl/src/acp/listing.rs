@@ -23,10 +23,12 @@ pub(super) async fn list(bridge: &Bridge, request: &ListSessionsRequest) -> Resu
     // The order is ours, so that a page goes on where the one before it ended, whatever was used meanwhile.
     sessions.sort_by_key(|session| std::cmp::Reverse(Cursor::of(session)));
     sessions.retain(|session| {
+        // One that nobody has spoken in is nothing to load.
+        let is_used = session.turns > 0 || !session.title.is_empty();
         let is_here = folder
             .as_ref()
             .is_none_or(|folder| session.project.as_ref().is_some_and(|project| project.path == *folder));
-        is_here && after.as_ref().is_none_or(|after| Cursor::of(session) < *after)
+        is_used && is_here && after.as_ref().is_none_or(|after| Cursor::of(session) < *after)
     });
     let next = (sessions.len() > PAGE).then(|| Cursor::of(&sessions[PAGE - 1]).written());
     let page = sessions.iter().take(PAGE).map(|session| info(&daemon, session)).collect();

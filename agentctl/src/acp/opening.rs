@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     daemon::{self, Daemon},
-    mount,
+    mount, project,
     report::short_id,
     terminal::sanitize::clean_line,
 };
@@ -49,6 +49,11 @@ pub(super) async fn new(
     let daemon = bridge.daemon().await?;
     let new = NewSession { project, ..NewSession::default() };
     let view = daemon.client.create_session(&new).await?;
+    if let Some(report) = project::look(&daemon.client, &folder).await
+        && let Some(notice) = project::notice(&report)
+    {
+        notices.push(format!("{notice}; {}", project::way(&report)));
+    }
     let opened = open(bridge, &daemon, &view, &folder, &request.mcp_servers, notices).await?;
     let (modes, options) = (opened.response.modes(), opened.response.options.clone());
     let response = NewSessionResponse::new(opened.session.wire.clone()).modes(modes).config_options(options);

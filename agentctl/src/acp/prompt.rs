@@ -11,7 +11,7 @@ use agentd_core::{
     error::ErrorKind,
     ids::InterruptId,
     interrupt::{Answer, Ask, Interrupt},
-    model::Slot,
+    model::{Slot, SlotInfo},
     turn::IfBusy,
 };
 use agentd_proto::client::{SessionChoice, SessionView, StartRequest};
@@ -25,7 +25,7 @@ use super::{
     refusal::Trouble,
     session::OpenSession,
     settings::Offer,
-    updates, watch,
+    watch,
 };
 use crate::{daemon::Daemon, failure::Failure, session::Upload, terminal::sanitize::clean_line, turn::SocketLine};
 
@@ -63,7 +63,9 @@ pub(super) async fn run(
             begin(bridge, session, &daemon, folder.as_deref(), (text, typed)).await?
         }
     };
-    follow.updates().windows = windows(&daemon).await;
+    let slots = daemon.client.models().await.unwrap_or_default();
+    follow.updates().windows = windows(&slots);
+    follow.builtin = slots.into_iter().map(|info| info.model).filter(|model| model.embedded).collect();
     if view.session.summary.title.is_empty() {
         tell_title(bridge, session, &daemon).await;
     }
@@ -101,10 +103,7 @@ async fn refresh(
         watch::ensure(bridge, session, daemon, view.session.summary.last_seq).await;
     }
     let notices = std::mem::take(&mut session.state().notices);
-    if !notices.is_empty() {
-        let words: Vec<String> = notices.iter().map(|notice| format!("> {notice}")).collect();
-        bridge.peer.update(&session.wire, updates::message(&format!("{}\n\n", words.join("\n>\n")))).await;
-    }
+    bridge.say(session, &notices).await;
     Ok(())
 }
 
@@ -178,7 +177,7 @@ async fn tell_title(bridge: &Bridge, session: &OpenSession, daemon: &Daemon) {
 }
 
 /// Windows of the models, by slot; none where they are not known.
-async fn windows(daemon: &Daemon) -> HashMap<Slot, u64> {
-    let slots = daemon.client.models().await.unwrap_or_default();
-    slots.into_iter().map(|info| (info.slot, info.model.context_window)).filter(|(_, window)| *window > 0).collect()
+fn windows(slots: &[SlotInfo]) -> HashMap<Slot, u64> {
+    let all = slots.iter().map(|info| (info.slot, info.model.context_window));
+    all.filter(|(_, window)| *window > 0).collect()
 }
