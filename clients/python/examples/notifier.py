@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+"""Tells when a session of agentd waits for you or ends: on the desktop with notify-send, else as lines."""
+
+import asyncio
+import os
+import shutil
+
+import agentd
+
+DESKTOP = None if os.environ.get("NOTIFY") == "print" else shutil.which("notify-send")
+
+
+async def tell(title: str, body: str) -> None:
+    print(f"{title}: {body}", flush=True)
+    if DESKTOP:
+        await (await asyncio.create_subprocess_exec(DESKTOP, "--app-name=agentd", "--", title, body)).wait()
+
+
+async def main() -> None:
+    titles: dict[str, str] = {}
+    async with agentd.Client("notifier") as client:
+        async for event in client.watch():
+            kind = event.WhichOneof("kind")
+            if kind == "snapshot":
+                titles.update((session.id, session.title) for session in event.snapshot.sessions)
+                print(f"watching {len(titles)} sessions", flush=True)
+            elif kind in ("session_created", "session_changed"):
+                titles[getattr(event, kind).id] = getattr(event, kind).title
+            elif kind == "interrupt_raised":
+                asked = event.interrupt_raised
+                what = asked.approval.tool or asked.question.question
+                await tell(f"{titles.get(asked.session_id) or 'A session'} waits", what)
+            elif kind == "turn_ended":
+                ended = event.turn_ended
+                reason = agentd.v1.StopReason.Name(ended.stop_reason).removeprefix("STOP_REASON_")
+                await tell(f"{titles.get(ended.session_id) or 'A session'} ended", ended.error.message or reason)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
