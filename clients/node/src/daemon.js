@@ -102,7 +102,9 @@ export async function start(agentctl, env) {
 }
 
 function which(program, env) {
-  const folders = program.includes("/") ? [""] : (env.PATH ?? "").split(delimiter).filter(isAbsolute);
+  // Programs of a desktop often lack the folder into which people install.
+  const path = [...(env.PATH ?? "").split(delimiter), join(env.HOME || homedir(), ".local/bin")];
+  const folders = program.includes("/") ? [""] : path.filter(isAbsolute);
   return folders.map((folder) => (folder ? join(folder, program) : resolve(program))).find((path) => {
     try {
       accessSync(path, constants.X_OK);

@@ -66,6 +66,10 @@ const tests = {
     assert.deepEqual(await client.interrupts(), []);
     // The turn again, from its journal: the same words, each once.
     assert.equal(textOf(await all(await client.attach(turn.sessionId, { turnId: turn.id }))).join(""), text);
+    for await (const event of client.follow(turn.sessionId, { afterSeq: turn.seq - 1 })) {
+      assert.equal(event.type, "ended");
+      break;
+    }
     await client.call("Sessions", "Rename", { session: turn.sessionId, title: "A letter" });
     assert.equal((await client.session("A letter")).summary.id, turn.sessionId);
     await assert.rejects(client.session("0123456789abcdef"), NotFound);
@@ -77,6 +81,36 @@ const tests = {
   async absent() {
     const refused = new Client({ start: false }).connect();
     await assert.rejects(refused, (error) => error instanceof NotRunning && error.hint.includes("agentctl start"));
+  },
+
+  async question(client) {
+    const turn = await client.turn("Ask them");
+    const steered = [];
+    for await (const event of turn) {
+      if (event.type === "question") {
+        assert.deepEqual([event.question, event.choices], ["Tea?", ["yes", "no"]]);
+        await turn.steer("And be quick");
+        await event.answer("yes");
+      } else if (event.type === "item" && event.item.userMessage?.steered) {
+        steered.push(event.item.userMessage.text);
+      }
+    }
+    assert.deepEqual([steered, turn.outcome.text], [["And be quick"], "They said yes."]);
+  },
+
+  /** The daemon is killed while an approval waits. */
+  async waiting(client) {
+    const turn = await client.turn("Write it");
+    let asked = 0;
+    for await (const event of turn) {
+      if (event.type !== "approval") continue;
+      asked += 1;
+      const { pid } = await client.status();
+      process.kill(pid, "SIGKILL");
+      while ((await client.status()).pid === pid);
+      await event.approve();
+    }
+    assert.deepEqual([asked, turn.outcome.text], [1, "It is written, é and all."]);
   },
 
   async cancel(client) {
@@ -158,8 +192,14 @@ const tests = {
         return "fn main() { hello() }";
       },
     };
-    const parts = [{ selection: { uri: "src/main.rs", text: "hello()", lines: { first: 1, last: 1 } } }];
+    const data = Buffer.from([0, 255]);
+    const parts = [
+      { selection: { uri: "src/main.rs", text: "hello()", lines: { first: 1, last: 1 } } },
+      { file: { name: "notes.bin", data } },
+    ];
     assert.equal(await client.ask("Look into it", { tools: [buffer], parts }), "It says hello.");
+    const read = await client.call("Sessions", "ReadFile", { session: "last", path: "uploads/notes.bin" });
+    assert.deepEqual(read.content, data);
     const results = (await all(await client.turn("Fail on it", { tools: [buffer] }))).filter(({ type }) => type === "toolResult");
     assert.deepEqual(asked, ["src/main.rs", "none.rs"]);
     assert.equal(results.length, 1);

@@ -36,6 +36,12 @@ class NodePackage(World):
     def test_no_daemon_and_none_may_be_started(self):
         self.check("absent")
 
+    def test_a_question_and_words_on_the_way(self):
+        self.check("question")
+
+    def test_an_approval_outlives_the_daemon(self):
+        self.check("waiting")
+
     def test_a_cancel(self):
         self.check("cancel")
 

@@ -62,6 +62,9 @@ class PythonPackage(World):
         again = await client.attach(turn.session_id, turn.id)
         texts = [event.text async for event in again if isinstance(event, agentd.Text)]
         self.assertEqual("".join(texts), turn.outcome.text)
+        followed = client.follow(turn.session_id, turn.seq - 1)
+        self.assertIsInstance(await anext(followed), agentd.Ended)
+        await followed.aclose()
         with self.assertRaises(agentd.NotFound) as unknown:
             await client.session("0123456789abcdef")
         self.assertTrue(unknown.exception.message)
@@ -74,6 +77,39 @@ class PythonPackage(World):
             async with self.client(start=False):
                 pass
         self.assertIn("agentctl start", refused.exception.hint)
+
+    async def test_a_question_and_words_on_the_way(self):
+        await self.within(self.a_question())
+
+    async def a_question(self):
+        async with self.client() as client:
+            turn = await client.turn("Ask them")
+            steered = []
+            async for event in turn:
+                if isinstance(event, agentd.Question):
+                    self.assertEqual((event.question, event.choices), ("Tea?", ["yes", "no"]))
+                    await turn.steer("And be quick")
+                    await event.answer("yes")
+                elif isinstance(event, agentd.ItemDone) and event.item.user_message.steered:
+                    steered.append(event.item.user_message.text)
+            self.assertEqual((steered, turn.outcome.text), (["And be quick"], "They said yes."))
+
+    async def test_an_approval_outlives_the_daemon(self):
+        await self.within(self.a_kill_while_it_waits())
+
+    async def a_kill_while_it_waits(self):
+        async with self.client() as client:
+            turn = await client.turn("Write it")
+            asked = 0
+            async for event in turn:
+                if isinstance(event, agentd.Approval):
+                    asked += 1
+                    pid = (await client.status()).pid
+                    os.kill(pid, signal.SIGKILL)
+                    while (await client.status()).pid == pid:
+                        pass
+                    await event.approve()
+            self.assertEqual((asked, turn.outcome.text), (1, "It is written, é and all."))
 
     async def test_a_cancel(self):
         await self.within(self.a_cancel())
@@ -184,9 +220,11 @@ class PythonPackage(World):
 
         parameters = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
         tool = agentd.Tool("buffer", "Reads a buffer of the editor.", buffer, parameters)
-        part = agentd.selection("src/main.rs", "hello()", 1)
+        parts = [agentd.selection("src/main.rs", "hello()", 1), agentd.file("notes.bin", b"\x00\xff")]
         async with self.client() as client:
-            self.assertEqual(await client.ask("Look into it", tools=[tool], parts=[part]), "It says hello.")
+            self.assertEqual(await client.ask("Look into it", tools=[tool], parts=parts), "It says hello.")
+            request = agentd.v1.ReadFileRequest(session="last", path="uploads/notes.bin")
+            self.assertEqual((await client.call("Sessions", "ReadFile", request)).content, b"\x00\xff")
             turn = await client.turn("Fail on it", tools=[tool])
             results = [event async for event in turn if isinstance(event, agentd.ToolResult)]
             self.assertEqual(asked, ["src/main.rs", "none.rs"])

@@ -26,6 +26,8 @@ SCRIPT = [
     {"match": "Write it", "reasoning": "Now tell them.", "text": "It is written, é and all."},
     {"match": "Talk on", "deltas": WORDS, "delay_ms": 20},
     {"match": "Talk on", "text": "And on."},
+    {"match": "Ask them", "tool_calls": [{"name": "ask_human", "arguments": {"question": "Tea?", "choices": ["yes", "no"]}}]},
+    {"match": "Ask them", "text": "They said yes."},
     {"match": "Cut it", "deltas": WORDS[:60], "delay_ms": 10},
     {"match": "Look into it", "tool_calls": [{"name": "client_buffer", "arguments": {"path": "src/main.rs"}}]},
     {"match": "Look into it", "text": "It says hello."},

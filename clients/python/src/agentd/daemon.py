@@ -88,7 +88,9 @@ def same_folder(one: Path, other: str) -> bool:
 async def start(agentctl: str, environ: Mapping[str, str]) -> None:
     """Starts the daemon and returns when it is ready. One that runs already will do."""
     hint = "install agentd and agentctl, or name the program with Client(agentctl=...)"
-    program = shutil.which(agentctl, path=environ.get("PATH"))
+    # Programs of a desktop often lack the folder into which people install.
+    path = f"{environ.get('PATH', '')}:{environ.get('HOME') or Path.home()}/.local/bin"
+    program = shutil.which(agentctl, path=path)
     if program is None:
         raise NotRunning(f"no daemon is running, and the program {agentctl} was not found", "NOT_RUNNING", hint)
     nothing = asyncio.subprocess.DEVNULL
