@@ -180,8 +180,10 @@ class Client:
                 fields[name] = f"{name}_{fields[name]}".upper()
         start.MergeFrom(v1.TurnRequest.Start(**fields))
         hello = (await self.connection()).hello
-        start.environment.update(self._wanted(hello.environment, cwd))
-        start.variables.update({name: self._environ[name] for name in hello.variables if name in self._environ})
+        # What the caller gives comes first.
+        lent = {name: self._environ[name] for name in hello.variables if name in self._environ}
+        start.environment.update({**self._wanted(hello.environment, cwd), **start.environment})
+        start.variables.update({**lent, **start.variables})
         return await Turn.start(self, start, tools)
 
     def _wanted(self, patterns: Iterable[str], cwd: str | os.PathLike[str] | None) -> dict[str, str]:
