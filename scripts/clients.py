@@ -4,7 +4,7 @@
     scripts/clients.py --out FOLDER --node NODE --npm NPM
 
 The folder gets `agentd_client-VERSION.tar.gz` and `.whl`, `agentd-client-VERSION.tgz`, and what was installed from the last two
-in `python/` and `node_modules/`. What generates the code of the Python package must be in PYTHONPATH: grpcio-tools and setuptools.
+in `python/` and `node_modules/`. What generates code of the Python package must be in PYTHONPATH: grpcio-tools and setuptools.
 For Node, what tests/clients/packages/package-lock.json names is installed.
 """
 
