@@ -7,7 +7,8 @@ use std::{
 };
 
 use agent_client_protocol_schema::v1::{
-    AGENT_METHOD_NAMES, CancelRequestNotification, Error, PromptRequest, RequestId, SessionUpdate,
+    AGENT_METHOD_NAMES, CancelRequestNotification, Error, PromptRequest, PromptResponse, RequestId, SessionUpdate,
+    StopReason,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -142,9 +143,14 @@ impl Requests {
             })?;
             lock(&cancels).insert(id.clone(), cancel.clone());
             self.running.spawn(async move {
-                let outcome = prompt::run(&bridge, &session, request, cancel).await;
+                let outcome = prompt::run(&bridge, &session, request, cancel.clone()).await;
                 session.end();
                 lock(&cancels).remove(&id);
+                // The protocol wants a cancelled prompt answered as such, whatever else went wrong.
+                let outcome = match outcome {
+                    Err(_) if cancel.is_cancelled() => Ok(PromptResponse::new(StopReason::Cancelled)),
+                    outcome => outcome,
+                };
                 let outcome = outcome.map_err(Trouble::into_error).and_then(|response| value(&response));
                 bridge.peer.answer(id, outcome).await;
             });

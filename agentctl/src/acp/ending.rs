@@ -19,10 +19,15 @@ pub(super) fn cancel(bridge: &Bridge, notification: &CancelNotification) -> Opti
 
 /// Cancels a turn whose prompt has ended with a question in words.
 pub(super) async fn cancel_waiting(bridge: &Bridge, session: &OpenSession) {
-    let waits = !std::mem::take(&mut session.state().questions).is_empty();
-    if waits && let Ok(daemon) = bridge.daemon().await {
-        // It may have been answered, or cancelled, elsewhere.
-        let _ = daemon.client.cancel_turn(&session.id.to_string(), None).await;
+    let told = std::mem::take(&mut session.state().questions);
+    if told.is_empty() {
+        return;
+    }
+    let (Ok(daemon), id) = (bridge.daemon().await, session.id.to_string()) else { return };
+    // It may have been answered, or cancelled, elsewhere, and another turn may run: only the one that still asks is meant.
+    let Ok(view) = daemon.client.session(&id).await else { return };
+    for interrupt in view.pending.iter().filter(|interrupt| told.contains(&interrupt.id)) {
+        let _ = daemon.client.cancel_turn(&id, Some(interrupt.turn_id)).await;
     }
 }
 

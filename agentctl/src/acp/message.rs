@@ -62,7 +62,8 @@ fn params(fields: &mut Map<String, Value>) -> Value {
 }
 
 fn answer(id: RequestId, mut fields: Map<String, Value>) -> Result<Message, Box<Misfit>> {
-    match (fields.remove("result"), fields.remove("error")) {
+    // Some libraries write the one that is not there as null.
+    match (fields.remove("result"), fields.remove("error").filter(|error| !error.is_null())) {
         (_, Some(error)) => Ok(Message::Answer { id, outcome: Err(error) }),
         (Some(result), None) => Ok(Message::Answer { id, outcome: Ok(result) }),
         (None, None) => Err(Misfit::new(id, refusal::not_a_request("there is no method, no result and no error"))),

@@ -126,8 +126,11 @@ async fn reopen(
     }
     notices.extend(view.pending.iter().map(waiting));
     let opened = open(bridge, daemon, view, &folder, servers, notices).await?;
-    let questions = view.pending.iter().filter(|interrupt| question::words(interrupt).is_some());
-    opened.session.state().questions.extend(questions.map(|interrupt| interrupt.id));
+    // An editor that shows no notices has not shown the question yet: the next message is no answer to it.
+    if bridge.editor().shows.notices && !bridge.editor().has_forms {
+        let questions = view.pending.iter().filter(|interrupt| question::words(interrupt).is_some());
+        opened.session.state().questions.extend(questions.map(|interrupt| interrupt.id));
+    }
     Ok(opened)
 }
 

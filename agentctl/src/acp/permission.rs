@@ -23,10 +23,7 @@ use super::{
     places::Places,
     tool_call::{self, SHELL},
 };
-use crate::{
-    render::{asking, diff::Room},
-    report,
-};
+use crate::render::{asking, diff::Room};
 
 const APPROVE: &str = "approve";
 const ALWAYS: &str = "always";
@@ -78,11 +75,13 @@ pub(super) fn request(
 
 fn options(tool: &str, grants: &[String]) -> Vec<PermissionOption> {
     let mut options = vec![PermissionOption::new(APPROVE, "Allow once", PermissionOptionKind::AllowOnce)];
-    if !grants.is_empty() {
+    let (rules, is_whole) = asking::rules(grants, RULES);
+    // What would be kept has to be read whole: where it is longer, `agentctl answer` and the chat keep it.
+    if !grants.is_empty() && is_whole {
         // Of a command its own words are enough.
-        let rules = asking::rules(grants, RULES).0.join("; ");
+        let rules = rules.join("; ");
         let rules = rules.strip_prefix(&format!("{SHELL}: ")).filter(|_| tool == SHELL).unwrap_or(&rules).to_owned();
-        let name = format!("Always allow in this session: {}", report::cut(&rules, RULES.columns));
+        let name = format!("Always allow in this session: {rules}");
         options.push(PermissionOption::new(ALWAYS, name, PermissionOptionKind::AllowAlways));
     }
     options.push(PermissionOption::new(REJECT, "Reject", PermissionOptionKind::RejectOnce));

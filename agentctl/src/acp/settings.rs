@@ -134,9 +134,16 @@ pub(super) async fn set_mode(
     let session = bridge.session(&request.session_id)?;
     let mode: SessionMode = read(request.mode_id.0.parse())?;
     // Before it is set, so that it is no news when it is heard of.
-    session.state().mode = mode;
-    let client = bridge.daemon().await?.client;
-    client.set_mode(&session.id.to_string(), mode, &bridge.editor().name).await?;
+    let before = std::mem::replace(&mut session.state().mode, mode);
+    let set = async {
+        let client = bridge.daemon().await?.client;
+        client.set_mode(&session.id.to_string(), mode, &bridge.editor().name).await?;
+        Ok::<_, Trouble>(())
+    };
+    if let Err(trouble) = set.await {
+        session.state().mode = before;
+        return Err(trouble);
+    }
     Ok(SetSessionModeResponse::new())
 }
 

@@ -71,6 +71,9 @@ pub(super) struct Updates {
     pub(super) own_words: Option<String>,
     /// Money that the session cost before this turn.
     pub(super) spent: Option<u64>,
+    /// Tokens in the window, and money with this turn, as they were told last.
+    used: Option<u64>,
+    cost: Option<u64>,
     items: HashMap<ItemId, TextItem>,
     calls: HashMap<String, Call>,
     running: HashMap<ItemId, (String, LiveOutput)>,
@@ -104,6 +107,8 @@ impl Updates {
             window: None,
             own_words: None,
             spent: None,
+            used: None,
+            cost: None,
             items: HashMap::new(),
             calls: HashMap::new(),
             running: HashMap::new(),
@@ -137,10 +142,14 @@ impl Updates {
             EventKind::ItemStarted { item } => self.started(event.session_id, item),
             EventKind::ItemDelta { item_id, offset, text } => self.delta(*item_id, *offset, text).into_iter().collect(),
             EventKind::ItemCompleted { item, .. } => self.completed(event.session_id, item),
-            EventKind::UsageUpdated { usage, turn, delegated: false, .. } => {
-                let Some(size) = self.window else { return Vec::new() };
-                let cost = self.spent.into_iter().chain(turn.cost_microusd).reduce(u64::saturating_add);
-                vec![usage_update(usage.tokens(), size, cost)]
+            EventKind::UsageUpdated { usage, turn, delegated: false, prompt, .. } => {
+                self.cost = self.spent.into_iter().chain(turn.cost_microusd).reduce(u64::saturating_add);
+                // A server that counts nothing, and a call beside the conversation, say nothing of the window.
+                let of_window = prompt.as_ref().map(|report| (usage.tokens(), report.tokens));
+                let counted = of_window.map(|(counted, about)| if counted > 0 { counted } else { about });
+                self.used = counted.filter(|used| *used > 0).or(self.used);
+                let (Some(size), Some(used)) = (self.window, self.used) else { return Vec::new() };
+                vec![usage_update(used, size, self.cost)]
             }
             EventKind::StateChanged { change } => self.changed(change),
             EventKind::Warning { message, .. } => self.notice(NoticeSeverity::Warning, message),
@@ -335,8 +344,8 @@ impl Updates {
         match change {
             StateChange::Todos { todos } => vec![plan(todos)],
             StateChange::TokenLevel { tokens, window, .. } => {
-                self.window = Some(*window);
-                vec![usage_update(*tokens, *window, self.spent)]
+                (self.window, self.used) = (Some(*window), Some(*tokens));
+                vec![usage_update(*tokens, *window, self.cost.or(self.spent))]
             }
             StateChange::Subagent(subagent) => {
                 self.subagents.insert(subagent.session_id, clean_line(&subagent.name));
@@ -355,9 +364,13 @@ impl Updates {
         if !self.shows.notices {
             return Vec::new();
         }
-        let (title, rest) = text.split_once('\n').unwrap_or((text, ""));
+        let text = clean(text);
+        let (title, rest) = text.trim().split_once('\n').unwrap_or((text.trim(), ""));
+        if title.is_empty() {
+            return Vec::new();
+        }
         let notice = Notice::new(severity, clean_line(title));
-        let rest = Some(clean(rest.trim())).filter(|rest| !rest.is_empty());
+        let rest = Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty());
         vec![SessionUpdate::Notice(notice.description(rest))]
     }
 }
@@ -382,7 +395,7 @@ pub(super) fn plan(todos: &[Todo]) -> SessionUpdate {
             TodoStatus::InProgress => PlanEntryStatus::InProgress,
             TodoStatus::Completed => PlanEntryStatus::Completed,
         };
-        PlanEntry::new(todo.content.clone(), priority, status)
+        PlanEntry::new(clean_line(&todo.content), priority, status)
     };
     SessionUpdate::Plan(Plan::new(todos.iter().map(entry).collect()))
 }

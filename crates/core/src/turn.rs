@@ -100,6 +100,21 @@ impl TurnOptions {
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
+
+    /// These wishes, and those of another turn where they say nothing.
+    #[must_use]
+    pub fn or(self, before: Self) -> Self {
+        // The slot belongs to the model.
+        let (model, slot) = if self.model.is_some() { (self.model, self.slot) } else { (before.model, before.slot) };
+        Self {
+            instructions: self.instructions.or(before.instructions),
+            allowed_tools: self.allowed_tools.or(before.allowed_tools),
+            model,
+            slot,
+            time_ms: self.time_ms.or(before.time_ms),
+            tokens: self.tokens.or(before.tokens),
+        }
+    }
 }
 
 impl StartTurn {

@@ -1,6 +1,6 @@
 //! Who works in a turn: the main agent, one that it has handed the session to, or a subagent. Pure.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use agentd_context::ToolSet;
 use agentd_core::{
@@ -130,9 +130,10 @@ impl ActiveAgent {
     }
 
     /// The tools that it is shown, of those that it may use: with the tools by which it hands work on, as the agents
-    /// are now.
-    pub(crate) fn tools(&self, may_use: ToolSet) -> ToolSet {
-        let transfers = self.transfers();
+    /// are now. Where the client of a turn allows only some tools, these are among them or not shown.
+    pub(crate) fn tools(&self, may_use: ToolSet, only: Option<&BTreeSet<String>>) -> ToolSet {
+        let mut transfers = self.transfers();
+        transfers.retain(|transfer| only.is_none_or(|only| only.contains(&transfer.name)));
         if transfers.is_empty() {
             return may_use;
         }
@@ -209,7 +210,7 @@ mod tests {
             effect: Effect::Read,
         };
         let names = ["transfer_to_critic", "transfer_to_poet"];
-        let shown = acting.tools(ToolSet::new(names.map(stolen).to_vec()));
+        let shown = acting.tools(ToolSet::new(names.map(stolen).to_vec()), None);
         let told = |name: &str| shown.specs.iter().filter(|tool| tool.name == name).map(|tool| tool.effect).collect();
         let (free, taken): (Vec<Effect>, Vec<Effect>) = (told(names[0]), told(names[1]));
         assert_eq!((free, taken), (vec![Effect::Read], vec![Effect::State]));

@@ -35,7 +35,7 @@ impl ToolSetCache {
         acting: &ActiveAgent,
     ) -> ToolSet {
         self.get_or_make(stock, loaded, reach, acting, || {
-            let tools = acting.tools(stock.shown(loaded, reach));
+            let tools = acting.tools(stock.shown(loaded, reach), reach.only.as_ref());
             if reach.brief { tools.brief() } else { tools }
         })
     }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     fn told(kept: &Kept, loaded: &[String], reach: &ToolScope, acting: &ActiveAgent) -> ToolSet {
-        kept.0.get_or_make(&kept.1, loaded, reach, acting, || acting.tools(ToolSet::none()))
+        kept.0.get_or_make(&kept.1, loaded, reach, acting, || acting.tools(ToolSet::none(), None))
     }
 
     fn is_shared(one: &ToolSet, other: &ToolSet) -> bool {

@@ -71,6 +71,10 @@ fn own_name<'a>(call: &Invocation<'a>) -> Option<&'a str> {
 async fn ask(invocation: &Invocation<'_>, name: &str) -> Result<ToolOutput, TurnExit> {
     let Invocation { context, call, record, .. } = invocation;
     let Some(tools) = &context.tools.of_client else { return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, GONE)) };
+    // A person may have changed the arguments since they were looked at.
+    if let Some(problem) = tools.problem(&call.name, &call.arguments) {
+        return Ok(record.noted(ToolOutput::error(ToolErrorCode::InvalidArgs, problem)));
+    }
     begin(invocation).await?;
     let arguments = if call.arguments.trim().is_empty() { "{}".to_owned() } else { call.arguments.clone() };
     let asked = ClientToolCall { call_id: call.call_id.to_string(), name: name.to_owned(), arguments };

@@ -10,7 +10,7 @@ use agentd_core::{
     files::SessionTree,
     ids::TurnId,
     input::AttachedPart,
-    turn::{IfBusy, MAX_TURN_INSTRUCTIONS, StartTurn},
+    turn::{IfBusy, MAX_TURN_INSTRUCTIONS, StartTurn, TurnOptions},
 };
 
 use super::{
@@ -18,7 +18,7 @@ use super::{
     model_choice,
 };
 use crate::{
-    agents::delegate_tool,
+    agents::{delegate_tool, transfer_tool},
     attachments::{self, Attachment},
     client_tools::{self, ClientTools, OfferedTools},
     error::EngineError,
@@ -66,8 +66,13 @@ impl Actor {
         let canonical = |name: &str| self.canonical(name);
         client_tools::check(&start.tools, &stock, canonical)?;
         let of_client = |name: &str| start.tools.iter().any(|tool| tool.name == name || tool.called() == name);
+        // A subagent has the list of the turn that it works for, whose tools it need not have. What is not there is not allowed.
+        if self.state.settings.parent.is_some() {
+            return Ok(());
+        }
         let mut allowed = start.options.allowed_tools.iter().flatten();
-        match allowed.find(|name| !of_client(name) && stock.get(&self.canonical(name)).is_none()) {
+        let transfers = |name: &str| name.starts_with(transfer_tool::PREFIX);
+        match allowed.find(|name| !of_client(name) && !transfers(name) && stock.get(&self.canonical(name)).is_none()) {
             Some(unknown) => {
                 let shown: String = unknown.chars().take(100).collect();
                 Err(EngineError::new(
@@ -78,6 +83,23 @@ impl Actor {
             }
             None => Ok(()),
         }
+    }
+
+    /// The options of a turn that goes on with the one before it: what it does not say itself holds as it did, so that a restart, or
+    /// another client, widens nothing.
+    pub(super) async fn continued_options(&self, own: TurnOptions) -> Result<TurnOptions, EngineError> {
+        let store = &self.shared.parts.store;
+        let turns = store.turns(self.id).await?;
+        for turn in turns.iter().rev() {
+            let first = store.events(self.id, turn.began.saturating_sub(1), 1).await?;
+            if let Some(EventKind::TurnStarted { compacts: false, options, .. }) =
+                first.first().map(|event| &event.kind)
+            {
+                let before = options.as_deref().cloned().unwrap_or_default();
+                return Ok(own.or(before));
+            }
+        }
+        Ok(own)
     }
 
     /// The name of our tool for which others have this one.

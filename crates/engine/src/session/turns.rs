@@ -112,10 +112,14 @@ impl Actor {
     pub(super) async fn begin(
         &mut self,
         turn_id: TurnId,
-        start: StartTurn,
+        mut start: StartTurn,
         waited: bool,
     ) -> Result<StartedTurn, Fault> {
         self.look_at_project().await?;
+        if start.text.is_none() && start.compact.is_none() {
+            start.options = self.continued_options(start.options).await?;
+            start.slot = start.slot.or(start.options.slot);
+        }
         let back = start.text.as_ref().and_then(|_| self.back_to_main());
         let handed_to = back.is_some().then(|| std::mem::take(&mut self.state.agents));
         self.options = start.options.clone();

@@ -95,6 +95,29 @@ async fn wishes_outlive_the_daemon() {
 }
 
 #[tokio::test]
+async fn a_turn_that_goes_on_is_held_to_the_wishes_of_the_one_before_it() {
+    let tight = TurnOptions {
+        allowed_tools: Some(vec!["todo_read".to_owned(), "transfer_to_nobody".to_owned()]),
+        tokens: Some(1),
+        ..TurnOptions::default()
+    };
+    let mut look = calls(&[("todo_read", json!({}))]);
+    if let Play::Chunks(chunks) = &mut look {
+        chunks.push(ModelChunk::Usage(Usage { prompt_tokens: 7, completion_tokens: 3, ..Usage::default() }));
+    }
+    let world = World::new([look, says("enough"), says("and on"), says("free")]);
+    let session = world.session().await;
+    let result = to_end(&mut session.start_turn(with(tight)).await.unwrap().events).await.1;
+    assert_eq!(result.stop_reason, StopReason::Budget);
+    let first = world.model.requests().len();
+    let on = StartTurn { text: None, ..input("") };
+    to_end(&mut session.start_turn(on).await.unwrap().events).await;
+    assert_eq!(names(&world, first), ["todo_read"]);
+    run(&session, "And now?").await;
+    assert!(names(&world, world.model.requests().len() - 1).len() > 5);
+}
+
+#[tokio::test]
 async fn limits_are_lowered_and_never_raised() {
     let look = || {
         let Play::Chunks(mut chunks) = calls(&[("todo_read", json!({}))]) else { panic!() };
