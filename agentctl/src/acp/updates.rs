@@ -144,10 +144,10 @@ impl Updates {
             EventKind::ItemCompleted { item, .. } => self.completed(event.session_id, item),
             EventKind::UsageUpdated { usage, turn, delegated: false, prompt, .. } => {
                 self.cost = self.spent.into_iter().chain(turn.cost_microusd).reduce(u64::saturating_add);
-                // A server that counts nothing, and a call beside the conversation, say nothing of the window.
-                let of_window = prompt.as_ref().map(|report| (usage.tokens(), report.tokens));
-                let counted = of_window.map(|(counted, about)| if counted > 0 { counted } else { about });
-                self.used = counted.filter(|used| *used > 0).or(self.used);
+                // A call that nobody counted does not empty the window: then it is about as full as the request was long.
+                let about = prompt.as_ref().map_or(0, |report| report.tokens);
+                let counted = if usage.tokens() > 0 { usage.tokens() } else { about };
+                self.used = Some(counted).filter(|used| *used > 0).or(self.used);
                 let (Some(size), Some(used)) = (self.window, self.used) else { return Vec::new() };
                 vec![usage_update(used, size, self.cost)]
             }

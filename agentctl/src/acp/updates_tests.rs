@@ -243,6 +243,16 @@ fn plans_usage_and_notices() {
     let update = told.take(used());
     assert_eq!(update[0]["cost"], json!({"amount": 1.5, "currency": "USD"}));
     assert_eq!((&update[0]["used"], &update[0]["size"]), (&json!(100), &json!(1000)));
+    let uncounted = EventKind::UsageUpdated {
+        step: 2,
+        slot: Slot::Base,
+        model: "m".to_owned(),
+        usage: Usage::default(),
+        turn: usage,
+        prompt: None,
+        delegated: false,
+    };
+    assert_eq!(told.take(uncounted)[0]["used"], 100, "the window is as full as it was");
 
     let warning = told.take(EventKind::Warning { code: "x".to_owned(), message: "one\ntwo\u{1b}[2J".to_owned() });
     assert_eq!((&warning[0]["sessionUpdate"], &warning[0]["title"]), (&json!("notice"), &json!("one")));

@@ -194,7 +194,7 @@ impl SessionHandle {
     }
 
     /// Tells that whoever started this turn is gone. Where its start said so, it waits for answers from here on
-    /// ([`StartTurn::while_connected`]). One that has ended is none the wiser.
+    /// (`while_connected`). One that has ended is none the wiser.
     ///
     /// # Errors
     /// When the session is gone.
