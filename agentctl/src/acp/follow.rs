@@ -59,7 +59,7 @@ pub(super) struct Follow {
     is_cancelled: bool,
 }
 
-/// Where a turn has come to rest.
+/// Rest of a turn: its end, or a question.
 enum Rest {
     Ended(Box<TurnResult>),
     /// It ended unseen.

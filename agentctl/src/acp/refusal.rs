@@ -1,4 +1,4 @@
-//! What editors are told when something goes wrong: codes of JSON-RPC and of the protocol, with the words of the daemon.
+//! Errors as editors are told them: codes of JSON-RPC and of the protocol, with the words of the daemon.
 
 use agent_client_protocol_schema::v1::{Error, ErrorCode};
 use agentd_core::{error::ErrorKind, turn::TurnError};

@@ -1,4 +1,4 @@
-//! What happens in all sessions, as one client's stream sees it.
+//! Events of all sessions, as one client's stream sees them.
 //!
 //! News are pulled when the connection has room for them, and nothing is done while there are none. Changes of a session are
 //! gathered: it is read from the journal once for all that came meanwhile. A client that does not read loses the oldest news

@@ -24,7 +24,7 @@ pub use crate::{
 pub struct SessionPage {
     /// Sessions, last used first.
     pub sessions: Vec<SessionSummary>,
-    /// Where the next part begins; none where there is none.
+    /// Beginning of the next part; none where there is none.
     pub next: Option<u64>,
 }
 

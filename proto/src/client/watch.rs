@@ -1,4 +1,4 @@
-//! What happens in all sessions.
+//! Events of all sessions.
 
 use agentd_core::{
     ids::{InterruptId, SessionId, TurnId},

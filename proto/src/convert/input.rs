@@ -1,4 +1,4 @@
-//! What a client gives with a turn beside its words: parts of the input, and tools of its own.
+//! Input of a client beside its words: parts of the input, and tools of its own.
 
 use agentd_core::{
     client_tool::{ClientTool, ClientToolCall},

@@ -1,4 +1,4 @@
-//! What a client hands over with an input, through the real daemon: pictures, files and selections.
+//! Parts that a client hands over with an input, through the real daemon: pictures, files and selections.
 
 use agentd_core::{
     error::ErrorKind,

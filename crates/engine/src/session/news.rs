@@ -30,7 +30,7 @@ pub enum SessionNews {
     Reconfigured,
 }
 
-/// Where news are told.
+/// Place at which news are told.
 #[derive(Debug)]
 pub(crate) struct NewsSender(broadcast::Sender<SessionNews>);
 

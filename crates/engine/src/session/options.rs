@@ -1,4 +1,4 @@
-//! What the client of a turn wants of it besides its answer: a model, instructions, the tools that it allows, and tools of its
+//! Wishes of a client for its turn besides the answer: a model, instructions, the tools that it allows, and tools of its
 //! own.
 
 use std::{collections::BTreeSet, sync::Arc};

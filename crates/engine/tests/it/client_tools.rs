@@ -54,7 +54,7 @@ fn says_back(request: ClientToolRequest, text: &str) {
     request.reply.send(answer).unwrap();
 }
 
-/// What the model read as results, all of them.
+/// Results, as the model read them.
 fn told(world: &World) -> Vec<String> {
     let request = world.model.requests().pop().unwrap();
     let results = request.messages.into_iter().filter_map(|message| match message {

@@ -13,7 +13,7 @@ fn asks(world: &World, last: &str) {
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": COMMAND}))).reply(Reply::text(last));
 }
 
-/// What waits for an answer.
+/// Interrupts that wait for an answer.
 async fn waiting(world: &World) -> Vec<Value> {
     world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json().as_array().unwrap().clone()
 }
@@ -122,7 +122,7 @@ fn asks_human(world: &World) {
     world.model.reply(Reply::tool_call("ask_human", args)).reply(Reply::text("Painted."));
 }
 
-/// What the model was told of its question.
+/// Answer to its question, as the model was told it.
 fn told(world: &World) -> String {
     let request = world.model.requests().pop().unwrap();
     let result = request.messages().iter().rev().find(|message| message["role"] == "tool").unwrap();

@@ -41,7 +41,7 @@ const CANCEL: Duration = Duration::from_secs(2);
 const NEEDS_ANSWER: &str = "the turn waits: see its interrupts, and use the tool answer";
 const STILL_WAITS: &str = "no answer yet; the turn waits, also across a restart";
 
-/// Where a turn has come to rest.
+/// Rest of a turn: its end, or a question.
 enum Rest {
     Ended(Box<TurnResult>),
     Waits(Vec<Interrupt>),
