@@ -19,6 +19,7 @@ mod failure;
 mod flags;
 mod input;
 mod keyboard;
+mod mentions;
 mod misuse;
 mod model_name;
 mod mount;

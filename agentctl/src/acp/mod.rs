@@ -21,6 +21,7 @@ mod follow;
 mod frame;
 mod initialize;
 mod listing;
+mod mentioned;
 mod message;
 mod opening;
 mod output;

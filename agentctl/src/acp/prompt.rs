@@ -22,6 +22,7 @@ use super::{
     commands,
     content::{self, FileContent, Part},
     follow::Follow,
+    mentioned,
     refusal::Trouble,
     session::OpenSession,
     settings::Offer,
@@ -46,6 +47,7 @@ pub(super) async fn run(
 
     let paths = hand_over(bridge, session, &daemon, &parts).await?;
     let (text, typed) = content::text(&parts, &paths);
+    let text = text + &mentioned::behind(bridge, session, &daemon, &parts, &places).await?;
     if cancel.is_cancelled() {
         return Ok(PromptResponse::new(StopReason::Cancelled));
     }

@@ -1,5 +1,9 @@
 //! `agentctl run`: one turn, its answer on standard output, everything else on standard error.
 
+mod mentioned;
+mod result_only;
+mod wishes;
+
 use std::{
     io::{self, IsTerminal as _, Write as _},
     num::NonZeroU32,
@@ -9,16 +13,15 @@ use std::{
 
 use agentd_core::{
     error::ErrorKind,
-    event::{Event, EventKind},
     ids::{SessionId, TurnId},
     routing::Planning,
-    turn::{IfBusy, OnInterrupt, StartTurn, TurnResult},
-    visible,
+    turn::{IfBusy, OnInterrupt, StartTurn},
 };
 use agentd_proto::client::{ClientErrorKind, StartRequest};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
+use self::{mentioned::MentionedFiles, result_only::ResultOnly, wishes::TurnWishes};
 use crate::{
     daemon::{self, Daemon},
     exit::{Exit, Interactivity},
@@ -26,13 +29,11 @@ use crate::{
     flags::{Choice, Global, one_of},
     input::{self, Prompt, Words},
     keyboard::Keyboard,
+    mentions::MentionSource,
     model_name::ModelName,
     mount::shown_mount,
     project,
-    render::{
-        Human, Jsonl,
-        jsonl::{self, TurnNotes},
-    },
+    render::{Human, Jsonl, jsonl::TurnNotes},
     repl::TerminalAsker,
     report, schema_file,
     session::{SessionChoice, SessionTarget, TurnChoice, Upload},
@@ -49,6 +50,7 @@ const EXAMPLES: &str = "Examples:
   agentctl run - < prompt.txt                       standard input is the prompt
   agentctl run 'And in UTC?' --continue             in the last session
   agentctl run --session 0193a5b2                   resume an interrupted turn
+  agentctl run 'Explain #src/main.rs:10-40'         these lines go along
   agentctl run 'Summarise it' --file report.txt     copied into uploads/
   agentctl run 'Add a test' -C .:rw --on-interrupt approve
   agentctl run 'Add a test' -C .:rw --mode auto    unasked, in the sandbox
@@ -56,6 +58,8 @@ const EXAMPLES: &str = "Examples:
   agentctl run 'And the docs' --continue --if-busy queue   after the running turn
   agentctl run 'Check all links' --detach          in the background
   agentctl run 'How warm is it?' --schema celsius.json | jq .degrees
+  agentctl run 'Read the diff' --agent reviewer --tools read_file,grep --timeout 300
+  agentctl run 'Tell a story' --output lines | while read -r line; do …
   agentctl run 'List my files' --output json | jq -r .text";
 
 /// The time that a turn may take to be gone before its session is deleted, and the pause between two tries.
@@ -78,6 +82,8 @@ pub(crate) struct RunArgs {
     session: SessionChoice,
     #[command(flatten)]
     turn: TurnChoice,
+    #[command(flatten)]
+    wishes: TurnWishes,
     /// Maximum number of model calls
     #[arg(long, value_name = "N", value_parser = steps)]
     max_steps: Option<NonZeroU32>,
@@ -181,10 +187,19 @@ impl AtInterrupt {
 pub(crate) enum Output {
     /// The answer
     Text,
+    /// The words of the model, each line as soon as it is whole, also those before calls of tools
+    Lines,
     /// One JSON object at the end of the turn
     Json,
     /// One line of JSON per event, then one for the result
     StreamJson,
+}
+
+impl Output {
+    /// Returns whether programs read it.
+    fn is_json(self) -> bool {
+        matches!(self, Self::Json | Self::StreamJson)
+    }
 }
 
 fn steps(text: &str) -> Result<NonZeroU32, String> {
@@ -211,7 +226,7 @@ pub(crate) async fn handle(global: &Global, args: RunArgs) -> anyhow::Result<Exi
         remove(global, session).await;
     }
     if let Err(error) = &outcome
-        && output != Output::Text
+        && output.is_json()
         && !known.told
         && !failure::is_broken_pipe(error)
     {
@@ -224,18 +239,26 @@ pub(crate) async fn handle(global: &Global, args: RunArgs) -> anyhow::Result<Exi
 async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow::Result<Exit> {
     let has_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
     let at_interrupt = AtInterrupt::choose(args.on_interrupt, has_terminal, args.detach)?;
-    let uploads = args.files.iter().map(|path| Upload::open(path)).collect::<Result<Vec<_>, _>>()?;
+    let mut uploads = args.files.iter().map(|path| Upload::open(path)).collect::<Result<Vec<_>, _>>()?;
     let answer_schema = args.schema.as_deref().map(schema_file::read).transpose()?;
     let in_form = answer_schema.is_some();
-    let prompt = prompt(&args)?;
-    let typed_bytes = prompt.as_ref().and_then(|prompt| {
-        // The names of files that are put behind the words were not typed.
-        prompt.typed_bytes.or((!uploads.is_empty()).then(|| prompt.text.trim_end().len() as u64))
-    });
+    let wishes = args.wishes.options()?;
+    let words = Words::parse(&args.words)?;
+    let prompt = prompt(&args, &words)?;
 
     let daemon = daemon::connect(global).await?;
     let place = SessionTarget::find(&daemon, &args.session, args.turn.project.as_ref()).await?;
     let place = place.in_mode(&daemon, args.turn.mode).await?;
+    let source = if has_terminal { MentionSource::Terminal } else { MentionSource::Program };
+    let mentioned = MentionedFiles::find(words.prompt.as_deref(), source, &daemon, &place).await;
+    for path in &mentioned.copies {
+        uploads.push(Upload::open(path)?);
+    }
+    let prompt = prompt.map(|prompt| mentioned.behind(prompt));
+    let typed_bytes = prompt.as_ref().and_then(|prompt| {
+        // The names of files that are put behind the words were not typed.
+        prompt.typed_bytes.or((!uploads.is_empty()).then(|| prompt.text.trim_end().len() as u64))
+    });
     // A slot is one for this turn alone.
     let (slot, model) = match args.turn.model {
         Some(ModelName::Slot(slot)) => (Some(slot), None),
@@ -262,12 +285,14 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
             // Whoever is dead approves nothing.
             while_connected: at_interrupt == AtInterrupt::Approve && !args.detach,
             if_busy: args.if_busy,
+            options: wishes,
             ..daemon.turn(prompt)
         },
     };
     let at_end = if has_terminal { AtEnd::CancelUnlessHungUp } else { AtEnd::Cancel };
     let mut signals = Signals::listen(at_end)?;
-    let (line, slots) = tokio::join!(SocketLine::start(&daemon, request), daemon.client.models());
+    let (line, slots) =
+        tokio::join!(SocketLine::start_with(&daemon, request, mentioned.into_parts()), daemon.client.models());
     let mut line = line?;
     if args.output == Output::StreamJson {
         line = line.with_children();
@@ -338,7 +363,7 @@ async fn remove(global: &Global, session: SessionId) {
 /// Tells which turn goes on.
 fn detached(output: Output, session_id: SessionId, turn_id: Option<TurnId>) -> anyhow::Result<Exit> {
     match output {
-        Output::Text => {
+        Output::Text | Output::Lines => {
             writeln!(io::stdout(), "{session_id}")?;
             crate::terminal::note(&format!("the turn continues; follow it with: agentctl attach {session_id}"));
         }
@@ -350,9 +375,8 @@ fn detached(output: Output, session_id: SessionId, turn_id: Option<TurnId>) -> a
 }
 
 /// The prompt, from the command line and the pipe.
-fn prompt(args: &RunArgs) -> Result<Option<Prompt>, Failure> {
-    let words = Words::parse(&args.words)?;
-    let prompt = input::join(words.prompt, input::piped(words.dash)?)?;
+fn prompt(args: &RunArgs, words: &Words) -> Result<Option<Prompt>, Failure> {
+    let prompt = input::join(words.prompt.clone(), input::piped(words.dash)?)?;
     let goes_on = args.session.session.is_some() || args.session.resume;
     match prompt {
         Some(prompt) => Ok(Some(prompt)),
@@ -372,42 +396,12 @@ fn renderer(output: Output, session: SessionId, at_interrupt: AtInterrupt, in_fo
     match output {
         Output::Text if waits => Box::new(human().showing_interrupts()),
         Output::Text => Box::new(human()),
+        Output::Lines if waits => Box::new(Human::stdio().line_by_line().showing_interrupts()),
+        Output::Lines => Box::new(Human::stdio().line_by_line()),
         Output::Json => Box::new(ResultOnly { session, waits, notes: TurnNotes::default() }),
         Output::StreamJson => Box::new(Jsonl::new(io::stdout(), session)),
     }
 }
 
-/// Prints the result as one JSON object and nothing before it.
-#[derive(Debug)]
-struct ResultOnly {
-    session: SessionId,
-    /// Set if the person is told what is waited for, because somebody has to answer from elsewhere.
-    waits: bool,
-    notes: TurnNotes,
-}
-
-impl Renderer for ResultOnly {
-    fn pause(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn event(&mut self, event: &Event) -> io::Result<()> {
-        self.notes.take(event);
-        match &event.kind {
-            EventKind::Warning { code, message } if code == "input_stored" => self.note(&clean_line(message)),
-            EventKind::InterruptRaised { interrupt } if self.waits => {
-                self.note(&format!("the turn waits for an answer: agentctl answer {} …", interrupt.id))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn finish(&mut self, result: &TurnResult) -> io::Result<()> {
-        let line = visible::json(jsonl::result(self.session, result, &self.notes)?.to_string());
-        io::stdout().write_all(format!("{line}\n").as_bytes())
-    }
-}
-
 #[cfg(test)]
-#[path = "run_tests.rs"]
 mod tests;

@@ -66,6 +66,8 @@ pub(crate) struct Human<O, E> {
     shows_input: bool,
     shows_interrupts: bool,
     answer_alone: bool,
+    /// The line of the answer that is not whole yet, where lines are written one by one.
+    line: Option<String>,
     /// The words for what shows whole what is told in a line; none where nothing does.
     shows_whole: &'static str,
 }
@@ -119,6 +121,7 @@ impl<O: Write, E: Write> Human<O, E> {
             shows_input: false,
             shows_interrupts: false,
             answer_alone: false,
+            line: None,
             shows_whole: "",
         }
     }
@@ -144,6 +147,12 @@ impl<O: Write, E: Write> Human<O, E> {
     pub(crate) fn answer_alone(self) -> Self {
         let look = TerminalStyle { out_shown: false, ..self.look };
         Self { look, answer_alone: true, ..self }
+    }
+
+    /// Writes the words of the model line by line as they come, as they are, also on a terminal.
+    pub(crate) fn line_by_line(self) -> Self {
+        let look = TerminalStyle { out_shown: false, ..self.look };
+        Self { look, line: Some(String::new()), ..self }
     }
 
     /// Shows interrupts as lines, for clients that do not ask.
@@ -289,6 +298,9 @@ impl<O: Write, E: Write> Human<O, E> {
         let mut item = self.items.remove(&id).unwrap_or_else(|| PartialItem::new(false));
         let rest = text.get(item.taken..).map(|rest| item.grow(rest)).unwrap_or_default();
         self.say(&rest)?;
+        if let Some(line) = self.line.as_mut().filter(|line| !line.is_empty()) {
+            self.text.whole(&std::mem::take(line))?;
+        }
         if item.begun && self.look.out_shown {
             self.text.finish()?;
         }
@@ -298,6 +310,13 @@ impl<O: Write, E: Write> Human<O, E> {
 
     /// Writes words of the answer, where they are written as they come.
     fn say(&mut self, text: &str) -> io::Result<()> {
+        if let Some(line) = &mut self.line {
+            line.push_str(text);
+            return match line.rfind('\n') {
+                Some(end) => self.text.whole(&line.drain(..=end).as_str()[..end]),
+                None => Ok(()),
+            };
+        }
         if text.is_empty() || !self.look.out_shown {
             return Ok(());
         }
@@ -364,7 +383,7 @@ impl<O: Write, E: Write> Human<O, E> {
             StopReason::WrongForm => false,
             _ => !self.answer_alone,
         };
-        if !self.look.out_shown && is_answer && !result.text.is_empty() {
+        if !self.look.out_shown && self.line.is_none() && is_answer && !result.text.is_empty() {
             self.text.whole(result.text.trim_end_matches('\n'))?;
         }
         for line in closing::lines(result, self.repeated, self.look) {

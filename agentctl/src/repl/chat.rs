@@ -19,7 +19,7 @@ use super::{
     TerminalAsker,
     conversation::{ChatBackend, Wake},
     known::CompletionCache,
-    mentions::{self, UploadedFiles},
+    mentions::UploadedFiles,
     message::{MessageExtras, TurnInput},
     slash::{self, Slash},
     status::{ChatStatus, branch},
@@ -269,7 +269,8 @@ impl Chat {
         // Before the start: a press that comes with it is meant for this turn, and so are keys.
         let _hold = self.keyboard.hold_ahead();
         self.signals.forget();
-        let line = match SocketLine::start(&self.daemon, request).await {
+        let parts = if input.is_some() { self.extras.parts() } else { Vec::new() };
+        let line = match SocketLine::start_with(&self.daemon, request, parts).await {
             Ok(line) => line,
             Err(failure) => {
                 let words = input.as_ref().map(|input| input.words().to_owned());
@@ -338,7 +339,7 @@ impl Chat {
             signals: &mut self.signals,
             keyboard: &self.keyboard,
             // A command is ours, and a file that is named is handed over before the words are.
-            may_steer: |text| !slash::is_for_client(text) && mentions::find(text).is_empty(),
+            may_steer: |text| !slash::is_for_client(text) && crate::mentions::find(text, "".as_ref()).is_empty(),
             attention: if self.present { Attention::of_terminal() } else { Attention::Off },
             is_guest: others.is_some(),
         };

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{chat::Chat, conversation::ChatBackend as _, mentions::typed_path, prepared, slash::Slash};
+use super::{chat::Chat, conversation::ChatBackend as _, prepared, slash::Slash};
 use crate::{exit::Exit, flags::Global};
 
 impl Chat {
@@ -23,7 +23,7 @@ impl Chat {
             Slash::New => return self.begin_anew().await,
             Slash::Model(name) => return self.change_model(name).await,
             Slash::Mode(change) => return self.change_mode(change).await,
-            Slash::Upload(path) => self.upload(&typed_path(&path)).await?,
+            Slash::Upload(path) => self.upload(&crate::mentions::typed_path(&path)).await?,
             Slash::Rename(title) => {
                 let id = self.session()?;
                 self.daemon.client.rename_session(&id.to_string(), &title).await?;

@@ -3,6 +3,8 @@
 //! Only the words are theirs. What goes with them mentions nothing, names no session, and where all of it is too long for a
 //! model's window the words stay whole.
 
+use agentd_core::input::{InputPart, Selection};
+
 /// Outputs of commands that go with one message.
 const MOST_OUTPUTS: usize = 8;
 /// Files that are told of with one message.
@@ -38,6 +40,7 @@ impl TurnInput {
 pub(super) struct MessageExtras {
     files: Vec<String>,
     outputs: Vec<String>,
+    quoted: Vec<Selection>,
 }
 
 impl MessageExtras {
@@ -46,6 +49,17 @@ impl MessageExtras {
         if self.files.len() < MOST_FILES && !self.files.contains(&note) {
             self.files.push(note);
         }
+    }
+
+    /// Adds lines of files, which are parts of the input.
+    pub(super) fn quote(&mut self, lines: Vec<Selection>) {
+        // Of a message that was not sent and is sent again, they are the same.
+        self.quoted = lines;
+    }
+
+    /// The lines of files that go with the message.
+    pub(super) fn parts(&self) -> Vec<InputPart> {
+        self.quoted.iter().cloned().map(InputPart::Selection).collect()
     }
 
     /// Adds the output of a command. The oldest makes room for it.

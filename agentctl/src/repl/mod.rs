@@ -16,7 +16,7 @@
 //! - [`plain`]: prompt and questions on a terminal that obeys nothing.
 //! - [`known`]: what the prompt completes and shows besides the commands.
 //! - [`watch`]: finds out when another client's turn is at work in the session, [`joining`] shows it and speaks to it.
-//! - [`mentions`]: files that a text names with `#`, handed over with it.
+//! - [`mentions`]: completion of names behind `@` and `#`, and the files that a session has.
 //! - [`asker`]: approvals and questions; [`question`] is how they look and which key means what, [`edit`] changes a call,
 //!   [`console`] where its keys come from, [`pager`] what shows the long ones whole.
 

@@ -1,16 +1,19 @@
 //! Files of the person that go with what they say: those of the project are named as tools see them, all others are copied.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use agentd_core::files::UploadReceipt;
 
-use super::{
-    chat::Chat,
-    conversation::ChatBackend as _,
-    mentions::{self, Mention},
+use super::{chat::Chat, conversation::ChatBackend as _};
+use crate::{
+    failure::Failure,
+    mentions::{self, Bundle, MentionSource},
+    session::Upload,
+    terminal::sanitize::clean_line,
 };
-use crate::{failure::Failure, session::Upload, terminal::sanitize::clean_line};
 
+/// Relative paths begin at the current folder.
+const HERE: &str = "";
 /// Folder of copies.
 const UPLOADS: &str = "uploads/";
 
@@ -44,7 +47,7 @@ impl Chat {
     pub(super) async fn prepare(&mut self, text: &str) -> Result<(), Failure> {
         self.settle_mode().await?;
         self.hand_over(text).await?;
-        for path in mentions::missing(text) {
+        for path in mentions::missing(text, HERE.as_ref()) {
             self.note(&format!("#{} names no file; it is only text", clean_line(&path)));
         }
         Ok(())
@@ -52,33 +55,31 @@ impl Chat {
 
     /// Hands over the files that a text mentions. One that cannot be read stops the turn: the person counts on it.
     async fn hand_over(&mut self, text: &str) -> Result<(), Failure> {
-        let mentioned = mentions::find(text);
+        let mentioned = mentions::find(text, HERE.as_ref());
         let project = if mentioned.is_empty() { None } else { self.project().await? };
-        for mention in mentioned {
-            let (Mention::File(path) | Mention::Hidden(path)) = &mention;
-            let named = project.as_ref().and_then(|mount| mentions::in_project(path, &mount.path));
-            if let Some(named) = named {
-                // It is there already, and what is done with it is done to the file itself.
-                self.extras.add_file(format!("#{} is {}", shown(path), clean_line(&named)));
-                continue;
-            }
-            match mention {
-                Mention::File(path) if self.handed.has(self.place.id(), &path) => {}
-                Mention::File(path) => {
-                    let UploadReceipt { path: copy, problem, .. } = self.put(&path).await?;
-                    self.extras.add_file(format!("#{} is {copy}", shown(&path)));
-                    if let Some(problem) = problem {
-                        self.note(&problem);
-                    }
-                    if let Some(session) = self.place.id() {
-                        self.handed.note(session, path);
-                    }
-                }
-                Mention::Hidden(path) => {
-                    let path = shown(&path);
-                    self.note(&format!("#{path} is hidden and stays here; /upload {path} hands it over all the same"));
-                }
-            }
+        let project = project.as_ref().map(|mount| mount.path.as_path());
+        let bundle = Bundle::collect(mentioned, project, MentionSource::Chat);
+        bundle.notes.iter().for_each(|note| self.note(note));
+        bundle.named.into_iter().for_each(|named| self.extras.add_file(named));
+        for path in bundle.copies {
+            self.copy_mentioned(path).await?;
+        }
+        self.extras.quote(bundle.selections);
+        Ok(())
+    }
+
+    /// Copies a file that was mentioned, unless the session has it.
+    async fn copy_mentioned(&mut self, path: PathBuf) -> Result<(), Failure> {
+        if self.handed.has(self.place.id(), &path) {
+            return Ok(());
+        }
+        let UploadReceipt { path: copy, problem, .. } = self.put(&path).await?;
+        self.extras.add_file(format!("#{} is {copy}", shown(&path)));
+        if let Some(problem) = problem {
+            self.note(&problem);
+        }
+        if let Some(session) = self.place.id() {
+            self.handed.note(session, path);
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use agentd_core::{
     error::ErrorKind,
     event::{Event, EventKind},
     ids::{InterruptId, SessionId, TurnId},
+    input::InputPart,
     interrupt::Answer,
     session::SessionMode,
 };
@@ -111,7 +112,19 @@ impl SocketLine {
     /// # Errors
     /// When the daemon refuses it or is lost.
     pub(crate) async fn start(daemon: &Daemon, request: StartRequest) -> Result<Self, Failure> {
-        let stream = daemon.client.turn_lending(request, daemon.variables()).await?;
+        Self::start_with(daemon, request, Vec::new()).await
+    }
+
+    /// The same with parts of the input beside its words.
+    ///
+    /// # Errors
+    /// As of [`Self::start`].
+    pub(crate) async fn start_with(
+        daemon: &Daemon,
+        request: StartRequest,
+        parts: Vec<InputPart>,
+    ) -> Result<Self, Failure> {
+        let stream = daemon.client.turn_with_parts(request, parts, daemon.variables()).await?;
         let (session, turn) = (stream.session_id(), Some(stream.turn_id()));
         Ok(Self { turn, replays: false, ..Self::new(daemon, session, Source::Turn(Box::new(stream)), 0) })
     }

@@ -71,6 +71,9 @@ pub struct StartTurn {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TurnOptions {
+    /// The agent that works in it; the main one where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     /// Instructions for the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
@@ -107,6 +110,7 @@ impl TurnOptions {
         // The slot belongs to the model.
         let (model, slot) = if self.model.is_some() { (self.model, self.slot) } else { (before.model, before.slot) };
         Self {
+            agent: self.agent.or(before.agent),
             instructions: self.instructions.or(before.instructions),
             allowed_tools: self.allowed_tools.or(before.allowed_tools),
             model,

@@ -56,23 +56,11 @@ impl Client {
     /// # Errors
     /// When the daemon refuses it, or the connection fails.
     pub async fn turn(&self, request: StartRequest) -> Result<TurnStream, ClientError> {
-        self.turn_lending(request, HashMap::new()).await
+        self.turn_with_parts(request, Vec::new(), HashMap::new()).await
     }
 
-    /// Starts a turn, and lends the daemon the values of variables that [`Hello::variables`](crate::view::Hello::variables)
-    /// names.
-    ///
-    /// # Errors
-    /// As of [`Self::turn`].
-    pub async fn turn_lending(
-        &self,
-        request: StartRequest,
-        variables: HashMap<String, String>,
-    ) -> Result<TurnStream, ClientError> {
-        self.turn_with_parts(request, Vec::new(), variables).await
-    }
-
-    /// The same with parts of the input beside its words.
+    /// Starts a turn with parts of the input beside its words, and lends the daemon the values of variables that
+    /// [`Hello::variables`](crate::view::Hello::variables) names.
     ///
     /// # Errors
     /// As of [`Self::turn`].

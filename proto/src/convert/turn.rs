@@ -89,6 +89,7 @@ impl From<&StartTurn> for turn_request::Start {
             allowed_tools: start.options.allowed_tools.clone().map(|names| v1::ToolNames { names }),
             model: start.options.model.clone(),
             limits: limits_to_wire(&start.options),
+            agent: start.options.agent.clone(),
         }
     }
 }
@@ -112,6 +113,7 @@ impl TryFrom<turn_request::Start> for StartTurn {
         let limits = start.limits.unwrap_or_default();
         let given = |number: u64| (number > 0).then_some(number);
         let options = TurnOptions {
+            agent: start.agent,
             instructions: start.instructions,
             allowed_tools: start.allowed_tools.map(|allowed| allowed.names),
             model: start.model,

@@ -164,6 +164,7 @@ fn starts_survive() {
                         only_looks: on_interrupt == OnInterrupt::Wait,
                     }],
                     options: TurnOptions {
+                        agent: Some("poet".into()),
                         instructions: Some("Be brief.".into()),
                         allowed_tools: Some(vec!["read_file".into()]),
                         model: Some("m".into()),

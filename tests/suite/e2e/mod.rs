@@ -124,6 +124,7 @@ mod usage;
 mod watching;
 mod web;
 mod wire_world;
+mod wishes;
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 

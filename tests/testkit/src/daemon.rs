@@ -345,19 +345,28 @@ impl Running {
         assert_eq!(send(self.pid(), signal), Ok(()));
     }
 
+    /// The next line of standard output; none at its end.
+    ///
+    /// # Panics
+    /// Where it does not come.
+    #[expect(clippy::panic, reason = "the test has failed")]
+    pub async fn line(&mut self) -> Option<String> {
+        if self.lines.is_none() {
+            self.lines = self.child.stdout.take().map(|stdout| BufReader::new(stdout).lines());
+        }
+        match tokio::time::timeout(PATIENCE, self.lines.as_mut()?.next_line()).await {
+            Ok(Ok(line)) => line,
+            other => panic!("no line came: {other:?}"),
+        }
+    }
+
     /// The next line of standard output as JSON; none at its end.
     ///
     /// # Panics
     /// Where it is no JSON, or does not come.
     #[expect(clippy::panic, reason = "the test has failed")]
     pub async fn json_line(&mut self) -> Option<Value> {
-        if self.lines.is_none() {
-            self.lines = self.child.stdout.take().map(|stdout| BufReader::new(stdout).lines());
-        }
-        let line = match tokio::time::timeout(PATIENCE, self.lines.as_mut()?.next_line()).await {
-            Ok(Ok(line)) => line?,
-            other => panic!("no line came: {other:?}"),
-        };
+        let line = self.line().await?;
         match serde_json::from_str(&line) {
             Ok(value) => Some(value),
             Err(error) => panic!("{error} in the line:\n{line}"),

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use agentd_context::{compaction::plan, long_text::ResultLimits};
 use agentd_core::{
+    agent::MAIN,
     event::{EventKind, StateChange},
     ports::{FallbackModel, Workspace},
     turn::{Denial, StopReason},
@@ -218,6 +219,14 @@ impl Actor {
     /// The agent of the session.
     pub(super) fn acting(&self) -> ActiveAgent {
         ActiveAgent::of(&self.state.settings, &self.state.agents, &self.all_agents())
+    }
+
+    /// Has that agent work, or the main one. Returns who worked before, and the fact, where that was another.
+    pub(super) fn turn_to(&mut self, agent: Option<&str>) -> Option<(Vec<String>, EventKind)> {
+        let stack: Vec<String> = agent.filter(|id| *id != MAIN).map(str::to_owned).into_iter().collect();
+        let change = StateChange::Agent { stack: stack.clone() };
+        (self.state.agents != stack)
+            .then(|| (std::mem::replace(&mut self.state.agents, stack), EventKind::StateChanged { change }))
     }
 
     /// The main agent works again, where another one did.

@@ -4,6 +4,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use agentd_core::{
+    agent::MAIN,
     client_tool::ClientTool,
     error::ErrorKind,
     event::EventKind,
@@ -57,6 +58,28 @@ impl Actor {
             let slot = start.slot.or(self.state.settings.slot).unwrap_or_default();
             model_choice::check(&*self.shared.parts.models, slot, id)?;
             (start.slot, start.options.slot) = (Some(slot), Some(slot));
+        }
+        Ok(())
+    }
+
+    /// Refuses an agent that could not work. One that is not enabled works where it is named. What the project brings is known.
+    pub(super) fn check_agent(&self, start: &StartTurn) -> Result<(), EngineError> {
+        let Some(id) = &start.options.agent else { return Ok(()) };
+        let refused =
+            |message: String, hint: &str| Err(EngineError::new(ErrorKind::InvalidInput, message).with_hint(hint));
+        if start.text.is_none() {
+            return refused(
+                "a turn that goes on does so with its own agent".to_owned(),
+                "give an input with the agent",
+            );
+        }
+        if self.state.settings.parent.is_some() {
+            let message = "the session of a subagent works as that subagent alone".to_owned();
+            return refused(message, "name the agent in a session of your own");
+        }
+        if id != MAIN && self.all_agents().get(id).is_none() {
+            let shown: String = id.chars().take(100).collect();
+            return refused(format!("there is no agent {shown:?}"), "`agentctl agents` lists them");
         }
         Ok(())
     }

@@ -108,7 +108,7 @@ impl Actor {
     }
 
     /// Begins a turn. One that goes on with the turn before it goes on with its agent; what is said anew is said to the
-    /// main one.
+    /// one that the start names, or to the main one.
     pub(super) async fn begin(
         &mut self,
         turn_id: TurnId,
@@ -116,19 +116,19 @@ impl Actor {
         waited: bool,
     ) -> Result<StartedTurn, Fault> {
         self.look_at_project().await?;
+        self.check_agent(&start)?;
         if start.text.is_none() && start.compact.is_none() {
             start.options = self.continued_options(start.options).await?;
             start.slot = start.slot.or(start.options.slot);
         }
-        let back = start.text.as_ref().and_then(|_| self.back_to_main());
-        let handed_to = back.is_some().then(|| std::mem::take(&mut self.state.agents));
+        let (agents, turned) = start.text.as_ref().and_then(|_| self.turn_to(start.options.agent.as_deref())).unzip();
         self.options = start.options.clone();
-        let began = self.begin_as(turn_id, start, waited, back).await;
+        let began = self.begin_as(turn_id, start, waited, turned).await;
         self.lines.remove(&turn_id);
         if began.is_err() {
             self.options = TurnOptions::default();
         }
-        if let (Err(_), Some(stack)) = (&began, handed_to) {
+        if let (Err(_), Some(stack)) = (&began, agents) {
             // The journal knows of no change.
             self.state.agents = stack;
         }
@@ -141,7 +141,7 @@ impl Actor {
         turn_id: TurnId,
         mut start: StartTurn,
         waited: bool,
-        back: Option<EventKind>,
+        turned: Option<EventKind>,
     ) -> Result<StartedTurn, Fault> {
         let form = self.form(&start).await?;
         // A turn that only compacts tells nothing.
@@ -235,7 +235,7 @@ impl Actor {
         facts.extend(intent.map(|intent| EventKind::IntentClassified { intent }));
         facts.extend(paid);
         facts.extend(stood_in);
-        facts.extend(back);
+        facts.extend(turned);
         facts.extend(self.found_out());
         facts.extend(loading);
         facts.extend(input.into_iter().flat_map(whole));

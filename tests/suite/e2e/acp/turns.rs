@@ -32,6 +32,26 @@ async fn words_thoughts_and_the_title_come_while_the_turn_runs() {
 }
 
 #[tokio::test]
+async fn files_that_a_message_names_go_along_as_in_a_chat() {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let (session, folder) = editor.session(&world).await;
+    std::fs::write(folder.join("a.txt"), "one\ntwo\nthree\n").unwrap();
+    world.daemon.write("notes.txt", "remember the milk\n");
+    world.model.default_reply(Reply::text("Done."));
+    assert_eq!(
+        editor.prompt(&session, "Explain #a.txt:2-3 of #a.txt, with #../notes.txt and `#a.txt:1`").await,
+        "end_turn"
+    );
+    let seen = world.model.requests().last().unwrap().body.to_string();
+    for expected in ["/project/a.txt, lines 2 to 3:", "two\\nthree", "#a.txt is /project/a.txt", "remember the milk"] {
+        assert!(seen.contains(expected), "{expected} in {seen}");
+    }
+    assert!(!seen.contains("one\\ntwo"), "{seen}");
+    assert_eq!(editor.leaves().await.exits(0).stderr, "");
+}
+
+#[tokio::test]
 async fn an_edit_is_approved_with_its_diff_before_the_eyes() {
     let world = World::start().await;
     let mut editor = Editor::start(&world).await;

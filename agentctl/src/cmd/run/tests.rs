@@ -3,13 +3,16 @@ use agentd_core::{
     ids::TurnId,
     model::Slot,
     tool::{FileChange, FileChangeKind},
-    turn::{Denial, StopReason},
+    turn::{Denial, StopReason, TurnResult},
     usage::Usage,
 };
 use clap::Parser as _;
 
 use super::*;
-use crate::args::{Cli, Command};
+use crate::{
+    args::{Cli, Command},
+    render::jsonl,
+};
 
 fn parse(line: &str) -> Result<RunArgs, clap::Error> {
     let words = ["agentctl", "run"].into_iter().chain(line.split_whitespace());
@@ -50,6 +53,8 @@ fn nonsense_is_refused() {
         "ask --model =",
         "ask --max-steps 0",
         "ask --output xml",
+        "ask --timeout 0",
+        "ask --timeout 5m",
         "ask --on-interrupt maybe",
         "ask --unknown",
     ] {

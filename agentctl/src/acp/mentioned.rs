@@ -1,0 +1,43 @@
+//! Files that the words of a prompt name with `#`, as they do in a chat.
+
+use agentd_core::input::Selection;
+
+use super::{bridge::Bridge, content::Part, places::Places, refusal::Trouble, session::OpenSession};
+use crate::{
+    daemon::Daemon,
+    mentions::{self, Bundle, MentionSource},
+    session::Upload,
+    terminal::sanitize::clean_line,
+};
+
+/// Hands over the files that words name, and returns what stands behind the words.
+pub(super) async fn behind(
+    bridge: &Bridge,
+    session: &OpenSession,
+    daemon: &Daemon,
+    parts: &[Part],
+    places: &Places,
+) -> Result<String, Trouble> {
+    let words = parts.iter().filter_map(|part| match part {
+        Part::Words(words) => Some(words),
+        _ => None,
+    });
+    let found = words.flat_map(|words| mentions::find(words, &session.folder)).collect();
+    let bundle = Bundle::collect(found, places.project.as_deref(), MentionSource::Editor);
+    let mut named = bundle.named;
+    for path in &bundle.copies {
+        let receipt = Upload::open(path)?.put(daemon, session.id).await?;
+        named.push(format!("#{} is {}", clean_line(&path.display().to_string()), receipt.path));
+    }
+    for note in &bundle.notes {
+        bridge.tell(session, note).await;
+    }
+    let files = if named.is_empty() { String::new() } else { format!("\n\nFiles: {}", named.join("; ")) };
+    // A prompt may be added to a turn that runs, which takes nothing but text.
+    Ok(bundle.selections.iter().map(quoted).fold(files, |behind, quote| behind + &quote))
+}
+
+fn quoted(Selection { uri, lines, text }: &Selection) -> String {
+    let lines = lines.map(|lines| format!(", lines {} to {}", lines.first, lines.last)).unwrap_or_default();
+    format!("\n\n{uri}{lines}:\n\n{text}")
+}

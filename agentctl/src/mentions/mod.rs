@@ -1,0 +1,109 @@
+//! Files that a person mentions in words: `#report.pdf`, `#notes/my plan.md`, `#src/main.rs:10-40`, `#src/`, `#tests/**/*.rs`,
+//! `#"odd name?.txt"`. They mean the same in a chat, in `run` and in an editor. What names no file is only text.
+//!
+//! - [`target`]: what one `#` names.
+//! - [`pattern`]: the files that a pattern or a folder stands for.
+//! - [`bundle`]: what goes with the words: paths, copies and lines.
+
+pub(crate) mod bundle;
+mod pattern;
+mod target;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+pub(crate) use self::{
+    bundle::{Bundle, MentionSource},
+    target::{Mention, MentionTarget},
+};
+
+/// Bytes after a `#` that are searched for a path.
+const MAX_PATH: usize = 1024;
+
+/// Marks that end a sentence or a parenthesis, and seldom a name.
+const CLOSING: &str = ".,;:!?()[]{}\"'…。，；：！？（）「」";
+
+/// The files that a text mentions, each once, in order. In code nothing is a mention. Relative paths begin at `base`; an empty
+/// one is the current folder.
+pub(crate) fn find(text: &str, base: &Path) -> Vec<Mention> {
+    let mut found: Vec<Mention> = Vec::new();
+    for line in lines_of_words(text) {
+        for mention in starts(line).filter_map(|start| target::at(&line[start..], base)) {
+            if !found.contains(&mention) {
+                found.push(mention);
+            }
+        }
+    }
+    found
+}
+
+/// Words behind a `#` that look like paths and name no file, each once. In code nothing does.
+pub(crate) fn missing(text: &str, base: &Path) -> Vec<String> {
+    let mut missing: Vec<String> = Vec::new();
+    for line in lines_of_words(text) {
+        let named = starts(line).filter(|start| target::at(&line[*start..], base).is_none());
+        for path in named.filter_map(|start| path_like(&line[start..])) {
+            if !missing.contains(&path) {
+                missing.push(path);
+            }
+        }
+    }
+    missing
+}
+
+/// The lines of a text outside of code blocks.
+fn lines_of_words(text: &str) -> impl Iterator<Item = &str> {
+    let mut in_fence = false;
+    text.lines().filter(move |line| {
+        let is_fence = line.trim_start().starts_with("```");
+        in_fence ^= is_fence;
+        !is_fence && !in_fence
+    })
+}
+
+/// The first word of a text, if it looks like a path: there is a letter in it, and a dot or a slash.
+fn path_like(text: &str) -> Option<String> {
+    let word = text.split(char::is_whitespace).next()?;
+    let word = word.trim_end_matches(|letter: char| CLOSING.contains(letter)).trim_start_matches(['"', '\'']);
+    let is_path = word.chars().count() <= MAX_PATH
+        && word.starts_with(|first: char| first.is_alphanumeric() || "./~_*".contains(first))
+        && word.contains(['.', '/'])
+        && word.contains(char::is_alphabetic);
+    is_path.then(|| word.to_owned())
+}
+
+/// The path by which tools see a file or folder that lies in the project's folder; none of any other.
+pub(crate) fn in_project(path: &Path, project: &Path) -> Option<String> {
+    let meant = fs::canonicalize(path).ok()?;
+    let below = meant.strip_prefix(fs::canonicalize(project).ok()?).ok()?.to_str()?;
+    Some(if below.is_empty() { "/project".to_owned() } else { format!("/project/{below}") })
+}
+
+/// Where what stands behind a `#` begins: at the start of a word, outside of code.
+pub(crate) fn starts(line: &str) -> impl Iterator<Item = usize> {
+    let mut in_code = false;
+    let mut before = ' ';
+    line.char_indices().filter_map(move |(index, letter)| {
+        in_code ^= letter == '`';
+        // Not every script puts spaces between words.
+        let starts_word = before.is_whitespace() || !before.is_ascii() || "([{\"'".contains(before);
+        let begins = letter == '#' && !in_code && starts_word;
+        before = letter;
+        begins.then_some(index + 1)
+    })
+}
+
+/// A path as a person types it: the shell that would have put the home folder in front is not here.
+pub(crate) fn typed_path(path: &str) -> PathBuf {
+    let path = path.trim_matches(['"', '\'']);
+    match (path.strip_prefix("~/"), std::env::home_dir()) {
+        (Some(below), Some(home)) => home.join(below),
+        _ => PathBuf::from(path),
+    }
+}
+
+#[cfg(test)]
+#[path = "mentions_tests.rs"]
+mod tests;

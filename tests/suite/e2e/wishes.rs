@@ -1,0 +1,115 @@
+//! Wishes of a script for one turn, and files that its prompt mentions.
+
+use agentd_testkit::model_server::{Recorded, Reply};
+use serde_json::json;
+
+use super::World;
+
+/// All words that a request sends.
+fn words(request: &Recorded) -> String {
+    request.messages().iter().map(|message| message["content"].to_string()).collect()
+}
+
+fn tools(request: &Recorded) -> Vec<String> {
+    let tools = request.body["tools"].as_array().cloned().unwrap_or_default();
+    tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn an_agent_works_for_one_turn() {
+    let world = World::start().await;
+    world.daemon.write(
+        "config/agents.yaml",
+        "agents:\n  poet: {description: Verse., prompt: You rhyme., tools: [read_file]}\n",
+    );
+    world.daemon.agentctl(["reload"]).await.exits(0);
+    world.model.default_reply(Reply::text("Roses."));
+    let lines = world.daemon.agentctl(["run", "Write!", "--agent", "poet", "--output", "stream-json"]).await.exits(0);
+    let stacks: Vec<_> = lines.json_lines().into_iter().filter(|line| line["change"]["state"] == "agent").collect();
+    assert_eq!(stacks[0]["change"]["stack"], json!(["poet"]));
+    world.daemon.agentctl(["run", "And you?", "--continue"]).await.exits(0);
+    let requests = world.model.requests();
+    assert!(
+        words(&requests[0]).contains("You are the agent `poet`") && !tools(&requests[0]).contains(&"grep".to_owned())
+    );
+    assert!(
+        !words(&requests[1]).contains("You are the agent `poet`") && tools(&requests[1]).contains(&"grep".to_owned())
+    );
+    let refused = world.daemon.agentctl(["run", "Write!", "--agent", "peot"]).await.exits(2);
+    refused.says(&["no agent", "peot", "agentctl agents"]);
+    // Whoever goes on with a turn changes nobody's part in it.
+    world.daemon.agentctl(["run", "--continue", "--agent", "poet"]).await.exits(2).says(&["its own agent"]);
+}
+
+#[tokio::test]
+async fn tools_and_instructions_hold_for_one_turn() {
+    let world = World::start().await;
+    world.model.default_reply(Reply::text("Done."));
+    world.daemon.write("rules.md", "Answer in rhymes.");
+    let args = ["run", "Go!", "--tools", "read_file,grep", "--append-system", "@rules.md"];
+    world.daemon.agentctl(args).await.exits(0);
+    world.daemon.agentctl(["run", "Go!", "--tools", "none", "--append-system", "Be brief."]).await.exits(0);
+    let requests = world.model.requests();
+    assert_eq!(tools(&requests[0]), ["grep", "read_file"]);
+    assert!(words(&requests[0]).contains("Answer in rhymes."));
+    assert_eq!(tools(&requests[1]), Vec::<String>::new());
+    assert!(words(&requests[1]).contains("Be brief."));
+    world.daemon.agentctl(["run", "Go!", "--tools", "gerp"]).await.exits(2).says(&["gerp", "no such tool"]);
+    world.daemon.agentctl(["run", "Go!", "--append-system", "@none.md"]).await.exits(2).says(&["none.md"]);
+    assert_eq!(world.model.requests().len(), 2, "nothing was asked where something was refused");
+}
+
+#[tokio::test]
+async fn a_turn_ends_when_its_time_is_over() {
+    let world = World::start().await;
+    world.model.reply(Reply::never());
+    let output = world.daemon.agentctl(["run", "Go!", "--timeout", "1", "--output", "json"]).await.exits(6);
+    assert_eq!(output.json()["stop_reason"], "time_limit");
+}
+
+#[tokio::test]
+async fn lines_come_as_soon_as_they_are_whole() {
+    let world = World::start().await;
+    let first = "I look at the time.\n";
+    world.model.reply(Reply::text(first).and_call("current_time", json!({})));
+    world
+        .model
+        .reply(Reply::deltas(["one", " and two\nthr", "ee\u{1b}[31m\nfour ", "and what hangs"]).hang_behind("four "));
+    let mut running = world.daemon.spawn_agentctl(["run", "Count!", "--output", "lines"]);
+    let mut lines = Vec::new();
+    while lines.len() < 3 {
+        lines.extend(running.line().await);
+    }
+    // The rest hangs, and these are here.
+    assert_eq!(lines, ["I look at the time.", "one and two", "three"]);
+    running.signal(nix::sys::signal::Signal::SIGINT);
+    let output = running.output(Vec::new()).await;
+    assert!(output.stdout.ends_with("four \n") || output.stdout.ends_with("four\n"), "{:?}", output.stdout);
+}
+
+#[tokio::test]
+async fn files_that_a_prompt_mentions_go_along() {
+    let world = World::start().await;
+    world.model.default_reply(Reply::text("Done."));
+    let write = |path: &str, text: &str| drop(world.daemon.write(path, text));
+    write("app/src/a.rs", "fn one() {}\nfn two() {}\nfn three() {}\n");
+    write("app/src/b.rs", "fn b() {}\n");
+    write("notes.txt", "remember the milk\n");
+    let run = |prompt: &'static str| world.daemon.agentctl(["run", prompt, "-C", "app"]);
+    run("Explain #app/src/a.rs:2-3, and #app/src/, #app/**/*.rs.").await.exits(0);
+    let sent = words(&world.model.requests()[0]);
+    let all =
+        ["/project/src/a.rs:2-3", "fn two() {}\\\\nfn three() {}", "the folder /project/src", "/project/src/b.rs"];
+    for expected in all {
+        assert!(sent.contains(expected) || sent.contains(&expected.replace("\\\\n", "\\n")), "{expected} in {sent}");
+    }
+    assert!(!sent.contains("fn one"), "only these lines: {sent}");
+    // Words of a program do not reach out of the project, and what names nothing is said.
+    let said = run("Show me #notes.txt and #none.txt").await.exits(0);
+    said.says(&["#notes.txt is no file of the project", "--file", "#none.txt names no file"]);
+    assert!(!words(&world.model.requests()[1]).contains("remember"));
+    // What is piped mentions nothing.
+    let piped = world.daemon.agentctl_with(["run", "Review!", "-C", "app"], "see #notes.txt").await.exits(0);
+    assert!(!piped.stderr.contains("notes.txt"));
+    assert!(!words(&world.model.requests()[2]).contains("remember"));
+}
