@@ -150,6 +150,7 @@ impl World {
                 memories: None,
             }),
             state_files: Arc::default(),
+            client_files: None,
             reading: Default::default(),
             environment: Arc::default(),
             progress: Default::default(),

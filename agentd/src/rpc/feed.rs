@@ -6,6 +6,7 @@
 
 use agentd_core::{
     Timestamp,
+    client_file::ClientFileRequest,
     client_tool::ClientToolCall,
     event::{Event, EventKind},
     ids::TurnId,
@@ -46,6 +47,8 @@ pub(super) enum ClientNotice {
     Broken(Box<Refusal>),
     /// The model calls a tool of the client.
     ToolRequested(Box<ClientToolCall>),
+    /// A tool asks about a file that the client holds.
+    FileRequested(Box<ClientFileRequest>),
 }
 
 /// A feed and what ends with it.
@@ -102,7 +105,8 @@ impl Feed {
             },
             Some(remark) = self.remarks.recv() => match remark {
                 ClientNotice::Refused(refusal) => Next::Event(Box::new((&self.warning(&refusal)).into())),
-                ClientNotice::ToolRequested(call) => Next::Event(Box::new(self.requested(*call))),
+                ClientNotice::ToolRequested(call) => self.asked(v1::event::Kind::ToolRequested((*call).into())),
+                ClientNotice::FileRequested(asked) => self.asked(v1::event::Kind::FileRequested((*asked).into())),
                 ClientNotice::Broken(refusal) => Next::End(Some((*refusal).into())),
             },
             () = self.shutdown.cancelled() => Next::End(Some(Refusal::stopping().into())),
@@ -119,15 +123,15 @@ impl Feed {
         }
     }
 
-    /// A call of a tool of this client. It is no fact of the session either: the call and its result are.
-    fn requested(&self, call: ClientToolCall) -> v1::Event {
-        v1::Event {
+    /// Something that is asked of this client. It is no fact of the session either: the call and its result are.
+    fn asked(&self, kind: v1::event::Kind) -> Next {
+        Next::Event(Box::new(v1::Event {
             session_id: self.subscription.session_id().to_string(),
             turn_id: self.turn_id.map(|turn| turn.to_string()),
             seq: self.seen,
             at: Some(std::time::SystemTime::now().into()),
-            kind: Some(v1::event::Kind::ToolRequested(call.into())),
-        }
+            kind: Some(kind),
+        }))
     }
 
     /// Reports a refused command to its sender. It is no fact of the session and is not stored.

@@ -1,6 +1,6 @@
 //! The services that clients speak to: decode, hand to the engine, encode. Nothing is decided here.
 //!
-//! - `turns`: starting and driving turns, watching sessions; `feed`: the stream of events behind both; `client_tools`: calls
+//! - `turns`: starting and driving turns, watching sessions; `feed`: the stream of events behind both; `client_files`, `client_tools`: questions and calls
 //!   that the client of a turn answers.
 //! - `sessions`, `upload`: sessions and their files; `documents`: content of documents among them. `interrupts`:
 //!   pending requests. `grants`: stored rules. `skills`: the list of skills. `projects`: what projects bring along,
@@ -13,6 +13,7 @@
 //! end before it ends itself.
 
 mod audit;
+mod client_files;
 mod client_tools;
 mod daemon;
 mod documents;

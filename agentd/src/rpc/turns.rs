@@ -4,7 +4,7 @@ use agentd_core::{
     ids::{SessionId, TurnId},
     turn::StartTurn,
 };
-use agentd_engine::{ClientLine, Engine, SessionHandle, StartedTurn, TurnStart};
+use agentd_engine::{ClientLine, ClientLines, Engine, SessionHandle, StartedTurn, TurnStart};
 use agentd_proto::{
     MAX_PROMPT_BYTES, SESSION_ID_HEADER, TURN_ID_HEADER,
     convert::{WireError, input_parts, settings_over},
@@ -20,6 +20,7 @@ use tonic::{Request, Response, Status, Streaming, metadata::MetadataValue};
 
 use super::{
     Context, Refusal,
+    client_files::FileQuestions,
     client_tools::ClientCalls,
     feed::{ClientNotice, EventStream, Feed, Until},
 };
@@ -41,13 +42,14 @@ impl Turns for Context {
         let start = start_of(first)?;
         let (client, while_connected) = (start.client.clone(), start.while_connected);
         // The line to a client that offers tools is there before the turn is: it may call one at once.
-        let (line, requests) = if start.tools.is_empty() {
+        let (tools, requests) = if start.tools.is_empty() {
             (None, None)
         } else {
             let (line, requests) = ClientLine::new();
             (Some(line), Some(requests))
         };
-        let (session, started) = self.start_turn(start, line).await?;
+        let (questions, files) = FileQuestions::of(start.client_files.as_ref());
+        let (session, started) = self.start_turn(start, ClientLines { tools, files }).await?;
 
         let (session_id, turn_id) = (session.id(), started.turn_id);
         let (remarks, heard) = mpsc::channel(REMARK_QUEUE);
@@ -55,7 +57,7 @@ impl Turns for Context {
         // What was added to a turn of somebody else leaves nothing behind that could go.
         let tells = while_connected && !started.joined;
         let reader = CommandReader { engine: self.engine.clone(), session, turn_id, client, tells, remarks };
-        tokio::spawn(reader.run(frames, ClientCalls::new(requests), gone.clone()));
+        tokio::spawn(reader.run(frames, (ClientCalls::new(requests), questions), gone.clone()));
         let feed = Feed {
             subscription: started.events,
             until: Until::TurnEnds(turn_id),
@@ -125,18 +127,14 @@ impl Context {
     }
 
     /// Starts a turn in the session that it names, or in a new one.
-    async fn start_turn(
-        &self,
-        mut start: Start,
-        line: Option<ClientLine>,
-    ) -> Result<(SessionHandle, StartedTurn), Refusal> {
+    async fn start_turn(&self, mut start: Start, lines: ClientLines) -> Result<(SessionHandle, StartedTurn), Refusal> {
         let lent = std::mem::take(&mut start.variables);
         if lent.is_empty() {
-            return self.start_turn_here(start, line).await;
+            return self.start_turn_here(start, lines).await;
         }
         // Before its session may be known, the turn can call a server: then it is given what was lent last, which is this.
         self.control.lend(None, lent.clone());
-        let started = self.start_turn_here(start, line).await?;
+        let started = self.start_turn_here(start, lines).await?;
         self.control.lend(Some(started.0.id()), lent);
         Ok(started)
     }
@@ -144,7 +142,7 @@ impl Context {
     async fn start_turn_here(
         &self,
         mut start: Start,
-        line: Option<ClientLine>,
+        lines: ClientLines,
     ) -> Result<(SessionHandle, StartedTurn), Refusal> {
         let (words, parts) = input_parts(std::mem::take(&mut start.parts))?;
         add_words(&mut start.text, words)?;
@@ -169,11 +167,11 @@ impl Context {
             }
             (true, None) => {
                 let settings = settings_over(self.engine.session_defaults(), settings.unwrap_or_default())?;
-                return Ok(self.engine.start_session_with(settings, TurnStart { start, line }, parts).await?);
+                return Ok(self.engine.start_session_with(settings, TurnStart { start, lines }, parts).await?);
             }
             (true, title) => self.new_session(settings, title).await?,
         };
-        let started = self.engine.start_turn_with(&session, TurnStart { start, line }, parts).await?;
+        let started = self.engine.start_turn_with(&session, TurnStart { start, lines }, parts).await?;
         Ok((session, started))
     }
 
@@ -188,6 +186,9 @@ impl Context {
     }
 }
 
+/// Calls and questions that wait for the client of a turn.
+type ClientQuestions = (ClientCalls, FileQuestions);
+
 /// Carries out what a client sends into its turn. It ends with the client's half of the stream or with the feed; a
 /// command that has begun is carried out to its end either way.
 struct CommandReader {
@@ -201,8 +202,8 @@ struct CommandReader {
 }
 
 impl CommandReader {
-    async fn run(self, mut frames: Streaming<v1::TurnRequest>, calls: ClientCalls, gone: CancellationToken) {
-        self.read(&mut frames, calls, &gone).await;
+    async fn run(self, mut frames: Streaming<v1::TurnRequest>, asked: ClientQuestions, gone: CancellationToken) {
+        self.read(&mut frames, asked, &gone).await;
         if self.tells {
             // A client that only reads has ended its half of the stream, and is there all the same.
             gone.cancelled().await;
@@ -212,13 +213,22 @@ impl CommandReader {
         }
     }
 
-    /// Calls of the client's tools end with it: who sends no more frames answers none.
-    async fn read(&self, frames: &mut Streaming<v1::TurnRequest>, mut calls: ClientCalls, gone: &CancellationToken) {
+    /// Calls and questions end with the client: who sends no more frames answers nothing.
+    async fn read(
+        &self,
+        frames: &mut Streaming<v1::TurnRequest>,
+        mut asked: ClientQuestions,
+        gone: &CancellationToken,
+    ) {
         loop {
             let frame = tokio::select! {
                 frame = frames.message() => frame,
-                request = calls.next() => {
-                    calls.offer(self.turn_id, request, &self.remarks);
+                request = asked.0.next() => {
+                    asked.0.offer(self.turn_id, request, &self.remarks);
+                    continue;
+                }
+                question = asked.1.next() => {
+                    asked.1.offer(self.turn_id, question, &self.remarks);
                     continue;
                 }
                 () = gone.cancelled() => return,
@@ -226,7 +236,7 @@ impl CommandReader {
             // An error is the connection's end. It cancels nothing.
             let Ok(Some(frame)) = frame else { return };
             // Most clients only read: they need no room for what others send.
-            let remark = match Box::pin(self.carry_out(frame.command, &mut calls)).await {
+            let remark = match Box::pin(self.carry_out(frame.command, &mut asked)).await {
                 Ok(()) => continue,
                 Err(remark) => remark,
             };
@@ -240,9 +250,10 @@ impl CommandReader {
         }
     }
 
-    async fn carry_out(&self, command: Option<Command>, calls: &mut ClientCalls) -> Result<(), ClientNotice> {
+    async fn carry_out(&self, command: Option<Command>, asked: &mut ClientQuestions) -> Result<(), ClientNotice> {
         let carried_out = match command {
-            Some(Command::ToolAnswer(answer)) => calls.answer(&self.engine, answer).await,
+            Some(Command::ToolAnswer(answer)) => asked.0.answer(&self.engine, answer).await,
+            Some(Command::FileAnswer(answer)) => asked.1.answer(answer),
             Some(Command::Answer(answer)) => self.answer(answer).await,
             Some(Command::Steer(steer)) => self.steer(steer.text).await,
             Some(Command::Cancel(_)) => self.session.cancel(Some(self.turn_id)).await.map_err(Refusal::from),
@@ -285,7 +296,7 @@ fn start_of(first: Option<v1::TurnRequest>) -> Result<Start, Refusal> {
 
 fn unknown_command() -> Refusal {
     Refusal::invalid("the turn stream has a frame with no command that is known here")
-        .with_hint("the commands are start, answer, steer, cancel and tool_answer")
+        .with_hint("the commands are start, answer, steer, cancel, tool_answer and file_answer")
 }
 
 /// Adds words of parts to the text, a line each.

@@ -5,7 +5,8 @@
 //! - [`ids`]: who is meant. Time-ordered newtypes, so that sorting by id is sorting by birth.
 //! - [`item`], [`event`]: what a session is made of, and the numbered facts that tell of it.
 //! - [`turn`]: what a client asks for, how a turn ends and what it returns; [`input`]: what it gives beside words;
-//!   [`environment`]: what its tools see of the client's; [`client_tool`]: tools that the client answers itself.
+//!   [`environment`]: what its tools see of the client's; [`client_tool`]: tools that the client answers itself;
+//!   [`client_file`]: files of the project that it holds.
 //! - [`tool`]: abilities, requests and outcomes; [`catalogue`]: which tools there are; [`interrupt`]: durable pauses for a person;
 //!   [`policy`]: verdicts on calls; [`grant`]: rules that a person keeps; [`audit`]: what is kept of them for later.
 //! - [`model`]: what a model is asked and what it streams back; [`origin`]: what of that only its server understands;
@@ -28,6 +29,7 @@ pub mod agent;
 pub mod answer_schema;
 pub mod audit;
 pub mod catalogue;
+pub mod client_file;
 pub mod client_tool;
 pub mod context;
 pub mod environment;

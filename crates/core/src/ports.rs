@@ -1,6 +1,7 @@
 //! Ports: what the engine needs of the world. Adapters implement them and never see the engine.
 
 mod audit;
+mod client_files;
 mod knowledge;
 mod person;
 mod pictures;
@@ -38,6 +39,7 @@ use crate::{
 
 pub use self::{
     audit::{Audit, AuditReader},
+    client_files::{ClientFileAccess, ClientFiles},
     knowledge::{Knowledge, OnProgress},
     person::Person,
     pictures::Pictures,
@@ -152,6 +154,8 @@ pub struct ToolContext {
     pub workspace: Arc<Workspace>,
     /// The files of the session's own state, as they are now.
     pub state_files: Arc<StateFiles>,
+    /// The client that holds the project's files, with text that is not saved; none where only the disk counts.
+    pub client_files: Option<Arc<dyn ClientFiles>>,
     /// Rules about files that the call comes upon without naming them, and about those that it names to change them:
     /// neither a result nor a failure, of a preview either, quotes one that may not be read.
     pub reading: ReadRules,

@@ -14,7 +14,8 @@
 //! - 3 `instructions/`: what people wrote for models (AGENTS.md, memory, skills), told in the history.
 //! - 2 `agents/`: the agent that works in a turn, and its tools; `mentions/`: what an input names with `@`; `attachments`:
 //!   uploaded files shown to the model; `large_input`: an input that does not fit into the window; `answer_form`: the
-//!   schema that an answer has to match; `client_tools`: tools that the client answers; `grants`: what people allowed, live.
+//!   schema that an answer has to match; `client_tools`: tools that the client answers; `client_files`:
+//!   files of the project that it holds; `grants`: what people allowed, live.
 //! - 1 `intent/`: what an input is about, by its words; `catalog/`: the tools that a turn shows, finds or hides, pure;
 //!   `state_changes`: changes of the session's own state
 //!   and how they are reverted; `config`.
@@ -26,6 +27,7 @@ mod agents;
 mod answer_form;
 mod attachments;
 mod catalog;
+mod client_files;
 mod client_tools;
 pub mod config;
 pub mod error;
@@ -42,6 +44,7 @@ mod state_changes;
 mod subagent;
 mod turn;
 
+pub use client_files::{ClientFileQuestion, FileLine};
 pub use client_tools::{ClientLine, ClientToolRequest};
 pub use config::EngineConfig;
 pub use error::EngineError;
@@ -53,7 +56,7 @@ pub use front::{
     starting::CheckedParts,
 };
 pub use session::{
-    SessionHandle, SessionView, StartedTurn, TurnStart,
+    ClientLines, SessionHandle, SessionView, StartedTurn, TurnStart,
     gauges::{Activity, EngineStats},
     news::{MissedNews, NewsReader, SessionNews},
     orders::{CleanOrder, SessionCleaned},

@@ -9,7 +9,7 @@ use crate::{
     failure::Failure,
     surroundings::within_project,
     toolbox::Limits,
-    workspace::{backend::Files, path::ToolPath},
+    workspace::{backend::Files, client::FileClient, path::ToolPath},
 };
 
 /// Stand-in for text that a failure may not quote.
@@ -39,6 +39,7 @@ impl Job {
 
     pub(crate) fn of(context: &ToolContext, limits: &Limits, cancel: CancellationToken) -> Self {
         let files = Files::new(Arc::clone(&context.workspace), &context.state_files, context.now);
+        let files = files.held_by(FileClient::of(context, cancel.clone()));
         let here = context.environment.folder().and_then(|folder| within_project(&context.workspace, folder));
         Self { reading: context.reading.clone(), here, ..Self::new(files, limits.clone(), cancel) }
     }

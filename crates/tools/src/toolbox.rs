@@ -329,6 +329,9 @@ impl BuiltinToolbox {
         self.work_with(context, move |job| {
             let mut output = work(job, args)?;
             output.state_files = job.files.state_changes();
+            for note in job.files.notes() {
+                output.text.push_str(&format!("\n[{note}]"));
+            }
             let is_state = |path: &str| job.files.locate(path).is_ok_and(|path| path.place() == PathPlace::State);
             output.files.retain(|file| !is_state(&file.path));
             Ok(output)

@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 
 use agentd_core::{
+    client_file::{ClientFileAnswer, ClientFileRequest},
     client_tool::ClientToolCall,
     error::ErrorKind,
     event::Event,
     ids::{InterruptId, SessionId, TurnId},
     input::{InputPart, PictureData},
     interrupt::Answer,
+    ports::ClientFileAccess,
     turn::StartTurn,
 };
 use tokio::sync::mpsc;
@@ -17,7 +19,8 @@ use tonic::{Streaming, metadata::MetadataMap};
 
 use super::{Client, ClientError, ClientErrorKind, NewSession, sessions::check_path};
 use crate::{
-    MAX_MESSAGE_BYTES, MAX_PROMPT_BYTES, SESSION_ID_HEADER, TURN_ID_HEADER, convert,
+    MAX_MESSAGE_BYTES, MAX_PROMPT_BYTES, SESSION_ID_HEADER, TURN_ID_HEADER,
+    convert::{self, WireError},
     v1::{
         self,
         turn_request::{AnswerInterrupt, Cancel, Command, Start, Steer, ToolAnswer, tool_answer::Outcome},
@@ -71,9 +74,28 @@ impl Client {
         variables: HashMap<String, String>,
     ) -> Result<TurnStream, ClientError> {
         let parts = parts.into_iter().map(Into::into).collect();
+        self.begin(Start { parts, variables, ..start_frame(request)? }).await
+    }
+
+    /// Starts a turn, or joins the one that runs, as a client that holds files of the project. A question about one comes as
+    /// [`TurnFrame::FileRequested`].
+    ///
+    /// # Errors
+    /// As of [`Self::turn`].
+    pub async fn turn_holding_files(
+        &self,
+        request: StartRequest,
+        access: ClientFileAccess,
+        variables: HashMap<String, String>,
+    ) -> Result<TurnStream, ClientError> {
+        let client_files = Some(v1::ClientFiles { writes: access == ClientFileAccess::ReadWrite });
+        self.begin(Start { client_files, variables, ..start_frame(request)? }).await
+    }
+
+    async fn begin(&self, start: Start) -> Result<TurnStream, ClientError> {
         let (commands, queue) = mpsc::channel(COMMAND_QUEUE);
         let sender = TurnSender { commands };
-        sender.send(Command::Start(Start { parts, variables, ..start_frame(request)? })).await?;
+        sender.send(Command::Start(start)).await?;
         let response = self.turns_client().turn(ReceiverStream::new(queue)).await?;
         let session_id = header_id(response.metadata(), SESSION_ID_HEADER)?;
         let turn_id = header_id(response.metadata(), TURN_ID_HEADER)?;
@@ -192,6 +214,8 @@ pub enum TurnFrame {
     Event(Box<Event>),
     /// The model calls a tool of this client, which answers with [`TurnSender::answer_tool`].
     ToolRequested(ClientToolCall),
+    /// A tool asks about a file that this client holds, which answers with [`TurnSender::answer_file`].
+    FileRequested(ClientFileRequest),
 }
 
 /// The half of a [`TurnStream`] that sends.
@@ -243,6 +267,15 @@ impl TurnSender {
         self.send(Command::ToolAnswer(answer)).await
     }
 
+    /// Answers a question about a file that this client holds. A refusal comes back as a warning event with the code
+    /// `command_refused`.
+    ///
+    /// # Errors
+    /// When the stream has ended.
+    pub async fn answer_file(&self, id: &str, answer: ClientFileAnswer) -> Result<(), ClientError> {
+        self.send(Command::FileAnswer(convert::file_answer(id, answer))).await
+    }
+
     async fn send(&self, command: Command) -> Result<(), ClientError> {
         let frame = v1::TurnRequest { command: Some(command) };
         self.commands
@@ -267,6 +300,7 @@ impl EventStream {
         loop {
             match self.next_frame().await? {
                 Some(TurnFrame::Event(event)) => return Ok(Some(*event)),
+                Some(TurnFrame::FileRequested(asked)) => tracing::debug!(asked.path, "left a question unanswered"),
                 Some(TurnFrame::ToolRequested(call)) => tracing::debug!(call.name, "left a call unanswered"),
                 None => return Ok(None),
             }
@@ -278,6 +312,13 @@ impl EventStream {
             let event = match event {
                 v1::Event { kind: Some(v1::event::Kind::ToolRequested(requested)), .. } => {
                     return Ok(Some(TurnFrame::ToolRequested(requested.into())));
+                }
+                v1::Event { kind: Some(v1::event::Kind::FileRequested(requested)), .. } => {
+                    match requested.try_into() {
+                        Err(error @ WireError::Unknown(_)) => tracing::debug!(%error, "skipped a question"),
+                        requested => return Ok(Some(TurnFrame::FileRequested(requested?))),
+                    }
+                    continue;
                 }
                 event => event,
             };

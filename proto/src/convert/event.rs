@@ -194,6 +194,7 @@ impl TryFrom<wire::Kind> for EventKind {
             },
             // It is no fact of the session: its stream tells of it beside the events.
             wire::Kind::ToolRequested(_) => return Err(WireError::Unknown("a call of a client's tool")),
+            wire::Kind::FileRequested(_) => return Err(WireError::Unknown("a question about a client's file")),
             wire::Kind::TurnEnded(ended) => {
                 Self::TurnEnded { result: Box::new(part(ended.result, "the result of a turn")?) }
             }

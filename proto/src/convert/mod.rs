@@ -5,6 +5,7 @@
 
 mod agent;
 mod audit;
+mod client_file;
 mod context;
 mod daemon;
 mod document;
@@ -28,6 +29,8 @@ mod turn;
 mod undo;
 mod usage;
 
+pub use client_file::answered_file;
+pub(crate) use client_file::file_answer;
 pub(crate) use error::{error_kind_to_wire, optional_error_kind};
 pub use input::input_parts;
 pub(crate) use model::{list_models_to_wire, test_model_to_wire};

@@ -90,6 +90,7 @@ impl From<&StartTurn> for turn_request::Start {
             model: start.options.model.clone(),
             limits: limits_to_wire(&start.options),
             agent: start.options.agent.clone(),
+            client_files: None,
         }
     }
 }

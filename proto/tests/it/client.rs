@@ -1,6 +1,7 @@
 //! The client against a small server over a real socket.
 
 use agentd_core::{
+    client_file::{ClientFileAnswer, FileAction},
     client_tool::ClientTool,
     error::ErrorKind,
     event::{Event, EventKind},
@@ -101,12 +102,17 @@ async fn calls_of_the_clients_own_tools_come_beside_the_events() {
     let Some(TurnFrame::ToolRequested(call)) = frame else { panic!("{frame:?}") };
     assert_eq!((call.call_id.as_str(), call.name.as_str(), call.arguments.as_str()), ("call_1", "buffer", "{}"));
     let frame = turn.next_frame().await.unwrap();
+    let Some(TurnFrame::FileRequested(asked)) = frame else { panic!("{frame:?}") };
+    assert_eq!((asked.id.as_str(), asked.path.as_str(), &asked.action), ("file-1", "a.txt", &FileAction::Read));
+    let frame = turn.next_frame().await.unwrap();
     assert!(matches!(frame, Some(TurnFrame::Event(event)) if matches!(event.kind, EventKind::TurnEnded { .. })));
     let daemon = FakeDaemon::start(Manners::Echo).await;
     let mut turn = self::turn(&daemon).await;
     let picture = PictureData { media_type: "image/png".into(), content: vec![1], name: None };
     turn.sender().answer_tool(&call.call_id, Ok("text".into()), Some(picture)).await.unwrap();
     assert_eq!(said(turn.next().await.unwrap()), "answer to call_1");
+    turn.sender().answer_file(&asked.id, ClientFileAnswer::Text("one".to_owned())).await.unwrap();
+    assert_eq!(said(turn.next().await.unwrap()), r#"answer about file-1: Some(Text("one"))"#);
 }
 
 #[tokio::test]

@@ -135,7 +135,15 @@ impl Turns for Fake {
                 let requested = v1::event::ToolRequested { call_id, name, arguments };
                 let kind = Some(v1::event::Kind::ToolRequested(requested));
                 let requested = v1::Event { kind, ..first.clone() };
-                futures_util::stream::iter([unknown.clone(), requested, unknown, ended(session, turn)].map(Ok)).boxed()
+                let asks = |action| {
+                    let (request_id, path) = ("file-1".into(), "a.txt".into());
+                    let kind = v1::event::Kind::FileRequested(v1::event::FileRequested { request_id, path, action });
+                    v1::Event { kind: Some(kind), ..first.clone() }
+                };
+                let read = v1::event::file_requested::Read {};
+                let (newer, read) = (asks(None), asks(Some(v1::event::file_requested::Action::Read(read))));
+                let events = [unknown.clone(), requested, newer, read, unknown, ended(session, turn)];
+                futures_util::stream::iter(events.map(Ok)).boxed()
             }
             Manners::Stopping => {
                 let stop = to_status(ErrorKind::ShuttingDown, "the daemon is stopping", None);
@@ -171,6 +179,7 @@ fn echo(frames: Streaming<v1::TurnRequest>, session: SessionId, turn: TurnId) ->
             Command::Answer(answer) => format!("answer {answer:?}"),
             Command::Steer(steer) => format!("steer {} bytes", steer.text.len()),
             Command::ToolAnswer(answer) => format!("answer to {}", answer.call_id),
+            Command::FileAnswer(answer) => format!("answer about {}: {:?}", answer.request_id, answer.outcome),
             Command::Cancel(_) => return Some((Ok(ended(session, turn)), None)),
             Command::Start(_) => "start".to_owned(),
         };

@@ -33,7 +33,7 @@ async fn call(stream: &mut TurnStream) -> ClientToolCall {
     loop {
         match stream.next_frame().await.unwrap().expect("the stream goes on") {
             TurnFrame::ToolRequested(call) => return call,
-            TurnFrame::Event(_) => {}
+            TurnFrame::Event(_) | TurnFrame::FileRequested(_) => {}
         }
     }
 }

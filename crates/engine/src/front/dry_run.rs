@@ -196,6 +196,7 @@ impl Engine {
             call_id: call.call_id.clone(),
             workspace,
             state_files: Arc::default(),
+            client_files: None,
             reading: Default::default(),
             environment: Arc::default(),
             progress: Default::default(),

@@ -34,10 +34,12 @@ use super::{
     plain_title,
     project_agents::ProjectAgents,
     state::SessionState,
+    turn_start::ClientLines,
 };
 use crate::{
     answer_form::AnswerForm,
-    client_tools::{ClientLine, OfferedTools},
+    client_files::OpenFileLines,
+    client_tools::OfferedTools,
     error::EngineError,
     grants::SessionPermissions,
     mentions::Mentions,
@@ -65,7 +67,7 @@ pub(super) struct Actor {
     /// Wishes of the client of the open turn; none where there is none.
     pub(super) options: TurnOptions,
     /// Lines to the clients of turns that wait, or are about to begin.
-    pub(super) lines: HashMap<TurnId, ClientLine>,
+    pub(super) lines: HashMap<TurnId, ClientLines>,
     /// Turns that wait behind it.
     pub(super) queue: VecDeque<QueuedTurn>,
     /// Where the session's files are; found by its first turn.
@@ -112,6 +114,8 @@ pub(super) struct OpenTurn {
     pub(super) form: Option<Arc<AnswerForm>>,
     /// Tools that its client answers.
     pub(super) of_client: OfferedTools,
+    /// Clients that hold files of the project.
+    pub(super) file_lines: OpenFileLines,
     /// Mentions of its input; none where they are not known any more, after a restart.
     pub(super) mentions: Option<Arc<Mentions>>,
     /// Additions to the turn that no model was given yet, each a started item: it is completed where it is taken, so

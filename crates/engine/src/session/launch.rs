@@ -105,6 +105,7 @@ impl Actor {
                 session: SessionFiles::new(self.state.settings.files_of(self.id), Arc::clone(&shared.parts.workspaces)),
                 snapshots: Arc::clone(&shared.parts.snapshots),
                 state: self.files.subscribe(),
+                of_client: open.file_lines.live(),
             },
             recorder,
             records: Records { store: Arc::clone(&shared.parts.store), audit: Arc::clone(&shared.parts.audit) },

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     answer_form::AnswerForm,
+    client_files::OpenFileLines,
     error::EngineError,
     recovery::{self, Disposition, subagents},
     session::shared::{Ports, Shared},
@@ -311,6 +312,7 @@ fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<O
         compacts: false,
         form: None,
         of_client: None,
+        file_lines: OpenFileLines::new(Vec::new()),
         steers: Vec::new(),
         under_way: HashMap::new(),
         children: HashMap::new(),

@@ -55,5 +55,5 @@ mod visible;
 pub(crate) use self::handle::plain_title;
 pub use self::{
     handle::{SessionHandle, SessionView, StartedTurn},
-    turn_start::TurnStart,
+    turn_start::{ClientLines, TurnStart},
 };

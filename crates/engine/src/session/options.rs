@@ -165,7 +165,7 @@ impl Actor {
         if tools.is_empty() {
             return Ok((None, None));
         }
-        match self.lines.remove(&turn).filter(|line| !line.is_gone()) {
+        match self.lines.get_mut(&turn).and_then(|lines| lines.tools.take()).filter(|line| !line.is_gone()) {
             Some(line) => Ok((Some(Arc::new(ClientTools::new(tools, line)?)), None)),
             None => {
                 let message = "the client that offers tools is gone: the turn goes on without them".to_owned();

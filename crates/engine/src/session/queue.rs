@@ -11,12 +11,13 @@ use agentd_core::{
 use super::{
     StartedTurn,
     actor::{Actor, Fault},
+    turn_start::ClientLines,
     turns::{user_item, whole},
 };
-use crate::{client_tools::ClientLine, error::EngineError};
+use crate::error::EngineError;
 
 impl Actor {
-    pub(super) async fn enqueue(&mut self, start: StartTurn, line: Option<ClientLine>) -> Result<StartedTurn, Fault> {
+    pub(super) async fn enqueue(&mut self, start: StartTurn, lines: ClientLines) -> Result<StartedTurn, Fault> {
         let limit = self.shared.config().queue_limit;
         if self.queue.len() >= limit {
             return Err(EngineError::new(ErrorKind::Busy, format!("{limit} turns wait already"))
@@ -28,10 +29,17 @@ impl Actor {
         let events = self.journal.subscribe(self.journal.head(), None).only(turn_id);
         let queued = QueuedTurn { turn_id, start };
         self.queue.push_back(queued.clone());
-        self.lines.extend(line.map(|line| (turn_id, line)));
+        self.hold_lines(turn_id, lines);
         let change = StateChange::Queue { length: self.queue_length(), added: Some(Box::new(queued)) };
         self.commit(None, vec![EventKind::StateChanged { change }]).await?;
         Ok(StartedTurn { turn_id, events, joined: false })
+    }
+
+    /// Keeps the lines to the client of a turn until it begins.
+    pub(super) fn hold_lines(&mut self, turn_id: TurnId, lines: ClientLines) {
+        if !lines.is_empty() {
+            self.lines.insert(turn_id, lines);
+        }
     }
 
     /// Tells that a turn has left the queue, which it does with its start: a crash neither loses it nor runs it twice.
@@ -67,6 +75,7 @@ impl Actor {
         error: Option<TurnError>,
     ) -> Result<(), Fault> {
         let (turn_id, trace_id) = (*turn_id, TraceId::generate());
+        self.lines.remove(&turn_id);
         let choice = self.choose(start.slot, &[], None);
         let slot = choice.slot;
         let model = self.model(slot).info().id.clone();

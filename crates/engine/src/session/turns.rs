@@ -22,6 +22,7 @@ use super::{
     turn_start::TurnStart,
 };
 use crate::{
+    client_files::OpenFileLines,
     error::EngineError,
     large_input::UserInput,
     mentions::Mentions,
@@ -39,14 +40,14 @@ impl Actor {
         if self.draining.is_some() {
             return Err(EngineError::stopping().into());
         }
-        let TurnStart { mut start, line } = start;
+        let TurnStart { mut start, lines } = start;
         self.check_input(&start)?;
         form::check(&start, self.open.is_some())?;
         self.check_wishes(&mut start)?;
         match (&self.open, start.if_busy) {
             (None, _) => {
                 let turn_id = TurnId::generate();
-                self.lines.extend(line.map(|line| (turn_id, line)));
+                self.hold_lines(turn_id, lines);
                 self.begin(turn_id, start, false).await
             }
             (Some(_), IfBusy::Steer) if start.planning.is_some_and(|planning| planning != Planning::Never) => {
@@ -60,9 +61,12 @@ impl Actor {
                 let events = self.journal.subscribe(self.journal.head(), Some(turn_id)).only(turn_id);
                 let input = UserInput::whole(start.text.unwrap_or_default(), start.typed_bytes);
                 self.steer(Some(turn_id), input, start.whole).await?;
+                if let Some(open) = &self.open {
+                    open.file_lines.join(lines.files);
+                }
                 Ok(StartedTurn { turn_id, events, joined: true })
             }
-            (Some(_), IfBusy::Queue) => self.enqueue(start, line).await,
+            (Some(_), IfBusy::Queue) => self.enqueue(start, lines).await,
             (Some(open), IfBusy::Refuse) => Err(self.busy(open).into()),
         }
     }
@@ -191,6 +195,7 @@ impl Actor {
         open.form = form;
         let (of_client, gone) = self.offered(turn_id, &start.tools)?;
         open.of_client = of_client;
+        open.file_lines.join(self.lines.remove(&turn_id).unwrap_or_default().files);
         self.open = Some(open);
         // Counted from here on: the disk may be slow, and whoever wants to stop the daemon asks what is at work.
         self.share.set(true, !self.interrupts.is_empty());
@@ -273,6 +278,7 @@ impl Actor {
             compacts: start.compact.is_some(),
             form: None,
             of_client: None,
+            file_lines: OpenFileLines::new(Vec::new()),
             mentions: Some(mentions),
             steers: Vec::new(),
             under_way: HashMap::new(),

@@ -28,7 +28,7 @@ use crate::{
         subagent_result::{self, SubagentOutput, SubagentResult},
         subagents::{adopted, ended},
     },
-    session::{SessionHandle, siblings::WeakRegistry},
+    session::{ClientLines, SessionHandle, TurnStart, siblings::WeakRegistry},
     turn::{
         TurnContext, TurnExit, dispatch,
         hooks::{Invocation, Subagents, Task},
@@ -184,8 +184,8 @@ impl SessionSubagents {
             }
             None => registry.newborn(subagent.session_id, settings).await?,
         };
-        let turn =
-            session.start_turn(input(context, task.text.clone(), task.max_steps, task.agent.as_deref())).await?.turn_id;
+        let start = input(context, task.text.clone(), task.max_steps, task.agent.as_deref());
+        let turn = session.start_turn(start).await?.turn_id;
         Ok(RunningSubagent { session, subagent, turn })
     }
 
@@ -251,9 +251,11 @@ async fn earlier(call: &Invocation<'_>, task: &Task, id: SessionId) -> Result<(O
 }
 
 /// A turn of a subagent. Its input is a model's, and no word of a person.
-fn input(context: &TurnContext, text: String, max_steps: u32, agent: Option<&str>) -> StartTurn {
+fn input(context: &TurnContext, text: String, max_steps: u32, agent: Option<&str>) -> TurnStart {
     let own = agent.and_then(|id| context.acting.agents().get(id)?.slot);
-    StartTurn {
+    // It works on the same files, which the same clients hold.
+    let lines = ClientLines { tools: None, files: context.files.of_client.lines() };
+    let start = StartTurn {
         text: Some(text),
         typed_bytes: Some(0),
         whole: false,
@@ -270,7 +272,8 @@ fn input(context: &TurnContext, text: String, max_steps: u32, agent: Option<&str
         // What its client did not allow the turn, nobody may do for it.
         options: TurnOptions { allowed_tools: context.options.allowed_tools.clone(), ..TurnOptions::default() },
         ..StartTurn::default()
-    }
+    };
+    TurnStart { start, lines }
 }
 
 fn told(error: &EngineError) -> String {

@@ -42,6 +42,7 @@ use crate::{
     agents::{active::ActiveAgent, delegate_tool},
     answer_form::AnswerForm,
     catalog::Finds,
+    client_files::FileLines,
     client_tools::OfferedTools,
     config::PolicyInForce,
     grants::LiveGrants,
@@ -149,6 +150,8 @@ pub(crate) struct TurnFiles {
     pub(crate) snapshots: Arc<dyn Snapshots>,
     /// The files of the session's own state, live.
     pub(crate) state: watch::Receiver<Arc<StateFiles>>,
+    /// Clients that hold files of the project, live.
+    pub(crate) of_client: Arc<FileLines>,
 }
 
 /// Earlier records, and the audit log. What happens in the turn goes through its recorder alone.
@@ -297,6 +300,7 @@ impl TurnContext {
             call_id: call.call_id.clone(),
             workspace: Arc::clone(&self.files.workspace),
             state_files: Arc::clone(&self.files.state.borrow()),
+            client_files: Some(Arc::clone(&self.files.of_client) as _),
             reading: self.read_rules(call),
             environment: Arc::clone(&self.control.environment),
             progress: Default::default(),

@@ -12,7 +12,7 @@ use agentd_core::{
     session::SessionMode,
     turn::{IfBusy, OnInterrupt, StartTurn, StopReason, TurnOptions},
 };
-use agentd_engine::{ClientLine, ClientToolRequest, SessionHandle, StartedTurn, TurnStart};
+use agentd_engine::{ClientLine, ClientLines, ClientToolRequest, SessionHandle, StartedTurn, TurnStart};
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -35,9 +35,13 @@ fn offering(tools: Vec<ClientTool>) -> StartTurn {
     StartTurn { tools, ..input("Go!") }
 }
 
+fn with_tools(line: ClientLine) -> ClientLines {
+    ClientLines { tools: Some(line), ..ClientLines::default() }
+}
+
 async fn start(session: &SessionHandle, start: StartTurn) -> (StartedTurn, Requests) {
     let (line, requests) = ClientLine::new();
-    let started = session.start_turn(TurnStart { start, line: Some(line) }).await.unwrap();
+    let started = session.start_turn(TurnStart { start, lines: with_tools(line) }).await.unwrap();
     (started, requests)
 }
 
@@ -272,7 +276,7 @@ async fn one_that_waits_keeps_its_tools_as_long_as_its_client_is_there() {
     drop(gone);
     // Nothing but words can be added to a turn that runs.
     let (line, _requests) = ClientLine::new();
-    let steered = TurnStart { start: StartTurn { if_busy: IfBusy::Steer, ..queued() }, line: Some(line) };
+    let steered = TurnStart { start: StartTurn { if_busy: IfBusy::Steer, ..queued() }, lines: with_tools(line) };
     assert!(session.start_turn(steered).await.err().unwrap().hint().is_some());
     world.model.then(buffer(json!({"path": "a"})));
     world.model.then(says("Kept."));
@@ -294,7 +298,7 @@ async fn names_that_are_taken_and_other_nonsense_is_refused() {
     let session = world.session().await;
     let refusal = async |start: StartTurn, words: &str| {
         let (line, _requests) = ClientLine::new();
-        let error = session.start_turn(TurnStart { start, line: Some(line) }).await.err().unwrap();
+        let error = session.start_turn(TurnStart { start, lines: with_tools(line) }).await.err().unwrap();
         assert!(error.to_string().contains(words) && error.hint().is_some(), "{error}");
     };
     refusal(offering(vec![tool("todo_write", true)]), "has the name of a tool of the daemon").await;

@@ -320,6 +320,7 @@ pub(crate) mod tests {
             call_id: CallId::generate(),
             workspace: Arc::new(Workspace { root: "/nonexistent".into(), project: None, memories: None }),
             state_files: Arc::default(),
+            client_files: None,
             reading: Default::default(),
             environment: Arc::default(),
             progress: CallProgress::default(),

@@ -55,8 +55,17 @@ pub(crate) enum OpenedFile {
 
 pub(crate) fn run(job: &Job, args: Args, knowledge: Option<&Arc<dyn Knowledge>>) -> Result<OpenedFile, Failure> {
     let path = job.files.meant(&args.path)?;
-    let opened = job.files.open_file(&path)?;
-    let Some(knowledge) = knowledge else { return text(job, &args, &path, opened).map(OpenedFile::Text) };
+    let opened = match job.files.open_file(&path) {
+        Ok(opened) => opened,
+        Err(failure) => match job.files.never_saved(&path)? {
+            Some(held) => return text(job, &args, &path, held).map(OpenedFile::Text),
+            None => return Err(failure),
+        },
+    };
+    let Some(knowledge) = knowledge else {
+        let opened = job.files.present(&path, opened)?;
+        return text(job, &args, &path, opened).map(OpenedFile::Text);
+    };
     match documents::document(&**knowledge, &path, opened)? {
         Ok(document) => {
             let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
@@ -65,6 +74,7 @@ pub(crate) fn run(job: &Job, args: Args, knowledge: Option<&Arc<dyn Knowledge>>)
         }
         Err(opened) => {
             let opened = documents::readable(&**knowledge, &path, opened)?;
+            let opened = job.files.present(&path, opened)?;
             text(job, &args, &path, opened).map(OpenedFile::Text)
         }
     }

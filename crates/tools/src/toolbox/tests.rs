@@ -13,6 +13,7 @@ fn context() -> ToolContext {
         call_id: CallId::generate(),
         workspace: Arc::new(Workspace { root: "/nonexistent".into(), project: None, memories: None }),
         state_files: Arc::default(),
+        client_files: None,
         reading: Default::default(),
         environment: Arc::default(),
         progress: Default::default(),

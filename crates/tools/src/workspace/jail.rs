@@ -150,6 +150,15 @@ impl Jail {
         Ok((file, metadata))
     }
 
+    /// Returns whether nothing is there, in a folder that is.
+    pub(super) fn is_missing(&self, path: &ToolPath) -> bool {
+        let Ok(root) = self.root(path.place()) else { return false };
+        let parent = path.below_place().parent().filter(|parent| !parent.as_os_str().is_empty());
+        let is_missing =
+            open_exact(&root, path.below_place()).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        is_missing && open_exact(&root, parent.unwrap_or(Path::new("."))).is_ok()
+    }
+
     /// Opens a file with settings that may well be missing, such as an ignore file; it may be a link in the tree.
     pub(super) fn open_linked(&self, path: &ToolPath) -> Option<fs::File> {
         let root = self.root(path.place()).ok()?;

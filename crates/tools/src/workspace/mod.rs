@@ -4,6 +4,7 @@
 //! - `backend`: the interface of tools to stored files; the disk is one backend, the session's own state another.
 //! - `browse`: the same files for a person, who lists, reads and writes them by the same paths.
 //! - `documents`: documents among them, and those open.
+//! - `client`: files of the project that a client of the turn holds, with text that is not saved.
 //! - `mount`: the project folder of a session, checked.
 //! - `path`: paths from a model, parsed without touching the disk.
 //! - `exact`: opens a path as it is written, and through no link.
@@ -22,6 +23,7 @@
 pub(crate) mod backend;
 mod browse;
 mod clean;
+pub(crate) mod client;
 mod copy;
 pub(crate) mod documents;
 pub(crate) mod exact;

@@ -70,6 +70,14 @@ pub(crate) trait WriteSlot: std::fmt::Debug + Send {
     /// Error for reading a missing file.
     fn missing(&self) -> Failure;
 
+    /// Refuses to go on where something else was put there since it was opened.
+    ///
+    /// # Errors
+    /// When something was.
+    fn check(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// The folders above the file that are not there yet, the outer ones first, where folders are something to make.
     fn missing_folders(&self) -> Vec<PathBuf> {
         Vec::new()
@@ -124,6 +132,16 @@ impl Target {
     /// Removes the file that is there.
     pub(crate) fn remove(&self) -> Result<(), Failure> {
         self.seat.remove()
+    }
+
+    /// Error for reading a missing file.
+    pub(super) fn missing(&self) -> Failure {
+        self.seat.missing()
+    }
+
+    /// Refuses to go on where something else was put there since it was opened.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        self.seat.check()
     }
 
     /// The folders above the file that are not there yet, the outer ones first.
@@ -189,6 +207,11 @@ impl WriteSlot for DiskSlot {
         self.jail.open_regular(&self.path).err().unwrap_or_else(|| {
             Failure::tool(format!("{} was made by something else just now; read it and repeat the call", self.path))
         })
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        let (parent, name) = self.parent_and_name();
+        self.check_unchanged(parent, &self.open_parent(parent)?, name.as_ref())
     }
 
     fn replace(&self, content: &[u8], mode: Option<u32>) -> Result<(), Failure> {

@@ -72,6 +72,7 @@ impl Bench {
                 call_id: CallId::generate(),
                 workspace: Arc::new(workspace),
                 state_files: Arc::default(),
+                client_files: None,
                 reading: Default::default(),
                 environment: Arc::default(),
                 progress: Default::default(),

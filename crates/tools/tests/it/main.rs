@@ -3,6 +3,7 @@
 
 mod bench;
 mod browsing;
+mod client_files;
 mod commands;
 mod encodings;
 #[cfg(target_os = "linux")]

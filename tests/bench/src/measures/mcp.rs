@@ -197,6 +197,7 @@ fn context(folder: PathBuf) -> ToolContext {
         call_id: CallId::generate(),
         workspace: Arc::new(Workspace { root: folder, project: None, memories: None }),
         state_files: Arc::default(),
+        client_files: None,
         reading: Default::default(),
         environment: Arc::default(),
         progress: Default::default(),

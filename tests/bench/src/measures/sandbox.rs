@@ -36,6 +36,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         call_id: CallId::generate(),
         workspace: Arc::new(workspace),
         state_files: Arc::default(),
+        client_files: None,
         reading: Default::default(),
         environment: Arc::default(),
         progress: Default::default(),

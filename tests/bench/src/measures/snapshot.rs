@@ -83,6 +83,7 @@ async fn call(home: &Path, project: &Path) -> anyhow::Result<ToolContext> {
         call_id: CallId::generate(),
         workspace: Arc::new(workspace),
         state_files: Arc::default(),
+        client_files: None,
         reading: Default::default(),
         environment: Arc::default(),
         progress: Default::default(),

@@ -29,6 +29,7 @@ use agentd_core::{
 
 pub(crate) use self::state::{StateBackend, StateContent};
 use super::{
+    client::FileClient,
     jail::{Aim, Jail},
     path::{PathPlace, ToolPath},
     target::Target,
@@ -75,6 +76,8 @@ pub(crate) enum Content {
     Disk(File),
     /// In the journal.
     Kept(Cursor<StateContent>),
+    /// With a client, and read from it.
+    Held(Cursor<Vec<u8>>),
 }
 
 impl Content {
@@ -82,7 +85,7 @@ impl Content {
     pub(crate) fn into_file(self) -> Option<File> {
         match self {
             Self::Disk(file) => Some(file),
-            Self::Kept(_) => None,
+            Self::Kept(_) | Self::Held(_) => None,
         }
     }
 }
@@ -92,6 +95,7 @@ impl Read for Content {
         match self {
             Self::Disk(file) => file.read(buffer),
             Self::Kept(text) => text.read(buffer),
+            Self::Held(text) => text.read(buffer),
         }
     }
 }
@@ -101,6 +105,7 @@ impl Seek for Content {
         match self {
             Self::Disk(file) => file.seek(to),
             Self::Kept(text) => text.seek(to),
+            Self::Held(text) => text.seek(to),
         }
     }
 }
@@ -154,12 +159,42 @@ pub(crate) struct Files {
     /// The way to real folders, for those who need one: a command starts in it.
     pub(crate) jail: Jail,
     state: Arc<StateBackend>,
+    /// The client that holds files of the project. It is asked about single files that are read or written as texts;
+    /// searches, listings and documents stay with the disk.
+    client: Option<FileClient>,
 }
 
 impl Files {
     /// The tree of a session, with the files of its state as they are at that time.
     pub(crate) fn new(workspace: Arc<Workspace>, state: &StateFiles, now: Timestamp) -> Self {
-        Self { jail: Jail::new(workspace), state: Arc::new(StateBackend::new(state.clone(), now)) }
+        Self { jail: Jail::new(workspace), state: Arc::new(StateBackend::new(state.clone(), now)), client: None }
+    }
+
+    /// The same tree, with the files that a client holds.
+    pub(crate) fn held_by(self, client: Option<FileClient>) -> Self {
+        Self { client, ..self }
+    }
+
+    fn client(&self, path: &ToolPath) -> Option<&FileClient> {
+        self.client.as_ref().filter(|_| path.place() == PathPlace::Project)
+    }
+
+    /// The file that was opened for its text, with the text that a client has for it.
+    pub(crate) fn present(&self, path: &ToolPath, opened: OpenFile) -> Result<OpenFile, Failure> {
+        match self.client(path) {
+            Some(client) => client.over(&self.jail, path, opened),
+            None => Ok(opened),
+        }
+    }
+
+    /// A file that only a client has, because it was never saved.
+    pub(crate) fn never_saved(&self, path: &ToolPath) -> Result<Option<OpenFile>, Failure> {
+        self.client(path).map_or(Ok(None), |client| client.alone(&self.jail, path))
+    }
+
+    /// Remarks for the model about what a client was given.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.client.as_ref().map(FileClient::notes).unwrap_or_default()
     }
 
     /// Changes of the files in the session's state, in order.
@@ -230,7 +265,11 @@ impl Backend for Files {
     }
 
     fn target(&self, path: &ToolPath, max_content: u64) -> Result<Target, Failure> {
-        self.backend(path).target(path, max_content)
+        let target = self.backend(path).target(path, max_content)?;
+        match self.client(path) {
+            Some(client) => client.target(&self.jail, path, target),
+            None => Ok(target),
+        }
     }
 
     fn open_if_there(&self, path: &ToolPath) -> Option<Content> {

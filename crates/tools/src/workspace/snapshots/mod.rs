@@ -10,6 +10,7 @@
 //! - `scan`, `capture`: metadata and contents. `tree`: the outcome, and the differences of two of them.
 //! - `blobs`, `packs`, `record`: contents and trees on the disk. `projects`: the last scan of each project. `manifest`:
 //!   contents that a session's changes need.
+//! - `unsaved`: texts that a client holds and the disk does not have: they are what undo gives back.
 //! - `overlap`: owners of changes if several sessions change the same files at once.
 //! - `restore`: reverts changes. `pulse`: recognises later changes after a crash.
 //!
@@ -34,8 +35,10 @@ mod spot;
 mod store;
 mod surplus;
 mod tree;
+mod unsaved;
 
 use std::{
+    collections::HashMap,
     fs, io,
     path::PathBuf,
     sync::{
@@ -54,6 +57,7 @@ use agentd_core::{
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 use self::{overlap::Overlaps, session::SessionRecord, store::Store};
+use super::client::FileClient;
 
 /// Number of sessions whose trees are kept in memory. Of others the last look is read from the disk again.
 const IN_MEMORY: usize = 16;
@@ -210,16 +214,26 @@ impl Snapshots for FileSnapshots {
     ) -> BoxFuture<'a, Result<(), WorkspaceError>> {
         let (workspace, call_id, paths) = (Arc::clone(&call.workspace), call.call_id.clone(), paths.map(<[_]>::to_vec));
         let (session, overlaps) = (call.session_id, Arc::clone(&self.overlaps));
-        self.work(session, "record what files hold before the call", move |kept| {
-            let anywhere = paths.is_none();
-            locked(&overlaps).begin(session, call_id.clone(), workspace.root.clone(), anywhere);
-            let looked = kept.before(&workspace, &call_id, paths.as_deref());
-            if looked.is_err() {
-                // Nobody looks again.
-                locked(&overlaps).end(session, &call_id, Vec::new());
-            }
-            looked
-        })
+        let client = FileClient::of(call, call.cancel.clone());
+        async move {
+            // Nobody else waits while a client is asked.
+            let unsaved = match (client, paths.clone()) {
+                (Some(client), Some(paths)) => unsaved::texts(client, Arc::clone(&workspace), paths).await,
+                _ => HashMap::new(),
+            };
+            self.work(session, "record what files hold before the call", move |kept| {
+                let anywhere = paths.is_none();
+                locked(&overlaps).begin(session, call_id.clone(), workspace.root.clone(), anywhere);
+                let looked = kept.before(&workspace, &call_id, paths.as_deref(), unsaved);
+                if looked.is_err() {
+                    // Nobody looks again.
+                    locked(&overlaps).end(session, &call_id, Vec::new());
+                }
+                looked
+            })
+            .await
+        }
+        .boxed()
     }
 
     fn after<'a>(&'a self, call: &'a ToolContext) -> BoxFuture<'a, Result<Changes, WorkspaceError>> {

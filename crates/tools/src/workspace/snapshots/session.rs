@@ -42,6 +42,7 @@ use super::{
     store::Store,
     surplus,
     tree::{Content, Tree, Why},
+    unsaved::{self, UnsavedContents},
 };
 use crate::text;
 
@@ -80,6 +81,8 @@ struct Before {
     scoped: bool,
     trees: Vec<Arc<Tree>>,
     notes: Vec<String>,
+    /// Unsaved texts that the call may change.
+    unsaved: UnsavedContents,
 }
 
 impl SessionRecord {
@@ -102,7 +105,13 @@ impl SessionRecord {
     }
 
     /// Looks at what a call may change, and writes down what there is.
-    pub(super) fn before(&mut self, workspace: &Workspace, call: &CallId, paths: Option<&[String]>) -> io::Result<()> {
+    pub(super) fn before(
+        &mut self,
+        workspace: &Workspace,
+        call: &CallId,
+        paths: Option<&[String]>,
+        unsaved: HashMap<String, Vec<u8>>,
+    ) -> io::Result<()> {
         (self.before, self.pulse) = (None, None);
         let store = Arc::clone(&self.store);
         let roots = Root::all(workspace)?;
@@ -111,9 +120,10 @@ impl SessionRecord {
         let before = if let Some(spots) = scoped {
             let _gate = store.blobs.gate();
             let trees = self.look_at(&roots, &spots)?;
+            let unsaved = unsaved::keep(&store.blobs, unsaved)?;
             store.blobs.settle()?;
             record::write(&marker, true, trees.iter().map(Arc::as_ref))?;
-            Before { call: call.clone(), scoped: true, trees, notes: Vec::new() }
+            Before { call: call.clone(), scoped: true, trees, notes: Vec::new(), unsaved }
         } else {
             let roots = Root::of_commands(roots);
             {
@@ -123,7 +133,7 @@ impl SessionRecord {
             let (notes, _gate) = self.look_with_room(&store, &roots)?;
             store.blobs.settle()?;
             self.mark(&marker)?;
-            Before { call: call.clone(), scoped: false, trees: self.trees.clone(), notes }
+            Before { call: call.clone(), scoped: false, trees: self.trees.clone(), notes, unsaved: HashMap::new() }
         };
         File::open(self.folder.join("calls"))?.sync_all()?;
         self.before = Some(before);
@@ -203,7 +213,8 @@ impl SessionRecord {
             trees.extend(project.into_iter().flat_map(|record| record.trees));
         }
         let trees = trees.into_iter().map(Arc::new).collect();
-        let before = Before { call: call.clone(), scoped: record.scoped, trees, notes: Vec::new() };
+        let before =
+            Before { call: call.clone(), scoped: record.scoped, trees, notes: Vec::new(), unsaved: HashMap::new() };
         self.changes_since(&before, workspace, Some(&LastSign::read(&self.alive())))
     }
 
@@ -259,6 +270,7 @@ impl SessionRecord {
         }
         notes.extend(unkept.into_iter().map(|(why, paths)| self.note(why, &paths)));
         let mut files: Vec<FileChange> = differences.into_iter().map(|difference| difference.change).collect();
+        files.retain_mut(|change| unsaved::go_from(change, &before.unsaved));
         notes.extend(surplus::cut(&mut files, self.config.max_changes));
         manifest::add(&self.folder, &contents_of(&files))?;
         Ok(Changes { files, notes })
@@ -369,7 +381,8 @@ impl SessionRecord {
     /// The contents that must stay, whatever else goes.
     fn needed(&self) -> HashSet<Hash> {
         let before = self.before.iter().flat_map(|before| &before.trees);
-        self.trees.iter().chain(before).flat_map(|tree| tree.hashes()).collect()
+        let unsaved = self.before.iter().flat_map(|before| before.unsaved.values().map(|(hash, _)| *hash));
+        self.trees.iter().chain(before).flat_map(|tree| tree.hashes()).chain(unsaved).collect()
     }
 
     fn known(&self, root: &Root) -> Option<Arc<Tree>> {

@@ -1,0 +1,276 @@
+//! Files that a client holds with text that is not saved: what the tools ask it, and what its answers are worth.
+
+use std::{
+    collections::BTreeMap,
+    fmt, fs,
+    sync::{Arc, Mutex},
+};
+
+use agentd_core::{
+    client_file::{ClientFileAnswer, FileAction, NoAnswer},
+    ports::{ClientFileAccess, ClientFiles, Snapshots as _, ToolContext},
+    tool::ToolErrorCode,
+    undo::{UndoOutcome, folded},
+};
+use agentd_tools::{FileSnapshots, SnapshotConfig};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use serde_json::json;
+
+use crate::bench::{Bench, Project, SECRET};
+
+type Answers = dyn Fn(&str, &FileAction) -> Result<ClientFileAnswer, NoAnswer> + Send + Sync;
+
+/// An editor that answers by a function.
+struct FakeEditor {
+    access: ClientFileAccess,
+    answers: Box<Answers>,
+    asked: Mutex<Vec<(String, FileAction)>>,
+}
+
+impl fmt::Debug for FakeEditor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FakeEditor")
+    }
+}
+
+impl ClientFiles for FakeEditor {
+    fn access(&self) -> Option<ClientFileAccess> {
+        Some(self.access)
+    }
+
+    fn ask<'a>(&'a self, path: &'a str, action: FileAction) -> BoxFuture<'a, Result<ClientFileAnswer, NoAnswer>> {
+        let answer = (self.answers)(path, &action);
+        self.asked.lock().unwrap().push((path.to_owned(), action));
+        std::future::ready(answer).boxed()
+    }
+}
+
+impl FakeEditor {
+    fn new(
+        answers: impl Fn(&str, &FileAction) -> Result<ClientFileAnswer, NoAnswer> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let answers = Box::new(answers);
+        Arc::new(Self { access: ClientFileAccess::ReadWrite, answers, asked: Mutex::default() })
+    }
+
+    /// One that gives this text for everything, and takes what it is given.
+    fn with_text(text: &'static str) -> Arc<Self> {
+        Self::new(move |_, action| {
+            Ok(match action {
+                FileAction::Read => ClientFileAnswer::Text(text.to_owned()),
+                FileAction::Write(_) => ClientFileAnswer::Written,
+            })
+        })
+    }
+
+    fn written(&self) -> BTreeMap<String, String> {
+        let asked = self.asked.lock().unwrap();
+        let written = asked.iter().filter_map(|(path, action)| match action {
+            FileAction::Write(text) => Some((path.clone(), text.clone())),
+            FileAction::Read => None,
+        });
+        written.collect()
+    }
+}
+
+async fn bench(editor: &Arc<FakeEditor>) -> Bench {
+    let mut bench = Bench::with_project(Project::Writable).await;
+    bench.context.client_files = Some(Arc::clone(editor) as _);
+    bench
+}
+
+#[tokio::test]
+async fn a_file_is_read_and_edited_as_the_client_has_it() {
+    let editor = FakeEditor::with_text("unsaved\nlast\n");
+    let bench = bench(&editor).await;
+    bench.put("/project/src/a.txt", "saved\r\n");
+    assert!(bench.ok("read_file", json!({"path": "src/a.txt"})).await.contains("unsaved"));
+    let edit = json!({"path": "/project/src/a.txt", "old_string": "unsaved", "new_string": "new"});
+    let shown = bench.preview("edit_file", edit.clone()).await.unwrap().unwrap();
+    assert!(shown.contains("-unsaved") && shown.contains("+new"), "{shown}");
+    // It does not save, which the model is told.
+    assert!(bench.ok("edit_file", edit).await.contains("is not saved"));
+    assert_eq!(editor.written(), BTreeMap::from([("src/a.txt".to_owned(), "new\nlast\n".to_owned())]));
+    assert_eq!(bench.content("/project/src/a.txt"), b"saved\r\n");
+    let asked = editor.asked.lock().unwrap();
+    assert!(asked.iter().all(|(path, _)| path == "src/a.txt"), "{asked:?}");
+}
+
+#[tokio::test]
+async fn only_texts_of_the_project_are_asked_about() {
+    let editor = FakeEditor::with_text("of the editor");
+    let bench = bench(&editor).await;
+    bench.put("uploads/a.txt", "own");
+    bench.put("/project/b.bin", b"\0\x01\x02binary");
+    let secret = bench.secret();
+    std::os::unix::fs::symlink(&secret, bench.real("/project/link.txt")).unwrap();
+    assert!(bench.ok("read_file", json!({"path": "uploads/a.txt"})).await.contains("own"));
+    bench.fails("read_file", json!({"path": "/project/b.bin"}), ToolErrorCode::Tool).await;
+    let told = bench.call("read_file", json!({"path": "/project/link.txt"})).await.text;
+    assert!(!told.contains(SECRET) && !told.contains("of the editor"), "{told}");
+    bench.call("write_file", json!({"path": "/project/link.txt", "content": "x"})).await;
+    bench.call("write_file", json!({"path": "/project/../x.txt", "content": "x"})).await;
+    bench.call("write_file", json!({"path": "/project/none/at/all.txt", "content": "x"})).await;
+    bench.ok("grep", json!({"pattern": "own"})).await;
+    assert!(editor.asked.lock().unwrap().is_empty(), "{:?}", editor.asked.lock().unwrap());
+}
+
+#[tokio::test]
+async fn an_answer_does_not_count_while_names_change_their_meaning() {
+    let folder = Arc::new(Mutex::new(None::<(std::path::PathBuf, std::path::PathBuf)>));
+    let known = Arc::clone(&folder);
+    // Reads by the name, in whose place a link stands just then.
+    let editor = FakeEditor::new(move |_, _| {
+        let (file, secret) = known.lock().unwrap().clone().unwrap();
+        let aside = file.with_extension("aside");
+        fs::rename(&file, &aside).unwrap();
+        std::os::unix::fs::symlink(&secret, &file).unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        fs::remove_file(&file).unwrap();
+        fs::rename(&aside, &file).unwrap();
+        Ok(ClientFileAnswer::Text(text))
+    });
+    let bench = bench(&editor).await;
+    let file = bench.put("/project/a.txt", "harmless");
+    *folder.lock().unwrap() = Some((file, bench.secret()));
+    let told = bench.ok("read_file", json!({"path": "a.txt"})).await;
+    assert!(told.contains("harmless") && !told.contains(SECRET), "{told}");
+    let edit = json!({"path": "/project/a.txt", "old_string": "the launch code", "new_string": "x"});
+    let told = bench.fails("edit_file", edit, ToolErrorCode::Tool).await;
+    assert!(told.contains("changes all the while") && !told.contains(SECRET), "{told}");
+    assert!(editor.written().is_empty());
+}
+
+#[tokio::test]
+async fn where_the_client_does_not_say_the_disk_is_read_and_nothing_written() {
+    let refusals: [(Result<ClientFileAnswer, NoAnswer>, &str); 4] = [
+        (Ok(ClientFileAnswer::Refused("private\u{1b}[2J\nmore".to_owned())), "(private"),
+        (Ok(ClientFileAnswer::Written), "gave no text"),
+        (Ok(ClientFileAnswer::Text("x".repeat(11 << 20))), "11"),
+        (Err(NoAnswer::Late), "in time"),
+    ];
+    for (answer, why) in refusals {
+        let editor = FakeEditor::new(move |_, _| answer.clone());
+        let bench = bench(&editor).await;
+        bench.put("/project/a.txt", "saved");
+        assert!(bench.ok("read_file", json!({"path": "a.txt"})).await.contains("saved"));
+        let edit = json!({"path": "/project/a.txt", "old_string": "saved", "new_string": "new"});
+        let told = bench.fails("edit_file", edit, ToolErrorCode::Tool).await;
+        assert!(told.contains(why) && !told.contains('\u{1b}'), "{told}");
+        bench.fails("write_file", json!({"path": "/project/a.txt", "content": "x"}), ToolErrorCode::Tool).await;
+        assert_eq!(bench.content("/project/a.txt"), b"saved");
+        assert!(editor.written().is_empty());
+        // A new file can lose nothing.
+        bench.ok("write_file", json!({"path": "/project/new.txt", "content": "x"})).await;
+        assert_eq!(bench.content("/project/new.txt"), b"x");
+    }
+}
+
+#[tokio::test]
+async fn what_the_client_does_not_hold_is_a_matter_of_the_disk() {
+    for answer in [Ok(ClientFileAnswer::Absent), Err(NoAnswer::Gone)] {
+        let editor = FakeEditor::new(move |_, _| answer.clone());
+        let bench = bench(&editor).await;
+        bench.put("/project/a.txt", "saved");
+        bench.ok("edit_file", json!({"path": "/project/a.txt", "old_string": "saved", "new_string": "new"})).await;
+        assert_eq!(bench.content("/project/a.txt"), b"new");
+        let told = bench.fails("read_file", json!({"path": "none.txt"}), ToolErrorCode::Path).await;
+        assert!(told.contains("none.txt"), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_did_not_go_well_is_told_and_leaves_the_disk_alone() {
+    let outcomes: [(Result<ClientFileAnswer, NoAnswer>, ToolErrorCode, &str); 4] = [
+        (Ok(ClientFileAnswer::Refused("read-only".to_owned())), ToolErrorCode::Tool, "read-only"),
+        (Ok(ClientFileAnswer::Absent), ToolErrorCode::Tool, "not known"),
+        (Err(NoAnswer::Late), ToolErrorCode::Timeout, "not known"),
+        (Err(NoAnswer::Gone), ToolErrorCode::Tool, "went away"),
+    ];
+    for (outcome, code, words) in outcomes {
+        let editor = FakeEditor::new(move |_, action| match action {
+            FileAction::Read => Ok(ClientFileAnswer::Text("unsaved".to_owned())),
+            FileAction::Write(_) => outcome.clone(),
+        });
+        let bench = bench(&editor).await;
+        bench.put("/project/a.txt", "saved");
+        let edit = json!({"path": "/project/a.txt", "old_string": "unsaved", "new_string": "new"});
+        let told = bench.fails("edit_file", edit, code).await;
+        assert!(told.contains(words), "{told}");
+        assert_eq!(bench.content("/project/a.txt"), b"saved");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_keeps_its_unsaved_text() {
+    let saved = Arc::new(Mutex::new("unsaved"));
+    let text = Arc::clone(&saved);
+    let answers = move |_: &str, _: &FileAction| Ok(ClientFileAnswer::Text((*text.lock().unwrap()).to_owned()));
+    let editor =
+        Arc::new(FakeEditor { access: ClientFileAccess::Read, answers: Box::new(answers), asked: Mutex::default() });
+    let bench = bench(&editor).await;
+    bench.put("/project/a.txt", b"\xff\xfea\0b\0");
+    let write = json!({"path": "/project/a.txt", "content": "ü"});
+    assert!(bench.fails("write_file", write.clone(), ToolErrorCode::Tool).await.contains("not saved"));
+    // Saved, in an encoding that the client does not tell of, which is kept.
+    *saved.lock().unwrap() = "ab";
+    bench.ok("write_file", write).await;
+    assert_eq!(bench.content("/project/a.txt"), b"\xff\xfe\xfc\0");
+    assert!(editor.written().is_empty());
+}
+
+#[tokio::test]
+async fn a_file_with_unsaved_text_is_not_removed_and_a_patch_leaves_all_as_it_was() {
+    let editor = FakeEditor::new(|path, action| {
+        Ok(match action {
+            FileAction::Read if path == "a.txt" => ClientFileAnswer::Text("unsaved".to_owned()),
+            FileAction::Read => ClientFileAnswer::Absent,
+            FileAction::Write(_) => ClientFileAnswer::Written,
+        })
+    });
+    let bench = bench(&editor).await;
+    bench.put("/project/a.txt", "saved");
+    bench.put("/project/b.txt", "b\n");
+    let patch =
+        "*** Begin Patch\n*** Update File: /project/b.txt\n@@\n-b\n+c\n*** Delete File: /project/a.txt\n*** End Patch";
+    let told = bench.fails("apply_patch", json!({"patch": patch}), ToolErrorCode::Tool).await;
+    assert!(told.contains("not saved"), "{told}");
+    assert_eq!(
+        (bench.content("/project/a.txt"), bench.content("/project/b.txt")),
+        (b"saved".to_vec(), b"b\n".to_vec())
+    );
+}
+
+#[tokio::test]
+async fn a_file_that_was_never_saved_is_read_and_written_there() {
+    let editor = FakeEditor::with_text("never saved");
+    let bench = bench(&editor).await;
+    assert!(bench.ok("read_file", json!({"path": "new.txt"})).await.contains("never saved"));
+    bench
+        .ok("edit_file", json!({"path": "/project/new.txt", "old_string": "never saved", "new_string": "edited"}))
+        .await;
+    assert_eq!(editor.written()["new.txt"], "edited");
+    assert!(!bench.real("/project/new.txt").exists());
+}
+
+#[tokio::test]
+async fn undo_gives_back_the_text_that_was_not_saved() {
+    let editor = FakeEditor::with_text("un\nsaved\n");
+    let bench = bench(&editor).await;
+    let snapshots = FileSnapshots::new(bench.outside.path().join("undo"), SnapshotConfig::default());
+    // With a mark and other line ends, which the editor does not tell of.
+    let file = bench.put("/project/a.txt", "\u{feff}on\r\ndisk\r\n");
+    let paths = ["/project/a.txt".to_owned()];
+    let around = async |change: &dyn Fn()| {
+        let call = ToolContext { call_id: agentd_core::ids::CallId::generate(), ..bench.context.clone() };
+        snapshots.before(&call, Some(&paths)).await.unwrap();
+        change();
+        snapshots.after(&call).await.unwrap().files
+    };
+    assert_eq!(around(&|| ()).await, [], "a call that changed nothing has changed nothing");
+    let changes = around(&|| fs::write(&file, "\u{feff}new\r\n").unwrap()).await;
+    let context = &bench.context;
+    let undone = snapshots.undo(context.session_id, &context.workspace, folded(&changes), false).await.unwrap();
+    assert_eq!(undone.files[0].outcome, UndoOutcome::Done, "{undone:?}");
+    assert_eq!(bench.content("/project/a.txt"), "\u{feff}un\r\nsaved\r\n".as_bytes());
+}
