@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -10,6 +11,7 @@ use agent_client_protocol_schema::v1::{
     AGENT_METHOD_NAMES, CancelRequestNotification, Error, PromptRequest, PromptResponse, RequestId, SessionUpdate,
     StopReason,
 };
+use futures_util::FutureExt as _;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::{io::BufReader, sync::mpsc, task::JoinSet};
@@ -101,6 +103,7 @@ impl Requests {
 
     async fn take(&mut self, frame: &Frame) {
         match message::read(frame) {
+            Err(misfit) if misfit.is_answer => self.bridge.peer.give_up(&misfit.id, &misfit.error),
             Err(misfit) => self.bridge.peer.answer(misfit.id, Err(misfit.error)).await,
             Ok(Message::Answer { id, outcome }) => self.bridge.peer.deliver(&id, outcome),
             Ok(Message::Notification { method, params }) => self.notified(&method, params),
@@ -143,7 +146,7 @@ impl Requests {
             })?;
             lock(&cancels).insert(id.clone(), cancel.clone());
             self.running.spawn(async move {
-                let outcome = prompt::run(&bridge, &session, request, cancel.clone()).await;
+                let outcome = unbroken(prompt::run(&bridge, &session, request, cancel.clone())).await;
                 session.end();
                 lock(&cancels).remove(&id);
                 // The protocol wants a cancelled prompt answered as such, whatever else went wrong.
@@ -162,7 +165,7 @@ impl Requests {
             let outcome = tokio::select! {
                 biased;
                 () = cancel.cancelled() => Err(refusal::cancelled()),
-                outcome = done(&bridge, &method, params) => outcome,
+                outcome = unbroken(done(&bridge, &method, params)) => outcome.map_err(Trouble::into_error),
             };
             lock(&cancels).remove(&id);
             answer(&bridge, id, outcome).await;
@@ -193,13 +196,26 @@ async fn answer(bridge: &Bridge, id: RequestId, outcome: Result<Reply, Error>) {
     }
 }
 
-/// Does a request; twice where the daemon that was known has gone.
-async fn done(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<Reply, Error> {
-    match dispatch(bridge, method, params.clone()).await {
-        Err(trouble) if trouble.is_unreachable() && bridge.forget_daemon() => {
-            dispatch(bridge, method, params).await.map_err(Trouble::into_error)
+/// The outcome of a request, also where doing it breaks: nobody waits for ever.
+async fn unbroken<T>(work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+    match AssertUnwindSafe(work).catch_unwind().await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(refusal::broken().into()),
+    }
+}
+
+/// Does a request; twice where the daemon that was known has gone. What makes something is done once: before it, the daemon is
+/// looked for.
+async fn done(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<Reply, Trouble> {
+    if method == AGENT_METHOD_NAMES.session_new {
+        if bridge.daemon().await?.client.status().await.is_err() {
+            bridge.forget_daemon();
         }
-        outcome => outcome.map_err(Trouble::into_error),
+        return dispatch(bridge, method, params).await;
+    }
+    match dispatch(bridge, method, params.clone()).await {
+        Err(trouble) if trouble.is_unreachable() && bridge.forget_daemon() => dispatch(bridge, method, params).await,
+        outcome => outcome,
     }
 }
 

@@ -18,7 +18,15 @@ const MOST: usize = 10_000;
 pub(super) async fn list(bridge: &Bridge, request: &ListSessionsRequest) -> Result<ListSessionsResponse, Trouble> {
     let after = request.cursor.as_deref().map(Cursor::read).transpose()?;
     let daemon = bridge.daemon().await?;
-    let folder = request.cwd.as_ref().map(|cwd| std::fs::canonicalize(cwd).unwrap_or_else(|_| cwd.clone()));
+    let folder = match &request.cwd {
+        Some(cwd) if !cwd.is_absolute() => return Err(refusal::misfit("cwd must be an absolute path").into()),
+        Some(cwd) => match std::fs::canonicalize(cwd) {
+            Ok(folder) => Some(folder),
+            // No session of it could be loaded.
+            Err(_) => return Ok(ListSessionsResponse::new(Vec::new())),
+        },
+        None => None,
+    };
     let mut sessions = daemon.client.sessions(MOST).await?;
     // The order is ours, so that a page goes on where the one before it ended, whatever was used meanwhile.
     sessions.sort_by_key(|session| std::cmp::Reverse(Cursor::of(session)));

@@ -21,11 +21,22 @@ pub(super) enum Message {
 pub(super) struct Misfit {
     pub(super) id: RequestId,
     pub(super) error: Error,
+    /// Set if it was meant as an answer: then the id is one of ours, and an error under it would be taken for the answer to
+    /// the editor's own request.
+    pub(super) is_answer: bool,
 }
 
 impl Misfit {
     fn new(id: RequestId, error: Error) -> Box<Self> {
-        Box::new(Self { id, error })
+        Box::new(Self { id, error, is_answer: false })
+    }
+}
+
+impl Misfit {
+    /// A line that cannot be read whole, by what can be told of its beginning.
+    fn within(head: &[u8], error: Error) -> Box<Self> {
+        let (id, is_answer) = id_within(head);
+        Box::new(Self { id, error, is_answer })
     }
 }
 
@@ -37,11 +48,11 @@ pub(super) fn read(frame: &Frame) -> Result<Message, Box<Misfit>> {
     let line = match frame {
         Frame::Line(line) => line,
         Frame::TooLong(head) => {
-            return Err(Misfit::new(id_within(head), refusal::not_a_request("the line is longer than 32 MiB")));
+            return Err(Misfit::within(head, refusal::not_a_request("the line is longer than 32 MiB")));
         }
     };
-    let value: Value = serde_json::from_slice(line)
-        .map_err(|error| Misfit::new(id_within(line), refusal::unreadable(&error.to_string())))?;
+    let value: Value =
+        serde_json::from_slice(line).map_err(|error| Misfit::within(line, refusal::unreadable(&error.to_string())))?;
     let Value::Object(mut fields) = value else {
         return Err(Misfit::new(RequestId::Null, refusal::not_a_request("a message is one JSON object; no batches")));
     };
@@ -66,7 +77,10 @@ fn answer(id: RequestId, mut fields: Map<String, Value>) -> Result<Message, Box<
     match (fields.remove("result"), fields.remove("error").filter(|error| !error.is_null())) {
         (_, Some(error)) => Ok(Message::Answer { id, outcome: Err(error) }),
         (Some(result), None) => Ok(Message::Answer { id, outcome: Ok(result) }),
-        (None, None) => Err(Misfit::new(id, refusal::not_a_request("there is no method, no result and no error"))),
+        (None, None) => {
+            let error = refusal::not_a_request("there is no method, no result and no error");
+            Err(Box::new(Misfit { id, error, is_answer: true }))
+        }
     }
 }
 
@@ -75,9 +89,11 @@ fn id_of(value: Value) -> Result<RequestId, Box<Misfit>> {
         .map_err(|_| Misfit::new(RequestId::Null, refusal::not_a_request("an id is a string, a whole number or null")))
 }
 
-/// The id in the beginning of a message that cannot be read whole, so that its sender learns which it was.
-fn id_within(head: &[u8]) -> RequestId {
+/// The id in the beginning of a message that cannot be read whole, so that its sender learns which it was; and whether the
+/// message is an answer.
+fn id_within(head: &[u8]) -> (RequestId, bool) {
     let text = String::from_utf8_lossy(head);
+    let (mut id, mut is_answer, mut has_method) = (RequestId::Null, false, false);
     // The depth of brackets, and where the string that is open began.
     let (mut depth, mut begun, mut is_escaped) = (0_usize, None, false);
     for (at, c) in text.char_indices() {
@@ -86,12 +102,15 @@ fn id_within(head: &[u8]) -> RequestId {
             (Some(_), '\\') => is_escaped = true,
             (Some(start), '"') => {
                 begun = None;
-                if depth == 1
-                    && &text[start..at] == "id"
-                    && let Some(behind) = text[at + 1..].trim_start().strip_prefix(':')
-                {
-                    let value = serde_json::Deserializer::from_str(behind).into_iter::<RequestId>().next();
-                    return value.and_then(Result::ok).unwrap_or(RequestId::Null);
+                let behind = text[at + 1..].trim_start().strip_prefix(':').filter(|_| depth == 1);
+                match (&text[start..at], behind) {
+                    ("id", Some(behind)) if id == RequestId::Null => {
+                        let value = serde_json::Deserializer::from_str(behind).into_iter::<RequestId>().next();
+                        id = value.and_then(Result::ok).unwrap_or(RequestId::Null);
+                    }
+                    ("result" | "error", Some(_)) => is_answer = true,
+                    ("method", Some(_)) => has_method = true,
+                    _ => {}
                 }
             }
             (Some(_), _) => {}
@@ -101,7 +120,7 @@ fn id_within(head: &[u8]) -> RequestId {
             (None, _) => {}
         }
     }
-    RequestId::Null
+    (id, is_answer && !has_method)
 }
 
 #[cfg(test)]
@@ -151,7 +170,12 @@ mod tests {
         check(b"{}", RequestId::Null, ErrorCode::InvalidRequest);
         check(br#"{"id":1.5,"method":"m"}"#, RequestId::Null, ErrorCode::InvalidRequest);
         check(br#"{"id":5,"method":7}"#, number(5), ErrorCode::InvalidRequest);
-        check(br#"{"id":6}"#, number(6), ErrorCode::InvalidRequest);
+        let is_answer = |line: &[u8]| of(line).unwrap_err().is_answer;
+        assert!(!is_answer(br#"{"id":4,"params":{"result":1},"meth"#) && !is_answer(br#"{"id":5,"method":7}"#));
+        for answer in [&br#"{"id":6}"#[..], br#"{"id":6,"result":{"content":"#, b"{\"result\":\"\xff\",\"id\":6}"] {
+            let misfit = of(answer).unwrap_err();
+            assert_eq!((&misfit.id, misfit.is_answer), (&number(6), true), "{}", String::from_utf8_lossy(answer));
+        }
         let deep = [b"[".repeat(100_000), b"]".repeat(100_000)].concat();
         check(&deep, RequestId::Null, ErrorCode::ParseError);
         let long =

@@ -77,6 +77,11 @@ impl Peer {
         answer.await.ok()
     }
 
+    /// Ends a request whose answer cannot be read.
+    pub(super) fn give_up(&self, id: &RequestId, error: &Error) {
+        self.deliver(id, Err(json!({"code": error.code, "message": error.message})));
+    }
+
     /// Hands an answer to whoever waits for it. One that nobody waits for came too late.
     pub(super) fn deliver(&self, id: &RequestId, outcome: Outcome) {
         if let Some(waiting) = self.requests.lock().remove(id) {

@@ -80,6 +80,14 @@ pub(super) fn cancelled() -> Error {
     worded(ErrorCode::RequestCancelled, "the request was cancelled".to_owned())
 }
 
+/// A request that broke because of a defect here.
+pub(super) fn broken() -> Error {
+    worded(
+        ErrorCode::InternalError,
+        "the request failed because of a defect of agentctl; the session is as it was".to_owned(),
+    )
+}
+
 /// A prompt whose editor has gone.
 pub(super) fn left() -> Error {
     worded(ErrorCode::RequestCancelled, "the editor has gone; the turn continues without it".to_owned())

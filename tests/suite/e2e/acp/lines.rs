@@ -1,6 +1,6 @@
 //! Lines that are no protocol, and editors that break it.
 
-use agentd_testkit::daemon::TempHome;
+use agentd_testkit::{daemon::TempHome, model_server::Reply};
 use serde_json::{Value, json};
 
 use super::Editor;
@@ -51,8 +51,26 @@ async fn what_makes_no_sense_has_the_code_for_it() {
     let option = json!({"sessionId": session, "configId": "colour", "value": "red"});
     check("session/set_config_option", option, -32602, "mode and model").await;
     check("session/list", json!({"cursor": "nonsense"}), -32602, "cursor").await;
+    check("session/list", json!({"cwd": "relative"}), -32602, "absolute").await;
     check("authenticate", json!({"methodId": "oauth"}), -32602, "local").await;
     assert_eq!(editor.gives("authenticate", json!({"methodId": "local"})).await, json!({}));
+    assert_eq!(editor.gives("session/list", json!({"cwd": "/nowhere"})).await["sessions"], json!([]));
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_ends_what_waits_for_it_and_is_no_answer_to_the_editor() {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let (session, _) = editor.session(&world).await;
+    world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "touch /project/made"})));
+    let id = editor.begin_prompt(&session, "Make it").await;
+    let (question, _) = editor.question("session/request_permission").await;
+    editor.running.write(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{question},\"result\":{{\"outcome\":\n")).await;
+    // The question is put off: it stays open, and the turn waits.
+    let words = editor.update("agent_message_chunk").await;
+    assert!(words["content"]["text"].as_str().unwrap().contains("still open"), "{words:#}");
+    editor.notify("session/cancel", json!({"sessionId": session})).await;
+    assert_eq!(editor.ends(id).await["stopReason"], "cancelled");
 }
 
 #[tokio::test]
