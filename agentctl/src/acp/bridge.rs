@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -14,6 +13,7 @@ use agent_client_protocol_schema::v1::{
 };
 use agentd_core::{
     ids::SessionId,
+    ports::ClientFileAccess,
     session::SessionSettings,
     turn::{IfBusy, OnInterrupt, StartTurn},
 };
@@ -23,7 +23,7 @@ use super::{
     peer::Peer,
     places::Places,
     refusal,
-    session::OpenSession,
+    session::{EditorFolder, OpenSession},
     updates::{self, Shows},
 };
 use crate::{
@@ -59,11 +59,13 @@ pub(super) struct Editor {
     pub(super) shows: Shows,
     /// Set if it has forms.
     pub(super) has_forms: bool,
+    /// Access to the files that it holds, if it gives any.
+    pub(super) files: Option<ClientFileAccess>,
 }
 
 impl Default for Editor {
     fn default() -> Self {
-        Self { name: "acp".to_owned(), shows: Shows::default(), has_forms: false }
+        Self { name: "acp".to_owned(), shows: Shows::default(), has_forms: false, files: None }
     }
 }
 
@@ -81,6 +83,13 @@ impl Editor {
                 notices: session.is_some_and(|session| session.notices.is_some()),
                 compaction: session.is_some_and(|session| session.compaction.is_some()),
                 terminals: has_meta("terminal_output"),
+                files: can.fs.read_text_file,
+            },
+            files: match (can.fs.read_text_file, can.fs.write_text_file) {
+                (true, true) => Some(ClientFileAccess::ReadWrite),
+                (true, false) => Some(ClientFileAccess::Read),
+                // What cannot be read cannot be changed either.
+                (false, _) => None,
             },
             has_forms: can.elicitation.as_ref().is_some_and(|elicitation| elicitation.form.is_some()),
         }
@@ -136,7 +145,7 @@ impl Bridge {
     }
 
     /// Opens a session. One that was open before keeps its state.
-    pub(super) fn open(&self, id: SessionId, folder: PathBuf) -> Arc<OpenSession> {
+    pub(super) fn open(&self, id: SessionId, folder: EditorFolder) -> Arc<OpenSession> {
         lock(&self.sessions).entry(id).or_insert_with(|| Arc::new(OpenSession::new(id, folder))).clone()
     }
 

@@ -18,6 +18,8 @@ const MOST: usize = 50;
 pub(super) enum Before {
     /// The call has not run: what is on the disk is what it changes.
     OnDisk,
+    /// The same, but the editor may have text that is not saved.
+    InEditor,
     /// The call ran long ago.
     Unknown,
 }
@@ -34,6 +36,8 @@ pub(super) fn of_call(tool: &str, args: &Value, places: &Places, before: Before)
             };
             edit().into_iter().collect()
         }
+        // The daemon shows what it replaces, with its question and its result.
+        "write_file" if before == Before::InEditor => Vec::new(),
         "write_file" => {
             let edit = || {
                 let path = place()?;
@@ -45,8 +49,13 @@ pub(super) fn of_call(tool: &str, args: &Value, places: &Places, before: Before)
         "apply_patch" => of_patch(text("patch").unwrap_or_default(), places),
         _ => Vec::new(),
     };
+    bounded(edits, LONGEST)
+}
+
+/// The edits, if their texts have so many bytes at the most.
+pub(super) fn bounded(edits: Vec<Diff>, longest: usize) -> Vec<Diff> {
     let length = |edit: &Diff| edit.new_text.len() + edit.old_text.as_ref().map_or(0, String::len);
-    if edits.iter().map(length).sum::<usize>() > LONGEST { Vec::new() } else { edits }
+    if edits.iter().map(length).sum::<usize>() > longest { Vec::new() } else { edits }
 }
 
 /// The files that a patch names, in its order.
@@ -67,7 +76,8 @@ fn read(path: &Path) -> Option<String> {
     metadata.and_then(|_| std::fs::read_to_string(path).ok())
 }
 
-fn of_patch(patch: &str, places: &Places) -> Vec<Diff> {
+/// The edits of a patch.
+pub(super) fn of_patch(patch: &str, places: &Places) -> Vec<Diff> {
     let shown = parse(patch).into_iter().filter(|place| place.old != place.new).take(MOST);
     let edits = shown.filter_map(|place| {
         let old = (!place.is_new).then_some(place.old);

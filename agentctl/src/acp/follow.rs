@@ -22,10 +22,11 @@ use tokio_util::sync::CancellationToken;
 use super::{
     asks::Asks,
     bridge::{Bridge, Editor},
+    buffers::Buffers,
     places::Places,
     question,
     refusal::{self, Trouble},
-    session::OpenSession,
+    session::{OpenSession, SuspendedTurn},
     updates::{self, Updates},
 };
 use crate::{
@@ -51,6 +52,7 @@ pub(super) struct Follow {
     places: Places,
     updates: Updates,
     asks: Asks,
+    buffers: Buffers,
     /// Models that run in the daemon itself, of which the person is told what they are.
     pub(super) builtin: Vec<ModelInfo>,
     /// Answers that did not reach the daemon yet.
@@ -81,7 +83,10 @@ impl Follow {
         let editor = bridge.editor();
         let updates = Updates::live(session.id, places.clone(), editor.shows);
         let (asks, builtin, unsent) = (Asks::default(), Vec::new(), Vec::new());
-        Self { bridge, session, daemon, editor, places, updates, asks, builtin, unsent, cancel, is_cancelled: false }
+        let folder = places.project.as_ref().map(|project| session.named(project));
+        let buffers = Buffers::new(bridge.peer.clone(), session.wire.clone(), folder);
+        let is_cancelled = false;
+        Self { bridge, session, daemon, editor, places, updates, asks, buffers, builtin, unsent, cancel, is_cancelled }
     }
 
     /// The translator of its events.
@@ -95,36 +100,75 @@ impl Follow {
     /// When the turn failed, or the daemon is lost.
     pub(super) async fn run(mut self, mut line: SocketLine, pending: &[&Interrupt]) -> Result<WireReason, Trouble> {
         for interrupt in pending {
-            if let Some(rest) = self.ask(interrupt).await {
-                return self.rested(rest).await;
+            if self.ask(interrupt).await.is_some() {
+                return Ok(self.suspended(line));
             }
         }
-        for _ in 0..CONTINUED {
+        let mut continued = 0;
+        loop {
             let rest = self.until_rest(&mut line).await?;
-            let Rest::Ended(result) = &rest else { return self.rested(rest).await };
+            let result = match &rest {
+                Rest::Asks => return Ok(self.suspended(line)),
+                Rest::Ended(result) => result,
+                Rest::Unseen | Rest::Left => return self.rested(rest).await,
+            };
             let was_stopped = matches!(result.stop_reason, StopReason::Interrupted | StopReason::Suspended);
-            if !was_stopped || self.is_cancelled {
+            if !was_stopped || self.is_cancelled || continued == CONTINUED {
                 return self.rested(rest).await;
             }
-            let cancel = self.cancel.clone();
+            continued += 1;
+            let (cancel, last_seq) = (self.cancel.clone(), line.last_seq());
             line = tokio::select! {
-                line = self.continued() => line?,
+                line = self.continued(last_seq) => line?,
                 () = cancel.cancelled() => {
                     self.is_cancelled = true;
                     return self.rested(rest).await;
                 }
             };
         }
-        let rest = self.until_rest(&mut line).await?;
-        self.rested(rest).await
+    }
+
+    /// Goes on from what the editor was told of a turn.
+    pub(super) fn resume(&mut self, updates: Updates) {
+        self.updates = updates;
+    }
+
+    /// Tells the rest of a turn that has ended while nobody was told of it.
+    ///
+    /// # Errors
+    /// When the daemon is lost.
+    pub(super) async fn catch_up(&mut self, suspended: SuspendedTurn) -> Result<(), Trouble> {
+        let SuspendedTurn { mut line, updates } = suspended;
+        let fresh = std::mem::replace(&mut self.updates, updates);
+        while let Some(arrival) = line.next().await? {
+            let told = match &arrival {
+                Arrival::Event(event) => self.updates.event(event),
+                Arrival::Child(event) => self.updates.child(event),
+                _ => Vec::new(),
+            };
+            for update in told {
+                self.tell(update).await;
+            }
+        }
+        for update in self.updates.finish() {
+            self.tell(update).await;
+        }
+        self.updates = fresh;
+        Ok(())
+    }
+
+    /// Ends the prompt with a question in words, which the next one answers.
+    fn suspended(self, line: SocketLine) -> WireReason {
+        let reason = if self.is_cancelled { WireReason::Cancelled } else { WireReason::EndTurn };
+        self.session.state().suspended = Some(Box::new(SuspendedTurn { line, updates: self.updates }));
+        reason
     }
 
     /// Ends the prompt with what the turn came to.
     async fn rested(&mut self, rest: Rest) -> Result<WireReason, Trouble> {
         match rest {
             Rest::Left => return Err(refusal::left().into()),
-            Rest::Asks => {}
-            Rest::Ended(_) | Rest::Unseen => {
+            Rest::Asks | Rest::Ended(_) | Rest::Unseen => {
                 for update in self.updates.finish() {
                     self.tell(update).await;
                 }
@@ -190,6 +234,7 @@ impl Follow {
                             self.tell(update).await;
                         }
                     }
+                    Some(Arrival::FileRequested(request, sender)) => self.buffers.ask(request, sender),
                     Some(Arrival::Note(_)) => self.send_again().await?,
                     Some(Arrival::Lost) => {}
                     None => return Ok(last.map_or(Rest::Unseen, Rest::Ended)),
@@ -287,10 +332,10 @@ impl Follow {
 
     /// Continues a turn that a stop of the daemon has ended, once the daemon is back. Whoever stopped it may not want it
     /// back: it is waited for, and not started.
-    async fn continued(&mut self) -> Result<SocketLine, Failure> {
+    async fn continued(&mut self, last_seq: u64) -> Result<SocketLine, Failure> {
         let begun = Instant::now();
         loop {
-            match self.start_again().await {
+            match self.start_again(last_seq).await {
                 Err(failure) if failure.exit == Exit::Unreachable && begun.elapsed() < BACK => {
                     tokio::time::sleep(PAUSE).await
                 }
@@ -299,12 +344,28 @@ impl Follow {
         }
     }
 
-    async fn start_again(&mut self) -> Result<SocketLine, Failure> {
+    /// Starts it, unless somebody else who followed it has: then that turn is followed.
+    async fn start_again(&mut self, last_seq: u64) -> Result<SocketLine, Failure> {
         let client = self.daemon.place.connect().await?;
         self.daemon = Daemon { client, ..self.daemon.clone() };
+        match self.start_anew().await {
+            Err(failure) if failure.exit != Exit::Unreachable => {
+                let view = self.daemon.client.session(&self.session.id.to_string()).await?;
+                if view.live_turn.is_none() {
+                    return Err(failure);
+                }
+                Ok(SocketLine::attach(&self.daemon, self.session.id, last_seq).await?.with_children())
+            }
+            line => line,
+        }
+    }
+
+    async fn start_anew(&mut self) -> Result<SocketLine, Failure> {
         let start = self.bridge.turn(&self.daemon, &self.session, None);
         let session = SessionChoice::Existing(self.session.id.to_string());
-        Ok(SocketLine::start(&self.daemon, StartRequest { session, start }).await?.with_children())
+        Ok(SocketLine::start_holding(&self.daemon, StartRequest { session, start }, self.editor.files)
+            .await?
+            .with_children())
     }
 
     async fn tell(&mut self, update: SessionUpdate) {

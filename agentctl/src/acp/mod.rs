@@ -9,9 +9,11 @@
 //! - [`prompt`]: a turn, from the input ([`content`], [`commands`]) to its end ([`follow`]). [`updates`] translates events,
 //!   with [`tool_call`], [`edits`], [`output`] and [`places`]; it knows neither editor nor daemon. [`replay`]: the same for the past.
 //! - [`permission`], [`question`]: what a person is asked, and what their answer means. [`asks`]: those that are open.
+//! - [`buffers`]: files that tools read and write through the editor.
 
 mod asks;
 mod bridge;
+mod buffers;
 mod commands;
 mod connection;
 mod content;

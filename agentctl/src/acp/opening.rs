@@ -14,7 +14,7 @@ use super::{
     commands, question,
     refusal::{self, Trouble},
     replay, servers,
-    session::OpenSession,
+    session::{EditorFolder, OpenSession},
     settings::Offer,
     watch,
 };
@@ -41,15 +41,15 @@ pub(super) async fn new(
 ) -> Result<OpenedSession<NewSessionResponse>, Trouble> {
     let folder = folder(&request.cwd)?;
     let of_daemon = [daemon::data_dir(), daemon::config_dir()].into_iter().flatten();
-    let project = mount::editor_folder(&folder, of_daemon);
+    let project = mount::editor_folder(&folder.real, of_daemon);
     let mut notices = Vec::new();
     if project.is_none() {
-        notices.push(format!("{} is no project's folder, so the session sees no folder of yours", shown(&folder)));
+        notices.push(format!("{} is no project's folder, so the session sees no folder of yours", shown(&folder.real)));
     }
     let daemon = bridge.daemon().await?;
     let new = NewSession { project, ..NewSession::default() };
     let view = daemon.client.create_session(&new).await?;
-    if let Some(report) = project::look(&daemon.client, &folder).await
+    if let Some(report) = project::look(&daemon.client, &folder.real).await
         && let Some(notice) = project::notice(&report)
     {
         notices.push(format!("{notice}; {}", project::way(&report)));
@@ -113,12 +113,12 @@ async fn reopen(
     let mut notices = Vec::new();
     // What a session may see and change is the person's choice, and no editor's to widen.
     match &view.session.settings.project {
-        Some(Mount { path, .. }) if *path != folder => {
-            notices.push(format!("this session works in {}, not in {}", shown(path), shown(&folder)));
+        Some(Mount { path, .. }) if *path != folder.real => {
+            notices.push(format!("this session works in {}, not in {}", shown(path), shown(&folder.real)));
         }
         Some(Mount { writable: false, .. }) => {
             let id = short_id(view.session.summary.id);
-            let way = format!("`agentctl chat --session {id} -C {}:rw` lets it change files", shown(&folder));
+            let way = format!("`agentctl chat --session {id} -C {}:rw` lets it change files", shown(&folder.real));
             notices.push(format!("this session sees the folder read-only; {way}"));
         }
         Some(_) => {}
@@ -138,7 +138,7 @@ async fn open(
     bridge: &Arc<Bridge>,
     daemon: &Daemon,
     view: &SessionView,
-    folder: &Path,
+    folder: &EditorFolder,
     servers: &[McpServer],
     mut notices: Vec<String>,
 ) -> Result<OpenedSession<Offer>, Trouble> {
@@ -151,7 +151,7 @@ async fn open(
     );
     let offer = offer?;
     notices.extend(missing);
-    let session = bridge.open(view.session.summary.id, folder.to_owned());
+    let session = bridge.open(view.session.summary.id, folder.clone());
     offer.told(&session);
     watch::ensure(bridge, &session, daemon, view.session.summary.last_seq).await;
     Ok(OpenedSession { response: offer, session, updates: vec![available], notices })
@@ -169,8 +169,8 @@ fn waiting(interrupt: &Interrupt) -> String {
     }
 }
 
-/// The real path of the folder that an editor names.
-fn folder(cwd: &Path) -> Result<std::path::PathBuf, Trouble> {
+/// The folder that an editor names.
+fn folder(cwd: &Path) -> Result<EditorFolder, Trouble> {
     if !cwd.is_absolute() {
         return Err(refusal::misfit("cwd must be an absolute path").into());
     }
@@ -179,7 +179,7 @@ fn folder(cwd: &Path) -> Result<std::path::PathBuf, Trouble> {
     if !real.is_dir() {
         return Err(refusal::misfit(format!("{} is not a folder", shown(&real))).into());
     }
-    Ok(real)
+    Ok(EditorFolder { real, named: cwd.to_owned() })
 }
 
 fn shown(path: &Path) -> String {

@@ -29,6 +29,11 @@ const APPROVE: &str = "approve";
 const ALWAYS: &str = "always";
 const REJECT: &str = "reject";
 
+/// Bytes of a preview beside which the same is not told again, as edits and as input.
+const LONG: usize = 16 * 1024;
+/// Bytes of the texts of an input that stands beside a long preview.
+const CUT_INPUT: usize = 512;
+
 /// Room for the rules that an option names.
 const RULES: Room = Room { rows: 3, columns: 100 };
 
@@ -49,9 +54,21 @@ pub(super) fn request(
         let words = format!("{} asks ({}): {why}", asking::who(&interrupt.asked_by), asking::risk(*risk));
         content.push(ToolCallContent::from(words));
     }
-    let edits = edits::of_call(tool, args, places, Before::OnDisk);
+    // What the daemon shows is what it found, also in the editor.
+    let of_call = || edits::of_call(tool, args, places, Before::OnDisk);
+    let edits = match preview {
+        Some(preview) if tool == "write_file" => {
+            let edits = edits::of_patch(preview, places);
+            if edits.is_empty() { of_call() } else { edits }
+        }
+        _ => of_call(),
+    };
     let shown = preview.clone().unwrap_or_else(|| format!("{args:#}"));
     let shown = visible::lines(&shown);
+    // Some editors read lines of 64 KiB at most: what is long is told once, whole.
+    let is_long = shown.len() > LONG;
+    let edits = if is_long { Vec::new() } else { edits };
+    let input = if is_long { tool_call::bounded(args, CUT_INPUT) } else { args.clone() };
     content.push(if is_plan { shown } else { output::fenced(&shown) }.into());
     content.extend(edits.into_iter().map(ToolCallContent::from));
     if let Some(unanswered) = asking::unanswered(interrupt, Timestamp::now()) {
@@ -69,7 +86,7 @@ pub(super) fn request(
         .status(ToolCallStatus::Pending)
         .content(content)
         .locations(tool_call::locations(tool, args, places))
-        .raw_input(args.clone());
+        .raw_input(input);
     Some(RequestPermissionRequest::new(session.clone(), ToolCallUpdate::new(call, fields), options(tool, grants)))
 }
 
@@ -165,6 +182,18 @@ mod tests {
         let content = asked["toolCall"]["content"].as_array().unwrap();
         assert_eq!(content[2], json!({"type": "diff", "path": "/p/a.txt", "oldText": "one", "newText": "two"}));
         assert_eq!(asked["options"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_is_long_is_told_whole_and_once() {
+        let (content, preview) =
+            ("ü\n".repeat(10_000), format!("--- /dev/null\n+++ b/a.txt\n{}", "+ü\n".repeat(10_000)));
+        let asked = asked(&interrupt("write_file", json!({"path": "a.txt", "content": content}), Some(&preview), &[]));
+        let told = asked["toolCall"]["content"].as_array().unwrap();
+        assert_eq!(told.iter().filter(|content| content["type"] == "diff").count(), 0);
+        assert_eq!(told[1]["content"]["text"].as_str().unwrap().matches("+ü").count(), 10_000);
+        let line = asked.to_string().len();
+        assert!(line < preview.len() * 2, "{line} bytes");
     }
 
     #[test]

@@ -55,15 +55,40 @@ pub(super) async fn run(
     let mut follow = Follow::new(bridge.clone(), session.clone(), daemon.clone(), places, cancel);
     follow.updates().spent = view.session.summary.usage.cost_microusd;
     let mut pending: Vec<&Interrupt> = view.pending.iter().collect();
+    let mut suspended = session.state().suspended.take();
+    if let Some(ended) = suspended.take_if(|_| view.live_turn.is_none()) {
+        // It was answered elsewhere, and what it said then was told to nobody.
+        follow.catch_up(*ended).await?;
+    }
     let line = match question(session, &view) {
         Some(asked) if answered(bridge, &daemon, asked, &text).await? => {
             pending.retain(|interrupt| interrupt.id != asked.id);
-            SocketLine::attach(&daemon, session.id, view.session.summary.last_seq).await?
+            None
         }
         _ => {
-            follow.updates().own_words = Some(text.clone());
-            begin(bridge, session, &daemon, folder.as_deref(), (text, typed)).await?
+            let own_words = text.clone();
+            let line = begin(bridge, session, &daemon, folder.as_deref(), (text, typed)).await?;
+            // The words are added to the turn that is known, or begin another one.
+            let is_known =
+                suspended.as_ref().is_some_and(|known| known.line.turn().is_none_or(|turn| line.turn() == Some(turn)));
+            match suspended.as_mut().filter(|_| is_known) {
+                Some(known) => known.updates.own_words = Some(own_words),
+                None => follow.updates().own_words = Some(own_words),
+            }
+            (!is_known).then_some(line)
         }
+    };
+    let line = match (line, suspended) {
+        (Some(line), Some(ended)) => {
+            follow.catch_up(*ended).await?;
+            line.with_children()
+        }
+        (Some(line), None) => line.with_children(),
+        (None, Some(known)) => {
+            follow.resume(known.updates);
+            known.line
+        }
+        (None, None) => SocketLine::attach(&daemon, session.id, view.session.summary.last_seq).await?.with_children(),
     };
     let slots = daemon.client.models().await.unwrap_or_default();
     follow.updates().windows = windows(&slots);
@@ -71,7 +96,7 @@ pub(super) async fn run(
     if view.session.summary.title.is_empty() {
         tell_title(bridge, session, &daemon).await;
     }
-    let reason = follow.run(line.with_children(), &pending).await?;
+    let reason = follow.run(line, &pending).await?;
     Ok(PromptResponse::new(reason))
 }
 
@@ -109,7 +134,8 @@ async fn refresh(
     Ok(())
 }
 
-/// Puts the files of a prompt into the session, and returns their paths.
+/// Puts the files of a prompt into the session, and returns their paths. They are no parts of the start: a running turn, which
+/// the prompt may join, takes none; a part has 8 MiB at the most; and one that is no picture would end the whole prompt.
 async fn hand_over(
     bridge: &Bridge,
     session: &OpenSession,
@@ -164,7 +190,7 @@ async fn begin(
         start.if_busy = IfBusy::Refuse;
     }
     let session = SessionChoice::Existing(session.id.to_string());
-    SocketLine::start(daemon, StartRequest { session, start }).await
+    SocketLine::start_holding(daemon, StartRequest { session, start }, bridge.editor().files).await
 }
 
 /// Tells the name that the first input gave the session.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashSet,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -14,15 +14,38 @@ use agentd_core::{
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::updates::Updates;
+use crate::turn::SocketLine;
+
 /// A session that was made, loaded or resumed on this connection.
 #[derive(Debug)]
 pub(super) struct OpenSession {
     pub(super) id: SessionId,
     /// The same id, as the protocol has it.
     pub(super) wire: WireId,
-    /// The folder that the editor named.
+    /// The real path of the folder that the editor named.
     pub(super) folder: PathBuf,
+    /// The same as it named it.
+    named: PathBuf,
     state: Mutex<SessionState>,
+}
+
+/// A turn whose prompt has ended with a question, and which goes on with the next one.
+#[derive(Debug)]
+pub(super) struct SuspendedTurn {
+    /// The line to it: what happens meanwhile comes with the next prompt.
+    pub(super) line: SocketLine,
+    /// The translator of its events.
+    pub(super) updates: Updates,
+}
+
+/// A folder that an editor has open.
+#[derive(Debug, Clone)]
+pub(super) struct EditorFolder {
+    /// Its real path.
+    pub(super) real: PathBuf,
+    /// Its path as the editor names it.
+    pub(super) named: PathBuf,
 }
 
 /// Things about it that change.
@@ -38,13 +61,21 @@ pub(super) struct SessionState {
     pub(super) notices: Vec<String>,
     /// Questions that were put in words, which the next message answers.
     pub(super) questions: HashSet<InterruptId>,
+    /// The turn that such a question suspended, as far as the editor was told of it.
+    pub(super) suspended: Option<Box<SuspendedTurn>>,
     watch: Option<JoinHandle<()>>,
 }
 
 impl OpenSession {
     /// A session with nothing under way.
-    pub(super) fn new(id: SessionId, folder: PathBuf) -> Self {
-        Self { id, wire: WireId::new(id.to_string()), folder, state: Mutex::default() }
+    pub(super) fn new(id: SessionId, folder: EditorFolder) -> Self {
+        let EditorFolder { real, named } = folder;
+        Self { id, wire: WireId::new(id.to_string()), folder: real, named, state: Mutex::default() }
+    }
+
+    /// The name that the editor has for a project's folder.
+    pub(super) fn named(&self, project: &Path) -> PathBuf {
+        if project == self.folder { self.named.clone() } else { project.to_owned() }
     }
 
     /// Its state.

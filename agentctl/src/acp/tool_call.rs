@@ -3,7 +3,7 @@
 use agent_client_protocol_schema::v1::{ToolCallLocation, ToolKind};
 use serde_json::Value;
 
-use super::{edits, places::Places};
+use super::{edits, output, places::Places};
 use crate::{render::tool_line::call_line, report};
 
 /// The tool that runs commands.
@@ -47,6 +47,16 @@ pub(super) fn locations(tool: &str, args: &Value, places: &Places) -> Vec<ToolCa
     let line = line.filter(|_| tool == "read_file");
     let real = named.iter().filter_map(|path| places.real(path));
     real.map(|path| ToolCallLocation::new(path).line(line)).collect()
+}
+
+/// The arguments of a call, without texts that are too long.
+pub(super) fn bounded(args: &Value, longest: usize) -> Value {
+    match args {
+        Value::String(text) => output::cut(text, longest).into(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), bounded(value, longest))).collect(),
+        Value::Array(values) => values.iter().map(|value| bounded(value, longest)).collect(),
+        other => other.clone(),
+    }
 }
 
 #[cfg(test)]

@@ -39,7 +39,12 @@ pub(super) struct Shows {
     pub(super) compaction: bool,
     /// Terminals that agents fill (`_meta.terminal_output`).
     pub(super) terminals: bool,
+    /// Files of the project, with text that is not saved.
+    pub(super) files: bool,
 }
+
+/// Bytes of the edits of a call that is made now.
+const LIVE_EDITS: usize = 40 * 1024;
 
 /// Longest texts, in bytes.
 #[derive(Debug, Clone, Copy)]
@@ -102,7 +107,7 @@ impl Updates {
             places,
             shows,
             limits: Limits::LIVE,
-            before: Before::OnDisk,
+            before: if shows.files { Before::InEditor } else { Before::OnDisk },
             windows: HashMap::new(),
             window: None,
             own_words: None,
@@ -192,7 +197,8 @@ impl Updates {
     /// Tells of a call that nobody told of yet.
     pub(super) fn call(&mut self, session: SessionId, id: &CallId, tool: &str, args: &Value) -> SessionUpdate {
         let known = self.call_id(session, id);
-        let edits = edits::of_call(tool, args, &self.places, self.before);
+        let longest = if self.before == Before::Unknown { self.limits.result } else { LIVE_EDITS };
+        let edits = edits::bounded(edits::of_call(tool, args, &self.places, self.before), longest);
         let mut title = tool_call::title(tool, args);
         if session != self.session {
             let name = self.subagents.get(&session).map_or("subagent", String::as_str);
@@ -203,7 +209,7 @@ impl Updates {
             .name(tool)
             .kind(tool_call::kind(tool))
             .locations(tool_call::locations(tool, args, &self.places))
-            .raw_input(self.bounded(args))
+            .raw_input(tool_call::bounded(args, self.limits.result))
             .content(edits.into_iter().map(ToolCallContent::from).collect());
         if tool == SHELL && self.shows.terminals {
             let folder = self.places.folder().display().to_string();
@@ -214,14 +220,14 @@ impl Updates {
         SessionUpdate::ToolCall(call)
     }
 
-    /// The arguments of a call, without texts that are too long.
-    fn bounded(&self, args: &Value) -> Value {
-        match args {
-            Value::String(text) => output::cut(text, self.limits.result).into(),
-            Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), self.bounded(value))).collect(),
-            Value::Array(values) => values.iter().map(|value| self.bounded(value)).collect(),
-            other => other.clone(),
+    /// Tells of the call of a result, where that was not told here: it was made before this turn was joined, or before the
+    /// part of a history that is told.
+    fn call_of(&mut self, session: SessionId, result: &ToolResult) -> Option<SessionUpdate> {
+        if self.knows(&self.call_id(session, &result.call_id)) {
+            return None;
         }
+        let args = result.ran_with.as_deref().map_or(Value::Null, tool_call::arguments);
+        Some(self.call(session, &result.call_id, &result.name, &args))
     }
 
     fn started(&mut self, session: SessionId, item: &Item) -> Vec<SessionUpdate> {
@@ -234,6 +240,7 @@ impl Updates {
             // Of the past, what came of it is enough.
             ItemBody::ToolResult(_) if self.before == Before::Unknown => Vec::new(),
             ItemBody::ToolResult(result) => {
+                let call = self.call_of(session, result);
                 let id = self.call_id(session, &result.call_id);
                 self.running.insert(item.id, (id.clone(), LiveOutput::default()));
                 let mut fields = ToolCallUpdateFields::new().status(ToolCallStatus::InProgress);
@@ -241,7 +248,7 @@ impl Updates {
                     // A question about it has put its words there.
                     fields = fields.content(vec![terminal(&id)]);
                 }
-                vec![update(id, fields)]
+                call.into_iter().chain([update(id, fields)]).collect()
             }
             _ => Vec::new(),
         }
@@ -276,9 +283,12 @@ impl Updates {
             ItemBody::ToolCall(call) => {
                 vec![self.call(session, &call.call_id, &call.name, &tool_call::arguments(&call.arguments))]
             }
-            ItemBody::ToolResult(result) => vec![self.result(session, item.id, result)],
+            ItemBody::ToolResult(result) => {
+                let call = self.call_of(session, result);
+                call.into_iter().chain([self.result(session, item.id, result)]).collect()
+            }
             // The words that began the turn are on the editor's screen.
-            ItemBody::UserMessage { steered: false, .. } if self.before == Before::OnDisk => Vec::new(),
+            ItemBody::UserMessage { steered: false, .. } if self.before != Before::Unknown => Vec::new(),
             ItemBody::UserMessage { text, .. } if self.own_words.as_ref() == Some(text) => {
                 self.own_words = None;
                 Vec::new()
@@ -314,13 +324,20 @@ impl Updates {
         let mut fields = ToolCallUpdateFields::new().status(status).raw_output(told);
         let text = output::cut(result.text.trim_end(), self.limits.result);
         let mut has_edits = call.is_some_and(|call| call.has_edits);
+        let diff = result.details.as_ref().and_then(|details| details.diff.as_ref()).filter(|diff| !diff.cut);
+        if let Some(diff) = diff.filter(|_| !has_edits && self.before != Before::Unknown) {
+            let edits = edits::bounded(edits::of_patch(&diff.text, &self.places), self.limits.result);
+            has_edits = !edits.is_empty();
+            fields = fields.content(edits.into_iter().map(ToolCallContent::from).collect::<Vec<_>>());
+        }
         if let Some(ran) = &result.ran_with {
             let args = tool_call::arguments(ran);
             let edits = edits::of_call(&result.name, &args, &self.places, Before::Unknown);
+            let edits = edits::bounded(edits, self.limits.result);
             has_edits = !edits.is_empty();
             fields = fields
                 .title(format!("{} (edited)", tool_call::title(&result.name, &args)))
-                .raw_input(self.bounded(&args))
+                .raw_input(tool_call::bounded(&args, self.limits.result))
                 .content(edits.into_iter().map(ToolCallContent::from).collect::<Vec<_>>());
         }
         if result.name == SHELL && self.shows.terminals && live.is_some() {

@@ -123,6 +123,7 @@ fn an_edit_keeps_its_diff_and_a_failed_one_says_why() {
         (&json!("failed"), &json!("```\nnot there\n```"))
     );
 
+    told.completed(called("e", "edit_file", json!({"path": "a.rs"})));
     let ran = json!({"path": "b.rs", "old_string": "1", "new_string": "3"}).to_string();
     let edited = ToolResult { ran_with: Some(ran), ..result("e", "edit_file", "done") };
     let done = told.completed(ItemBody::ToolResult(edited));
@@ -173,7 +174,7 @@ fn an_editor_with_terminals_sees_one_that_was_announced() {
 #[test]
 fn a_replay_names_no_terminal_and_is_short() {
     let mut told = Told::new();
-    let shows = Shows { terminals: true, notices: true, compaction: true };
+    let shows = Shows { terminals: true, notices: true, compaction: true, files: false };
     let limits = Limits { words: 10, result: 10 };
     told.updates = Updates::replay(told.session, Places::default(), shows, limits);
     let said = told.completed(ItemBody::UserMessage {
@@ -218,7 +219,7 @@ fn calls_of_subagents_are_told_in_the_parents_session() {
 
 #[test]
 fn plans_usage_and_notices() {
-    let mut told = Told::with(Shows { notices: true, compaction: true, terminals: false });
+    let mut told = Told::with(Shows { notices: true, compaction: true, terminals: false, files: false });
     let todo = Todo {
         id: "1".to_owned(),
         content: "test".to_owned(),
@@ -259,4 +260,39 @@ fn plans_usage_and_notices() {
     let notice = told.completed(ItemBody::notice("undone"));
     assert_eq!((&notice[0]["severity"], &notice[0]["title"]), (&json!("info"), &json!("undone")));
     assert!(told.completed(ItemBody::advice("for the model")).is_empty());
+}
+
+#[test]
+fn a_call_that_nobody_told_of_is_told_before_its_result() {
+    let mut told = Told::with(Shows { terminals: true, ..Shows::default() });
+    let item = told.item(ItemBody::ToolResult(result("c", SHELL, "")));
+    let begun = told.take(EventKind::ItemStarted { item: item.clone() });
+    assert_eq!((&begun[0]["sessionUpdate"], &begun[0]["toolCallId"]), (&json!("tool_call"), &json!("c")));
+    assert_eq!(begun[0]["_meta"]["terminal_info"]["terminal_id"], "c", "a terminal is told of before it is filled");
+    assert_eq!(begun[1]["status"], "in_progress");
+    let item = Item { body: ItemBody::ToolResult(result("c", SHELL, "out")), ..item };
+    let done = told.take(EventKind::ItemCompleted { item, status: ItemStatus::Done });
+    assert_eq!((done.len(), &done[0]["sessionUpdate"]), (1, &json!("tool_call_update")));
+    let past = told.completed(ItemBody::ToolResult(result("d", "read_file", "one")));
+    assert_eq!((&past[0]["sessionUpdate"], &past[1]["status"]), (&json!("tool_call"), &json!("completed")));
+    // A call of a subagent has the id that the editor knows.
+    let child = SessionId::generate();
+    let item = told.item(ItemBody::ToolResult(result("e", "read_file", "two")));
+    let event = told.event(child, EventKind::ItemCompleted { item, status: ItemStatus::Done });
+    let ids: Vec<Value> =
+        told.updates.child(&event).iter().map(|update| serde_json::to_value(update).unwrap()).collect();
+    assert_eq!(ids[0]["toolCallId"], ids[1]["toolCallId"]);
+    assert_ne!(ids[0]["toolCallId"], "e");
+}
+
+#[test]
+fn edits_of_the_past_are_bounded() {
+    let session = SessionId::generate();
+    let places = Places { project: Some("/p".into()), workspace: "/w".into() };
+    let limits = Limits { words: 1000, result: 1000 };
+    let mut updates = Updates::replay(session, places, Shows::default(), limits);
+    let args = json!({"path": "a.rs", "old_string": "x".repeat(5000), "new_string": "y".repeat(5000)});
+    let id = CallId::from("c".to_owned());
+    let call = serde_json::to_string(&updates.call(session, &id, "edit_file", &args)).unwrap();
+    assert!(call.len() < 5000, "{} bytes", call.len());
 }

@@ -226,6 +226,8 @@ impl Driver<'_> {
                 arrival = self.line.next() => match arrival? {
                     Some(Arrival::Event(event)) => return Ok(Some(*event)),
                     Some(Arrival::Child(event)) => renderer.child(&event)?,
+                    // None is held here.
+                    Some(Arrival::FileRequested(..)) => {}
                     Some(Arrival::Note(note)) => renderer.note(&note)?,
                     Some(Arrival::Lost) => renderer.lost()?,
                     None => return Ok(None),
@@ -392,7 +394,7 @@ impl Driver<'_> {
                             continue;
                         }
                         // It would be written over the question. If the line stays broken, the answer will tell.
-                        Some(Arrival::Note(_) | Arrival::Lost) => continue,
+                        Some(Arrival::Note(_) | Arrival::Lost | Arrival::FileRequested(..)) => continue,
                         None => return Ok(QuestionOutcome::Settled),
                     };
                     let settled = settles(&event, interrupt);

@@ -3,14 +3,18 @@
 use std::time::{Duration, Instant};
 
 use agentd_core::{
+    client_file::ClientFileRequest,
     error::ErrorKind,
     event::{Event, EventKind},
     ids::{InterruptId, SessionId, TurnId},
     input::InputPart,
     interrupt::Answer,
+    ports::ClientFileAccess,
     session::SessionMode,
 };
-use agentd_proto::client::{Client, ClientError, ClientErrorKind, EventStream, StartRequest, TurnStream};
+use agentd_proto::client::{
+    Client, ClientError, ClientErrorKind, EventStream, StartRequest, TurnFrame, TurnSender, TurnStream,
+};
 use futures_util::future::BoxFuture;
 
 use super::children::Children;
@@ -37,6 +41,8 @@ pub(crate) enum Arrival {
     Event(Box<Event>),
     /// A fact about a subagent: its own, and nothing that the turn waits for.
     Child(Box<Event>),
+    /// A tool asks about a file that this client holds; the answer goes to the sender.
+    FileRequested(ClientFileRequest, TurnSender),
     /// Something about the line itself that the person should know.
     Note(String),
     /// The daemon is gone, and is waited for.
@@ -124,9 +130,25 @@ impl SocketLine {
         request: StartRequest,
         parts: Vec<InputPart>,
     ) -> Result<Self, Failure> {
-        let stream = daemon.client.turn_with_parts(request, parts, daemon.variables()).await?;
+        Ok(Self::started(daemon, daemon.client.turn_with_parts(request, parts, daemon.variables()).await?))
+    }
+
+    /// Starts a turn, or joins the one that runs, as a client that holds files of the project where it has access to some.
+    ///
+    /// # Errors
+    /// As of [`Self::start`].
+    pub(crate) async fn start_holding(
+        daemon: &Daemon,
+        request: StartRequest,
+        files: Option<ClientFileAccess>,
+    ) -> Result<Self, Failure> {
+        let Some(access) = files else { return Self::start(daemon, request).await };
+        Ok(Self::started(daemon, daemon.client.turn_holding_files(request, access, daemon.variables()).await?))
+    }
+
+    fn started(daemon: &Daemon, stream: TurnStream) -> Self {
         let (session, turn) = (stream.session_id(), Some(stream.turn_id()));
-        Ok(Self { turn, replays: false, ..Self::new(daemon, session, Source::Turn(Box::new(stream)), 0) })
+        Self { turn, replays: false, ..Self::new(daemon, session, Source::Turn(Box::new(stream)), 0) }
     }
 
     /// Listens to a session above an event number, until its live turn has ended.
@@ -196,8 +218,10 @@ impl SocketLine {
             };
             let of_session = async {
                 match &mut self.source {
-                    Source::Turn(stream) => Some(stream.next().await),
-                    Source::Events(stream) => Some(stream.next().await),
+                    Source::Turn(stream) => Some(stream.next_frame().await),
+                    Source::Events(stream) => {
+                        Some(stream.next().await.map(|event| event.map(Box::new).map(TurnFrame::Event)))
+                    }
                     Source::Broken { .. } | Source::Over => None,
                 }
             };
@@ -216,7 +240,13 @@ impl SocketLine {
                 (None, _) => return Ok(None),
             };
             match heard {
-                Ok(Some(event)) => {
+                Ok(Some(TurnFrame::FileRequested(asked))) => {
+                    let Source::Turn(stream) = &self.source else { continue };
+                    return Ok(Some(Arrival::FileRequested(asked, stream.sender())));
+                }
+                // This client offers no tools.
+                Ok(Some(TurnFrame::ToolRequested(_))) => {}
+                Ok(Some(TurnFrame::Event(event))) => {
                     self.last_seq = self.last_seq.max(event.seq);
                     if let EventKind::TurnEnded { result } = &event.kind
                         && self.ends_with(result.turn_id)
@@ -224,9 +254,9 @@ impl SocketLine {
                         self.source = Source::Over;
                     }
                     if self.children.is_none() {
-                        return Ok(Some(Arrival::Event(Box::new(event))));
+                        return Ok(Some(Arrival::Event(event)));
                     }
-                    self.held = Some(Box::new(event));
+                    self.held = Some(event);
                 }
                 Ok(None) if self.turn.is_some() => {
                     self.source = Source::Over;

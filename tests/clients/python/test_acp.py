@@ -37,6 +37,11 @@ SCRIPT = [
     {"tool_calls": [{"name": "run_bash_command", "arguments": {"command": "touch outputs/never"}}]},
     {"text": "I am back."},
 ]
+BUFFERS = [
+    {"tool_calls": [{"name": "read_file", "arguments": {"path": "/project/a.txt"}}]},
+    {"tool_calls": [{"name": "edit_file", "arguments": {"path": "/project/a.txt", "old_string": "typed", "new_string": "edited"}}]},
+    {"text": "It is edited."},
+]
 
 
 class Editor:
@@ -65,8 +70,28 @@ class Editor:
         pass
 
 
+class BufferEditor(Editor):
+    """An editor with buffers, which it saves when it is given a text."""
+
+    def __init__(self, buffers):
+        super().__init__()
+        self.buffers = buffers
+
+    async def read_text_file(self, session_id, path, **kwargs):
+        if path not in self.buffers:
+            raise acp.RequestError.resource_not_found(path)
+        return schema.ReadTextFileResponse(content=self.buffers[path])
+
+    async def write_text_file(self, session_id, path, content, **kwargs):
+        self.buffers[path] = content
+        Path(path).write_text(content, encoding="utf-8")
+        return schema.WriteTextFileResponse()
+
+
 @unittest.skipIf(acp is None, "agent-client-protocol needs Python 3.10")
-class ForeignEditor(unittest.IsolatedAsyncioTestCase):
+class World(unittest.IsolatedAsyncioTestCase):
+    script = SCRIPT
+
     def setUp(self):
         # Not in TMPDIR: a socket's path must be short.
         self.home = Path(tempfile.mkdtemp(prefix="agentd-test-", dir="/tmp"))
@@ -75,7 +100,7 @@ class ForeignEditor(unittest.IsolatedAsyncioTestCase):
         self.folder.mkdir()
         (self.folder / "a.txt").write_text("one\n", encoding="utf-8")
         script = self.home / "script.json"
-        script.write_text(json.dumps(SCRIPT), encoding="utf-8")
+        script.write_text(json.dumps(self.script), encoding="utf-8")
         model = subprocess.Popen([PROGRAMS / "model-server", "script", script], stdout=subprocess.PIPE, text=True)
         self.addCleanup(self.end, model)
         self.addCleanup(model.stdout.close)
@@ -109,15 +134,19 @@ class ForeignEditor(unittest.IsolatedAsyncioTestCase):
             client, str(PROGRAMS / "agentctl"), "acp", env=self.environment, transport_kwargs={"limit": 1 << 24}
         )
 
-    async def greeted(self, agent):
+    async def greeted(self, agent, capabilities=None):
         info = schema.Implementation(name="foreign", version="1")
-        greeting = await agent.initialize(protocol_version=acp.PROTOCOL_VERSION, client_info=info)
+        greeting = await agent.initialize(
+            protocol_version=acp.PROTOCOL_VERSION, client_info=info, client_capabilities=capabilities
+        )
         self.assertEqual(greeting.protocol_version, 1)
         return greeting
 
     def words(self, client):
         return "".join(chunk.content.text for chunk in client.accumulator.snapshot().agent_messages)
 
+
+class ForeignEditor(World):
     async def test_a_session_from_its_beginning_over_a_restart_to_its_end(self):
         await asyncio.wait_for(self.a_session(), PATIENCE)
 
@@ -196,6 +225,30 @@ class ForeignEditor(unittest.IsolatedAsyncioTestCase):
             with self.assertRaises(acp.RequestError) as refused:
                 await agent.load_session(cwd=str(self.folder), session_id="nonsense", mcp_servers=[])
             self.assertEqual(refused.exception.code, -32002)
+
+
+class UnsavedBuffers(World):
+    script = BUFFERS
+
+    async def test_an_edit_is_approved_against_the_buffer_and_lands_in_it(self):
+        await asyncio.wait_for(self.an_edit(), PATIENCE)
+
+    async def an_edit(self):
+        path = str(self.folder / "a.txt")
+        client = BufferEditor({path: "typed and not saved\n"})
+        files = schema.FileSystemCapabilities(read_text_file=True, write_text_file=True)
+        async with self.editor(client) as (agent, _):
+            await self.greeted(agent, schema.ClientCapabilities(fs=files))
+            session = (await agent.new_session(cwd=str(self.folder), mcp_servers=[])).session_id
+            answer = await agent.prompt(session_id=session, prompt=[acp.text_block("Edit it")])
+        self.assertEqual((answer.stop_reason, self.words(client)), ("end_turn", "It is edited."))
+        asked, _ = client.asked[-1]
+        words = [content.content.text for content in asked.content if content.type == "content"]
+        shown = next(text for text in words if "@@" in text)
+        self.assertIn("-typed and not saved", shown)
+        self.assertIn("+edited and not saved", shown)
+        self.assertEqual(client.buffers, {path: "edited and not saved\n"})
+        self.assertEqual((self.folder / "a.txt").read_text(encoding="utf-8"), "edited and not saved\n")
 
 
 if __name__ == "__main__":

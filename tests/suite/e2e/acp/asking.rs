@@ -162,6 +162,27 @@ async fn elsewhere_the_next_message_is_the_answer() {
 }
 
 #[tokio::test]
+async fn what_comes_of_a_question_that_is_answered_elsewhere_is_told_with_the_next_message() {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let (session, _) = editor.session(&world).await;
+    asks_human(&world);
+    assert_eq!(editor.prompt(&session, "Paint it").await, "end_turn");
+    let open = waiting(&world).await;
+    world.daemon.agentctl(["answer", &id_of(&open[0]), "red"]).await.exits(0);
+    let client = world.client().await;
+    until("the turn has ended", || async { client.session(&session).await.unwrap().live_turn.is_none().then_some(()) })
+        .await;
+    world.model.reply(Reply::text("Anything else?"));
+    assert_eq!(editor.prompt(&session, "Thanks").await, "end_turn");
+    let words = editor.words("agent_message_chunk");
+    assert!(words.ends_with("Painted.Anything else?"), "{words}");
+    // The call has its end, and nothing is told twice.
+    let ends = editor.came("tool_call_update").into_iter().filter(|update| update["status"] == "completed").count();
+    assert_eq!((ends, words.matches("Painted.").count()), (1, 1));
+}
+
+#[tokio::test]
 async fn what_a_subagent_asks_is_asked_in_the_parents_session() {
     let world = World::start().await;
     let mut editor = Editor::start(&world).await;

@@ -1,9 +1,11 @@
 //! Editors: `agentctl acp`, driven by lines of JSON. Each line that it writes is held against the protocol's own schema.
 //!
 //! - [`turns`]: prompts and what comes back. [`asking`]: approvals and questions. [`sessions`]: those that there are, and their
-//!   settings. [`ending`]: cancels, editors that go, daemons that are restarted. [`lines`]: what is no protocol.
+//!   settings. [`ending`]: cancels, editors that go, daemons that are restarted. [`lines`]: what is no protocol. [`buffers`]: files with text that is not
+//!   saved.
 
 mod asking;
+mod buffers;
 mod ending;
 mod lines;
 mod sessions;
@@ -61,6 +63,48 @@ struct Editor {
     asked: Vec<Value>,
     /// Other notifications that came.
     told: Vec<Value>,
+    /// Files that it holds.
+    files: HeldFiles,
+}
+
+/// Files that an editor holds.
+#[derive(Default)]
+struct HeldFiles {
+    /// The texts of its buffers.
+    texts: HashMap<PathBuf, String>,
+    /// Set if a buffer is written to the disk with each text that it takes.
+    saves: bool,
+    /// Error of every answer, if there is one.
+    refuses: Option<Value>,
+    /// Set if no question about a file is answered.
+    is_silent: bool,
+    /// What was asked: the method's last word, and the file.
+    asked: Vec<(String, PathBuf)>,
+}
+
+impl HeldFiles {
+    /// Answer to a question; none where it is not answered.
+    fn answer(&mut self, method: &str, params: &Value) -> Option<Result<Value, Value>> {
+        let path = PathBuf::from(params["path"].as_str().unwrap());
+        let is_read = method == "fs/read_text_file";
+        self.asked.push((if is_read { "read" } else { "write" }.to_owned(), path.clone()));
+        if self.is_silent {
+            return None;
+        }
+        if let Some(error) = &self.refuses {
+            return Some(Err(error.clone()));
+        }
+        if is_read {
+            let text = self.texts.get(&path).ok_or(json!({"code": -32002, "message": "not open"}));
+            return Some(text.map(|text| json!({"content": text})));
+        }
+        let text = params["content"].as_str().unwrap();
+        if self.saves {
+            std::fs::write(&path, text).unwrap();
+        }
+        self.texts.insert(path, text.to_owned());
+        Some(Ok(json!({})))
+    }
 }
 
 impl Editor {
@@ -88,6 +132,7 @@ impl Editor {
             updates: Vec::new(),
             asked: Vec::new(),
             told: Vec::new(),
+            files: HeldFiles::default(),
         }
     }
 
@@ -129,6 +174,14 @@ impl Editor {
             ("session/update", None) => {
                 self.checker.check("SessionNotification", &params);
                 self.updates.push(params);
+            }
+            ("fs/read_text_file" | "fs/write_text_file", Some(id)) => {
+                self.checker.check(&definition(method, "Request"), &params);
+                match self.files.answer(method, &params) {
+                    Some(Ok(result)) => self.reply(id.clone(), result).await,
+                    Some(Err(error)) => self.send(json!({"jsonrpc": "2.0", "id": id, "error": error})).await,
+                    None => self.asked.push(line.clone()),
+                }
             }
             (method, Some(_)) => {
                 self.checker.check(&definition(method, "Request"), &params);
