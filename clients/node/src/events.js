@@ -25,7 +25,8 @@ export class Reader {
   /** The events that a raw one stands for: none, one, or the rest of a text and its end. */
   read(raw) {
     if (raw.kind === "itemDelta") return this.#delta(raw);
-    const isStored = raw.kind !== "toolRequested" && raw.warning?.code !== "command_refused";
+    const isAsked = raw.kind === "toolRequested" || raw.kind === "fileRequested";
+    const isStored = !isAsked && raw.warning?.code !== "command_refused";
     if (raw.kind === "itemStarted" && !this.#open.has(raw.itemStarted.item.id)) {
       // A reader that comes back is told again what is open.
       this.#open.set(raw.itemStarted.item.id, { body: raw.itemStarted.item.body, told: 0 });

@@ -204,7 +204,9 @@ class Reader:
         if kind == "item_delta":
             yield from self._delta(raw)
             return
-        is_stored = kind != "tool_requested" and not (kind == "warning" and raw.warning.code == "command_refused")
+        is_stored = kind not in ("tool_requested", "file_requested") and not (
+            kind == "warning" and raw.warning.code == "command_refused"
+        )
         if kind == "item_started":
             # A reader that comes back is told again what is open.
             self._open.setdefault(raw.item_started.item.id, (raw.item_started.item.WhichOneof("body"), 0))
