@@ -9,7 +9,7 @@ use std::{
 use agentd_audit::AuditLog;
 use agentd_core::ports::Clock;
 use agentd_engine::Engine;
-use agentd_mcp::McpPool;
+use agentd_mcp::{McpPool, SessionServers};
 use agentd_store::SqliteStore;
 use agentd_tools::Sandbox;
 use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
@@ -74,6 +74,7 @@ struct RunningParts<'a> {
     store: Arc<SqliteStore>,
     library: Arc<Library>,
     mcp: Arc<McpPool>,
+    session_servers: Arc<SessionServers>,
     audit: Arc<AuditLog>,
     clock: Arc<dyn Clock>,
     server: Server,
@@ -93,8 +94,21 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
     // First of all, so that no signal finds the default, which is to die without a word.
     let mut signals = Signals::listen()?;
     let had_audit_log = recipe.paths.data.join("audit.jsonl").metadata().is_ok_and(|meta| meta.len() > 0);
-    let Parts { engine, store, library, audit, clock, sandbox, models, makers, toolbox, mcp, skills, notes } =
-        boot::assemble(&config, &recipe, &sockets, log.redactor()).await?;
+    let Parts {
+        engine,
+        store,
+        library,
+        audit,
+        clock,
+        sandbox,
+        models,
+        makers,
+        toolbox,
+        mcp,
+        session_servers,
+        skills,
+        notes,
+    } = boot::assemble(&config, &recipe, &sockets, log.redactor()).await?;
     notes.iter().for_each(|note| tracing::warn!("{note}"));
     recover(&engine).await?;
 
@@ -129,6 +143,7 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
         models,
         makers,
         mcp: mcp.clone(),
+        session_servers: session_servers.clone(),
         log,
         audit: audit.clone(),
         retention: retention.clone(),
@@ -161,7 +176,8 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
     };
     supervisor.stopping(drain + CLOSING_GRACE + CLOSING_SERVERS + CLOSING_INDEX + CLOSING_AUDIT + CLOSING_JOURNAL);
     tracing::info!(deadline = ?drain, "stopping; turns that run may end until the deadline");
-    let running = RunningParts { engine, store, library, mcp, audit, clock, server, closing, presence };
+    let running =
+        RunningParts { engine, store, library, mcp, session_servers, audit, clock, server, closing, presence };
     tokio::select! {
         () = running.finish(drain) => Ok(()),
         () = signals.next_stop() => Err(Failure::broken("stopped at once by a second signal")
@@ -296,7 +312,10 @@ impl RunningParts<'_> {
         if timeout(CLOSING_GRACE * 2, &mut self.server).await.is_err() {
             self.server.abort();
         }
-        if timeout(CLOSING_SERVERS, self.mcp.close()).await.is_err() {
+        if timeout(CLOSING_SERVERS, async { tokio::join!(self.mcp.close(), self.session_servers.close()) })
+            .await
+            .is_err()
+        {
             tracing::warn!("MCP servers took too long to end and are killed");
         }
         if timeout(CLOSING_INDEX, self.library.close()).await.is_err() {

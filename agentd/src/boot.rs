@@ -16,7 +16,7 @@ use agentd_core::{
     session::SessionSettings,
 };
 use agentd_engine::{Engine, EngineConfig, EngineParts};
-use agentd_mcp::McpPool;
+use agentd_mcp::{McpPool, SessionServers};
 use agentd_models::{ModelRecords, ModelRouter};
 use agentd_store::{SqliteStore, StoreConfig};
 use agentd_tools::{
@@ -38,7 +38,9 @@ use crate::{
     mcp::{self, AllTools},
     models::ReloadableModels,
     redact::Redactor,
-    sandbox, skills,
+    sandbox,
+    session_tools::SessionTools,
+    skills,
     tools::{self, ConfiguredToolbox},
 };
 
@@ -73,6 +75,8 @@ pub struct Parts {
     pub toolbox: Arc<ConfiguredToolbox>,
     /// The MCP servers. Closed when no turn runs any more.
     pub mcp: Arc<McpPool>,
+    /// The MCP servers of sessions. Closed with them.
+    pub session_servers: Arc<SessionServers>,
     /// Settings without effect.
     pub notes: Vec<String>,
 }
@@ -106,6 +110,7 @@ pub async fn assemble(
         ..toolbox_config(config, env, Arc::clone(&sandbox), library.clone())
     };
     let builtin: Arc<dyn Toolbox> = Arc::new(BuiltinToolbox::new(tools));
+    let session_servers = mcp::session_servers(env, OWN_PROGRAM.as_ref(), redactor.clone());
     let mcp = mcp::pool(&config.mcp, &paths.data, env, OWN_PROGRAM.as_ref(), redactor, Arc::clone(&builtin));
     let all = Arc::new(AllTools::new(Arc::clone(&builtin), Arc::clone(&mcp)));
     // All that can be left out or described otherwise.
@@ -113,7 +118,7 @@ pub async fn assemble(
     let toolbox = Arc::new(ConfiguredToolbox::new(all, &config.tools, idle(config)));
     let engine = Engine::new(EngineParts {
         models: models.clone(),
-        toolbox: toolbox.clone(),
+        toolbox: Arc::new(SessionTools::new(toolbox.clone(), Arc::clone(&session_servers))),
         store: store.clone(),
         workspaces: Arc::new(
             WorkspaceFolders::new(paths.data.join("workspace"))
@@ -133,7 +138,21 @@ pub async fn assemble(
     notes.extend(layers::exposed(&config.files));
     let known = engine.tools();
     notes.extend(agents::notes(&config.agents, known.iter().map(|tool| tool.name.as_str())));
-    Ok(Parts { engine, store, library, audit, clock, sandbox, models, makers, toolbox, mcp, skills, notes })
+    Ok(Parts {
+        engine,
+        store,
+        library,
+        audit,
+        clock,
+        sandbox,
+        models,
+        makers,
+        toolbox,
+        mcp,
+        session_servers,
+        skills,
+        notes,
+    })
 }
 
 /// The tools that have nothing to work with. What they need is read at the start, and so is this.

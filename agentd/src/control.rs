@@ -15,7 +15,7 @@ use agentd_core::{
     ports::{Audit as _, Clock},
 };
 use agentd_engine::Engine;
-use agentd_mcp::McpPool;
+use agentd_mcp::{McpPool, SessionServers};
 use agentd_policy::Policy;
 use agentd_proto::client::{ConfigOrigin, ReloadOutcome};
 use agentd_tools::{SkillStore, sandbox::Sandbox};
@@ -92,6 +92,8 @@ pub struct DaemonControl {
     pub makers: ModelMaker,
     /// Told which MCP servers there are.
     pub mcp: Arc<McpPool>,
+    /// MCP servers that clients bring.
+    pub session_servers: Arc<SessionServers>,
     /// Told of the new level and the new secrets.
     pub log: LogHandle,
     /// Told of the new rules.
@@ -185,6 +187,10 @@ impl Control for DaemonControl {
 
     fn mcp(&self) -> &Arc<McpPool> {
         &self.mcp
+    }
+
+    fn session_servers(&self) -> Option<&SessionServers> {
+        Some(&self.session_servers)
     }
 
     fn lend(&self, session: Option<SessionId>, values: HashMap<String, String>) {

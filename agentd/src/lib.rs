@@ -6,8 +6,8 @@
 //!   nothing below this crate reads it. [`service`]: the interface to a supervisor such as systemd.
 //! - [`start`](mod@start): from there to a running daemon. [`paths`]: paths of configuration and data. [`config`]: the
 //!   layers of files, variables and flags. [`lock`]: one daemon for a data folder.
-//! - [`boot`]: the only file that names every adapter. [`models`], [`tools`], [`mcp`]: the layer between them and the
-//!   engine. [`documents`] and [`embedded`]: optional parts of a build. [`sandbox`]: restrictions on commands.
+//! - [`boot`]: the only file that names every adapter. [`models`], [`tools`], [`mcp`], [`session_tools`]: the layer between
+//!   them and the engine. [`documents`] and [`embedded`]: optional parts of a build. [`sandbox`]: restrictions on commands.
 //!   [`skills`]: the bundled ones, and the places of all others.
 //! - [`app`]: serving, and the order in which everything ends. [`listener`]: the socket. `presence`: keeps it and
 //!   the lock file where clients find them. [`signals`] and [`control`]: requests to stop or to reload.
@@ -46,6 +46,7 @@ pub mod retention;
 pub mod rpc;
 pub mod sandbox;
 pub mod service;
+pub mod session_tools;
 pub mod signals;
 pub mod skills;
 pub mod start;

@@ -12,8 +12,12 @@ use agentd_core::{
     tool::{AdaptedCall, FollowedLink, StartFolder, ToolCall, ToolOutput, ToolSpec},
 };
 use agentd_mcp::{
-    Clean, McpConfig, McpPool, McpToolbox, catalogue::CatalogueFolder, login::Logins, pool::PoolParts,
+    Clean, McpConfig, McpPool, McpToolbox, SessionServers,
+    catalogue::CatalogueFolder,
+    login::Logins,
+    pool::{PoolOwner, PoolParts},
     published::PublishedTools,
+    session::SessionServersParts,
 };
 use futures_util::future::BoxFuture;
 
@@ -52,9 +56,7 @@ pub fn pool(
     redactor: Redactor,
     ours: Arc<dyn Toolbox>,
 ) -> Arc<McpPool> {
-    let passed = |name: &&str| env.text(name).map(|value| ((*name).to_owned(), value.to_owned()));
-    let mut environment: BTreeMap<String, String> = PASSED.iter().filter_map(passed).collect();
-    environment.entry("PATH".to_owned()).or_insert_with(|| PATH.to_owned());
+    let environment = environment(env);
     let own: Vec<String> = agentd_engine::own_tools().into_iter().map(|tool| tool.name).collect();
     let reserved = move |name: &str| {
         // What other systems call our tools is free: a person may give such a name to another one.
@@ -68,7 +70,28 @@ pub fn pool(
         environment,
         clean: Clean::new(move |words| redactor.clean(words)),
         reserved: Box::new(reserved),
+        owner: PoolOwner::Daemon,
     })
+}
+
+/// Servers that clients bring for sessions. They see of the daemon's environment as much as its own servers do.
+#[must_use]
+pub fn session_servers(env: &Environment, guard: &Path, redactor: Redactor) -> Arc<SessionServers> {
+    let (learning, cleaning) = (redactor.clone(), redactor);
+    Arc::new(SessionServers::new(SessionServersParts {
+        guard: guard.to_owned(),
+        environment: environment(env),
+        clean: Clean::new(move |words| cleaning.clean(words)),
+        learn_secrets: Box::new(move |secrets| learning.learn_brought(secrets)),
+    }))
+}
+
+/// Environment of servers before anything is added.
+fn environment(env: &Environment) -> BTreeMap<String, String> {
+    let passed = |name: &&str| env.text(name).map(|value| ((*name).to_owned(), value.to_owned()));
+    let mut environment: BTreeMap<String, String> = PASSED.iter().filter_map(passed).collect();
+    environment.entry("PATH".to_owned()).or_insert_with(|| PATH.to_owned());
+    environment
 }
 
 /// The tools of agentd and those of MCP servers.
@@ -127,7 +150,7 @@ impl AllTools {
 /// A tool of a server, as models are offered it: always where the configuration says so or says nothing and there is
 /// room, otherwise where it is mentioned or was found. Agents that name their tools have only what they name, unless
 /// the configuration itself says always.
-fn offered(spec: &ToolSpec, published: &PublishedTools) -> Option<CatalogueTool> {
+pub(crate) fn offered(spec: &ToolSpec, published: &PublishedTools) -> Option<CatalogueTool> {
     let route = published.routes.get(&spec.name)?;
     let server = route.server.clone();
     let always = published.always.contains(&spec.name);

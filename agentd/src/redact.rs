@@ -19,7 +19,8 @@ pub struct Redactor(Arc<RwLock<KnownSecrets>>);
 struct KnownSecrets {
     configured: Vec<String>,
     lent: Vec<String>,
-    /// Both, longer ones first, so that none is half covered.
+    brought: Vec<String>,
+    /// All of them, longer ones first, so that none is half covered.
     all: Vec<String>,
 }
 
@@ -34,10 +35,16 @@ impl Redactor {
         self.change(|known| known.lent = secrets);
     }
 
+    /// Learns the secrets of servers that clients bring for sessions, in place of those known before.
+    pub fn learn_brought(&self, secrets: Vec<String>) {
+        self.change(|known| known.brought = secrets);
+    }
+
     fn change(&self, change: impl FnOnce(&mut KnownSecrets)) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut known);
-        let all = known.configured.iter().chain(&known.lent).filter(|secret| secret.len() >= SHORTEST);
+        let all = known.configured.iter().chain(&known.lent).chain(&known.brought);
+        let all = all.filter(|secret| secret.len() >= SHORTEST);
         let mut all: Vec<String> = all.cloned().collect();
         all.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         all.dedup();
@@ -92,7 +99,8 @@ mod tests {
         redactor.learn_lent(vec!["of-a-client".to_owned()]);
         redactor.learn([]);
         check("s3cret-key of-a-client", "s3cret-key [redacted]");
+        redactor.learn_brought(vec!["of-a-server".to_owned()]);
         redactor.learn_lent(Vec::new());
-        check("of-a-client", "of-a-client");
+        check("of-a-client of-a-server", "of-a-client [redacted]");
     }
 }

@@ -7,7 +7,7 @@ use agent_client_protocol_schema::v1::{
 };
 use agentd_core::{error::ErrorKind, ids::SessionId};
 
-use super::{bridge::Bridge, refusal::Trouble, session::OpenSession};
+use super::{bridge::Bridge, refusal::Trouble, servers, session::OpenSession};
 
 /// Cancels the prompt that runs in a session; one that has ended needs no cancel. The session is handed back whose turn waits
 /// for the answer to a question in words, without a prompt.
@@ -39,6 +39,9 @@ pub(super) async fn close(
     let session = bridge.session(&request.session_id)?;
     if !session.cancel() {
         cancel_waiting(bridge, &session).await;
+    }
+    if let Ok(daemon) = bridge.daemon().await {
+        servers::take_back(&daemon, &session).await;
     }
     bridge.close(session.id);
     session.unwatch();

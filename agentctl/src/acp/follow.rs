@@ -26,6 +26,7 @@ use super::{
     places::Places,
     question,
     refusal::{self, Trouble},
+    servers,
     session::{OpenSession, SuspendedTurn},
     updates::{self, Updates},
 };
@@ -320,6 +321,8 @@ impl Follow {
 
     /// Gives the answers that did not reach the daemon which is back now.
     async fn send_again(&mut self) -> Result<(), Trouble> {
+        // The turn that an answer continues may call them.
+        servers::bring_again(&self.daemon, &self.session).await;
         for (id, answer) in std::mem::take(&mut self.unsent) {
             match self.daemon.client.answer(id, &answer, &self.editor.name).await {
                 Err(error) if is_break(&error) => self.unsent.push((id, answer)),
@@ -361,6 +364,7 @@ impl Follow {
     }
 
     async fn start_anew(&mut self) -> Result<SocketLine, Failure> {
+        servers::bring_again(&self.daemon, &self.session).await;
         let start = self.bridge.turn(&self.daemon, &self.session, None);
         let session = SessionChoice::Existing(self.session.id.to_string());
         Ok(SocketLine::start_holding(&self.daemon, StartRequest { session, start }, self.editor.files)

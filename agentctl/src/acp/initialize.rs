@@ -4,7 +4,7 @@ use agent_client_protocol_schema::{
     ProtocolVersion,
     v1::{
         AgentCapabilities, AuthMethod, AuthMethodAgent, AuthenticateRequest, Implementation, InitializeRequest,
-        InitializeResponse, PromptCapabilities, SessionCapabilities, SessionCloseCapabilities,
+        InitializeResponse, McpCapabilities, PromptCapabilities, SessionCapabilities, SessionCloseCapabilities,
         SessionDeleteCapabilities, SessionListCapabilities, SessionResumeCapabilities,
     },
 };
@@ -29,6 +29,7 @@ pub(super) fn greet(bridge: &Bridge, request: &InitializeRequest) -> InitializeR
     let capabilities = AgentCapabilities::new()
         .load_session(true)
         .prompt_capabilities(PromptCapabilities::new().image(true).embedded_context(true))
+        .mcp_capabilities(McpCapabilities::new().http(true).sse(true))
         .session_capabilities(sessions);
     let local = AuthMethodAgent::new(LOCAL, "This machine").description(
         "agentd runs for you alone and needs no account; `agentctl models add` takes the key of a model's provider",

@@ -144,14 +144,14 @@ async fn open(
 ) -> Result<OpenedSession<Offer>, Trouble> {
     let settings = &view.session.settings;
     let project = settings.project.as_ref().map(|mount| mount.path.as_path());
+    let session = bridge.open(view.session.summary.id, folder.clone());
     let (offer, available, missing) = tokio::join!(
         Offer::of(&daemon.client, settings),
         commands::available(&daemon.client, project),
-        servers::missing(&daemon.client, servers),
+        servers::bring(daemon, &session, servers),
     );
     let offer = offer?;
     notices.extend(missing);
-    let session = bridge.open(view.session.summary.id, folder.clone());
     offer.told(&session);
     watch::ensure(bridge, &session, daemon, view.session.summary.last_seq).await;
     Ok(OpenedSession { response: offer, session, updates: vec![available], notices })

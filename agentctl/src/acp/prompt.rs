@@ -24,6 +24,7 @@ use super::{
     follow::Follow,
     mentioned,
     refusal::Trouble,
+    servers,
     session::OpenSession,
     settings::Offer,
     watch,
@@ -41,6 +42,7 @@ pub(super) async fn run(
     cancel: CancellationToken,
 ) -> Result<PromptResponse, Trouble> {
     let (daemon, view) = look(bridge, session).await?;
+    servers::bring_again(&daemon, session).await;
     let places = bridge::places(&daemon, session.id, &view.session.settings);
     let parts = content::read(request.prompt, &places)?;
     refresh(bridge, session, &daemon, &view).await?;

@@ -1,70 +1,184 @@
-//! MCP servers that an editor names for a session. The daemon's servers are those of its configuration, so a server that it
-//! does not have is told of, with the way to add it, and harms nothing.
+//! MCP servers that an editor names for a session: the daemon runs them for that session alone. One that is broken is told of,
+//! and harms nothing. The daemon forgets them when it ends, so they are brought again then.
 
-use agent_client_protocol_schema::v1::McpServer;
-use agentd_proto::client::Client;
+use std::{collections::HashMap, fmt};
 
-use crate::terminal::sanitize::clean_line;
+use agent_client_protocol_schema::v1::{EnvVariable, HttpHeader, McpServer};
+use agentd_proto::{
+    client::{McpServerState, McpServerView},
+    v1::{ServerProgram, ServerUrl, SessionServer, SetSessionServersRequest, session_server::Address},
+};
 
-/// The words about servers that the daemon does not have; none where it has all of them.
-pub(super) async fn missing(client: &Client, named: &[McpServer]) -> Option<String> {
+use super::session::OpenSession;
+use crate::{daemon::Daemon, terminal::sanitize::clean_line};
+
+/// Servers that the editor brought for a session.
+#[derive(Clone)]
+pub(super) struct EditorServers {
+    named: Vec<McpServer>,
+    /// Names them in the daemon.
+    version: u64,
+}
+
+/// Their number only: the rest may be secret.
+impl fmt::Debug for EditorServers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("EditorServers").field(&self.named.len()).finish()
+    }
+}
+
+/// Brings the servers of a session that is opened. Returns the words about those that are not there. An editor that names none
+/// leaves those of others.
+pub(super) async fn bring(daemon: &Daemon, session: &OpenSession, named: &[McpServer]) -> Vec<String> {
     if named.is_empty() {
-        return None;
+        return Vec::new();
     }
-    // Where they cannot be listed, none is known.
-    let known = client.mcp_servers().await.unwrap_or_default();
-    let missing: Vec<&McpServer> =
-        named.iter().filter(|server| known.iter().all(|known| known.name != name(server))).collect();
-    if missing.is_empty() {
-        return None;
+    let (known, unknown): (Vec<_>, Vec<_>) =
+        named.iter().map(|server| (server, wire(server))).partition(|(_, wire)| wire.is_some());
+    let mut notices: Vec<String> = Vec::new();
+    if !unknown.is_empty() {
+        notices.push("an MCP server of the editor is reached in a way that agentd does not know".to_owned());
     }
-    let ways: Vec<String> = missing.into_iter().filter_map(way).collect();
-    let what = "MCP servers of the editor are not used in this session; agentd has its own.";
-    Some(format!("{what} To add them: {}", ways.join(" · ")))
-}
-
-fn name(server: &McpServer) -> &str {
-    match server {
-        McpServer::Http(server) => &server.name,
-        McpServer::Sse(server) => &server.name,
-        McpServer::Stdio(server) => &server.name,
-        _ => "",
-    }
-}
-
-/// The command that adds a server. Its variables may be secrets and are not repeated.
-fn way(server: &McpServer) -> Option<String> {
-    let plain = |text: &str| {
-        let is_plain = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+=:@,%".contains(c));
-        if is_plain { text.to_owned() } else { format!("'{}'", clean_line(text).replace('\'', r"'\''")) }
-    };
-    let name = plain(name(server));
-    match server {
-        McpServer::Http(server) => Some(format!("`agentctl mcp add {name} --url {}`", plain(&server.url))),
-        McpServer::Sse(server) => Some(format!("`agentctl mcp add {name} --url {}`", plain(&server.url))),
-        McpServer::Stdio(server) => {
-            let command = server.command.display().to_string();
-            let words: Vec<String> = std::iter::once(&command).chain(&server.args).map(|word| plain(word)).collect();
-            Some(format!("`agentctl mcp add {name} -- {}`", words.join(" ")))
+    let (named, servers): (Vec<McpServer>, Vec<SessionServer>) =
+        known.into_iter().filter_map(|(server, wire)| Some((server.clone(), wire?))).unzip();
+    let names: Vec<String> = servers.iter().map(|server| server.name.clone()).collect();
+    match daemon.client.set_session_servers(request(daemon, session, servers)).await {
+        Ok((views, version)) => {
+            session.state().servers = Some(EditorServers { named, version });
+            notices.extend(names.iter().zip(&views).filter_map(|(name, view)| trouble(name, view)));
         }
-        _ => None,
+        Err(error) => {
+            let why = clean_line(&error.to_string());
+            notices.push(format!("the MCP servers of the editor are not used in this session: {why}"));
+        }
+    }
+    notices
+}
+
+/// Brings servers again to a daemon that has forgotten them, as after a restart. Whoever uses them hears from the model what is
+/// not there.
+pub(super) async fn bring_again(daemon: &Daemon, session: &OpenSession) {
+    let Some(known) = session.state().servers.clone() else { return };
+    match daemon.client.session_servers(&session.id.to_string()).await {
+        Ok(servers) if servers.is_empty() => {}
+        _ => return,
+    }
+    let servers = known.named.iter().filter_map(wire).collect();
+    if let Ok((_, version)) = daemon.client.set_session_servers(request(daemon, session, servers)).await
+        && let Some(known) = &mut session.state().servers
+    {
+        known.version = version;
+    }
+}
+
+/// Ends the servers that the editor brought for a session that it closes, unless another client has brought others since.
+pub(super) async fn take_back(daemon: &Daemon, session: &OpenSession) {
+    let Some(known) = session.state().servers.take() else { return };
+    let request = SetSessionServersRequest {
+        session: session.id.to_string(),
+        replaces: Some(known.version),
+        ..SetSessionServersRequest::default()
+    };
+    // Where the daemon is gone, so are they.
+    let _ = daemon.client.set_session_servers(request).await;
+}
+
+fn request(daemon: &Daemon, session: &OpenSession, servers: Vec<SessionServer>) -> SetSessionServersRequest {
+    let environment = daemon.environment_in(&session.folder);
+    let environment = environment.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    SetSessionServersRequest { session: session.id.to_string(), servers, environment, replaces: None }
+}
+
+/// A server as the daemon takes it; none where it is reached in an unknown way.
+fn wire(server: &McpServer) -> Option<SessionServer> {
+    let headers = |headers: &[HttpHeader]| -> HashMap<String, String> {
+        headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect()
+    };
+    let env = |variables: &[EnvVariable]| -> HashMap<String, String> {
+        variables.iter().map(|variable| (variable.name.clone(), variable.value.clone())).collect()
+    };
+    let (name, address) = match server {
+        McpServer::Stdio(server) => {
+            let command = server.command.to_str()?.to_owned();
+            let (args, env) = (server.args.clone(), env(&server.env));
+            (&server.name, Address::Program(ServerProgram { command, args, env, cwd: String::new() }))
+        }
+        McpServer::Http(server) => {
+            let (url, headers) = (server.url.clone(), headers(&server.headers));
+            (&server.name, Address::Url(ServerUrl { url, headers, sse: false }))
+        }
+        McpServer::Sse(server) => {
+            let (url, headers) = (server.url.clone(), headers(&server.headers));
+            (&server.name, Address::Url(ServerUrl { url, headers, sse: true }))
+        }
+        _ => return None,
+    };
+    Some(SessionServer { name: name.clone(), address: Some(address) })
+}
+
+/// The words about a server that is not there.
+fn trouble(name: &str, view: &McpServerView) -> Option<String> {
+    let name = clean_line(name);
+    match view.state {
+        McpServerState::Down => {
+            Some(format!("the MCP server {name} of the editor is not there: {}", clean_line(&view.reason)))
+        }
+        McpServerState::Starting => Some(format!(
+            "the MCP server {name} of the editor has not answered yet; its tools are there from the turn after it does"
+        )),
+        McpServerState::Stopped | McpServerState::Running | McpServerState::Disabled => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use agent_client_protocol_schema::v1::{EnvVariable, McpServerHttp, McpServerStdio};
+    use agent_client_protocol_schema::v1::{McpServerHttp, McpServerSse, McpServerStdio};
 
     use super::*;
 
     #[test]
-    fn a_server_is_added_by_a_command_without_its_secrets() {
+    fn servers_go_on_whole_and_are_never_printed() {
         let stdio = McpServerStdio::new("files", "/bin/server")
-            .args(vec!["--root".to_owned(), "/my docs".to_owned()])
-            .env(vec![EnvVariable::new("KEY", "secret")]);
-        let way_of = |server| way(&server).unwrap();
-        assert_eq!(way_of(McpServer::Stdio(stdio)), "`agentctl mcp add files -- /bin/server --root '/my docs'`");
-        let http = McpServerHttp::new("web one", "https://example.org/mcp");
-        assert_eq!(way_of(McpServer::Http(http)), "`agentctl mcp add 'web one' --url https://example.org/mcp`");
+            .args(vec!["--root".to_owned()])
+            .env(vec![EnvVariable::new("KEY", "s3cret")]);
+        let http =
+            McpServerHttp::new("web", "https://example.org/mcp").headers(vec![HttpHeader::new("X-Key", "s3cret")]);
+        let named =
+            [McpServer::Stdio(stdio), McpServer::Http(http), McpServer::Sse(McpServerSse::new("old", "http://x/"))];
+        let wires: Vec<SessionServer> = named.iter().filter_map(wire).collect();
+        let program = ServerProgram {
+            command: "/bin/server".to_owned(),
+            args: vec!["--root".to_owned()],
+            env: [("KEY".to_owned(), "s3cret".to_owned())].into(),
+            cwd: String::new(),
+        };
+        assert_eq!(wires[0].address, Some(Address::Program(program)));
+        let headers = [("X-Key".to_owned(), "s3cret".to_owned())].into();
+        let url = ServerUrl { url: "https://example.org/mcp".to_owned(), headers, sse: false };
+        assert_eq!(wires[1].address, Some(Address::Url(url)));
+        assert!(matches!(&wires[2].address, Some(Address::Url(ServerUrl { sse: true, .. }))));
+        let brought = EditorServers { named: named.to_vec(), version: 1 };
+        assert_eq!(format!("{brought:?}"), "EditorServers(3)");
+    }
+
+    #[test]
+    fn people_are_told_of_what_is_not_there_in_harmless_words() {
+        let view = |state| McpServerView {
+            name: String::new(),
+            state,
+            reason: "it said \u{1b}[2J".to_owned(),
+            transport: String::new(),
+            place: String::new(),
+            connections: 0,
+            says_it_is: String::new(),
+            tools: Vec::new(),
+            reached: false,
+            notes: Vec::new(),
+        };
+        let told = trouble("fi\u{1b}[2Jles", &view(McpServerState::Down)).unwrap();
+        assert!(told.contains("files of the editor is not there: it said") && !told.contains('\u{1b}'), "{told}");
+        assert!(trouble("files", &view(McpServerState::Starting)).unwrap().contains("has not answered yet"));
+        assert_eq!(trouble("files", &view(McpServerState::Running)), None);
+        assert_eq!(trouble("files", &view(McpServerState::Stopped)), None);
     }
 }

@@ -14,7 +14,7 @@ use agentd_core::{
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::updates::Updates;
+use super::{servers::EditorServers, updates::Updates};
 use crate::turn::SocketLine;
 
 /// A session that was made, loaded or resumed on this connection.
@@ -63,6 +63,8 @@ pub(super) struct SessionState {
     pub(super) questions: HashSet<InterruptId>,
     /// The turn that such a question suspended, as far as the editor was told of it.
     pub(super) suspended: Option<Box<SuspendedTurn>>,
+    /// MCP servers that the editor brought.
+    pub(super) servers: Option<EditorServers>,
     watch: Option<JoinHandle<()>>,
 }
 

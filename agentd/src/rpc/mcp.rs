@@ -16,9 +16,14 @@ use super::{Context, Refusal};
 impl Mcp for Context {
     async fn list(
         &self,
-        _: Request<v1::ListMcpServersRequest>,
+        request: Request<v1::ListMcpServersRequest>,
     ) -> Result<Response<v1::ListMcpServersResponse>, Status> {
-        let servers = self.control.mcp().report().iter().map(|server| (&view(server)).into()).collect();
+        let v1::ListMcpServersRequest { session } = request.into_inner();
+        let reports = match session.as_str() {
+            "" => self.control.mcp().report(),
+            session => self.list_session_servers(session).await?,
+        };
+        let servers = reports.iter().map(|server| (&view(server)).into()).collect();
         Ok(Response::new(v1::ListMcpServersResponse { servers }))
     }
 
@@ -82,6 +87,18 @@ impl Mcp for Context {
         let v1::CheckMcpServersRequest { text, path } = request.into_inner();
         self.control.try_mcp(text, PathBuf::from(path))?;
         Ok(Response::new(v1::CheckMcpServersResponse {}))
+    }
+
+    async fn set_session_servers(
+        &self,
+        request: Request<v1::SetSessionServersRequest>,
+    ) -> Result<Response<v1::SetSessionServersResponse>, Status> {
+        // Whoever gives up the call does not leave it half done.
+        let (context, request) = (self.clone(), request.into_inner());
+        let set = tokio::spawn(async move { Context::set_session_servers(&context, request).await });
+        let (servers, version) = set.await.map_err(|_| Refusal::stopping())??;
+        let servers = servers.iter().map(|server| (&view(server)).into()).collect();
+        Ok(Response::new(v1::SetSessionServersResponse { servers, version }))
     }
 }
 

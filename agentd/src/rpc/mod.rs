@@ -4,7 +4,7 @@
 //!   that the client of a turn answers.
 //! - `sessions`, `upload`: sessions and their files; `documents`: content of documents among them. `interrupts`:
 //!   pending requests. `grants`: stored rules. `skills`: the list of skills. `projects`: what projects bring along,
-//!   and trust in it. `policy`: verdicts of the rules, and of proposed ones. `mcp`: MCP servers. `audit`: the audit log. `storage`: disk usage. `usage`: tokens and money. `daemon`: the daemon itself; `watching`: what happens in
+//!   and trust in it. `policy`: verdicts of the rules, and of proposed ones. `mcp`: MCP servers; `session_servers`: those that clients bring for sessions. `audit`: the audit log. `storage`: disk usage. `usage`: tokens and money. `daemon`: the daemon itself; `watching`: what happens in
 //!   all sessions.
 //! - `refusal`: how the engine's errors become statuses.
 //!
@@ -24,6 +24,7 @@ mod mcp;
 mod policy;
 mod projects;
 mod refusal;
+mod session_servers;
 mod sessions;
 mod skills;
 mod storage;
@@ -50,7 +51,7 @@ use agentd_core::{
     ports::{AuditReader, Knowledge},
 };
 use agentd_engine::Engine;
-use agentd_mcp::McpPool;
+use agentd_mcp::{McpPool, SessionServers};
 use agentd_policy::Policy;
 use agentd_proto::{
     FILE_DESCRIPTOR_SET, MAX_MESSAGE_BYTES,
@@ -111,6 +112,11 @@ pub trait Control: Send + Sync + 'static {
 
     /// The MCP servers.
     fn mcp(&self) -> &Arc<McpPool>;
+
+    /// The MCP servers that clients bring for sessions, where they can.
+    fn session_servers(&self) -> Option<&SessionServers> {
+        None
+    }
 
     /// Takes the values of variables that the client of a turn lends, for its session where that is known.
     fn lend(&self, session: Option<SessionId>, values: HashMap<String, String>) {

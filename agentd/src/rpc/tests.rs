@@ -61,6 +61,7 @@ impl Default for FakeControl {
             environment: Default::default(),
             clean: Default::default(),
             reserved: Box::new(|_| false),
+            owner: agentd_mcp::pool::PoolOwner::Daemon,
         });
         Self { stops: Mutex::default(), mcp }
     }

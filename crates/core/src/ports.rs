@@ -218,6 +218,17 @@ pub trait Toolbox: Send + Sync {
         Arc::new(Catalogue::of(&self.specs(), &ToolOrigin::BuiltIn))
     }
 
+    /// The tools of a session that has more than all have: those of [`Self::catalogue`], and those of servers that a client brought
+    /// for it. None where it has no others. The same catalogue is handed out as long as nothing has changed.
+    fn session_catalogue(&self, _: SessionId) -> Option<Arc<Catalogue>> {
+        None
+    }
+
+    /// Ends all that runs for a session alone: the session is gone.
+    fn end_session(&self, _: SessionId) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// The name under which a tool is known, for a name or alias that a model wrote.
     fn canonical_name<'a>(&self, name: &'a str) -> &'a str;
 

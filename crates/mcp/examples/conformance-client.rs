@@ -17,7 +17,7 @@ use agentd_mcp::{
     catalogue::CatalogueFolder,
     config::{HttpWire, OAuthClient, ServerAddress},
     login::Logins,
-    pool::PoolParts,
+    pool::{PoolOwner, PoolParts},
 };
 use futures_util::FutureExt as _;
 use serde_json::{Map, Value, json};
@@ -39,6 +39,7 @@ async fn main() -> ExitCode {
         environment: BTreeMap::new(),
         clean: Default::default(),
         reserved: Box::new(|_| false),
+        owner: PoolOwner::Daemon,
     });
     let outcome = drive(&pool).await;
     pool.close().await;

@@ -11,6 +11,7 @@
 //! - `elicitation`: questions of servers to a person. `sampling`: their requests to a model, which a person allows.
 //! - [`login`]: who is known where, for servers behind an address.
 //! - [`variables`]: those that the configuration names and only clients have.
+//! - [`session`]: servers that a client brings for one session.
 //! - `clean`, `reason`: words of servers without secrets, and why one is not there.
 //! - [`guard`]: the process between agentd and a server, which leaves nothing of the server behind.
 
@@ -30,6 +31,7 @@ mod reason;
 mod sampling;
 mod schema;
 mod server;
+pub mod session;
 pub mod toolbox;
 pub mod variables;
 
@@ -40,5 +42,6 @@ pub use self::{
     pool::McpPool,
     reason::Reason,
     server::Health,
+    session::SessionServers,
     toolbox::McpToolbox,
 };

@@ -1,7 +1,7 @@
 //! All servers together. One connection to each, shared by all sessions; another only for a client whose environment
 //! differs in what the server would see.
 //!
-//! - `login`: who is known to servers. `report`: how each of them is.
+//! - `listing`: what servers offer that were never reached. `login`: who is known to servers. `report`: how each of them is.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -10,7 +10,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use agentd_core::{
@@ -20,6 +20,7 @@ use agentd_core::{
 };
 use futures_util::future::join_all;
 
+mod listing;
 mod login;
 mod report;
 
@@ -37,12 +38,6 @@ use crate::{
     variables::{FOLDER, LentValues, PROJECT, is_place},
 };
 
-/// Number of servers that are listed at once, in the background.
-const ASKED_AT_ONCE: usize = 2;
-
-/// Delay before a server that could not be listed is asked again.
-const ASKED_AGAIN: Duration = Duration::from_secs(60);
-
 /// Dependencies of the pool.
 pub struct PoolParts {
     /// Which servers there are.
@@ -59,6 +54,17 @@ pub struct PoolParts {
     pub clean: Clean,
     /// Returns whether a name of a tool is taken.
     pub reserved: Box<dyn Fn(&str) -> bool + Send + Sync>,
+    /// Whose servers they are.
+    pub owner: PoolOwner,
+}
+
+/// Whose servers a pool has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PoolOwner {
+    /// All sessions'. Servers see the environment of the client that calls, and what they offer is kept on the disk.
+    Daemon,
+    /// One session's. Servers see the environment of the client that brought them, and nothing is kept on the disk.
+    Session,
 }
 
 /// All servers.
@@ -68,6 +74,7 @@ pub struct McpPool {
     environment: BTreeMap<String, String>,
     reserved: Box<dyn Fn(&str) -> bool + Send + Sync>,
     supplies: Arc<ServerDeps>,
+    owner: PoolOwner,
     /// Lets few be asked at once what they offer.
     asking: tokio::sync::Semaphore,
     /// Set once servers may be started without a call: not before the daemon serves.
@@ -120,9 +127,12 @@ impl McpPool {
     /// A pool in which nothing runs. Reads what servers offered when they were last reached, so it blocks.
     #[must_use]
     pub fn new(parts: PoolParts) -> Arc<Self> {
-        let PoolParts { config, catalogues, guard, logins, environment, clean, reserved } = parts;
+        let PoolParts { config, catalogues, guard, logins, environment, clean, reserved, owner } = parts;
         let logins = Arc::new(logins);
-        let known = catalogues.read(config.enabled().map(|(name, _)| name));
+        let known = match owner {
+            PoolOwner::Daemon => catalogues.read(config.enabled().map(|(name, _)| name)),
+            PoolOwner::Session => BTreeMap::new(),
+        };
         let known = known.into_iter().map(|(name, catalogue)| (name, Arc::new(catalogue))).collect();
         let published = Arc::new(publish(&config, &known, &*reserved));
         Arc::new_cyclic(|pool: &Weak<Self>| {
@@ -150,7 +160,8 @@ impl McpPool {
                 environment,
                 reserved,
                 supplies: Arc::new(ServerDeps { guard, logins, clean, learn: Box::new(learn) }),
-                asking: tokio::sync::Semaphore::new(ASKED_AT_ONCE),
+                owner,
+                asking: tokio::sync::Semaphore::new(listing::ASKED_AT_ONCE),
                 opened: AtomicBool::new(false),
                 unseen: AtomicBool::new(true),
                 keeping: Mutex::default(),
@@ -171,41 +182,6 @@ impl McpPool {
         let config = Arc::clone(&self.state().config);
         let eager = config.enabled().filter(|(_, server)| server.eager).map(|(name, _)| name.to_owned());
         self.start_in_background(eager.collect(), Need::Call);
-    }
-
-    /// Asks servers that were never reached what they offer, in the background; those that did not say so again after a
-    /// while, and those that need a variable when a client lends it. Returns at once. They are stopped when they have said so,
-    /// unless somebody calls them.
-    pub fn look_around(self: &Arc<Self>) {
-        if !self.opened.load(Ordering::Acquire) || !self.unseen.swap(false, Ordering::AcqRel) {
-            return;
-        }
-        let new: Vec<String> = {
-            let mut state = self.state();
-            let config = Arc::clone(&state.config);
-            let is_new = |(name, server): &(&str, &ServerConfig)| {
-                state.known.get(*name).is_none_or(|known| known.fingerprint != server.fingerprint())
-            };
-            let new: Vec<_> = config.enabled().filter(is_new).collect();
-            if !new.is_empty() {
-                self.unseen.store(true, Ordering::Release);
-            }
-            let due = |(name, server): (&str, &ServerConfig)| state.is_due(name, server).then(|| name.to_owned());
-            new.into_iter().filter_map(due).collect()
-        };
-        self.start_in_background(new, Need::Listing);
-    }
-
-    fn start_in_background(self: &Arc<Self>, servers: Vec<String>, need: Need) {
-        for server in servers {
-            let pool = Arc::clone(self);
-            tokio::spawn(async move {
-                let Ok(_turn) = pool.asking.acquire().await else { return };
-                if let Err(why) = pool.start_here(&server, need).await {
-                    tracing::warn!(server, "the MCP server does not say what it offers: {why}");
-                }
-            });
-        }
     }
 
     /// A connection to the server that has this fingerprint, for a client of this environment. Starts it where it does not
@@ -231,14 +207,6 @@ impl McpPool {
         let mut state = self.state();
         state.lent.lend(session, values);
         state.lent.secrets().map(str::to_owned).collect()
-    }
-
-    /// Starts a server without anybody's calling it.
-    async fn start_here(&self, server: &str, need: Need) -> Result<(), Reason> {
-        let started = self.handle(server, None)?.lease(need).await.map(drop);
-        let superfluous = self.state().connections.take_superfluous(server);
-        join_all(superfluous.iter().map(ServerHandle::stop)).await;
-        started
     }
 
     /// Configuration of a server.
@@ -289,7 +257,10 @@ impl McpPool {
             let state = self.state();
             new.enabled().map(|(name, _)| name).filter(|name| !state.known.contains_key(*name)).collect()
         };
-        let read = self.catalogues.read(unknown.into_iter());
+        let read = match self.owner {
+            PoolOwner::Daemon => self.catalogues.read(unknown.into_iter()),
+            PoolOwner::Session => BTreeMap::new(),
+        };
         let ended = {
             let mut state = self.state();
             let old = std::mem::replace(&mut state.config, Arc::clone(&new));
@@ -405,7 +376,7 @@ impl McpPool {
 
     /// Environment of a program that is started now: of the client that calls it, or that called last, over our own.
     fn environment_of(&self, state: &mut State, client: Option<&ClientEnvironment>) -> BTreeMap<String, String> {
-        if let Some(client) = client {
+        if let Some(client) = client.filter(|_| self.owner == PoolOwner::Daemon) {
             let mut environment = self.environment.clone();
             environment.extend(client.iter().map(|(name, value)| (name.to_owned(), value.to_owned())));
             state.last_environment = Some(environment);
@@ -424,6 +395,9 @@ impl McpPool {
             state.version += 1;
         }
         self.republish();
+        if self.owner == PoolOwner::Session {
+            return;
+        }
         let (pool, server) = (Arc::clone(self), server.to_owned());
         tokio::task::spawn_blocking(move || pool.keep(&server));
     }
@@ -459,20 +433,6 @@ impl McpPool {
 }
 
 impl State {
-    /// Returns whether a server is to be listed now. Then it counts as asked.
-    fn is_due(&mut self, name: &str, server: &ServerConfig) -> bool {
-        let variables = server.variables();
-        if self.lent.values(None, &variables).len() < variables.len() {
-            return false;
-        }
-        let key = (name.to_owned(), server.fingerprint());
-        let is_due = self.asked.get(&key).is_none_or(|asked| asked.elapsed() > ASKED_AGAIN);
-        if is_due {
-            self.asked.insert(key, Instant::now());
-        }
-        is_due
-    }
-
     fn log(&mut self, server: &str, clean: &Clean) -> Arc<Log> {
         Arc::clone(self.logs.entry(server.to_owned()).or_insert_with(|| Arc::new(Log::new(clean.clone()))))
     }

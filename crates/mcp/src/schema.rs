@@ -64,7 +64,7 @@ fn tool_part(tool: &str, most: usize) -> String {
 }
 
 /// Length of a mark.
-const MARK: usize = 8;
+pub(crate) const MARK: usize = 8;
 
 /// Mark that tells a name from another one that looks like it.
 pub(crate) fn mark(name: &str) -> String {

@@ -24,13 +24,21 @@ use crate::{
 /// The tools of all servers.
 pub struct McpToolbox {
     pool: Arc<McpPool>,
+    /// Stands in front of the meaning of each name.
+    mark: String,
 }
 
 impl McpToolbox {
     /// The tools of this pool.
     #[must_use]
     pub fn new(pool: Arc<McpPool>) -> Self {
-        Self { pool }
+        Self::marked(pool, String::new())
+    }
+
+    /// The same, where the meaning of each name begins with this mark: by it a call finds its pool among several.
+    #[must_use]
+    pub fn marked(pool: Arc<McpPool>, mark: String) -> Self {
+        Self { pool, mark }
     }
 
     /// Returns whether a tool of that name is of a server.
@@ -45,7 +53,7 @@ impl McpToolbox {
         let route = self.pool.published().routes.get(&call.name).cloned();
         let route = route.ok_or_else(|| unknown("no MCP server has this tool any more"))?;
         match &context.stands_for {
-            Some(offered) if **offered != *route.word() => {
+            Some(offered) if offered.strip_prefix(&self.mark) != Some(&*route.word()) => {
                 Err(unknown("this name now belongs to another tool than the one that was offered; it did not run"))
             }
             _ => Ok(route),
@@ -270,6 +278,7 @@ mod tests {
             environment: BTreeMap::new(),
             clean: crate::Clean::default(),
             reserved: Box::new(|_| false),
+            owner: crate::pool::PoolOwner::Daemon,
         });
         let toolbox = McpToolbox::new(Arc::clone(&pool));
         let offered: Arc<str> = pool.published().routes["mcp_s_act"].word().into();

@@ -17,7 +17,28 @@ impl Client {
     /// # Errors
     /// When the connection fails.
     pub async fn mcp_servers(&self) -> Result<Vec<McpServerView>, ClientError> {
-        Ok(convert::all(self.mcp().list(v1::ListMcpServersRequest {}).await?.into_inner().servers)?)
+        Ok(convert::all(self.mcp().list(v1::ListMcpServersRequest::default()).await?.into_inner().servers)?)
+    }
+
+    /// The servers that a client brought for a session, by name.
+    ///
+    /// # Errors
+    /// When there is no such session, or the connection fails.
+    pub async fn session_servers(&self, session: &str) -> Result<Vec<McpServerView>, ClientError> {
+        let request = v1::ListMcpServersRequest { session: session.to_owned() };
+        Ok(convert::all(self.mcp().list(request).await?.into_inner().servers)?)
+    }
+
+    /// Gives a session servers, in place of those that it has. Returns how they are, in that order, and the version that names them.
+    ///
+    /// # Errors
+    /// When there is no such session, a definition makes no sense, or the connection fails.
+    pub async fn set_session_servers(
+        &self,
+        servers: v1::SetSessionServersRequest,
+    ) -> Result<(Vec<McpServerView>, u64), ClientError> {
+        let set = self.mcp().set_session_servers(servers).await?.into_inner();
+        Ok((convert::all(set.servers)?, set.version))
     }
 
     /// Starts a server now.

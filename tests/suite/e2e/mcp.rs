@@ -7,6 +7,7 @@
 //! - [`trust`]: whose a name, a secret, an answer is. [`http`]: servers behind an address, and [`login`] to them.
 //! - [`commands`]: `agentctl mcp`. [`importing`]: servers of VS Code. [`conformance`]: the suite of the protocol.
 //! - [`variables`]: those that only clients have, and servers whose entry makes no sense.
+//! - [`session_servers`]: those that a client brings for one session.
 //! - [`serve`]: the daemon as such a server.
 
 mod asking;
@@ -21,6 +22,7 @@ mod offered;
 mod real;
 mod sampling;
 mod serve;
+mod session_servers;
 mod trust;
 mod variables;
 

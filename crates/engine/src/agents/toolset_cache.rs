@@ -34,10 +34,7 @@ impl ToolSetCache {
         reach: &ToolScope,
         acting: &ActiveAgent,
     ) -> ToolSet {
-        self.get_or_make(stock, loaded, reach, acting, || {
-            let tools = acting.tools(stock.shown(loaded, reach), reach.only.as_ref());
-            if reach.brief { tools.brief() } else { tools }
-        })
+        self.get_or_make(stock, loaded, reach, acting, || toolset(stock, loaded, reach, acting))
     }
 
     fn get_or_make(
@@ -65,6 +62,12 @@ impl ToolSetCache {
         kept.push(Entry { stock, loaded, reach, acting, tools: tools.clone() });
         tools
     }
+}
+
+/// The tools that an agent is shown of this stock, made now.
+pub(crate) fn toolset(stock: &ToolCatalog, loaded: &[String], reach: &ToolScope, acting: &ActiveAgent) -> ToolSet {
+    let tools = acting.tools(stock.shown(loaded, reach), reach.only.as_ref());
+    if reach.brief { tools.brief() } else { tools }
 }
 
 impl Entry {

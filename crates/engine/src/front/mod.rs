@@ -103,6 +103,7 @@ impl Engine {
         let shared = Arc::new(Shared {
             parts: Ports { models, toolbox, store, workspaces, pictures, snapshots, audit, clock },
             stock,
+            session_stocks: watch::Sender::default(),
             toolsets: ToolSetCache::default(),
             scales: Arc::default(),
             windows: Arc::default(),

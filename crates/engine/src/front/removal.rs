@@ -49,6 +49,7 @@ impl Engine {
         parts.store.delete_session(id).await?;
         for gone in &family {
             self.shared.news.tell(SessionNews::Deleted(*gone));
+            parts.toolbox.end_session(*gone).await;
         }
         remove_files(parts, family).await.map_err(|error| {
             let message = format!("session {id} is deleted, but its files are not all removed: {error}");

@@ -126,7 +126,7 @@ impl Actor {
     async fn refuse_denied_edit(&mut self, ask: &Ask, args: &Value) -> Result<(), Fault> {
         let Ask::Approval { tool, .. } = ask else { return Ok(()) };
         let shared = Arc::clone(&self.shared);
-        let stock = shared.stock();
+        let stock = self.stock();
         let Some(tool) = stock.get(tool) else { return Ok(()) };
         let workspace = self.workspace().await?;
         let facts = CallContext {

@@ -85,7 +85,7 @@ impl Actor {
     }
 
     fn check_tools(&self, start: &StartTurn) -> Result<(), EngineError> {
-        let stock = self.shared.stock();
+        let stock = self.stock();
         let canonical = |name: &str| self.canonical(name);
         client_tools::check(&start.tools, &stock, canonical)?;
         let of_client = |name: &str| start.tools.iter().any(|tool| tool.name == name || tool.called() == name);

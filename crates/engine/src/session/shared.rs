@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use agentd_context::{tokens::TokenCalibration, windows::ContextWindows};
-use agentd_core::ports::{Audit, Clock, Models, Pictures, Snapshots, Store, Toolbox, Workspaces};
+use agentd_core::{
+    ids::SessionId,
+    ports::{Audit, Clock, Models, Pictures, Snapshots, Store, Toolbox, Workspaces},
+};
 use tokio::sync::watch;
 
 use super::{gauges::Gauges, news::NewsSender, resting::RestingModels, siblings::WeakRegistry};
@@ -15,11 +18,16 @@ use crate::{
     turn::hooks::{Chain, Subagents},
 };
 
+/// Catalogs that are kept of sessions with tools of their own.
+const SESSION_STOCKS: usize = 16;
+
 /// State that all sessions share.
 pub(crate) struct Shared {
     pub(crate) parts: Ports,
     /// All tools that there were when somebody last looked.
     pub(crate) stock: watch::Sender<Arc<ToolCatalog>>,
+    /// Those of sessions that have more tools than all have, the latest at the end.
+    pub(crate) session_stocks: watch::Sender<Vec<Arc<ToolCatalog>>>,
     /// The tools that agents were shown last.
     pub(crate) toolsets: ToolSetCache,
     /// Calibration of token counts, model by model.
@@ -68,6 +76,23 @@ impl Shared {
         }
         let new = Arc::new(ToolCatalog::new(catalogue, self.chain.tools()));
         self.stock.send_replace(Arc::clone(&new));
+        new
+    }
+
+    /// All tools that there are now for a session.
+    pub(crate) fn stock_of(&self, session: SessionId) -> Arc<ToolCatalog> {
+        let Some(catalogue) = self.parts.toolbox.session_catalogue(session) else { return self.stock() };
+        let known = self.session_stocks.borrow().iter().find(|stock| stock.is_of(&catalogue)).cloned();
+        if let Some(known) = known {
+            return known;
+        }
+        let new = Arc::new(ToolCatalog::new(catalogue, self.chain.tools()));
+        self.session_stocks.send_modify(|stocks| {
+            if stocks.len() == SESSION_STOCKS {
+                stocks.remove(0);
+            }
+            stocks.push(Arc::clone(&new));
+        });
         new
     }
 

@@ -16,8 +16,9 @@ use tokio::time::timeout;
 
 use super::actor::{Actor, Fault};
 use crate::{
+    agents::toolset_cache,
     attachments::{self, Attachment},
-    catalog::{Finds, MentionedTools, ToolScope},
+    catalog::{Finds, MentionedTools, ToolCatalog, ToolScope},
     mentions::{self, KnownAgent, KnownNames, MentionText, Mentions},
     turn::route::SlotChoice,
 };
@@ -41,7 +42,13 @@ impl Actor {
         let reach = self.reach(slot, pictures);
         let loaded = self.loaded(&MentionedTools::new(), &reach, &self.state.seen());
         let loaded: MentionedTools = loaded.into_iter().collect();
-        Ok(acting.standings(self.shared.stock().standings(&loaded, &reach)))
+        Ok(acting.standings(self.stock().standings(&loaded, &reach)))
+    }
+
+    /// All tools that there are for this session. One that works for another has those of that one.
+    pub(super) fn stock(&self) -> Arc<ToolCatalog> {
+        let parent = self.state.settings.parent.as_ref();
+        self.shared.stock_of(parent.map_or(self.id, |parent| parent.session))
     }
 
     /// Tools that a turn with that model shows.
@@ -51,9 +58,14 @@ impl Actor {
 
     /// The same, and what can be found, where the turn goes on from that history.
     pub(super) fn finds(&self, mentioned: &MentionedTools, slot: Slot, pictures: bool, history: &[Arc<Item>]) -> Finds {
-        let (stock, reach) = (self.shared.stock(), self.reach(slot, pictures));
+        let (stock, reach) = (self.stock(), self.reach(slot, pictures));
         let loaded = self.loaded(mentioned, &reach, history);
-        let shown = self.shared.toolsets.tools(&stock, &loaded, &reach, &self.acting());
+        let shown = if Arc::ptr_eq(&stock, &self.shared.stock()) {
+            self.shared.toolsets.tools(&stock, &loaded, &reach, &self.acting())
+        } else {
+            // What one session alone has takes no place from what many share.
+            toolset_cache::toolset(&stock, &loaded, &reach, &self.acting())
+        };
         let shown = match self.open.as_ref().and_then(|open| open.of_client.as_ref()) {
             Some(tools) => shown.followed_by(&tools.for_scope(&reach)),
             None => shown,
@@ -64,7 +76,7 @@ impl Actor {
     /// The tools that were mentioned or found so far, and behind them what is mentioned now. None ever leaves its place:
     /// each request begins as the one before it.
     fn loaded(&self, mentioned: &MentionedTools, reach: &ToolScope, history: &[Arc<Item>]) -> Vec<String> {
-        let stock = self.shared.stock();
+        let stock = self.stock();
         let mut loaded = self.state.tools.clone();
         let mut add = |name: &String| {
             if loaded.len() < MOST_LOADED && !loaded.contains(name) && stock.needs_mention(name, reach) {
@@ -146,7 +158,7 @@ impl Actor {
         let skills = self.skills().await?;
         let (shared, agents) = (&self.shared, self.agents());
         let canonical = |name: &str| shared.parts.toolbox.canonical_name(name).to_owned();
-        let known = KnownNames { stock: &shared.stock(), canonical: &canonical, skills: &skills, agents: &agents };
+        let known = KnownNames { stock: &self.stock(), canonical: &canonical, skills: &skills, agents: &agents };
         Ok(Arc::new(Mentions::of(said, &known, &self.reach(slot, pictures))))
     }
 

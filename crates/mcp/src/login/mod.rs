@@ -37,6 +37,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Logins to servers.
 pub struct Logins {
     folder: PathBuf,
+    /// Set if people can log in.
+    is_open: bool,
     /// Logins that a person has begun and not finished, by server.
     under_way: Mutex<HashMap<String, UnderWay>>,
     /// Lets one remember what is wanted.
@@ -64,7 +66,13 @@ impl Logins {
     /// With tokens in this folder. It is made when the first is kept.
     #[must_use]
     pub fn new(folder: PathBuf) -> Self {
-        Self { folder, under_way: Mutex::default(), remembering: Mutex::default() }
+        Self { folder, is_open: true, under_way: Mutex::default(), remembering: Mutex::default() }
+    }
+
+    /// For servers to which nobody can log in: keys come in their headers or not at all.
+    #[must_use]
+    pub(crate) fn none() -> Self {
+        Self { folder: PathBuf::new(), is_open: false, under_way: Mutex::default(), remembering: Mutex::default() }
     }
 
     /// Begins to log in. Returns the address that the person has to open; what comes back to `redirect` finishes it.
@@ -145,7 +153,7 @@ impl Logins {
     /// Manager that adds the token to requests; none where no login was made, or where the token was given elsewhere
     /// than people log in by now.
     pub(crate) async fn manager(&self, site: ServerUrl<'_>, log: &Log) -> Result<Option<AuthorizationManager>, String> {
-        if !self.token_path(site).exists() {
+        if !self.is_open || !self.token_path(site).exists() {
             return Ok(None);
         }
         let ready = tokio::time::timeout(PATIENCE, async {
@@ -179,6 +187,9 @@ impl Logins {
 
     /// A server has refused to answer. What it wants is remembered for the next login; returns what can be done.
     pub(crate) fn refused(&self, site: ServerUrl<'_>, refusal: &Refusal, clean: &Clean) -> Reason {
+        if !self.is_open {
+            return Reason::ours("it answers only whom it knows; its client has to pass a key in its headers");
+        }
         let command = format!("`agentctl mcp login {}`", site.server);
         // Such as a secret that was changed; it may also pass.
         if let Some(why) = &refusal.not_renewed {

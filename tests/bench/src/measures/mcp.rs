@@ -12,8 +12,11 @@ use agentd_core::{
     tool::ToolCall,
 };
 use agentd_mcp::{
-    McpConfig, McpPool, McpToolbox, ServerConfig, catalogue::CatalogueFolder, config::ServerAddress, login::Logins,
-    pool::PoolParts,
+    McpConfig, McpPool, McpToolbox, ServerConfig,
+    catalogue::CatalogueFolder,
+    config::ServerAddress,
+    login::Logins,
+    pool::{PoolOwner, PoolParts},
 };
 use anyhow::{Context as _, bail, ensure};
 use rmcp::{
@@ -187,6 +190,7 @@ fn pool(folder: PathBuf) -> anyhow::Result<Arc<McpPool>> {
         environment: BTreeMap::new(),
         clean: Default::default(),
         reserved: Box::new(|_| false),
+        owner: PoolOwner::Daemon,
     }))
 }
 

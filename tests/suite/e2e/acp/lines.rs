@@ -14,7 +14,7 @@ async fn a_greeting_needs_no_daemon_and_advertises_what_works() {
     assert_eq!(greeting["protocolVersion"], 1, "the one that is spoken here");
     let can = &greeting["agentCapabilities"];
     assert_eq!((&can["loadSession"], &can["promptCapabilities"]["image"]), (&json!(true), &json!(true)), "{can:#}");
-    assert!(can["promptCapabilities"]["audio"] != json!(true) && can["mcpCapabilities"]["http"] != json!(true));
+    assert!(can["promptCapabilities"]["audio"] != json!(true) && can["mcpCapabilities"]["http"] == json!(true));
     for method in ["list", "resume", "close", "delete"] {
         assert!(can["sessionCapabilities"][method].is_object(), "{can:#}");
     }

@@ -1,13 +1,14 @@
 //! Editors: `agentctl acp`, driven by lines of JSON. Each line that it writes is held against the protocol's own schema.
 //!
 //! - [`turns`]: prompts and what comes back. [`asking`]: approvals and questions. [`sessions`]: those that there are, and their
-//!   settings. [`ending`]: cancels, editors that go, daemons that are restarted. [`lines`]: what is no protocol. [`buffers`]: files with text that is not
-//!   saved.
+//!   settings. [`servers`]: MCP servers that editors bring. [`ending`]: cancels, editors that go, daemons that are restarted.
+//!   [`lines`]: what is no protocol. [`buffers`]: files with text that is not saved.
 
 mod asking;
 mod buffers;
 mod ending;
 mod lines;
+mod servers;
 mod sessions;
 mod turns;
 

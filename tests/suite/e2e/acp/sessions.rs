@@ -145,28 +145,6 @@ async fn a_closed_session_can_be_resumed_and_a_deleted_one_is_gone() {
 }
 
 #[tokio::test]
-async fn servers_of_the_editor_are_told_of_and_harm_nothing() {
-    let world = World::start().await;
-    let server = json!({"name": "files", "command": "/bin/files", "args": ["--all"], "env": [{"name": "KEY", "value": "secret"}]});
-    let params = json!({"cwd": world.daemon.path().join("shop"), "mcpServers": [server]});
-    std::fs::create_dir_all(world.daemon.path().join("shop")).unwrap();
-
-    let mut editor = Editor::with(&world, json!({"session": {"notices": {}}})).await;
-    editor.gives("session/new", params.clone()).await;
-    let notice = editor.update("notice").await;
-    let title = notice["title"].as_str().unwrap();
-    assert!(title.contains("agentctl mcp add files -- /bin/files --all") && !title.contains("secret"), "{title}");
-
-    // Where there are no notices, it is said with the first turn.
-    let mut editor = Editor::start(&world).await;
-    let session = editor.gives("session/new", params).await["sessionId"].as_str().unwrap().to_owned();
-    world.model.reply(Reply::text("Hello."));
-    editor.prompt(&session, "Hi").await;
-    let words = editor.words("agent_message_chunk");
-    assert!(words.contains("agentctl mcp add files") && words.ends_with("Hello."), "{words}");
-}
-
-#[tokio::test]
 async fn a_home_is_no_project() {
     let world = World::start().await;
     let mut editor = Editor::with(&world, json!({"session": {"notices": {}}})).await;

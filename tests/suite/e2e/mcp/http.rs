@@ -16,7 +16,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    async fn start(how: &str) -> Self {
+    pub(super) async fn start(how: &str) -> Self {
         Self::of("fake_http.py", how).await
     }
 

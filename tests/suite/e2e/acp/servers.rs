@@ -1,0 +1,122 @@
+//! MCP servers that an editor brings for its session.
+
+use std::path::Path;
+
+use agentd_testkit::{daemon::until, model_server::Reply};
+use serde_json::{Value, json};
+
+use super::{Editor, World};
+
+fn fake(name: &str, how: &str) -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("mcp/fake_server.py");
+    json!({"name": name, "command": "python3", "args": [path, how], "env": [{"name": "KEY", "value": "s3cret-key"}]})
+}
+
+impl Editor {
+    /// A new session with these servers.
+    async fn session_with(&mut self, world: &World, servers: &[Value]) -> String {
+        let folder = world.daemon.path().join("shop");
+        std::fs::create_dir_all(&folder).unwrap();
+        let new = self.gives("session/new", json!({"cwd": folder, "mcpServers": servers})).await;
+        new["sessionId"].as_str().unwrap().to_owned()
+    }
+}
+
+/// The tool of the session's only server that works.
+async fn tool(world: &World, session: &str) -> String {
+    let servers = world.client().await.session_servers(session).await.unwrap();
+    servers.iter().find_map(|server| server.tools.first()).unwrap().clone()
+}
+
+/// Has the model call a tool once in each turn.
+fn calls(world: &World, tool: String) {
+    world.model.respond_with(move |request| match request.last_role() {
+        "tool" => Reply::text("over"),
+        _ => Reply::tool_call(&tool, json!({"text": "now"})),
+    });
+}
+
+/// What the model was told last.
+fn told(world: &World) -> String {
+    world.model.requests().last().unwrap().messages().last().unwrap()["content"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_server_of_the_editor_is_used_and_ends_with_the_session() {
+    let world = World::start().await;
+    let mut editor = Editor::with(&world, json!({"session": {"notices": {}}})).await;
+    let broken = json!({"type": "http", "name": "web", "url": "http://127.0.0.1:9/mcp", "headers": []});
+    let session = editor.session_with(&world, &[fake("talks", "talks"), broken, fake("tools", "ok")]).await;
+    for name in ["talks", "web"] {
+        let notice = editor.update("notice").await["title"].as_str().unwrap().to_owned();
+        assert!(notice.contains(&format!("{name} of the editor is not there")), "{notice}");
+        assert!(!notice.contains("s3cret"), "{notice}");
+    }
+    calls(&world, tool(&world, &session).await);
+    let id = editor.begin_prompt(&session, "Go").await;
+    let asked = editor.decides("approve").await;
+    assert!(asked["toolCall"].to_string().contains("act"), "{asked:#}");
+    assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
+    assert!(told(&world).contains("acted: now"), "{}", told(&world));
+    let server: u32 = world.daemon.read("started").lines().last().unwrap().parse().unwrap();
+    assert!(world.daemon.processes().contains(&server));
+    assert!(editor.came("notice").is_empty(), "the one that works is not told of");
+
+    editor.gives("session/close", json!({"sessionId": session})).await;
+    until("it is gone", || async { (!world.daemon.processes().contains(&server)).then_some(()) }).await;
+    assert_eq!(world.client().await.session_servers(&session).await.unwrap(), []);
+    assert!(!world.daemon.log().contains("s3cret"), "{}", world.daemon.log());
+}
+
+#[tokio::test]
+async fn without_notices_a_broken_server_is_told_of_with_the_first_turn() {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let session = editor.session_with(&world, &[fake("tools", "broken")]).await;
+    world.model.reply(Reply::text("Hello."));
+    editor.prompt(&session, "Hi").await;
+    let words = editor.words("agent_message_chunk");
+    assert!(words.contains("tools of the editor is not there") && words.ends_with("Hello."), "{words}");
+}
+
+#[tokio::test]
+async fn servers_are_brought_again_when_the_daemon_was_killed() {
+    let mut world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let session = editor.session_with(&world, &[fake("tools", "ok")]).await;
+    calls(&world, tool(&world, &session).await);
+    // Between prompts, and while an approval waits.
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    let id = editor.begin_prompt(&session, "Go").await;
+    let (question, _) = editor.question("session/request_permission").await;
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    let client = world.client().await;
+    until("they are brought again", || async {
+        let servers = client.session_servers(&session).await.unwrap();
+        servers.iter().any(|server| !server.tools.is_empty()).then_some(())
+    })
+    .await;
+    editor.reply(question, json!({"outcome": {"outcome": "selected", "optionId": "approve"}})).await;
+    assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
+    assert!(told(&world).contains("acted: now"), "{}", told(&world));
+}
+
+#[tokio::test]
+async fn an_editor_that_loads_a_session_brings_its_own_and_one_without_any_leaves_them() {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let session = editor.session_with(&world, &[fake("first", "ok")]).await;
+    let mut other = Editor::start(&world).await;
+    let there = |servers: &[Value]| json!({"sessionId": session, "cwd": world.daemon.path().join("shop"), "mcpServers": servers});
+    other.gives("session/resume", there(&[])).await;
+    assert!(tool(&world, &session).await.starts_with("mcp_first-"));
+    other.gives("session/load", there(&[fake("second", "ok")])).await;
+    assert!(tool(&world, &session).await.starts_with("mcp_second-"));
+    // Whoever closes a session ends what is its own.
+    editor.gives("session/close", json!({"sessionId": session})).await;
+    assert!(tool(&world, &session).await.starts_with("mcp_second-"));
+    other.gives("session/delete", json!({"sessionId": session})).await;
+    assert!(world.client().await.session_servers(&session).await.is_err());
+}

@@ -1,0 +1,331 @@
+//! Servers that a client brings for one session: theirs alone, never mixed up, and gone with it.
+
+use agentd_core::{
+    event::{Event, EventKind},
+    interrupt::{Answer, REFUSED},
+    item::ItemBody,
+    turn::OnInterrupt,
+};
+use agentd_proto::{
+    client::{Client, McpServerState, McpServerView, NewSession, SessionChoice},
+    v1::{ServerProgram, ServerUrl, SessionServer, SetSessionServersRequest, session_server::Address},
+};
+use agentd_testkit::{
+    daemon::until,
+    model_server::{Recorded, Reply},
+};
+use serde_json::json;
+
+use super::{fake, http::Server};
+use crate::e2e::{Events as _, World, tool_texts, turn};
+
+/// The fake server, behaving like this.
+fn behaving(name: &str, how: &str) -> SessionServer {
+    program(name, "python3", &[fake().to_str().unwrap(), how], &[])
+}
+
+fn program(name: &str, command: &str, args: &[&str], env: &[(&str, &str)]) -> SessionServer {
+    let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+    let program = ServerProgram { command: command.to_owned(), args, env, cwd: String::new() };
+    SessionServer { name: name.to_owned(), address: Some(Address::Program(program)) }
+}
+
+/// A session, and the client that brings it servers.
+struct Session {
+    client: Client,
+    id: String,
+}
+
+impl Session {
+    async fn new(world: &World) -> Self {
+        let client = world.client().await;
+        let id = client.create_session(&NewSession::default()).await.unwrap().session.summary.id.to_string();
+        Self { client, id }
+    }
+
+    async fn bring(&self, servers: &[SessionServer]) -> Vec<McpServerView> {
+        let request = SetSessionServersRequest {
+            session: self.id.clone(),
+            servers: servers.to_vec(),
+            ..SetSessionServersRequest::default()
+        };
+        self.client.set_session_servers(request).await.unwrap().0
+    }
+
+    /// The name under which models call the tool of the only server.
+    async fn tool(&self) -> String {
+        self.client.session_servers(&self.id).await.unwrap()[0].tools[0].clone()
+    }
+
+    /// A turn in which the model calls this tool once. Says what it was told of it.
+    async fn call(&self, world: &World, tool: &str, on_interrupt: OnInterrupt) -> String {
+        let tool = tool.to_owned();
+        world.model.respond_with(move |request| match request.last_role() {
+            "tool" => Reply::text("over"),
+            _ => Reply::tool_call(&tool, json!({"text": "now"})),
+        });
+        let mut request = turn(SessionChoice::Existing(self.id.clone()), "Go");
+        request.start.on_interrupt = on_interrupt;
+        let events = self.client.turn(request).await.unwrap().to_the_end().await;
+        results(&events).pop().unwrap_or_default()
+    }
+}
+
+/// Results of tools among events.
+fn results(events: &[Event]) -> Vec<String> {
+    let result = |event: &Event| match &event.kind {
+        EventKind::ItemCompleted { item, .. } => match &item.body {
+            ItemBody::ToolResult(result) => Some(result.text.clone()),
+            _ => None,
+        },
+        _ => None,
+    };
+    events.iter().filter_map(result).collect()
+}
+
+fn offers(request: &Recorded, tool: &str) -> bool {
+    request.body["tools"].to_string().contains(&format!("\"{tool}\""))
+}
+
+#[tokio::test]
+async fn each_session_has_a_process_of_its_own_and_others_have_none() {
+    let world = World::start().await;
+    let (one, other) = (Session::new(&world).await, Session::new(&world).await);
+    let brought = one.bring(&[behaving("fake", "ok")]).await;
+    assert_eq!(brought[0].state, McpServerState::Running, "{brought:?}");
+    assert!(brought[0].tools[0].starts_with("mcp_fake-") && brought[0].tools[0].ends_with("_act"), "{brought:?}");
+    other.bring(&[behaving("fake", "ok")]).await;
+    let tool = one.tool().await;
+    assert_eq!(tool, other.tool().await, "it is the same program");
+    let told = [
+        one.call(&world, &tool, OnInterrupt::Approve).await,
+        other.call(&world, &tool, OnInterrupt::Approve).await,
+        one.call(&world, &tool, OnInterrupt::Approve).await,
+    ];
+    assert!(told.iter().all(|told| told.contains("acted: now")), "{told:#?}");
+    assert!(told[0] == told[2] && told[0] != told[1], "the process tells itself apart: {told:#?}");
+
+    let third = Session::new(&world).await;
+    let told = third.call(&world, &tool, OnInterrupt::Approve).await;
+    assert!(told.contains("not there") && !told.contains("acted"), "{told}");
+    assert!(!offers(&world.model.requests().pop().unwrap(), &tool));
+    world.daemon.agentctl(["mcp", "list"]).await.exits(0).says(&["no MCP servers"]);
+    assert_eq!(world.daemon.sigterm().await, Some(0));
+    until("nothing is left", || async { world.daemon.processes().is_empty().then_some(()) }).await;
+}
+
+#[tokio::test]
+async fn their_tools_ask_first() {
+    let world = World::start().await;
+    let session = Session::new(&world).await;
+    session.bring(&[behaving("fake", "ok")]).await;
+    let tool = session.tool().await;
+    let told = session.call(&world, &tool, OnInterrupt::Deny).await;
+    assert!(told.starts_with(REFUSED), "{told}");
+    assert_eq!(world.daemon.read("acted"), "");
+    // What was allowed for a server of the configuration that has this name does not reach it.
+    world.daemon.agentctl(["grants", "add", "mcp_fake_*"]).await;
+    session.call(&world, &tool, OnInterrupt::Deny).await;
+    assert_eq!(world.daemon.read("acted"), "");
+}
+
+#[tokio::test]
+async fn broken_ones_are_told_of_and_the_others_work() {
+    let world = World::start().await;
+    let session = Session::new(&world).await;
+    let nowhere = SessionServer {
+        name: "nowhere".to_owned(),
+        address: Some(Address::Url(ServerUrl { url: "http://127.0.0.1:9/".to_owned(), ..ServerUrl::default() })),
+    };
+    let brought = session
+        .bring(&[
+            behaving("broken", "broken"),
+            behaving("silent", "silent"),
+            behaving("babbles", "babbles"),
+            program("missing", "/nonexistent/server", &[], &[]),
+            program("nonsense", " ", &[], &[]),
+            nowhere,
+            behaving("fake", "ok"),
+        ])
+        .await;
+    let check = |at: usize, state: McpServerState, words: &str| {
+        assert!(brought[at].state == state && brought[at].reason.contains(words), "{:#?}", brought[at]);
+    };
+    check(0, McpServerState::Down, "exit code 3");
+    check(1, McpServerState::Starting, "");
+    assert_ne!(brought[2].state, McpServerState::Running);
+    check(3, McpServerState::Down, "not found");
+    check(4, McpServerState::Down, "no command");
+    check(5, McpServerState::Down, "could not be greeted");
+    check(6, McpServerState::Running, "");
+    let told = session.call(&world, &brought[6].tools[0], OnInterrupt::Approve).await;
+    assert!(told.contains("acted: now"), "{told}");
+
+    let too_many = SetSessionServersRequest {
+        session: session.id.clone(),
+        servers: vec![behaving("fake", "ok"); 17],
+        ..SetSessionServersRequest::default()
+    };
+    let refused = session.client.set_session_servers(too_many).await.unwrap_err();
+    assert!(refused.to_string().contains("17 MCP servers"), "{refused}");
+    assert_eq!(session.client.session_servers(&session.id).await.unwrap().len(), 7, "all is as it was");
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn secrets_are_nowhere() {
+    let world = World::start().await;
+    let session = Session::new(&world).await;
+    let secret = "s3cret-of-the-client";
+    let path = fake();
+    let http = Server::start("ok").await;
+    let headers = [("X-Key".to_owned(), format!("{secret}-header"))].into();
+    let address = Address::Url(ServerUrl { url: http.url.clone(), headers, sse: false });
+    let brought = session
+        .bring(&[
+            program("talks", "python3", &[path.to_str().unwrap(), "talks"], &[("KEY", secret)]),
+            SessionServer { name: "web".to_owned(), address: Some(address) },
+        ])
+        .await;
+    assert!(brought[0].reason.contains("the key is [redacted]"), "{brought:#?}");
+    assert!(http.read("asked").lines().all(|key| key == format!("{secret}-header")), "{}", http.read("asked"));
+    let told = session.call(&world, &brought[1].tools[0], OnInterrupt::Approve).await;
+    assert!(told.contains("acted at last"), "{told}");
+    assert_eq!(world.daemon.sigterm().await, Some(0));
+    let shown = format!("{brought:?}{}", world.daemon.log());
+    assert!(!shown.contains(secret), "{shown}");
+    let found = std::process::Command::new("grep").args(["-rlaF", secret]).arg(world.daemon.path()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&found.stdout), "", "it is on the disk");
+}
+
+#[tokio::test]
+async fn a_server_sees_what_the_client_passes_and_little_else() {
+    let world = World::start().await;
+    let session = Session::new(&world).await;
+    let path = fake();
+    let server = program("env", "python3", &[path.to_str().unwrap(), "environment"], &[("GIVEN", "${HOME} literally")]);
+    let folder = world.daemon.path().join("here");
+    std::fs::create_dir(&folder).unwrap();
+    let environment = [("PWD", folder.to_str().unwrap()), ("TZ", "Mars/Base"), ("LD_PRELOAD", "evil.so")];
+    let request = SetSessionServersRequest {
+        session: session.id.clone(),
+        servers: vec![server],
+        environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        replaces: None,
+    };
+    session.client.set_session_servers(request).await.unwrap();
+    let told = session.call(&world, &session.tool().await, OnInterrupt::Approve).await;
+    assert!(told.contains(r#""GIVEN": "${HOME} literally""#) && told.contains("Mars/Base"), "{told}");
+    assert!(told.contains(r#""HOME""#) && !told.contains("evil.so") && !told.contains("MODEL_BASIC"), "{told}");
+}
+
+#[tokio::test]
+async fn it_ends_with_its_session() {
+    let world = World::start().await;
+    let session = Session::new(&world).await;
+    session.bring(&[behaving("fake", "stubborn")]).await;
+    let told = session.call(&world, &session.tool().await, OnInterrupt::Approve).await;
+    assert!(told.contains("acted: now"), "{told}");
+    assert!(!world.of_servers().is_empty());
+    session.client.delete_session(&session.id).await.unwrap();
+    until("nothing of it is left", || async { world.of_servers().is_empty().then_some(()) }).await;
+    let request = SetSessionServersRequest {
+        session: session.id.clone(),
+        servers: vec![behaving("fake", "ok")],
+        ..SetSessionServersRequest::default()
+    };
+    assert!(session.client.set_session_servers(request).await.is_err(), "the session is gone");
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn others_take_their_place_and_nothing_of_the_old_is_left() {
+    let world = World::start().await;
+    let session = Session::new(&world).await;
+    session.bring(&[behaving("fake", "ok"), behaving("stays", "ok")]).await;
+    let tools: Vec<String> =
+        session.client.session_servers(&session.id).await.unwrap().iter().map(|view| view.tools[0].clone()).collect();
+    let mut told = Vec::new();
+    for tool in &tools {
+        told.push(session.call(&world, tool, OnInterrupt::Approve).await);
+    }
+    session.bring(&[behaving("stays", "ok")]).await;
+    let gone = session.call(&world, &tools[0], OnInterrupt::Approve).await;
+    assert!(gone.contains("is not there") && gone.contains("took it back"), "{gone}");
+    assert_eq!(session.call(&world, &tools[1], OnInterrupt::Approve).await, told[1], "it kept running");
+    session.bring(&[]).await;
+    until("nothing of them is left", || async { world.of_servers().is_empty().then_some(()) }).await;
+}
+
+#[tokio::test]
+async fn one_that_dies_in_a_call_is_started_again_by_the_next() {
+    let world = World::start().await;
+    let session = Session::new(&world).await;
+    session.bring(&[behaving("fake", "dies")]).await;
+    let tool = session.tool().await;
+    for _ in 0..2 {
+        let told = session.call(&world, &tool, OnInterrupt::Approve).await;
+        assert!(told.contains("ended during this call"), "{told}");
+    }
+    assert_eq!(world.daemon.read("acted").lines().count(), 2);
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn after_a_restart_a_call_that_waited_says_honestly_that_its_server_is_gone() {
+    let mut world = World::start().await;
+    let session = Session::new(&world).await;
+    session.bring(&[behaving("fake", "ok")]).await;
+    let tool = session.tool().await;
+    let calls = tool.clone();
+    world.model.respond_with(move |request| match request.last_role() {
+        "tool" => Reply::text("over"),
+        _ => Reply::tool_call(&calls, json!({"text": "now"})),
+    });
+    // Twice: the client brings its servers again before the answer, or it does not.
+    for is_brought in [false, true] {
+        let mut stream = session.client.turn(turn(SessionChoice::Existing(session.id.clone()), "Go")).await.unwrap();
+        let asked = stream.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+        let Some(EventKind::InterruptRaised { interrupt }) = asked.last().map(|event| &event.kind) else { panic!() };
+        world.daemon.kill9().await;
+        until("nothing is left", || async { world.daemon.processes().is_empty().then_some(()) }).await;
+        world.daemon.restart().await;
+        let back = Session { client: world.client().await, id: session.id.clone() };
+        assert_eq!(back.client.session_servers(&session.id).await.unwrap(), []);
+        if is_brought {
+            back.bring(&[behaving("fake", "ok")]).await;
+            assert_eq!(back.tool().await, tool, "its name is the same");
+        }
+        let mut events = back.client.subscribe(&session.id, asked.last().unwrap().seq, false).await.unwrap();
+        back.client.answer(interrupt.id, &Answer::Approve, "a test").await.unwrap();
+        let told = results(&events.to_the_end().await).pop().unwrap();
+        assert_eq!(told.contains("agentd was restarted"), !is_brought, "{told}");
+        assert_eq!(told.contains("acted: now"), is_brought, "{told}");
+        if !is_brought {
+            back.bring(&[behaving("fake", "ok")]).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn subagents_have_the_servers_of_the_session_that_they_work_for() {
+    let world = World::start().await;
+    let session = Session::new(&world).await;
+    session.bring(&[behaving("fake", "ok")]).await;
+    let tool = session.tool().await;
+    let is_child = |request: &Recorded| request.messages()[0]["content"].to_string().contains("You are a subagent");
+    let calls = tool.clone();
+    world.model.respond_with(move |request| match (is_child(request), request.last_role()) {
+        (true, "tool") => Reply::text("It was done as it was wanted, and nothing was left open. ".repeat(8)),
+        (true, _) => Reply::tool_call(&calls, json!({"text": "of the child"})),
+        (false, "tool") => Reply::text("over"),
+        (false, _) => Reply::tool_call("delegate_task", json!({"task": "Do it"})),
+    });
+    let mut request = turn(SessionChoice::Existing(session.id.clone()), "Go");
+    request.start.on_interrupt = OnInterrupt::Approve;
+    session.client.turn(request).await.unwrap().to_the_end().await;
+    assert_eq!(world.daemon.read("acted"), "of the child\n");
+    let child = world.model.requests().into_iter().rfind(is_child).unwrap();
+    assert!(tool_texts(&child).contains("acted: of the child") && offers(&child, &tool));
+}
