@@ -29,6 +29,7 @@ impl Context {
         let client = ClientEnvironment::unjudged(request.environment).allowed(&self.control.passed_variables());
         let brought = self.brought()?;
         let set = brought.set(session.id(), &servers, &client, request.replaces).await?;
+        tracing::info!(session = %session.id(), servers = set.servers.len(), "a client has set the MCP servers of a session");
         // It may have been deleted meanwhile.
         if let Err(gone) = self.session_id(&request.session).await {
             brought.remove(session.id()).await;

@@ -6,7 +6,7 @@ use agentd_core::{
 };
 use agentd_engine::{ClientLine, ClientLines, Engine, SessionHandle, StartedTurn, TurnStart};
 use agentd_proto::{
-    MAX_PROMPT_BYTES, SESSION_ID_HEADER, TURN_ID_HEADER,
+    MAX_MESSAGE_BYTES, MAX_PROMPT_BYTES, SESSION_ID_HEADER, TURN_ID_HEADER,
     convert::{WireError, input_parts, settings_over},
     v1::{
         self,
@@ -16,7 +16,7 @@ use agentd_proto::{
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tonic::{Request, Response, Status, Streaming, metadata::MetadataValue};
+use tonic::{Code, Request, Response, Status, Streaming, metadata::MetadataValue};
 
 use super::{
     Context, Refusal,
@@ -233,8 +233,15 @@ impl CommandReader {
                 }
                 () = gone.cancelled() => return,
             };
-            // An error is the connection's end. It cancels nothing.
-            let Ok(Some(frame)) = frame else { return };
+            let frame = match frame {
+                Ok(Some(frame)) => frame,
+                Err(status) if status.code() == Code::OutOfRange => {
+                    let _ = self.remarks.try_send(ClientNotice::Refused(Box::new(too_large())));
+                    return;
+                }
+                // Another error is the connection's end. It cancels nothing.
+                _ => return,
+            };
             // Most clients only read: they need no room for what others send.
             let remark = match Box::pin(self.carry_out(frame.command, &mut asked)).await {
                 Ok(()) => continue,
@@ -292,6 +299,16 @@ fn start_of(first: Option<v1::TurnRequest>) -> Result<Start, Refusal> {
         check_length(text)?;
     }
     Ok(start)
+}
+
+/// Refusal of a frame behind which nothing can be read.
+fn too_large() -> Refusal {
+    let limit = MAX_MESSAGE_BYTES >> 20;
+    let message = format!(
+        "a frame of this turn stream has more than {limit} MiB: it takes no more of them, and calls of tools of this client end"
+    );
+    Refusal::invalid(message)
+        .with_hint("answer, steer and cancel by calls of their own; put long answers of tools into a file")
 }
 
 fn unknown_command() -> Refusal {

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use agentd_core::{
     event::{Event, EventKind},
-    ids::SessionId,
+    ids::{InterruptId, SessionId},
 };
 use agentd_engine::{Engine, MissedNews, NewsReader, SessionNews};
 use agentd_proto::v1::{
@@ -30,6 +30,9 @@ const DEFAULT_SESSIONS: usize = 100;
 /// Maximum number of sessions in a snapshot.
 const MAX_SESSIONS: usize = 1000;
 
+/// Questions and answers that a watch remembers, to tell of each once.
+const MAX_TOLD: usize = 1024;
+
 /// The news of one call.
 pub(super) type WatchStream = BoxStream<'static, Result<v1::WatchEvent, Status>>;
 
@@ -41,6 +44,8 @@ pub(super) struct Watch {
     ready: VecDeque<Kind>,
     /// Sessions that have changed and were not shown since.
     changed: BTreeSet<SessionId>,
+    /// Questions, and answers, that were told: the session that a subagent works for repeats both. The oldest stand first.
+    told: VecDeque<(InterruptId, bool)>,
     shutdown: CancellationToken,
 }
 
@@ -53,7 +58,8 @@ impl Watch {
     ) -> Result<Self, Refusal> {
         // What happens while the snapshot is read is told behind it.
         let news = engine.watch();
-        let mut watch = Self { engine, news, request, ready: VecDeque::new(), changed: BTreeSet::new(), shutdown };
+        let (ready, changed, told) = (VecDeque::new(), BTreeSet::new(), VecDeque::new());
+        let mut watch = Self { engine, news, request, ready, changed, told, shutdown };
         watch.look().await?;
         Ok(watch)
     }
@@ -127,19 +133,41 @@ impl Watch {
             SessionNews::Created(session) => {
                 self.ready.extend(self.summary(session).await?.map(Kind::SessionCreated));
             }
-            SessionNews::Deleted(session) => {
+            SessionNews::Deleted { is_child: true, .. } if !self.request.children => {}
+            SessionNews::Deleted { session, .. } => {
                 self.changed.remove(&session);
                 self.ready.push_back(Kind::SessionDeleted(SessionDeleted { session_id: session.to_string() }));
             }
             // What it asks a person, the session that it works for tells, too.
             SessionNews::Fact { is_child: true, .. } if !self.request.children => {}
-            SessionNews::Fact { event, .. } => {
-                self.ready.extend(told(&event));
-                self.changed.insert(event.session_id);
+            SessionNews::Fact { session, seq, is_event, .. } => {
+                if is_event && let Some(event) = self.engine.stored_event(session, seq).await? {
+                    self.tell(&event);
+                }
+                self.changed.insert(session);
             }
             SessionNews::Reconfigured => self.ready.push_back(Kind::ConfigReloaded(ConfigReloaded {})),
         }
         Ok(())
+    }
+
+    /// Tells of a fact, if it is not the repetition of one that was told.
+    fn tell(&mut self, event: &Event) {
+        let question = match &event.kind {
+            EventKind::InterruptRaised { interrupt } => Some((interrupt.id, false)),
+            EventKind::InterruptResolved { interrupt_id, .. } => Some((*interrupt_id, true)),
+            _ => None,
+        };
+        if let Some(question) = question {
+            if self.told.contains(&question) {
+                return;
+            }
+            if self.told.len() == MAX_TOLD {
+                self.told.pop_front();
+            }
+            self.told.push_back(question);
+        }
+        self.ready.extend(told(event));
     }
 
     /// A session as it is now; none where it is gone, or is not to be shown.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use crate::tool_details::{PrintedText, ToolDetails};
-use crate::{ids::CallId, state_files::StateFileChange};
+use crate::{files::Picture, ids::CallId, state_files::StateFileChange};
 
 /// Specification of a tool, for models.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -169,6 +169,9 @@ pub struct ToolResult {
     /// The tools that it found for the model, which may call them from here on. For the journal, not for readers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found: Vec<String>,
+    /// Pictures that it returned, which a notice shows behind all results of its step. For the journal, not for readers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pictures: Vec<Picture>,
     /// Words of the person in it: their answer to its question, or their reason to refuse it. For the journal, not for
     /// readers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -193,6 +196,7 @@ impl ToolResult {
             ran_with: None,
             takes_back: None,
             found: Vec::new(),
+            pictures: Vec::new(),
             said: None,
             duration_ms: 0,
         }

@@ -197,6 +197,19 @@ pub(crate) fn returned(pictures: Vec<Picture>) -> ItemBody {
     ItemBody::Notice { text, topic: NoticeTopic::Files, sources, pictures }
 }
 
+/// Pictures that calls returned and that no notice shows, because the daemon ended in between.
+pub(crate) fn unshown(history: &[Arc<Item>]) -> Vec<Picture> {
+    let mut unshown: Vec<Picture> = Vec::new();
+    for item in history {
+        match &item.body {
+            ItemBody::ToolResult(result) => unshown.extend(result.pictures.iter().cloned()),
+            ItemBody::Notice { pictures, .. } => unshown.retain(|picture| !pictures.contains(picture)),
+            _ => {}
+        }
+    }
+    unshown
+}
+
 /// The notice's part about one file.
 fn part(file: &Attachment, text: Option<&str>, tools: &ToolSet) -> String {
     let path = one_line(&file.path);

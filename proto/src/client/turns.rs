@@ -13,6 +13,7 @@ use agentd_core::{
     ports::ClientFileAccess,
     turn::StartTurn,
 };
+use prost::Message as _;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Streaming, metadata::MetadataMap};
@@ -27,6 +28,9 @@ use crate::{
         turns_client::TurnsClient,
     },
 };
+
+/// Bytes of a message around what a command says.
+const FRAME_BYTES: usize = 64;
 
 /// The frames that may wait to be sent; a person writes them.
 const COMMAND_QUEUE: usize = 8;
@@ -255,7 +259,7 @@ impl TurnSender {
     /// comes back as a warning event with the code `command_refused`.
     ///
     /// # Errors
-    /// When the stream has ended.
+    /// When it is too large for one message, or the stream has ended.
     pub async fn answer_tool(
         &self,
         call_id: &str,
@@ -264,6 +268,14 @@ impl TurnSender {
     ) -> Result<(), ClientError> {
         let outcome = Some(outcome.map_or_else(Outcome::Error, Outcome::Text));
         let answer = ToolAnswer { call_id: call_id.to_owned(), outcome, picture: picture.map(Into::into) };
+        // The daemon could read nothing behind it.
+        let bytes = answer.encoded_len();
+        if bytes > MAX_MESSAGE_BYTES - FRAME_BYTES {
+            let message =
+                format!("the answer has {bytes} bytes; a message has at most {} MiB", MAX_MESSAGE_BYTES >> 20);
+            return Err(ClientError::new(ClientErrorKind::Answered(ErrorKind::InvalidInput), message)
+                .with_hint("answer with less, or put it into a file that the tools read"));
+        }
         self.send(Command::ToolAnswer(answer)).await
     }
 

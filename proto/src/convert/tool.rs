@@ -181,6 +181,7 @@ impl TryFrom<v1::ToolResult> for ToolResult {
             ran_with: result.ran_with,
             takes_back: None,
             found: Vec::new(),
+            pictures: Vec::new(),
             said: None,
             duration_ms: result.duration_ms,
             exit_code: result.exit_code,

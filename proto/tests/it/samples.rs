@@ -156,6 +156,7 @@ pub(crate) fn items() -> Vec<Item> {
             ran_with: Some("{\"path\":\"b.txt\"}".into()),
             takes_back: None,
             found: Vec::new(),
+            pictures: Vec::new(),
             said: None,
             exit_code: Some(2),
             details: Some(Box::new(ToolDetails {

@@ -8,7 +8,13 @@ use agentd_core::{
     session::SessionMode,
     turn::{OnInterrupt, StopReason},
 };
-use agentd_proto::client::{NewSession, SessionChoice, StartRequest, TurnFrame, TurnStream};
+use agentd_proto::{
+    client::{NewSession, SessionChoice, StartRequest, TurnFrame, TurnStream},
+    v1::{
+        self,
+        turn_request::{Command, Start, ToolAnswer, tool_answer::Outcome},
+    },
+};
 use agentd_testkit::model_server::Reply;
 use serde_json::json;
 
@@ -74,6 +80,39 @@ async fn an_unsaved_buffer_reaches_the_model() {
     let session = SessionChoice::Existing(stream.session_id().to_string());
     world.client().await.turn(turn(session, "And now?")).await.unwrap().to_the_end().await;
     assert!(!names(2));
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_large_for_a_message_is_refused_with_a_word() {
+    let world = World::start().await;
+    world.model.reply(buffer()).reply(Reply::text("Without it."));
+    let mut stream = world.client().await.turn(offering(vec![tool("buffer", true)])).await.unwrap();
+    let asked = call(&mut stream).await;
+    let large = "x".repeat(17 << 20);
+    let refused = stream.sender().answer_tool(&asked.call_id, Ok(large.clone()), None).await.unwrap_err();
+    assert!(refused.to_string().contains("16 MiB") && refused.hint.is_some(), "{refused}");
+    // It is asked still.
+    stream.sender().answer_tool(&asked.call_id, Ok("small".to_owned()), None).await.unwrap();
+    stream.to_the_end().await;
+    assert_eq!(tool_texts(&world.model.requests().pop().unwrap()), "small");
+
+    // A client that sends it all the same is told why its tools end, and the turn goes on.
+    world.model.reply(buffer()).reply(Reply::text("On my own."));
+    let tool = v1::ClientTool {
+        name: "buffer".to_owned(),
+        description: "The editor's buffer.".to_owned(),
+        parameters_json: r#"{"type": "object"}"#.to_owned(),
+        effect: v1::ClientToolEffect::Looks.into(),
+    };
+    let start = Start { text: Some("Look".to_owned()), tools: vec![tool], ..Start::default() };
+    let answer = ToolAnswer { call_id: "any".to_owned(), outcome: Some(Outcome::Text(large)), picture: None };
+    let frame = |command| v1::TurnRequest { command: Some(command) };
+    let frames = vec![frame(Command::Start(start)), frame(Command::ToolAnswer(answer))];
+    let events = super::bad_input::frames(&world, frames).await.unwrap();
+    let told = format!("{events:?}");
+    assert!(told.contains("has more than 16 MiB") && told.contains("command_refused"), "{told}");
+    assert!(tool_texts(&world.model.requests().pop().unwrap()).contains("that client is gone"));
+    world.still_serves().await;
 }
 
 #[tokio::test]

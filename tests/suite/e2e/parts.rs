@@ -77,6 +77,30 @@ async fn a_picture_a_file_and_a_selection_stand_before_the_model_and_stay() {
 }
 
 #[tokio::test]
+async fn a_start_that_is_refused_late_leaves_no_files() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let session = client.create_session(&NewSession::default()).await.unwrap().session.summary.id.to_string();
+    let existing = || SessionChoice::Existing(session.clone());
+    world.model.reply(Reply::text("Read."));
+    start(&world, existing(), vec![file("notes.txt", "first")]).await.unwrap().to_the_end().await;
+    let parts = || vec![file("notes.txt", "second"), picture("image/png", RED)];
+    let mut refused = turn(existing(), "Look at these.");
+    refused.start.options.allowed_tools = Some(vec!["no_such_tool".to_owned()]);
+    let error = client.turn_with_parts(refused, parts(), Default::default()).await.unwrap_err();
+    assert!(error.to_string().contains("no_such_tool"), "{error}");
+    let uploads = std::fs::read_dir(world.daemon.path().join(format!("data/workspace/{session}/uploads"))).unwrap();
+    let names: Vec<_> = uploads.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["notes.txt"], "the first one's, which was taken");
+    assert_eq!(world.daemon.read(&format!("data/workspace/{session}/uploads/notes.txt")), "first");
+    // The next turn is told of nothing that was refused.
+    world.model.reply(Reply::text("Nothing new."));
+    client.turn(turn(existing(), "And now?")).await.unwrap().to_the_end().await;
+    let told = world.model.requests().pop().unwrap().body["messages"].to_string();
+    assert!(told.contains("first") && !told.contains("second") && !told.contains("picture.png"), "{told}");
+}
+
+#[tokio::test]
 async fn parts_that_make_no_sense_are_refused_with_a_hint() {
     let world = with_eyes().await;
     let check = async |parts: Vec<InputPart>, words: &str| {

@@ -86,6 +86,39 @@ async fn a_watch_tells_of_turns_questions_settings_and_ends() {
 }
 
 #[tokio::test]
+async fn what_a_subagent_asks_is_told_once_and_its_end_only_to_those_who_want_children() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let (mut all, mut own) = (client.watch(false, true).await.unwrap(), client.watch(false, false).await.unwrap());
+    world.model.respond_with(|request| {
+        let is_child = request.messages()[0]["content"].to_string().contains("You are a subagent");
+        match (is_child, request.last_role()) {
+            (true, "tool") => Reply::text("It was written as it was wanted, and nothing was left open. ".repeat(8)),
+            (true, _) => Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "x"})),
+            (false, "tool") => Reply::text("over"),
+            (false, _) => Reply::tool_call("delegate_task", json!({"task": "Write it"})),
+        }
+    });
+    let mut stream = client.turn(turn(new(), "Go")).await.unwrap();
+    let id = stream.session_id();
+    let raised = stream.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    let Some(EventKind::InterruptRaised { interrupt }) = raised.last().map(|event| &event.kind) else { panic!() };
+    assert_ne!(interrupt.session_id, id, "the subagent asks");
+    client.answer(interrupt.id, &Answer::Approve, "test").await.unwrap();
+    stream.to_the_end().await;
+    client.delete_session(&id.to_string()).await.unwrap();
+    for (watch, children) in [(&mut all, 1), (&mut own, 0)] {
+        // The family goes together; what comes behind is the end of it.
+        client.reload().await.unwrap();
+        let seen = until(watch, |event| *event == WatchEvent::ConfigReloaded).await;
+        let count = |fits: &dyn Fn(&WatchEvent) -> bool| seen.iter().filter(|event| fits(event)).count();
+        assert_eq!(count(&|event| matches!(event, WatchEvent::InterruptRaised(_))), 1, "{seen:#?}");
+        assert_eq!(count(&|event| matches!(event, WatchEvent::InterruptResolved { .. })), 1, "{seen:#?}");
+        assert_eq!(count(&|event| matches!(event, WatchEvent::SessionDeleted(_))), 1 + children, "{seen:#?}");
+    }
+}
+
+#[tokio::test]
 async fn many_sessions_are_told_of_and_read_page_by_page() {
     const SESSIONS: usize = 300;
     let world = World::start().await;

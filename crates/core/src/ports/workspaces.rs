@@ -106,6 +106,12 @@ pub trait Workspaces: Send + Sync {
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>>;
 
+    /// Removes a file that [`Self::add_upload`] has just put there, by the path that it returned: what it was for did not come to
+    /// be. One that is gone already is no error.
+    fn remove_upload(&self, _: SessionId, _path: String) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Puts what a person said at too great a length into its `uploads/`, as [`Self::add_upload`] does. Where a file of that
     /// name or one of its numbered names holds the same bytes, it is that file. Durable when it returns.
     fn keep_input(

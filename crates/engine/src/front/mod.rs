@@ -17,6 +17,7 @@ use agentd_core::{
     agent::Agents,
     catalogue::ToolStanding,
     error::ErrorKind,
+    event::Event,
     files::{FileListing, FilePiece, SessionTree, UploadReceipt},
     ids::{InterruptId, SessionId},
     interrupt::{Answer, Interrupt},
@@ -448,6 +449,18 @@ impl Engine {
     #[must_use]
     pub fn watch(&self) -> NewsReader {
         self.shared.news.watch()
+    }
+
+    /// The stored event of that number; none where there is none, or the session is gone.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn stored_event(&self, session: SessionId, seq: u64) -> Result<Option<Arc<Event>>, EngineError> {
+        match self.shared.parts.store.events(session, seq.saturating_sub(1), 1).await {
+            Ok(events) => Ok(events.into_iter().next().filter(|event| event.seq == seq)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// A session as lists show it; none where there is none.

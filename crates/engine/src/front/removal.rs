@@ -46,9 +46,12 @@ impl Engine {
         let hold = SessionHold::default();
         let Some(family) = self.retire(id, last_used, &hold).await? else { return Ok(false) };
         let parts = &self.shared.parts;
+        let summary = parts.store.session(id).await.ok().flatten().map(|stored| stored.summary);
+        let works_for_another = summary.is_some_and(|summary| summary.parent.is_some());
         parts.store.delete_session(id).await?;
         for gone in &family {
-            self.shared.news.tell(SessionNews::Deleted(*gone));
+            let is_child = works_for_another || *gone != id;
+            self.shared.news.tell(SessionNews::Deleted { session: *gone, is_child });
             parts.toolbox.end_session(*gone).await;
         }
         remove_files(parts, family).await.map_err(|error| {

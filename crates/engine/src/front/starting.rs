@@ -65,7 +65,7 @@ impl Engine {
             if parts.0.iter().any(CheckedPart::has_file) {
                 self.shared.parts.workspaces.open(id, project).await?;
             }
-            start.start.attached = self.keep_parts(id, parts).await?;
+            self.keep_parts(id, parts, &mut start.start.attached).await?;
             session.start_turn(start).await
         };
         match started.await {
@@ -114,8 +114,21 @@ impl Engine {
         if parts.0.iter().any(CheckedPart::has_file) {
             self.shared.parts.workspaces.open(files_of, settings.project).await?;
         }
-        start.start.attached = self.keep_parts(files_of, parts).await?;
-        session.start_turn(start).await
+        let mut kept = Vec::new();
+        let started = async {
+            self.keep_parts(files_of, parts, &mut kept).await?;
+            start.start.attached.clone_from(&kept);
+            session.start_turn(start).await
+        }
+        .await;
+        // Where it was not refused but broke off, it may be in the journal.
+        let is_broken = |error: &EngineError| {
+            matches!(error.kind(), ErrorKind::Storage | ErrorKind::ShuttingDown | ErrorKind::Internal)
+        };
+        if started.as_ref().is_err_and(|error| !is_broken(error)) {
+            self.remove_parts(files_of, kept).await;
+        }
+        started
     }
 
     /// Looks at the parts of an input, before anything of them is kept.
@@ -187,10 +200,14 @@ impl Engine {
         }
     }
 
-    /// Keeps the parts in the files of that session.
-    async fn keep_parts(&self, session: SessionId, parts: CheckedParts) -> Result<Vec<AttachedPart>, EngineError> {
+    /// Keeps the parts in the files of that session, one after the other in `kept`.
+    async fn keep_parts(
+        &self,
+        session: SessionId,
+        parts: CheckedParts,
+        kept: &mut Vec<AttachedPart>,
+    ) -> Result<(), EngineError> {
         let Ports { workspaces, pictures, .. } = &self.shared.parts;
-        let mut kept = Vec::with_capacity(parts.0.len());
         for part in parts.0 {
             kept.push(match part {
                 CheckedPart::Picture(CheckedPicture { name, content, prepared }) => {
@@ -205,7 +222,17 @@ impl Engine {
                 CheckedPart::Selection(selection) => AttachedPart::Selection(selection),
             });
         }
-        Ok(kept)
+        Ok(())
+    }
+
+    /// Removes the files of parts whose turn was refused: nobody was told of them.
+    async fn remove_parts(&self, session: SessionId, kept: Vec<AttachedPart>) {
+        for part in kept {
+            let AttachedPart::File { path, .. } = part else { continue };
+            if let Err(error) = self.shared.parts.workspaces.remove_upload(session, path).await {
+                tracing::warn!(%session, "a file of a turn that was refused is still there: {error}");
+            }
+        }
     }
 }
 

@@ -85,6 +85,10 @@ async fn ask(invocation: &Invocation<'_>, name: &str) -> Result<ToolOutput, Turn
             let text = format!("the turn was cancelled while the client worked on it{}", doubt(invocation));
             return Ok(record.noted(ToolOutput::error(ToolErrorCode::Cancelled, text)));
         }
+        () = context.control.stopwatch.reaches(context.limits.time) => {
+            let text = format!("the time of the turn was over before the client answered{}", doubt(invocation));
+            return Ok(record.noted(ToolOutput::error(ToolErrorCode::Timeout, text)));
+        }
     };
     let output = match answer {
         Ok(Some(answer)) => taken(invocation, answer).await,

@@ -18,11 +18,21 @@ pub enum SessionNews {
     /// There is a new session.
     Created(SessionId),
     /// A session is gone for good.
-    Deleted(SessionId),
-    /// A stored fact that changes what lists show, a turn that began or ended, or a question and its answer.
+    Deleted {
+        /// The session.
+        session: SessionId,
+        /// Set if it worked for another one.
+        is_child: bool,
+    },
+    /// A stored fact that changes what lists show, a turn that began or ended, or a question and its answer. Only its place is
+    /// told: the fact itself may be long, and watchers that do not read would hold it.
     Fact {
-        /// The fact.
-        event: Arc<Event>,
+        /// The session.
+        session: SessionId,
+        /// The number of its event.
+        seq: u64,
+        /// Set if it is more than a change of what lists show.
+        is_event: bool,
         /// Set if the session works for another one.
         is_child: bool,
     },
@@ -51,8 +61,11 @@ impl NewsSender {
         if self.0.receiver_count() == 0 {
             return;
         }
-        for event in stored.iter().filter(|event| is_news(&event.kind)) {
-            self.tell(SessionNews::Fact { event: Arc::clone(event), is_child });
+        for event in stored {
+            let is_event = is_event(&event.kind);
+            if is_event || changes_lists(&event.kind) {
+                self.tell(SessionNews::Fact { session: event.session_id, seq: event.seq, is_event, is_child });
+            }
         }
     }
 
@@ -89,13 +102,20 @@ impl NewsReader {
     }
 }
 
-/// Returns whether a fact is news: what is said and done in a turn is not.
-fn is_news(fact: &EventKind) -> bool {
-    match fact {
+/// Returns whether a fact is news by itself: what is said and done in a turn is not.
+fn is_event(fact: &EventKind) -> bool {
+    matches!(
+        fact,
         EventKind::TurnStarted { .. }
-        | EventKind::TurnEnded { .. }
-        | EventKind::InterruptRaised { .. }
-        | EventKind::InterruptResolved { .. } => true,
+            | EventKind::TurnEnded { .. }
+            | EventKind::InterruptRaised { .. }
+            | EventKind::InterruptResolved { .. }
+    )
+}
+
+/// Returns whether lists show a session otherwise after a fact that is no news by itself.
+fn changes_lists(fact: &EventKind) -> bool {
+    match fact {
         EventKind::StateChanged { change } => matches!(
             change,
             StateChange::Title { .. }
@@ -105,7 +125,11 @@ fn is_news(fact: &EventKind) -> bool {
                 | StateChange::Agent { .. }
                 | StateChange::Undone { .. }
         ),
-        EventKind::ItemStarted { .. }
+        EventKind::TurnStarted { .. }
+        | EventKind::TurnEnded { .. }
+        | EventKind::InterruptRaised { .. }
+        | EventKind::InterruptResolved { .. }
+        | EventKind::ItemStarted { .. }
         | EventKind::ItemDelta { .. }
         | EventKind::ItemCompleted { .. }
         | EventKind::UsageUpdated { .. }

@@ -3,6 +3,7 @@
 
 use agentd_context::{Next, meter, tokens::estimate};
 use agentd_core::{
+    client_tool::ClientTool,
     error::ErrorKind,
     event::EventKind,
     item::{Item, ItemBody},
@@ -30,6 +31,15 @@ pub(super) struct InFront<'a> {
     pub(super) mentions: &'a Mentions,
     pub(super) handed: &'a [Attachment],
     pub(super) told: &'a [ItemBody],
+    /// About how many tokens a turn that did not begin brings besides.
+    pub(super) brought: u64,
+}
+
+/// About how many tokens a turn that did not begin has for itself: instructions, and tools of its client.
+pub(super) fn brought(start: &StartTurn) -> u64 {
+    let instructions = start.options.instructions.as_deref().map_or(0, estimate);
+    let tool = |tool: &ClientTool| estimate(&tool.description) + estimate(&tool.parameters.to_string());
+    instructions + start.tools.iter().map(tool).sum::<u64>()
 }
 
 impl Actor {
@@ -56,7 +66,7 @@ impl Actor {
         let pictures = self.has_pictures(front.handed);
         let finds = self.finds(&front.mentions.tools, slot, pictures, &self.state.seen());
         let tools = finds.tools();
-        let room = self.room(info, window, &finds, front.told).await?;
+        let room = self.room(info, window, &finds, front).await?;
         if has_to_be_whole {
             let refused = large_input::refusal(input.text.clone(), room, &info.id, window).await;
             return refused.map_or(Ok(input), |message| {
@@ -74,18 +84,23 @@ impl Actor {
     pub(super) async fn fit_added(&mut self, input: UserInput, has_to_be_whole: bool) -> Result<UserInput, Fault> {
         let Some(open) = &self.open else { return Ok(input) };
         let (choice, mentions) = (self.choice_at_work(), open.mentions.clone().unwrap_or_default());
-        self.fit(input, has_to_be_whole, InFront { choice, mentions: &mentions, handed: &[], told: &[] }).await
+        self.fit(input, has_to_be_whole, InFront { choice, mentions: &mentions, handed: &[], told: &[], brought: 0 })
+            .await
     }
 
     /// Keeps the input of a turn that waits where it would not fit now, so that what is acknowledged is not refused for a
     /// full disk when its time comes.
     pub(super) async fn keep_for_later(&mut self, start: &StartTurn) -> Result<(), Fault> {
         let Some(text) = &start.text else { return Ok(()) };
-        let choice = self.choose(start.slot, &[], None);
         let input = UserInput::whole(text.clone(), start.typed_bytes);
         let mentions = Mentions::default();
-        let front = InFront { choice, mentions: &mentions, handed: &[], told: &[] };
-        self.fit(input, start.whole, front).await.map(drop)
+        // Its reader is the model that it names, not that of the turn that runs.
+        let of_open = std::mem::replace(&mut self.options, start.options.clone());
+        let choice = self.choose(start.slot, &[], None);
+        let front = InFront { choice, mentions: &mentions, handed: &[], told: &[], brought: brought(start) };
+        let fitted = self.fit(input, start.whole, front).await;
+        self.options = of_open;
+        fitted.map(drop)
     }
 
     /// The input of a turn that never ran, for the record of it.
@@ -96,7 +111,7 @@ impl Actor {
         choice: SlotChoice,
     ) -> Result<UserInput, Fault> {
         let mentions = Mentions::default();
-        let front = InFront { choice, mentions: &mentions, handed: &[], told: &[] };
+        let front = InFront { choice, mentions: &mentions, handed: &[], told: &[], brought: 0 };
         match self.fit(UserInput::whole(text.to_owned(), typed_bytes), false, front).await {
             Err(Fault::Request(_)) => Ok(large_input::cut(text, typed_bytes, CUT)),
             fitted => fitted,
@@ -120,7 +135,7 @@ impl Actor {
         info: &ModelInfo,
         window: u64,
         finds: &Finds,
-        told: &[ItemBody],
+        front: InFront<'_>,
     ) -> Result<InputRoom, EngineError> {
         let workspace = self.workspace().await?;
         let tools = finds.tools();
@@ -142,13 +157,14 @@ impl Actor {
             Some(_) => shared.scales.apply(&info.id, whole()),
             None => self.state.meter.expected(&shared.scales, Next { model: info, tools: tools.print }, whole),
         };
-        let told = told.iter().map(|body| match body {
+        let brought = shared.scales.apply(&info.id, if info.embedded { 0 } else { front.brought });
+        let told = front.told.iter().map(|body| match body {
             ItemBody::Notice { text, .. } => estimate(text),
             _ => 0,
         });
         let occupied = OccupiedRoom {
             window,
-            taken,
+            taken: taken + brought,
             fixed,
             told: told.sum(),
             thousand: shared.scales.apply(&info.id, 1000),

@@ -18,10 +18,11 @@ use super::{
     StartedTurn,
     actor::{Actor, Fault, Next, OpenTurn},
     form,
-    room::InFront,
+    room::{InFront, brought},
     turn_start::TurnStart,
 };
 use crate::{
+    attachments,
     client_files::OpenFileLines,
     error::EngineError,
     large_input::UserInput,
@@ -176,10 +177,9 @@ impl Actor {
         let said = match start.text.take() {
             Some(text) => {
                 let input = UserInput::whole(text, start.typed_bytes);
-                Some(
-                    self.fit(input, start.whole, InFront { choice, mentions: &mentions, handed: &handed, told: &told })
-                        .await?,
-                )
+                let brought = brought(&start);
+                let front = InFront { choice, mentions: &mentions, handed: &handed, told: &told, brought };
+                Some(self.fit(input, start.whole, front).await?)
             }
             None => None,
         };
@@ -291,8 +291,10 @@ impl Actor {
         let unfinished = self.state.last_stop.is_some_and(StopReason::can_continue);
         let compacts = self.open.as_ref().is_some_and(|open| open.compacts);
         let phase = if compacts { Phase::Compacting { unfinished } } else { Phase::Working };
+        let history = self.state.seen();
         TurnState {
-            history: self.state.seen(),
+            returned: attachments::unshown(&history),
+            history,
             todos: self.state.todos.clone(),
             meter: self.state.meter.clone(),
             held: self.state.window().held,

@@ -157,6 +157,7 @@ async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mu
         ran_with,
         takes_back,
         found,
+        pictures: effects.pictures.clone(),
         said,
         duration_ms,
     };

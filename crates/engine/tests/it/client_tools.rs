@@ -219,6 +219,66 @@ async fn a_client_that_never_answers_is_given_up() {
 }
 
 #[tokio::test]
+async fn the_time_of_a_turn_ends_the_wait() {
+    let world = World::new([buffer(json!({"path": "a"})), says("In short.")]);
+    let session = world.session().await;
+    let options = TurnOptions { time_ms: Some(100), ..TurnOptions::default() };
+    let (mut started, mut requests) =
+        start(&session, StartTurn { options, ..offering(vec![tool("buffer", false)]) }).await;
+    let asked = question(&mut started.events).await;
+    answer(&session, &asked, Answer::Approve).await.unwrap();
+    let held = next(&mut requests).await;
+    let (events, result) = to_end(&mut started.events).await;
+    assert_eq!(result.stop_reason, StopReason::TimeLimit);
+    let text = events.iter().find_map(|event| match &event.kind {
+        EventKind::ItemCompleted { item, .. } => match &item.body {
+            ItemBody::ToolResult(result) => Some(result.text.clone()),
+            _ => None,
+        },
+        _ => None,
+    });
+    let text = text.unwrap();
+    assert!(text.contains("time of the turn was over") && text.ends_with("took effect is not known"), "{text}");
+    assert!(held.reply.is_closed(), "nobody waits for it any more");
+}
+
+#[tokio::test]
+async fn a_picture_that_came_before_a_crash_is_shown_after_it() {
+    let world = World::new([calls(&[("client_shot", json!({"path": "a"})), ("client_shot", json!({"path": "b"}))])]);
+    let session = world.session().await;
+    let start_turn = StartTurn { on_interrupt: OnInterrupt::Approve, ..offering(vec![tool("shot", false)]) };
+    let (_started, mut requests) = start(&session, start_turn).await;
+    let picture = PreparedPicture {
+        media_type: "image/png".to_owned(),
+        width: 30,
+        height: 25,
+        name: "picture-one.png".to_owned(),
+        content: b"PICTURE one".to_vec(),
+    };
+    let answer = ClientToolAnswer { text: "The first.".to_owned(), failed: false, picture: Some(picture) };
+    next(&mut requests).await.reply.send(answer).unwrap();
+    let _held = next(&mut requests).await;
+    let reborn = world.reborn([says("I saw it.")]);
+    reborn.engine.recover().await.unwrap();
+    let session = reborn.engine.session(session.id()).await.unwrap();
+    let mut again = session.start_turn(crate::world::go_on()).await.unwrap();
+    let (events, result) = to_end(&mut again.events).await;
+    assert_eq!(result.text, "I saw it.");
+    let notices = |events: &[std::sync::Arc<agentd_core::event::Event>]| {
+        let is_shown = |event: &&std::sync::Arc<agentd_core::event::Event>| {
+            matches!(&event.kind, EventKind::ItemCompleted { item, .. }
+                if matches!(&item.body, ItemBody::Notice { pictures, .. } if pictures.len() == 1))
+        };
+        events.iter().filter(is_shown).count()
+    };
+    assert_eq!(notices(&events), 1, "{}", reborn.log(&session));
+    // Once.
+    reborn.model.then(says("Well."));
+    let mut next = session.start_turn(input("And now?")).await.unwrap();
+    assert_eq!(notices(&to_end(&mut next.events).await.0), 0);
+}
+
+#[tokio::test]
 async fn a_cancel_ends_the_wait() {
     let world = World::new([buffer(json!({"path": "a"}))]);
     let session = world.session().await;

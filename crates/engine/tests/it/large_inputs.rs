@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use agentd_core::{
+    client_tool::ClientTool,
     error::ErrorKind,
     event::EventKind,
     files::StoredInput,
     item::ItemBody,
     model::{Message, ModelChunk, ModelInfo, Slot, SlotInfo},
     ports::{Model, Models},
-    turn::{IfBusy, StartTurn, StopReason},
+    turn::{IfBusy, StartTurn, StopReason, TurnOptions},
 };
 use agentd_engine::{EngineConfig, SessionHandle};
 use agentd_testkit::scripted::{Play, ScriptedModel, calls, says};
@@ -223,9 +224,74 @@ impl Models for TwoModels {
         Arc::clone(model) as _
     }
 
+    fn named(&self, _: Slot, id: &str) -> Option<Arc<dyn Model>> {
+        (id == "small").then(|| Arc::clone(&self.1) as _)
+    }
+
     fn list(&self) -> Vec<SlotInfo> {
         Vec::new()
     }
+}
+
+/// A model with such a window.
+fn sized(id: &str, context_window: u64, script: Vec<Play>) -> Arc<ScriptedModel> {
+    let info = ModelInfo {
+        id: id.to_owned(),
+        wire: "script".to_owned(),
+        base_url: None,
+        context_window,
+        window_source: Default::default(),
+        native_tools: true,
+        embedded: false,
+        echo_reasoning: false,
+        sees_pictures: false,
+        figures: Vec::new(),
+    };
+    ScriptedModel::with_info(info, script)
+}
+
+#[tokio::test]
+async fn what_waits_is_measured_by_the_model_that_it_is_for() {
+    let go = Arc::new(Notify::new());
+    let small = sized("small", 4096, vec![Play::Waits(Arc::clone(&go), vec![ModelChunk::Text("So.".to_owned())])]);
+    let large = sized("large", 64_000, vec![says("All of it.")]);
+    let world = World::with_models(Arc::new(TwoModels(Arc::clone(&large), Arc::clone(&small))));
+    let session = world.session().await;
+    let of_small = TurnOptions { model: Some("small".to_owned()), ..TurnOptions::default() };
+    let mut first = session.start_turn(StartTurn { options: of_small.clone(), ..input("Wait") }).await.unwrap();
+    small.asked(1).await;
+    let waits = |options| StartTurn { if_busy: IfBusy::Queue, options, ..piped("Then this", &lines(1000)) };
+    let mut second = session.start_turn(waits(TurnOptions::default())).await.unwrap();
+    assert!(world.workspaces.uploads().is_empty(), "the large model sees all of it");
+    session.start_turn(waits(of_small)).await.unwrap();
+    assert_eq!(upload(&world, "uploads/stdin.txt"), lines(1000));
+    go.notify_one();
+    to_end(&mut first.events).await;
+    assert_eq!(to_end(&mut second.events).await.1.text, "All of it.");
+}
+
+#[tokio::test]
+async fn instructions_and_tools_of_the_client_leave_less_room() {
+    let check = async |instructions: Option<String>, tools: Vec<ClientTool>, fits: bool| {
+        let world = World::with_models(Arc::new(TwoModels(
+            sized("large", 16_000, vec![says("Read.")]),
+            sized("small", 16_000, Vec::new()),
+        )));
+        let session = world.session().await;
+        let options = TurnOptions { instructions, ..TurnOptions::default() };
+        let start = StartTurn { options, tools, ..piped("Review this", &lines(800)) };
+        to_end(&mut session.start_turn(start).await.unwrap().events).await;
+        assert_eq!(world.workspaces.uploads().is_empty(), fits, "{}", world.log(&session));
+    };
+    let tool = |at: usize| ClientTool {
+        name: format!("tool_{at}"),
+        description: lines(100),
+        parameters: json!({"type": "object"}),
+        only_looks: true,
+    };
+    check(None, Vec::new(), true).await;
+    check(Some(lines(800)), Vec::new(), false).await;
+    check(None, (0..8).map(tool).collect(), false).await;
 }
 
 #[tokio::test]

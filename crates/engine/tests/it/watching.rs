@@ -23,20 +23,32 @@ async fn every_watcher_hears_of_every_session() {
     for news in [&mut one, &mut other] {
         let mut ended: Vec<SessionId> = Vec::new();
         while ended.len() < sessions.len() {
-            let SessionNews::Fact { event, is_child: false } = next(news).await else { continue };
+            let SessionNews::Fact { session, seq, is_event, is_child: false } = next(news).await else { continue };
+            let event = world.engine.stored_event(session, seq).await.unwrap().unwrap();
+            assert_eq!((event.seq, event.session_id), (seq, session));
             // What is said is no news.
             assert!(!matches!(event.kind, EventKind::ItemStarted { .. } | EventKind::ItemCompleted { .. }));
             if matches!(event.kind, EventKind::TurnEnded { .. }) {
+                assert!(is_event);
                 ended.push(event.session_id);
             }
         }
         assert_eq!(ended, sessions);
     }
     world.engine.delete_session(sessions[0]).await.unwrap();
-    assert!(matches!(next(&mut one).await, SessionNews::Deleted(id) if id == sessions[0]));
+    assert!(
+        matches!(next(&mut one).await, SessionNews::Deleted { session, is_child: false } if session == sessions[0])
+    );
+    assert_eq!(world.engine.stored_event(sessions[0], 1).await.unwrap(), None, "it is gone");
     world.engine.reconfigure(agentd_engine::EngineConfig::default());
     assert!(matches!(next(&mut one).await, SessionNews::Reconfigured));
     assert!(one.try_next().is_none());
+}
+
+/// A watcher that does not read holds a thousand of them.
+#[test]
+fn news_hold_no_texts() {
+    assert!(size_of::<SessionNews>() <= 64 && !std::mem::needs_drop::<SessionNews>());
 }
 
 #[tokio::test]

@@ -240,6 +240,17 @@ impl Workspaces for WorkspaceFolders {
         self.work("keep the upload", keep)
     }
 
+    fn remove_upload(&self, session: SessionId, path: String) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+        let remove = self.locks.shared(session.to_string().into(), move |base| {
+            make(base, session)
+                .and_then(|root| jail::own_root(&root))
+                .and_then(|root| jail::open_real_folder(&root, "uploads"))
+                .and_then(|folder| uploads::remove(&folder, path.strip_prefix("uploads/").unwrap_or_default()))
+                .map_err(|error| storage(&format!("remove the upload {path}"), error))
+        });
+        self.work("remove the upload", remove)
+    }
+
     fn keep_input(
         &self,
         session: SessionId,

@@ -31,6 +31,17 @@ fn split_extension(name: &str) -> (&str, &str) {
     }
 }
 
+/// Removes a file from a folder, by its name alone. One that is not there is no error.
+pub(super) fn remove(folder: &Dir, name: &str) -> io::Result<()> {
+    if matches!(name, "" | "." | "..") || name.contains('/') {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no name of an upload"));
+    }
+    match folder.remove_file(name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
 /// Puts a new file into a folder, under the first free name.
 pub(super) fn put(folder: &Dir, name: &str, content: &[u8]) -> io::Result<String> {
     put_unless(folder, name, content, |_| Ok(false))
