@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 22] = [
+const FILES: [&str; 23] = [
     "agent",
     "audit",
     "context",
@@ -18,6 +18,7 @@ const FILES: [&str; 22] = [
     "item",
     "mcp",
     "model",
+    "plugin",
     "policy",
     "project",
     "session",

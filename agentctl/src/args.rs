@@ -79,6 +79,8 @@ pub(crate) enum Command {
     Skills(cmd::skills::SkillsArgs),
     /// Show and trust what a project brings along in .agentd/
     Project(cmd::project::ProjectArgs),
+    /// Add, list, show and remove plugins: skills, agents, commands and servers as one
+    Plugin(cmd::plugin::PluginArgs),
     /// Manage MCP servers, or act as one
     Mcp(cmd::mcp::McpArgs),
     /// Serve an editor, over the Agent Client Protocol
@@ -135,6 +137,7 @@ fn offering(arg: Arg) -> Arg {
         "id" => complete::interrupts,
         "agent" => complete::agents,
         "server" => complete::mcp_servers,
+        "plugin" => complete::plugins,
         "model" => complete::slots,
         _ => return arg,
     };

@@ -47,6 +47,16 @@ pub(crate) fn agents() -> Vec<CompletionCandidate> {
     agents.into_iter().map(offer).collect()
 }
 
+/// The plugins.
+pub(crate) fn plugins() -> Vec<CompletionCandidate> {
+    let plugins = ask(async |client: Client| client.known_plugins().await).unwrap_or_default();
+    let offer = |plugin: agentd_core::plugin::PluginReport| {
+        let help = report::cut(&sanitize::clean_line(&plugin.description), 60);
+        CompletionCandidate::new(plugin.name).help(Some(help.into()))
+    };
+    plugins.into_iter().map(offer).collect()
+}
+
 /// The interrupts that wait.
 pub(crate) fn interrupts() -> Vec<CompletionCandidate> {
     let pending = ask(async |client: Client| client.interrupts(None).await).unwrap_or_default();

@@ -98,6 +98,7 @@ async fn handle(cli: Cli) -> anyhow::Result<Exit> {
         Command::Undo(args) => cmd::undo::handle(global, args).await,
         Command::Audit(args) => cmd::audit::handle(global, args).await,
         Command::Policy(args) => cmd::policy::handle(global, args).await,
+        Command::Plugin(args) => cmd::plugin::handle(global, args).await,
         Command::Project(args) => cmd::project::handle(global, args).await,
         Command::Mcp(args) => cmd::mcp::handle(global, args).await,
         Command::Config(args) => cmd::config::handle(global, args).await,

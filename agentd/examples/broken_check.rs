@@ -48,7 +48,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     let environment = Environment::capture();
     let socket = environment.path("AGENTD_SOCKET").ok_or("AGENTD_SOCKET is not set")?;
     let paths = Paths::resolve(&Args::default(), &environment, &env::current_dir()?)?;
-    let recipe = ConfigSource { paths, env: environment, flags: Flags::default() };
+    let recipe = ConfigSource::new(paths, environment, Flags::default());
     let mut config = recipe.read()?;
     config.rules.policy = Arc::new(Policy::new(Rules::compile(&config.rules.file)?).with_check(Arc::new(Broken)));
     let redactor = Redactor::default();

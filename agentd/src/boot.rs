@@ -104,14 +104,18 @@ pub async fn assemble(
     let sandbox = Arc::new(Sandbox::new(confinement.clone()));
     let library = Arc::new(documents::library(&paths.data, &config.daemon, &clock));
     let projects = ProjectStore::new(paths.projects());
-    let skills = skills::shelf(config, paths, env, confinement, projects.clone()).await;
+    let plugins = recipe.plugins.clone();
+    let leftovers = plugins.clone();
+    // What cannot be removed only takes room.
+    let _ = tokio::task::spawn_blocking(move || leftovers.sweep()).await;
+    let skills = skills::shelf(config, paths, env, confinement, projects.clone(), plugins.clone()).await;
     let tools = ToolboxConfig {
         skills: Some(skills.clone()),
         ..toolbox_config(config, env, Arc::clone(&sandbox), library.clone())
     };
     let builtin: Arc<dyn Toolbox> = Arc::new(BuiltinToolbox::new(tools));
     let session_servers = mcp::session_servers(env, OWN_PROGRAM.as_ref(), redactor.clone());
-    let mcp = mcp::pool(&config.mcp, &paths.data, env, OWN_PROGRAM.as_ref(), redactor, Arc::clone(&builtin));
+    let mcp = mcp::pool(&config.mcp, &paths.data, env, OWN_PROGRAM.as_ref(), redactor, Arc::clone(&builtin), plugins);
     let all = Arc::new(AllTools::new(Arc::clone(&builtin), Arc::clone(&mcp)));
     // All that can be left out or described otherwise.
     let configurable = [all.specs().to_vec(), agentd_engine::hideable_tools()].concat();
@@ -137,7 +141,7 @@ pub async fn assemble(
     let mut notes = tools::notes(&config.tools, &configurable, &engine.tools());
     notes.extend(layers::exposed(&config.files));
     let known = engine.tools();
-    notes.extend(agents::notes(&config.agents, known.iter().map(|tool| tool.name.as_str())));
+    notes.extend(agents::notes(&config.agents, &config.agent_plugins, known.iter().map(|tool| tool.name.as_str())));
     Ok(Parts {
         engine,
         store,

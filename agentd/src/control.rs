@@ -18,7 +18,7 @@ use agentd_engine::Engine;
 use agentd_mcp::{McpPool, SessionServers};
 use agentd_policy::Policy;
 use agentd_proto::client::{ConfigOrigin, ReloadOutcome};
-use agentd_tools::{SkillStore, sandbox::Sandbox};
+use agentd_tools::{PluginStore, SkillStore, sandbox::Sandbox};
 use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::mpsc;
 
@@ -32,7 +32,7 @@ use crate::{
     models::ReloadableModels,
     paths::Paths,
     retention::Retention,
-    rpc::{Control, Refusal},
+    rpc::{Control, PluginControl, Refusal},
     sandbox,
     tools::ConfiguredToolbox,
 };
@@ -46,9 +46,18 @@ pub struct ConfigSource {
     pub env: Environment,
     /// The command line.
     pub flags: Flags,
+    /// The plugins, which are looked at again at each reading.
+    pub plugins: PluginStore,
 }
 
 impl ConfigSource {
+    /// The configuration at these paths.
+    #[must_use]
+    pub fn new(paths: Paths, env: Environment, flags: Flags) -> Self {
+        let plugins = PluginStore::new(paths.plugins(), paths.plugin_data());
+        Self { paths, env, flags, plugins }
+    }
+
     /// Reads the current configuration.
     ///
     /// # Errors
@@ -59,7 +68,8 @@ impl ConfigSource {
 
     fn sources(&self) -> Result<Sources, Failure> {
         let files = config::layers::gather(&self.paths.system_config, &self.paths.config)?;
-        Ok(Sources { files, env: self.env.clone(), flags: self.flags.clone() }.with_dotenv()?)
+        let plugins = self.plugins.refresh();
+        Ok(Sources { files, plugins, env: self.env.clone(), flags: self.flags.clone() }.with_dotenv()?)
     }
 }
 
@@ -233,6 +243,10 @@ impl Control for DaemonControl {
 
     fn skills(&self) -> Option<SkillStore> {
         Some(self.skills.clone())
+    }
+
+    fn plugins(&self) -> Option<&dyn PluginControl> {
+        Some(self)
     }
 
     fn retention(&self) -> Option<Arc<Retention>> {

@@ -8,7 +8,7 @@
 //!   layers of files, variables and flags. [`lock`]: one daemon for a data folder.
 //! - [`boot`]: the only file that names every adapter. [`models`], [`tools`], [`mcp`], [`session_tools`]: the layer between
 //!   them and the engine. [`documents`] and [`embedded`]: optional parts of a build. [`sandbox`]: restrictions on commands.
-//!   [`skills`]: the bundled ones, and the places of all others.
+//!   [`skills`]: the bundled ones, and the places of all others. [`plugins`]: added and removed while the daemon runs.
 //! - [`app`]: serving, and the order in which everything ends. [`listener`]: the socket. `presence`: keeps it and
 //!   the lock file where clients find them. [`signals`] and [`control`]: requests to stop or to reload.
 //! - [`rpc`]: the services that clients speak to. [`rehearsal`]: verdicts of other rules on the audit log's calls.
@@ -38,6 +38,7 @@ pub mod mcp;
 pub mod models;
 mod ownership;
 pub mod paths;
+pub mod plugins;
 mod presence;
 pub mod redact;
 pub mod rehearsal;

@@ -12,14 +12,15 @@ use agentd_core::{
     tool::{AdaptedCall, FollowedLink, StartFolder, ToolCall, ToolOutput, ToolSpec},
 };
 use agentd_mcp::{
-    Clean, McpConfig, McpPool, McpToolbox, SessionServers,
+    Clean, McpConfig, McpPool, McpToolbox, PluginCheck, SessionServers,
     catalogue::CatalogueFolder,
     login::Logins,
     pool::{PoolOwner, PoolParts},
     published::PublishedTools,
     session::SessionServersParts,
 };
-use futures_util::future::BoxFuture;
+use agentd_tools::PluginStore;
+use futures_util::{FutureExt as _, future::BoxFuture};
 
 use crate::{environment::Environment, redact::Redactor};
 
@@ -55,6 +56,7 @@ pub fn pool(
     guard: &Path,
     redactor: Redactor,
     ours: Arc<dyn Toolbox>,
+    plugins: PluginStore,
 ) -> Arc<McpPool> {
     let environment = environment(env);
     let own: Vec<String> = agentd_engine::own_tools().into_iter().map(|tool| tool.name).collect();
@@ -71,6 +73,19 @@ pub fn pool(
         clean: Clean::new(move |words| redactor.clean(words)),
         reserved: Box::new(reserved),
         owner: PoolOwner::Daemon,
+        plugin_check: plugin_check(plugins),
+    })
+}
+
+/// The check of a plugin before one of its servers starts.
+fn plugin_check(plugins: PluginStore) -> PluginCheck {
+    PluginCheck::new(move |name| {
+        let (plugins, name) = (plugins.clone(), name.to_owned());
+        async move {
+            let checked = tokio::task::spawn_blocking(move || plugins.check(&name)).await;
+            checked.unwrap_or_else(|_| Err("its plugin could not be looked at".to_owned()))
+        }
+        .boxed()
     })
 }
 

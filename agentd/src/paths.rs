@@ -44,6 +44,18 @@ impl Paths {
         self.data.join("projects")
     }
 
+    /// The folder of the plugins that the person has added.
+    #[must_use]
+    pub fn plugins(&self) -> PathBuf {
+        self.data.join("plugins")
+    }
+
+    /// The folder of those in which servers of plugins may write.
+    #[must_use]
+    pub fn plugin_data(&self) -> PathBuf {
+        self.data.join("plugin_data")
+    }
+
     /// The journal.
     #[must_use]
     pub fn journal(&self) -> PathBuf {

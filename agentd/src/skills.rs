@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agentd_tools::{ProjectStore, SkillConfig, SkillStore, sandbox::SandboxConfig};
+use agentd_tools::{PluginStore, ProjectStore, SkillConfig, SkillStore, sandbox::SandboxConfig};
 
 use crate::{config::Config, environment::Environment, paths::Paths};
 
@@ -66,6 +66,7 @@ pub async fn shelf(
     env: &Environment,
     sandbox: SandboxConfig,
     projects: ProjectStore,
+    plugins: PluginStore,
 ) -> SkillStore {
     let data = paths.data.clone();
     let unpacked = tokio::task::spawn_blocking(move || unpack(&data.join("skills"))).await;
@@ -82,6 +83,7 @@ pub async fn shelf(
         bundled,
         environments: environments(paths),
         home: env.path("HOME"),
+        plugins: Some(plugins),
         projects: Some(projects),
         variables: PASSED_TO_INSTALLERS.iter().filter_map(passed).collect(),
         sandbox: Some(sandbox),

@@ -46,7 +46,7 @@ pub fn start(args: &Args, env: Environment, supervisor: Supervisor) -> Result<()
     let current = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     let paths = Paths::resolve(args, &env, &current)?;
     let flags = Flags { log_level: args.log_level.clone() };
-    let recipe = ConfigSource { paths, env, flags };
+    let recipe = ConfigSource::new(paths, env, flags);
     let config = recipe.read()?;
     let sockets = sockets(args, &recipe, &current)?;
     if args.check_config {

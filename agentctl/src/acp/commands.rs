@@ -28,7 +28,7 @@ pub(super) async fn available(client: &Client, folder: Option<&Path>) -> Session
         command(COMPACT, "Summarize older history, so that there is room in the window", ""),
         command(PLAN, "Plan a task, and change nothing before the plan is approved", "task"),
     ];
-    let own = own_commands::all(report.as_ref()).commands;
+    let own = own_commands::all(&own_commands::plugins(client).await, report.as_ref()).commands;
     // Its place, where it does not say what it does.
     commands.extend(own.iter().map(|own| {
         let description = if own.description.is_empty() { &own.file } else { &own.description };
@@ -61,7 +61,7 @@ pub(super) async fn apply(start: &mut StartTurn, client: &Client, folder: Option
                 Some(folder) => project::look(client, folder).await,
                 None => None,
             };
-            if let Some(command) = own_commands::find(name, report.as_ref())? {
+            if let Some(command) = own_commands::find(name, &own_commands::plugins(client).await, report.as_ref())? {
                 let (words, typed) = command.words(&text, arguments.trim_end());
                 (start.text, start.typed_bytes) = (Some(words), typed.map(|typed| typed as u64));
             }

@@ -1,6 +1,6 @@
 //! `agentctl agents`: who can work in a session besides the main agent.
 
-use agentd_core::{agent::AgentCard, error::ErrorKind};
+use agentd_core::{agent::AgentCard, error::ErrorKind, plugin::PluginReport};
 use clap::{Args, Subcommand};
 
 use crate::{
@@ -9,7 +9,10 @@ use crate::{
     failure::Failure,
     flags::Global,
     report::{self, Table},
-    terminal::sanitize::{clean, clean_line},
+    terminal::{
+        note,
+        sanitize::{clean, clean_line},
+    },
 };
 
 /// The arguments of `agents`.
@@ -38,9 +41,13 @@ enum AgentsCommand {
 
 /// Does what was asked.
 pub(crate) async fn handle(global: &Global, args: AgentsArgs) -> anyhow::Result<Exit> {
-    let agents = daemon::connect(global).await?.client.agents().await?;
+    let client = daemon::connect(global).await?.client;
+    let agents = client.agents().await?;
     match args.command {
-        AgentsCommand::List => report::show(global.json, &agents, || list(&agents)),
+        AgentsCommand::List => {
+            let plugins = client.plugins().await?;
+            report::show(global.json, &agents, || list(&agents, &plugins))
+        }
         AgentsCommand::Show { agent } => {
             let card = find(&agents, &agent)?;
             report::show(global.json, card, || show(card))
@@ -48,13 +55,24 @@ pub(crate) async fn handle(global: &Global, args: AgentsArgs) -> anyhow::Result<
     }
 }
 
-fn list(agents: &[AgentCard]) -> anyhow::Result<()> {
-    let mut table = Table::new(["AGENT", "STATE", "SLOT", "WHAT IT IS FOR"]);
+fn list(agents: &[AgentCard], plugins: &[PluginReport]) -> anyhow::Result<()> {
+    let mut table = Table::new(["AGENT", "FROM", "STATE", "SLOT", "WHAT IT IS FOR"]);
     for card in agents {
         let slot = card.slot.map_or_else(|| "-".to_owned(), |slot| slot.to_string());
-        table.row_with_long_end([card.id.clone(), state(card).to_owned(), slot, clean_line(&card.description)]);
+        let plugin = plugins
+            .iter()
+            .find(|plugin| plugin.agents.iter().any(|known| known.id == card.id && known.prompt == card.prompt));
+        let from =
+            plugin.map_or_else(|| "agents.yaml".to_owned(), |plugin| format!("plugin {}", clean_line(&plugin.name)));
+        table.row_with_long_end([card.id.clone(), from, state(card).to_owned(), slot, clean_line(&card.description)]);
     }
-    table.print("no agents besides the main one; agents.yaml names them")
+    table.print("no agents besides the main one; agents.yaml names them")?;
+    for plugin in plugins {
+        for problem in plugin.problems.iter().filter(|problem| problem.message.starts_with("the agent ")) {
+            note(&clean_line(&format!("plugin {}: {problem}", plugin.name)));
+        }
+    }
+    Ok(())
 }
 
 fn find<'a>(agents: &'a [AgentCard], id: &str) -> Result<&'a AgentCard, Failure> {

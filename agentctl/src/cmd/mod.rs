@@ -21,6 +21,7 @@ pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod models;
 mod own_file;
+pub(crate) mod plugin;
 pub(crate) mod policy;
 pub(crate) mod project;
 pub(crate) mod reload;

@@ -125,13 +125,7 @@ fn list(skills: &[SkillReport]) -> anyhow::Result<()> {
         };
         let fatal = found.problems.iter().find(|problem| problem.is_fatal);
         let about = fatal.map_or_else(|| skill.description.clone(), ToString::to_string);
-        table.row_with_long_end([
-            skill.name.clone(),
-            origin(skill.origin).to_owned(),
-            told.to_owned(),
-            packages,
-            clean_line(&about),
-        ]);
+        table.row_with_long_end([skill.name.clone(), from(found), told.to_owned(), packages, clean_line(&about)]);
     }
     table.print("no skills; put folders with a SKILL.md into ~/.config/agentd/skills")
 }
@@ -145,7 +139,7 @@ fn tell(found: &SkillReport) -> anyhow::Result<()> {
     line("name", &skill.name)?;
     line("for", &skill.description)?;
     line("folder", &found.folder)?;
-    line("from", origin(skill.origin))?;
+    line("from", &from(found))?;
     line("license", found.license.as_deref().unwrap_or_default())?;
     line("files", &format!("{} ({} bytes)", found.files, found.bytes))?;
     line("file types", &skill.file_types.join(", "))?;
@@ -162,9 +156,17 @@ fn tell(found: &SkillReport) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn from(found: &SkillReport) -> String {
+    match found.plugin.as_str() {
+        "" => origin(found.skill.origin).to_owned(),
+        plugin => format!("plugin {}", clean_line(plugin)),
+    }
+}
+
 fn origin(origin: SkillOrigin) -> &'static str {
     match origin {
         SkillOrigin::Person => "yours",
+        SkillOrigin::Plugin => "a plugin",
         SkillOrigin::Bundled => "agentd",
         SkillOrigin::Project => "the project",
     }

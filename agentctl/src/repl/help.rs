@@ -44,7 +44,8 @@ impl Chat {
             Some(mount) => project::look(&self.daemon.client, &mount.path).await,
             None => None,
         };
-        let own = own_commands::all(project.as_ref());
+        let plugins = own_commands::plugins(&self.daemon.client).await;
+        let own = own_commands::all(&plugins, project.as_ref());
         for command in &own.commands {
             let about = match command.description.as_str() {
                 "" => command.first_lines(1).0.concat(),

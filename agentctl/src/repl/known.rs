@@ -6,6 +6,7 @@ use agentd_core::{
     catalogue::{ToolStanding, ToolTier},
     guide::SkillReport,
     ids::SessionId,
+    plugin::PluginReport,
     project::{ProjectReport, ProjectTrust},
 };
 use agentd_proto::client::{Client, McpServerView};
@@ -44,12 +45,12 @@ impl CompletionCache {
             None => None,
         };
         self.learn_names(client, session, project.as_ref()).await;
-        self.learn_commands(project.as_ref());
+        self.learn_commands(&own_commands::plugins(client).await, project.as_ref());
     }
 
     /// Looks which commands there are in the folder in view.
-    fn learn_commands(&self, project: Option<&ProjectReport>) {
-        let commands = own_commands::all(project).commands.into_iter();
+    fn learn_commands(&self, plugins: &[PluginReport], project: Option<&ProjectReport>) {
+        let commands = own_commands::all(plugins, project).commands.into_iter();
         let about =
             |command: OwnCommand| (command.name, format!("{}: {}", command.origin.as_str(), command.description));
         *self.commands.lock().unwrap_or_else(PoisonError::into_inner) = commands.map(about).collect();

@@ -1,9 +1,10 @@
 //! Slash commands of somebody's own: Markdown files whose text is a prompt, in `commands/` of the person's configuration, read when
-//! they are used, and in `.agentd/commands/` of the project, as the daemon tells them.
+//! they are used, in plugins, and in `.agentd/commands/` of the project, as the daemon tells them.
 //!
 //! A project's file is the text of whoever wrote the project. It is used only where the person trusts the project, and sent for
 //! nobody but the person who types its name; it names no file of the person and no skill, for only what they type behind the
-//! name does. A command of the person's hides one of the project's, and none hides one of the table.
+//! name does. So it is with a plugin's. A command of the person's hides one of a plugin, and that one of the project's; none hides
+//! one of the table.
 
 use std::{
     fs, io,
@@ -12,8 +13,10 @@ use std::{
 
 use agentd_core::{
     error::ErrorKind,
+    plugin::{PluginReport, PluginState},
     project::{PROJECT_FOLDER, ProjectReport, ProjectTrust},
 };
+use agentd_proto::client::Client;
 
 use super::slash;
 use crate::{daemon, failure::Failure, project, terminal::sanitize::clean_line};
@@ -30,6 +33,7 @@ const FOLDER: &str = "commands";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommandOrigin {
     Person,
+    Plugin,
     Project,
 }
 
@@ -37,6 +41,7 @@ impl CommandOrigin {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Person => "yours",
+            Self::Plugin => "a plugin's",
             Self::Project => "the project's",
         }
     }
@@ -67,9 +72,18 @@ pub(crate) fn is_name(name: &str) -> bool {
     slash::is_own_name(name)
 }
 
-/// All commands of the person's and of a project.
-pub(crate) fn all(project: Option<&ProjectReport>) -> OwnCommands {
+/// The plugins whose commands there are. Where the daemon does not tell there are none.
+pub(crate) async fn plugins(client: &Client) -> Vec<PluginReport> {
+    let plugins = client.known_plugins().await.unwrap_or_default();
+    plugins.into_iter().filter(|plugin| plugin.state == PluginState::Installed).collect()
+}
+
+/// All commands of the person's, of plugins and of a project.
+pub(crate) fn all(plugins: &[PluginReport], project: Option<&ProjectReport>) -> OwnCommands {
     let mut found = person_folder().map(|folder| collect(&folder)).unwrap_or_default();
+    for plugin in plugins {
+        add_plugin(&mut found, plugin);
+    }
     if let Some(project) = project {
         add_project(&mut found, project);
     }
@@ -81,12 +95,23 @@ pub(crate) fn all(project: Option<&ProjectReport>) -> OwnCommands {
 ///
 /// # Errors
 /// When its file is no command, or it is one of a project that is not trusted.
-pub(crate) fn find(name: &str, project: Option<&ProjectReport>) -> Result<Option<OwnCommand>, Failure> {
+pub(crate) fn find(
+    name: &str,
+    plugins: &[PluginReport],
+    project: Option<&ProjectReport>,
+) -> Result<Option<OwnCommand>, Failure> {
     let broken = |problem| Failure::usage(problem).hint("docs/extending.md says what a command looks like");
     if let Some(folder) = person_folder()
         && let Some(command) = read(name, &folder.join(format!("{name}.md"))).map_err(broken)?
     {
         return Ok(Some(command));
+    }
+    let of_plugins = plugins.iter().find_map(|plugin| {
+        let command = plugin.commands.iter().find(|command| command.name == name)?;
+        Some(parse(CommandOrigin::Plugin, name, plugin_file(plugin, name), &command.text))
+    });
+    if let Some(command) = of_plugins {
+        return command.map(Some).map_err(broken);
     }
     let of_project = project.and_then(|project| {
         let command = project.commands.iter().find(|command| command.name == name)?;
@@ -132,6 +157,34 @@ fn collect(folder: &Path) -> OwnCommands {
     found
 }
 
+/// The name of a plugin's command, as people are told of it.
+fn plugin_file(plugin: &PluginReport, name: &str) -> String {
+    clean_line(&format!("commands/{name}.md of the plugin {}", plugin.name))
+}
+
+/// Adds the commands of a plugin.
+fn add_plugin(found: &mut OwnCommands, plugin: &PluginReport) {
+    for command in &plugin.commands {
+        match parse(CommandOrigin::Plugin, &command.name, plugin_file(plugin, &command.name), &command.text) {
+            Ok(command) => add(found, command),
+            Err(problem) => found.problems.push(problem),
+        }
+    }
+}
+
+/// Adds a command, if nobody before has one of its name.
+fn add(found: &mut OwnCommands, command: OwnCommand) {
+    match found.commands.iter().find(|known| known.name == command.name) {
+        Some(OwnCommand { origin: CommandOrigin::Person, .. }) => {
+            found.problems.push(format!("{}: not used, because you have a command of this name", command.file));
+        }
+        Some(known) => {
+            found.problems.push(format!("{}: not used, because of {}", command.file, known.file));
+        }
+        None => found.commands.push(command),
+    }
+}
+
 /// Adds the commands of a project that is trusted, and says of others why they are not there.
 fn add_project(found: &mut OwnCommands, project: &ProjectReport) {
     if project.trust != ProjectTrust::Trusted {
@@ -144,10 +197,7 @@ fn add_project(found: &mut OwnCommands, project: &ProjectReport) {
     for command in &project.commands {
         let file = project_file(project, &command.name);
         match parse(CommandOrigin::Project, &command.name, file, &command.text) {
-            Ok(command) if found.commands.iter().any(|known| known.name == command.name) => {
-                found.problems.push(format!("{}: not used, because you have a command of this name", command.file));
-            }
-            Ok(command) => found.commands.push(command),
+            Ok(command) => add(found, command),
             Err(problem) => found.problems.push(problem),
         }
     }
@@ -264,14 +314,15 @@ impl OwnCommand {
     }
 
     /// The input that the line of a person stands for, and how many bytes of it they typed, where not all of it was. Of a
-    /// project's command, only the line is theirs.
+    /// project's or a plugin's command, only the line is theirs.
     pub(crate) fn words(&self, line: &str, arguments: &str) -> (String, Option<usize>) {
         let prompt = self.prompt(arguments);
         match self.origin {
             CommandOrigin::Person => (prompt, None),
-            CommandOrigin::Project => {
+            CommandOrigin::Plugin | CommandOrigin::Project => {
                 let typed = line.trim_end();
-                let text = format!("{typed}\n\nThis command of the project's stands for:\n\n{prompt}");
+                let whose = if self.origin == CommandOrigin::Plugin { "a plugin" } else { "the project's" };
+                let text = format!("{typed}\n\nThis command of {whose} stands for:\n\n{prompt}");
                 (text, Some(typed.len()))
             }
         }
@@ -420,9 +471,9 @@ mod tests {
             add_project(&mut found, &project);
             assert!(found.commands.iter().all(|command| command.origin == CommandOrigin::Person), "{found:?}");
             told(&found, "4 commands of this project", "not trusted");
-            let failure = find("ship-it", Some(&project)).unwrap_err();
+            let failure = find("ship-it", &[], Some(&project)).unwrap_err();
             assert!(failure.hint.unwrap().contains("agentctl project trust /src/app"));
         }
-        assert_eq!(find("nobodys", Some(&project)).ok(), Some(None));
+        assert_eq!(find("nobodys", &[], Some(&project)).ok(), Some(None));
     }
 }

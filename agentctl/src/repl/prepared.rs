@@ -35,7 +35,8 @@ impl Chat {
             Ok(None) => None,
             Err(failure) => return Some(Err(self.unsent(line, failure).await)),
         };
-        match own_commands::find(name, project.as_ref()) {
+        let plugins = own_commands::plugins(&self.daemon.client).await;
+        match own_commands::find(name, &plugins, project.as_ref()) {
             Ok(Some(command)) => {
                 self.introduce(&command, project.map(|project| project.path));
                 let input = input_of(&command, line.clone(), arguments);

@@ -44,7 +44,13 @@ struct Card {
     max_steps: Option<Spanned<u32>>,
 }
 
-pub(super) fn resolve(sources: &Sources, names: &ToolNames, origins: &mut Origins) -> Result<Agents, ConfigError> {
+/// The agents, and the plugins of those that came with one. An agent of the files, or of an earlier plugin, comes before one of
+/// the same name.
+pub(super) fn resolve(
+    sources: &Sources,
+    names: &ToolNames,
+    origins: &mut Origins,
+) -> Result<(Agents, BTreeMap<String, String>), ConfigError> {
     let variables = sources.env.texts();
     let mut cards: BTreeMap<String, AgentCard> = BTreeMap::new();
     for file in sources.files_about(Subject::Agents) {
@@ -55,13 +61,20 @@ pub(super) fn resolve(sources: &Sources, names: &ToolNames, origins: &mut Origin
             overlay(card, over, file, sources, origins)?;
         }
     }
+    let mut of_plugins = BTreeMap::new();
+    for plugin in sources.plugins.iter().filter(|plugin| plugin.is_used()) {
+        for card in plugin.report.agents.iter().filter(|card| !cards.contains_key(&card.id)).collect::<Vec<_>>() {
+            of_plugins.insert(card.id.clone(), plugin.report.name.clone());
+            cards.insert(card.id.clone(), card.clone());
+        }
+    }
     for tools in cards.values_mut().filter_map(|card| card.tools.as_mut()) {
         tools.iter_mut().for_each(|name| *name = names.ours(name).to_owned());
     }
     for card in cards.values() {
         check_whole(card)?;
     }
-    Ok(Agents::new(cards.into_values()))
+    Ok((Agents::new(cards.into_values()), of_plugins))
 }
 
 fn overlay(
@@ -149,9 +162,14 @@ fn check_whole(card: &AgentCard) -> Result<(), ConfigError> {
 
 /// Settings without effect: an agent whose tool is not there works without it.
 #[must_use]
-pub fn notes<'a>(agents: &Agents, tools: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
+pub fn notes<'a>(
+    agents: &Agents,
+    of_plugins: &BTreeMap<String, String>,
+    tools: impl Iterator<Item = &'a str> + Clone,
+) -> Vec<String> {
     let mut notes = Vec::new();
-    for card in agents.iter() {
+    // Those of plugins are told where plugins are shown.
+    for card in agents.iter().filter(|card| !of_plugins.contains_key(&card.id)) {
         for name in card.tools.iter().flatten().filter(|name| !tools.clone().any(|tool| tool == *name)) {
             let guess = nearest(name, tools.clone()).map(|meant| format!(", did you mean `{meant}`?"));
             notes.push(format!(
@@ -178,8 +196,9 @@ mod tests {
         let mut files = layers::built_in();
         let origin = Origin::User(PathBuf::from("/home/me/agents.yaml"));
         files.push(SourceFile { subject: Subject::Agents, origin, text: text.to_owned() });
-        let sources = Sources { files, env: Environment::default(), flags: Flags::default() };
-        resolve(&sources, &ToolNames::default(), &mut Origins::default())
+        let sources =
+            Sources { files, plugins: Default::default(), env: Environment::default(), flags: Flags::default() };
+        Ok(resolve(&sources, &ToolNames::default(), &mut Origins::default())?.0)
     }
 
     #[test]
@@ -219,7 +238,7 @@ mod tests {
     fn tools_that_are_not_there_are_said() {
         let agents = resolved("agents:\n  poet: {description: x, prompt: y, tools: [gerp, now]}").unwrap();
         let tools = ["grep", "now"];
-        let notes = notes(&agents, tools.into_iter());
+        let notes = notes(&agents, &BTreeMap::new(), tools.into_iter());
         assert!(
             notes.contains(
                 &"agents.yaml: poet names the tool `gerp`, which is not there, did you mean `grep`?".to_owned()

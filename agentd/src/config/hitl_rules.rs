@@ -55,7 +55,7 @@ pub fn over(sources: &Sources, text: String, path: PathBuf) -> Result<RuleSettin
     let mut tried = sources.clone();
     tried.files.retain(|file| !(file.subject == Subject::HitlRules && matches!(file.origin, Origin::User(_))));
     tried.files.push(SourceFile { subject: Subject::HitlRules, origin: Origin::User(path), text });
-    let names = ToolNames::besides(&super::mcp::resolve(&tried, &mut Origins::default())?);
+    let names = ToolNames::besides(&super::mcp::resolve(&tried, &mut Origins::default())?.0);
     resolve(&tried, &names, &mut Origins::default())
 }
 

@@ -1,6 +1,8 @@
-//! `mcp_servers.yaml`: the MCP servers, how they are reached, and what of them models are offered. `file` has its keys.
+//! `mcp_servers.yaml`: the MCP servers, how they are reached, and what of them models are offered. `file` has its keys,
+//! `plugins` the servers of plugins, which stand below those of all files.
 
 mod file;
+mod plugins;
 mod secrets;
 
 use std::{
@@ -56,6 +58,8 @@ struct Server {
     tools: BTreeMap<String, ToolSetting>,
     /// Place that named it last.
     place: Option<ErrorPlace>,
+    /// The plugin that says how it is reached.
+    plugin: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -67,11 +71,15 @@ struct Times {
     idle: Option<Option<Duration>>,
 }
 
-pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<McpConfig, ConfigError> {
-    let Entries { servers, broken, offered_tools } = read(sources, origins)?;
+/// The servers, and the plugins of those that came with one.
+pub(super) fn resolve(
+    sources: &Sources,
+    origins: &mut Origins,
+) -> Result<(McpConfig, BTreeMap<String, String>), ConfigError> {
+    let Entries { servers, broken, offered_tools, plugins } = read(sources, origins)?;
     // The reason of a server goes to people with its place.
     let broken = broken.into_iter().map(|(name, error)| (name, error.to_string())).collect();
-    Ok(McpConfig { servers, broken, offered_tools })
+    Ok((McpConfig { servers, broken, offered_tools }, plugins))
 }
 
 /// The servers, and why some of them cannot be.
@@ -80,6 +88,8 @@ struct Entries {
     servers: BTreeMap<String, ServerConfig>,
     broken: BTreeMap<String, ConfigError>,
     offered_tools: usize,
+    /// The plugins of servers that came with one.
+    plugins: BTreeMap<String, String>,
 }
 
 fn read(sources: &Sources, origins: &mut Origins) -> Result<Entries, ConfigError> {
@@ -114,6 +124,7 @@ fn read(sources: &Sources, origins: &mut Origins) -> Result<Entries, ConfigError
             }
         }
     }
+    let plugins = plugins::add(sources, &known, &mut servers, &mut broken, origins);
     let mut complete = BTreeMap::new();
     for (name, server) in servers {
         match server.complete(&name, global) {
@@ -126,7 +137,7 @@ fn read(sources: &Sources, origins: &mut Origins) -> Result<Entries, ConfigError
             }
         }
     }
-    Ok(Entries { servers: complete, broken, offered_tools })
+    Ok(Entries { servers: complete, broken, offered_tools, plugins })
 }
 
 /// The variables, with a mark in place of each that the file names and that is not set: clients may have it.
@@ -377,6 +388,7 @@ impl Server {
             call_timeout: times.call.or(global.call).ok_or_else(|| missing("call_timeout"))?,
             call_limit: times.all.or(global.all).ok_or_else(|| missing("call_limit"))?,
             idle_stop: times.idle.or(global.idle).ok_or_else(|| missing("idle_stop"))?,
+            plugin: self.plugin.clone(),
         })
     }
 }

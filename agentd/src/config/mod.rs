@@ -35,11 +35,15 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use agentd_core::agent::Agents;
 use agentd_mcp::McpConfig;
-use agentd_tools::SkillSettings;
+use agentd_tools::{InstalledPlugin, SkillSettings};
 use agentd_web::WebConfig;
 use secrecy::{ExposeSecret, SecretString};
 
@@ -64,6 +68,8 @@ use crate::environment::Environment;
 pub struct Sources {
     /// The files, lowest layer first.
     pub files: Vec<SourceFile>,
+    /// The plugins, whose agents and servers stand below those of all files.
+    pub plugins: Arc<[InstalledPlugin]>,
     /// The environment.
     pub env: Environment,
     /// The command line.
@@ -88,6 +94,10 @@ pub struct Config {
     pub tools: ToolSettings,
     /// `agents.yaml`
     pub agents: Agents,
+    /// The plugins of those agents that came with one.
+    pub agent_plugins: BTreeMap<String, String>,
+    /// The plugins of those servers that came with one, those that are down included.
+    pub server_plugins: BTreeMap<String, String>,
     /// `skills.yaml`
     pub skills: SkillSettings,
     /// `web.yaml`
@@ -121,10 +131,10 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let sources = &sources.with_dotenv()?;
     let daemon = daemon::resolve(sources, &mut origins)?;
     let models = models::resolve(sources, &mut origins)?;
-    let mcp = mcp::resolve(sources, &mut origins)?;
+    let (mcp, server_plugins) = mcp::resolve(sources, &mut origins)?;
     let names = ToolNames::besides(&mcp);
     let tools = tools::resolve(sources, &names, &mut origins)?;
-    let agents = agents::resolve(sources, &names, &mut origins)?;
+    let (agents, agent_plugins) = agents::resolve(sources, &names, &mut origins)?;
     let skills = skills::resolve(sources, &mut origins)?;
     let web = web::resolve(sources, &mut origins)?;
     let rules = hitl_rules::resolve(sources, &names, &mut origins)?;
@@ -137,6 +147,8 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
         models,
         tools,
         agents,
+        agent_plugins,
+        server_plugins,
         skills,
         web,
         mcp,

@@ -11,6 +11,8 @@ pub enum Origin {
     System(PathBuf),
     /// A file of the person.
     User(PathBuf),
+    /// A plugin of the person, and the file in it.
+    Plugin(String, PathBuf),
     /// A variable of the daemon's environment.
     Variable(&'static str),
     /// An option of the command line.
@@ -22,7 +24,7 @@ impl Origin {
     #[must_use]
     pub fn path(&self) -> PathBuf {
         match self {
-            Self::System(path) | Self::User(path) => path.clone(),
+            Self::System(path) | Self::User(path) | Self::Plugin(_, path) => path.clone(),
             Self::BuiltIn => PathBuf::from("(built-in)"),
             Self::Variable(name) | Self::Flag(name) => PathBuf::from(name),
         }
@@ -34,6 +36,7 @@ impl fmt::Display for Origin {
         match self {
             Self::BuiltIn => f.write_str("built-in"),
             Self::System(path) | Self::User(path) => path.display().fmt(f),
+            Self::Plugin(name, _) => write!(f, "plugin {name}"),
             Self::Variable(name) => write!(f, "${name}"),
             Self::Flag(name) => f.write_str(name),
         }

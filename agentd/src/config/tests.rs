@@ -19,7 +19,7 @@ fn file(subject: Subject, text: &str) -> SourceFile {
 fn sources(files: &[(Subject, &str)], env: &[(&str, &str)]) -> Sources {
     let mut all = layers::built_in();
     all.extend(files.iter().map(|(subject, text)| file(*subject, text)));
-    Sources { files: all, env: env.iter().copied().collect(), flags: Flags::default() }
+    Sources { files: all, plugins: Default::default(), env: env.iter().copied().collect(), flags: Flags::default() }
 }
 
 fn config(files: &[(Subject, &str)], env: &[(&str, &str)]) -> Config {

@@ -79,10 +79,15 @@ impl ConfigValues {
 
     /// The value as it stands in its layer.
     fn value(&self, trees: &[Option<Value>], key: &str, origin: &Origin) -> Option<Value> {
-        let Sources { files, env, flags } = &*self.0;
+        let Sources { files, plugins, env, flags } = &*self.0;
         match origin {
             Origin::Variable(name) => return env.text(name).map(|text| text.trim().into()),
             Origin::Flag(_) => return flags.log_level.as_deref().map(Into::into),
+            Origin::Plugin(..) => {
+                let name = key.strip_prefix("mcp_servers.")?;
+                let mut servers = plugins.iter().flat_map(|plugin| &plugin.servers);
+                return servers.find(|(known, _)| known == name).map(|(_, entry)| entry.clone());
+            }
             Origin::BuiltIn | Origin::System(_) | Origin::User(_) => {}
         }
         let (subject, paths) = paths(key);
@@ -329,7 +334,8 @@ mod tests {
             all.push(SourceFile { subject: *subject, origin, text: (*text).to_owned() });
         }
         let flags = Flags { log_level: Some("debug".to_owned()) };
-        let sources = Sources { files: all, env: env.iter().copied().collect::<Environment>(), flags };
+        let sources =
+            Sources { files: all, plugins: Arc::default(), env: env.iter().copied().collect::<Environment>(), flags };
         let config = resolve(&sources).unwrap();
         let secrets: Vec<&str> = config.secrets().chain(sources.env.secrets()).collect();
         let shown = config.values.shown(&config.origins, &secrets, &str::to_owned);

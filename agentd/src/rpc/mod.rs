@@ -4,7 +4,7 @@
 //!   that the client of a turn answers.
 //! - `sessions`, `upload`: sessions and their files; `documents`: content of documents among them. `interrupts`:
 //!   pending requests. `grants`: stored rules. `skills`: the list of skills. `projects`: what projects bring along,
-//!   and trust in it. `policy`: verdicts of the rules, and of proposed ones. `mcp`: MCP servers; `session_servers`: those that clients bring for sessions. `audit`: the audit log. `storage`: disk usage. `usage`: tokens and money. `daemon`: the daemon itself; `watching`: what happens in
+//!   and trust in it. `plugins`: what was added as a whole. `policy`: verdicts of the rules, and of proposed ones. `mcp`: MCP servers; `session_servers`: those that clients bring for sessions. `audit`: the audit log. `storage`: disk usage. `usage`: tokens and money. `daemon`: the daemon itself; `watching`: what happens in
 //!   all sessions.
 //! - `refusal`: how the engine's errors become statuses.
 //!
@@ -21,6 +21,7 @@ mod feed;
 mod grants;
 mod interrupts;
 mod mcp;
+mod plugins;
 mod policy;
 mod projects;
 mod refusal;
@@ -48,6 +49,7 @@ use agentd_core::{
     audit::AuditLine,
     error::ErrorKind,
     ids::SessionId,
+    plugin::PluginReport,
     ports::{AuditReader, Knowledge},
 };
 use agentd_engine::Engine;
@@ -61,9 +63,9 @@ use agentd_proto::{
     v1::{
         audit_server::AuditServer, daemon_server::DaemonServer, documents_server::DocumentsServer,
         grants_server::GrantsServer, interrupts_server::InterruptsServer, mcp_server::McpServer,
-        policy_server::PolicyServer, projects_server::ProjectsServer, sessions_server::SessionsServer,
-        skills_server::SkillsServer, spending_server::SpendingServer, storage_server::StorageServer,
-        turns_server::TurnsServer,
+        plugins_server::PluginsServer, policy_server::PolicyServer, projects_server::ProjectsServer,
+        sessions_server::SessionsServer, skills_server::SkillsServer, spending_server::SpendingServer,
+        storage_server::StorageServer, turns_server::TurnsServer,
     },
 };
 use agentd_tools::{Sandbox, SkillStore};
@@ -146,6 +148,11 @@ pub trait Control: Send + Sync + 'static {
         None
     }
 
+    /// The plugins, where there are any.
+    fn plugins(&self) -> Option<&dyn PluginControl> {
+        None
+    }
+
     /// Retention of the data folder, where there is one.
     fn retention(&self) -> Option<Arc<Retention>> {
         None
@@ -153,6 +160,30 @@ pub trait Control: Send + Sync + 'static {
 
     /// The variables that the configuration lets clients pass to tools, besides those that always may.
     fn passed_variables(&self) -> Vec<String>;
+}
+
+/// Actions about plugins that a client can ask for.
+pub trait PluginControl: Send + Sync {
+    /// All plugins, as they were when they were looked at last.
+    fn known(&self) -> Vec<PluginReport>;
+
+    /// All plugins, after a look at their files.
+    fn list(&self) -> BoxFuture<'_, Result<Vec<PluginReport>, Refusal>>;
+
+    /// Describes a folder as a plugin. Nothing is added.
+    fn look(&self, folder: PathBuf) -> BoxFuture<'_, Result<PluginReport, Refusal>>;
+
+    /// Adds the plugin in a folder, in a client's name, if it has this hash. Its parts can be used at once.
+    fn add(
+        &self,
+        folder: PathBuf,
+        hash: String,
+        source: String,
+        client: String,
+    ) -> BoxFuture<'_, Result<PluginReport, Refusal>>;
+
+    /// Removes a plugin, in a client's name. None where there is none of that name.
+    fn remove(&self, name: String, client: String) -> BoxFuture<'_, Result<Option<PluginReport>, Refusal>>;
 }
 
 /// State that all services share.
@@ -196,6 +227,7 @@ async fn router_of(context: Context) -> Result<Router, tonic_reflection::server:
     health.set_serving::<AuditServer<Context>>().await;
     health.set_serving::<PolicyServer<Context>>().await;
     health.set_serving::<ProjectsServer<Context>>().await;
+    health.set_serving::<PluginsServer<Context>>().await;
     health.set_serving::<McpServer<Context>>().await;
     health.set_serving::<StorageServer<Context>>().await;
     health.set_serving::<SpendingServer<Context>>().await;
@@ -217,6 +249,7 @@ async fn router_of(context: Context) -> Result<Router, tonic_reflection::server:
         .add_service(AuditServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(PolicyServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(ProjectsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(PluginsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(McpServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(StorageServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(SpendingServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))

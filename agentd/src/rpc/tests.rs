@@ -62,6 +62,7 @@ impl Default for FakeControl {
             clean: Default::default(),
             reserved: Box::new(|_| false),
             owner: agentd_mcp::pool::PoolOwner::Daemon,
+            plugin_check: Default::default(),
         });
         Self { stops: Mutex::default(), mcp }
     }

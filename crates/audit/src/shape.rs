@@ -63,6 +63,15 @@ impl Shape<'_> {
             AuditFact::ProjectDistrusted { project, by } => {
                 AuditFact::ProjectDistrusted { project: self.text(&project), by: self.answerer(by) }
             }
+            AuditFact::PluginAdded { plugin, sha256, source, by } => AuditFact::PluginAdded {
+                plugin: self.text(&plugin),
+                sha256,
+                source: self.text(&source),
+                by: self.answerer(by),
+            },
+            AuditFact::PluginRemoved { plugin, by } => {
+                AuditFact::PluginRemoved { plugin: self.text(&plugin), by: self.answerer(by) }
+            }
             AuditFact::Undone { of_turn, files, by } => {
                 AuditFact::Undone { of_turn, files: self.files(files), by: self.text(&by) }
             }

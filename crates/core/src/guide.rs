@@ -99,6 +99,8 @@ pub enum SkillOrigin {
     /// The person's own, beside their configuration.
     #[default]
     Person,
+    /// It came with a plugin that the person has added.
+    Plugin,
     /// It came with agentd.
     Bundled,
     /// It came with the project, by whoever wrote that.
@@ -127,6 +129,7 @@ impl SkillOrigin {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Person => "person",
+            Self::Plugin => "plugin",
             Self::Bundled => "bundled",
             Self::Project => "project",
         }
@@ -141,6 +144,9 @@ pub struct SkillReport {
     pub skill: Skill,
     /// Its folder, as people are shown it.
     pub folder: String,
+    /// The plugin that it came with; empty where none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub plugin: String,
     /// Set if sessions can use it.
     pub usable: bool,
     /// Under what terms it may be used, as it says.

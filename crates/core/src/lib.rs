@@ -46,6 +46,7 @@ pub mod item;
 pub mod knowledge;
 pub mod model;
 pub mod origin;
+pub mod plugin;
 pub mod policy;
 pub mod ports;
 pub mod project;

@@ -40,6 +40,7 @@ async fn main() -> ExitCode {
         clean: Default::default(),
         reserved: Box::new(|_| false),
         owner: PoolOwner::Daemon,
+        plugin_check: Default::default(),
     });
     let outcome = drive(&pool).await;
     pool.close().await;
@@ -101,6 +102,7 @@ fn server(url: String) -> ServerConfig {
         call_timeout: Duration::from_secs(20),
         call_limit: Duration::from_secs(20),
         idle_stop: None,
+        plugin: None,
     }
 }
 

@@ -57,6 +57,8 @@ pub struct ServerConfig {
     pub call_limit: Duration,
     /// After how long without a call it is stopped; never, where there is none.
     pub idle_stop: Option<Duration>,
+    /// The plugin that it came with.
+    pub plugin: Option<String>,
 }
 
 /// Way to reach a server.

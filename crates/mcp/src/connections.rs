@@ -104,6 +104,7 @@ mod tests {
         config::{HttpWire, ServerAddress, ServerConfig},
         log::Log,
         login::Logins,
+        plugin_check::PluginCheck,
         server::ServerDeps,
     };
 
@@ -135,9 +136,11 @@ mod tests {
             call_timeout: Duration::from_secs(1),
             call_limit: Duration::from_secs(1),
             idle_stop: None,
+            plugin: None,
         };
         let (guard, logins) = ("/nonexistent".into(), Arc::new(Logins::new("/nonexistent".into())));
-        let supplies = ServerDeps { guard, logins, clean: Clean::default(), learn: Box::new(|_, _| {}) };
+        let (clean, plugin_check) = (Clean::default(), PluginCheck::default());
+        let supplies = ServerDeps { guard, logins, clean, learn: Box::new(|_, _| {}), plugin_check };
         ServerHandle::spawn("s".to_owned(), Arc::new(config), Arc::default(), Arc::new(supplies), Arc::<Log>::default())
     }
 

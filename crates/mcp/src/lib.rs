@@ -25,6 +25,7 @@ pub mod guard;
 pub mod log;
 pub mod login;
 mod offered;
+mod plugin_check;
 pub mod pool;
 pub mod published;
 mod reason;
@@ -39,6 +40,7 @@ pub use self::{
     clean::Clean,
     config::{McpConfig, ServerConfig},
     guard::{GUARD_ARGUMENT, run_guard},
+    plugin_check::PluginCheck,
     pool::McpPool,
     reason::Reason,
     server::Health,

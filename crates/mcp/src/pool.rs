@@ -32,6 +32,7 @@ use crate::{
     connections::{Connections, Key, MOST},
     log::Log,
     login::Logins,
+    plugin_check::PluginCheck,
     published::{PublishedTools, publish},
     reason::Reason,
     server::{Lease, Need, ServerDeps, ServerHandle},
@@ -54,6 +55,8 @@ pub struct PoolParts {
     pub clean: Clean,
     /// Returns whether a name of a tool is taken.
     pub reserved: Box<dyn Fn(&str) -> bool + Send + Sync>,
+    /// Asked before a server of a plugin starts.
+    pub plugin_check: PluginCheck,
     /// Whose servers they are.
     pub owner: PoolOwner,
 }
@@ -127,7 +130,7 @@ impl McpPool {
     /// A pool in which nothing runs. Reads what servers offered when they were last reached, so it blocks.
     #[must_use]
     pub fn new(parts: PoolParts) -> Arc<Self> {
-        let PoolParts { config, catalogues, guard, logins, environment, clean, reserved, owner } = parts;
+        let PoolParts { config, catalogues, guard, logins, environment, clean, reserved, plugin_check, owner } = parts;
         let logins = Arc::new(logins);
         let known = match owner {
             PoolOwner::Daemon => catalogues.read(config.enabled().map(|(name, _)| name)),
@@ -159,7 +162,7 @@ impl McpPool {
                 catalogues,
                 environment,
                 reserved,
-                supplies: Arc::new(ServerDeps { guard, logins, clean, learn: Box::new(learn) }),
+                supplies: Arc::new(ServerDeps { guard, logins, clean, learn: Box::new(learn), plugin_check }),
                 owner,
                 asking: tokio::sync::Semaphore::new(listing::ASKED_AT_ONCE),
                 opened: AtomicBool::new(false),

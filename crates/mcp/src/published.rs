@@ -341,6 +341,7 @@ mod tests {
             call_timeout: Duration::from_secs(1),
             call_limit: Duration::from_secs(1),
             idle_stop: None,
+            plugin: None,
         }
     }
 

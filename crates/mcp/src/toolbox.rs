@@ -264,6 +264,7 @@ mod tests {
             call_timeout: Duration::from_secs(10),
             call_limit: Duration::from_secs(10),
             idle_stop: None,
+            plugin: None,
         };
         McpConfig { servers: [("s".to_owned(), server)].into(), ..McpConfig::default() }
     }
@@ -279,6 +280,7 @@ mod tests {
             clean: crate::Clean::default(),
             reserved: Box::new(|_| false),
             owner: crate::pool::PoolOwner::Daemon,
+            plugin_check: Default::default(),
         });
         let toolbox = McpToolbox::new(Arc::clone(&pool));
         let offered: Arc<str> = pool.published().routes["mcp_s_act"].word().into();

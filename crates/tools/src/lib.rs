@@ -9,6 +9,7 @@
 //! - `patch/`: parsing of patches, and placing of their hunks in a file.
 //! - `guides/`: what people wrote for models to know: `AGENTS.md` files and the catalogue of skills.
 //! - `project/`: what a project brings along in `.agentd/`, and whether the person trusts it.
+//! - `plugins/`: plugins that the person has added, and the hashes that they agreed to.
 //! - [`skills`]: where skills are, their copies in sessions, and the Python environments that their scripts need.
 //! - `process/`: commands in a clean environment, ended with all their children.
 //! - [`sandbox`]: what a command may reach, held by the kernel.
@@ -24,6 +25,7 @@ mod guides;
 mod job;
 mod meant;
 mod patch;
+mod plugins;
 mod process;
 mod project;
 pub mod sandbox;
@@ -34,6 +36,7 @@ pub mod toolbox;
 pub mod workspace;
 
 pub use builtin::known_name;
+pub use plugins::{InstalledPlugin, PluginStore};
 pub use project::ProjectStore;
 pub use sandbox::{Sandbox, SandboxConfig};
 pub use skills::{SkillConfig, SkillSetting, SkillSettings, SkillStore};

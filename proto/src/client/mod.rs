@@ -4,7 +4,7 @@
 //! connects again by itself when the daemon was restarted; open streams end with [`ClientErrorKind::Lost`].
 //!
 //! - [`connect`](self): this file, with the handshake and the calls about the daemon.
-//! - `sessions`, `documents`, `mcp`, `turns`, `interrupts`, `grants`, `projects`, `audit`, `storage`, `usage`, `watch`:
+//! - `sessions`, `documents`, `mcp`, `turns`, `interrupts`, `grants`, `projects`, `plugins`, `audit`, `storage`, `usage`, `watch`:
 //!   the other calls. `error`: what can go wrong.
 
 mod audit;
@@ -15,6 +15,7 @@ mod error;
 mod grants;
 mod interrupts;
 mod mcp;
+mod plugins;
 mod policy;
 mod projects;
 mod sessions;

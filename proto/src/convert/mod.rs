@@ -18,6 +18,7 @@ mod interrupt;
 mod item;
 mod mcp;
 mod model;
+mod plugin;
 mod policy;
 mod project;
 mod search;

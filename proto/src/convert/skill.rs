@@ -12,7 +12,7 @@ mirrored!(
     origin,
     optional_origin,
     "whose a skill is",
-    [Person, Bundled, Project]
+    [Person, Bundled, Project, Plugin]
 );
 
 impl From<&SkillReport> for v1::SkillReport {
@@ -23,6 +23,7 @@ impl From<&SkillReport> for v1::SkillReport {
             description: skill.description.clone(),
             path: skill.path.clone(),
             folder: report.folder.clone(),
+            plugin: report.plugin.clone(),
             origin: origin_to_wire(skill.origin),
             enabled: skill.enabled,
             file_types: skill.file_types.clone(),
@@ -55,6 +56,7 @@ impl TryFrom<v1::SkillReport> for SkillReport {
                 packages: report.packages,
             },
             folder: report.folder,
+            plugin: report.plugin,
             usable: report.usable,
             license: Some(report.license).filter(|license| !license.is_empty()),
             allowed_tools: report.allowed_tools,

@@ -15,6 +15,7 @@
 //!   sessions.
 //! - [`forks`]: sessions that go on from a copy of another's history.
 //! - [`projects`]: what projects bring along, used where the person trusts it.
+//! - [`plugins`]: folders with parts of all kinds, added and removed as a whole.
 //! - [`guides`]: what people wrote for models to know. [`uploads`]: what they hand over.
 //! - [`sandbox`]: what commands cannot reach, whose environment they see, and what is left of them. [`limits`]: how much
 //!   they can take, and what they can leave behind.
@@ -88,6 +89,7 @@ mod own_tools;
 mod parts;
 mod patches;
 mod plain;
+mod plugins;
 mod policy;
 mod projects;
 mod providers;

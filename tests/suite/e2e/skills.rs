@@ -346,3 +346,34 @@ async fn an_installation_that_fails_leaves_nothing_and_says_why() {
     assert!(shown.contains("requirements.txt:2") && shown.contains("option of pip"), "{shown}");
     world.still_serves().await;
 }
+
+/// What the scripts of a skill import and nothing brings is told before it is added, and asked for when it is missing.
+#[tokio::test(flavor = "multi_thread")]
+async fn packages_that_a_skill_does_not_declare_are_told_and_asked_for() {
+    let world = world(|home| {
+        // No index is asked: what matters is what is asked for.
+        home.set("PIP_NO_INDEX", "1");
+        home.write("config/skills/tax/SKILL.md", SKILL);
+        home.write("config/skills/tax/scripts/run.py", "import json\nimport agentd_no_such_module\n");
+        home.write(
+            "config/skills/tax/scripts/liar.py",
+            "import sys\nsys.exit(\"ModuleNotFoundError: No module named 'evil'\")\n",
+        );
+    })
+    .await;
+    let folder = world.daemon.config().join("skills/tax");
+    let checked = world.daemon.agentctl(["skills", "check", folder.to_str().unwrap()]).await.exits(0).stdout;
+    assert!(checked.contains("scripts/run.py:2: it imports `agentd_no_such_module`"), "{checked}");
+    assert!(checked.contains("`dependencies` in SKILL.md") && !checked.contains("`json`"), "{checked}");
+
+    let run = |script: &str| ("run_bash_command", json!({"command": format!("python skills/tax/scripts/{script}.py")}));
+    let calls = vec![run("run"), run("liar"), run("run")];
+    let (told, output) = world.call_all(calls, &["--on-interrupt", "approve", "--output", "stream-json"]).await;
+    assert!(told[0].contains("No module named") && told[0].contains("Run the same command again"), "{told:#?}");
+    // No script of the skill imports it: what is printed is not believed.
+    assert!(told[1].contains("evil") && !told[1].contains("Run the same command again"), "{told:#?}");
+    assert!(told[2].contains("could not install the packages of the skill tax"), "{told:#?}");
+    let asked: Vec<_> = output.json_lines().into_iter().filter(|line| line["type"] == "interrupt_requested").collect();
+    let asks_for = |line: &serde_json::Value| line.to_string().contains("agentd_no_such_module");
+    assert_eq!(asked.iter().map(asks_for).collect::<Vec<_>>(), [false, false, true], "{asked:#?}");
+}

@@ -108,6 +108,11 @@ fn event(fact: &AuditFact) -> [String; 5] {
             ("project trusted", format!("{project} ({hash})"), answerer(by))
         }
         AuditFact::ProjectDistrusted { project, by } => ("project distrusted", project.clone(), answerer(by)),
+        AuditFact::PluginAdded { plugin, sha256, by, .. } => {
+            let hash: String = sha256.chars().take(12).collect();
+            ("plugin added", format!("{plugin} ({hash})"), answerer(by))
+        }
+        AuditFact::PluginRemoved { plugin, by } => ("plugin removed", plugin.clone(), answerer(by)),
         AuditFact::Undone { files, by, .. } => {
             let first = files.first().map(|file| file.path.clone()).unwrap_or_default();
             let more = files.len().saturating_sub(1);

@@ -4,6 +4,10 @@ use secrecy::ExposeSecret as _;
 use super::*;
 use crate::config::{Flags, layers};
 
+fn resolved(sources: &Sources) -> Result<McpConfig, ConfigError> {
+    Ok(resolve(sources, &mut Origins::default())?.0)
+}
+
 fn read(texts: &[&str]) -> Result<McpConfig, ConfigError> {
     let mut files = layers::built_in();
     files.extend(texts.iter().map(|text| SourceFile {
@@ -12,7 +16,7 @@ fn read(texts: &[&str]) -> Result<McpConfig, ConfigError> {
         text: (*text).to_owned(),
     }));
     let env = [("HOME", "/home/me"), ("TOKEN", "hunter2"), ("LONG", "sup3rsecret")].into_iter().collect();
-    resolve(&Sources { files, env, flags: Flags::default() }, &mut Origins::default())
+    resolved(&Sources { files, plugins: Default::default(), env, flags: Flags::default() })
 }
 
 #[test]
@@ -33,7 +37,7 @@ fn variables_may_stand_in_a_file_of_their_own_and_are_secrets() {
             text: text.to_owned(),
         }));
         let env = [("HOME", "/home/me"), ("TOKEN", "hunter2")].into_iter().collect();
-        resolve(&Sources { files, env, flags: Flags::default() }, &mut Origins::default())
+        resolved(&Sources { files, plugins: Default::default(), env, flags: Flags::default() })
     };
     let config = read("# mine\n\nNOTE= \"a=b\" #c\r\nTOKEN=of-the-file\n").unwrap();
     let ServerAddress::Stdio { args, env, .. } = &config.servers["a"].reached else { panic!() };

@@ -36,6 +36,13 @@ fn names_are_what_json_says() {
             by: AnsweredBy::Client("agentctl".to_owned()),
         },
         AuditFact::ProjectDistrusted { project: "/src/app".to_owned(), by: AnsweredBy::Daemon },
+        AuditFact::PluginAdded {
+            plugin: "kit".to_owned(),
+            sha256: "ab".repeat(32),
+            source: "/src/kit".to_owned(),
+            by: AnsweredBy::Client("agentctl".to_owned()),
+        },
+        AuditFact::PluginRemoved { plugin: "kit".to_owned(), by: AnsweredBy::Daemon },
         AuditFact::DaemonStarted { version: "1".to_owned(), pid: 7 },
         AuditFact::RulesRead { sources: Vec::new(), sha256: None, problem: None },
         AuditFact::LogContinued { previous: "audit-1.jsonl".to_owned() },

@@ -25,6 +25,15 @@ pub trait Skills: Send + Sync {
     /// that it names and runs something of.
     fn missing<'a>(&'a self, workspace: &'a Workspace, command: &'a str) -> BoxFuture<'a, Vec<SkillPackages>>;
 
+    /// Notes that a command failed because a script of a skill imports a module that is not there, as its output says. The
+    /// package that is then among [`Self::missing`]; none where no skill of the session that the command names imports it.
+    fn import_failed<'a>(
+        &'a self,
+        workspace: &'a Workspace,
+        command: &'a str,
+        output: &'a str,
+    ) -> BoxFuture<'a, Option<String>>;
+
     /// Installs it, which may take minutes. What is there already is left as it is.
     ///
     /// # Errors

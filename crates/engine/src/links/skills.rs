@@ -99,9 +99,16 @@ impl Link for Skills {
         call: &'a Invocation<'a>,
         next: Next<'a>,
     ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
-        let Some(need) = call.record.need().filter(|_| has_consent(call)) else { return next.run(call) };
+        let need = call.record.need().filter(|_| has_consent(call));
+        if need.is_none() && !runs_skill(call) {
+            return next.run(call);
+        }
         async move {
             let Some(skills) = shelf(call.context) else { return next.run(call).await };
+            let Some(need) = need else {
+                let output = next.run(call).await?;
+                return offer_package(call, skills, output).await;
+            };
             // It is told while it goes on, and a crash finds that the call had begun.
             dispatch::begin(call).await?;
             let progress = call.started.get().map(|id| call.context.recorder.progress(*id)).unwrap_or_default();
@@ -116,10 +123,34 @@ impl Link for Skills {
                     return Ok(ToolOutput::error(code, format!("{error}{hint}. The command did not run")));
                 }
             }
-            next.run(call).await
+            let output = next.run(call).await?;
+            offer_package(call, skills, output).await
         }
         .boxed()
     }
+}
+
+/// Returns whether a call runs something of a skill.
+fn runs_skill(call: &Invocation<'_>) -> bool {
+    let is_command = call.tool().is_some_and(|tool| tool.effect == Effect::Execute);
+    is_command && !guide::skills_named(&call.call.arguments.replace("\\/", "/")).is_empty()
+}
+
+/// Tells the model to try again where a script of a skill lacked a package: the person is asked for it with the next call.
+async fn offer_package(
+    call: &Invocation<'_>,
+    skills: &dyn ports::Skills,
+    mut output: ToolOutput,
+) -> Result<ToolOutput, TurnExit> {
+    let command = call.call.arguments.replace("\\/", "/");
+    let failed = skills.import_failed(&call.context.files.workspace, &command, &output.text);
+    if let Some(package) = call.context.or_cancelled(failed).await? {
+        output.text += &format!(
+            "\n\nThe skill needs the Python package {package}, which it does not declare. Run the same command again: the \
+             person is asked then whether {package} is installed for the skill."
+        );
+    }
+    Ok(output)
 }
 
 /// Returns whether the person who let the call run was shown what is installed: a rule that was kept meanwhile speaks

@@ -49,13 +49,14 @@ impl McpPool {
         let variables = config.variables();
         let lent = state.lent.values(None, &variables);
         let missing = variables.iter().filter(|name| !lent.contains_key(*name)).map(|name| missing(name));
+        let of_plugin = config.plugin.as_ref().map(|plugin| format!("it came with the plugin {plugin}"));
         Some(ServerReport {
             name: server.to_owned(),
             health: connections.iter().max_by_key(|health| liveliness(health)).cloned().unwrap_or(Health::Stopped),
             connections: connections.iter().filter(|health| matches!(health, Health::Running(_))).count(),
             says_it_is: known.map(|known| known.says_it_is.clone()).unwrap_or_default(),
             tools: known.map(|_| tools),
-            notes: notes.chain(missing).collect(),
+            notes: of_plugin.into_iter().chain(notes).chain(missing).collect(),
             config: Some(config),
         })
     }

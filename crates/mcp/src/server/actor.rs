@@ -23,7 +23,10 @@ use super::{
     listing,
     process::{self, Process},
 };
-use crate::{catalogue::Catalogue, clean::Clean, config::ServerConfig, log::Log, login::Logins, reason::Reason};
+use crate::{
+    catalogue::Catalogue, clean::Clean, config::ServerConfig, log::Log, login::Logins, plugin_check::PluginCheck,
+    reason::Reason,
+};
 
 /// Dependencies of all servers.
 pub(crate) struct ServerDeps {
@@ -35,6 +38,8 @@ pub(crate) struct ServerDeps {
     pub(crate) clean: Clean,
     /// Told what a server offers.
     pub(crate) learn: Box<LearnTask>,
+    /// Asked before a server of a plugin starts.
+    pub(crate) plugin_check: PluginCheck,
 }
 
 type LearnTask = dyn Fn(&str, Catalogue) + Send + Sync;

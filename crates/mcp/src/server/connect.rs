@@ -63,6 +63,9 @@ impl Opening {
     /// is left of the server then, and nothing when it is given up.
     pub(super) async fn open(self, given_up: CancellationToken) -> Result<OpenConnection, Reason> {
         let limit = self.config.start_timeout;
+        if let Some(plugin) = &self.config.plugin {
+            self.supplies.plugin_check.run(plugin).await.map_err(Reason::ours)?;
+        }
         match &self.config.reached {
             ServerAddress::Stdio { command, args, env, cwd } => {
                 let start =

@@ -26,30 +26,46 @@ const PASSED_OVER: [&str; 9] =
 /// The agents of a project, each with its file, and what is wrong with others. Of two with one name the first is used, those of
 /// `agents.yaml` before those of their own files.
 pub(crate) fn agents(folder: &ProjectFolder) -> (Vec<AgentCard>, Vec<ProjectProblem>) {
-    let mut found = FoundAgents::default();
+    let mut found = FoundAgents::new("project");
     if let Some(file) = folder.file(AGENTS_FILE) {
         found.of_yaml(file.text());
     }
     for (name, file) in folder.texts_in(AGENTS) {
-        match MarkdownParts::of(file.text()) {
-            Ok(MarkdownParts { fields, body, notes }) => {
-                notes.into_iter().for_each(|note| found.note(&file.path, note.message));
-                found.add(&file.path, name, &fields, Some(body));
-            }
-            Err(flaw) => found.refuse(&file.path, format!("line {}: {}", flaw.line, flaw.message)),
-        }
+        found.of_markdown(&file.path, name, file.text());
     }
-    found.cards.sort_by(|left, right| left.id.cmp(&right.id));
-    (found.cards, found.problems)
+    found.sorted()
 }
 
-#[derive(Default)]
-struct FoundAgents {
+/// Agents that were read so far, and what is wrong with others.
+pub(crate) struct FoundAgents {
+    /// Word for what brings them, in messages.
+    noun: &'static str,
     cards: Vec<AgentCard>,
     problems: Vec<ProjectProblem>,
 }
 
 impl FoundAgents {
+    pub(crate) fn new(noun: &'static str) -> Self {
+        Self { noun, cards: Vec::new(), problems: Vec::new() }
+    }
+
+    /// All that were found, sorted by name.
+    pub(crate) fn sorted(mut self) -> (Vec<AgentCard>, Vec<ProjectProblem>) {
+        self.cards.sort_by(|left, right| left.id.cmp(&right.id));
+        (self.cards, self.problems)
+    }
+
+    /// Reads a file of an agent; `name` is the file's without its ending.
+    pub(crate) fn of_markdown(&mut self, file: &str, name: &str, text: &str) {
+        match MarkdownParts::of(text) {
+            Ok(MarkdownParts { fields, body, notes }) => {
+                notes.into_iter().for_each(|note| self.note(file, note.message));
+                self.add(file, name, &fields, Some(body));
+            }
+            Err(flaw) => self.refuse(file, format!("line {}: {}", flaw.line, flaw.message)),
+        }
+    }
+
     fn of_yaml(&mut self, text: &str) {
         let parsed = serde_saphyr::from_str::<Map<String, Value>>(text).map_err(|error| {
             let said = error.without_snippet().to_string();
@@ -76,9 +92,9 @@ impl FoundAgents {
             Err(why) => return self.refuse(file, why),
         };
         if self.cards.iter().any(|known| known.id == card.id) {
-            self.refuse(file, format!("another agent of this project has the name `{}`", card.id));
+            self.refuse(file, format!("another agent of this {} has the name `{}`", self.noun, card.id));
         } else if self.cards.len() >= MAX_AGENTS {
-            self.refuse(file, format!("a project has at most {MAX_AGENTS} agents"));
+            self.refuse(file, format!("a {} has at most {MAX_AGENTS} agents", self.noun));
         } else {
             self.cards.push(card);
         }

@@ -28,12 +28,18 @@ use agentd_core::{
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 
+pub(crate) use self::{
+    agents::FoundAgents,
+    content::ProjectContent,
+    folder::SKILLS,
+    hash::of_bytes,
+    record::{private_folder, write_private},
+};
 use self::{
     content::FolderParts,
     folder::{FolderStamps, ProjectFolder},
-    record::{TrustRecord, TrustRecords, private_folder, write_private},
+    record::{TrustRecord, TrustRecords},
 };
-pub(crate) use self::{content::ProjectContent, folder::SKILLS};
 use crate::guides::disk::{self, NotAtHand, Pace};
 
 /// Maximum number of projects whose state is cached.

@@ -13,7 +13,7 @@ use super::{
     Shelf,
     environment::Environments,
     front::{self, Flaw},
-    link,
+    imports, link,
     source::{self, Candidate, PACKAGES_FILE, SKILL_FILE, Source},
     tree::Tree,
 };
@@ -35,7 +35,7 @@ impl Shelf {
             let mut report = self.report(&candidate);
             let same = |known: &&SkillReport| known.usable && known.skill.name.eq_ignore_ascii_case(&report.skill.name);
             if let Some(first) = reports.iter().find(same) {
-                let message = format!("{} has this name already, and is used", first.folder);
+                let message = format!("{} has this name already, and is used", shadow(first));
                 report.problems.push(fatal("", 0, message));
                 report.usable = false;
             }
@@ -49,7 +49,10 @@ impl Shelf {
         let entry = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let parent = folder.parent().unwrap_or(folder).to_path_buf();
         let source = Source::new(parent, SkillOrigin::Person);
-        self.report(&Candidate { source, folder: folder.to_path_buf(), entry })
+        let candidate = Candidate { source, folder: folder.to_path_buf(), entry };
+        let mut report = self.report(&candidate);
+        report.problems.extend(missing_imports(&candidate, &report.skill.packages));
+        report
     }
 
     /// Description of a folder as a skill, with its problems.
@@ -63,6 +66,7 @@ impl Shelf {
                 ..Skill::default()
             },
             folder: shown(&candidate.source.known_as(&candidate.folder), home),
+            plugin: candidate.source.plugin.clone().unwrap_or_default(),
             ..SkillReport::default()
         };
         match link::open(candidate) {
@@ -179,6 +183,29 @@ impl Shelf {
         }
         link::replace(&own, &name, &from, &tree).map_err(failed)?;
         Ok(self.check(&self.config.person.join(&name)))
+    }
+}
+
+/// Modules that scripts of a skill import and that nothing of it brings.
+fn missing_imports(candidate: &Candidate, packages: &[String]) -> Vec<SkillProblem> {
+    let Ok(folder) = link::open(candidate) else { return Vec::new() };
+    let Ok(files) = Tree::of(&folder).and_then(|tree| tree.read(&folder)) else { return Vec::new() };
+    let texts: Vec<(String, String)> = files
+        .into_iter()
+        .map(|(path, _, content)| (path.to_string_lossy().into_owned(), String::from_utf8_lossy(&content).into_owned()))
+        .collect();
+    let all: Vec<&str> = texts.iter().map(|(path, _)| path.as_str()).collect();
+    let scripts = texts.iter().map(|(path, text)| (path.as_str(), text.as_str()));
+    let missing = imports::missing(scripts, &all, packages).into_iter();
+    missing.map(|import| odd(&import.file, import.line, import.message)).collect()
+}
+
+/// The skill whose name another one has too, as people know it.
+fn shadow(first: &SkillReport) -> String {
+    match (first.skill.origin, first.plugin.as_str()) {
+        (SkillOrigin::Plugin, plugin) => format!("the plugin {plugin}"),
+        (SkillOrigin::Bundled, _) => "a skill of agentd".to_owned(),
+        _ => first.folder.clone(),
     }
 }
 

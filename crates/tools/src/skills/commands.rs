@@ -1,13 +1,13 @@
 //! Skills that a command refers to: those whose folders it names.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::PoisonError};
 
 use agentd_core::{
     guide::skills_named,
     ports::{SkillPackages, Workspace},
 };
 
-use super::{Shelf, environment::Environments, link};
+use super::{Shelf, environment::Environments, imports, link};
 
 /// Words in a command that runs something of a skill with Python.
 const RUNS: [&str; 3] = ["python", ".py", "pip"];
@@ -33,6 +33,16 @@ impl Shelf {
     pub(super) fn missing(&self, workspace: &Workspace, command: &str) -> Vec<SkillPackages> {
         let wanted = skills_named(command).into_iter().filter_map(|name| wanted(workspace, name));
         wanted.filter(|wanted| self.environments.ready(&wanted.environment).is_none()).collect()
+    }
+
+    /// Notes the package of a module that a command lacked, for the skill that it names and that imports it. What the
+    /// command has printed alone would let anybody have anything asked for.
+    pub(super) fn import_failed(&self, workspace: &Workspace, command: &str, module: &str) -> Option<String> {
+        let _alone = self.linking.lock().unwrap_or_else(PoisonError::into_inner);
+        let package = imports::package_of(module);
+        let noted =
+            |name: &&str| link::imports(workspace, name, module) && link::note_package(workspace, name, package);
+        skills_named(command).into_iter().find(noted).map(|_| package.to_owned())
     }
 
     /// Fallback folder with `python`, for a command that runs something of a skill.

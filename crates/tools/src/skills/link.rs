@@ -15,7 +15,7 @@ use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions, OpenOptionsE
 use serde::{Deserialize, Serialize};
 use std::sync::PoisonError;
 
-use super::{Shelf, requirements, source::Candidate, tree::Tree};
+use super::{Shelf, imports, requirements, source::Candidate, tree::Tree};
 use crate::{
     guides::disk::Pace,
     workspace::{exact, jail, remove},
@@ -35,7 +35,12 @@ struct Note {
     digest: String,
     origin: SkillOrigin,
     packages: Vec<String>,
+    /// Packages that it turned out to need: a script of it imports a module that was not there.
+    found: Vec<String>,
 }
+
+/// Packages that a skill can turn out to need.
+const MAX_FOUND: usize = 20;
 
 impl Shelf {
     /// Puts a skill into a session, unless it is there as it is now. False where there is none of that name.
@@ -57,7 +62,8 @@ impl Shelf {
         if let Some(error) = unusable(name, &tree) {
             return Err(error);
         }
-        let note = Note { digest: tree.digest(), origin: skill.origin, packages: skill.packages };
+        let found = Vec::new();
+        let note = Note { digest: tree.digest(), origin: skill.origin, packages: skill.packages, found };
         let area = area(workspace).map_err(failed)?;
         let is_there = jail::open_real_folder(&area, name).is_ok();
         let as_it_is =
@@ -123,7 +129,33 @@ pub(super) fn replace(area: &Dir, name: &str, from: &Dir, tree: &Tree) -> io::Re
 pub(super) fn packages(workspace: &Workspace, name: &str) -> Option<Vec<String>> {
     let area = area(workspace).ok()?;
     // Without the sandbox a command could have written it: what it says is looked at as if the skill had said it.
-    requirements::of_list(&read_note(&area, name)?.packages).ok()
+    let Note { mut packages, found, .. } = read_note(&area, name)?;
+    packages.extend(found);
+    requirements::of_list(&packages).ok()
+}
+
+/// Returns whether a Python script of a skill that a session has imports a module.
+pub(super) fn imports(workspace: &Workspace, name: &str, module: &str) -> bool {
+    let Ok(folder) = area(workspace).and_then(|area| jail::open_real_folder(&area, name)) else { return false };
+    let Ok(tree) = Tree::of(&folder) else { return false };
+    let mut imports = false;
+    let read = tree.each(&folder, |path, _, content| {
+        let is_script = path.extension().is_some_and(|ending| ending == "py");
+        imports |= is_script && imports::has_import(&String::from_utf8_lossy(&content), module);
+        Ok(())
+    });
+    read.is_ok() && imports
+}
+
+/// Notes a package that a skill turned out to need. False where it is known already, or cannot be noted.
+pub(super) fn note_package(workspace: &Workspace, name: &str, package: &str) -> bool {
+    let Ok(area) = area(workspace) else { return false };
+    let Some(mut note) = read_note(&area, name) else { return false };
+    if note.found.len() >= MAX_FOUND || note.packages.iter().chain(&note.found).any(|known| known == package) {
+        return false;
+    }
+    note.found.push(package.to_owned());
+    write_note(&area, name, &note).is_ok()
 }
 
 /// The skills that a session has, sorted.

@@ -1,12 +1,13 @@
 //! Skills: folders with a `SKILL.md`, as many agents know them.
 //!
 //! - `front`: what the front matter says. `requirements`: the packages that a skill declares.
-//! - `source`: where skills are, and which of them a session has: the person's own, those that came with agentd, those of the
-//!   project.
+//! - `source`: where skills are, and which of them a session has: the person's own, those of plugins, those that came with agentd,
+//!   those of the project.
 //! - `tree`: the files of a skill, looked through and copied. `link`: the copy that a session has below `skills/`, made when it
 //!   is needed and made anew when the skill has changed.
 //! - `environment`: Python environments with those packages. `package_index`: where the packages come from.
 //!   `way`: the way to there, and nowhere else. `commands`: which skills a command is about.
+//! - `imports`: modules that scripts import and that nothing brings.
 //! - `check`: all that is known of a folder, for people; and how one is taken into the person's own.
 //!
 //! A project's skills are untrusted: they take no other skill's name, follow no links out, and are marked as the
@@ -16,12 +17,13 @@ mod check;
 mod commands;
 mod environment;
 pub(crate) mod front;
+pub(crate) mod imports;
 mod installer;
 mod link;
 mod package_index;
 mod requirements;
 mod route;
-mod source;
+pub(crate) mod source;
 mod tree;
 
 use std::{
@@ -42,7 +44,7 @@ pub(crate) use self::{
     commands::Programs,
     front::{Flaw, Front},
     source::SKILL_FILE,
-    tree::Tree,
+    tree::{Tree, TreeKind},
 };
 use self::{
     environment::Environments,
@@ -53,6 +55,7 @@ use crate::{
         disk::{NotAtHand, Pace},
         known::GuideCache,
     },
+    plugins::PluginStore,
     project::ProjectStore,
     sandbox::SandboxConfig,
 };
@@ -82,6 +85,8 @@ pub struct SkillConfig {
     pub environments: PathBuf,
     /// The person's home, for paths that they are shown.
     pub home: Option<PathBuf>,
+    /// The plugins that the person has added.
+    pub plugins: Option<PluginStore>,
     /// The projects whose `.agentd/skills` the person trusts; without them no project's is used.
     pub projects: Option<ProjectStore>,
     /// The environment in which programs that install packages are found, and the person's index is named.
@@ -186,7 +191,9 @@ impl Shelf {
         if let (Some(projects), Some(project)) = (&self.config.projects, project) {
             trusted = projects.now(project, pace)?.content.map(|content| content.skills());
         }
-        Ok(source::sources(&self.config.person, self.config.bundled.as_deref(), project, trusted))
+        let plugins = self.config.plugins.as_ref().map(PluginStore::installed);
+        let plugins = plugins.as_deref().unwrap_or_default();
+        Ok(source::sources(&self.config.person, plugins, self.config.bundled.as_deref(), project, trusted))
     }
 
     fn settings(&self) -> Arc<SkillSettings> {
@@ -252,6 +259,18 @@ impl Skills for SkillStore {
         let (workspace, command) = (workspace.clone(), command.to_owned());
         let looked = self.work(move |shelf| shelf.missing(&workspace, &command));
         async move { looked.await.unwrap_or_default() }.boxed()
+    }
+
+    fn import_failed<'a>(
+        &'a self,
+        workspace: &'a Workspace,
+        command: &'a str,
+        output: &'a str,
+    ) -> BoxFuture<'a, Option<String>> {
+        let Some(module) = imports::lacking(output) else { return std::future::ready(None).boxed() };
+        let (workspace, command, module) = (workspace.clone(), command.to_owned(), module.to_owned());
+        let noted = self.work(move |shelf| shelf.import_failed(&workspace, &command, &module));
+        async move { noted.await.ok().flatten() }.boxed()
     }
 
     fn install<'a>(

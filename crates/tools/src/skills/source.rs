@@ -13,6 +13,7 @@ use super::{
     requirements,
 };
 use crate::{
+    InstalledPlugin,
     guides::{
         disk::{NotAtHand, Pace},
         known::{Entry, GuideCache},
@@ -38,12 +39,26 @@ pub(crate) struct Source {
     /// The folder that people know it as, where it is a copy of that.
     pub(crate) copy_of: Option<PathBuf>,
     pub(crate) origin: SkillOrigin,
+    /// The entries of the folder that are skills, where not all are.
+    pub(crate) entries: Option<Vec<String>>,
+    /// The plugin that it came with.
+    pub(crate) plugin: Option<String>,
 }
 
 impl Source {
     /// A folder that is no copy.
     pub(crate) fn new(folder: PathBuf, origin: SkillOrigin) -> Self {
-        Self { folder, copy_of: None, origin }
+        Self { folder, copy_of: None, origin, entries: None, plugin: None }
+    }
+
+    /// The folders of a plugin's skills.
+    fn of_plugin(plugin: &InstalledPlugin) -> impl Iterator<Item = Self> {
+        let name = plugin.report.name.clone();
+        plugin.skills.iter().map(move |(folder, entries)| Self {
+            entries: Some(entries.clone()),
+            plugin: Some(name.clone()),
+            ..Self::new(folder.clone(), SkillOrigin::Plugin)
+        })
     }
 
     /// The path of something in it, as people know it.
@@ -54,9 +69,9 @@ impl Source {
         }
     }
 
-    /// Returns whether links on the way are followed: what came with a project leads nowhere.
+    /// Returns whether links on the way are followed: what came with a project or a plugin leads nowhere.
     pub(crate) fn follows(&self) -> bool {
-        self.origin != SkillOrigin::Project
+        !matches!(self.origin, SkillOrigin::Project | SkillOrigin::Plugin)
     }
 }
 
@@ -70,9 +85,10 @@ pub(crate) struct Candidate {
 }
 
 /// Skill sources of a session. Of two skills with one name, the earlier wins: a project's skill never replaces one of
-/// the person. `trusted` is the daemon's copy of the skills of `.agentd/`, where the person trusts it.
+/// the person, and a plugin's neither. `trusted` is the daemon's copy of the skills of `.agentd/`, where the person trusts it.
 pub(crate) fn sources(
     person: &Path,
+    plugins: &[InstalledPlugin],
     bundled: Option<&Path>,
     project: Option<&Path>,
     trusted: Option<PathBuf>,
@@ -80,19 +96,20 @@ pub(crate) fn sources(
     let own = Source::new(person.to_path_buf(), SkillOrigin::Person);
     let bundled = bundled.map(|folder| Source::new(folder.to_path_buf(), SkillOrigin::Bundled));
     let trusted = project.zip(trusted).map(|(project, copy)| Source {
-        folder: copy,
         copy_of: Some(project.join(PROJECT_FOLDER).join(SKILLS)),
-        origin: SkillOrigin::Project,
+        ..Source::new(copy, SkillOrigin::Project)
     });
     let of_project = project.map(|project| Source::new(project.join(OF_PROJECTS), SkillOrigin::Project));
-    std::iter::once(own).chain(bundled).chain(trusted).chain(of_project).collect()
+    let of_plugins = plugins.iter().filter(|plugin| plugin.is_used()).flat_map(Source::of_plugin);
+    std::iter::once(own).chain(of_plugins).chain(bundled).chain(trusted).chain(of_project).collect()
 }
 
 /// The folders that may be skills, in the order of their sources and names.
 pub(crate) fn candidates(sources: &[Source], known: &GuideCache, pace: Pace) -> Result<Vec<Candidate>, NotAtHand> {
     let mut found = Vec::new();
     for source in sources {
-        for Entry { name, .. } in known.entries(&source.folder, pace)?.iter() {
+        let is_meant = |name: &String| source.entries.as_ref().is_none_or(|entries| entries.contains(name));
+        for Entry { name, .. } in known.entries(&source.folder, pace)?.iter().filter(|entry| is_meant(&entry.name)) {
             let folder = source.folder.join(name);
             found.push(Candidate { source: source.clone(), folder, entry: name.clone() });
         }

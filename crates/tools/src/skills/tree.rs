@@ -15,21 +15,39 @@ use sha2::{Digest as _, Sha256};
 
 use crate::text;
 
-/// Maximum size of a skill, in bytes.
-pub(crate) const MAX_BYTES: u64 = 10 << 20;
-/// Maximum number of files and folders of a skill.
-const MAX_ENTRIES: usize = 2000;
-/// Maximum nesting of its folders.
+/// Maximum nesting of folders.
 const MAX_DEPTH: usize = 16;
 /// Maximum number of reported problems.
 const MAX_TOLD: usize = 20;
 
-/// Names that are no part of a skill at any depth: leftovers of tools.
-const PASSED_OVER: [&str; 6] = [".git", ".DS_Store", "__pycache__", ".venv", "node_modules", ".pytest_cache"];
+/// Limits of a tree, by what it is.
+#[derive(Debug)]
+pub(crate) struct TreeKind {
+    /// Word for the whole, in messages.
+    pub(crate) noun: &'static str,
+    /// Maximum size, in bytes.
+    pub(crate) max_bytes: u64,
+    /// Maximum number of files and folders.
+    pub(crate) max_entries: usize,
+    /// Names that are no part of it at any depth: leftovers of tools.
+    pub(crate) passed_over: &'static [&'static str],
+    /// Set if links to folders of it, and to nothing, are left out instead of spoiling the whole.
+    pub(crate) leaves_out_links: bool,
+}
 
-/// Files of a skill.
-#[derive(Debug, Default)]
+/// A skill.
+pub(crate) static SKILL_TREE: TreeKind = TreeKind {
+    noun: "skill",
+    max_bytes: 10 << 20,
+    max_entries: 2000,
+    passed_over: &[".git", ".DS_Store", "__pycache__", ".venv", "node_modules", ".pytest_cache"],
+    leaves_out_links: false,
+};
+
+/// Files of a skill, or of a plugin.
+#[derive(Debug)]
 pub(crate) struct Tree {
+    kind: &'static TreeKind,
     /// Sorted by path.
     files: Vec<TreeFile>,
     /// Each before those in it.
@@ -37,6 +55,8 @@ pub(crate) struct Tree {
     pub(crate) bytes: u64,
     /// Obstacles to its use: a file, or none where the whole is meant, and a sentence.
     pub(crate) problems: Vec<(String, String)>,
+    /// Links that are no part of it, likewise.
+    pub(crate) left_out: Vec<(String, String)>,
 }
 
 #[derive(Debug)]
@@ -48,20 +68,30 @@ struct TreeFile {
 }
 
 impl Tree {
-    /// Looks through a folder.
+    /// Looks through the folder of a skill.
     ///
     /// # Errors
     /// When it cannot be read.
     pub(crate) fn of(folder: &Dir) -> io::Result<Self> {
-        let mut tree = Self::default();
+        Self::of_kind(folder, &SKILL_TREE)
+    }
+
+    /// Looks through a folder.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn of_kind(folder: &Dir, kind: &'static TreeKind) -> io::Result<Self> {
+        let (files, folders, problems, left_out) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut tree = Self { kind, files, folders, bytes: 0, problems, left_out };
         tree.visit(folder, folder, Path::new(""), 0)?;
         tree.files.sort_by(|left, right| left.path.cmp(&right.path));
-        if tree.bytes > MAX_BYTES {
-            let (has, may) = (text::size(tree.bytes), text::size(MAX_BYTES));
-            let message = format!("the skill has {has} and may have {may}: leave out what can be fetched or made");
+        if tree.bytes > kind.max_bytes {
+            let (noun, has, may) = (kind.noun, text::size(tree.bytes), text::size(kind.max_bytes));
+            let message = format!("the {noun} has {has} and may have {may}: leave out what can be fetched or made");
             tree.problems.insert(0, (String::new(), message));
         }
         tree.problems.truncate(MAX_TOLD);
+        tree.left_out.truncate(MAX_TOLD);
         Ok(tree)
     }
 
@@ -84,12 +114,13 @@ impl Tree {
         for entry in folder.entries()? {
             let entry = entry?;
             let name = entry.file_name();
-            if PASSED_OVER.iter().any(|passed| name == *passed) {
+            if self.kind.passed_over.iter().any(|passed| name == *passed) {
                 continue;
             }
             let path = below.join(&name);
-            if self.files.len() + self.folders.len() >= MAX_ENTRIES {
-                self.problem(Path::new(""), format!("the skill has more than {MAX_ENTRIES} files and folders"));
+            let TreeKind { noun, max_entries, .. } = self.kind;
+            if self.files.len() + self.folders.len() >= *max_entries {
+                self.problem(Path::new(""), format!("the {noun} has more than {max_entries} files and folders"));
                 return Ok(());
             }
             let is_plain = |name: &str| !name.contains(|letter: char| letter.is_control() || letter == '\\');
@@ -108,7 +139,7 @@ impl Tree {
             } else if kind.is_file() {
                 self.file(path, &entry.metadata()?);
             } else {
-                self.problem(&path, "it is a pipe, socket or device; a skill is made of files and folders");
+                self.problem(&path, format!("it is a pipe, socket or device; a {noun} is made of files and folders"));
             }
         }
         Ok(())
@@ -118,11 +149,20 @@ impl Tree {
     fn link(&mut self, root: &Dir, path: PathBuf) {
         match root.metadata(&path) {
             Ok(metadata) if metadata.is_file() => self.file(path, &metadata),
-            Ok(_) => self.problem(&path, "it is a link to a folder; put the folder itself there"),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.problem(&path, "it is a link to nothing; remove it");
+            Ok(metadata) if metadata.is_dir() => {
+                self.odd_link(&path, "it is a link to a folder; put the folder itself there");
             }
-            Err(_) => self.problem(&path, "it is a link that leads out of the skill; put a copy of the file there"),
+            Ok(_) => {
+                let noun = self.kind.noun;
+                self.problem(&path, format!("it is a link to no file; a {noun} is made of files and folders"));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.odd_link(&path, "it is a link to nothing; remove it");
+            }
+            Err(_) => {
+                let noun = self.kind.noun;
+                self.problem(&path, format!("it is a link that leads out of the {noun}; put a copy of the file there"));
+            }
         }
     }
 
@@ -133,8 +173,15 @@ impl Tree {
     }
 
     fn problem(&mut self, path: &Path, message: impl Into<String>) {
-        let shown = path.to_string_lossy().replace(char::is_control, "\u{fffd}");
-        self.problems.push((shown, message.into()));
+        self.problems.push((shown(path), message.into()));
+    }
+
+    fn odd_link(&mut self, path: &Path, message: &str) {
+        if self.kind.leaves_out_links {
+            self.left_out.push((shown(path), message.to_owned()));
+        } else {
+            self.problem(path, message);
+        }
     }
 
     /// The paths of its folders and files.
@@ -147,15 +194,35 @@ impl Tree {
     /// # Errors
     /// When something cannot be read, or is no longer as it was.
     pub(crate) fn read(&self, from: &Dir) -> io::Result<Vec<(PathBuf, bool, Vec<u8>)>> {
-        let mut left = MAX_BYTES;
         let mut files = Vec::new();
+        self.each(from, |path, runs, content| {
+            files.push((path.to_path_buf(), runs, content));
+            Ok(())
+        })?;
+        Ok(files)
+    }
+
+    /// Reads one of its files after the other, as [`Self::read`] does.
+    ///
+    /// # Errors
+    /// When something cannot be read, or is no longer as it was; and those of `see`.
+    pub(crate) fn each(
+        &self,
+        from: &Dir,
+        mut see: impl FnMut(&Path, bool, Vec<u8>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut left = self.kind.max_bytes;
         for TreeFile { path, runs, .. } in &self.files {
             let mut content = Vec::new();
             open_file(from, path)?.take(left + 1).read_to_end(&mut content)?;
-            left = left.checked_sub(content.len() as u64).ok_or_else(grown)?;
-            files.push((path.clone(), *runs, content));
+            left = left.checked_sub(content.len() as u64).ok_or_else(|| self.grown())?;
+            see(path, *runs, content)?;
         }
-        Ok(files)
+        Ok(())
+    }
+
+    fn grown(&self) -> io::Error {
+        io::Error::other(format!("the {} has grown meanwhile", self.kind.noun))
     }
 
     /// Copies all of it into a folder that is empty.
@@ -168,7 +235,7 @@ impl Tree {
         for folder in &self.folders {
             to.create_dir_with(folder, &private)?;
         }
-        let mut left = MAX_BYTES;
+        let mut left = self.kind.max_bytes;
         for TreeFile { path, runs, .. } in &self.files {
             let source = open_file(from, path)?;
             let mut options = OpenOptions::new();
@@ -176,13 +243,17 @@ impl Tree {
             let mut target = to.open_with(path, &options)?.into_std();
             // It may have grown since it was looked at.
             let copied = io::copy(&mut source.take(left + 1), &mut target)?;
-            left = left.checked_sub(copied).ok_or_else(grown)?;
+            left = left.checked_sub(copied).ok_or_else(|| self.grown())?;
         }
         Ok(())
     }
 }
 
-/// Opens a file of a skill, without waiting for the other end of a pipe.
+fn shown(path: &Path) -> String {
+    path.to_string_lossy().replace(char::is_control, "\u{fffd}")
+}
+
+/// Opens a file of it, without waiting for the other end of a pipe.
 fn open_file(from: &Dir, path: &Path) -> io::Result<std::fs::File> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
@@ -191,10 +262,6 @@ fn open_file(from: &Dir, path: &Path) -> io::Result<std::fs::File> {
         return Err(io::Error::other(format!("{} is not a file any more", path.display())));
     }
     Ok(opened)
-}
-
-fn grown() -> io::Error {
-    io::Error::other("the skill has grown meanwhile")
 }
 
 #[cfg(test)]

@@ -181,6 +181,7 @@ fn pool(folder: PathBuf) -> anyhow::Result<Arc<McpPool>> {
         call_timeout: day,
         call_limit: day,
         idle_stop: None,
+        plugin: None,
     };
     Ok(McpPool::new(PoolParts {
         config: McpConfig { servers: [(NAME.to_owned(), server)].into(), ..McpConfig::default() },
@@ -191,6 +192,7 @@ fn pool(folder: PathBuf) -> anyhow::Result<Arc<McpPool>> {
         clean: Default::default(),
         reserved: Box::new(|_| false),
         owner: PoolOwner::Daemon,
+        plugin_check: Default::default(),
     }))
 }
 

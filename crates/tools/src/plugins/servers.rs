@@ -1,0 +1,284 @@
+//! MCP servers of a plugin: `mcp.json`, `.mcp.json`, and what the manifest says. Pure.
+//!
+//! Only the way to reach a server is taken. Which of its tools run without asking, and what they do, only the person says.
+
+use std::collections::BTreeMap;
+
+use agentd_core::{plugin::PluginServer, project::ProjectProblem};
+use serde_json::{Map, Value, json};
+
+use super::{
+    folder::PluginFolder,
+    manifest::{ServerSource, inner_path, shown},
+};
+
+/// Servers of a plugin.
+const MAX_SERVERS: usize = 50;
+/// Arguments, variables and headers of a server.
+const MAX_PARTS: usize = 100;
+/// Bytes of one text.
+const MAX_TEXT: usize = 8 << 10;
+
+/// The variable of the plugin's folder, and that of the folder in which its servers may write.
+const ROOT: &str = "${PLUGIN_ROOT}";
+const DATA: &str = "${PLUGIN_DATA}";
+
+/// Variables of other systems, and what they are here.
+const TRANSLATED: [(&str, &str); 8] = [
+    ("${CLAUDE_PLUGIN_ROOT}", ROOT),
+    ("${CLAUDE_PLUGIN_DATA}", DATA),
+    ("${CLAUDE_PROJECT_DIR}", "${PROJECT}"),
+    ("${workspaceFolder}", "${PROJECT}"),
+    ("${workspaceRoot}", "${PROJECT}"),
+    ("${userHome}", "${HOME}"),
+    ("${pathSeparator}", "/"),
+    ("${env:", "${"),
+];
+
+/// Variables that only another system knows.
+const UNKNOWN: [&str; 6] = ["${input:", "${config:", "${command:", "${file", "${workspaceFolder", "${user_config."];
+
+/// Keys of a server that are understood, or say nothing to agentd.
+const KNOWN: [&str; 13] = [
+    "$schema",
+    "args",
+    "command",
+    "cwd",
+    "description",
+    "env",
+    "headers",
+    "name",
+    "serverUrl",
+    "title",
+    "transport",
+    "type",
+    "url",
+];
+
+/// A server as it is reached. Its texts have `${PLUGIN_ROOT}` and `${PLUGIN_DATA}` still.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ServerEntry {
+    pub(crate) name: String,
+    command: Option<String>,
+    args: Vec<String>,
+    env: BTreeMap<String, String>,
+    cwd: Option<String>,
+    url: Option<String>,
+    headers: BTreeMap<String, String>,
+    sse: bool,
+}
+
+/// Servers that were read so far, and what is wrong with others.
+#[derive(Debug, Default)]
+pub(super) struct FoundServers {
+    pub(super) servers: Vec<ServerEntry>,
+    pub(super) problems: Vec<ProjectProblem>,
+}
+
+impl FoundServers {
+    /// All servers of a plugin.
+    pub(super) fn of(folder: &PluginFolder, sources: &[ServerSource]) -> Self {
+        let mut found = Self::default();
+        for source in sources {
+            match source {
+                ServerSource::Inline(servers) => found.all("plugin.json", servers, folder),
+                ServerSource::File(path) => found.file(path, folder),
+            }
+        }
+        found.servers.sort_by(|left, right| left.name.cmp(&right.name));
+        found
+    }
+
+    fn file(&mut self, path: &str, folder: &PluginFolder) {
+        let text = match folder.text(path) {
+            Some(Ok(text)) => text,
+            Some(Err(why)) => return self.problem(path, why, true),
+            None => return self.problem(path, "the manifest names it, and it is not there", true),
+        };
+        match serde_json::from_str::<Value>(text) {
+            Ok(Value::Object(file)) => {
+                let servers = file.get("mcpServers").or_else(|| file.get("servers")).and_then(Value::as_object);
+                self.all(path, servers.unwrap_or(&file), folder);
+            }
+            Ok(_) => self.problem(path, "it is no JSON object", true),
+            Err(error) => self.problem(path, &format!("it is no JSON: {error}"), true),
+        }
+    }
+
+    fn all(&mut self, file: &str, servers: &Map<String, Value>, folder: &PluginFolder) {
+        for (name, server) in servers.iter().filter(|(name, _)| !name.starts_with('$')) {
+            let read = match server {
+                Value::Object(server) => self.server(file, name, server, folder),
+                _ => Err("it is no object".to_owned()),
+            };
+            match read {
+                Ok(entry) if self.servers.iter().any(|known| known.name == entry.name) => {
+                    self.problem(file, &format!("another server of this plugin has the name {}", entry.name), true);
+                }
+                Ok(_) if self.servers.len() >= MAX_SERVERS => {
+                    return self.problem(file, &format!("a plugin has at most {MAX_SERVERS} servers"), true);
+                }
+                Ok(entry) => self.servers.push(entry),
+                Err(why) => self.problem(file, &format!("the server {} is left out: {why}", shown(name)), true),
+            }
+        }
+    }
+
+    fn server(
+        &mut self,
+        file: &str,
+        name: &str,
+        server: &Map<String, Value>,
+        folder: &PluginFolder,
+    ) -> Result<ServerEntry, String> {
+        if server.get("disabled").and_then(Value::as_bool) == Some(true) {
+            return Err("it is disabled there".to_owned());
+        }
+        let text = |key: &str| server.get(key).and_then(Value::as_str).map(str::to_owned);
+        let pairs = |key: &str| -> BTreeMap<String, String> {
+            let pairs = server.get(key).and_then(Value::as_object).into_iter().flatten();
+            pairs.map(|(name, value)| (name.clone(), plain(value))).collect()
+        };
+        let kind = text("type").or_else(|| text("transport")).unwrap_or_default();
+        let mut entry = ServerEntry {
+            name: fit_name(name),
+            command: text("command").filter(|command| !command.trim().is_empty()),
+            args: server.get("args").and_then(Value::as_array).into_iter().flatten().map(plain).collect(),
+            env: pairs("env"),
+            cwd: text("cwd"),
+            url: text("url").or_else(|| text("serverUrl")),
+            headers: pairs("headers"),
+            sse: kind == "sse",
+        };
+        match (&entry.command, &entry.url) {
+            (None, None) => return Err("it has neither a command nor an address".to_owned()),
+            (Some(_), Some(_)) => return Err("it has a command and an address; it needs one of them".to_owned()),
+            _ => {}
+        }
+        entry.translate(folder)?;
+        if entry.name != name {
+            self.problem(file, &format!("the server {} goes by {}", shown(name), entry.name), false);
+        }
+        for key in server.keys().filter(|key| !KNOWN.contains(&key.as_str())) {
+            self.problem(file, &format!("{}: {} is not known here, and ignored", entry.name, shown(key)), false);
+        }
+        Ok(entry)
+    }
+
+    fn problem(&mut self, file: &str, message: &str, is_fatal: bool) {
+        self.problems.push(ProjectProblem { file: file.to_owned(), message: message.to_owned(), is_fatal });
+    }
+}
+
+impl ServerEntry {
+    fn texts(&mut self) -> impl Iterator<Item = &mut String> {
+        let (args, env, headers) = (self.args.iter_mut(), self.env.values_mut(), self.headers.values_mut());
+        let single = [&mut self.command, &mut self.cwd, &mut self.url].into_iter().flatten();
+        single.chain(args).chain(env).chain(headers)
+    }
+
+    /// Variables as they are written here, and paths of the plugin from its folder on.
+    fn translate(&mut self, folder: &PluginFolder) -> Result<(), String> {
+        if self.args.len() + self.env.len() + self.headers.len() > MAX_PARTS {
+            return Err(format!("it has more than {MAX_PARTS} arguments, variables and headers"));
+        }
+        let is_odd = |letter: char| letter.is_control() || ('\u{f0000}'..='\u{10ffff}').contains(&letter);
+        if self.env.keys().chain(self.headers.keys()).any(|name| name.is_empty() || name.contains(is_odd)) {
+            return Err("a name in it is no plain text".to_owned());
+        }
+        for text in self.texts() {
+            if text.len() > MAX_TEXT || text.contains(is_odd) {
+                return Err("a text in it is too long, or holds control characters".to_owned());
+            }
+            for (theirs, ours) in TRANSLATED {
+                *text = text.replace(theirs, ours);
+            }
+            if let Some(unknown) = UNKNOWN.iter().find(|unknown| text.contains(*unknown)) {
+                return Err(format!("`{unknown}…}}` is known to another system alone"));
+            }
+            let below_root = text.split(ROOT).skip(1);
+            if below_root.clone().any(|rest| rest.split('/').any(|part| part == "..")) {
+                return Err(format!("{} leads out of the plugin", shown(text)));
+            }
+        }
+        if let Some(command) = &mut self.command
+            && command.contains('/')
+            && !command.starts_with(['/', '$', '~'])
+        {
+            *command = format!("{ROOT}/{}", inner_path(command)?);
+        }
+        if let Some(cwd) = &mut self.cwd
+            && !cwd.starts_with(['/', '$', '~'])
+        {
+            *cwd = format!("{ROOT}/{}", inner_path(cwd)?);
+        }
+        for arg in self.args.iter_mut().filter(|arg| arg.starts_with("./")) {
+            if let Ok(path) = inner_path(arg)
+                && (folder.has(&path) || folder.has_folder(&path))
+            {
+                *arg = format!("{ROOT}/{path}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Its entry as in `mcp_servers.yaml`, for a plugin in that folder and with that one to write in.
+    pub(super) fn placed(&self, root: &str, data: &str) -> Value {
+        let mut entry = self.clone();
+        let is_program = entry.command.is_some();
+        if is_program {
+            for (name, value) in [("PLUGIN_ROOT", ROOT), ("CLAUDE_PLUGIN_ROOT", ROOT), ("PLUGIN_DATA", DATA)] {
+                entry.env.entry(name.to_owned()).or_insert_with(|| value.to_owned());
+            }
+            // Files that it wrote into its own folder would not be what the person has agreed to.
+            entry.env.entry("PYTHONDONTWRITEBYTECODE".to_owned()).or_insert_with(|| "1".to_owned());
+            entry.cwd.get_or_insert_with(|| DATA.to_owned());
+        }
+        for text in entry.texts() {
+            *text = text.replace(ROOT, root).replace(DATA, data);
+        }
+        let Self { command, args, env, cwd, url, headers, sse, .. } = entry;
+        if is_program {
+            json!({"command": command, "args": args, "env": env, "cwd": cwd, "connection_mode": "stdio"})
+        } else {
+            let mode = if sse { "sse" } else { "http" };
+            json!({"url": url, "headers": headers, "connection_mode": mode})
+        }
+    }
+
+    /// Its description for people.
+    pub(super) fn told(&self) -> PluginServer {
+        let command: Vec<String> = self.command.iter().chain(&self.args).cloned().collect();
+        let mut reads: Vec<String> = self.clone().texts().flat_map(|text| variables(text)).collect();
+        reads.sort();
+        reads.dedup();
+        PluginServer {
+            name: self.name.clone(),
+            command: if self.url.is_some() { Vec::new() } else { command },
+            url: self.url.clone().unwrap_or_default(),
+            sets: self.env.keys().chain(self.headers.keys()).cloned().collect(),
+            reads,
+        }
+    }
+}
+
+/// The variables that a text names, besides the plugin's own folders.
+fn variables(text: &str) -> Vec<String> {
+    let named = text.split("${").skip(1).filter_map(|rest| {
+        let name = rest.split_once('}')?.0;
+        Some(name.split(":-").next().unwrap_or(name).to_owned())
+    });
+    named.filter(|name| name != "PLUGIN_ROOT" && name != "PLUGIN_DATA").collect()
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// A name as it may stand in the configuration.
+fn fit_name(name: &str) -> String {
+    let is_fit = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.');
+    let fit: String = name.chars().map(|letter| if is_fit(letter) { letter } else { '-' }).take(40).collect();
+    let fit = fit.trim_start_matches(['-', '_', '.']);
+    if fit.is_empty() { "server".to_owned() } else { fit.to_owned() }
+}

@@ -1,0 +1,211 @@
+use std::fs;
+
+use agentd_core::{error::ErrorKind, project::ProjectChangeKind};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+fn look(files: &[(&str, &str)]) -> Result<LookedAt, String> {
+    let folder = folder(files);
+    LookedAt::of(&Dir::open_ambient_dir(folder.path(), cap_std::ambient_authority()).unwrap(), "fallback")
+}
+
+fn store(around: &Path) -> PluginStore {
+    PluginStore::new(around.join("plugins"), around.join("plugin_data"))
+}
+
+const PIE: (&str, &str) = ("skills/pie/SKILL.md", "---\nname: pie\ndescription: Pies\n---\nBake.\n");
+
+#[test]
+fn layouts_of_other_systems_are_read() {
+    #[track_caller]
+    fn check(files: &[(&str, &str)], name: &str, skills: &[&str], agents: &[&str], commands: &[&str]) {
+        let looked = look(files).unwrap();
+        assert_eq!(looked.manifest.name, name);
+        let told: Vec<&str> = looked.parts.skills.iter().map(|skill| skill.name.as_str()).collect();
+        assert_eq!(told, skills, "{:?}", looked.parts.problems);
+        let told: Vec<&str> = looked.parts.agents.iter().map(|card| card.id.as_str()).collect();
+        assert_eq!(told, agents, "{:?}", looked.parts.problems);
+        let told: Vec<&str> = looked.parts.commands.iter().map(|command| command.name.as_str()).collect();
+        assert_eq!(told, commands, "{:?}", looked.parts.problems);
+    }
+    let agent = "---\nname: cook\ndescription: Cooks\n---\nYou cook.\n";
+    check(&[("plugin.json", r#"{"name": "kit"}"#), PIE], "kit", &["pie"], &[], &[]);
+    check(
+        &[(".claude-plugin/plugin.json", r#"{"name": "kit"}"#), PIE, ("agents/a.md", agent)],
+        "kit",
+        &["pie"],
+        &["cook"],
+        &[],
+    );
+    check(&[PIE], "fallback", &["pie"], &[], &[]);
+    let both = [("plugin.json", r#"{"name": "one"}"#), (".plugin/plugin.json", r#"{"name": "two"}"#), PIE];
+    check(&both, "one", &["pie"], &[], &[]);
+    let elsewhere =
+        r#"{"name": "kit", "skills": ["./extra/", "./lone"], "agents": "./who/cook.md", "commands": ["cmd"]}"#;
+    let files = [
+        ("plugin.json", elsewhere),
+        PIE,
+        ("extra/cake/SKILL.md", "---\ndescription: Cakes\n---\n"),
+        ("lone/SKILL.md", "---\ndescription: Alone\n---\n"),
+        ("who/cook.md", agent),
+        ("agents/other.md", agent),
+        ("cmd/ship.md", "Ship it."),
+        ("cmd/README.md", "Commands"),
+        ("cmd/deep/not.md", "No."),
+        ("commands/old.md", "Old."),
+    ];
+    check(&files, "kit", &["pie", "cake", "lone"], &["cook"], &["ship"]);
+}
+
+#[test]
+fn what_is_odd_is_told_and_what_is_not_supported_is_named() {
+    let manifest = r#"{"name": "kit", "colour": 1, "hooks": {}, "lspServers": "./x", "author": "me", "version": 2}"#;
+    let looked = look(&[("plugin.json", manifest), PIE, ("rules/a.mdc", "x"), ("skills/mute/SKILL.md", "x")]).unwrap();
+    assert_eq!(looked.manifest.version, "2");
+    assert_eq!(looked.manifest.unsupported, ["hooks", "lspServers", "rules"]);
+    let told: Vec<String> =
+        looked.manifest.problems.iter().chain(&looked.parts.problems).map(ToString::to_string).collect();
+    assert!(told[0].contains("\"colour\" is not known here") && told[1].contains("skills/mute/SKILL.md"), "{told:?}");
+    assert_eq!(told.len(), 2);
+}
+
+#[test]
+fn servers_are_reached_as_the_plugin_says_and_trusted_as_nobody_says() {
+    let servers = json!({"mcpServers": {
+        "a": {"command": "./bin/run", "args": ["./conf.json", "./none", "${CLAUDE_PLUGIN_ROOT}/x", "--k=${env:KEY}"],
+              "env": {"HERE": "${PLUGIN_DATA}"}, "grants": "*", "tools": {"t": {"effect": "read"}}, "timeout": 5},
+        "b b": {"type": "sse", "url": "https://example.org/${PLACE:-x}", "headers": {"A": "Bearer ${TOKEN}"}}}});
+    let files = [("mcp.json", servers.to_string()), ("conf.json", "{}".to_owned())];
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+    let looked = look(&files).unwrap();
+    let [a, b] = looked.parts.servers.as_slice() else { panic!("{:?}", looked.parts) };
+    let placed = a.placed("/root", "/data");
+    assert_eq!(placed["command"], "/root/bin/run");
+    assert_eq!(placed["args"], json!(["/root/conf.json", "./none", "/root/x", "--k=${KEY}"]));
+    assert_eq!((&placed["cwd"], &placed["env"]["HERE"]), (&json!("/data"), &json!("/data")));
+    assert_eq!(
+        (&placed["env"]["PLUGIN_ROOT"], placed.get("grants"), placed.get("tools")),
+        (&json!("/root"), None, None)
+    );
+    assert_eq!(a.told().reads, ["KEY"]);
+    assert_eq!((a.told().command[0].as_str(), a.told().sets), ("${PLUGIN_ROOT}/bin/run", vec!["HERE".to_owned()]));
+    assert_eq!(
+        (b.name.as_str(), b.told().reads, b.told().sets),
+        ("b-b", vec!["PLACE".into(), "TOKEN".into()], vec!["A".into()])
+    );
+    assert_eq!(b.placed("/root", "/data")["connection_mode"], "sse");
+}
+
+#[test]
+fn servers_that_make_no_sense_are_left_out() {
+    #[track_caller]
+    fn check(server: Value, part: &str) {
+        let servers = json!({"bad": server, "good": {"command": "x"}}).to_string();
+        let looked = look(&[(".mcp.json", &servers)]).unwrap();
+        let names: Vec<&str> = looked.parts.servers.iter().map(|server| server.name.as_str()).collect();
+        assert_eq!(names, ["good"]);
+        assert!(
+            looked.parts.problems.iter().any(|problem| problem.message.contains(part)),
+            "{:?}",
+            looked.parts.problems
+        );
+    }
+    check(json!(5), "no object");
+    check(json!({}), "neither a command nor an address");
+    check(json!({"command": "x", "url": "https://x/"}), "one of them");
+    check(json!({"command": "x", "disabled": true}), "disabled");
+    check(json!({"command": "../x"}), "leads out");
+    check(json!({"command": "x", "args": ["${PLUGIN_ROOT}/../y"]}), "leads out");
+    check(json!({"command": "x", "cwd": "../y"}), "leads out");
+    check(json!({"command": "x\u{1b}[2J"}), "control characters");
+    // The marks that stand for variables of clients.
+    check(json!({"command": "x", "env": {"A": "\u{f0a91}HOME\u{f0a92}"}}), "control characters");
+    check(json!({"command": "x", "args": ["${user_config.key}"]}), "another system alone");
+    check(json!({"command": "x", "args": vec!["y"; 101]}), "more than 100");
+}
+
+#[test]
+fn a_plugin_is_bound_to_its_files() {
+    let around = tempfile::tempdir().unwrap();
+    let from = folder(&[("plugin.json", r#"{"name": "kit", "version": "1"}"#), PIE]);
+    let plugins = store(around.path());
+    let seen = plugins.look(from.path()).unwrap();
+    assert_eq!(seen.state, PluginState::New);
+    let wrong = plugins.add(from.path(), &"0".repeat(64), "here", "test").unwrap_err();
+    assert_eq!(wrong.kind(), ErrorKind::Conflict);
+    let added = plugins.add(from.path(), &seen.hash, "here", "test").unwrap();
+    assert_eq!((added.state, added.hash.as_str()), (PluginState::Installed, seen.hash.as_str()));
+    assert!(plugins.check("kit").is_ok() && plugins.check("nobody").is_err());
+    assert_eq!(plugins.look(from.path()).unwrap().state, PluginState::Installed);
+
+    // Another store on the same folder, as after a restart.
+    assert!(store(around.path()).refresh()[0].is_used());
+    for (path, text, kind) in [
+        ("skills/pie/SKILL.md", "---\nname: pie\ndescription: Other\n---\n", ProjectChangeKind::Changed),
+        ("skills/pie/new.txt", "new", ProjectChangeKind::Added),
+    ] {
+        let path = added.folder.join(path);
+        let before = fs::read(&path).ok();
+        fs::write(&path, text).unwrap();
+        assert!(plugins.check("kit").is_err());
+        let changed = plugins.refresh()[0].clone();
+        assert!(!changed.is_used());
+        assert_eq!((changed.report.changes.len(), changed.report.changes[0].kind), (1, kind));
+        match before {
+            Some(before) => fs::write(&path, before).unwrap(),
+            None => fs::remove_file(&path).unwrap(),
+        }
+        assert!(plugins.check("kit").is_ok() && plugins.refresh()[0].is_used(), "as it was, it is what was agreed to");
+    }
+    fs::remove_file(added.folder.join("plugin.json")).unwrap();
+    assert!(plugins.check("kit").is_err(), "a file that is gone counts, too");
+    fs::remove_dir_all(&added.folder).unwrap();
+    assert!(plugins.check("kit").is_err() && !plugins.refresh()[0].is_used());
+    assert!(plugins.remove("kit").unwrap().is_some() && plugins.remove("kit").unwrap().is_none());
+    assert!(plugins.refresh().is_empty());
+}
+
+#[test]
+fn a_list_that_cannot_be_read_uses_nothing_and_takes_nothing_away() {
+    let around = tempfile::tempdir().unwrap();
+    let from = folder(&[PIE]);
+    let plugins = store(around.path());
+    let seen = plugins.look(from.path()).unwrap();
+    let added = plugins.add(from.path(), &seen.hash, "here", "test").unwrap();
+    let list = around.path().join("plugins/installed.json");
+    let text = fs::read(&list).unwrap();
+    fs::write(&list, "{").unwrap();
+    assert!(plugins.refresh().is_empty() && plugins.check(&added.name).is_err());
+    assert_eq!(plugins.add(from.path(), &seen.hash, "here", "test").unwrap_err().kind(), ErrorKind::Storage);
+    assert!(added.folder.is_dir());
+    fs::write(&list, text).unwrap();
+    assert!(plugins.refresh()[0].is_used());
+}
+
+proptest! {
+    #[test]
+    fn paths_of_a_manifest_never_lead_out(path in r"[./a-z~\\]{0,20}") {
+        if let Ok(inner) = manifest::inner_path(&path) {
+            prop_assert!(!inner.starts_with('/') && inner.split('/').all(|part| part != ".." && part != "."));
+            let joined = Path::new("/root").join(&inner);
+            prop_assert!(joined.starts_with("/root"), "{path} became {inner}");
+        }
+    }
+
+    #[test]
+    fn no_text_of_a_manifest_breaks_the_reader(text in ".{0,200}", servers in ".{0,200}") {
+        let _ = look(&[("plugin.json", &text), ("mcp.json", &servers), PIE]);
+    }
+}

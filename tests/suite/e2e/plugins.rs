@@ -1,0 +1,423 @@
+//! Plugins: added with consent, used at once, bound to their files, and removed with all that they brought.
+
+use std::{fs, os::unix::fs::symlink, path::Path};
+
+use agentd_testkit::{
+    daemon::{Output, TempDaemon, TempHome, until},
+    model_server::{ModelServer, Reply},
+};
+use serde_json::{Value, json};
+
+use super::{World, terminal::Terminal};
+
+const TAX: &str = "---\nname: tax\ndescription: Works out taxes\n---\nRun sh skills/tax/scripts/sum.sh.\n";
+const COOK: &str = "---\nname: cook\ndescription: Cooks meals.\ntools: Read, Grep\n---\nYou cook.\n";
+
+/// A plugin with one of each.
+fn kit(home: &TempHome, version: &str) -> String {
+    let server = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("mcp/fake_server.py")).unwrap();
+    home.write("kit/servers/fake.py", server);
+    home.write("kit/plugin.json", json!({"name": "kit", "version": version, "description": "All of it"}).to_string());
+    let servers = json!({"mcpServers": {"fake": {
+        "type": "stdio", "command": "python3", "args": ["${CLAUDE_PLUGIN_ROOT}/servers/fake.py", "plain"],
+        "env": {"KIT_KEY": "${KIT_KEY:-none}"}}}});
+    home.write("kit/mcp.json", servers.to_string());
+    home.write("kit/skills/tax/SKILL.md", TAX);
+    home.write("kit/skills/tax/scripts/sum.sh", "echo sum $(($1 + $2))\n");
+    home.write("kit/agents/cook.md", COOK);
+    home.write("kit/commands/ship.md", "---\ndescription: Ships it\n---\nShip $1, and see #~/private.txt.\n");
+    home.write("kit/hooks/hooks.json", json!({"hooks": {"Stop": [{"command": "touch ~/hooked"}]}}).to_string());
+    home.path().join("kit").display().to_string()
+}
+
+async fn plugin(world: &World, args: &[&str]) -> Output {
+    world.daemon.agentctl(["plugin"].iter().chain(args)).await
+}
+
+async fn listed(world: &World) -> Vec<Value> {
+    plugin(world, &["list", "--json"]).await.exits(0).json().as_array().unwrap().clone()
+}
+
+/// Folders in the daemon's place for plugins.
+fn copies(world: &World) -> Vec<String> {
+    let entries = fs::read_dir(world.daemon.data().join("plugins")).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+fn last_request(world: &World) -> String {
+    world.model.requests().last().unwrap().body.to_string()
+}
+
+/// Waits until the fake server has said which tools it has.
+async fn server_is_known(world: &World) {
+    until("the tools of the plugin's server are known", || async {
+        let servers = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+        servers.as_array()?.iter().any(|server| server["name"] == "fake" && server["reached"] == true).then_some(())
+    })
+    .await;
+}
+
+/// Uses each part that models can use, and checks what comes of it.
+async fn all_is_used(world: &World) {
+    server_is_known(world).await;
+    let calls = vec![
+        ("read_file", json!({"path": "skills/tax/SKILL.md"})),
+        ("run_bash_command", json!({"command": "sh skills/tax/scripts/sum.sh 2 3"})),
+        ("mcp_fake_act", json!({"text": "now"})),
+    ];
+    let (told, output) = world.call_all(calls, &["--on-interrupt", "approve"]).await;
+    output.exits(0);
+    assert!(told[0].contains("Run sh skills/tax") && told[1].contains("sum 5"), "{told:#?}");
+    assert!(told[2].contains("acted: now"), "{told:#?}");
+    let request = last_request(world);
+    for words in ["Works out taxes", "transfer_to_cook", "mcp_fake_act"] {
+        assert!(request.contains(words), "{words} is missing in {request}");
+    }
+}
+
+async fn nothing_is_used(world: &World) {
+    world.model.respond_with(|_| Reply::text("Good."));
+    world.daemon.agentctl(["run", "Go."]).await.exits(0);
+    let request = last_request(world);
+    for words in ["Works out taxes", "transfer_to_cook", "mcp_fake_act"] {
+        assert!(!request.contains(words), "{words} is in {request}");
+    }
+    let servers = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+    assert!(!servers.to_string().contains("fake.py"), "{servers}");
+}
+
+async fn audited(world: &World) -> Vec<String> {
+    let records = world.daemon.agentctl(["audit", "--json"]).await.exits(0).stdout;
+    let kinds = ["plugin_added", "plugin_removed"];
+    let found = records.lines().filter_map(|line| kinds.into_iter().find(|kind| line.contains(&format!("\"{kind}\""))));
+    found.map(str::to_owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_is_used_at_once_outlives_the_daemon_and_goes_as_a_whole() {
+    let mut world = World::start().await;
+    let folder = kit(&world.daemon, "1.0");
+    // Nobody is there to agree.
+    let refused = plugin(&world, &["add", &folder]).await.exits(2);
+    refused.says(&[
+        "python3 ${PLUGIN_ROOT}/servers/fake.py plain",
+        "$KIT_KEY",
+        "skills/tax/scripts/sum.sh",
+        "cook: Cooks meals. (read_file, grep)",
+        "/ship",
+        "hooks (agentd has nothing for them; never run)",
+        "needs your consent",
+        "--yes",
+    ]);
+    assert!(listed(&world).await.is_empty());
+    nothing_is_used(&world).await;
+
+    let added = plugin(&world, &["add", &folder, "--yes"]).await.exits(0);
+    added.says(&["added kit 1.0: 1 skill, 1 agent, 1 command, 1 server"]);
+    all_is_used(&world).await;
+    // The copy is used, and no longer the folder.
+    fs::remove_dir_all(&folder).unwrap();
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    all_is_used(&world).await;
+    let plugins = listed(&world).await;
+    assert_eq!((&plugins[0]["state"], &plugins[0]["source"]), (&json!("installed"), &json!(folder)));
+    assert_eq!(plugins[0]["problems"], json!([]));
+    let skills = world.daemon.agentctl(["skills", "show", "tax", "--json"]).await.exits(0).json();
+    assert_eq!((&skills["origin"], &skills["plugin"]), (&json!("plugin"), &json!("kit")));
+
+    let folder = kit(&world.daemon, "1.0");
+    plugin(&world, &["add", &folder]).await.exits(0).says(&["kit 1.0 is there already, as it is"]);
+    assert_eq!(copies(&world).len(), 2, "one copy and the list: {:?}", copies(&world));
+    plugin(&world, &["remove", "kit"]).await.exits(0).says(&["removed kit 1.0"]);
+    nothing_is_used(&world).await;
+    assert_eq!(copies(&world), ["installed.json"]);
+    assert!(!world.daemon.data().join("plugin_data/kit").exists());
+    plugin(&world, &["remove", "kit"]).await.exits(0).says(&["there is no plugin kit"]);
+    world.daemon.restart().await;
+    nothing_is_used(&world).await;
+    assert_eq!(audited(&world).await, ["plugin_added", "plugin_removed"]);
+    assert!(!world.daemon.path().join("hooked").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_edited_behind_is_not_used_until_it_is_agreed_to() {
+    let world = World::start().await;
+    let folder = kit(&world.daemon, "1.0");
+    plugin(&world, &["add", &folder, "--yes"]).await.exits(0);
+    all_is_used(&world).await;
+    world.daemon.agentctl(["mcp", "stop", "fake"]).await.exits(0);
+    let copy = copies(&world).into_iter().find(|name| name.starts_with("kit-")).unwrap();
+    let server = world.daemon.data().join("plugins").join(copy).join("servers/fake.py");
+    let text = fs::read_to_string(&server).unwrap();
+    fs::write(&server, format!("{text}\n# edited\n")).unwrap();
+    // Before anybody has looked at the list, too.
+    let started = world.daemon.agentctl(["mcp", "test", "fake"]).await;
+    assert_ne!(started.code, Some(0));
+    started.says(&["are not those that you agreed to"]);
+    let shown = plugin(&world, &["list"]).await.exits(0);
+    assert!(shown.stdout.contains("changed, not used"), "{}", shown.stdout);
+    nothing_of_it_is_told(&world).await;
+    let shown = plugin(&world, &["show", "kit"]).await.exits(0);
+    assert!(shown.stdout.contains("~ servers/fake.py"), "{}", shown.stdout);
+    plugin(&world, &["approve", "kit"]).await.exits(2).says(&["~ servers/fake.py", "needs your consent"]);
+    plugin(&world, &["approve", "kit", "--yes"]).await.exits(0);
+    all_is_used(&world).await;
+}
+
+async fn nothing_of_it_is_told(world: &World) {
+    world.model.respond_with(|_| Reply::text("Good."));
+    world.daemon.agentctl(["run", "Go."]).await.exits(0);
+    let request = last_request(world);
+    for words in ["Works out taxes", "transfer_to_cook", "mcp_fake_act"] {
+        assert!(!request.contains(words), "{words} is in {request}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_version_takes_its_place_and_the_difference_is_shown() {
+    let world = World::start().await;
+    let folder = kit(&world.daemon, "1.0");
+    plugin(&world, &["add", &folder, "--yes"]).await.exits(0);
+    world.daemon.write("kit/skills/tax/SKILL.md", TAX.replace("Works out taxes", "Works out all taxes"));
+    world.daemon.write("kit/plugin.json", json!({"name": "kit", "version": "2.0"}).to_string());
+    fs::remove_file(Path::new(&folder).join("commands/ship.md")).unwrap();
+    let refused = plugin(&world, &["add", &folder]).await.exits(2);
+    refused.says(&["takes the place of 1.0", "~ plugin.json", "~ skills/tax/SKILL.md", "- commands/ship.md"]);
+    plugin(&world, &["add", &folder, "--yes"]).await.exits(0).says(&["added kit 2.0: 1 skill, 1 agent, 1 server"]);
+    assert_eq!(copies(&world).len(), 2, "{:?}", copies(&world));
+    world.model.respond_with(|_| Reply::text("Good."));
+    world.daemon.agentctl(["run", "Go."]).await.exits(0);
+    assert!(last_request(&world).contains("Works out all taxes"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_agrees_at_the_terminal_and_its_commands_are_there() {
+    let world = World::start().await;
+    let folder = kit(&world.daemon, "1.0");
+    let mut terminal =
+        Terminal::around(&world.daemon, "\"$@\"; echo ended with $?", &["plugin", "add", folder.as_str()]);
+    terminal.sees("Add kit 1.0 as shown? [y/N]");
+    terminal.says("n");
+    terminal.sees("ended with 130");
+    assert!(listed(&world).await.is_empty());
+    let mut terminal =
+        Terminal::around(&world.daemon, "\"$@\"; echo ended with $?", &["plugin", "add", folder.as_str()]);
+    terminal.sees("Add kit 1.0 as shown? [y/N]");
+    terminal.says("y");
+    terminal.sees("ended with 0");
+
+    world.daemon.write("private.txt", "the walrus");
+    world.model.default_reply(Reply::text("Shipped."));
+    let mut terminal = Terminal::open(&world.daemon, &[]);
+    terminal.prompt();
+    terminal.says("/help");
+    terminal.sees("Ships it (a plugin's)");
+    terminal.prompt();
+    terminal.says("/ship boats");
+    terminal.sees("Shipped.");
+    terminal.prompt();
+    let told = last_request(&world);
+    assert!(told.contains("This command of a plugin stands for") && told.contains("Ship boats"), "{told}");
+    assert!(!told.contains("the walrus"), "only what a person types brings files: {told}");
+    terminal.leaves();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_folders_are_refused_and_leave_nothing() {
+    let world = World::start().await;
+    let refused = async |name: &str, prepare: &dyn Fn(&Path), words: &[&str]| {
+        let folder = world.daemon.path().join(name);
+        world.daemon.write(&format!("{name}/plugin.json"), json!({"name": name}).to_string());
+        world.daemon.write(&format!("{name}/skills/tax/SKILL.md"), TAX);
+        prepare(&folder);
+        let output = plugin(&world, &["add", folder.to_str().unwrap(), "--yes"]).await;
+        assert_ne!(output.code, Some(0), "{name}: {}", output.stderr);
+        assert!(!output.stderr.contains('\u{1b}'), "{name}: {:?}", output.stderr);
+        output.says(words);
+        assert!(copies(&world).iter().all(|copy| copy == "installed.json"), "{name}: {:?}", copies(&world));
+        assert!(listed(&world).await.is_empty(), "{name}");
+    };
+    let outside = world.daemon.write("secret.txt", "the walrus");
+    refused("link", &|folder| symlink(&outside, folder.join("skills/tax/x.txt")).unwrap(), &["leads out"]).await;
+    refused("folder-link", &|folder| symlink("/etc", folder.join("skills/etc")).unwrap(), &["leads out"]).await;
+    refused("climbs", &|folder| symlink("../../../etc/passwd", folder.join("x")).unwrap(), &["leads out"]).await;
+    let manifest = |text: &'static str| move |folder: &Path| fs::write(folder.join("plugin.json"), text).unwrap();
+    refused("path", &manifest(r#"{"name": "a", "skills": "../skills"}"#), &["leads out of the plugin"]).await;
+    refused("root", &manifest(r#"{"name": "a", "agents": ["/etc"]}"#), &["leads out of the plugin"]).await;
+    refused("json", &manifest("{name: a}"), &["it is no JSON"]).await;
+    refused("list", &manifest("[]"), &["no JSON object"]).await;
+    refused("slash", &manifest(r#"{"name": "../../evil"}"#), &["cannot be the name"]).await;
+    refused("escape", &manifest("{\"name\": \"a\\u001b[31m\"}"), &["cannot be the name"]).await;
+    refused("number", &manifest(r#"{"name": 7}"#), &["must be a text"]).await;
+    let sparse = |folder: &Path| fs::File::create(folder.join("large.bin")).unwrap().set_len(1 << 30).unwrap();
+    refused("sparse", &sparse, &["may have 32.0 MB"]).await;
+    let pipe = |folder: &Path| {
+        let made = std::process::Command::new("mkfifo").arg(folder.join("skills/tax/pipe")).status().unwrap();
+        assert!(made.success());
+    };
+    refused("pipe", &pipe, &["pipe, socket or device"]).await;
+    let many = |folder: &Path| {
+        fs::create_dir(folder.join("many")).unwrap();
+        (0..5001).for_each(|number| fs::write(folder.join(format!("many/{number}")), "").unwrap());
+    };
+    refused("many", &many, &["more than 5000 files"]).await;
+    let empty = |folder: &Path| fs::remove_dir_all(folder.join("skills")).unwrap();
+    refused("empty", &empty, &["no skill, agent, command or MCP server"]).await;
+    let several = |folder: &Path| {
+        fs::remove_dir_all(folder.join("skills")).unwrap();
+        fs::create_dir_all(folder.join("plugins/one/.claude-plugin")).unwrap();
+        fs::write(folder.join("plugins/one/.claude-plugin/plugin.json"), "{}").unwrap();
+    };
+    refused("several", &several, &["holds several plugins", "plugins/one"]).await;
+    plugin(&world, &["add", "/no/such/folder", "--yes"]).await.exits(2).says(&["/no/such/folder"]);
+    world.model.default_reply(Reply::text("Good."));
+    world.still_serves().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_part_is_told_and_does_not_spoil_the_rest() {
+    let world = World::start().await;
+    let folder = kit(&world.daemon, "1.0");
+    let manifest = json!({"name": "kit", "version": "1.0", "colour": "blue", "author": {"name": "x"}});
+    world.daemon.write("kit/plugin.json", manifest.to_string());
+    world.daemon.write("kit/skills/mute/SKILL.md", "---\nname: mute\n---\nNothing.\n");
+    world.daemon.write("kit/agents/odd.md", "---\ndescription: Odd\ntools: Read, Frobnicate\n---\nYou are odd.\n");
+    world.daemon.write("kit/agents/empty.md", "---\ndescription: Empty\n---\n");
+    let servers = json!({"mcpServers": {
+        "fake": {"command": "python3", "args": ["./servers/fake.py", "plain"]},
+        "climbs": {"command": "${CLAUDE_PLUGIN_ROOT}/../../bin/sh"},
+        "asks": {"command": "x", "args": ["${input:key}"]},
+        "allowed": {"command": "python3", "args": ["./servers/fake.py", "plain"], "grants": "*", "effect": "read"}}});
+    world.daemon.write("kit/mcp.json", servers.to_string());
+    plugin(&world, &["add", &folder, "--yes"]).await.exits(0);
+    let shown = plugin(&world, &["show", "kit"]).await.exits(0).stdout;
+    for words in [
+        "\"colour\" is not known here, and ignored",
+        "skills/mute/SKILL.md: line 1: there is no `description`",
+        "the agent odd names the tool \"Frobnicate\", which is not there",
+        "agents/empty.md: the agent `empty`: it has no prompt",
+        "\"climbs\" is left out",
+        "\"asks\" is left out",
+        "allowed: \"grants\" is not known here, and ignored",
+    ] {
+        assert!(shown.contains(words), "{words} is missing in {shown}");
+    }
+    all_is_used(&world).await;
+    // Its own word on what is harmless counts for nothing.
+    let (told, _) =
+        world.call_all(vec![("mcp_allowed_act", json!({"text": "now"}))], &["--on-interrupt", "deny"]).await;
+    assert!(told[0].contains("E_DENIED"), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_are_taken_are_told_with_who_has_them() {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    home.write("config/skills/tax/SKILL.md", TAX.replace("Works out taxes", "My own taxes"));
+    home.write("config/agents.yaml", "agents:\n  cook: {description: My own cook, prompt: You cook for me.}\n");
+    home.write("config/mcp_servers.yaml", "servers:\n  fake: {url: 'http://127.0.0.1:9/mine'}\n");
+    let world = World { model, daemon: TempDaemon::start_in(home).await };
+    let folder = kit(&world.daemon, "1.0");
+    plugin(&world, &["add", &folder, "--yes"]).await.exits(0).says(&["3 parts not used"]);
+    let shown = plugin(&world, &["list"]).await.exits(0);
+    shown.says(&[
+        "the agent cook is not used, because agents.yaml has one of this name",
+        "the server fake is not used, because mcp_servers.yaml has one of this name",
+        "the skill tax is not used, because your own skills has one of this name",
+    ]);
+    world.model.default_reply(Reply::text("Good."));
+    world.daemon.agentctl(["run", "Go."]).await.exits(0);
+    let request = last_request(&world);
+    assert!(request.contains("My own taxes") && request.contains("My own cook"), "{request}");
+    assert!(!request.contains("Works out taxes") && !request.contains("Cooks meals."), "{request}");
+    let servers = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+    assert!(servers.to_string().contains("127.0.0.1:9/mine") && !servers.to_string().contains("fake.py"), "{servers}");
+    let skills = world.daemon.agentctl(["skills", "list", "--json"]).await.exits(0).json();
+    let hidden = skills.as_array().unwrap().iter().find(|skill| skill["plugin"] == "kit").unwrap();
+    assert_eq!(hidden["usable"], false, "{hidden}");
+    assert!(hidden["problems"].to_string().contains("has this name already"), "{hidden}");
+
+    // Of two plugins, the one that was added first has the name.
+    let other = world.daemon.path().join("apple").display().to_string();
+    world.daemon.write("apple/plugin.json", json!({"name": "apple"}).to_string());
+    world.daemon.write("apple/skills/pie/SKILL.md", "---\nname: pie\ndescription: Pies of the first\n---\nx\n");
+    plugin(&world, &["add", &other, "--yes"]).await.exits(0);
+    world.daemon.write("aaa/plugin.json", json!({"name": "aaa"}).to_string());
+    world.daemon.write("aaa/skills/pie/SKILL.md", "---\nname: pie\ndescription: Pies of the second\n---\nx\n");
+    let second = world.daemon.path().join("aaa").display().to_string();
+    plugin(&world, &["add", &second, "--yes"]).await.exits(0);
+    plugin(&world, &["list"]).await.exits(0).says(&["aaa: the skill pie is not used, because the plugin apple"]);
+    world.daemon.agentctl(["run", "Go."]).await.exits(0);
+    let request = last_request(&world);
+    assert!(request.contains("Pies of the first") && !request.contains("Pies of the second"), "{request}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_dies_while_it_adds_has_the_whole_plugin_or_none() {
+    let mut world = World::start().await;
+    let folder = kit(&world.daemon, "1.0");
+    for number in 0..400 {
+        world.daemon.write(&format!("kit/skills/tax/data/{number}.bin"), vec![7; 40_000]);
+    }
+    for _ in 0..6 {
+        assert!(copies(&world).iter().all(|name| name == "installed.json"), "{:?}", copies(&world));
+        let running = world.daemon.spawn_agentctl(["plugin", "add", &folder, "--yes"]);
+        let is_seen = || async { copies(&world).iter().any(|name| name.contains("draft") || name.starts_with("kit-")) };
+        until("the copy has begun", || async { is_seen().await.then_some(()) }).await;
+        world.daemon.kill9().await;
+        running.output(Vec::new()).await;
+        world.daemon.restart().await;
+        let plugins = listed(&world).await;
+        match plugins.as_slice() {
+            [] => {}
+            [plugin] => {
+                assert_eq!(plugin["state"], "installed", "{plugin}");
+                world.daemon.agentctl(["plugin", "remove", "kit"]).await.exits(0);
+            }
+            several => panic!("{several:?}"),
+        }
+    }
+    plugin(&world, &["add", &folder, "--yes"]).await.exits(0);
+    assert_eq!(copies(&world).len(), 2, "{:?}", copies(&world));
+    assert_eq!(listed(&world).await[0]["state"], "installed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_who_add_at_once_leave_one_whole_plugin_each() {
+    let world = World::start().await;
+    let folder = kit(&world.daemon, "1.0");
+    world.daemon.write("other/plugin.json", json!({"name": "other"}).to_string());
+    world.daemon.write("other/skills/pie/SKILL.md", "---\nname: pie\ndescription: Pies\n---\nx\n");
+    let other = world.daemon.path().join("other").display().to_string();
+    let adds = [&folder, &folder, &other, &folder, &other]
+        .map(|folder| world.daemon.spawn_agentctl(["plugin", "add", folder, "--yes"]));
+    for add in adds {
+        add.output(Vec::new()).await.exits(0);
+    }
+    let states: Vec<Value> = listed(&world).await.iter().map(|plugin| plugin["state"].clone()).collect();
+    assert_eq!(states, ["installed", "installed"]);
+    assert_eq!(copies(&world).len(), 3, "{:?}", copies(&world));
+    all_is_used(&world).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_of_a_repository_is_fetched_with_git() {
+    let world = World::start().await;
+    kit(&world.daemon, "1.0");
+    let git = |args: &[&str]| {
+        let made =
+            world.daemon.command("git").current_dir(world.daemon.path().join("kit")).args(args).output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+    };
+    git(&["init", "--quiet"]);
+    git(&["add", "."]);
+    git(&["-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "--quiet", "-m", "x"]);
+    let address = format!("file://{}", world.daemon.path().join("kit").display());
+    plugin(&world, &["add", &address, "--yes"]).await.exits(0).says(&["added kit 1.0"]);
+    assert_eq!(listed(&world).await[0]["source"], json!(address));
+    all_is_used(&world).await;
+    plugin(&world, &["add", "file:///no/such/place", "--yes"]).await.exits(2).says(&["could not fetch"]);
+}
