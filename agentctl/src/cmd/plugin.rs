@@ -112,8 +112,8 @@ pub(crate) async fn handle(global: &Global, args: PluginArgs) -> anyhow::Result<
             let folder = path.as_ref().map_or(folder.clone(), |inner| folder.join(inner));
             let folder = absolute(&folder)?;
             let named = match (&repository, &path) {
-                (Some(_), Some(inner)) => format!("{source} ({inner})"),
-                (Some(_), None) => source,
+                (Some(_), Some(inner)) => format!("{} ({inner})", Repository::shown(&source)),
+                (Some(_), None) => Repository::shown(&source),
                 (None, _) => folder.clone(),
             };
             let found = client.plugin_in(&folder).await?;

@@ -53,9 +53,17 @@ impl Repository {
             .status();
         match status {
             Ok(status) if status.success() => Ok(fetched),
-            Ok(status) => Err(failed(format!("git could not fetch {address} ({status})"))),
+            Ok(status) => Err(failed(format!("git could not fetch {} ({status})", Self::shown(address)))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(failed("git is not installed".to_owned())),
             Err(error) => Err(failed(format!("git cannot be run: {error}"))),
+        }
+    }
+
+    /// An address for lists, without a name and a password in it.
+    pub(super) fn shown(address: &str) -> String {
+        match address.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?))) {
+            Some((scheme, (who, rest))) if !who.contains('/') => format!("{scheme}://{rest}"),
+            _ => address.to_owned(),
         }
     }
 
@@ -94,6 +102,9 @@ mod tests {
             assert!(Repository::is_address(address), "{address}");
             assert_eq!(folder_name(address), "kit");
         }
+        assert_eq!(Repository::shown("https://me:hunter2@example.org/kit"), "https://example.org/kit");
+        assert_eq!(Repository::shown("https://example.org/a@b"), "https://example.org/a@b");
+        assert_eq!(Repository::shown("git@example.org:me/kit"), "git@example.org:me/kit");
         for path in ["./kit", "/tmp/kit.git", "kit", "ext::sh -c x", "--upload-pack=x"] {
             assert!(!Repository::is_address(path), "{path}");
         }
