@@ -71,7 +71,7 @@ pub enum AuditProblem {
 }
 
 impl AuditProblem {
-    const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::Changed,
         Self::NotALine,
         Self::Missing,

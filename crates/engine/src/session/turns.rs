@@ -72,35 +72,6 @@ impl Actor {
         }
     }
 
-    fn check_input(&self, start: &StartTurn) -> Result<(), EngineError> {
-        let limit = self.shared.config().max_input_bytes;
-        match &start.text {
-            Some(text) if text.len() > limit => Err(EngineError::new(
-                ErrorKind::InvalidInput,
-                format!("the input has {} bytes; {limit} are allowed", text.len()),
-            )
-            .with_hint("put it into a file and name the file: agentctl run --file PATH")),
-            Some(_) if start.compact.is_some() => {
-                Err(EngineError::new(ErrorKind::InvalidInput, "a turn that compacts the history has no input")
-                    .with_hint("compact first, then give a prompt"))
-            }
-            Some(text) if text.trim().is_empty() => {
-                Err(EngineError::new(ErrorKind::InvalidInput, "the input is empty").with_hint("say what you want"))
-            }
-            None if start.compact.is_none()
-                && self.open.is_none()
-                && !self.state.last_stop.is_some_and(StopReason::can_continue) =>
-            {
-                Err(EngineError::new(
-                    ErrorKind::InvalidInput,
-                    "there is no turn to continue: the last one came to its end",
-                )
-                .with_hint("give an input"))
-            }
-            _ => Ok(()),
-        }
-    }
-
     pub(super) fn busy(&self, open: &OpenTurn) -> EngineError {
         let id = self.id;
         if open.running.is_none() || !self.interrupts.is_empty() {

@@ -180,6 +180,7 @@ fn server_config(server: &SessionServer, folder: &Path) -> ServerConfig {
         }
     };
     ServerConfig {
+        plugin: None,
         enabled: true,
         reached,
         tools: BTreeMap::new(),

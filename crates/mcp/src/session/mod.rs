@@ -181,6 +181,7 @@ impl SessionServers {
             environment,
             clean: self.parts.clean.clone(),
             reserved: Box::new(|_| false),
+            plugin_check: Default::default(),
             owner: PoolOwner::Session,
         })
     }
