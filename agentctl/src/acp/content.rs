@@ -36,8 +36,12 @@ pub(super) enum FileContent {
 /// When there is nothing in them, or something that cannot be taken.
 pub(super) fn read(blocks: Vec<ContentBlock>, places: &Places) -> Result<Vec<Part>, Error> {
     let mut parts = Vec::new();
+    let mut is_behind_text = false;
     for block in blocks {
+        let was_behind_text = std::mem::replace(&mut is_behind_text, matches!(block, ContentBlock::Text(_)));
         parts.push(match block {
+            // Two texts are two paragraphs: some editors send what they add, and what they kept, as texts of their own.
+            ContentBlock::Text(text) if was_behind_text => Part::Words(format!("\n\n{}", text.text)),
             ContentBlock::Text(text) => Part::Words(text.text),
             ContentBlock::Image(image) => picture(image, parts.len() + 1)?,
             ContentBlock::ResourceLink(link) => linked(&link, places),

@@ -32,6 +32,7 @@ pub(super) fn of_call(tool: &str, args: &Value, places: &Places, before: Before)
         "edit_file" => {
             let edit = || {
                 let (old, new) = (text("old_string")?, text("new_string")?);
+                let (old, new) = as_lines(old, new);
                 Some(Diff::new(place()?, new).old_text(old))
             };
             edit().into_iter().collect()
@@ -50,6 +51,13 @@ pub(super) fn of_call(tool: &str, args: &Value, places: &Places, before: Before)
         _ => Vec::new(),
     };
     bounded(edits, LONGEST)
+}
+
+/// Pieces of lines as lines: some editors put what does not end with a line end beside what comes next.
+fn as_lines(old: &str, new: &str) -> (String, String) {
+    let ends = |text: &str| text.is_empty() || text.ends_with('\n');
+    let end = if ends(old) || ends(new) { "" } else { "\n" };
+    (format!("{old}{end}"), format!("{new}{end}"))
 }
 
 /// The edits, if their texts have so many bytes at the most.
@@ -78,10 +86,12 @@ fn read(path: &Path) -> Option<String> {
 
 /// The edits of a patch.
 pub(super) fn of_patch(patch: &str, places: &Places) -> Vec<Diff> {
-    let shown = parse(patch).into_iter().filter(|place| place.old != place.new).take(MOST);
+    let shown = parse(patch).into_iter().filter(|place| place.is_deleted || place.old != place.new).take(MOST);
     let edits = shown.filter_map(|place| {
-        let old = (!place.is_new).then_some(place.old);
-        Some(Diff::new(places.real(&place.file)?, place.new).old_text(old))
+        let path = places.real(&place.file)?;
+        // A patch of the form with `***` does not say what it deletes.
+        let old = if place.is_deleted && place.old.is_empty() { Some(read(&path)?) } else { Some(place.old) };
+        Some(Diff::new(path, place.new).old_text(old.filter(|_| !place.is_new)))
     });
     edits.collect()
 }
@@ -91,6 +101,7 @@ pub(super) fn of_patch(patch: &str, places: &Places) -> Vec<Diff> {
 struct PatchPlace {
     file: String,
     is_new: bool,
+    is_deleted: bool,
     old: String,
     new: String,
 }
@@ -104,7 +115,8 @@ fn parse(patch: &str) -> Vec<PatchPlace> {
     while let Some(line) = lines.next() {
         let header = ENVELOPE.iter().find_map(|(header, is_new)| Some((line.strip_prefix(header)?, *is_new)));
         if let Some((file, is_new)) = header {
-            places.push(PatchPlace { file: file.trim().to_owned(), is_new, ..PatchPlace::default() });
+            let is_deleted = line.starts_with("*** Delete");
+            places.push(PatchPlace { file: file.trim().to_owned(), is_new, is_deleted, ..PatchPlace::default() });
         } else if let (Some(before), Some(after)) =
             (line.strip_prefix("--- "), lines.peek().and_then(|next| next.strip_prefix("+++ ")))
         {
@@ -181,13 +193,15 @@ mod tests {
             assert_eq!(told, expected, "{args}");
         };
         let edit = json!({"path": "/project/a.txt", "old_string": "old", "new_string": "new"});
-        check("edit_file", edit, Before::OnDisk, &[("a.txt", Some("old"), "new")]);
+        check("edit_file", edit, Before::OnDisk, &[("a.txt", Some("old\n"), "new\n")]);
         let write = json!({"path": "a.txt", "content": "new\n"});
         check("write_file", write.clone(), Before::OnDisk, &[("a.txt", Some("old\n"), "new\n")]);
         check("write_file", write, Before::Unknown, &[("a.txt", None, "new\n")]);
         check("write_file", json!({"path": "b.txt", "content": "x"}), Before::OnDisk, &[("b.txt", None, "x")]);
         let long = json!({"path": "b.txt", "content": "x".repeat(LONGEST + 1)});
         check("write_file", long, Before::OnDisk, &[]);
+        let delete = json!({"patch": "*** Begin Patch\n*** Delete File: a.txt\n*** Delete File: none\n*** End Patch\n"});
+        check("apply_patch", delete, Before::OnDisk, &[("a.txt", Some("old\n"), "")]);
         check("read_file", json!({"path": "a.txt"}), Before::OnDisk, &[]);
         check("write_file", json!("no object"), Before::OnDisk, &[]);
     }

@@ -14,6 +14,14 @@ pub(super) fn fenced(text: &str) -> String {
     format!("{fence}\n{}\n{fence}", text.trim_end_matches('\n'))
 }
 
+/// Words in a line that Markdown leaves alone.
+pub(super) fn code_span(words: &str) -> String {
+    let runs = words.split(|letter| letter != '`').map(str::len);
+    let mark = "`".repeat(runs.max().unwrap_or(0) + 1);
+    let pad = if words.starts_with('`') || words.ends_with('`') { " " } else { "" };
+    format!("{mark}{pad}{words}{pad}{mark}")
+}
+
 /// The head and the tail of a text that is longer than so many bytes.
 pub(super) fn cut(text: &str, longest: usize) -> String {
     if text.len() <= longest {
@@ -51,6 +59,15 @@ impl LiveOutput {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_code_span_holds_any_words() {
+        let check = |words: &str, expected: &str| assert_eq!(code_span(words), expected);
+        check("echo *a* __b__", "`echo *a* __b__`");
+        check("echo `date`", "`` echo `date` ``");
+        check("a ``b`` c", "```a ``b`` c```");
+        check("", "``");
+    }
 
     #[test]
     fn a_fence_is_longer_than_those_within() {

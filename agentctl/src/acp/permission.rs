@@ -70,7 +70,12 @@ pub(super) fn request(
     let edits = if is_long { Vec::new() } else { edits };
     let input = if is_long { tool_call::bounded(args, CUT_INPUT) } else { args.clone() };
     content.push(if is_plan { shown } else { output::fenced(&shown) }.into());
-    content.extend(edits.into_iter().map(ToolCallContent::from));
+    // Some editors show the first content alone, and a diff as what it is. Of several the words tell all.
+    if let [edit] = edits.as_slice() {
+        content.insert(0, edit.clone().into());
+    } else {
+        content.extend(edits.into_iter().map(ToolCallContent::from));
+    }
     if let Some(unanswered) = asking::unanswered(interrupt, Timestamp::now()) {
         content.push(unanswered.into());
     }
@@ -97,7 +102,10 @@ fn options(tool: &str, grants: &[String]) -> Vec<PermissionOption> {
     if !grants.is_empty() && is_whole {
         // Of a command its own words are enough.
         let rules = rules.join("; ");
-        let rules = rules.strip_prefix(&format!("{SHELL}: ")).filter(|_| tool == SHELL).unwrap_or(&rules).to_owned();
+        let rules = match rules.strip_prefix(&format!("{SHELL}: ")).filter(|_| tool == SHELL) {
+            Some(command) => output::code_span(command),
+            None => rules,
+        };
         let name = format!("Always allow in this session: {rules}");
         options.push(PermissionOption::new(ALWAYS, name, PermissionOptionKind::AllowAlways));
     }
@@ -165,14 +173,14 @@ mod tests {
         let grants = ["run_bash_command: rm -rf build"];
         let asked = asked(&interrupt(SHELL, json!({"command": command}), Some(command), &grants));
         let call = &asked["toolCall"];
-        assert_eq!(call["title"], "$ rm -rf build\\u{202e}");
+        assert_eq!(call["title"], "`$ rm -rf build\\u{202e}`");
         assert_eq!((&call["rawInput"]["command"], &call["kind"]), (&json!(command), &json!("execute")));
         assert!(call["content"][0]["content"]["text"].as_str().unwrap().contains("high risk"), "{call:#}");
         assert_eq!(call["content"][1]["content"]["text"], "```\nrm -rf build\\u{202e}\n```");
         let kinds: Vec<&str> =
             asked["options"].as_array().unwrap().iter().map(|option| option["kind"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["allow_once", "allow_always", "reject_once"]);
-        assert_eq!(asked["options"][1]["name"], "Always allow in this session: rm -rf build");
+        assert_eq!(asked["options"][1]["name"], "Always allow in this session: `rm -rf build`");
     }
 
     #[test]
@@ -180,7 +188,7 @@ mod tests {
         let args = json!({"path": "a.txt", "old_string": "one", "new_string": "two"});
         let asked = asked(&interrupt("edit_file", args, Some("--- a/a.txt"), &[]));
         let content = asked["toolCall"]["content"].as_array().unwrap();
-        assert_eq!(content[2], json!({"type": "diff", "path": "/p/a.txt", "oldText": "one", "newText": "two"}));
+        assert_eq!(content[0], json!({"type": "diff", "path": "/p/a.txt", "oldText": "one\n", "newText": "two\n"}));
         assert_eq!(asked["options"].as_array().unwrap().len(), 2);
     }
 

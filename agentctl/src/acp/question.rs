@@ -84,7 +84,7 @@ pub(super) fn put_off(interrupt: &Interrupt) -> String {
         Ask::Approval { .. } => format!("`agentctl answer {id} approve` or `reject`"),
         Ask::Question { .. } => format!("`agentctl answer {id} 'TEXT'`"),
     };
-    format!("\n\nThe question is still open: {what} in a terminal answers it. The turn waits; cancelling ends it.\n")
+    format!("\n\nThe question is still open: {what} in a terminal answers it. The turn waits; cancelling ends it.\n\n")
 }
 
 #[cfg(test)]

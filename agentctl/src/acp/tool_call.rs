@@ -31,7 +31,9 @@ pub(super) fn kind(tool: &str) -> ToolKind {
 
 /// Title of a call: a command, or a tool and what it is about.
 pub(super) fn title(tool: &str, args: &Value) -> String {
-    report::cut(&call_line(tool, args), LONGEST_TITLE)
+    let title = report::cut(&call_line(tool, args), LONGEST_TITLE);
+    // Editors take a title for Markdown, which would change what a command says.
+    if tool == SHELL { output::code_span(&title) } else { title }
 }
 
 /// The files that a call is about.
@@ -75,9 +77,9 @@ mod tests {
         };
         check("read_file", json!({"path": "a.rs", "offset": 7}), ("read_file a.rs", &[("/p/a.rs", Some(7))]));
         check("edit_file", json!({"path": "/project/a.rs"}), ("edit_file /project/a.rs", &[("/p/a.rs", None)]));
-        check(SHELL, json!({"command": "make test"}), ("$ make test", &[]));
-        check(SHELL, json!({"command": "ls", "directory": "/outputs"}), ("$ ls", &[("/w/outputs", None)]));
-        check(SHELL, json!({"command": "a\u{1b}[2Jb"}), ("$ a\\u{1b}[2Jb", &[]));
+        check(SHELL, json!({"command": "make test"}), ("`$ make test`", &[]));
+        check(SHELL, json!({"command": "ls", "directory": "/outputs"}), ("`$ ls`", &[("/w/outputs", None)]));
+        check(SHELL, json!({"command": "a\u{1b}[2Jb"}), ("`$ a\\u{1b}[2Jb`", &[]));
         check("now", json!({}), ("now", &[]));
         check("mcp_x_y", json!("{broken"), ("mcp_x_y {broken", &[]));
         let patch = "*** Begin Patch\n*** Delete File: a\n*** Delete File: outputs/b\n*** End Patch";

@@ -109,7 +109,7 @@ fn an_edit_keeps_its_diff_and_a_failed_one_says_why() {
     let mut told = Told::new();
     let args = json!({"path": "a.rs", "old_string": "1", "new_string": "2"});
     let call = told.completed(called("c", "edit_file", args.clone()));
-    assert_eq!(call[0]["content"], json!([{"type": "diff", "path": "/p/a.rs", "oldText": "1", "newText": "2"}]));
+    assert_eq!(call[0]["content"], json!([{"type": "diff", "path": "/p/a.rs", "oldText": "1\n", "newText": "2\n"}]));
     let files = vec![FileChange::new("/project/a.rs", FileChangeKind::Modified)];
     let done = told.completed(ItemBody::ToolResult(ToolResult { files, ..result("c", "edit_file", "done") }));
     assert_eq!((&done[0]["status"], done[0].get("content")), (&json!("completed"), None));
@@ -129,7 +129,7 @@ fn an_edit_keeps_its_diff_and_a_failed_one_says_why() {
     let done = told.completed(ItemBody::ToolResult(edited));
     assert_eq!(
         (&done[0]["title"], &done[0]["content"][0]["newText"]),
-        (&json!("edit_file b.rs (edited)"), &json!("3"))
+        (&json!("edit_file b.rs (edited)"), &json!("3\n"))
     );
 }
 

@@ -192,7 +192,7 @@ class ForeignEditor(World):
         answer = await agent.prompt(session_id=session, prompt=[acp.text_block("Run it")])
         self.assertEqual(answer.stop_reason, "end_turn")
         calls = [call for call in client.accumulator.snapshot().tool_calls.values() if call.kind == "execute"]
-        self.assertEqual((calls[0].title, calls[0].status), (f"$ {COMMAND}", "completed"))
+        self.assertEqual((calls[0].title, calls[0].status), (f"`$ {COMMAND}`", "completed"))
         self.assertIn("from the command", calls[0].content[0].content.text)
 
     async def a_cancel(self, agent, session, client):

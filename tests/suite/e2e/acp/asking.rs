@@ -30,7 +30,7 @@ async fn a_rejection_is_told_to_the_model_and_an_always_asks_no_more() {
     asks(&world, "Then not.");
     let id = editor.begin_prompt(&session, "Make it").await;
     let asked = editor.decides("reject").await;
-    assert_eq!((&asked["toolCall"]["title"], &asked["sessionId"]), (&json!(format!("$ {COMMAND}")), &json!(session)));
+    assert_eq!((&asked["toolCall"]["title"], &asked["sessionId"]), (&json!(format!("`$ {COMMAND}`")), &json!(session)));
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     assert_eq!(editor.came("tool_call_update").last().unwrap()["status"], "failed");
 
@@ -95,7 +95,7 @@ async fn an_editor_that_vanishes_leaves_its_question_open() {
     editor.gives("session/resume", json!({"sessionId": session, "cwd": folder, "mcpServers": []})).await;
     let id = editor.begin_prompt(&session, "Go on").await;
     let asked = editor.decides("approve").await;
-    assert_eq!(asked["toolCall"]["title"], format!("$ {COMMAND}"));
+    assert_eq!(asked["toolCall"]["title"], format!("`$ {COMMAND}`"));
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     assert!(editor.words("agent_message_chunk").contains("waits for an approval"));
     assert!(folder.join("made").exists());
@@ -198,7 +198,7 @@ async fn what_a_subagent_asks_is_asked_in_the_parents_session() {
     });
     let id = editor.begin_prompt(&session, "Have it made").await;
     let asked = editor.decides("approve").await;
-    assert_eq!((&asked["sessionId"], &asked["toolCall"]["title"]), (&json!(session), &json!(format!("$ {COMMAND}"))));
+    assert_eq!((&asked["sessionId"], &asked["toolCall"]["title"]), (&json!(session), &json!(format!("`$ {COMMAND}`"))));
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     let calls = editor.came("tool_call");
     let child = calls.iter().find(|call| call["toolCallId"] == asked["toolCall"]["toolCallId"]);

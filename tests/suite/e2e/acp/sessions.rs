@@ -63,7 +63,7 @@ async fn a_session_is_loaded_with_its_history_and_resumed_without_it() {
     assert_eq!(editor.words("agent_thought_chunk"), "I look.");
     let calls = editor.came("tool_call");
     let titles: Vec<&Value> = calls.iter().map(|call| &call["title"]).collect();
-    assert_eq!(titles, ["read_file /project/long.txt", "$ touch /project/made"]);
+    assert_eq!(titles, ["read_file /project/long.txt", "`$ touch /project/made`"]);
     let done = editor.came("tool_call_update");
     let text = done[0]["content"][0]["content"]["text"].as_str().unwrap();
     assert!(text.len() < 5_000 && text.contains("199: this") && text.contains("bytes left out"), "{text}");
