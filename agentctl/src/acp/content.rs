@@ -36,12 +36,16 @@ pub(super) enum FileContent {
 /// When there is nothing in them, or something that cannot be taken.
 pub(super) fn read(blocks: Vec<ContentBlock>, places: &Places) -> Result<Vec<Part>, Error> {
     let mut parts = Vec::new();
-    let mut is_behind_text = false;
+    // Set behind a text that ends within a line.
+    let mut breaks_off = false;
     for block in blocks {
-        let was_behind_text = std::mem::replace(&mut is_behind_text, matches!(block, ContentBlock::Text(_)));
+        let ends_within = matches!(&block, ContentBlock::Text(text) if !text.text.ends_with(char::is_whitespace));
+        let broke_off = std::mem::replace(&mut breaks_off, ends_within);
         parts.push(match block {
             // Two texts are two paragraphs: some editors send what they add, and what they kept, as texts of their own.
-            ContentBlock::Text(text) if was_behind_text => Part::Words(format!("\n\n{}", text.text)),
+            ContentBlock::Text(text) if broke_off && !text.text.starts_with(char::is_whitespace) => {
+                Part::Words(format!("\n\n{}", text.text))
+            }
             ContentBlock::Text(text) => Part::Words(text.text),
             ContentBlock::Image(image) => picture(image, parts.len() + 1)?,
             ContentBlock::ResourceLink(link) => linked(&link, places),
@@ -193,6 +197,7 @@ mod tests {
             assert_eq!(text(&parts, &[]), (expected.to_owned(), expected.len()));
         };
         check(vec![words("Explain "), words("it")], "Explain it");
+        check(vec![words("Explain it"), words("The file is a.rs")], "Explain it\n\nThe file is a.rs");
         check(
             vec![words("Explain"), link("a b.rs", "file:///p/src/a%20b.rs"), words("please")],
             "Explain /project/src/a b.rs please",

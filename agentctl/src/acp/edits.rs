@@ -200,7 +200,8 @@ mod tests {
         check("write_file", json!({"path": "b.txt", "content": "x"}), Before::OnDisk, &[("b.txt", None, "x")]);
         let long = json!({"path": "b.txt", "content": "x".repeat(LONGEST + 1)});
         check("write_file", long, Before::OnDisk, &[]);
-        let delete = json!({"patch": "*** Begin Patch\n*** Delete File: a.txt\n*** Delete File: none\n*** End Patch\n"});
+        let delete =
+            json!({"patch": "*** Begin Patch\n*** Delete File: a.txt\n*** Delete File: none\n*** End Patch\n"});
         check("apply_patch", delete, Before::OnDisk, &[("a.txt", Some("old\n"), "")]);
         check("read_file", json!({"path": "a.txt"}), Before::OnDisk, &[]);
         check("write_file", json!("no object"), Before::OnDisk, &[]);

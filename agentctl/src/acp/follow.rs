@@ -1,6 +1,7 @@
 //! A turn that is followed: its events go to the editor, questions too, and answers come back.
 
 use std::{
+    collections::HashSet,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -53,6 +54,8 @@ pub(super) struct Follow {
     places: Places,
     updates: Updates,
     asks: Asks,
+    /// Questions of the turn that were put in words: none is put twice.
+    asked: HashSet<InterruptId>,
     buffers: Buffers,
     /// Models that run in the daemon itself, of which the person is told what they are.
     pub(super) builtin: Vec<ModelInfo>,
@@ -83,11 +86,25 @@ impl Follow {
     ) -> Self {
         let editor = bridge.editor();
         let updates = Updates::live(session.id, places.clone(), editor.shows);
-        let (asks, builtin, unsent) = (Asks::default(), Vec::new(), Vec::new());
+        let (asks, asked, builtin, unsent) = (Asks::default(), HashSet::new(), Vec::new(), Vec::new());
         let folder = places.project.as_ref().map(|project| session.named(project));
         let buffers = Buffers::new(bridge.peer.clone(), session.wire.clone(), folder);
         let is_cancelled = false;
-        Self { bridge, session, daemon, editor, places, updates, asks, buffers, builtin, unsent, cancel, is_cancelled }
+        Self {
+            bridge,
+            session,
+            daemon,
+            editor,
+            places,
+            updates,
+            asks,
+            asked,
+            buffers,
+            builtin,
+            unsent,
+            cancel,
+            is_cancelled,
+        }
     }
 
     /// The translator of its events.
@@ -130,8 +147,9 @@ impl Follow {
     }
 
     /// Goes on from what the editor was told of a turn.
-    pub(super) fn resume(&mut self, updates: Updates) {
-        self.updates = updates;
+    pub(super) fn resume(&mut self, suspended: SuspendedTurn) -> SocketLine {
+        (self.updates, self.asked) = (suspended.updates, suspended.asked);
+        suspended.line
     }
 
     /// Tells the rest of a turn that has ended while nobody was told of it.
@@ -139,7 +157,7 @@ impl Follow {
     /// # Errors
     /// When the daemon is lost.
     pub(super) async fn catch_up(&mut self, suspended: SuspendedTurn) -> Result<(), Trouble> {
-        let SuspendedTurn { mut line, updates } = suspended;
+        let SuspendedTurn { mut line, updates, .. } = suspended;
         let fresh = std::mem::replace(&mut self.updates, updates);
         while let Some(arrival) = line.next().await? {
             let told = match &arrival {
@@ -161,7 +179,8 @@ impl Follow {
     /// Ends the prompt with a question in words, which the next one answers.
     fn suspended(self, line: SocketLine) -> WireReason {
         let reason = if self.is_cancelled { WireReason::Cancelled } else { WireReason::EndTurn };
-        self.session.state().suspended = Some(Box::new(SuspendedTurn { line, updates: self.updates }));
+        self.session.state().suspended =
+            Some(Box::new(SuspendedTurn { line, updates: self.updates, asked: self.asked }));
         reason
     }
 
@@ -179,6 +198,10 @@ impl Follow {
             return Ok(WireReason::Cancelled);
         }
         let Rest::Ended(result) = rest else { return Ok(WireReason::EndTurn) };
+        if result.only_compacted && !self.updates.summed_up {
+            // Without a word, nobody would know that it was done.
+            self.tell(updates::message(&result.text)).await;
+        }
         Ok(match result.stop_reason {
             StopReason::Completed | StopReason::NoAnswer | StopReason::WrongForm | StopReason::Denied => {
                 WireReason::EndTurn
@@ -273,7 +296,7 @@ impl Follow {
         let call = interrupt.call_id.as_ref().map(|call| self.updates.call_id(interrupt.session_id, call));
         match &interrupt.ask {
             Ask::Question { .. } if !self.editor.has_forms => {
-                let words = question::words(interrupt)?;
+                let words = question::words(interrupt).filter(|_| self.asked.insert(interrupt.id))?;
                 self.session.state().questions.insert(interrupt.id);
                 self.tell(updates::message(&words)).await;
                 return Some(Rest::Asks);

@@ -68,6 +68,8 @@ pub(super) async fn load(
     let (daemon, view) = find(bridge, &request.session_id).await?;
     let opened = reopen(bridge, &daemon, &view, &request.cwd, &request.mcp_servers).await?;
     replay::replay(bridge, &opened.session, &daemon, &view).await?;
+    // Its history is told.
+    opened.session.state().suspended = None;
     let (modes, options) = (opened.response.modes(), opened.response.options.clone());
     Ok(opened.answering(LoadSessionResponse::new().modes(modes).config_options(options)))
 }

@@ -62,23 +62,33 @@ pub(super) async fn run(
         // It was answered elsewhere, and what it said then was told to nobody.
         follow.catch_up(*ended).await?;
     }
-    let line = match question(session, &view) {
-        Some(asked) if answered(bridge, &daemon, asked, &text).await? => {
-            pending.retain(|interrupt| interrupt.id != asked.id);
+    let own_words = text.clone();
+    let begun = async {
+        match question(session, &view) {
+            Some(asked) if answered(bridge, &daemon, asked, &text).await? => {
+                pending.retain(|interrupt| interrupt.id != asked.id);
+                Ok(None)
+            }
+            _ => Ok(Some(begin(bridge, session, &daemon, folder.as_deref(), (text, typed)).await?)),
+        }
+    };
+    let begun: Result<Option<SocketLine>, Trouble> = begun.await;
+    let line = match (begun, &mut suspended) {
+        (Err(trouble), _) => {
+            // It goes on with the next prompt all the same.
+            session.state().suspended = suspended;
+            return Err(trouble);
+        }
+        // The words are added to the turn that is known, or begin another one.
+        (Ok(Some(line)), Some(known)) if known.line.turn().is_none_or(|turn| line.turn() == Some(turn)) => {
+            known.updates.own_words = Some(own_words);
             None
         }
-        _ => {
-            let own_words = text.clone();
-            let line = begin(bridge, session, &daemon, folder.as_deref(), (text, typed)).await?;
-            // The words are added to the turn that is known, or begin another one.
-            let is_known =
-                suspended.as_ref().is_some_and(|known| known.line.turn().is_none_or(|turn| line.turn() == Some(turn)));
-            match suspended.as_mut().filter(|_| is_known) {
-                Some(known) => known.updates.own_words = Some(own_words),
-                None => follow.updates().own_words = Some(own_words),
-            }
-            (!is_known).then_some(line)
+        (Ok(Some(line)), _) => {
+            follow.updates().own_words = Some(own_words);
+            Some(line)
         }
+        (Ok(None), _) => None,
     };
     let line = match (line, suspended) {
         (Some(line), Some(ended)) => {
@@ -86,10 +96,7 @@ pub(super) async fn run(
             line.with_children()
         }
         (Some(line), None) => line.with_children(),
-        (None, Some(known)) => {
-            follow.resume(known.updates);
-            known.line
-        }
+        (None, Some(known)) => follow.resume(*known),
         (None, None) => SocketLine::attach(&daemon, session.id, view.session.summary.last_seq).await?.with_children(),
     };
     let slots = daemon.client.models().await.unwrap_or_default();

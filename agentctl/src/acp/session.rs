@@ -37,6 +37,8 @@ pub(super) struct SuspendedTurn {
     pub(super) line: SocketLine,
     /// The translator of its events.
     pub(super) updates: Updates,
+    /// Questions that were put in words.
+    pub(super) asked: HashSet<InterruptId>,
 }
 
 /// A folder that an editor has open.

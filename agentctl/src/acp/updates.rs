@@ -76,6 +76,8 @@ pub(super) struct Updates {
     pub(super) own_words: Option<String>,
     /// Money that the session cost before this turn.
     pub(super) spent: Option<u64>,
+    /// Set once a compaction was told.
+    pub(super) summed_up: bool,
     /// Tokens in the window, and money with this turn, as they were told last.
     used: Option<u64>,
     cost: Option<u64>,
@@ -112,6 +114,7 @@ impl Updates {
             window: None,
             own_words: None,
             spent: None,
+            summed_up: false,
             used: None,
             cost: None,
             items: HashMap::new(),
@@ -299,11 +302,15 @@ impl Updates {
                 vec![SessionUpdate::UserMessageChunk(chunk)]
             }
             ItemBody::Compaction(compaction) if self.shows.compaction => {
+                self.summed_up = true;
                 let summary = output::cut(&compaction.summary, self.limits.result);
                 let update = CompactionUpdate::new(item.id.to_string(), CompactionStatus::Completed);
                 vec![SessionUpdate::CompactionUpdate(update.summary(vec![ContentBlock::from(summary)]))]
             }
-            ItemBody::Compaction(_) => self.notice(NoticeSeverity::Info, "older history was summed up"),
+            ItemBody::Compaction(_) => {
+                self.summed_up = true;
+                self.notice(NoticeSeverity::Info, "older history was summed up")
+            }
             ItemBody::Notice { text, topic: NoticeTopic::General, .. } => self.notice(NoticeSeverity::Info, text),
             ItemBody::Notice { .. } => Vec::new(),
         }

@@ -120,7 +120,7 @@ fn lines_folders_and_patterns_are_mentions() {
     check("#@/x:1", &["x:1"]);
     check("#@/a.rs:0 #@/a.rs:4-3 #@/a.rs:x", &["a.rs"]);
     check("#@/a.rs:99999999999", &["a.rs"]);
-    check("in #@/deep/, please", &["folder deep/"]);
+    check("in #@/deep/, please", &["folder deep"]);
     check("#@/*.rs", &["[a.rs b.rs]"]);
     check("all of #@/**/*.rs.", &["[a.rs b.rs deep/d.rs deep/er/e.rs]"]);
     check("#@/deep/*/e.rs", &["[deep/er/e.rs]"]);

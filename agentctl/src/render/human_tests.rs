@@ -269,9 +269,10 @@ fn a_pipe_gets_the_answer_and_nothing_else() {
 #[test]
 fn lines_are_written_as_soon_as_they_are_whole() {
     let (out, _) = working_turn().played(PIPES, Human::line_by_line);
-    assert_eq!(out.text(), "# Summary\n\n- **a.txt** has two lines that say one and two\n- 漢字\n");
-    let (out, _) =
-        Script::new().says(&["one, t", "wo\nthree", "\u{1b}[31m\n\nfour"]).played(PIPES, Human::line_by_line);
+    let words = "I look at *both* files.\n# Summary\n\n- **a.txt** has two lines that say one and two\n- 漢字\n";
+    assert_eq!(out.text(), words);
+    let pieces = ["one, t", "wo\nthree", "\u{1b}[31m\n\nfour"];
+    let (out, _) = Script::new().says(&pieces).played(PIPES, Human::line_by_line);
     assert_eq!(out.text(), "one, two\nthree\n\nfour\n");
 }
 

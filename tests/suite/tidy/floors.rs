@@ -29,7 +29,7 @@ const ENGINE: Floors = &[
 const AGENTCTL: Floors = &[
     &["exit", "terminal"],
     &["failure", "flags"],
-    &["daemon", "input", "model_name", "mount", "report", "schema_file"],
+    &["daemon", "input", "mentions", "model_name", "mount", "report", "schema_file"],
     &["complete", "keyboard", "misuse"],
     &["project", "session", "turn"],
     &["render"],

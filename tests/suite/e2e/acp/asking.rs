@@ -183,6 +183,29 @@ async fn what_comes_of_a_question_that_is_answered_elsewhere_is_told_with_the_ne
 }
 
 #[tokio::test]
+async fn a_question_that_came_while_nobody_was_told_is_put_once() {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let (session, _) = editor.session(&world).await;
+    for question in ["Which door?", "Which colour?"] {
+        world.model.reply(Reply::tool_call("ask_human", json!({"question": question})));
+    }
+    world.model.reply(Reply::text("Painted."));
+    assert_eq!(editor.prompt(&session, "Paint it").await, "end_turn");
+    let first = waiting(&world).await;
+    world.daemon.agentctl(["answer", &id_of(&first[0]), "the left one"]).await.exits(0);
+    until("the second question", || async { waiting(&world).await.pop().filter(|open| open["id"] != first[0]["id"]) })
+        .await;
+    // The words are added to the turn, which asks.
+    assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");
+    assert!(editor.words("agent_message_chunk").contains("Which colour?"));
+    assert_eq!(editor.prompt(&session, "red").await, "end_turn");
+    let words = editor.words("agent_message_chunk");
+    assert!(words.ends_with("Painted.") && words.matches("Which colour?").count() == 1, "{words}");
+    assert!(told(&world).contains("red"), "{}", told(&world));
+}
+
+#[tokio::test]
 async fn what_a_subagent_asks_is_asked_in_the_parents_session() {
     let world = World::start().await;
     let mut editor = Editor::start(&world).await;
@@ -202,7 +225,7 @@ async fn what_a_subagent_asks_is_asked_in_the_parents_session() {
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     let calls = editor.came("tool_call");
     let child = calls.iter().find(|call| call["toolCallId"] == asked["toolCall"]["toolCallId"]);
-    assert!(child.unwrap()["title"].as_str().unwrap().starts_with("⤷ subagent: $ touch"), "{calls:#?}");
+    assert!(child.unwrap()["title"].as_str().unwrap().starts_with("⤷ subagent: `$ touch"), "{calls:#?}");
     assert!(editor.updates.iter().all(|update| update["sessionId"] == session.as_str()));
     assert_eq!(editor.words("agent_message_chunk"), "All is done.");
 }

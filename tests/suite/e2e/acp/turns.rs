@@ -62,8 +62,10 @@ async fn an_edit_is_approved_with_its_diff_before_the_eyes() {
     let id = editor.begin_prompt(&session, "Make it a number").await;
 
     let asked = editor.decides("approve").await;
-    let (call, diff) =
-        (&asked["toolCall"], json!({"type": "diff", "path": folder.join("a.txt"), "oldText": "two\n", "newText": "2\n"}));
+    let (call, diff) = (
+        &asked["toolCall"],
+        json!({"type": "diff", "path": folder.join("a.txt"), "oldText": "two\n", "newText": "2\n"}),
+    );
     assert_eq!(
         (&call["title"], &call["kind"], &call["rawInput"]),
         (&json!("edit_file /project/a.txt"), &json!("edit"), &args)
