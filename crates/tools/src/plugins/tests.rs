@@ -180,7 +180,7 @@ fn a_plugin_is_bound_to_its_files() {
 #[test]
 fn a_list_that_cannot_be_read_uses_nothing_and_takes_nothing_away() {
     let around = tempfile::tempdir().unwrap();
-    let from = folder(&[PIE]);
+    let from = folder(&[("plugin.json", r#"{"name": "kit"}"#), PIE]);
     let plugins = store(around.path());
     let seen = plugins.look(from.path()).unwrap();
     let added = plugins.add(from.path(), &seen.hash, "here", "test").unwrap();
