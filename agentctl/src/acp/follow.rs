@@ -293,6 +293,10 @@ impl Follow {
 
     /// Asks the person; in words, which ends the prompt, where the editor cannot ask.
     async fn ask(&mut self, interrupt: &Interrupt) -> Option<Rest> {
+        if self.asks.knows(interrupt.id) {
+            // It was pending already, and its event comes behind.
+            return None;
+        }
         let call = interrupt.call_id.as_ref().map(|call| self.updates.call_id(interrupt.session_id, call));
         match &interrupt.ask {
             Ask::Question { .. } if !self.editor.has_forms => {

@@ -105,6 +105,13 @@ pub(super) async fn run(
     if view.session.summary.title.is_empty() {
         tell_title(bridge, session, &daemon).await;
     }
+    // A turn that runs may have asked between the look at it and the line to it.
+    let raised = match view.live_turn {
+        Some(_) => daemon.client.interrupts(Some(&session.id.to_string())).await?,
+        None => Vec::new(),
+    };
+    let known: HashSet<InterruptId> = view.pending.iter().map(|interrupt| interrupt.id).collect();
+    pending.extend(raised.iter().filter(|interrupt| !known.contains(&interrupt.id)));
     let reason = follow.run(line, &pending).await?;
     Ok(PromptResponse::new(reason))
 }

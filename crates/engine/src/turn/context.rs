@@ -50,6 +50,9 @@ use crate::{
     turn::hooks::{Chain, Subagents},
 };
 
+/// Time for an answer that is under way when the time of its turn is over, at least.
+const GRACE: Duration = Duration::from_secs(10);
+
 /// Fixed state of a running turn: a reload of the configuration changes later turns, never this one, but for the rules.
 pub(crate) struct TurnContext {
     pub(crate) ids: TurnIds,
@@ -199,6 +202,26 @@ impl TurnContext {
             biased;
             () = self.control.cancel.cancelled() => Err(TurnExit::Finished(StopReason::Cancelled)),
             output = future => Ok(output),
+        }
+    }
+
+    /// Working time at which an answer that begins now has to be there, where the time of the turn is limited. It may come a
+    /// while later than that: an answer that is nearly there is worth more than none.
+    pub(crate) fn latest_answer(&self) -> Option<Duration> {
+        let time = self.limits.time?;
+        Some(time.max(self.control.stopwatch.worked()).saturating_add(GRACE.max(time / 4)))
+    }
+
+    /// Waits for words of the model until that time, as long as the turn is not cancelled.
+    pub(crate) async fn or_too_late<T>(
+        &self,
+        latest: Option<Duration>,
+        future: impl Future<Output = T>,
+    ) -> Result<T, TurnExit> {
+        tokio::select! {
+            biased;
+            output = self.or_cancelled(future) => output,
+            () = self.control.stopwatch.reaches(latest) => Err(TurnExit::Finished(StopReason::TimeLimit)),
         }
     }
 

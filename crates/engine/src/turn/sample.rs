@@ -64,9 +64,10 @@ pub(crate) async fn ask(
     let may_call = request.may_call;
     let items = state.history.len();
     let mut answer = Answer::new(&context.recorder, model);
+    let latest = context.latest_answer();
     let mut chunks = model.stream(request);
     let end = loop {
-        let chunk = match context.or_cancelled(chunks.next()).await {
+        let chunk = match context.or_too_late(latest, chunks.next()).await {
             Ok(chunk) => chunk,
             Err(exit) => {
                 // What it has cost until now nobody tells.
