@@ -182,7 +182,7 @@ class ForeignEditor(World):
         asked, options = client.asked[-1]
         self.assertEqual(len({option.kind for option in options}), len(options), "each kind once")
         diff = next(content for content in asked.content if content.type == "diff")
-        self.assertEqual((diff.old_text, diff.new_text), ("one", "two"))
+        self.assertEqual((diff.old_text, diff.new_text), ("one\n", "two\n"))
         call = client.accumulator.snapshot().tool_calls[asked.tool_call_id]
         self.assertEqual((call.kind, call.status), ("edit", "completed"))
         self.assertEqual(call.locations[0].path, str(self.folder.resolve() / "a.txt"))
