@@ -81,7 +81,7 @@ pub(crate) fn in_project(path: &Path, project: &Path) -> Option<String> {
     Some(if below.is_empty() { "/project".to_owned() } else { format!("/project/{below}") })
 }
 
-/// Where what stands behind a `#` begins: at the start of a word, outside of code.
+/// The beginnings of what stands behind a `#`: at the start of a word, outside of code.
 pub(crate) fn starts(line: &str) -> impl Iterator<Item = usize> {
     let mut in_code = false;
     let mut before = ' ';

@@ -1,6 +1,6 @@
 //! Servers of plugins: below those of all files, and reached as the plugin says, not otherwise.
 //!
-//! What a person says in `mcp_servers.yaml` of such a server, without saying how it is reached, holds for it: whether it is
+//! Settings of such a server in `mcp_servers.yaml` that do not say how it is reached hold for it: whether it is
 //! enabled, which tools it has and what they do, further variables and headers. An entry of theirs that says how it is reached
 //! is another server, and the plugin's is not used.
 

@@ -50,7 +50,7 @@ pub enum SessionServerAddress {
         args: Vec<String>,
         /// Environment variables besides the defaults.
         env: BTreeMap<String, SecretString>,
-        /// Where it runs; in the client's folder, where there is none.
+        /// Its working folder; absent for the folder of the client.
         cwd: Option<PathBuf>,
     },
     /// An address.

@@ -79,7 +79,7 @@ struct HeldFiles {
     refuses: Option<Value>,
     /// Set if no question about a file is answered.
     is_silent: bool,
-    /// What was asked: the method's last word, and the file.
+    /// The files that it was asked for: the method's last word, and the path.
     asked: Vec<(String, PathBuf)>,
 }
 

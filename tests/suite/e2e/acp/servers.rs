@@ -36,7 +36,7 @@ fn calls(world: &World, tool: String) {
     });
 }
 
-/// What the model was told last.
+/// The words that the model was told last.
 fn told(world: &World) -> String {
     world.model.requests().last().unwrap().messages().last().unwrap()["content"].as_str().unwrap().to_owned()
 }
