@@ -1,23 +1,25 @@
 //! What went wrong with a call, and whether trying again can help.
+//!
+//! - `error_body`: the server's words, out of the many shapes of error bodies. `error_headers`: what stands beside them.
+
+mod error_body;
+mod error_headers;
 
 use std::time::Duration;
 
 use agentd_core::error::{ErrorKind, ModelError};
-use jiff::{Timestamp, fmt::rfc2822};
 use reqwest::{
     StatusCode,
-    header::{DATE, HeaderMap, LOCATION, RETRY_AFTER},
+    header::{HeaderMap, LOCATION},
 };
-use serde::Deserialize;
 use serde_json::Value;
 
+pub(crate) use self::{error_body::excerpt, error_headers::request_id};
+use self::{
+    error_body::{ErrorBody, code_of, error_code, error_type, is_loading, is_spent, said, speaks_of_context, words},
+    error_headers::retry_after,
+};
 use crate::{http::Target, learning::Refusal, server::PLAUSIBLE, throttle, window};
-
-/// The longest part of a server's words that a message carries, in characters.
-const MAX_EXCERPT: usize = 400;
-
-/// The longest part of a server's words that is looked through, in characters.
-const MAX_WORDS: usize = 2_000;
 
 /// A failed attempt.
 #[derive(Debug)]
@@ -290,137 +292,6 @@ impl Failure {
         failure
     }
 }
-
-/// The server's message, out of the many shapes of error bodies, in one short line.
-fn said(target: &Target, body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body);
-    let text = text.trim();
-    if text.is_empty() {
-        return "it said nothing more".to_owned();
-    }
-    if text.starts_with('<') {
-        return "it sent an HTML page".to_owned();
-    }
-    // Gemini wraps it in an array.
-    let first = || serde_json::from_str::<Vec<ErrorBody>>(text).ok()?.into_iter().next();
-    let body = if text.starts_with('[') { first() } else { serde_json::from_str(text).ok() };
-    let words = body.and_then(ErrorBody::words);
-    excerpt(target, words.as_deref().unwrap_or(text))
-}
-
-/// The server's message, to be looked through, in lower case.
-fn words(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body);
-    let words = serde_json::from_str::<ErrorBody>(&text).ok().and_then(ErrorBody::words);
-    let words = words.unwrap_or_else(|| text.into_owned());
-    words.chars().take(MAX_WORDS).collect::<String>().to_lowercase()
-}
-
-/// Codes of errors that only a person can clear, who gives more money or leave to spend it.
-const SPENT: [&str; 4] =
-    ["enforced_spend_limit_reached", "contract_spend_limit_reached", "billing_error", "credit balance is too low"];
-
-/// Returns whether an error says so: in its own words, its type or its details, not in what it repeats of a request.
-fn is_spent(body: &[u8]) -> bool {
-    let Some(error) = serde_json::from_slice::<ErrorBody>(body).ok().and_then(|body| body.error) else { return false };
-    let places = ["/message", "/type", "/code", "/details/error_code"];
-    let texts = places.iter().filter_map(|place| error.pointer(place)?.as_str());
-    texts.map(str::to_lowercase).any(|text| SPENT.iter().any(|code| text.contains(code)))
-}
-
-/// Type of the error, as Anthropic and servers in its form name it.
-fn error_type(body: &[u8]) -> Option<String> {
-    let error = serde_json::from_slice::<ErrorBody>(body).ok()?;
-    let named = error.error.as_ref().and_then(|error| error.get("type")?.as_str());
-    named.or_else(|| error.r#type.as_ref()?.as_str()).map(str::to_owned)
-}
-
-/// Code of the error, as OpenAI and servers in its form name it.
-fn error_code(body: &[u8]) -> Option<String> {
-    let error = serde_json::from_slice::<ErrorBody>(body).ok()?;
-    let named = error.error.as_ref().and_then(|error| error.get("code")?.as_str());
-    named.or_else(|| error.code.as_ref()?.as_str()).map(str::to_owned)
-}
-
-/// The status that an error would have had, had it come before the answer.
-fn code_of(error_type: &str) -> Option<u64> {
-    Some(match error_type {
-        name if name.contains("image") || name.ends_with("_policy") || name.starts_with("invalid_prompt") => 400,
-        "misalignment_policy_violation" | "data_residency_mismatch" => 400,
-        "rate_limit_exceeded" => 429,
-        "server_error" | "server_is_overloaded" => 500,
-        "invalid_request_error" => 400,
-        "authentication_error" => 401,
-        "billing_error" => 402,
-        "permission_error" => 403,
-        "not_found_error" => 404,
-        "request_too_large" => 413,
-        "rate_limit_error" => 429,
-        "api_error" => 500,
-        "timeout_error" => 504,
-        "overloaded_error" => 529,
-        _ => return None,
-    })
-}
-
-/// The server's own name of a request, by which its people find it.
-pub(crate) fn request_id(headers: &HeaderMap) -> Option<&str> {
-    let of = |name: &str| headers.get(name)?.to_str().ok().map(str::trim).filter(|id| !id.is_empty());
-    of("request-id").or_else(|| of("x-request-id"))
-}
-
-fn is_loading(words: &str) -> bool {
-    words.contains("loading") && words.contains("model")
-}
-
-#[derive(Deserialize)]
-struct ErrorBody {
-    error: Option<Value>,
-    message: Option<Value>,
-    detail: Option<Value>,
-    code: Option<Value>,
-    r#type: Option<Value>,
-    /// Anthropic's name of the request.
-    request_id: Option<Value>,
-}
-
-impl ErrorBody {
-    fn words(self) -> Option<String> {
-        let (message, code, kind) = match self.error {
-            Some(Value::Object(mut error)) => (error.remove("message"), error.remove("code"), error.remove("type")),
-            Some(error) => (Some(error), self.code, self.r#type),
-            None => (self.message.or(self.detail), self.code, self.r#type),
-        };
-        let text = |value: Value| match value {
-            Value::Null => None,
-            Value::String(text) if text.is_empty() => None,
-            Value::String(text) => Some(text),
-            other => Some(other.to_string()),
-        };
-        let message = message.and_then(text);
-        let label = code.and_then(text).or_else(|| kind.and_then(text));
-        match (message, label) {
-            (Some(message), Some(label)) => Some(format!("{message} ({label})")),
-            (message, label) => message.or(label),
-        }
-    }
-}
-
-/// A short, printable, single line of what somebody else wrote, without our key in it.
-pub(crate) fn excerpt(target: &Target, text: &str) -> String {
-    let mut out = String::new();
-    let text: String = text.chars().take(MAX_EXCERPT * 4).collect();
-    let text = target.redact(&text);
-    for (count, character) in text.trim().chars().enumerate() {
-        if count == MAX_EXCERPT {
-            out.push('…');
-            break;
-        }
-        out.push(if character.is_control() { ' ' } else { character });
-    }
-    out
-}
-
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
@@ -429,88 +300,9 @@ fn innermost(error: &dyn std::error::Error) -> String {
     error.to_string()
 }
 
-fn speaks_of_context(said: &str) -> bool {
-    const WORDS: [&str; 15] = [
-        "context length",
-        "context_length",
-        "context window",
-        "context size",
-        "exceed_context",
-        "maximum context",
-        "max_model_len",
-        "too many tokens",
-        "token limit",
-        "prompt is too long",
-        "exceed context limit",
-        "input is too long",
-        "prompt too long",
-        "reduce the length",
-        "maximum prompt length",
-    ];
-    let said = said.to_lowercase();
-    WORDS.iter().any(|word| said.contains(word))
-}
-
-/// The wait that a server asked for: seconds, milliseconds, or a date that is compared with the server's own clock.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
-    let seconds = |text: &str| text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    if let Some(wait) = text("retry-after-ms").and_then(seconds) {
-        return Some(wait / 1000);
-    }
-    let value = text(RETRY_AFTER.as_str())?;
-    seconds(value).or_else(|| {
-        let parser = rfc2822::DateTimeParser::new();
-        let until = parser.parse_timestamp(value).ok()?;
-        let now = text(DATE.as_str()).and_then(|now| parser.parse_timestamp(now).ok()).unwrap_or_else(Timestamp::now);
-        Some(Duration::try_from(until.duration_since(now)).unwrap_or(Duration::ZERO))
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use reqwest::header::HeaderValue;
-
     use super::*;
-
-    #[test]
-    fn waits_are_read_in_all_their_forms() {
-        let check = |headers: &[(&'static str, &str)], wait: Option<u64>| {
-            let mut map = HeaderMap::new();
-            for (name, value) in headers {
-                map.insert(*name, HeaderValue::from_str(value).unwrap());
-            }
-            assert_eq!(retry_after(&map), wait.map(Duration::from_millis), "{headers:?}");
-        };
-        check(&[], None);
-        check(&[("retry-after", "7")], Some(7_000));
-        check(&[("retry-after", "0.25")], Some(250));
-        check(&[("retry-after-ms", "125"), ("retry-after", "7")], Some(125));
-        check(&[("retry-after", "-3")], None);
-        check(&[("retry-after", "soon")], None);
-        let date = "Sun, 06 Nov 1994 08:49:30 GMT";
-        check(&[("date", date), ("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT")], Some(7_000));
-        check(&[("date", date), ("retry-after", "Sun, 06 Nov 1994 08:49:20 GMT")], Some(0));
-    }
-
-    #[test]
-    fn error_bodies_are_read_in_all_their_shapes() {
-        let target = Target::for_tests("http://user:pa55word@host/v1", "sk-secret");
-        let check = |body: &str, expected: &str| assert_eq!(said(&target, body.as_bytes()), expected, "{body}");
-        check("", "it said nothing more");
-        check("<html>", "it sent an HTML page");
-        check("plain\nwords", "plain words");
-        check(r#"{"error":{"message":"no","code":null,"type":"bad"}}"#, "no (bad)");
-        check(r#"{"error":{"message":"no","code":"c1","type":"bad"}}"#, "no (c1)");
-        check(r#"{"error":"no"}"#, "no");
-        check(r#"{"message":"no","code":40}"#, "no (40)");
-        check(r#"{"detail":[{"loc":["x"]}]}"#, r#"[{"loc":["x"]}]"#);
-        check(r#"{"other":1}"#, r#"{"other":1}"#);
-        check(r#"[{"error":{"code":400,"message":"no","status":"INVALID_ARGUMENT"}}]"#, "no (400)");
-        check(r#"["no"]"#, r#"["no"]"#);
-        check("Incorrect API key: sk-secret.", "Incorrect API key: [key].");
-        assert_eq!(said(&target, "x".repeat(10_000).as_bytes()).chars().count(), MAX_EXCERPT + 1);
-    }
 
     #[test]
     fn statuses_become_kinds() {

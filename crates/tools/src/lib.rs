@@ -9,13 +9,14 @@
 //! - `patch/`: parsing of patches, and placing of their hunks in a file.
 //! - `guides/`: what people wrote for models to know: `AGENTS.md` files and the catalogue of skills.
 //! - `project/`: what a project brings along in `.agentd/`, and whether the person trusts it.
-//! - `plugins/`: plugins that the person has added, and the hashes that they agreed to.
+//! - `plugins/`: plugins that the person has added, and the hashes that they agreed to. `agreed_files`: the record of both.
 //! - [`skills`]: where skills are, their copies in sessions, and the Python environments that their scripts need.
 //! - `process/`: commands in a clean environment, ended with all their children.
 //! - [`sandbox`]: what a command may reach, held by the kernel.
 //! - `arguments`, `failure`, `text`, `diff`: what a model wrote, checked; what it is told when a call fails; what it
 //!   reads, bounded; what a person is shown before a file changes.
 
+mod agreed_files;
 mod arguments;
 mod builtin;
 mod diff;

@@ -41,6 +41,9 @@ const LOOKS: usize = 30;
 /// By how many bytes two looks may differ that agree.
 const STILL: u64 = 128 << 10;
 
+/// Milliseconds of a step of the kernel's clock, as programs see it on every Linux of today.
+const TICK_MS: u64 = 10;
+
 /// Lets this process hold as many connections as it may.
 pub(crate) fn allow_many_files() {
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
@@ -77,8 +80,8 @@ impl ModelProcess {
     pub(crate) async fn start(mode: &[&str]) -> anyhow::Result<Self> {
         let mut process = async_process::Command::new(std::env::current_exe()?)
             .arg(crate::MODEL_SERVER)
-            // What is measured is not how fast it checks.
-            .arg("--lenient")
+            // What is measured is not how fast it reads, but a script looks at what is asked.
+            .arg(if mode.contains(&"script") { "--lenient" } else { "--unread" })
             .args(mode)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -213,15 +216,9 @@ impl Daemon {
         self.child.id()
     }
 
-    /// The memory that it holds now, and the most that it ever held, in bytes.
+    /// The memory that it holds now, and the most that it ever held.
     pub(crate) fn memory(&self) -> io::Result<Memory> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let bytes = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name));
-            let kib = line.and_then(|line| line.trim_start_matches(':').trim().strip_suffix(" kB"));
-            kib.and_then(|kib| kib.trim().parse::<u64>().ok()).map_or(0, |kib| kib * 1024)
-        };
-        Ok(Memory { resident: bytes("VmRSS"), peak: bytes("VmHWM") })
+        memory_of(self.child.id())
     }
 
     /// The memory that it holds once it has come to rest, which is when it has had no work for a while and two looks agree.
@@ -261,4 +258,27 @@ impl Drop for Daemon {
 pub(crate) struct Memory {
     pub(crate) resident: u64,
     pub(crate) peak: u64,
+}
+
+/// The memory of the process with this number.
+pub(crate) fn memory_of(process: u32) -> io::Result<Memory> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+    let bytes = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let kib = line.and_then(|line| line.trim_start_matches(':').trim().strip_suffix(" kB"));
+        kib.and_then(|kib| kib.trim().parse::<u64>().ok()).map_or(0, |kib| kib * 1024)
+    };
+    Ok(Memory { resident: bytes("VmRSS"), peak: bytes("VmHWM") })
+}
+
+/// The time that the process with this number has computed, in steps of the kernel's clock.
+pub(crate) fn computed_by(process: u32) -> anyhow::Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // The name of the program stands in brackets, and may hold anything.
+    let (_, fields) = stat.rsplit_once(')').context("a process has no name")?;
+    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+    let ticks =
+        |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).context("a process has no times");
+    // User and system, see proc_pid_stat(5).
+    Ok(Duration::from_millis((ticks(11)? + ticks(12)?) * TICK_MS))
 }

@@ -38,7 +38,7 @@ use axum::{
     response::Response,
     serve::ListenerExt,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -141,6 +141,8 @@ struct Shared {
     counts: watch::Sender<Counts>,
     /// Set if requests that break the rules of providers are answered all the same.
     lenient: AtomicBool,
+    /// Set if requests are answered unread.
+    unread: AtomicBool,
     stop: CancellationToken,
 }
 
@@ -179,6 +181,7 @@ impl ModelServer {
             strict: Mutex::default(),
             counts: watch::Sender::default(),
             lenient: AtomicBool::new(false),
+            unread: AtomicBool::new(false),
             stop: CancellationToken::new(),
         });
         let listener = listener.tap_io(|stream| {
@@ -276,6 +279,13 @@ impl ModelServer {
     /// Answers also requests that break the rules of providers, for tests whose requests are none.
     pub fn lenient(&self) -> &Self {
         self.shared.lenient.store(true, Ordering::Relaxed);
+        self
+    }
+
+    /// Answers requests without a look at their bodies, and keeps none of them: for measures, in which the time that it takes
+    /// to read a request would count as somebody's.
+    pub fn reads_nothing(&self) -> &Self {
+        self.shared.unread.store(true, Ordering::Relaxed);
         self
     }
 
@@ -378,6 +388,9 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     let Ok(body) = to_bytes(body, usize::MAX).await else {
         return respond(StatusCode::BAD_REQUEST, "text/plain", Body::from("the body broke off"));
     };
+    if shared.unread.load(Ordering::Relaxed) {
+        return answer_unread(&shared, path).await;
+    }
     let headers = head
         .headers
         .iter()
@@ -407,6 +420,16 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     };
     shared.counts.send_modify(|counts| counts.requests += 1);
     delivery::deliver(reply, &recorded, shared.counts.clone(), shared.stop.clone()).await
+}
+
+async fn answer_unread(shared: &Shared, path: String) -> Response {
+    let number = shared.counts.borrow().requests;
+    // What the daemon asks for in each of its requests.
+    let body = json!({"stream": true, "stream_options": {"include_usage": true}});
+    let request = Recorded { number, path, headers: BTreeMap::new(), body, text: String::new(), refused: None };
+    let reply = shared.reply_to(&request);
+    shared.counts.send_modify(|counts| counts.requests += 1);
+    delivery::deliver(reply, &request, shared.counts.clone(), shared.stop.clone()).await
 }
 
 fn respond(status: StatusCode, content_type: &str, body: Body) -> Response {

@@ -145,16 +145,7 @@ impl<'a> Writer<'a> {
         }
         let mut rest = &run[..];
         while let Some((first, after)) = rest.split_first() {
-            self.seal();
-            let behind = self.prefix.fingerprint();
-            let mut as_they_came = None;
-            for parts in 1..=rest.len() {
-                if let Some(blocks) = self.as_it_came(&rest[..parts], &behind)? {
-                    as_they_came = Some((blocks, &rest[parts..]));
-                    break;
-                }
-            }
-            let (blocks, next) = match as_they_came {
+            let (blocks, next) = match self.as_they_came(rest)? {
                 Some(found) => found,
                 None => (self.plain(first)?, after),
             };
@@ -165,6 +156,25 @@ impl<'a> Writer<'a> {
         }
         self.trim_answer();
         Ok(())
+    }
+
+    /// The blocks of the first answer of these parts as they came, and the parts behind it. None where it cannot go back so.
+    fn as_they_came<'r>(
+        &mut self,
+        rest: &'r [AnswerPart<'a>],
+    ) -> serde_json::Result<Option<(Vec<Block>, &'r [AnswerPart<'a>])>> {
+        let origin = self.recipient.origin;
+        if rest.iter().all(|part| part.origin.blocks_of(origin).is_none()) {
+            return Ok(None);
+        }
+        self.seal();
+        let behind = self.prefix.fingerprint();
+        for parts in 1..=rest.len() {
+            if let Some(blocks) = self.as_it_came(&rest[..parts], &behind)? {
+                return Ok(Some((blocks, &rest[parts..])));
+            }
+        }
+        Ok(None)
     }
 
     /// The blocks of an answer that these parts make up, as they came. None where they cannot go back so.

@@ -1,23 +1,20 @@
 //! What stands before an answer. A server binds signed thoughts to it: where anything of it is another since, they must not
 //! go back.
 
-use std::fmt::Write as _;
+use std::hash::Hasher as _;
 
-use sha2::{Digest, Sha256};
+use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
 use super::block::{Block, Role};
 
-/// Bytes of a fingerprint.
-const LENGTH: usize = 16;
-
-/// All that stands before a place in a conversation.
-#[derive(Clone)]
-pub(super) struct Prefix(Sha256);
+/// All that stands before a place in a conversation, as a hash of 128 bits. All of a request goes through it in front of the first
+/// token, so it is a fast one: whoever finds another text with the same hash has his own thoughts refused by the server.
+pub(super) struct Prefix(SipHasher13);
 
 impl Prefix {
     /// The prefix of a conversation: instructions and tools.
     pub(super) fn new(system: &[Block], tools: &str) -> Self {
-        let mut prefix = Self(Sha256::new());
+        let mut prefix = Self(SipHasher13::new());
         prefix.add(b't', tools);
         for block in system {
             prefix.add(b's', block.json());
@@ -32,18 +29,12 @@ impl Prefix {
 
     /// Fingerprint of all of it.
     pub(super) fn fingerprint(&self) -> String {
-        let digest = self.0.clone().finalize();
-        let mut text = String::with_capacity(2 * LENGTH);
-        for byte in digest.iter().take(LENGTH) {
-            // Writing into a text cannot fail.
-            let _ = write!(text, "{byte:02x}");
-        }
-        text
+        format!("{:032x}", self.0.finish128().as_u128())
     }
 
     fn add(&mut self, kind: u8, json: &str) {
-        self.0.update([kind]);
-        self.0.update(json.len().to_le_bytes());
-        self.0.update(json.as_bytes());
+        self.0.write(&[kind]);
+        self.0.write(&json.len().to_le_bytes());
+        self.0.write(json.as_bytes());
     }
 }

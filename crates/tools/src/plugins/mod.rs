@@ -38,7 +38,7 @@ use self::{
     record::{PluginRecord, PluginRecords},
 };
 use crate::{
-    project::private_folder,
+    agreed_files::private_folder,
     workspace::{exact, jail, remove},
 };
 

@@ -28,19 +28,16 @@ use agentd_core::{
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 
-pub(crate) use self::{
-    agents::FoundAgents,
-    content::ProjectContent,
-    folder::SKILLS,
-    hash::of_bytes,
-    record::{private_folder, write_private},
-};
+pub(crate) use self::{agents::FoundAgents, content::ProjectContent, folder::SKILLS, hash::of_bytes};
 use self::{
     content::FolderParts,
     folder::{FolderStamps, ProjectFolder},
     record::{TrustRecord, TrustRecords},
 };
-use crate::guides::disk::{self, NotAtHand, Pace};
+use crate::{
+    agreed_files::{private_folder, write_private},
+    guides::disk::{self, NotAtHand, Pace},
+};
 
 /// Maximum number of projects whose state is cached.
 const MAX_KNOWN: usize = 128;

@@ -2,22 +2,20 @@
 //! the data folder.
 
 use std::{
-    fs, io,
-    io::Write as _,
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    io,
     path::{Path, PathBuf},
 };
 
 use agentd_core::{
     Timestamp,
-    project::{ProjectChange, ProjectChangeKind, ProjectFile},
+    project::{ProjectChange, ProjectFile},
 };
 use serde::{Deserialize, Serialize};
 
+use crate::agreed_files::{changes, read, store};
+
 /// The file.
 const FILE: &str = "trusted.json";
-/// Maximum size of it, in bytes.
-const MAX_FILE: u64 = 64 << 20;
 
 /// Trust in one project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,62 +80,20 @@ impl TrustRecords {
     /// # Errors
     /// When the disk does not take it.
     pub(crate) fn store(&self, folder: &Path) -> io::Result<()> {
-        private_folder(folder)?;
-        let draft = folder.join(format!(".draft-{}", uuid::Uuid::new_v4().simple()));
-        let written = write_private(&draft, &serde_json::to_vec_pretty(self)?, false)
-            .and_then(|()| fs::rename(&draft, folder.join(FILE)))
-            .and_then(|()| fs::File::open(folder)?.sync_all());
-        if written.is_err() {
-            // Nobody reads it.
-            let _ = fs::remove_file(&draft);
-        }
-        written
+        store(folder, FILE, self)
     }
 }
 
 impl TrustRecord {
     /// Differences of these files from the trusted ones, sorted by path.
     pub(crate) fn changes(&self, now: &[ProjectFile]) -> Vec<ProjectChange> {
-        let known = |files: &[ProjectFile], path: &str| files.iter().find(|file| file.path == path).cloned();
-        let change = |path: &str, kind| ProjectChange { path: path.to_owned(), kind };
-        let mut changes: Vec<ProjectChange> = now
-            .iter()
-            .filter_map(|file| match known(&self.files, &file.path) {
-                None => Some(change(&file.path, ProjectChangeKind::Added)),
-                Some(before) => (before != *file).then(|| change(&file.path, ProjectChangeKind::Changed)),
-            })
-            .collect();
-        let gone = self.files.iter().filter(|file| known(now, &file.path).is_none());
-        changes.extend(gone.map(|file| change(&file.path, ProjectChangeKind::Removed)));
-        changes.sort_by(|left, right| left.path.cmp(&right.path));
-        changes
+        changes(&self.files, now)
     }
-}
-
-fn read(path: &Path) -> io::Result<TrustRecords> {
-    let metadata = fs::symlink_metadata(path)?;
-    if !metadata.is_file() || metadata.len() > MAX_FILE {
-        return Err(io::Error::other("it is no plain file, or too large"));
-    }
-    Ok(serde_json::from_slice(&fs::read(path)?)?)
-}
-
-/// Makes a folder that only its owner can use.
-pub(crate) fn private_folder(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
-
-/// Writes a new file that only its owner can use.
-pub(crate) fn write_private(path: &Path, content: &[u8], runs: bool) -> io::Result<()> {
-    let mode = if runs { 0o700 } else { 0o600 };
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
-    file.write_all(content)?;
-    file.sync_all()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::{fs, os::unix::fs::PermissionsExt as _};
 
     use super::*;
 

@@ -5,6 +5,7 @@
 mod context;
 mod documents;
 mod drawing;
+mod editors;
 mod first_token;
 mod journal;
 mod many_turns;
@@ -64,6 +65,8 @@ pub(crate) enum Subject {
     Context,
     /// The wires of models beside each other: first token, and what a request repeats
     Wires,
+    /// What `agentctl acp` adds, and clients that watch all sessions
+    Editors,
     /// Indexing and searching documents, beside another stack
     Documents,
     /// What of a long conversation is still there at its end, beside deepagents
@@ -87,7 +90,7 @@ impl Subject {
             // Most of it is the other, and the first time what it needs; all numbers of turns take longer.
             Self::Recall => Duration::from_secs(3600),
             Self::McpSoak => Duration::from_secs(180),
-            Self::Wires => Duration::from_secs(120),
+            Self::Wires | Self::Editors => Duration::from_secs(120),
             _ => Duration::from_secs(40),
         }
     }
@@ -110,6 +113,7 @@ impl Subject {
             Self::Search => search::measure().await,
             Self::Context => context::measure().await,
             Self::Wires => wires::measure().await,
+            Self::Editors => editors::measure().await,
             Self::Documents => documents::measure().await,
             Self::Recall => recall::measure().await,
         }

@@ -9,7 +9,8 @@ use super::{ModelServer, Reply, Script};
 /// How the program is used.
 pub const USAGE: &str = "\
 usage: model-server [--port PORT] [--delay-ms MS] [--first-delay-ms MS] [--lenient] [--models FILE] MODE
-       --lenient      answers also requests that providers would refuse, and looks at none
+       --lenient      answers also requests that providers would refuse
+       --unread       answers requests without a look at them
        --models FILE  lists the models of a JSON file, an array of objects
 modes: text [WORDS]   answers every request with these words
        fast COUNT     answers with so many deltas, as fast as they are taken
@@ -21,12 +22,15 @@ modes: text [WORDS]   answers every request with these words
 /// # Errors
 /// Where the arguments or the script make no sense, or the port is taken.
 pub async fn run(arguments: impl IntoIterator<Item = String>) -> Result<(), String> {
-    let Parsed { port, script, lenient, models } = parse(arguments)?;
+    let Parsed { port, script, lenient, unread, models } = parse(arguments)?;
     let server = ModelServer::bind(SocketAddr::from(([127, 0, 0, 1], port)), script)
         .await
         .map_err(|error| format!("could not listen on port {port}: {error}"))?;
     if lenient {
         server.lenient();
+    }
+    if unread {
+        server.reads_nothing();
     }
     if let Some(models) = models {
         server.lists(models);
@@ -43,12 +47,13 @@ struct Parsed {
     port: u16,
     script: Script,
     lenient: bool,
+    unread: bool,
     models: Option<Vec<Value>>,
 }
 
 fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Parsed, String> {
     let mut arguments = arguments.into_iter();
-    let mut lenient = false;
+    let (mut lenient, mut unread) = (false, false);
     let (mut port, mut delay_ms, mut first_delay_ms) = (0, 0, 0);
     let (mut mode, mut models) = (None, None);
     let mut words: Vec<String> = Vec::new();
@@ -57,6 +62,7 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Parsed, String> 
             "--port" => port = number(arguments.next())?,
             "--delay-ms" => delay_ms = number(arguments.next())?,
             "--lenient" => lenient = true,
+            "--unread" => unread = true,
             "--models" => models = Some(list(&arguments.next().ok_or(USAGE)?)?),
             "--first-delay-ms" => first_delay_ms = number(arguments.next())?,
             _ if mode.is_none() => mode = Some(argument),
@@ -81,7 +87,7 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Parsed, String> 
         }
         _ => return Err(USAGE.to_owned()),
     };
-    Ok(Parsed { port, script, lenient, models })
+    Ok(Parsed { port, script, lenient, unread, models })
 }
 
 fn list(path: &str) -> Result<Vec<Value>, String> {

@@ -1,0 +1,259 @@
+//! Editors: what `agentctl acp` adds to a turn, how it loads a long session, twenty of them at once, and what it costs to
+//! watch many sessions.
+
+use std::{
+    path::Path,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use agentd_core::ids::SessionId;
+use agentd_store::{SqliteStore, StoreConfig};
+use anyhow::{Context as _, bail, ensure};
+use futures_util::future::try_join_all;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout, Command},
+};
+
+use super::{journal, turn};
+use crate::{
+    figures::{Figure, Samples, as_f64, millis},
+    report::Row,
+    world::{self, Daemon, Home, ModelProcess},
+};
+
+/// Turns that are not counted.
+const WARM_UP: usize = 20;
+/// Turns that are.
+const TURNS: usize = 200;
+/// Items of the session that is loaded.
+const ITEMS: usize = 10_000;
+/// Loads of it, each by a new process.
+const LOADS: usize = 15;
+/// Editors at once.
+const EDITORS: usize = 20;
+/// Prompts of each of them.
+const PROMPTS: usize = 10;
+/// Sessions that are watched.
+const WATCHED: usize = 500;
+/// Clients that watch them.
+const WATCHERS: usize = 20;
+/// Time that nothing happens.
+const QUIET: Duration = Duration::from_secs(5);
+
+pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
+    let model = ModelProcess::start(&["fast", "1"]).await?;
+    Ok(vec![first_update(&model).await?, loading(&model).await?, together(&model).await?, watching(&model).await?])
+}
+
+/// An editor: `agentctl acp` at the other end of two pipes.
+struct Editor {
+    process: Child,
+    input: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+    requests: u64,
+}
+
+impl Editor {
+    async fn start(home: &Home) -> anyhow::Result<Self> {
+        let mut command = Command::from(home.command("agentctl")?);
+        command.arg("acp").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+        let mut process = command.spawn()?;
+        let input = process.stdin.take().context("the bridge has no input")?;
+        let lines = BufReader::new(process.stdout.take().context("the bridge has no output")?).lines();
+        let mut editor = Self { process, input, lines, requests: 0 };
+        editor.request("initialize", json!({"protocolVersion": 1, "clientCapabilities": {}})).await?;
+        Ok(editor)
+    }
+
+    /// Sends a request and returns its number.
+    async fn send(&mut self, method: &str, params: Value) -> anyhow::Result<u64> {
+        self.requests += 1;
+        let line = json!({"jsonrpc": "2.0", "id": self.requests, "method": method, "params": params});
+        self.input.write_all(format!("{line}\n").as_bytes()).await?;
+        Ok(self.requests)
+    }
+
+    async fn receive(&mut self) -> anyhow::Result<Value> {
+        let line = self.lines.next_line().await?.context("the bridge has ended")?;
+        Ok(serde_json::from_str(&line)?)
+    }
+
+    /// Sends a request and returns its result, and the time until the first update that `is_it`.
+    async fn timed(
+        &mut self,
+        method: &str,
+        params: Value,
+        is_it: impl Fn(&Value) -> bool,
+    ) -> anyhow::Result<(Value, Option<Duration>)> {
+        let begun = Instant::now();
+        let id = self.send(method, params).await?;
+        let mut first = None;
+        loop {
+            let line = self.receive().await?;
+            if line["method"] == "session/update" && is_it(&line["params"]["update"]) {
+                first.get_or_insert_with(|| begun.elapsed());
+            }
+            if line["id"] == json!(id) && line.get("method").is_none() {
+                if let Some(error) = line.get("error") {
+                    bail!("{method}: {error}");
+                }
+                return Ok((line["result"].clone(), first));
+            }
+        }
+    }
+
+    async fn request(&mut self, method: &str, params: Value) -> anyhow::Result<Value> {
+        Ok(self.timed(method, params, |_| false).await?.0)
+    }
+
+    async fn new_session(&mut self, folder: &Path) -> anyhow::Result<String> {
+        let opened = self.request("session/new", json!({"cwd": folder, "mcpServers": []})).await?;
+        Ok(opened["sessionId"].as_str().context("a new session has no name")?.to_owned())
+    }
+
+    /// Returns the time from a prompt to the first words of its answer.
+    async fn prompt(&mut self, session: &str) -> anyhow::Result<Duration> {
+        let params = json!({"sessionId": session, "prompt": [{"type": "text", "text": "Hello"}]});
+        let is_words = |update: &Value| update["sessionUpdate"] == "agent_message_chunk";
+        let (result, first) = self.timed("session/prompt", params, is_words).await?;
+        ensure!(result["stopReason"] == "end_turn", "the prompt ended so: {result}");
+        first.context("the turn said nothing")
+    }
+
+    /// The most memory that it has held, in bytes.
+    fn peak(&self) -> anyhow::Result<u64> {
+        let id = self.process.id().context("the bridge has ended")?;
+        Ok(world::memory_of(id)?.peak)
+    }
+}
+
+/// Compares prompts with turns over gRPC, now one first and now the other.
+async fn first_update(model: &ModelProcess) -> anyhow::Result<Row> {
+    let home = Home::new(model)?;
+    let daemon = home.start().await?;
+    let folder = world::folder()?;
+    let mut editor = Editor::start(&home).await?;
+    let of_editor = editor.new_session(folder.path()).await?;
+    // A turn of a session that the editor has made, too: both have the same project and instructions.
+    let of_client: SessionId = editor.new_session(folder.path()).await?.parse()?;
+    let (mut prompts, mut turns) = (Samples::default(), Samples::default());
+    for number in 0..WARM_UP + TURNS {
+        let (prompt, turn) = if number % 2 == 0 {
+            let prompt = editor.prompt(&of_editor).await?;
+            (prompt, turn::run(&daemon.client, turn::request(Some(of_client), None), || {}).await?.first_words)
+        } else {
+            let turn = turn::run(&daemon.client, turn::request(Some(of_client), None), || {}).await?.first_words;
+            (editor.prompt(&of_editor).await?, turn)
+        };
+        if number >= WARM_UP {
+            prompts.add(prompt);
+            turns.add(turn);
+        }
+    }
+    let added = prompts.median() - turns.median();
+    let figures = vec![
+        Figure::millis("added", added).at_most(2.0),
+        Figure::millis("median", prompts.median()),
+        Figure::millis("p99", prompts.quantile(99)),
+    ];
+    Ok(Row::new("first words of a prompt in an editor", figures)
+        .over(Figure::millis("over gRPC", turns.median()))
+        .with_ratio(prompts.median() / turns.median())
+        .with_note(format!("{TURNS} turns each, in one session each, in turn")))
+}
+
+/// A session of 10,000 items, loaded by processes that have just started.
+async fn loading(model: &ModelProcess) -> anyhow::Result<Row> {
+    let home = Home::new(model)?;
+    let store = tokio::task::block_in_place(|| SqliteStore::open(StoreConfig::at(&home.journal())))?;
+    let session = journal::session_of(&store, ITEMS).await?;
+    store.close().await?;
+    let _daemon = home.start().await?;
+    let folder = world::folder()?;
+    let (mut firsts, mut wholes, mut most) = (Samples::default(), Samples::default(), 0);
+    for _ in 0..LOADS {
+        let mut editor = Editor::start(&home).await?;
+        let params = json!({"sessionId": session.to_string(), "cwd": folder.path(), "mcpServers": []});
+        let begun = Instant::now();
+        let (_, first) = editor.timed("session/load", params, |_| true).await?;
+        wholes.add(begun.elapsed());
+        firsts.add(first.context("nothing was told of the session")?);
+        most = most.max(editor.peak()?);
+    }
+    let figures = vec![
+        Figure::millis("first update", firsts.median()).at_most(50.0),
+        Figure::megabytes("at most", most).at_most(30.0),
+        Figure::millis("whole", wholes.median()),
+    ];
+    Ok(Row::new("an editor loads a session of 10,000 items", figures)
+        .with_note(format!("{LOADS} loads, each by a new process")))
+}
+
+/// Twenty editors that prompt at the same time.
+async fn together(model: &ModelProcess) -> anyhow::Result<Row> {
+    let home = Home::new(model)?;
+    let daemon = home.start().await?;
+    let folder = world::folder()?;
+    let mut editors = Vec::new();
+    for _ in 0..EDITORS {
+        let mut editor = Editor::start(&home).await?;
+        let session = editor.new_session(folder.path()).await?;
+        editors.push((editor, session));
+    }
+    let begun = Instant::now();
+    let prompted = try_join_all(editors.iter_mut().map(async |(editor, session)| {
+        for _ in 0..PROMPTS {
+            editor.prompt(session).await?;
+        }
+        editor.peak()
+    }));
+    let peaks = prompted.await?;
+    let took = begun.elapsed();
+    let prompts = as_f64((EDITORS * PROMPTS) as u64);
+    let figures = vec![
+        Figure::millis("a prompt", millis(took) / prompts),
+        Figure::megabytes("an editor at most", peaks.into_iter().max().unwrap_or(0)).at_most(30.0),
+        Figure::megabytes("the daemon", daemon.memory()?.resident),
+    ];
+    Ok(Row::new("20 editors at once", figures).with_note(format!("{PROMPTS} prompts of each, all answered")))
+}
+
+/// The time that a daemon computes while nothing happens: without anybody, and with clients that watch.
+async fn watching(model: &ModelProcess) -> anyhow::Result<Row> {
+    let home = Home::new(model)?;
+    let store = tokio::task::block_in_place(|| SqliteStore::open(StoreConfig::at(&home.journal())))?;
+    for _ in 0..WATCHED {
+        journal::session_of(&store, 10).await?;
+    }
+    store.close().await?;
+    let daemon = home.start().await?;
+    daemon.memory_at_rest().await?;
+    let alone = computed(&daemon).await?;
+    let begun = Instant::now();
+    let mut streams = Vec::new();
+    for _ in 0..WATCHERS {
+        streams.push(daemon.client.watch(true, false).await?);
+    }
+    for stream in &mut streams {
+        ensure!(stream.next().await?.is_some(), "nothing was told of the sessions");
+    }
+    let told = begun.elapsed();
+    daemon.memory_at_rest().await?;
+    let watched = computed(&daemon).await?;
+    let figures = vec![
+        Figure::millis("more in 5 s", watched - alone).at_most(10.0),
+        Figure::millis("until all are told of them", millis(told)),
+    ];
+    Ok(Row::new("20 clients watch 500 sessions, and nothing happens", figures)
+        .over(Figure::millis("computed without them", alone)))
+}
+
+/// The time that it computes meanwhile, in milliseconds; the kernel counts in steps of ten.
+async fn computed(daemon: &Daemon) -> anyhow::Result<f64> {
+    let before = world::computed_by(daemon.id())?;
+    tokio::time::sleep(QUIET).await;
+    Ok(millis(world::computed_by(daemon.id())?) - millis(before))
+}
