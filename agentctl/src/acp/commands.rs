@@ -71,7 +71,7 @@ pub(super) async fn apply(start: &mut StartTurn, client: &Client, folder: Option
 }
 
 /// The name and the rest of a text that begins with a command.
-fn named(text: &str) -> Option<(&str, &str)> {
+pub(super) fn named(text: &str) -> Option<(&str, &str)> {
     let rest = text.strip_prefix('/')?;
     let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     own_commands::is_name(name).then(|| (name, arguments.trim_start()))

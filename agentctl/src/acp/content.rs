@@ -9,7 +9,7 @@ use agentd_proto::MAX_UPLOAD_BYTES;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use url::Url;
 
-use super::{places::Places, refusal};
+use super::{commands, places::Places, refusal};
 use crate::terminal::sanitize::clean_line;
 
 /// A piece of an input.
@@ -34,8 +34,15 @@ pub(super) enum FileContent {
 ///
 /// # Errors
 /// When there is nothing in them, or something that cannot be taken.
-pub(super) fn read(blocks: Vec<ContentBlock>, places: &Places) -> Result<Vec<Part>, Error> {
+pub(super) fn read(mut blocks: Vec<ContentBlock>, places: &Places) -> Result<Vec<Part>, Error> {
     let mut parts = Vec::new();
+    // A command is one in front of everything. Some editors put files of theirs before the words.
+    let is_text = |block: &ContentBlock| matches!(block, ContentBlock::Text(_));
+    if let Some(at) = blocks.iter().position(is_text)
+        && matches!(&blocks[at], ContentBlock::Text(first) if commands::named(&first.text).is_some())
+    {
+        blocks[..=at].rotate_right(1);
+    }
     // Set behind a text that ends within a line.
     let mut breaks_off = false;
     for block in blocks {
@@ -205,6 +212,17 @@ mod tests {
         check(vec![link("a.rs", "file:///p/a.rs#L1:9")], " /project/a.rs (L1:9) ");
         check(vec![words("See"), link("Rules", "zed:///agent/rules?id=1")], "See Rules (zed:///agent/rules?id=1) ");
         check(vec![link("none", "file:///nowhere/none")], " file:///nowhere/none ");
+    }
+
+    #[test]
+    fn a_command_stands_in_front_of_files_that_came_before_it() {
+        let check = |blocks: Vec<ContentBlock>, expected: &str| {
+            let parts = read(blocks, &places(Path::new("/p"))).unwrap();
+            assert_eq!(text(&parts, &[]).0, expected);
+        };
+        check(vec![link("a.rs", "file:///p/a.rs"), words("/plan tests for it")], "/plan tests for it /project/a.rs ");
+        check(vec![link("a.rs", "file:///p/a.rs"), words("plan tests")], " /project/a.rs plan tests");
+        check(vec![words("In"), link("a.rs", "file:///p/a.rs"), words("/plan")], "In /project/a.rs /plan");
     }
 
     #[test]

@@ -157,19 +157,43 @@ pub(super) async fn set_option(
         return Err(refusal::misfit("the value of this option is the id of one of its choices").into());
     };
     let (id, client) = (session.id.to_string(), bridge.daemon().await?.client);
-    match request.config_id.0.as_ref() {
-        MODE => client.set_mode(&id, read(value.0.parse())?, &bridge.editor().name).await?,
+    let mut settings = client.session(&id).await?.session.settings;
+    let change = match request.config_id.0.as_ref() {
+        MODE => OptionChange::Mode(read(value.0.parse())?),
         MODEL => {
             let (slot, model) = model_of(&value.0).ok_or_else(|| {
                 refusal::misfit("there is no such model; the option's choices are those that there are")
             })?;
-            client.set_model(&id, slot, model).await?;
+            OptionChange::Model(slot, model)
         }
         _ => return Err(refusal::misfit("there is no such option; there are mode and model").into()),
+    };
+    let before = Offer::of(&client, &settings).await?;
+    match change {
+        OptionChange::Mode(mode) => settings.mode = mode,
+        OptionChange::Model(slot, model) => (settings.slot, settings.model) = (slot, model.map(str::to_owned)),
+    }
+    // Before it is set, so that it is no news when it is heard of. The mode is news to an editor that knows modes only.
+    let after = Offer::of(&client, &settings).await?;
+    session.state().options.clone_from(&after.options);
+    let set = match change {
+        OptionChange::Mode(mode) => client.set_mode(&id, mode, &bridge.editor().name).await,
+        OptionChange::Model(slot, model) => client.set_model(&id, slot, model).await.map(|_| ()),
+    };
+    if let Err(error) = set {
+        session.state().options.clone_from(&before.options);
+        return Err(error.into());
     }
     let offer = Offer::of(&client, &client.session(&id).await?.session.settings).await?;
     session.state().options.clone_from(&offer.options);
     Ok(SetSessionConfigOptionResponse::new(offer.options))
+}
+
+/// A change of one option.
+#[derive(Clone, Copy)]
+enum OptionChange<'a> {
+    Mode(SessionMode),
+    Model(Option<Slot>, Option<&'a str>),
 }
 
 fn read<T, E: ToString>(value: Result<T, E>) -> Result<T, Trouble> {

@@ -60,6 +60,9 @@ impl Limits {
     pub(super) const LIVE: Self = Self { words: usize::MAX, result: 24 * 1024 };
 }
 
+/// Stands between a text that broke off and the one that is written in its place. The protocol takes no words back.
+const BEGINS_AGAIN: &str = "\n\n*(This broke off, and begins again.)*\n\n";
+
 /// Translator of the events of one session.
 #[derive(Debug)]
 pub(super) struct Updates {
@@ -188,9 +191,8 @@ impl Updates {
         }
     }
 
-    /// Ends what the turn has left open.
+    /// Ends what the turn has left open. Texts stay known: the turn may be continued, and write them again.
     pub(super) fn finish(&mut self) -> Vec<SessionUpdate> {
-        self.items.clear();
         self.running.clear();
         let open = self.calls.drain();
         let failed = |id: String| update(id, ToolCallUpdateFields::new().status(ToolCallStatus::Failed));
@@ -237,8 +239,9 @@ impl Updates {
         match &item.body {
             ItemBody::AgentMessage { text } | ItemBody::Reasoning { text } => {
                 let is_thought = matches!(item.body, ItemBody::Reasoning { .. });
+                let told = self.breaks_off(is_thought).then(|| words(is_thought, item.id, BEGINS_AGAIN));
                 self.items.insert(item.id, TextItem { is_thought, taken: 0 });
-                self.delta(item.id, 0, text).into_iter().collect()
+                told.into_iter().chain(self.delta(item.id, 0, text)).collect()
             }
             // Of the past, what came of it is enough.
             ItemBody::ToolResult(_) if self.before == Before::Unknown => Vec::new(),
@@ -255,6 +258,13 @@ impl Updates {
             }
             _ => Vec::new(),
         }
+    }
+
+    /// Forgets a text that will have no end, because the daemon ended before it: another one of its kind begins. Returns whether
+    /// any of it was told.
+    fn breaks_off(&mut self, is_thought: bool) -> bool {
+        let open = self.items.extract_if(|_, item| item.is_thought == is_thought);
+        open.filter(|(_, item)| item.taken > 0).count() > 0
     }
 
     fn delta(&mut self, id: ItemId, offset: u64, text: &str) -> Option<SessionUpdate> {
@@ -278,10 +288,17 @@ impl Updates {
         match &item.body {
             ItemBody::AgentMessage { text } | ItemBody::Reasoning { text } => {
                 let is_thought = matches!(item.body, ItemBody::Reasoning { .. });
-                let taken = self.items.remove(&item.id).map_or(0, |item| item.taken);
-                let rest = text.get(taken..).filter(|rest| !rest.is_empty());
+                if self.items.get(&item.id).is_some_and(|known| known.taken > text.len()) {
+                    // The daemon ended before it was kept. It stays here for the one that takes its place.
+                    return Vec::new();
+                }
+                let known = self.items.remove(&item.id);
+                // Its beginning was missed, because the daemon went away and came back.
+                let told = known.is_none() && self.breaks_off(is_thought);
+                let told = told.then(|| words(is_thought, item.id, BEGINS_AGAIN));
+                let rest = text.get(known.map_or(0, |item| item.taken)..).filter(|rest| !rest.is_empty());
                 let rest = rest.map(|rest| words(is_thought, item.id, &output::cut(rest, self.limits.words)));
-                rest.into_iter().collect()
+                told.into_iter().chain(rest).collect()
             }
             ItemBody::ToolCall(call) => {
                 vec![self.call(session, &call.call_id, &call.name, &tool_call::arguments(&call.arguments))]

@@ -84,6 +84,24 @@ fn words_come_once_whatever_is_lost_or_repeated() {
 }
 
 #[test]
+fn a_text_that_the_daemon_did_not_end_is_told_to_begin_again() {
+    let mut told = Told::new();
+    let mut begin = |body: fn(String) -> ItemBody, words: &str| {
+        let item = told.item(body(String::new()));
+        let id = item.id;
+        let mut came = told.take(EventKind::ItemStarted { item });
+        came.extend(told.take(EventKind::ItemDelta { item_id: id, offset: 0, text: words.to_owned() }));
+        came.iter().map(|update| text(update).to_owned()).collect::<String>()
+    };
+    let (message, thought) = (|text| ItemBody::AgentMessage { text }, |text| ItemBody::Reasoning { text });
+    assert_eq!(begin(thought, "Hm"), "Hm");
+    assert_eq!(begin(message, "The ans"), "The ans");
+    assert_eq!(begin(message, "The answer"), format!("{BEGINS_AGAIN}The answer"));
+    assert_eq!(begin(thought, ""), BEGINS_AGAIN);
+    assert_eq!(begin(thought, "Hm"), "Hm", "nothing was told of the one before");
+}
+
+#[test]
 fn a_call_is_told_from_its_request_to_its_result() {
     let mut told = Told::new();
     let call = told.completed(called("c", "read_file", json!({"path": "a.rs", "offset": 3})));

@@ -2,7 +2,11 @@
 
 use std::{io::Write as _, path::PathBuf};
 
-use agentd_core::guide::{SkillOrigin, SkillReport};
+use agentd_core::{
+    error::ErrorKind,
+    guide::{SkillOrigin, SkillReport},
+};
+use agentd_proto::client::Client;
 use clap::{Args, Subcommand};
 
 use crate::{
@@ -10,6 +14,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     flags::Global,
+    mentions::typed_path,
     report::{self, Table},
     terminal::sanitize::clean_line,
 };
@@ -21,6 +26,7 @@ use crate::{
   agentctl skills list --session 0193a5b2      with those of its project
   agentctl skills show pdf
   agentctl skills check ./my-skill             check it before you add it
+  agentctl skills check pdf                    check one that is there
   agentctl skills add ~/.claude/skills/tax     copy it to your own
   agentctl skills list --json | jq -r '.[] | select(.usable | not) | .name'
 
@@ -43,10 +49,10 @@ enum SkillsCommand {
         #[command(flatten)]
         common: Common,
     },
-    /// Check a skill's folder; the exit code is 1 if it cannot be used
+    /// Check a skill; the exit code is 1 if it cannot be used
     Check {
-        /// Folder of the skill
-        #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+        /// Folder of the skill, or the name of one that is listed
+        #[arg(value_name = "DIR|NAME", value_hint = clap::ValueHint::DirPath)]
         folder: PathBuf,
     },
     /// Copy a skill to your own skills
@@ -85,7 +91,7 @@ pub(crate) async fn handle(global: &Global, args: SkillsArgs) -> anyhow::Result<
             })
         }
         SkillsCommand::Check { folder } => {
-            let found = client.check_skill(&absolute(&folder)?).await?;
+            let found = client.check_skill(&named_folder(&client, &folder).await?).await?;
             report::show(global.json, &found, || tell(&found))?;
             Ok(if found.usable { Exit::Done } else { Exit::Failed })
         }
@@ -96,6 +102,21 @@ pub(crate) async fn handle(global: &Global, args: SkillsArgs) -> anyhow::Result<
                 report::lines([format!("added {name} as {place}; say @{name} to use it")])
             })
         }
+    }
+}
+
+/// The folder at a path, or that of the skill of this name.
+async fn named_folder(client: &Client, folder: &PathBuf) -> anyhow::Result<String> {
+    let name = folder.to_str().filter(|name| !name.contains('/') && !folder.exists());
+    let Some(name) = name else { return absolute(folder) };
+    match client.skill("", name.trim_start_matches('@')).await.map_err(Failure::from) {
+        Ok(found) => Ok(typed_path(&found.folder).display().to_string()),
+        Err(failure) if failure.kind == ErrorKind::NotFound => {
+            Err(Failure::usage(format!("there is no folder and no skill {name}"))
+                .hint("give the folder of a skill, or a name from `agentctl skills list`")
+                .into())
+        }
+        Err(failure) => Err(failure.into()),
     }
 }
 

@@ -135,6 +135,14 @@ async fn what_cannot_be_a_skill_is_said_and_never_used() {
     let checked = world.daemon.agentctl(["skills", "check", &folder("broken")]).await;
     assert!(checked.code == Some(1) && checked.stdout.contains("SKILL.md:"), "{}", checked.stdout);
     world.daemon.agentctl(["skills", "check", &folder("tax")]).await.exits(0);
+    let by_name = world.daemon.agentctl(["skills", "check", "tax"]).await.exits(0).stdout;
+    assert!(by_name.contains("config/skills/tax"), "{by_name}");
+    let unknown = world.daemon.agentctl(["skills", "check", "nothing"]).await;
+    assert!(
+        unknown.code == Some(2) && unknown.stderr.contains("hint: give the folder of a skill"),
+        "{}",
+        unknown.stderr
+    );
     let absent = world.daemon.agentctl(["skills", "check", "/nowhere"]).await;
     assert_eq!(absent.code, Some(2), "{}", absent.stderr);
 

@@ -111,7 +111,8 @@ async fn a_daemon_that_is_killed_is_found_again_and_the_turn_goes_on() {
     world.daemon.kill9().await;
     world.daemon.restart().await;
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    assert!(editor.words("agent_message_chunk").ends_with("I went on."));
+    let words = editor.words("agent_message_chunk");
+    assert!(words.ends_with("*(This broke off, and begins again.)*\n\nI went on."), "{words}");
 }
 
 #[tokio::test]

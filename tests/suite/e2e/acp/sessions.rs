@@ -119,6 +119,11 @@ async fn modes_and_models_are_set_from_either_side() {
     assert_eq!(editor.update("current_mode_update").await["currentModeId"], "ask");
     client.rename_session(&session, "Another name").await.unwrap();
     assert_eq!(editor.update("session_info_update").await["title"], "Another name");
+    let news: Vec<Value> = editor.came("config_option_update");
+    assert!(
+        matches!(&news[..], [only] if only["configOptions"][0]["currentValue"] == "ask"),
+        "what it set is no news: {news:?}"
+    );
     let (code, message) = editor.fails("session/set_config_option", option("model", "none")).await;
     assert!(code == -32602 && message.contains("model"), "{message}");
 }
