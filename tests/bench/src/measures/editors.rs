@@ -168,7 +168,7 @@ async fn first_update(model: &ModelProcess) -> anyhow::Result<Row> {
 /// A session of 10,000 items, loaded by processes that have just started.
 async fn loading(model: &ModelProcess) -> anyhow::Result<Row> {
     let home = Home::new(model)?;
-    let store = tokio::task::block_in_place(|| SqliteStore::open(StoreConfig::at(&home.journal())))?;
+    let store = tokio::task::block_in_place(|| SqliteStore::open(StoreConfig::at(home.journal())))?;
     let session = journal::session_of(&store, ITEMS).await?;
     store.close().await?;
     let _daemon = home.start().await?;
@@ -224,7 +224,7 @@ async fn together(model: &ModelProcess) -> anyhow::Result<Row> {
 /// The time that a daemon computes while nothing happens: without anybody, and with clients that watch.
 async fn watching(model: &ModelProcess) -> anyhow::Result<Row> {
     let home = Home::new(model)?;
-    let store = tokio::task::block_in_place(|| SqliteStore::open(StoreConfig::at(&home.journal())))?;
+    let store = tokio::task::block_in_place(|| SqliteStore::open(StoreConfig::at(home.journal())))?;
     for _ in 0..WATCHED {
         journal::session_of(&store, 10).await?;
     }
