@@ -62,8 +62,10 @@ def glibc(programs):
     return max(found, default=None)
 
 
-def generated(agentctl):
-    """The manual pages and completions, as the client itself writes them."""
+def generated(agentd, agentctl):
+    """The manual pages and completions, as the programs themselves write them."""
+    page = subprocess.run([agentd, "--man"], check=True, stdout=subprocess.PIPE).stdout
+    yield File("share/man/man1/agentd.1.gz", gzip.compress(page, mtime=TIME))
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([agentctl, "man", "--dir", folder], check=True)
         for page in sorted(Path(folder).iterdir()):
@@ -224,7 +226,7 @@ def make(options):
     libc = glibc([file.content for file in own])
     if libc is None:
         raise Failure("the programs name no glibc", "packages are made of programs that are linked to glibc")
-    texts = list(generated(options.build / "agentctl")) + list(documents())
+    texts = list(generated(options.build / "agentd", options.build / "agentctl")) + list(documents())
     model = [] if options.without_model else list(weights())
     fetcher, level = list(model_fetcher()), 1 if options.fast else 9
     everything = own + texts + fetcher + model

@@ -15,6 +15,10 @@ pub struct Args {
     #[arg(long)]
     pub check_config: bool,
 
+    /// Print the manual page, and end
+    #[arg(long, hide = true)]
+    pub man: bool,
+
     /// The folder with agentd.yaml, models.yaml, tools.yaml and prompts/ [default: $AGENTD_CONFIG_DIR, or
     /// agentd in the XDG configuration folder]
     #[arg(long, value_name = "DIR")]

@@ -7,7 +7,8 @@ use agentd::{
 };
 use agentd_mcp::{GUARD_ARGUMENT, run_guard};
 use agentd_tools::sandbox::{HELPER_ARGUMENT, run_helper};
-use clap::Parser;
+use clap::{CommandFactory as _, Parser as _};
+use clap_mangen::Man;
 
 /// Read once by the libraries that compute the built-in model.
 const THREAD_LIMITS: [&str; 2] = ["CANDLE_NUM_THREADS", "RAYON_NUM_THREADS"];
@@ -28,6 +29,12 @@ fn main() -> ExitCode {
         }
     }
     let args = Args::parse();
+    if args.man {
+        // Standard output may be gone.
+        return Man::new(Args::command())
+            .render(&mut std::io::stdout())
+            .map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
     match run(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

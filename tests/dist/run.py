@@ -113,7 +113,8 @@ def main():
             tar.extractall(debian)
         if shutil.which("dpkg-deb"):
             run("dpkg-deb", "--info", str(next(packages.glob("*.deb"))))
-        for place in ("usr/share/man/man1/agentctl-run.1.gz", "usr/share/bash-completion/completions/agentctl",
+        for place in ("usr/share/man/man1/agentd.1.gz", "usr/share/man/man1/agentctl-run.1.gz",
+                      "usr/share/bash-completion/completions/agentctl",
                       "usr/lib/systemd/user/agentd.socket", "usr/share/doc/agentd/copyright"):
             assert (debian / place).is_file(), place
         with_libraries(debian)

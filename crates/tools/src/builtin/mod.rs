@@ -124,16 +124,22 @@ impl Builtin {
         }
     }
 
-    /// The tool of this name or alias. Case and the prefixes that some models add make no difference.
+    /// The tool of this name or alias. Case, underscores and the prefixes that some models add make no difference.
     pub(crate) fn of(name: &str) -> Option<Self> {
         let name = name.trim();
         let bare = ["functions.", "default_api.", "tools."].iter().find_map(|prefix| name.strip_prefix(prefix));
         let bare = bare.unwrap_or(name);
         Self::ALL.into_iter().find(|tool| {
-            tool.name().eq_ignore_ascii_case(bare)
-                || tool.aliases().iter().any(|alias| alias.eq_ignore_ascii_case(bare))
+            let names = std::iter::once(&tool.name()).chain(tool.aliases());
+            names.into_iter().any(|known| is_same(known, bare))
         })
     }
+}
+
+/// Compares names as other systems write them: `WebFetch` is `web_fetch`.
+fn is_same(left: &str, right: &str) -> bool {
+    let letters = |name: &'_ str| name.bytes().filter(|byte| *byte != b'_').map(|byte| byte.to_ascii_lowercase());
+    letters(left).eq(letters(right))
 }
 
 /// Our name of a tool, for that name or one that other systems have for it.

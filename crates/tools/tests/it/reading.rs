@@ -205,6 +205,9 @@ async fn names_of_other_systems_are_known() {
         ("run_cmd", "run_bash_command"),
         ("bash", "run_bash_command"),
         ("functions.grep", "grep"),
+        ("WebFetch", "read_url"),
+        ("WebSearch", "web_search"),
+        ("_", "_"),
         ("delegate_task", "delegate_task"),
         ("", ""),
     ] {
