@@ -117,9 +117,9 @@ async fn tools_and_commands_reach_added_folders_by_one_path_and_change_those_tha
         world.calls(vec![read("/folders/my-lib/src/lib.rs")], &["--session", session.as_str().unwrap()]).await;
     assert!(told[0].contains("needle"), "{told:?}");
     let fork = world.daemon.agentctl(["sessions", "fork", session.as_str().unwrap(), "--json"]).await.exits(0).json();
-    let folders = &fork["session"]["session"]["settings"]["folders"];
-    let folders = if folders.is_null() { fork.to_string() } else { folders.to_string() };
-    assert!(folders.contains("/folders/my-lib"), "{fork:#}");
+    let fork = fork["session_id"].as_str().unwrap();
+    let (told, _) = world.calls(vec![read("/folders/my-lib/src/lib.rs")], &["--session", fork]).await;
+    assert!(told[0].contains("needle"), "{told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -181,17 +181,28 @@ async fn folders_that_cannot_be_added_are_refused_with_what_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_that_vanishes_or_becomes_a_link_stops_the_next_turn_and_can_be_taken_away() {
-    let world = with_folders().await;
-    world.model.default_reply(Reply::text("Good."));
+async fn a_folder_that_vanishes_or_becomes_a_link_stops_tools_and_turns_and_can_be_taken_away() {
+    let mut world = with_folders().await;
+    let looks = || Reply::tool_call("read_file", json!({"path": "/folders/notes/todo.md"}));
+    world.model.default_reply(looks());
     let (project, notes) = (world.at("project"), world.at("notes"));
-    let args = ["run", "Go.", "-C", &project, "--add-dir", &notes, "--output", "json"];
+    world.model.reply(Reply::text("Good.").when("Begin."));
+    let args = ["run", "Begin.", "-C", &project, "--add-dir", &notes, "--output", "json"];
     let session = world.daemon.agentctl(args).await.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+    let again = ["run", "Go on.", "--session", &session];
     fs::rename(&notes, world.at("elsewhere")).unwrap();
-    let again = async || world.daemon.agentctl(["run", "Go on.", "--session", &session]).await;
-    again().await.says(&["the added folder", "cannot be opened", "--add-dir none"]);
+    let gone = world.daemon.agentctl(again).await;
+    assert_ne!(gone.code, Some(0));
+    gone.says(&["the added folder", "cannot be opened", "--add-dir none"]);
+    // What nobody has added is not read in its place.
     symlink(world.at("elsewhere"), &notes).unwrap();
-    again().await.says(&["is a link to", "--add-dir none"]);
+    world.daemon.agentctl(again).await.says(&["is a link to", "--add-dir none"]);
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    let asked = world.model.requests().len();
+    world.daemon.agentctl(again).await.says(&["is a link to", "--add-dir none"]);
+    assert_eq!(world.model.requests().len(), asked);
+    world.model.default_reply(Reply::text("Good."));
     world.daemon.agentctl(["run", "Go on.", "--session", &session, "--add-dir", "none"]).await.exits(0);
 }
 
