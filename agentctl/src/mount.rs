@@ -1,4 +1,4 @@
-//! The folder of `-C DIR[:ro|:rw]`, and the one that is meant without it.
+//! The folder of `-C DIR[:ro|:rw]`, the one that is meant without it, and those of `--add-dir DIR[:ro|:rw]`.
 
 use std::{
     env, fs,
@@ -6,7 +6,10 @@ use std::{
     str::FromStr,
 };
 
-use agentd_core::session::Mount;
+use agentd_core::{
+    folder::{AddedFolder, Mounts},
+    session::{Mount, SessionSettings},
+};
 
 use crate::{failure::Failure, terminal::sanitize::clean_line};
 
@@ -40,6 +43,45 @@ impl ProjectChoice {
     }
 }
 
+/// Changes of the folders that a session sees beside its project, by `--add-dir`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct FolderChanges {
+    /// The session has these folders only: `--add-dir none` takes away those that it has.
+    pub(crate) only_these: bool,
+    /// Folders with their absolute paths.
+    pub(crate) added: Vec<Mount>,
+}
+
+impl FolderChanges {
+    /// The changes that these choices are, in order.
+    ///
+    /// # Errors
+    /// As [`MountArg::resolve`] has.
+    pub(crate) fn resolve(choices: &[ProjectChoice]) -> Result<Self, Failure> {
+        let mut changes = Self::default();
+        for choice in choices {
+            match choice {
+                ProjectChoice::Nothing => changes = Self { only_these: true, added: Vec::new() },
+                ProjectChoice::Folder(folder) => changes.added.push(folder.resolve_for("--add-dir")?),
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Makes them in the settings of a session.
+    pub(crate) fn apply(&self, settings: &mut SessionSettings) {
+        if self.only_these {
+            settings.folders.retain(|folder| self.added.iter().any(|added| added.path == folder.path));
+        }
+        for mount in &self.added {
+            match settings.folders.iter_mut().find(|folder| folder.path == mount.path) {
+                Some(folder) => folder.writable = mount.writable,
+                None => settings.folders.push(AddedFolder::unnamed(mount.clone())),
+            }
+        }
+    }
+}
+
 /// The current folder, read-only, as a new session sees it where nobody says otherwise. Not a home or what lies above one,
 /// nor what holds one of these folders of the daemon: that is more than a question is about.
 pub(crate) fn current_folder(of_daemon: impl IntoIterator<Item = PathBuf>) -> Option<Mount> {
@@ -68,6 +110,13 @@ pub(crate) fn shown_mount(mount: &Mount) -> String {
     format!("{}/ ({})", clean_line(&name), if mount.writable { "writable" } else { "read-only" })
 }
 
+/// All folders in view, in a few words.
+pub(crate) fn shown_mounts(mounts: &Mounts) -> Option<String> {
+    let folders = mounts.folders.iter().map(AddedFolder::mount);
+    let shown: Vec<String> = mounts.project.iter().cloned().chain(folders).map(|mount| shown_mount(&mount)).collect();
+    (!shown.is_empty()).then(|| shown.join(", "))
+}
+
 /// A folder as it stands on the command line. Read-only unless it says otherwise, because a folder is quickly
 /// named and slowly restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,7 +135,7 @@ impl FromStr for MountArg {
             _ => (text, false),
         };
         if path.is_empty() {
-            return Err("the folder has no name; give one, such as `-C .` or `-C src:rw`");
+            return Err("the folder has no name; give one, such as `.` or `src:rw`");
         }
         Ok(Self { path: path.into(), writable })
     }
@@ -98,14 +147,19 @@ impl MountArg {
     /// # Errors
     /// When there is no such folder, or it cannot be read.
     pub(crate) fn resolve(&self) -> Result<Mount, Failure> {
+        self.resolve_for("-C")
+    }
+
+    /// The same for the folder of another option.
+    fn resolve_for(&self, option: &str) -> Result<Mount, Failure> {
         let shown = self.path.display();
         let path = fs::canonicalize(&self.path).map_err(|error| {
             Failure::usage(format!("cannot open the folder {shown}: {error}"))
-                .hint("name a folder that exists after -C")
+                .hint(format!("name a folder that exists after {option}"))
         })?;
         if !path.is_dir() {
             return Err(Failure::usage(format!("{shown} is not a folder"))
-                .hint("-C takes a folder; pass a single file with --file"));
+                .hint(format!("{option} takes a folder; pass a single file with --file")));
         }
         if path.to_str().is_none() {
             return Err(Failure::usage(format!("the path of the folder {shown} is not UTF-8"))

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use agentd_core::{
     error::ErrorKind,
     files::UploadReceipt,
+    folder::Mounts,
     ids::SessionId,
     session::{Mount, SessionMode, SessionSettings},
 };
@@ -19,7 +20,7 @@ use crate::{
     failure::Failure,
     flags::{Choice, one_of},
     model_name::{ModelChoice, ModelName},
-    mount::{self, ProjectChoice},
+    mount::{self, FolderChanges, ProjectChoice},
     terminal::sanitize::clean_line,
 };
 
@@ -45,6 +46,10 @@ pub(crate) struct TurnChoice {
     /// the current folder, read-only, unless it is your home]
     #[arg(short = 'C', long = "project", value_name = "DIR[:ro|:rw]", value_hint = clap::ValueHint::DirPath)]
     pub(crate) project: Option<ProjectChoice>,
+    /// A further folder that the tools see below /folders, read-only unless it ends in :rw; give it again for more. The session
+    /// keeps them; `none` takes away those that it has
+    #[arg(long = "add-dir", value_name = "DIR[:ro|:rw]", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) folders: Vec<ProjectChoice>,
     /// Mode: how much runs without asking; /mode and Shift-Tab change it [default for a new session: ask]
     #[arg(long, value_name = "MODE", value_parser = one_of(&MODES))]
     pub(crate) mode: Option<SessionMode>,
@@ -71,16 +76,13 @@ pub(crate) enum SessionTarget {
 }
 
 impl SessionTarget {
-    /// Finds the session. A folder is made known to a session that exists, for this turn and all later ones.
+    /// Finds the session. Folders are made known to a session that exists, for this turn and all later ones.
     ///
     /// # Errors
     /// When there is no such session or folder.
-    pub(crate) async fn find(
-        daemon: &Daemon,
-        choice: &SessionChoice,
-        project: Option<&ProjectChoice>,
-    ) -> Result<Self, Failure> {
-        let project = project.map(ProjectChoice::resolve).transpose()?;
+    pub(crate) async fn find(daemon: &Daemon, choice: &SessionChoice, turn: &TurnChoice) -> Result<Self, Failure> {
+        let project = turn.project.as_ref().map(ProjectChoice::resolve).transpose()?;
+        let folders = FolderChanges::resolve(&turn.folders)?;
         let place = match &choice.session {
             Some(session) if session.trim().is_empty() => {
                 return Err(Failure::usage("--session needs an id or the start of one")
@@ -91,13 +93,13 @@ impl SessionTarget {
             None => {
                 let of_daemon = [daemon::data_dir(), daemon::config_dir()].into_iter().flatten();
                 let project = project.unwrap_or_else(|| mount::current_folder(of_daemon));
-                return Ok(Self::New(NewSession { project, ..NewSession::default() }));
+                return Ok(Self::New(NewSession { project, folders: folders.added, ..NewSession::default() }));
             }
         };
-        match project {
-            Some(project) => place.show(daemon, project).await,
-            None => Ok(place),
+        if project.is_none() && folders == FolderChanges::default() {
+            return Ok(place);
         }
+        place.show(daemon, project, &folders).await
     }
 
     /// Sets the session's mode, if one is wanted. One that exists has it from its next call on.
@@ -140,16 +142,26 @@ impl SessionTarget {
         }
     }
 
-    /// Makes a folder known to a session that exists, or takes the one away that it sees.
+    /// Makes folders known to a session that exists, or takes those away that it sees. No project leaves the one that it has.
     ///
     /// # Errors
-    /// When there is no such session.
-    pub(crate) async fn show(self, daemon: &Daemon, project: Option<Mount>) -> Result<Self, Failure> {
+    /// When there is no such session, or it cannot see them.
+    pub(crate) async fn show(
+        self,
+        daemon: &Daemon,
+        project: Option<Option<Mount>>,
+        folders: &FolderChanges,
+    ) -> Result<Self, Failure> {
         let stored = daemon.client.session(&self.name()).await?.session;
-        let id = stored.summary.id;
-        if stored.settings.project != project {
-            let settings = SessionSettings { project, ..stored.settings };
-            daemon.client.configure_session(&id.to_string(), &settings).await?;
+        let (id, had) = (stored.summary.id, stored.settings);
+        let mut settings = SessionSettings { project: project.unwrap_or_else(|| had.project.clone()), ..had.clone() };
+        folders.apply(&mut settings);
+        if settings != had {
+            // Another client may have added one meanwhile, which stays.
+            match folders.only_these {
+                true => daemon.client.configure_with_folders(&id.to_string(), &settings).await?,
+                false => daemon.client.configure_session(&id.to_string(), &settings).await?,
+            }
         }
         Ok(Self::Known(id))
     }
@@ -211,6 +223,26 @@ impl SessionTarget {
             Self::New(new) => new.project.clone(),
             known => daemon.client.session(&known.name()).await.ok()?.session.settings.project,
         }
+    }
+
+    /// The folders that the session sees or will see; none where that is not known.
+    pub(crate) async fn mounts_there(&self, daemon: &Daemon) -> Mounts {
+        match self {
+            Self::New(_) => self.mounts(),
+            known => match daemon.client.session(&known.name()).await {
+                Ok(view) => view.session.settings.mounts(),
+                Err(_) => Mounts::default(),
+            },
+        }
+    }
+
+    /// The folders that a session to be made sees, by the names that the daemon will give them.
+    pub(crate) fn mounts(&self) -> Mounts {
+        let Self::New(new) = self else { return Mounts::default() };
+        let project = Mounts::from(new.project.clone());
+        // What the daemon refuses is told when it does.
+        let folders = project.with(new.folders.clone()).unwrap_or_default();
+        Mounts { folders, ..project }
     }
 
     /// The mode in which a session to be made begins.

@@ -27,6 +27,8 @@ pub struct NewSession {
     pub slot: Option<Slot>,
     /// The folder that the session sees as `/project`.
     pub project: Option<Mount>,
+    /// Further folders that the session sees.
+    pub folders: Vec<Mount>,
     /// Its mode.
     pub mode: Option<SessionMode>,
     /// The id of a model on the server of the slot.

@@ -196,6 +196,7 @@ impl Bridge {
 pub(super) fn places(daemon: &Daemon, id: SessionId, settings: &SessionSettings) -> Places {
     Places {
         project: settings.project.as_ref().map(|mount| mount.path.clone()),
+        folders: settings.folders.clone(),
         workspace: daemon.client.hello().data_dir.join("workspace").join(settings.files_of(id).to_string()),
     }
 }

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     fn places(project: &Path) -> Places {
-        Places { project: Some(project.to_owned()), workspace: "/w".into() }
+        Places { project: Some(project.to_owned()), workspace: "/w".into(), ..Places::default() }
     }
 
     fn words(text: &str) -> ContentBlock {

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     fn places(project: &Path) -> Places {
-        Places { project: Some(project.to_owned()), workspace: "/data/s".into() }
+        Places { project: Some(project.to_owned()), workspace: "/data/s".into(), ..Places::default() }
     }
 
     #[test]

@@ -4,8 +4,9 @@ use agent_client_protocol_schema::{
     ProtocolVersion,
     v1::{
         AgentCapabilities, AuthMethod, AuthMethodAgent, AuthenticateRequest, Implementation, InitializeRequest,
-        InitializeResponse, McpCapabilities, PromptCapabilities, SessionCapabilities, SessionCloseCapabilities,
-        SessionDeleteCapabilities, SessionListCapabilities, SessionResumeCapabilities,
+        InitializeResponse, McpCapabilities, PromptCapabilities, SessionAdditionalDirectoriesCapabilities,
+        SessionCapabilities, SessionCloseCapabilities, SessionDeleteCapabilities, SessionListCapabilities,
+        SessionResumeCapabilities,
     },
 };
 use serde_json::{Value, json};
@@ -25,7 +26,8 @@ pub(super) fn greet(bridge: &Bridge, request: &InitializeRequest) -> InitializeR
         .list(SessionListCapabilities::new())
         .delete(SessionDeleteCapabilities::new())
         .resume(SessionResumeCapabilities::new())
-        .close(SessionCloseCapabilities::new());
+        .close(SessionCloseCapabilities::new())
+        .additional_directories(SessionAdditionalDirectoriesCapabilities::new());
     let capabilities = AgentCapabilities::new()
         .load_session(true)
         .prompt_capabilities(PromptCapabilities::new().image(true).embedded_context(true))

@@ -47,7 +47,11 @@ fn info(daemon: &Daemon, session: &SessionSummary) -> SessionInfo {
     let own = || daemon.client.hello().data_dir.join("workspace").join(session.id.to_string());
     let folder = session.project.as_ref().map_or_else(own, |project| project.path.clone());
     let title = Some(clean_line(&session.title)).filter(|title| !title.is_empty());
-    SessionInfo::new(session.id.to_string(), folder).title(title).updated_at(session.updated_at.to_string())
+    let further = session.folders.iter().map(|folder| folder.path.clone()).collect();
+    SessionInfo::new(session.id.to_string(), folder)
+        .additional_directories(further)
+        .title(title)
+        .updated_at(session.updated_at.to_string())
 }
 
 /// A place in the list: when a session was last used, in nanoseconds, and which it is.

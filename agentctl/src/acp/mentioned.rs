@@ -23,7 +23,7 @@ pub(super) async fn behind(
         _ => None,
     });
     let found = words.flat_map(|words| mentions::find(words, &session.folder)).collect();
-    let bundle = Bundle::collect(found, places.project.as_deref(), MentionSource::Editor);
+    let bundle = Bundle::collect(found, &places.mounts(), MentionSource::Editor);
     let mut named = bundle.named;
     for path in &bundle.copies {
         let receipt = Upload::open(path)?.put(daemon, session.id).await?;

@@ -1,6 +1,9 @@
 //! Sessions that the editor opens: new ones, and those that there are, with their history or without it.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use agent_client_protocol_schema::v1::{
     LoadSessionRequest, LoadSessionResponse, McpServer, NewSessionRequest, NewSessionResponse, ResumeSessionRequest,
@@ -46,8 +49,9 @@ pub(super) async fn new(
     if project.is_none() {
         notices.push(format!("{} is no project's folder, so the session sees no folder of yours", shown(&folder.real)));
     }
+    let folders = further_folders(&request.additional_directories, project.as_ref(), &mut notices)?;
     let daemon = bridge.daemon().await?;
-    let new = NewSession { project, ..NewSession::default() };
+    let new = NewSession { project, folders, ..NewSession::default() };
     let view = daemon.client.create_session(&new).await?;
     if let Some(report) = project::look(&daemon.client, &folder.real).await
         && let Some(notice) = project::notice(&report)
@@ -60,13 +64,44 @@ pub(super) async fn new(
     Ok(opened.answering(response))
 }
 
+/// The further folders of an editor that a new session sees, which may be changed as the first one may. A file has one path, so
+/// none of them lies in another.
+fn further_folders(
+    named: &[PathBuf],
+    project: Option<&Mount>,
+    notices: &mut Vec<String>,
+) -> Result<Vec<Mount>, Trouble> {
+    let mut folders: Vec<Mount> = Vec::new();
+    for path in named {
+        let of_daemon = [daemon::data_dir(), daemon::config_dir()].into_iter().flatten();
+        let real = folder(path)?.real;
+        let Some(mount) = mount::editor_folder(&real, of_daemon) else {
+            notices.push(format!("{} is no project's folder, so the session does not see it", shown(&real)));
+            continue;
+        };
+        let mut others = project.into_iter().chain(&folders);
+        if others.clone().any(|other| real.starts_with(&other.path)) {
+            continue;
+        }
+        match others.find(|other| other.path.starts_with(&real)) {
+            Some(inner) => {
+                let inner = shown(&inner.path);
+                notices.push(format!("{} holds {inner}, so the session does not see all of it", shown(&real)));
+            }
+            None => folders.push(mount),
+        }
+    }
+    Ok(folders)
+}
+
 /// Opens a session and tells its history, all of it before the answer.
 pub(super) async fn load(
     bridge: &Arc<Bridge>,
     request: &LoadSessionRequest,
 ) -> Result<OpenedSession<LoadSessionResponse>, Trouble> {
     let (daemon, view) = find(bridge, &request.session_id).await?;
-    let opened = reopen(bridge, &daemon, &view, &request.cwd, &request.mcp_servers).await?;
+    let folders = (request.cwd.as_path(), request.additional_directories.as_slice());
+    let opened = reopen(bridge, &daemon, &view, folders, &request.mcp_servers).await?;
     replay::replay(bridge, &opened.session, &daemon, &view).await?;
     // Its history is told.
     opened.session.state().suspended = None;
@@ -80,7 +115,8 @@ pub(super) async fn resume(
     request: &ResumeSessionRequest,
 ) -> Result<OpenedSession<ResumeSessionResponse>, Trouble> {
     let (daemon, view) = find(bridge, &request.session_id).await?;
-    let opened = reopen(bridge, &daemon, &view, &request.cwd, &request.mcp_servers).await?;
+    let folders = (request.cwd.as_path(), request.additional_directories.as_slice());
+    let opened = reopen(bridge, &daemon, &view, folders, &request.mcp_servers).await?;
     let (modes, options) = (opened.response.modes(), opened.response.options.clone());
     Ok(opened.answering(ResumeSessionResponse::new().modes(modes).config_options(options)))
 }
@@ -108,11 +144,21 @@ async fn reopen(
     bridge: &Arc<Bridge>,
     daemon: &Daemon,
     view: &SessionView,
-    cwd: &Path,
+    (cwd, further): (&Path, &[PathBuf]),
     servers: &[McpServer],
 ) -> Result<OpenedSession<Offer>, Trouble> {
     let folder = folder(cwd)?;
     let mut notices = Vec::new();
+    let mounts = view.session.settings.mounts();
+    for path in further {
+        let real = self::folder(path)?.real;
+        if !mounts.names().any(|(_, mount)| real.starts_with(mount)) {
+            let (id, real) = (short_id(view.session.summary.id), shown(&real));
+            notices.push(format!(
+                "this session does not see {real}; `agentctl chat --session {id} --add-dir {real}:rw` adds it"
+            ));
+        }
+    }
     // What a session may see and change is the person's choice, and no editor's to widen.
     match &view.session.settings.project {
         Some(Mount { path, .. }) if *path != folder.real => {

@@ -163,7 +163,7 @@ mod tests {
     }
 
     fn asked(interrupt: &Interrupt) -> Value {
-        let places = Places { project: Some("/p".into()), workspace: "/w".into() };
+        let places = Places { project: Some("/p".into()), workspace: "/w".into(), ..Places::default() };
         serde_json::to_value(request(&SessionId::new("s"), "c".to_owned(), interrupt, &places).unwrap()).unwrap()
     }
 

@@ -2,6 +2,11 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use agentd_core::{
+    folder::{AddedFolder, Mounts},
+    session::Mount,
+};
+
 /// Folders of a session's workspace; what else is relative lies in the project, if there is one.
 const AREAS: [&str; 6] = ["uploads", "outputs", "temp", "skills", "large_tool_results", "conversation_history"];
 
@@ -10,6 +15,8 @@ const AREAS: [&str; 6] = ["uploads", "outputs", "temp", "skills", "large_tool_re
 pub(super) struct Places {
     /// The folder that tools see as `/project`.
     pub(super) project: Option<PathBuf>,
+    /// The folders that tools see below `/folders`.
+    pub(super) folders: Vec<AddedFolder>,
     /// The folder that holds the session's own files.
     pub(super) workspace: PathBuf,
 }
@@ -18,6 +25,12 @@ impl Places {
     /// The folder that an editor takes for the session's.
     pub(super) fn folder(&self) -> &Path {
         self.project.as_deref().unwrap_or(&self.workspace)
+    }
+
+    /// The folders of the person among them.
+    pub(super) fn mounts(&self) -> Mounts {
+        let project = self.project.clone().map(|path| Mount { path, writable: false });
+        Mounts { project, folders: self.folders.clone() }
     }
 
     /// The real path of what a tool names; none of what lies nowhere on the disk, or whose name has two meanings.
@@ -31,17 +44,28 @@ impl Places {
             "project" => Some(below(self.project.as_ref()?, &parts[1..])),
             area if AREAS.contains(&area) => Some(below(&self.workspace, &parts)),
             _ if path.is_absolute() => {
-                self.project.as_ref().filter(|project| path.starts_with(project)).map(|_| path.to_owned())
+                let named = self.folders.iter().find_map(|folder| Some((folder, path.strip_prefix(&folder.at).ok()?)));
+                if let Some((folder, rest)) = named {
+                    return Some(if rest.as_os_str().is_empty() {
+                        folder.path.clone()
+                    } else {
+                        folder.path.join(rest)
+                    });
+                }
+                let folders = self.folders.iter().map(|folder| &folder.path);
+                self.project.iter().chain(folders).any(|mount| path.starts_with(mount)).then(|| path.to_owned())
             }
             _ => Some(below(self.folder(), &parts)),
         }
     }
 
-    /// The path by which tools know a file; none of one outside of the project.
+    /// The path by which tools know a file; none of one outside of the person's folders.
     pub(super) fn of_tools(&self, real: &Path) -> Option<String> {
-        let below = real.strip_prefix(self.project.as_ref()?).ok()?.to_str()?;
-        let is_plain = Path::new(below).components().all(|part| matches!(part, Component::Normal(_)));
-        is_plain.then(|| format!("/project/{below}"))
+        self.mounts().names().find_map(|(name, mount)| {
+            let below = real.strip_prefix(mount).ok()?.to_str()?;
+            let is_plain = Path::new(below).components().all(|part| matches!(part, Component::Normal(_)));
+            is_plain.then(|| format!("{name}/{below}"))
+        })
     }
 }
 
@@ -51,7 +75,9 @@ mod tests {
 
     #[test]
     fn paths_of_tools_have_real_ones() {
-        let with = Places { project: Some("/home/me/shop".into()), workspace: "/data/workspace/s".into() };
+        let lib = AddedFolder { at: "/folders/lib".into(), path: "/srv/lib".into(), writable: false };
+        let with =
+            Places { project: Some("/home/me/shop".into()), folders: vec![lib], workspace: "/data/workspace/s".into() };
         let without = Places { project: None, ..with.clone() };
         let check = |places: &Places, named: &str, expected: Option<&str>| {
             assert_eq!(places.real(named), expected.map(PathBuf::from), "{named}");
@@ -63,6 +89,11 @@ mod tests {
         check(&with, "/project", Some("/home/me/shop"));
         check(&with, "outputs/a.txt", Some("/data/workspace/s/outputs/a.txt"));
         check(&with, "/uploads/a.txt", Some("/data/workspace/s/uploads/a.txt"));
+        check(&with, "/folders/lib/a.rs", Some("/srv/lib/a.rs"));
+        check(&with, "/folders/lib", Some("/srv/lib"));
+        check(&with, "/srv/lib/a.rs", Some("/srv/lib/a.rs"));
+        check(&with, "/folders/other/a.rs", None);
+        check(&with, "folders/lib/a.rs", Some("/home/me/shop/folders/lib/a.rs"));
         check(&with, "/memories/me.md", None);
         check(&with, "/etc/passwd", None);
         check(&with, "/project/../x", None);
@@ -73,10 +104,14 @@ mod tests {
 
     #[test]
     fn files_of_the_project_have_names_for_tools() {
-        let places = Places { project: Some("/home/me/shop".into()), workspace: "/data".into() };
+        let places = Places { project: Some("/home/me/shop".into()), workspace: "/data".into(), ..Places::default() };
         assert_eq!(places.of_tools(Path::new("/home/me/shop/src/a b.rs")), Some("/project/src/a b.rs".to_owned()));
         assert_eq!(places.of_tools(Path::new("/home/me/shop/../x")), None);
         assert_eq!(places.of_tools(Path::new("/home/me/other")), None);
+        let at = "/folders/lib".to_owned();
+        let lib = AddedFolder { at, path: "/srv/lib".into(), writable: false };
+        let places = Places { folders: vec![lib], ..places };
+        assert_eq!(places.of_tools(Path::new("/srv/lib/a.rs")), Some("/folders/lib/a.rs".to_owned()));
         assert_eq!(Places::default().of_tools(Path::new("/x")), None);
     }
 }

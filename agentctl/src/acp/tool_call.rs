@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn calls_have_titles_and_places() {
-        let places = Places { project: Some("/p".into()), workspace: "/w".into() };
+        let places = Places { project: Some("/p".into()), workspace: "/w".into(), ..Places::default() };
         let check = |tool: &str, args: Value, expected: (&str, &[(&str, Option<u32>)])| {
             let locations = locations(tool, &args, &places);
             let told: Vec<_> = locations.iter().map(|place| (place.path.to_str().unwrap(), place.line)).collect();

@@ -20,7 +20,7 @@ struct Told {
 impl Told {
     fn with(shows: Shows) -> Self {
         let session = SessionId::generate();
-        let places = Places { project: Some("/p".into()), workspace: "/w".into() };
+        let places = Places { project: Some("/p".into()), workspace: "/w".into(), ..Places::default() };
         Self { session, turn: TurnId::generate(), updates: Updates::live(session, places, shows), seq: 0 }
     }
 
@@ -306,7 +306,7 @@ fn a_call_that_nobody_told_of_is_told_before_its_result() {
 #[test]
 fn edits_of_the_past_are_bounded() {
     let session = SessionId::generate();
-    let places = Places { project: Some("/p".into()), workspace: "/w".into() };
+    let places = Places { project: Some("/p".into()), workspace: "/w".into(), ..Places::default() };
     let limits = Limits { words: 1000, result: 1000 };
     let mut updates = Updates::replay(session, places, Shows::default(), limits);
     let args = json!({"path": "a.rs", "old_string": "x".repeat(5000), "new_string": "y".repeat(5000)});

@@ -49,7 +49,7 @@ pub(crate) async fn handle(global: &Global, args: ChatArgs, command_line: Comman
             .into());
     }
     let daemon = daemon::connect(global).await?;
-    let place = SessionTarget::find(&daemon, &args.session, args.turn.project.as_ref()).await?;
+    let place = SessionTarget::find(&daemon, &args.session, &args.turn).await?;
     let place = place.in_mode(&daemon, args.turn.mode).await?;
     let place = place.with_model(&daemon, args.turn.model.as_ref()).await?;
     let words = if args.choose { "/resume".to_owned() } else { args.words.join(" ") };

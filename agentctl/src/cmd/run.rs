@@ -31,7 +31,7 @@ use crate::{
     keyboard::Keyboard,
     mentions::MentionSource,
     model_name::ModelName,
-    mount::shown_mount,
+    mount::{shown_mount, shown_mounts},
     project,
     render::{Human, Jsonl, jsonl::TurnNotes},
     repl::TerminalAsker,
@@ -247,7 +247,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     let prompt = prompt(&args, &words)?;
 
     let daemon = daemon::connect(global).await?;
-    let place = SessionTarget::find(&daemon, &args.session, args.turn.project.as_ref()).await?;
+    let place = SessionTarget::find(&daemon, &args.session, &args.turn).await?;
     let place = place.in_mode(&daemon, args.turn.mode).await?;
     let source = if has_terminal { MentionSource::Terminal } else { MentionSource::Program };
     let mentioned = MentionedFiles::find(words.prompt.as_deref(), source, &daemon, &place).await;
@@ -266,7 +266,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     };
     let place = place.with_model(&daemon, model.as_ref()).await?.titled(args.title);
     if let (true, None, Some(mount)) = (has_terminal, &args.turn.project, place.project()) {
-        let folder = shown_mount(mount);
+        let folder = shown_mounts(&place.mounts()).unwrap_or_else(|| shown_mount(mount));
         crate::terminal::note(&format!("in view: {folder}; -C none shows nothing, -C .:rw lets it be changed"));
     }
     tell_of_project(&daemon, &place).await;

@@ -230,6 +230,10 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
         let mode = if project.writable { "writable" } else { "read-only" };
         line("project", &format!("{} ({mode})", project.path.display()))?;
     }
+    for folder in &settings.folders {
+        let mode = if folder.writable { "writable" } else { "read-only" };
+        line("folder", &format!("{} ({mode}), seen as {}", folder.path.display(), folder.at))?;
+    }
     line("model", &model(settings, slots))?;
     let asks = |asks: bool| if asks { "ask first" } else { "allowed" };
     line("mode", &format!("{}: {}", settings.mode, settings.mode.description()))?;

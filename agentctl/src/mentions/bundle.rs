@@ -1,4 +1,4 @@
-//! Files that go with words: those of the project are named as tools see them, lines are quoted, and all other
+//! Files that go with words: those of the session's folders are named as tools see them, lines are quoted, and all other
 //! files are copied.
 
 use std::{
@@ -7,9 +7,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agentd_core::input::{LineRange, MAX_INPUT_PARTS, MAX_SELECTION_BYTES, MAX_SELECTION_URI, Selection};
+use agentd_core::{
+    folder::Mounts,
+    input::{LineRange, MAX_INPUT_PARTS, MAX_SELECTION_BYTES, MAX_SELECTION_URI, Selection},
+};
 
-use super::{Mention, MentionTarget, in_project, pattern, pattern::MatchedFiles};
+use super::{Mention, MentionTarget, of_tools, pattern, pattern::MatchedFiles};
 use crate::terminal::sanitize::clean_line;
 
 /// Files of one folder or pattern that are copied. A session that works with more of them sees the folder.
@@ -56,10 +59,10 @@ pub(crate) struct Bundle {
 }
 
 impl Bundle {
-    /// Collects what mentions bring to a session that sees that project.
-    pub(crate) fn collect(mentions: Vec<Mention>, project: Option<&Path>, source: MentionSource) -> Self {
+    /// Collects what mentions bring to a session that sees these folders.
+    pub(crate) fn collect(mentions: Vec<Mention>, mounts: &Mounts, source: MentionSource) -> Self {
         let mut bundle = Self::default();
-        let collector = Collector { project, source };
+        let collector = Collector { mounts, source };
         for mention in mentions {
             collector.add(&mention, &mut bundle);
         }
@@ -79,7 +82,7 @@ impl Bundle {
 }
 
 struct Collector<'a> {
-    project: Option<&'a Path>,
+    mounts: &'a Mounts,
     source: MentionSource,
 }
 
@@ -162,7 +165,7 @@ impl Collector<'_> {
     }
 
     fn of_tools(&self, path: &Path) -> Option<String> {
-        in_project(path, self.project?).map(|named| clean_line(&named))
+        of_tools(path, self.mounts).map(|named| clean_line(&named))
     }
 
     /// Returns whether files from elsewhere go with these words.

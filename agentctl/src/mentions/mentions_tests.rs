@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use agentd_core::input::LineRange;
+use agentd_core::{input::LineRange, session::Mount};
 
 use super::{pattern::MAX_FILES, *};
 
@@ -42,7 +42,10 @@ impl Folder {
 
     fn bundle(&self, text: &str, source: MentionSource) -> Bundle {
         let mentions = find(&self.text(text), Path::new(""));
-        Bundle::collect(mentions, Some(&self.0.path().join("app")), source)
+        let mount = |name: &str| Mount { path: self.0.path().join(name), writable: false };
+        let project = Mounts::from(Some(mount("app")));
+        let folders = project.with(vec![mount("lib")]).unwrap();
+        Bundle::collect(mentions, &Mounts { folders, ..project }, source)
     }
 }
 
@@ -85,7 +88,8 @@ fn a_file_of_the_project_has_the_path_of_tools() {
     let folder = Folder::with(&["app/src/x.rs", "other.rs"]);
     let root = folder.0.path();
     std::os::unix::fs::symlink(root.join("other.rs"), root.join("app/out.rs")).unwrap();
-    let named = |path: &str| in_project(&root.join(path), &root.join("app"));
+    let project = Mount { path: root.join("app"), writable: false };
+    let named = |path: &str| of_tools(&root.join(path), &Mounts::from(Some(project.clone())));
     assert_eq!(named("app/src/x.rs").as_deref(), Some("/project/src/x.rs"));
     assert_eq!(named("app/../app/src/x.rs").as_deref(), Some("/project/src/x.rs"));
     assert_eq!((named("other.rs"), named("app/out.rs"), named("app/none")), (None, None, None));

@@ -14,6 +14,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use agentd_core::folder::Mounts;
+
 pub(crate) use self::{
     bundle::{Bundle, MentionSource},
     target::{Mention, MentionTarget},
@@ -74,11 +76,13 @@ fn path_like(text: &str) -> Option<String> {
     is_path.then(|| word.to_owned())
 }
 
-/// The path by which tools see a file or folder that lies in the project's folder; none of any other.
-pub(crate) fn in_project(path: &Path, project: &Path) -> Option<String> {
+/// The path by which tools see a file or folder that lies in a folder of the session; none of any other.
+pub(crate) fn of_tools(path: &Path, mounts: &Mounts) -> Option<String> {
     let meant = fs::canonicalize(path).ok()?;
-    let below = meant.strip_prefix(fs::canonicalize(project).ok()?).ok()?.to_str()?;
-    Some(if below.is_empty() { "/project".to_owned() } else { format!("/project/{below}") })
+    mounts.names().find_map(|(name, mount)| {
+        let below = meant.strip_prefix(fs::canonicalize(mount).ok()?).ok()?.to_str()?;
+        Some(if below.is_empty() { name.to_owned() } else { format!("{name}/{below}") })
+    })
 }
 
 /// The beginnings of what stands behind a `#`: at the start of a word, outside of code.

@@ -4,6 +4,7 @@ use std::{collections::HashMap, io::Write as _, time::Duration};
 
 use agentd_core::{
     error::ErrorKind,
+    folder::Mounts,
     ids::SessionId,
     model::SlotInfo,
     routing::Planning,
@@ -31,7 +32,7 @@ use crate::{
     failure::Failure,
     flags::{CommandLine, Global},
     keyboard::{Keyboard, TypeAhead},
-    mount::shown_mount,
+    mount::shown_mounts,
     render::Human,
     report::{count, short_id},
     session::SessionTarget,
@@ -174,15 +175,23 @@ impl Chat {
             }
             None => "new session".to_owned(),
         };
-        let project = view.and_then(|view| view.session.settings.project.as_ref()).or(self.place.project());
-        let folder = project.map_or_else(|| "no folder in view (-C . shows this one)".to_owned(), shown_mount);
+        let mounts = view.map_or_else(|| self.place.mounts(), |view| view.session.settings.mounts());
+        let folder = shown_mounts(&mounts).unwrap_or_else(|| "no folder in view (-C . shows this one)".to_owned());
+        let Mounts { project, folders: added } = mounts;
         let model = self.model_of(view).model;
         let name = format!(" · {}", clean_line(&model.id));
         self.known.change_status(|status| {
             let mode = view.map_or_else(|| self.place.first_mode(), |view| view.session.settings.mode);
-            let branch = project.and_then(|mount| branch(&mount.path));
+            let branch = project.as_ref().and_then(|mount| branch(&mount.path));
             let model = clean_line(&model.id);
-            *status = ChatStatus { folder: project.cloned(), branch, model, mode, ..ChatStatus::default() };
+            *status = ChatStatus {
+                folder: project.clone(),
+                added: added.clone(),
+                branch,
+                model,
+                mode,
+                ..ChatStatus::default()
+            };
         });
         self.note(&format!("agentd · {session} · {folder}{name} · /help lists the commands"));
     }

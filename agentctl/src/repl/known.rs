@@ -119,6 +119,7 @@ impl CompletionCache {
             status.agent = stored.agents.last().map(|agent| clean_line(agent)).unwrap_or_default();
             status.mode = stored.settings.mode;
             status.folder = stored.settings.project;
+            status.added = stored.settings.folders;
             status.branch = branch;
             status.cost = stored.summary.usage.cost_microusd.filter(|cost| *cost > 0);
             if let Ok(view) = &context {

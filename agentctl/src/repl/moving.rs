@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use agentd_core::{Timestamp, error::ErrorKind, session::SessionSummary, visible};
+use agentd_core::{Timestamp, error::ErrorKind, folder::AddedFolder, session::SessionSummary, visible};
 use agentd_proto::client::NewSession;
 
 use super::{
@@ -103,14 +103,15 @@ impl Chat {
         }
     }
 
-    /// Begins a new session in the same folder and mode, with the same model. The one before stays as it is.
+    /// Begins a new session in the same folders and mode, with the same model. The one before stays as it is.
     pub(super) async fn begin_anew(&mut self) -> anyhow::Result<Exit> {
         let status = self.known.status();
         let before = self.place.id();
         // Where nobody knows it any more, it is what is configured.
         let ModelChoice { slot, id: model } = self.model_choice().await.unwrap_or_default();
         let (project, mode) = (status.folder, Some(status.mode));
-        let new = NewSession { project, mode, slot, model, ..NewSession::default() };
+        let folders = status.added.iter().map(AddedFolder::mount).collect();
+        let new = NewSession { project, folders, mode, slot, model, ..NewSession::default() };
         self.place = SessionTarget::New(new);
         self.handed.forget();
         self.greet(None);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use agentd_core::{
     context::PromptReport,
     event::EventKind,
+    folder::Mounts,
     model::Slot,
     session::{Mount, TodoStatus},
     turn::TurnResult,
@@ -150,6 +151,17 @@ impl Chat {
         }
     }
 
+    /// The folders of the session, or of the one to be.
+    ///
+    /// # Errors
+    /// When the daemon is lost.
+    pub(super) async fn mounts(&mut self) -> Result<Mounts, Failure> {
+        match self.place.id() {
+            Some(id) => Ok(self.daemon.client.session(&id.to_string()).await?.session.settings.mounts()),
+            None => Ok(self.place.mounts()),
+        }
+    }
+
     /// Tells what a session would have that begins now.
     pub(super) async fn tell_new_session(&mut self) -> anyhow::Result<Exit> {
         let client = self.daemon.client.clone();
@@ -162,6 +174,11 @@ impl Chat {
                 self.note(&format!("project   {} ({how})", visible::line(&mount.path.display().to_string())));
             }
             None => self.note("project   no folder in view"),
+        }
+        for folder in self.place.mounts().folders {
+            let how = if folder.writable { "writable" } else { "read-only" };
+            let path = folder.path.display().to_string();
+            self.note(&format!("folder    {} ({how}), seen as {}", visible::line(&path), folder.at));
         }
         let mode = self.known.status().chosen.unwrap_or_else(|| self.place.first_mode());
         self.note(&format!("mode      {mode}: {}", mode.description()));

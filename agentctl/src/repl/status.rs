@@ -5,7 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agentd_core::session::{Mount, SessionMode};
+use agentd_core::{
+    folder::AddedFolder,
+    session::{Mount, SessionMode},
+};
 
 use crate::terminal::{
     paint::{clip, dollars},
@@ -22,6 +25,8 @@ const HEAD_BYTES: u64 = 4096;
 pub(crate) struct ChatStatus {
     /// The folder in view.
     pub(crate) folder: Option<Mount>,
+    /// The folders that were added.
+    pub(crate) added: Vec<AddedFolder>,
     /// The branch of the folder's repository.
     pub(crate) branch: Option<String>,
     /// The model's id.
@@ -56,6 +61,8 @@ impl ChatStatus {
             Some(mount) => format!("{} {}", folder_name(&mount.path), if mount.writable { "rw" } else { "ro" }),
             None => "no folder".to_owned(),
         };
+        let added = if self.added.is_empty() { String::new() } else { format!(" +{}", self.added.len()) };
+        let folder = folder + &added;
         // First, so that nothing pushes it off a narrow screen. A choice holds with the next message.
         let mode = match self.chosen.filter(|chosen| *chosen != self.mode) {
             Some(chosen) => format!("{} → {chosen}", self.mode),
@@ -118,6 +125,7 @@ mod tests {
         assert_eq!(status.line(80), "ask · no folder · gpt-5");
         status = ChatStatus {
             folder: Some(Mount { path: "/home/ada/app".into(), writable: true }),
+            added: vec![AddedFolder { at: "/folders/lib".into(), path: "/srv/lib".into(), writable: false }],
             branch: Some("main".to_owned()),
             agent: "poet".to_owned(),
             mode: SessionMode::AcceptEdits,
@@ -125,7 +133,7 @@ mod tests {
             cost: Some(40_000),
             ..status
         };
-        assert_eq!(status.line(80), "accept-edits · poet · app rw · main · gpt-5 · 12% of the window · $0.0400");
+        assert_eq!(status.line(80), "accept-edits · poet · app rw +1 · main · gpt-5 · 12% of the window · $0.0400");
         let narrow = status.line(20);
         status.choose_next_mode();
         assert!(status.line(80).starts_with("accept-edits → plan · "));

@@ -1,8 +1,8 @@
-//! Files of the person that go with what they say: those of the project are named as tools see them, all others are copied.
+//! Files of the person that go with what they say: those of the session's folders are named as tools see them, all others are copied.
 
 use std::path::{Path, PathBuf};
 
-use agentd_core::files::UploadReceipt;
+use agentd_core::{files::UploadReceipt, folder::Mounts};
 
 use super::{chat::Chat, conversation::ChatBackend as _};
 use crate::{
@@ -56,9 +56,8 @@ impl Chat {
     /// Hands over the files that a text mentions. One that cannot be read stops the turn: the person counts on it.
     async fn hand_over(&mut self, text: &str) -> Result<(), Failure> {
         let mentioned = mentions::find(text, HERE.as_ref());
-        let project = if mentioned.is_empty() { None } else { self.project().await? };
-        let project = project.as_ref().map(|mount| mount.path.as_path());
-        let bundle = Bundle::collect(mentioned, project, MentionSource::Chat);
+        let mounts = if mentioned.is_empty() { Mounts::default() } else { self.mounts().await? };
+        let bundle = Bundle::collect(mentioned, &mounts, MentionSource::Chat);
         bundle.notes.iter().for_each(|note| self.note(note));
         bundle.named.into_iter().for_each(|named| self.extras.add_file(named));
         for path in bundle.copies {

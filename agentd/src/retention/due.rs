@@ -137,6 +137,7 @@ mod tests {
             usage: agentd_core::usage::Usage::default(),
             parent: None,
             project: None,
+            folders: Vec::new(),
         }
     }
 

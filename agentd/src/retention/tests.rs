@@ -147,6 +147,7 @@ impl World {
             workspace: Arc::new(Workspace {
                 root: self.path(&format!("workspace/{session_id}")),
                 project: None,
+                folders: Vec::new(),
                 memories: None,
             }),
             state_files: Arc::default(),

@@ -113,7 +113,12 @@ impl Sessions for Context {
     ) -> Result<Response<v1::ConfigureSessionResponse>, Status> {
         let request = request.into_inner();
         let settings = request.settings.ok_or(WireError::Missing("what to configure"))?.try_into()?;
-        self.session(&request.session).await?.configure(settings).await.map_err(Refusal::from)?;
+        let session = self.session(&request.session).await?;
+        let configured = match request.only_these_folders {
+            true => session.configure_with_folders(settings).await,
+            false => session.configure(settings).await,
+        };
+        configured.map_err(Refusal::from)?;
         Ok(Response::new(v1::ConfigureSessionResponse {}))
     }
 

@@ -7,7 +7,7 @@ use agentd_core::{
 use agentd_engine::{ClientLine, ClientLines, Engine, SessionHandle, StartedTurn, TurnStart};
 use agentd_proto::{
     MAX_MESSAGE_BYTES, MAX_PROMPT_BYTES, SESSION_ID_HEADER, TURN_ID_HEADER,
-    convert::{WireError, input_parts, settings_over},
+    convert::{WireError, all, input_parts, settings_over},
     v1::{
         self,
         turn_request::{AnswerInterrupt, Command, Start},
@@ -146,7 +146,13 @@ impl Context {
     ) -> Result<(SessionHandle, StartedTurn), Refusal> {
         let (words, parts) = input_parts(std::mem::take(&mut start.parts))?;
         add_words(&mut start.text, words)?;
-        let (id, settings, title) = (std::mem::take(&mut start.session), start.settings.take(), start.title.take());
+        let (id, mut settings, title) = (std::mem::take(&mut start.session), start.settings.take(), start.title.take());
+        let folders = std::mem::take(&mut start.folders);
+        if id.is_empty() && !folders.is_empty() {
+            let unnamed =
+                |v1::Mount { path, writable }: v1::Mount| v1::AddedFolder { at: String::new(), path, writable };
+            settings.get_or_insert_default().folders.extend(folders.iter().cloned().map(unnamed));
+        }
         let mut start = StartTurn::try_from(start)?;
         // Whatever a client sends: what may pass is decided here.
         start.environment = start.environment.allowed(&self.control.passed_variables());
@@ -160,7 +166,13 @@ impl Context {
                 return Err(Refusal::invalid("settings and a title are for a new session, and this start names one")
                     .with_hint("leave `session` empty, or call Sessions.Configure and Sessions.Rename"));
             }
-            (false, _) => self.session(&id).await?,
+            (false, _) => {
+                let session = self.session(&id).await?;
+                if !folders.is_empty() {
+                    session.add_folders(all(folders)?).await?;
+                }
+                session
+            }
             (true, _) if start.text.as_ref().is_none_or(|text| text.trim().is_empty()) => {
                 return Err(Refusal::invalid("a new session begins with an input, and this start has none")
                     .with_hint("give a prompt, or name the session to resume"));

@@ -36,6 +36,7 @@ pub mod environment;
 pub mod error;
 pub mod event;
 pub mod files;
+pub mod folder;
 pub mod grant;
 pub mod guide;
 mod handed_over;

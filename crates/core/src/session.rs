@@ -9,6 +9,7 @@ use crate::{
     context::Window,
     event::Event,
     files::PendingAttachments,
+    folder::AddedFolder,
     ids::{SessionId, TurnId},
     surroundings::Surroundings,
     turn::QueuedTurn,
@@ -53,6 +54,9 @@ pub struct SessionSummary {
     /// The folder of the person that it sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<Mount>,
+    /// Further folders that it sees.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub folders: Vec<AddedFolder>,
 }
 
 /// Status of a session.

@@ -4,7 +4,13 @@ use std::{fmt, path::PathBuf, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{agent::Parent, grant::Grant, ids::SessionId, model::Slot};
+use crate::{
+    agent::Parent,
+    folder::{AddedFolder, Mounts},
+    grant::Grant,
+    ids::SessionId,
+    model::Slot,
+};
 
 /// Settings of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +28,9 @@ pub struct SessionSettings {
     /// The folder that the session sees as `/project`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<Mount>,
+    /// Further folders that the session sees, each at `/folders/NAME`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub folders: Vec<AddedFolder>,
     /// The rules that are kept for this session alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<Grant>,
@@ -140,6 +149,12 @@ impl SessionSettings {
     pub fn files_of(&self, own: SessionId) -> SessionId {
         self.parent.as_ref().map_or(own, |parent| parent.session)
     }
+
+    /// The folders of the person that it sees.
+    #[must_use]
+    pub fn mounts(&self) -> Mounts {
+        Mounts { project: self.project.clone(), folders: self.folders.clone() }
+    }
 }
 
 impl Default for SessionSettings {
@@ -150,6 +165,7 @@ impl Default for SessionSettings {
             slot: None,
             model: None,
             project: None,
+            folders: Vec::new(),
             grants: Vec::new(),
             parent: None,
             pinned: false,

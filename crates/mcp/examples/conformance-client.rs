@@ -131,7 +131,12 @@ fn context() -> ToolContext {
         session_id: SessionId::generate(),
         turn_id: TurnId::generate(),
         call_id: CallId::generate(),
-        workspace: Arc::new(Workspace { root: "/nonexistent".into(), project: None, memories: None }),
+        workspace: Arc::new(Workspace {
+            root: "/nonexistent".into(),
+            project: None,
+            folders: Vec::new(),
+            memories: None,
+        }),
         state_files: Arc::default(),
         client_files: None,
         reading: Default::default(),

@@ -2,48 +2,54 @@
 //!
 //! In a question a rule names folders as the session does: `/project` is another folder in another session, and a rule
 //! without one means the project here and the workspace there. What is kept for good would mean a folder that nobody was
-//! asked about. So it names the place itself: `[at PATH]` with the folder's path on this machine where it is in the project,
-//! and the session's own name otherwise, `[in /]` for the workspace.
+//! asked about. So it names the place itself: `[at PATH]` with the folder's path on this machine where it is in the project or
+//! in a folder that was added, and the session's own name otherwise, `[in /]` for the workspace.
 
 use std::{
     os::unix::ffi::OsStrExt as _,
     path::{Component, Path, PathBuf},
 };
 
-use agentd_core::{ports::Workspace, tool::StartFolder};
+use agentd_core::{
+    folder::{FOLDERS, Mounts},
+    ports::Workspace,
+    tool::StartFolder,
+};
 
 use super::judge::{PROJECT, SHELL_TOOL};
 
 /// Permanent forms of these rules, one for each; empty where they are the same.
 #[must_use]
 pub fn for_good(rules: &[String], workspace: &Workspace) -> Vec<String> {
-    let project = workspace.project.as_ref().map(|mount| mount.path.as_path());
-    let lasting: Vec<String> = rules.iter().map(|rule| of_rule(rule, project)).collect();
+    let mounts = workspace.mounts();
+    let lasting: Vec<String> = rules.iter().map(|rule| of_rule(rule, &mounts)).collect();
     if lasting == rules { Vec::new() } else { lasting }
 }
 
-fn of_rule(rule: &str, project: Option<&Path>) -> String {
+fn of_rule(rule: &str, mounts: &Mounts) -> String {
     let Some(text) = rule.strip_prefix(SHELL_TOOL).and_then(|rule| rule.strip_prefix(": ")) else {
         return rule.to_owned();
     };
     let (folder, command) = split(text);
-    let place = match (folder, project) {
-        (Some(Folder::Named(name)), Some(project)) if below_project(name).is_some() => {
-            at(&project.join(below_project(name).unwrap_or(Path::new(""))))
+    let place = match (folder, &mounts.project) {
+        (Some(Folder::Named(name)), _) => {
+            let real = mounts.names().find_map(|(mount, real)| Some(at(&real.join(below(name, mount)?))));
+            let Some(real) = real else { return rule.to_owned() };
+            real
         }
-        (Some(_), _) => return rule.to_owned(),
-        (None, Some(project)) => at(project),
+        (Some(Folder::Real(_)), _) => return rule.to_owned(),
+        (None, Some(project)) => at(&project.path),
         (None, None) => "[in /]".to_owned(),
     };
     format!("{SHELL_TOOL}: {place} {command}")
 }
 
-/// The other names of the folder where a command starts, as rules have them: its path on this machine where it is in the
-/// project, and the workspace's name where it starts there without being told to.
+/// The other names of the folder where a command starts, as rules have them: its path on this machine where it is in a
+/// folder of the person, and the workspace's name where it starts there without being told to.
 pub(super) fn other_names(start: &StartFolder, is_unnamed: bool) -> Vec<String> {
     let real = start.paths.first();
-    let in_project = below_project(&start.name).and(real).map(|real| at(real));
-    in_project.into_iter().chain(is_unnamed.then(|| format!("[in {}]", start.name))).collect()
+    let in_mount = below(&start.name, PROJECT).or_else(|| below(&start.name, FOLDERS)).and(real).map(|real| at(real));
+    in_mount.into_iter().chain(is_unnamed.then(|| format!("[in {}]", start.name))).collect()
 }
 
 /// The folder that a rule names.
@@ -87,26 +93,34 @@ fn at(path: &Path) -> String {
     format!("[at {}]", escaped.replace(']', "\\]"))
 }
 
-/// The rest of a name that begins with the project's.
-fn below_project(name: &str) -> Option<&Path> {
-    let rest = Path::new(name).strip_prefix(PROJECT).ok()?;
+/// The rest of a name that begins with that of a folder.
+fn below<'n>(name: &'n str, folder: &str) -> Option<&'n Path> {
+    let rest = Path::new(name).strip_prefix(folder).ok()?;
     rest.components().all(|part| matches!(part, Component::Normal(_))).then_some(rest)
 }
 
 #[cfg(test)]
 mod tests {
+    use agentd_core::session::Mount;
+
     use super::*;
 
     #[test]
     fn what_is_kept_for_good_names_its_folder() {
         let check = |rule: &str, project: Option<&str>, expected: &str| {
-            assert_eq!(of_rule(rule, project.map(Path::new)), expected, "{rule} {project:?}");
+            let mount = |path: &str, writable| Mount { path: path.into(), writable };
+            let mounts = Mounts::from(project.map(|path| mount(path, true)));
+            let folders = mounts.with(vec![mount("/srv/my lib", false)]).unwrap();
+            assert_eq!(of_rule(rule, &Mounts { folders, ..mounts }), expected, "{rule} {project:?}");
         };
         let project = Some("/home/me/app");
         check("run_bash_command: make", project, "run_bash_command: [at /home/me/app] make");
         check("run_bash_command: make", None, "run_bash_command: [in /] make");
         check("run_bash_command: [in /project] make", project, "run_bash_command: [at /home/me/app] make");
         check("run_bash_command: [in /project/a b] make", project, "run_bash_command: [at /home/me/app/a b] make");
+        check("run_bash_command: [in /folders/my-lib/a] make", project, "run_bash_command: [at /srv/my lib/a] make");
+        check("run_bash_command: [in /folders/my-lib] make", None, "run_bash_command: [at /srv/my lib] make");
+        check("run_bash_command: [in /folders/other] make", None, "run_bash_command: [in /folders/other] make");
         check("run_bash_command: [in /] make", project, "run_bash_command: [in /] make");
         check("run_bash_command: [in /outputs] make", project, "run_bash_command: [in /outputs] make");
         check("run_bash_command: [in /outputs] make", None, "run_bash_command: [in /outputs] make");

@@ -4,8 +4,9 @@ use agentd_core::{
     context::Window,
     event::{EventKind, StateChange},
     files::PendingAttachments,
+    folder::Mounts,
     ids::SessionId,
-    session::{Mount, SessionPage, SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo},
+    session::{SessionPage, SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo},
     surroundings::Surroundings,
     usage::Usage,
 };
@@ -90,7 +91,7 @@ impl SessionRow {
         })
     }
 
-    fn into_summary(self, project: Option<Mount>) -> SessionSummary {
+    fn into_summary(self, Mounts { project, folders }: Mounts) -> SessionSummary {
         let status = match (&self.projection.open_turn, self.waiting, self.projection.interrupted) {
             (Some(_), true, _) => SessionStatus::Waiting,
             (Some(_), false, _) => SessionStatus::Running,
@@ -108,6 +109,7 @@ impl SessionRow {
             usage: self.projection.usage,
             parent: self.parent,
             project,
+            folders,
         }
     }
 }
@@ -295,7 +297,7 @@ pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<Store
         agents: json_from(&agents)?,
         tools: json_from(&tools)?,
         surroundings: json_from(&surroundings)?,
-        summary: row.into_summary(settings.project.clone()),
+        summary: row.into_summary(settings.mounts()),
         settings,
     }))
 }
@@ -333,8 +335,8 @@ fn summary(connection: &Connection, row: &Row<'_>) -> Option<SessionSummary> {
     match SessionRow::read(row) {
         Ok(session) => {
             // A session whose settings are damaged is listed all the same.
-            let project = project(connection, session.key).unwrap_or_default();
-            Some(session.into_summary(project))
+            let mounts = mounts(connection, session.key).unwrap_or_default();
+            Some(session.into_summary(mounts))
         }
         // The others are to be seen.
         Err(fault) => {
@@ -344,12 +346,17 @@ fn summary(connection: &Connection, row: &Row<'_>) -> Option<SessionSummary> {
     }
 }
 
-/// The folder that a session sees.
-fn project(connection: &Connection, key: i64) -> Result<Option<Mount>, Fault> {
-    let mut statement = connection
-        .prepare_cached("SELECT json_extract(settings, '$.project') FROM session_state WHERE session = ?1")?;
-    let found: Option<String> = statement.query_row([key], |row| row.get(0))?;
-    found.as_deref().map(json_from).transpose()
+/// The folders of the person that a session sees.
+fn mounts(connection: &Connection, key: i64) -> Result<Mounts, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT json_extract(settings, '$.project'), json_extract(settings, '$.folders') FROM session_state \
+         WHERE session = ?1",
+    )?;
+    let (project, folders): (Option<String>, Option<String>) =
+        statement.query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let project = project.as_deref().map(json_from).transpose()?;
+    let folders = folders.as_deref().map(json_from).transpose()?.unwrap_or_default();
+    Ok(Mounts { project, folders })
 }
 
 /// Characters of the end of an id that name a session. Fewer would be too often in others, too.

@@ -4,6 +4,7 @@ use agentd_core::{
     context::{CompactionReport, ContextView, Window},
     error::ErrorKind,
     files::{FileListing, FilePiece, UploadReceipt},
+    folder::AddedFolder,
     ids::SessionId,
     model::{Slot, SlotInfo},
     search::SearchResult,
@@ -37,7 +38,7 @@ impl Client {
     /// # Errors
     /// When the settings make no sense, the journal cannot be written, or the connection fails.
     pub async fn create_session(&self, new: &NewSession) -> Result<SessionView, ClientError> {
-        check_path(new.project.as_ref())?;
+        check_paths(new.project.iter().chain(&new.folders))?;
         let request = v1::CreateSessionRequest { settings: Some(new.into()), title: new.title.clone() };
         Ok(self.sessions_client().create(request).await?.into_inner().try_into()?)
     }
@@ -150,13 +151,32 @@ impl Client {
         Ok(())
     }
 
-    /// Replaces a session's settings, all of them.
+    /// Replaces a session's settings, all of them; its folders are added to those that it has.
     ///
     /// # Errors
     /// When there is no such session, the settings make no sense, or the connection fails.
     pub async fn configure_session(&self, session: &str, settings: &SessionSettings) -> Result<(), ClientError> {
-        check_path(settings.project.as_ref())?;
-        let request = v1::ConfigureSessionRequest { session: session.to_owned(), settings: Some(settings.into()) };
+        self.configure(session, settings, false).await
+    }
+
+    /// The same; the session sees the added folders of these settings then, and no others.
+    ///
+    /// # Errors
+    /// As of [`Self::configure_session`].
+    pub async fn configure_with_folders(&self, session: &str, settings: &SessionSettings) -> Result<(), ClientError> {
+        self.configure(session, settings, true).await
+    }
+
+    async fn configure(
+        &self,
+        session: &str,
+        settings: &SessionSettings,
+        only_these_folders: bool,
+    ) -> Result<(), ClientError> {
+        let folders: Vec<Mount> = settings.folders.iter().map(AddedFolder::mount).collect();
+        check_paths(settings.project.iter().chain(&folders))?;
+        let (session, settings) = (session.to_owned(), Some(settings.into()));
+        let request = v1::ConfigureSessionRequest { session, settings, only_these_folders };
         self.sessions_client().configure(request).await?;
         Ok(())
     }
@@ -378,13 +398,13 @@ pub fn too_large(name: &str) -> ClientError {
 }
 
 /// Texts of the wire are UTF-8: a path that is not would arrive as another one.
-pub(super) fn check_path(project: Option<&Mount>) -> Result<(), ClientError> {
-    match project {
-        Some(mount) if mount.path.to_str().is_none() => Err(ClientError::new(
+pub(super) fn check_paths<'m>(mut mounts: impl Iterator<Item = &'m Mount>) -> Result<(), ClientError> {
+    match mounts.find(|mount| mount.path.to_str().is_none()) {
+        Some(mount) => Err(ClientError::new(
             ClientErrorKind::Answered(ErrorKind::InvalidInput),
             format!("the path {} is not valid UTF-8", mount.path.display()),
         )
         .with_hint("rename the folder, or name it through a link")),
-        _ => Ok(()),
+        None => Ok(()),
     }
 }

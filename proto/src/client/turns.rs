@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Streaming, metadata::MetadataMap};
 
-use super::{Client, ClientError, ClientErrorKind, NewSession, sessions::check_path};
+use super::{Client, ClientError, ClientErrorKind, NewSession, sessions::check_paths};
 use crate::{
     MAX_MESSAGE_BYTES, MAX_PROMPT_BYTES, SESSION_ID_HEADER, TURN_ID_HEADER,
     convert::{self, WireError},
@@ -350,7 +350,7 @@ fn start_frame(request: StartRequest) -> Result<Start, ClientError> {
     let mut frame = Start::from(&request.start);
     match request.session {
         SessionChoice::New(new) => {
-            check_path(new.project.as_ref())?;
+            check_paths(new.project.iter().chain(&new.folders))?;
             frame.settings = Some((&new).into());
             frame.title = new.title;
         }

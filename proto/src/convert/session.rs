@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use agentd_core::{
     agent::Parent,
     files::FilesCopied,
+    folder::AddedFolder,
     model::Slot,
     session::{
         Mount, SessionMode, SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo, TodoPriority,
@@ -105,6 +106,7 @@ impl From<&SessionSettings> for v1::SessionSettings {
             mode: mode_to_wire(settings.mode),
             model: settings.model.clone(),
             pins: settings.pins.clone(),
+            folders: settings.folders.iter().map(Into::into).collect(),
         }
     }
 }
@@ -140,6 +142,7 @@ pub fn settings_over(base: SessionSettings, said: v1::SessionSettings) -> Result
         pins: base.pins,
         mode: optional_mode(said.mode)?.unwrap_or(base.mode),
         model: said.model.or(base.model),
+        folders: if said.folders.is_empty() { base.folders } else { all(said.folders)? },
     })
 }
 
@@ -164,6 +167,7 @@ impl From<&NewSession> for v1::SessionSettings {
             mode: new.mode.map(mode_to_wire).unwrap_or_default(),
             model: new.model.clone(),
             pins: Vec::new(),
+            folders: new.folders.iter().cloned().map(|mount| (&AddedFolder::unnamed(mount)).into()).collect(),
         }
     }
 }
@@ -183,6 +187,25 @@ impl TryFrom<v1::Mount> for Mount {
             return Err(WireError::Value { what: "the path of the project", problem: "must be absolute" });
         }
         Ok(Self { path, writable: mount.writable })
+    }
+}
+
+impl From<&AddedFolder> for v1::AddedFolder {
+    fn from(folder: &AddedFolder) -> Self {
+        let path = folder.path.to_string_lossy().into_owned();
+        Self { at: folder.at.clone(), path, writable: folder.writable }
+    }
+}
+
+impl TryFrom<v1::AddedFolder> for AddedFolder {
+    type Error = WireError;
+
+    fn try_from(folder: v1::AddedFolder) -> Result<Self, WireError> {
+        let path = PathBuf::from(folder.path);
+        if !path.is_absolute() {
+            return Err(WireError::Value { what: "the path of a folder", problem: "must be absolute" });
+        }
+        Ok(Self { at: folder.at, path, writable: folder.writable })
     }
 }
 
@@ -223,6 +246,7 @@ impl From<&SessionSummary> for v1::SessionSummary {
             usage: Some((&summary.usage).into()),
             parent: summary.parent.map(|parent| parent.to_string()),
             project: summary.project.as_ref().map(Into::into),
+            folders: summary.folders.iter().map(Into::into).collect(),
         }
     }
 }
@@ -242,6 +266,7 @@ impl TryFrom<v1::SessionSummary> for SessionSummary {
             usage: required(summary.usage, "the usage of a session")?.into(),
             parent: summary.parent.map(|parent| id(&parent)).transpose()?,
             project: summary.project.map(Mount::try_from).transpose()?,
+            folders: all(summary.folders)?,
         })
     }
 }

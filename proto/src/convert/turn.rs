@@ -91,6 +91,7 @@ impl From<&StartTurn> for turn_request::Start {
             limits: limits_to_wire(&start.options),
             agent: start.options.agent.clone(),
             client_files: None,
+            folders: Vec::new(),
         }
     }
 }

@@ -10,6 +10,7 @@ use agentd_core::{
     error::ErrorKind,
     event::{Event, EventKind, StateChange},
     files::{Picture, StoredInput},
+    folder::AddedFolder,
     grant::GrantScope,
     ids::{CallId, InterruptId, ItemId, SessionId, TraceId, TurnId},
     interrupt::{Answer, AnsweredBy, Ask, AskedBy, Interrupt},
@@ -74,6 +75,7 @@ pub(crate) fn settings() -> SessionSettings {
         pinned: true,
         mode: SessionMode::Plan,
         pins: vec!["Never push.".into()],
+        folders: vec![AddedFolder { at: "/folders/lib".into(), path: "/home/me/lib".into(), writable: false }],
     }
 }
 
@@ -89,6 +91,7 @@ pub(crate) fn summary() -> SessionSummary {
         usage: usage(),
         parent: Some(SessionId::generate()),
         project: Some(Mount { path: "/home/me/app".into(), writable: true }),
+        folders: vec![AddedFolder { at: "/folders/lib".into(), path: "/home/me/lib".into(), writable: true }],
     }
 }
 

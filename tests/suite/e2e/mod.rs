@@ -44,6 +44,7 @@
 //!   end, or die. [`embedded`]: the built-in model with nothing configured.
 
 mod acp;
+mod added_folders;
 mod adding_models;
 mod agents;
 mod audit;

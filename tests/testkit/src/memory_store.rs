@@ -272,6 +272,7 @@ impl State {
                 usage: Usage::default(),
                 parent: self.parent(id),
                 project: settings.project.clone(),
+                folders: settings.folders.clone(),
             },
             settings: settings.clone(),
             todos: Vec::new(),

@@ -11,10 +11,10 @@ use std::{
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
     files::{FilePiece, SessionTree},
+    folder::Mounts,
     guide::{GuideLimits, Guides},
     ids::SessionId,
     ports::{Artifact, ArtifactDir, Workspace, Workspaces},
-    session::Mount,
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::sync::Notify;
@@ -118,8 +118,8 @@ impl MemoryWorkspaces {
 }
 
 impl Workspaces for MemoryWorkspaces {
-    fn open(&self, session: SessionId, project: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
-        NoWorkspaces.open(session, project).boxed()
+    fn open(&self, session: SessionId, mounts: Mounts) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
+        NoWorkspaces.open(session, mounts).boxed()
     }
 
     fn clear_temp(&self, _: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {

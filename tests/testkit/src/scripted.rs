@@ -15,10 +15,10 @@ use agentd_core::{
     Timestamp,
     environment::ClientEnvironment,
     error::{ErrorKind, ModelError, WorkspaceError},
+    folder::Mounts,
     ids::SessionId,
     model::{Finish, Message, ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
     ports::{Artifact, ArtifactDir, Clock, Model, Models, SampleRequest, ToolContext, Toolbox, Workspace, Workspaces},
-    session::Mount,
     state_files::StateFileChange,
     tool::{Effect, FileChange, FileChangeKind, FollowedLink, ToolCall, ToolData, ToolErrorCode, ToolOutput, ToolSpec},
 };
@@ -453,9 +453,10 @@ impl Toolbox for ScriptedTools {
 pub struct NoWorkspaces;
 
 impl Workspaces for NoWorkspaces {
-    fn open(&self, session: SessionId, project: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
+    fn open(&self, session: SessionId, mounts: Mounts) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
         let root = PathBuf::from(format!("/nowhere/{session}"));
-        std::future::ready(Ok(Workspace { root, project, memories: None })).boxed()
+        let Mounts { project, folders } = mounts;
+        std::future::ready(Ok(Workspace { root, project, folders, memories: None })).boxed()
     }
 
     fn clear_temp(&self, _: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {

@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use agentd_core::input::{InputPart, Selection};
+use agentd_core::{
+    folder::Mounts,
+    input::{InputPart, Selection},
+};
 
 use crate::{
     daemon::Daemon,
@@ -32,9 +35,8 @@ impl MentionedFiles {
         let Some(words) = words else { return Self::default() };
         let here = Path::new("");
         let found = mentions::find(words, here);
-        let project = if found.is_empty() { None } else { place.project_there(daemon).await };
-        let project = project.as_ref().map(|mount| mount.path.as_path());
-        let Bundle { named, copies, selections, notes } = Bundle::collect(found, project, source);
+        let mounts = if found.is_empty() { Mounts::default() } else { place.mounts_there(daemon).await };
+        let Bundle { named, copies, selections, notes } = Bundle::collect(found, &mounts, source);
         let missing = mentions::missing(words, here);
         let missing = missing.iter().map(|path| format!("#{path} names no file; it is only text"));
         for note in notes.into_iter().chain(missing) {

@@ -14,6 +14,7 @@ use crate::{
     context::HistoryFile,
     error::{ErrorKind, WorkspaceError},
     files::{FileListing, FilePiece, FileWritten, FilesCopied, FilesRemoved},
+    folder::{AddedFolder, Mounts},
     guide::{GuideLimits, Guides},
     ids::SessionId,
     knowledge::DocumentPage,
@@ -38,20 +39,55 @@ pub struct Workspace {
     pub root: PathBuf,
     /// The folder seen as `/project`.
     pub project: Option<Mount>,
+    /// The folders seen below `/folders`.
+    pub folders: Vec<AddedFolder>,
     /// The absolute path of what all sessions see as `/memories`: kept when a session goes, read by any, written by tools
     /// that a person has allowed to.
     pub memories: Option<PathBuf>,
 }
 
+impl Workspace {
+    /// The folders of the person that it sees.
+    #[must_use]
+    pub fn mounts(&self) -> Mounts {
+        Mounts { project: self.project.clone(), folders: self.folders.clone() }
+    }
+
+    /// The folder of the person with that name below `/folders`.
+    #[must_use]
+    pub fn folder(&self, name: &str) -> Option<&AddedFolder> {
+        self.folders.iter().find(|folder| folder.name() == name)
+    }
+
+    /// The real paths of the project and of the added folders that tools may change.
+    pub fn writable_mounts(&self) -> impl Iterator<Item = &Path> {
+        let project = self.project.iter().filter(|mount| mount.writable).map(|mount| mount.path.as_path());
+        let folders = self.folders.iter().filter(|folder| folder.writable);
+        project.chain(folders.map(|folder| folder.path.as_path()))
+    }
+}
+
 /// Makes, cleans and removes workspaces.
 pub trait Workspaces: Send + Sync {
     /// Opens a session's workspace, making it where it is missing.
-    fn open(&self, session: SessionId, project: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>>;
+    fn open(&self, session: SessionId, mounts: Mounts) -> BoxFuture<'_, Result<Workspace, WorkspaceError>>;
 
-    /// Says where a session's workspace is, and refuses a project as [`Self::open`] does. It need not be there yet: a
-    /// turn that touches no file does not wait for folders.
-    fn locate(&self, session: SessionId, project: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
-        self.open(session, project)
+    /// Says where a session's workspace is, and refuses folders of the person as [`Self::open`] does. It need not be there
+    /// yet: a turn that touches no file does not wait for folders.
+    fn locate(&self, session: SessionId, mounts: Mounts) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
+        self.open(session, mounts)
+    }
+
+    /// Adds folders to those that a session sees: all of them, with the names that they have there.
+    ///
+    /// # Errors
+    /// As of [`Mounts::with`], and where one cannot be opened or is not for sessions to see.
+    fn add_folders(
+        &self,
+        mounts: Mounts,
+        added: Vec<Mount>,
+    ) -> BoxFuture<'_, Result<Vec<AddedFolder>, WorkspaceError>> {
+        Box::pin(std::future::ready(mounts.with(added)))
     }
 
     /// Copies what a session has in its own tree to another that has nothing yet: `uploads/`, `outputs/`, large results, and

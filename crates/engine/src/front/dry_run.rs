@@ -94,7 +94,7 @@ impl Engine {
         let settings = stored.settings;
         // Nothing is made for it: whoever asks only wants to know. Where the project is gone no rule reaches into it, and
         // what the session is set to and what it was granted hold all the same.
-        let workspace = match self.shared.parts.workspaces.locate(id, settings.project.clone()).await {
+        let workspace = match self.shared.parts.workspaces.locate(id, settings.mounts()).await {
             Ok(workspace) => Some(Arc::new(workspace)),
             Err(error) => {
                 tracing::debug!(session = %id, "calls are judged without the session's folders: {error}");

@@ -47,7 +47,6 @@ use crate::{
     session::{
         SessionHandle,
         gauges::{Activity, EngineStats, Gauges},
-        model_choice::checked,
         news::{NewsReader, NewsSender, SessionNews},
         registry::RegistryBuilder,
         settings::mode_set,
@@ -151,7 +150,7 @@ impl Engine {
         settings: SessionSettings,
         title: Option<String>,
     ) -> Result<SessionHandle, EngineError> {
-        let settings = checked(&*self.shared.parts.models, settings)?;
+        let settings = self.admitted(settings).await?;
         let id = SessionId::generate();
         self.audit_first_mode(id, &settings, "").await?;
         self.shared.parts.store.create_session(id, self.shared.parts.clock.now(), settings, Vec::new()).await?;
@@ -302,7 +301,7 @@ impl Engine {
         let Ports { workspaces, pictures, .. } = &self.shared.parts;
         let settings = view.session.settings;
         let files_of = settings.files_of(session);
-        workspaces.open(files_of, settings.project).await?;
+        workspaces.open(files_of, settings.mounts()).await?;
         let uploaded = attachments::take(&**workspaces, pictures.as_deref(), files_of, name, content).await?;
         // It is there, whether the session can be told or not.
         if let Err(error) = handle.uploaded(uploaded.path.clone(), uploaded.picture.clone()).await {
@@ -379,7 +378,7 @@ impl Engine {
     /// The files of a session, with its folders made.
     async fn tree(&self, session: SessionId) -> Result<SessionTree, EngineError> {
         let (files_of, tree) = self.session(session).await?.tree().await?;
-        self.shared.parts.workspaces.open(files_of, tree.workspace.project.clone()).await?;
+        self.shared.parts.workspaces.open(files_of, tree.workspace.mounts()).await?;
         Ok(tree)
     }
 

@@ -4,6 +4,7 @@
 use agentd_core::{
     error::ErrorKind,
     files::PreparedPicture,
+    folder::Mounts,
     ids::SessionId,
     input::{
         AttachedPart, CheckedPicture, InputPart, LineRange, MAX_INPUT_PARTS, MAX_PART_BYTES, MAX_SELECTION_BYTES,
@@ -17,7 +18,7 @@ use super::Engine;
 use crate::{
     attachments,
     error::EngineError,
-    session::{SessionHandle, StartedTurn, TurnStart, model_choice::checked, shared::Ports},
+    session::{SessionHandle, StartedTurn, TurnStart, model_choice::checked, settings::with_folders, shared::Ports},
 };
 
 /// Parts of an input that were looked at, and are not kept yet.
@@ -55,15 +56,15 @@ impl Engine {
         start: impl Into<TurnStart>,
         parts: CheckedParts,
     ) -> Result<(SessionHandle, StartedTurn), EngineError> {
-        let settings = checked(&*self.shared.parts.models, settings)?;
+        let settings = self.admitted(settings).await?;
         let mut start = start.into();
         let id = SessionId::generate();
         self.audit_first_mode(id, &settings, &start.start.client).await?;
-        let project = settings.project.clone();
+        let mounts = settings.mounts();
         let session = self.registry.newborn(id, settings).await?;
         let started = async {
             if parts.0.iter().any(CheckedPart::has_file) {
-                self.shared.parts.workspaces.open(id, project).await?;
+                self.shared.parts.workspaces.open(id, mounts).await?;
             }
             self.keep_parts(id, parts, &mut start.start.attached).await?;
             session.start_turn(start).await
@@ -77,6 +78,17 @@ impl Engine {
                 Err(error)
             }
         }
+    }
+
+    /// The settings of a new session, with all that they name looked at.
+    ///
+    /// # Errors
+    /// When they name a model or folders that it cannot have.
+    pub(super) async fn admitted(&self, settings: SessionSettings) -> Result<SessionSettings, EngineError> {
+        let settings = checked(&*self.shared.parts.models, settings)?;
+        let project = Mounts::from(settings.project.clone());
+        let folders = with_folders(&*self.shared.parts.workspaces, project, settings.folders.clone()).await?;
+        Ok(SessionSettings { folders, ..settings })
     }
 
     /// Starts a turn with parts of the input beside its words.
@@ -112,7 +124,7 @@ impl Engine {
         let settings = view.session.settings;
         let files_of = settings.files_of(session.id());
         if parts.0.iter().any(CheckedPart::has_file) {
-            self.shared.parts.workspaces.open(files_of, settings.project).await?;
+            self.shared.parts.workspaces.open(files_of, settings.mounts()).await?;
         }
         let mut kept = Vec::new();
         let started = async {

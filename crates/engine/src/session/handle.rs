@@ -14,7 +14,7 @@ use agentd_core::{
     ids::{InterruptId, SessionId, TurnId},
     interrupt::{Answer, Interrupt},
     model::{Slot, SlotInfo},
-    session::{SessionMode, SessionSettings, StoredSession},
+    session::{Mount, SessionMode, SessionSettings, StoredSession},
     state_files::StateFileChange,
     undo::{UndoReport, UndoRequest},
 };
@@ -50,7 +50,8 @@ pub(super) enum Command {
     SetModel { slot: Option<Slot>, model: Option<String>, reply: Reply<SlotInfo> },
     SetPins { pins: Vec<String>, reply: Reply<()> },
     Adopt { settings: Box<SessionSettings>, reply: Reply<()> },
-    Configure { settings: Box<SessionSettings>, reply: Reply<()> },
+    Configure { settings: Box<SessionSettings>, only_these_folders: bool, reply: Reply<()> },
+    AddFolders { added: Vec<Mount>, reply: Reply<()> },
     Pin { pinned: bool, reply: Reply<()> },
     Clean { order: Box<CleanOrder>, reply: Reply<Option<SessionCleaned>> },
     Reset { reply: Reply<()> },
@@ -115,6 +116,7 @@ impl Command {
             | Self::SetPins { reply, .. }
             | Self::Adopt { reply, .. }
             | Self::Configure { reply, .. }
+            | Self::AddFolders { reply, .. }
             | Self::Leave { reply, .. }
             | Self::Pin { reply, .. }
             | Self::Reset { reply }
@@ -317,13 +319,31 @@ impl SessionHandle {
         self.ask(|reply| Command::Adopt { settings, reply }).await
     }
 
-    /// Changes the settings, for later turns. The rules that the session keeps stay as they are.
+    /// Changes the settings, for later turns. The rules that the session keeps stay as they are, and its folders are added to
+    /// those that it has.
     ///
     /// # Errors
-    /// When a turn is open, or the journal cannot be written.
+    /// When a turn is open, a folder cannot be added, or the journal cannot be written.
     pub async fn configure(&self, settings: SessionSettings) -> Result<(), EngineError> {
-        let settings = Box::new(settings);
-        self.ask(|reply| Command::Configure { settings, reply }).await
+        let (settings, only_these_folders) = (Box::new(settings), false);
+        self.ask(|reply| Command::Configure { settings, only_these_folders, reply }).await
+    }
+
+    /// The same; the session has the added folders of these settings then, and no others.
+    ///
+    /// # Errors
+    /// As of [`Self::configure`].
+    pub async fn configure_with_folders(&self, settings: SessionSettings) -> Result<(), EngineError> {
+        let (settings, only_these_folders) = (Box::new(settings), true);
+        self.ask(|reply| Command::Configure { settings, only_these_folders, reply }).await
+    }
+
+    /// Adds folders to those that the session sees, for later turns. One that it has takes the mode that is given now.
+    ///
+    /// # Errors
+    /// When that changes something and a turn is open, a folder cannot be added, or the journal cannot be written.
+    pub async fn add_folders(&self, added: Vec<Mount>) -> Result<(), EngineError> {
+        self.ask(|reply| Command::AddFolders { added, reply }).await
     }
 
     /// Keeps the session from being cleaned however long nobody uses it, or no longer.

@@ -46,8 +46,8 @@ impl Actor {
         match &self.workspace {
             Some(workspace) => Ok(Arc::clone(workspace)),
             None => {
-                let project = self.state.settings.project.clone();
-                let found = self.shared.parts.workspaces.locate(self.state.settings.files_of(self.id), project).await?;
+                let mounts = self.state.settings.mounts();
+                let found = self.shared.parts.workspaces.locate(self.state.settings.files_of(self.id), mounts).await?;
                 Ok(Arc::clone(self.workspace.insert(Arc::new(found))))
             }
         }

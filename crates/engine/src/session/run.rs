@@ -169,7 +169,10 @@ impl Actor {
             Command::SetPins { pins, reply } => reply_to(reply, self.set_pins(pins).await)?,
             Command::SetModel { slot, model, reply } => reply_to(reply, self.set_model(slot, model).await)?,
             Command::Adopt { settings, reply } => reply_to(reply, self.adopt(*settings).await)?,
-            Command::Configure { settings, reply } => reply_to(reply, self.configure(*settings).await)?,
+            Command::Configure { settings, only_these_folders, reply } => {
+                reply_to(reply, self.configure(*settings, only_these_folders).await)?;
+            }
+            Command::AddFolders { added, reply } => reply_to(reply, self.add_folders(added).await)?,
             Command::Pin { pinned, reply } => reply_to(reply, self.pin(pinned).await)?,
             Command::Clean { order, reply } => {
                 let cleaned = self.clean(*order).await;

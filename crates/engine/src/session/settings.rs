@@ -5,9 +5,11 @@ use agentd_core::{
     audit::{AuditEntry, AuditFact},
     error::ErrorKind,
     event::StateChange,
+    folder::{AddedFolder, Mounts},
     ids::SessionId,
     interrupt::AnsweredBy,
-    session::{MAX_PIN, MAX_PINS, SessionMode, SessionSettings},
+    ports::Workspaces,
+    session::{MAX_PIN, MAX_PINS, Mount, SessionMode, SessionSettings},
 };
 
 use super::actor::{Actor, Fault};
@@ -23,20 +25,68 @@ pub(crate) fn mode_set(id: SessionId, at: Timestamp, mode: SessionMode, client: 
     AuditEntry::of_session(at, id, AuditFact::ModeSet { mode, by })
 }
 
+/// All folders that a session sees which is to see these, too.
+///
+/// # Errors
+/// When one of them cannot be added.
+pub(crate) async fn with_folders(
+    workspaces: &dyn Workspaces,
+    known: Mounts,
+    added: Vec<AddedFolder>,
+) -> Result<Vec<AddedFolder>, EngineError> {
+    if added.is_empty() && known.folders.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(workspaces.add_folders(known, added.iter().map(AddedFolder::mount).collect()).await?)
+}
+
+/// Returns whether nothing changes where the folder is added.
+fn is_known(folder: &AddedFolder, known: &Mounts) -> bool {
+    known.folders.iter().any(|known| known.path == folder.path && known.writable == folder.writable)
+}
+
 impl Actor {
     /// Takes in new settings. A turn keeps those that it began with, also where it is taken up again after a restart:
     /// what a person was shown and approves later must not run in another folder, or under other rules.
-    pub(super) async fn configure(&mut self, settings: SessionSettings) -> Result<(), Fault> {
-        if self.open.is_some() {
-            let open = "the session's settings cannot be changed while a turn is open";
-            return Err(EngineError::new(ErrorKind::Busy, open)
-                .with_hint("wait for its end, answer what it waits for, or cancel it; then change them")
-                .into());
+    pub(super) async fn configure(&mut self, settings: SessionSettings, only_these_folders: bool) -> Result<(), Fault> {
+        self.refuse_while_open("the session's settings")?;
+        let mut known = self.state.settings.mounts();
+        if only_these_folders {
+            known.folders.retain(|folder| settings.folders.iter().any(|kept| kept.path == folder.path));
         }
+        let had_project = std::mem::replace(&mut known.project, settings.project.clone());
+        let added: Vec<AddedFolder> =
+            settings.folders.iter().filter(|folder| !is_known(folder, &known)).cloned().collect();
+        let folders = if added.is_empty() && had_project == known.project {
+            known.folders
+        } else {
+            with_folders(&*self.shared.parts.workspaces, known, added).await?
+        };
         let SessionSettings { grants, parent, pinned, mode, slot, model, pins, .. } = self.state.settings.clone();
         // A model is one of the server of its slot.
         let model = model.filter(|_| slot == settings.slot);
-        self.set(SessionSettings { grants, parent, pinned, mode, model, pins, ..settings }).await
+        self.set(SessionSettings { grants, parent, pinned, mode, model, pins, folders, ..settings }).await
+    }
+
+    /// Adds folders to those that the session sees, where they change anything.
+    pub(super) async fn add_folders(&mut self, added: Vec<Mount>) -> Result<(), Fault> {
+        let known = self.state.settings.mounts();
+        let added = added.into_iter().map(AddedFolder::unnamed).filter(|folder| !is_known(folder, &known)).collect();
+        let folders = with_folders(&*self.shared.parts.workspaces, known, added).await?;
+        if folders == self.state.settings.folders {
+            return Ok(());
+        }
+        self.refuse_while_open("the session's folders")?;
+        self.set(SessionSettings { folders, ..self.state.settings.clone() }).await
+    }
+
+    fn refuse_while_open(&self, what: &str) -> Result<(), Fault> {
+        if self.open.is_none() {
+            return Ok(());
+        }
+        Err(EngineError::new(ErrorKind::Busy, format!("{what} cannot be changed while a turn is open"))
+            .with_hint("wait for its end, answer what it waits for, or cancel it; then change them")
+            .into())
     }
 
     /// Sets the mode. It holds for the next call, also of a turn that runs.

@@ -37,7 +37,7 @@ impl SessionFiles {
 
     /// Makes them where they are missing. Without them no tool may run.
     pub(crate) async fn make(&self, workspace: &Workspace) -> Result<(), TurnExit> {
-        let open = || async { self.workspaces.open(self.session, workspace.project.clone()).await.map(drop) };
+        let open = || async { self.workspaces.open(self.session, workspace.mounts()).await.map(drop) };
         self.made.get_or_try_init(open).await.map(drop).map_err(|error| TurnExit::Failed(failure(&error)))
     }
 

@@ -5,12 +5,13 @@ use std::{sync::Arc, time::Duration};
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
     event::EventKind,
+    folder::Mounts,
     ids::SessionId,
     interrupt::Answer,
     item::ItemBody,
     policy::Verdict,
     ports::{Artifact, ArtifactDir, Store as _, ToolContext, Toolbox, Workspace, Workspaces},
-    session::{Mount, SessionSettings},
+    session::SessionSettings,
     tool::{ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{IfBusy, StartTurn, StopReason},
 };
@@ -213,7 +214,7 @@ async fn a_failed_turn_can_be_continued_after_a_restart_too() {
 struct GoneWorkspaces;
 
 impl Workspaces for GoneWorkspaces {
-    fn open(&self, _: SessionId, _: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
+    fn open(&self, _: SessionId, _: Mounts) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
         let gone = WorkspaceError::new(ErrorKind::NotFound, "the project folder is gone");
         std::future::ready(Err(gone)).boxed()
     }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
     event::EventKind,
+    folder::Mounts,
     ids::SessionId,
     item::ItemBody,
     model::{Message, ModelChunk},
     ports::{Artifact, ArtifactDir, Workspace, Workspaces},
-    session::Mount,
     tool::{ToolErrorCode, ToolResult},
     turn::{OnInterrupt, StartTurn, StopReason},
     usage::Usage,
@@ -199,8 +199,8 @@ async fn a_limit_below_that_of_the_window_is_held() {
 struct FullDisk(MemoryWorkspaces);
 
 impl Workspaces for FullDisk {
-    fn open(&self, session: SessionId, project: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
-        self.0.open(session, project)
+    fn open(&self, session: SessionId, mounts: Mounts) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
+        self.0.open(session, mounts)
     }
 
     fn clear_temp(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {

@@ -102,11 +102,12 @@ pub(super) const PROJECT: &str = "/project";
 const NAMES: [&str; 7] =
     ["/uploads", "/outputs", "/temp", "/skills", "/large_tool_results", "/conversation_history", "/memories"];
 
-/// The folders of a session, as [`CallContext::roots`]. A project is there by its real path and by its name.
+/// The folders of a session, as [`CallContext::roots`]. Those of the person are there by their real paths and by their names.
 #[must_use]
 pub fn roots(workspace: &Workspace) -> Vec<&Path> {
     let project = workspace.project.as_ref().map(|mount| [mount.path.as_path(), Path::new(PROJECT)]);
-    [workspace.root.as_path()].into_iter().chain(project.into_iter().flatten()).collect()
+    let folders = workspace.folders.iter().flat_map(|folder| [folder.path.as_path(), Path::new(&folder.at)]);
+    [workspace.root.as_path()].into_iter().chain(project.into_iter().flatten()).chain(folders).collect()
 }
 
 impl Policy {

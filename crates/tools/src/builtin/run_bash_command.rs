@@ -1,6 +1,13 @@
 //! `run_bash_command`: a command in the project, or in the workspace.
 
-use std::{collections::BTreeMap, os::fd::OwnedFd, path::Path, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use agentd_core::{
     guide::skills_named,
@@ -125,6 +132,7 @@ pub(crate) async fn start_folder(workspace: &Workspace, start: &ToolPath, settin
     let root = match start.place() {
         PathPlace::Own => &workspace.root,
         PathPlace::Project => &workspace.project.as_ref()?.path,
+        PathPlace::Folder(name) => &workspace.folder(name.as_str())?.path,
         PathPlace::Memories => workspace.memories.as_ref()?,
         PathPlace::State => return None,
     };
@@ -228,7 +236,7 @@ pub(crate) async fn run(
         progress: context.progress.clone(),
     };
     if !read_only {
-        keep_in_project(&context.workspace, settings.hard_links, cancel).await?;
+        keep_in_mounts(&context.workspace, settings.hard_links, cancel).await?;
     }
     let finished = process::run(script, &context.workspace, sandbox, cancel).await.map_err(refused)?;
     let failed = matches!(finished.ended, CommandEnd::Code(1..));
@@ -238,23 +246,32 @@ pub(crate) async fn run(
     let allowed =
         |sandbox: &Sandbox| sandbox::CommandRights { network: sandbox.allows_network() && !read_only, read_only };
     let forbidden = || forbidden.and_then(|sandbox| sandbox::hint(&finished.stderr.text, allowed(sandbox)));
-    let hint = misnamed.or_else(forbidden);
+    let hint = misnamed.or_else(|| forbidden().map(Cow::Borrowed));
     let mut output = report(finished, timeout);
-    for note in hint.map(str::to_owned).into_iter().chain(cut) {
+    for note in hint.map(Cow::into_owned).into_iter().chain(cut) {
         output.text.push('\n');
         output.text.push_str(&note);
     }
     Ok(output)
 }
 
-/// Makes sure that what a command writes in the project changes nothing outside of it.
-async fn keep_in_project(workspace: &Workspace, how: HardLinks, cancel: &CancellationToken) -> Result<(), Failure> {
-    let Some(mount) = workspace.project.as_ref().filter(|mount| mount.writable) else { return Ok(()) };
-    let project = mount.path.clone();
-    let looked = tokio::task::spawn_blocking(move || hard_links::keep_in(&project, how));
+/// Makes sure that what a command writes in the person's folders changes nothing outside of them.
+async fn keep_in_mounts(workspace: &Workspace, how: HardLinks, cancel: &CancellationToken) -> Result<(), Failure> {
+    let writable: Vec<(String, PathBuf)> = workspace
+        .mounts()
+        .names()
+        .filter(|(_, path)| workspace.writable_mounts().any(|writable| writable == *path))
+        .map(|(name, path)| (name.to_owned(), path.to_owned()))
+        .collect();
+    if writable.is_empty() {
+        return Ok(());
+    }
+    let looked = tokio::task::spawn_blocking(move || {
+        writable.iter().try_for_each(|(name, path)| hard_links::keep_in(path, name, how))
+    });
     tokio::select! {
         looked = looked => {
-            let broke = "the command never ran: the look for hard links in the project broke";
+            let broke = "the command never ran: the look for hard links broke";
             looked.unwrap_or_else(|_| Err(Failure::tool(broke)))
         }
         () = cancel.cancelled() => Err(Failure::cancelled()),

@@ -130,7 +130,8 @@ fn is_utf8(locale: &str) -> bool {
 /// session's own, where anybody may have put a program with a common name. Without any, those of the system.
 fn programs(path: &str, workspace: &Workspace) -> OsString {
     let project = workspace.project.iter().map(|mount| &mount.path);
-    let own: Vec<&PathBuf> = [&workspace.root].into_iter().chain(project).chain(&workspace.memories).collect();
+    let mounts = project.chain(workspace.folders.iter().map(|folder| &folder.path));
+    let own: Vec<&PathBuf> = [&workspace.root].into_iter().chain(mounts).chain(&workspace.memories).collect();
     let is_fit = |folder: &PathBuf| {
         let is_plain = folder.components().all(|part| !matches!(part, Component::ParentDir));
         folder.is_absolute() && is_plain && !own.iter().any(|own| folder.starts_with(own))
@@ -147,7 +148,7 @@ mod tests {
 
     #[test]
     fn what_is_configured_wins_and_what_loads_code_is_left_out() {
-        let workspace = Workspace { root: "/w".into(), project: None, memories: None };
+        let workspace = Workspace { root: "/w".into(), project: None, folders: Vec::new(), memories: None };
         let configured = BTreeMap::from(
             [("PATH", "/opt/bin"), ("LD_PRELOAD", "/x.so"), ("A=B", "c"), ("", "x"), ("RUST_LOG", "info")]
                 .map(|(name, value)| (name.to_owned(), value.to_owned())),
@@ -165,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_client_takes_the_place_of_what_is_configured() {
-        let workspace = Workspace { root: "/w".into(), project: None, memories: None };
+        let workspace = Workspace { root: "/w".into(), project: None, folders: Vec::new(), memories: None };
         let configured =
             BTreeMap::from([("PATH".to_owned(), "/daemon".to_owned()), ("TZ".to_owned(), "UTC".to_owned())]);
         let client = ClientEnvironment::unjudged([("PATH".to_owned(), "/client".to_owned())]);
@@ -179,7 +180,8 @@ mod tests {
     #[test]
     fn every_locale_is_utf8_and_every_program_is_the_systems_or_the_persons() {
         let project = Mount { path: "/code".into(), writable: true };
-        let workspace = Workspace { root: "/w".into(), project: Some(project), memories: Some("/m".into()) };
+        let workspace =
+            Workspace { root: "/w".into(), project: Some(project), folders: Vec::new(), memories: Some("/m".into()) };
         let seen = |sent: &[(&str, &str)], name: &str| {
             let sent = sent.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
             let environment =

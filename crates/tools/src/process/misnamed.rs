@@ -2,9 +2,9 @@
 //! commands start in the project, `uploads/` without its slash. A command that uses such a name goes wrong, perhaps in
 //! the middle of others, and its exit code then tells nothing of it.
 
-use std::path::Path;
+use std::{borrow::Cow, path::Path};
 
-use agentd_core::ports::Workspace;
+use agentd_core::{folder::FOLDERS, ports::Workspace};
 
 use crate::{
     sandbox::{MEMORIES, Name, PROJECT},
@@ -20,7 +20,7 @@ const FAILURES: [&str; 6] =
 
 /// One sentence for the model, where a line of standard error says that something is not there by a name that it has
 /// for file tools. `given` are the names that the command's folders have.
-pub(crate) fn misnamed(stderr: &str, workspace: &Workspace, given: &[Name]) -> Option<&'static str> {
+pub(crate) fn misnamed(stderr: &str, workspace: &Workspace, given: &[Name]) -> Option<Cow<'static, str>> {
     let mut start = stderr.len().saturating_sub(LOOKED_AT);
     while !stderr.is_char_boundary(start) {
         start += 1;
@@ -35,23 +35,31 @@ pub(crate) fn misnamed(stderr: &str, workspace: &Workspace, given: &[Name]) -> O
     // A folder of the machine may have that very name.
     let project = workspace.project.as_ref().filter(|project| !project.path.starts_with(PROJECT));
     if project.is_some() && !has(PROJECT) && failed(PROJECT) {
-        return Some(
-            "[commands have no /project here: the project folder is $PROJECT. What used /project did not work]",
-        );
+        let said = "[commands have no /project here: the project folder is $PROJECT. What used /project did not work]";
+        return Some(Cow::Borrowed(said));
     }
     let memories = workspace.memories.as_ref().filter(|memories| !memories.starts_with(MEMORIES));
     if memories.is_some() && !has(MEMORIES) && failed(MEMORIES) {
-        return Some(
-            "[commands have no /memories here: it is $MEMORIES, which they can only read. What used /memories did not work]",
-        );
+        let said = "[commands have no /memories here: it is $MEMORIES, which they can only read. What used /memories did not work]";
+        return Some(Cow::Borrowed(said));
+    }
+    let folder = workspace
+        .folders
+        .iter()
+        .find(|folder| !folder.path.starts_with(FOLDERS) && !has(&folder.at) && failed(&folder.at));
+    if let Some(folder) = folder {
+        let (root, path) = (&folder.at, folder.path.display());
+        return Some(Cow::Owned(format!(
+            "[commands have no {root} here: that folder is {path}. What used {root} did not work]"
+        )));
     }
     let from_start = workspace.project.is_some() && AREAS.iter().any(|area| failed(area));
-    from_start.then_some(if has(PROJECT) {
+    from_start.then_some(Cow::Borrowed(if has(PROJECT) {
         "[commands start in the project: the session's own folders are /uploads, /outputs, /temp and /skills there, with the \
          slash]"
     } else {
         "[commands start in the project: the session's own folders are in $WORKSPACE there, as $WORKSPACE/uploads]"
-    })
+    }))
 }
 
 /// Returns whether the line names this folder or what is in it, and not one whose path only ends like it.
@@ -67,7 +75,7 @@ fn names(line: &str, folder: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::session::Mount;
+    use agentd_core::{folder::AddedFolder, session::Mount};
 
     use super::*;
 
@@ -76,6 +84,7 @@ mod tests {
         let at = |path: &str| Workspace {
             root: "/data/s".into(),
             project: Some(Mount { path: path.into(), writable: true }),
+            folders: vec![AddedFolder { at: "/folders/lib".into(), path: "/srv/lib".into(), writable: false }],
             memories: Some("/data/memories".into()),
         };
         let check =
@@ -89,6 +98,7 @@ mod tests {
         check("cp: cannot create regular file '/project/a/b': Read-only file system\nand so on", Some("$PROJECT"));
         check("Error: ENOENT: no such file or directory, open '/project/x'", Some("$PROJECT"));
         check("ls: cannot access '/memories/a.md': No such file or directory", Some("$MEMORIES"));
+        check("cat: /folders/lib/a: No such file or directory", Some("that folder is /srv/lib"));
         check("", None);
         check("copied /project/x", None);
         check("looking into /project\nbash: y: No such file or directory", None);
@@ -109,6 +119,7 @@ mod tests {
         let workspace = Workspace {
             root: "/data/s".into(),
             project: Some(Mount { path: "/home/me/house".into(), writable: true }),
+            folders: Vec::new(),
             memories: None,
         };
         let given = [Name::mounted(PROJECT, Path::new("/home/me/house"))];

@@ -65,7 +65,7 @@ pub(crate) fn hint(stderr: &str, CommandRights { network, read_only }: CommandRi
     }
     if says(FILES) {
         return Some(
-            "[the sandbox allows commands to change only /uploads, /outputs, /temp and a writable /project, and to read \
+            "[the sandbox allows commands to change only /uploads, /outputs, /temp and a writable /project or /folders/NAME, and to read \
              these and the system. Work there, or ask the person to list the folder in sandbox.read or sandbox.write \
              in agentd.yaml]",
         );

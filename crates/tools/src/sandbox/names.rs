@@ -1,10 +1,10 @@
 //! The names by which commands reach the session's folders: those that the file tools use, so that a file has one name
-//! everywhere. The project is mounted at its name, so that a program which asks where it is hears it; the other folders
-//! are links, so that a file can still be moved from one to the other.
+//! everywhere. The project and added folders are mounted at their names, so that a program which asks where it is hears it;
+//! the other folders are links, so that a file can still be moved from one to the other.
 
 use std::path::{Path, PathBuf};
 
-use agentd_core::ports::Workspace;
+use agentd_core::{folder::FOLDERS, ports::Workspace};
 use serde::{Deserialize, Serialize};
 
 use super::places::Places;
@@ -43,7 +43,11 @@ pub(super) fn names(workspace: &Workspace, places: &Places) -> Vec<Name> {
     let areas = crate::workspace::AREAS.iter().map(|area| Name::link(&format!("/{area}"), workspace.root.join(area)));
     let reached = || places.read.iter().chain(&places.write).chain(places.trees.iter().map(|tree| &tree.path));
     let is_free = |name: &Name| name.path == name.name || !reached().any(|path| path.starts_with(&name.name));
-    project.into_iter().chain(memories).chain(areas).filter(is_free).collect()
+    // A folder of the machine with that name would lose all that is not put below it again.
+    let is_unused = !reached().any(|path| path.starts_with(FOLDERS));
+    let folders = workspace.folders.iter().filter(|_| is_unused);
+    let folders = folders.map(|folder| Name::mounted(&folder.at, &folder.path));
+    project.into_iter().chain(memories).chain(areas).filter(is_free).chain(folders).collect()
 }
 
 /// The path by which a command knows a real one, where that lies in what is mounted at a name.
@@ -57,7 +61,7 @@ pub(super) fn named(names: &[Name], path: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::session::Mount;
+    use agentd_core::{folder::AddedFolder, session::Mount};
 
     use super::*;
 
@@ -65,6 +69,7 @@ mod tests {
         let workspace = Workspace {
             root: "/data/workspace/1".into(),
             project: Some(Mount { path: project.into(), writable: true }),
+            folders: vec![AddedFolder { at: "/folders/lib".into(), path: "/srv/lib".into(), writable: false }],
             memories: Some("/data/memories".into()),
         };
         let read: Vec<PathBuf> = read.iter().map(PathBuf::from).collect();
@@ -78,16 +83,22 @@ mod tests {
     #[test]
     fn a_file_has_the_name_that_file_tools_use() {
         let names = of("/home/p/code", &[]);
-        for name in ["/project=/home/p/code", "/memories=/data/memories", "/uploads=/data/workspace/1/uploads"] {
+        for name in [
+            "/project=/home/p/code",
+            "/memories=/data/memories",
+            "/uploads=/data/workspace/1/uploads",
+            "/folders/lib=/srv/lib",
+        ] {
             assert!(names.iter().any(|known| known == name), "{name} in {names:?}");
         }
-        assert_eq!(names.len(), 8);
+        assert_eq!(names.len(), 9);
     }
 
     #[test]
     fn names_that_the_machine_needs_are_left_to_it() {
         let names = of("/project/of/mine", &["/temp/tools"]);
         assert!(!names.iter().any(|name| name.starts_with("/project=") || name.starts_with("/temp=")), "{names:?}");
+        assert!(!of("/folders/a/code", &[]).iter().any(|name| name.starts_with("/folders")));
         assert!(of("/project", &[]).contains(&"/project=/project".to_owned()));
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use agentd_core::{policy::Confinement, ports::Workspace};
+use agentd_core::{folder::AddedFolder, policy::Confinement, ports::Workspace};
 
 use super::policy::Tree;
 
@@ -126,13 +126,12 @@ impl Places {
         }
     }
 
-    /// Closes what programs run or obey by themselves in a writable project, as far as it is there. That which a command
+    /// Closes what programs run or obey by themselves in writable folders of the person, as far as it is there. That which a command
     /// could put in its place is closed with it.
     fn guard(&mut self, workspace: &Workspace) {
-        let Some(project) = workspace.project.as_ref().filter(|project| project.writable) else { return };
-        let guarded = GUARDED
-            .iter()
-            .map(|name| project.path.join(name))
+        let guarded = workspace
+            .writable_mounts()
+            .flat_map(|mount| GUARDED.iter().map(|name| mount.join(name)))
             .filter(|path| path.symlink_metadata().is_ok_and(|found| !found.is_symlink()));
         self.trees.extend(guarded.map(|path| Tree { path, writable: false }));
     }
@@ -141,7 +140,8 @@ impl Places {
 /// Paths that must be where they were when they were made or given.
 pub(super) fn exact(workspace: &Workspace) -> Vec<PathBuf> {
     let project = workspace.project.as_ref().map(|project| &project.path);
-    [&workspace.root].into_iter().chain(project).chain(&workspace.memories).cloned().collect()
+    let folders = workspace.folders.iter().map(|folder| &folder.path);
+    [&workspace.root].into_iter().chain(project).chain(folders).chain(&workspace.memories).cloned().collect()
 }
 
 /// Parts that a command of this workspace may reach, with those of the configuration.
@@ -159,13 +159,13 @@ pub(super) fn places(workspace: &Workspace, read: &[PathBuf], write: &[PathBuf],
     let held = crate::workspace::read_only().map(|area| Tree { path: workspace.root.join(area), writable: false });
     places.trees.extend(held);
     places.trees.extend(write.iter().map(|path| Tree { path: path.clone(), writable: true }));
-    match &workspace.project {
-        Some(project) if project.writable => {
-            places.write.push(project.path.clone());
-            places.trees.push(Tree { path: project.path.clone(), writable: true });
+    for mount in workspace.project.iter().cloned().chain(workspace.folders.iter().map(AddedFolder::mount)) {
+        if mount.writable {
+            places.write.push(mount.path.clone());
+            places.trees.push(Tree { path: mount.path, writable: true });
+        } else {
+            places.read.push(mount.path);
         }
-        Some(project) => places.read.push(project.path.clone()),
-        None => {}
     }
     // What would disappear below a fresh or hidden folder is put back.
     let covered = |path: &Path| {
@@ -188,6 +188,7 @@ mod tests {
         let workspace = Workspace {
             root: "/home/p/data/workspace/1".into(),
             project,
+            folders: vec![AddedFolder { at: "/folders/lib".into(), path: "/srv/lib".into(), writable: false }],
             memories: Some("/home/p/data/memories".into()),
         };
         let read = ["/tmp/tools".into(), "/home/p/.rustup".into()];
@@ -203,7 +204,7 @@ mod tests {
         let mount = |writable| Some(Mount { path: "/code".into(), writable });
         assert_eq!(written(of(mount(false))), own);
         assert_eq!(written(of(mount(true))).last().map(String::as_str), Some("/code"));
-        assert!(of(mount(false)).read.contains(&"/code".into()));
+        assert!(["/code", "/srv/lib"].iter().all(|path| of(mount(false)).read.contains(&path.into())));
     }
 
     #[test]
@@ -225,7 +226,8 @@ mod tests {
         std::os::unix::fs::symlink("elsewhere", project.join(".vscode")).unwrap();
         for writable in [true, false] {
             let project = Some(Mount { path: project.clone(), writable });
-            let workspace = Workspace { root: "/home/p/data/workspace/1".into(), project, memories: None };
+            let workspace =
+                Workspace { root: "/home/p/data/workspace/1".into(), project, folders: Vec::new(), memories: None };
             let mut places = places(&workspace, &[], &[], &[]);
             let before = places.trees.len();
             places.guard(&workspace);

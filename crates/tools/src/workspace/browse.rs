@@ -58,7 +58,8 @@ fn listing(files: &Files, path: &str) -> Result<FileListing, Failure> {
         }
     }
     if top == ToolPath::root(PathPlace::Own) {
-        let others = [PathPlace::Memories, PathPlace::Project, PathPlace::State].map(ToolPath::root).into_iter();
+        let mounts = files.places(&top).into_iter().filter(|place| *place != top);
+        let others = mounts.chain([PathPlace::Memories, PathPlace::State].map(ToolPath::root));
         let there = others.filter(|place| files.is_folder(place).is_ok_and(|is| is));
         listing.entries.extend(there.map(|place| FileEntry {
             path: place.to_string(),

@@ -1,12 +1,9 @@
 //! Makes, empties and removes the folders of sessions, and takes uploads.
 
 use std::{
-    fs,
-    io::{self, Write as _},
-    os::unix::fs::DirBuilderExt as _,
+    io,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
-    time::{Duration, SystemTime},
 };
 
 use agentd_core::{
@@ -14,6 +11,7 @@ use agentd_core::{
     context::HistoryFile,
     error::{ErrorKind, WorkspaceError},
     files::{FileListing, FilePiece, FileWritten, FilesCopied, FilesRemoved, SessionTree},
+    folder::{AddedFolder, Mounts},
     guide::{GuideLimits, Guides},
     ids::SessionId,
     knowledge::DocumentPage,
@@ -22,13 +20,17 @@ use agentd_core::{
     state_files::StateFiles,
     surroundings::MachineFacts,
 };
-use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions};
+use cap_std::fs::Dir;
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    AREAS, backend::Files, browse, clean, copy, documents, exact, jail, kept, known, locks::SessionLocks,
-    mount::check_mount, remove, uploads,
+    backend::Files,
+    browse, clean, copy, documents, jail, kept, known,
+    layout::{make, make_shared},
+    locks::SessionLocks,
+    mount::{self, check_mounts},
+    remove, uploads,
 };
 use crate::{
     guides::{GuideReader, disk::Pace},
@@ -38,8 +40,6 @@ use crate::{
     surroundings,
     toolbox::Limits,
 };
-
-const METADATA: &str = ".metadata.json";
 
 /// The workspaces of all sessions, `{base}/{session}/` each.
 #[derive(Debug, Clone)]
@@ -63,8 +63,8 @@ struct Real {
 }
 
 impl Real {
-    fn workspace(&self, session: SessionId, project: Option<Mount>) -> Workspace {
-        Workspace { root: self.base.join(session.to_string()), project, memories: self.memories.clone() }
+    fn workspace(&self, session: SessionId, Mounts { project, folders }: Mounts) -> Workspace {
+        Workspace { root: self.base.join(session.to_string()), project, folders, memories: self.memories.clone() }
     }
 }
 
@@ -144,27 +144,36 @@ impl WorkspaceFolders {
 }
 
 impl Workspaces for WorkspaceFolders {
-    fn open(&self, session: SessionId, project: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
+    fn open(&self, session: SessionId, mounts: Mounts) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
         let (private, memories) = (self.private.clone(), self.memories.clone());
         let open = self.locks.shared(session.to_string().into(), move |base| {
             let Real { memories, .. } = Self::shared(base, memories.as_ref())?;
             let root = make(base, session).map_err(|error| storage("make the session's workspace", error))?;
-            let project = project.map(|mount| check_mount(&private, mount)).transpose()?;
-            Ok(Workspace { root, project, memories })
+            let Mounts { project, folders } = check_mounts(&private, mounts)?;
+            Ok(Workspace { root, project, folders, memories })
         });
         self.work("open the workspace", open)
     }
 
-    fn locate(&self, session: SessionId, project: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
-        if let (Some(real), None) = (self.real.get(), &project) {
-            return std::future::ready(Ok(real.workspace(session, project))).boxed();
+    fn locate(&self, session: SessionId, mounts: Mounts) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
+        if let Some(real) = self.real.get().filter(|_| mounts == Mounts::default()) {
+            return std::future::ready(Ok(real.workspace(session, mounts))).boxed();
         }
         let (private, known, memories) = (self.private.clone(), Arc::clone(&self.real), self.memories.clone());
         self.work("find the workspace", move |base| {
             let found = Self::shared(base, memories.as_ref())?;
-            let project = project.map(|mount| check_mount(&private, mount)).transpose()?;
-            Ok(known.get_or_init(|| found).workspace(session, project))
+            let mounts = check_mounts(&private, mounts)?;
+            Ok(known.get_or_init(|| found).workspace(session, mounts))
         })
+    }
+
+    fn add_folders(
+        &self,
+        mounts: Mounts,
+        added: Vec<Mount>,
+    ) -> BoxFuture<'_, Result<Vec<AddedFolder>, WorkspaceError>> {
+        let private = self.private.clone();
+        self.work("add the folders", move |_| mount::add_folders(&private, mounts, added))
     }
 
     fn copy(
@@ -415,54 +424,6 @@ impl Workspaces for WorkspaceFolders {
             listed
         }
         .boxed()
-    }
-}
-
-/// Makes a session's folders where they are missing, and returns its root.
-fn make(base: &Path, session: SessionId) -> io::Result<PathBuf> {
-    let root = make_shared(base)?.join(session.to_string());
-    match fs::DirBuilder::new().mode(0o700).create(&root) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    exact::let_in(&root)?;
-    let folder = jail::own_root(&root)?;
-    for area in AREAS {
-        let mut private = DirBuilder::new();
-        private.mode(0o700);
-        match folder.create_dir_with(area, &private) {
-            Ok(()) => {}
-            // What is no folder any more is told by whoever opens it.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => drop(exact::let_in(&root.join(area))),
-            Err(error) => return Err(error),
-        }
-    }
-    write_metadata(&folder, session)?;
-    Ok(root)
-}
-
-/// Creates a folder of all sessions, and returns its real path, because commands print it and the jail recognises it.
-/// Its parent is not created: if that is gone, it was moved, and anything put in its place would be lost.
-fn make_shared(path: &Path) -> io::Result<PathBuf> {
-    match fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => path.canonicalize(),
-    }
-}
-
-fn write_metadata(folder: &Dir, session: SessionId) -> io::Result<()> {
-    let mut metadata = serde_json::json!({ "session_id": session });
-    // The id is made when the session is, and says when.
-    if let Some((seconds, nanos)) = session.as_uuid().get_timestamp().map(|timestamp| timestamp.to_unix()) {
-        let born = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos);
-        if let Ok(born) = jiff::Timestamp::try_from(born) {
-            metadata["created_at"] = born.to_string().into();
-        }
-    }
-    match folder.open_with(METADATA, OpenOptions::new().write(true).create_new(true)) {
-        Ok(mut file) => file.write_all(format!("{metadata:#}\n").as_bytes()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
     }
 }
 

@@ -55,32 +55,33 @@ pub enum HardLinks {
 /// One look and what comes of it at a time: two at once would both copy the same files.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Makes sure that a command can change no file outside of the project through a name in it. It may take a while.
+/// Makes sure that a command can change no file outside of a folder of the person through a name in it. It may take a while.
+/// `shown` is the folder's path for tools.
 ///
 /// # Errors
 /// When it cannot, with a sentence that says what a person can do.
-pub(crate) fn keep_in(project: &Path, how: HardLinks) -> Result<(), Failure> {
+pub(crate) fn keep_in(project: &Path, shown: &str, how: HardLinks) -> Result<(), Failure> {
     if how == HardLinks::Allow {
         return Ok(());
     }
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let top = exact::open_folder(project).map_err(|error| Failure::io("open the project folder", &error))?;
-    let leading_out = look(&top)?;
+    let top = exact::open_folder(project).map_err(|error| Failure::io(&format!("open {shown}"), &error))?;
+    let leading_out = look(&top, shown)?;
     if leading_out.is_empty() {
         return Ok(());
     }
     if how == HardLinks::Refuse || leading_out.len() > MAX_FILES {
-        return Err(refused(&leading_out, how));
+        return Err(refused(&leading_out, shown, how));
     }
     let may_copy = bytes(&leading_out) <= MAX_BYTES;
     for file in &leading_out {
         match part(&top, file, may_copy) {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => return Err(refused(&leading_out, how)),
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => return Err(refused(&leading_out, shown, how)),
             Err(error) => {
-                let name = shown(file.names.first().map_or(b"", Vec::as_slice));
+                let name = text_of(file.names.first().map_or(b"", Vec::as_slice));
                 return Err(Failure::tool(format!(
-                    "the command never ran: {name} in the project has another name outside of it (a hard link), which the \
+                    "the command never ran: {name} in {shown} has another name outside of it (a hard link), which the \
                      command could change, and it could not be replaced by a copy: {error}"
                 )));
             }
@@ -111,7 +112,7 @@ fn identity(stat: &Stat) -> (u64, u64) {
 }
 
 /// The files below a folder that have names elsewhere and that a command could change, in the order of their names.
-fn look(top: &OwnedFd) -> Result<Vec<LinkedFile>, Failure> {
+fn look(top: &OwnedFd, shown: &str) -> Result<Vec<LinkedFile>, Failure> {
     let mut found: HashMap<(u64, u64), LinkedFile> = HashMap::new();
     let mut folders = vec![Vec::new()];
     while let Some(path) = folders.pop() {
@@ -123,9 +124,9 @@ fn look(top: &OwnedFd) -> Result<Vec<LinkedFile>, Failure> {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !is_own(top, &path) => {}
             Err(error) => {
                 return Err(Failure::tool(format!(
-                    "the command never ran: the folder {} of the project cannot be looked into for hard links that lead \
+                    "the command never ran: the folder {} of {shown} cannot be looked into for hard links that lead \
                      out of it: {error}. Ask the person to make it readable (chmod u+rwx) or to remove it",
-                    shown(&path)
+                    text_of(&path)
                 )));
             }
         }
@@ -324,17 +325,17 @@ fn bytes(files: &[LinkedFile]) -> u64 {
     files.iter().map(|file| file.size).fold(0, u64::saturating_add)
 }
 
-fn shown(path: &[u8]) -> String {
+fn text_of(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }
 
 /// Says which files they are and what a person can do.
-fn refused(files: &[LinkedFile], how: HardLinks) -> Failure {
+fn refused(files: &[LinkedFile], shown: &str, how: HardLinks) -> Failure {
     let mut folders: BTreeMap<String, usize> = BTreeMap::new();
     for name in files.iter().filter_map(|file| file.names.first()) {
         let (folder, _) = split(name);
         let start: Vec<&[u8]> = folder.split(|byte| *byte == b'/').take(2).collect();
-        *folders.entry(format!("/project/{}", shown(&start.join(&b'/')))).or_default() += 1;
+        *folders.entry(format!("{shown}/{}", text_of(&start.join(&b'/')))).or_default() += 1;
     }
     let mut folders: Vec<(String, usize)> = folders.into_iter().collect();
     folders.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -347,7 +348,7 @@ fn refused(files: &[LinkedFile], how: HardLinks) -> Failure {
         HardLinks::Refuse | HardLinks::Allow => String::new(),
     };
     Failure::tool(format!(
-        "the command never ran: it could change {} of {} outside of the project, which have other names in it (hard \
+        "the command never ran: it could change {} of {} outside of {shown}, which have other names in it (hard \
          links){limit}: {}{more}. No command can change this: ask the person to make copies of them (pnpm: \
          package-import-method=copy; uv: --link-mode=copy; git clone --no-hardlinks), or to set sandbox.hard_links in \
          agentd.yaml",

@@ -7,7 +7,7 @@
 //! is looked at, not its name: only regular files and folders pass.
 //!
 //! Hard links cannot be told from the file they share. In the session's own tree nothing needs them, so they are
-//! refused there; in a project they can be read, because package managers make them, but never written. The count
+//! refused there; in a folder of the person they can be read, because package managers make them, but never written. The count
 //! of links is all that tells them, so a link that is removed in the instant between the opening and the look passes
 //! as an ordinary file. Only a command can make and remove links so fast, and what a command may reach is for its
 //! sandbox to say.
@@ -19,14 +19,18 @@ use std::{
     sync::Arc,
 };
 
-use agentd_core::{ports::Workspace, session::Mount};
+use agentd_core::{
+    folder::{AddedFolder, FOLDERS},
+    ports::Workspace,
+    session::Mount,
+};
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use nix::{errno::Errno, fcntl::OFlag};
 use rustix::fs::OFlags;
 
 use super::{
     exact, links,
-    path::{PathPlace, ToolPath},
+    path::{FolderName, PathPlace, ToolPath},
 };
 use crate::{failure::Failure, text};
 
@@ -53,18 +57,30 @@ impl Jail {
     /// Reads a path that is written from the root of the tree. Besides the forms of [`ToolPath::parse`] it takes the
     /// real paths of the workspace and the project, because commands print them.
     pub(crate) fn locate(&self, written: &str) -> Result<ToolPath, Failure> {
-        let project = self.workspace.project.as_ref().map(|mount| mount.path.as_path());
-        let memories = self.workspace.memories.as_deref();
-        let real = [(Some(self.workspace.root.as_path()), "./"), (project, "/project/"), (memories, "/memories/")];
-        for (root, shown) in real {
-            let below = root.and_then(Path::to_str).and_then(|root| written.strip_prefix(root));
+        let memories = self.workspace.memories.as_deref().map(|path| (PathPlace::Memories, path));
+        let real = self.mounts().chain(memories).map(|(place, path)| (format!("{place}/"), path));
+        for (shown, root) in [("./".to_owned(), self.workspace.root.as_path())].into_iter().chain(real) {
+            let below = root.to_str().and_then(|root| written.strip_prefix(root));
             match below {
-                Some("") => return ToolPath::parse(shown),
+                Some("") => return ToolPath::parse(&shown),
                 Some(below) if below.starts_with('/') => return ToolPath::parse(&format!("{shown}{below}")),
                 _ => {}
             }
         }
-        ToolPath::parse(written)
+        match ToolPath::parse(written) {
+            Err(_) if written.trim_end_matches('/') == FOLDERS => {
+                Err(self.no_folder("/folders is no folder of its own"))
+            }
+            parsed => parsed,
+        }
+    }
+
+    /// The folders of the person, with their real paths.
+    fn mounts(&self) -> impl Iterator<Item = (PathPlace, &Path)> {
+        let project = self.workspace.project.iter().map(|mount| (PathPlace::Project, mount.path.as_path()));
+        let folder = |folder: &'_ AddedFolder| FolderName::new(folder.name()).map(PathPlace::Folder);
+        let folders = self.workspace.folders.iter();
+        project.chain(folders.filter_map(move |added| Some((folder(added)?, added.path.as_path()))))
     }
 
     /// Reads a path as a call writes it. Where a project is mounted, a path without a slash in front means the project,
@@ -111,12 +127,12 @@ impl Jail {
         }
     }
 
-    /// Places searched from `start`: the root of the workspace includes the project, which comes first, so that clutter
-    /// in the workspace does not use up what a search may show.
+    /// Places searched from `start`: the root of the workspace includes the folders of the person, which come first, so
+    /// that clutter in the workspace does not use up what a search may show.
     pub(crate) fn places(&self, start: &ToolPath) -> Vec<ToolPath> {
-        let has_project = self.workspace.project.is_some() && *start == ToolPath::root(PathPlace::Own);
-        let project = has_project.then(|| ToolPath::root(PathPlace::Project));
-        project.into_iter().chain([start.clone()]).collect()
+        let is_top = *start == ToolPath::root(PathPlace::Own);
+        let mounts = self.mounts().filter(|_| is_top).map(|(place, _)| ToolPath::root(place));
+        mounts.chain([start.clone()]).collect()
     }
 
     /// Resolves a path: the path itself, or another if links in the same tree are on the way. A missing path is no
@@ -144,7 +160,7 @@ impl Jail {
         if metadata.is_dir() {
             return Err(Failure::path(format!("{path} is a folder; list_workspace_files shows what it holds")));
         }
-        if metadata.nlink() > 1 && path.place() != PathPlace::Project {
+        if metadata.nlink() > 1 && !path.place().is_mounted() {
             return Err(hard_link(path));
         }
         Ok((file, metadata))
@@ -167,7 +183,7 @@ impl Jail {
             opened => opened.ok()?,
         };
         let metadata = file.metadata().ok()?;
-        let is_own = metadata.nlink() == 1 || path.place() == PathPlace::Project;
+        let is_own = metadata.nlink() == 1 || path.place().is_mounted();
         (metadata.is_file() && is_own).then_some(file)
     }
 
@@ -206,6 +222,11 @@ impl Jail {
                 own_root(&mount.path)
                     .map_err(|error| Failure::path(format!("the project folder cannot be opened: {error}")))
             }
+            PathPlace::Folder(name) => {
+                let folder = self.folder(name)?;
+                own_root(&folder.path)
+                    .map_err(|error| Failure::path(format!("the folder {place} cannot be opened: {error}")))
+            }
             PathPlace::Memories => {
                 let memories = self.workspace.memories.as_deref();
                 let memories = memories.ok_or_else(|| Failure::path("nothing is kept across sessions here"))?;
@@ -227,6 +248,16 @@ impl Jail {
                 path.name()
             )));
         }
+        if let PathPlace::Folder(name) = path.place()
+            && !self.folder(name)?.writable
+        {
+            return Err(Failure::path(format!(
+                "{path} cannot be changed: {} was added read-only, and only the user can make it writable \
+                 (`--add-dir DIR:rw`); write to /outputs/{} instead",
+                path.place(),
+                path.name()
+            )));
+        }
         if path.place() != PathPlace::Own {
             return Ok((self.root(path.place())?, path.below_place()));
         }
@@ -234,7 +265,7 @@ impl Jail {
         if !super::WRITABLE.contains(&area) {
             return Err(Failure::path(format!(
                 "{path} cannot be written: only uploads/, outputs/, temp/, /memories, /state and a writable \
-                 /project can; write to outputs/{} instead",
+                 /project or added folder can; write to outputs/{} instead",
                 path.name()
             )));
         }
@@ -253,6 +284,22 @@ impl Jail {
     pub(crate) fn project(&self) -> Result<&Mount, Failure> {
         self.workspace.project.as_ref().ok_or_else(|| {
             Failure::path("no project folder is mounted in this session; use uploads/, outputs/ and temp/")
+        })
+    }
+
+    fn folder(&self, name: FolderName) -> Result<&AddedFolder, Failure> {
+        self.workspace
+            .folder(name.as_str())
+            .ok_or_else(|| self.no_folder(&format!("there is no folder {}", PathPlace::Folder(name))))
+    }
+
+    /// Says which folders there are, in place of one that is not.
+    fn no_folder(&self, problem: &str) -> Failure {
+        let names: Vec<&str> = self.workspace.folders.iter().map(|folder| folder.at.as_str()).collect();
+        Failure::path(if names.is_empty() {
+            format!("{problem}: no folder was added to this session")
+        } else {
+            format!("{problem}; use one of {}", names.join(", "))
         })
     }
 

@@ -5,8 +5,8 @@
 //! - `browse`: the same files for a person, who lists, reads and writes them by the same paths.
 //! - `documents`: documents among them, and those open.
 //! - `client`: files of the project that a client of the turn holds, with text that is not saved.
-//! - `mount`: the project folder of a session, checked.
-//! - `path`: paths from a model, parsed without touching the disk.
+//! - `layout`: the folders of one session on the disk. `mount`: the folders of the person that it sees, checked.
+//! - `path`: paths from a model, parsed without touching the disk. `place`: the real folder that one is in.
 //! - `exact`: opens a path as it is written, and through no link.
 //! - `links`: resolution of paths that go through links.
 //! - `jail`: opens what a path names. Every check is made at open time by the kernel (`openat2` beneath a folder)
@@ -32,10 +32,12 @@ pub(crate) mod hard_links;
 pub(crate) mod jail;
 mod kept;
 mod known;
+mod layout;
 mod links;
 mod locks;
 mod mount;
 pub(crate) mod path;
+mod place;
 pub(crate) mod remove;
 pub mod snapshots;
 pub(crate) mod target;

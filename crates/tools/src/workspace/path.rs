@@ -1,48 +1,17 @@
 //! Paths from a model, parsed without touching the disk.
 //!
 //! Models see one tree: `uploads/`, `outputs/`, `temp/`, `skills/`, what the daemon keeps, `/memories`, `/state` and,
-//! where a folder is mounted, `/project`. A leading slash is optional, since that tree has its own root:
+//! where folders are mounted, `/project` and `/folders/NAME`. A leading slash is optional, since that tree has its own root:
 //! `/uploads/a.txt` is `uploads/a.txt`. Everything else that is absolute is refused, as is whatever has two meanings:
 //! `..`, `~`, backslashes, control characters.
 
 use std::path::Path;
 
+pub(crate) use super::place::{FolderName, PathPlace};
 use crate::{failure::Failure, text};
 
 const MAX_PATH: usize = 4096;
 const MAX_NAME: usize = 255;
-
-/// Real folder that a path is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum PathPlace {
-    /// The session's own tree.
-    Own,
-    /// The mounted project.
-    Project,
-    /// Folder that all sessions share.
-    Memories,
-    /// The session's own state, which is in the journal and not on the disk.
-    State,
-}
-
-impl PathPlace {
-    /// The name that paths in it begin with; none for the session's own tree.
-    pub(crate) fn name(self) -> Option<&'static str> {
-        match self {
-            Self::Own => None,
-            Self::Project => Some("project"),
-            Self::Memories => Some("memories"),
-            Self::State => Some("state"),
-        }
-    }
-
-    /// The place, other than the session's own tree, that a first part names. Many a project has a folder `state`, and
-    /// who leaves out where that is must not write here instead, unasked: so this one needs its slash.
-    fn of(first: &str, absolute: bool) -> Option<Self> {
-        let named = [Self::Project, Self::Memories, Self::State].into_iter().find(|place| place.name() == Some(first));
-        named.filter(|place| absolute || *place != Self::State)
-    }
-}
 
 /// A path that names something in the workspace, if it is there at all. It has no `..`, no empty and no `.` parts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,16 +43,14 @@ impl ToolPath {
                 )));
             }
         }
-        let place = parts.first().and_then(|first| PathPlace::of(first, written.starts_with('/')));
-        match parts.split_first() {
-            Some((_, below)) if let Some(place) = place => Ok(Self { place, rest: below.join("/") }),
-            Some((first, _)) if written.starts_with('/') && !super::AREAS.contains(first) => {
-                Err(Failure::path(format!(
-                    "{} is an absolute path outside the workspace; use a path below uploads/, outputs/, temp/, \
-                     skills/, /memories, /state or /project",
-                    text::quoted(written)
-                )))
-            }
+        let place = PathPlace::of(&parts, written.starts_with('/'));
+        match parts.first() {
+            Some(_) if let Some((place, below)) = place => Ok(Self { place, rest: below.join("/") }),
+            Some(first) if written.starts_with('/') && !super::AREAS.contains(first) => Err(Failure::path(format!(
+                "{} is an absolute path outside the workspace; use a path below uploads/, outputs/, temp/, \
+                     skills/, /memories, /state, /project or an added folder, /folders/NAME",
+                text::quoted(written)
+            ))),
             _ => Ok(Self { place: PathPlace::Own, rest: parts.join("/") }),
         }
     }
@@ -96,7 +63,7 @@ impl ToolPath {
 
     /// Returns whether a first part is a name of the tree, also without a slash.
     pub(super) fn is_name(first: &str) -> bool {
-        super::AREAS.contains(&first) || PathPlace::of(first, false).is_some()
+        super::AREAS.contains(&first) || PathPlace::of(&[first], false).is_some()
     }
 
     /// Returns whether a path begins with such a name and no slash.
@@ -170,11 +137,11 @@ impl ToolPath {
 
 impl std::fmt::Display for ToolPath {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match (self.place.name(), self.rest.is_empty()) {
-            (None, true) => f.write_str("."),
-            (None, false) => f.write_str(&self.rest),
-            (Some(place), true) => write!(f, "/{place}"),
-            (Some(place), false) => write!(f, "/{place}/{}", self.rest),
+        match (self.place, self.rest.is_empty()) {
+            (PathPlace::Own, true) => f.write_str("."),
+            (PathPlace::Own, false) => f.write_str(&self.rest),
+            (place, true) => write!(f, "{place}"),
+            (place, false) => write!(f, "{place}/{}", self.rest),
         }
     }
 }
@@ -235,6 +202,9 @@ mod tests {
             ("memoriesx/a", "memoriesx/a"),
             ("/state/plan.md", "/state/plan.md"),
             ("state/plan.md", "state/plan.md"),
+            ("/folders/lib", "/folders/lib"),
+            ("/folders//报告-2/./a.md", "/folders/报告-2/a.md"),
+            ("folders/lib/a.md", "folders/lib/a.md"),
             ("uploads/...", "uploads/..."),
             ("uploads/..a", "uploads/..a"),
             ("uploads/a..", "uploads/a.."),
@@ -289,6 +259,7 @@ mod tests {
             Just("project".to_owned()),
             Just("memories".to_owned()),
             Just("state".to_owned()),
+            Just("folders".to_owned()),
             Just("uploads".to_owned()),
             Just("etc".to_owned()),
             Just(". ".to_owned()),

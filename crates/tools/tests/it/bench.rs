@@ -60,7 +60,7 @@ impl Bench {
             fs::create_dir(&path).unwrap();
             Mount { path, writable: project == Project::Writable }
         });
-        let workspace = folders.open(session_id, mount).await.unwrap();
+        let workspace = folders.open(session_id, mount.into()).await.unwrap();
         let mut config = ToolboxConfig::new(|| TimeZone::UTC);
         adapt(&mut config);
         Self {

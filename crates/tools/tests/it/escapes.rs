@@ -43,9 +43,9 @@ async fn the_session_can_work_though_the_data_around_it_is_hidden() {
         .await;
         fs::create_dir(path.join("data")).unwrap();
         let folders = WorkspaceFolders::new(path.join("data/workspace"));
-        let workspace = folders.open(bench.context.session_id, None).await.unwrap();
+        let workspace = folders.open(bench.context.session_id, None.into()).await.unwrap();
         fs::write(path.join("data/agentd.db"), SECRET).unwrap();
-        let other = folders.open(SessionId::generate(), None).await.unwrap();
+        let other = folders.open(SessionId::generate(), None.into()).await.unwrap();
         fs::write(other.root.join("uploads/x"), SECRET).unwrap();
         bench.context.workspace = Arc::new(workspace);
         bench.allowed("echo x > outputs/x && cat outputs/x").await;
@@ -201,7 +201,7 @@ async fn a_session_that_a_command_closed_is_opened_again() {
         assert!(listed.error.is_none() && listed.text.contains("outputs"), "{}", listed.text);
         bench.allowed("cat outputs/y").await;
         // And at the beginning of the next one, what is below.
-        let workspace = bench.folders.open(bench.context.session_id, None).await.unwrap();
+        let workspace = bench.folders.open(bench.context.session_id, None.into()).await.unwrap();
         bench.context.workspace = Arc::new(workspace);
         assert_eq!(fs::metadata(&uploads).unwrap().permissions().mode() & 0o777, 0o700);
         bench.allowed("cat uploads/x").await;

@@ -12,6 +12,7 @@ use agentd_core::{
     context::HistoryFile,
     error::ErrorKind,
     files::{FilesCopied, SessionTree},
+    folder::Mounts,
     ids::SessionId,
     ports::{Workspace, WorkspaceArea, Workspaces as _},
     session::Mount,
@@ -26,7 +27,7 @@ async fn a_workspace_is_private_complete_and_opened_again() {
     let bench = Bench::new().await;
     bench.put("outputs/kept.txt", "kept");
     let session = bench.context.session_id;
-    let again = bench.folders.open(session, None).await.unwrap();
+    let again = bench.folders.open(session, Mounts::default()).await.unwrap();
     assert_eq!(&again, bench.workspace());
     assert_eq!(bench.content("outputs/kept.txt"), b"kept");
     for folder in ["", "uploads", "outputs", "temp", "skills", "large_tool_results", "conversation_history", ".."] {
@@ -46,7 +47,7 @@ async fn mounts_are_checked() {
     fs::create_dir(outside.path().join("data")).unwrap();
     let folders = WorkspaceFolders::new(base.clone());
     let session = SessionId::generate();
-    let own = folders.open(session, None).await.unwrap().root;
+    let own = folders.open(session, Mounts::default()).await.unwrap().root;
     fs::write(outside.path().join("file"), "x").unwrap();
     fs::create_dir(outside.path().join("code")).unwrap();
     symlink("code", outside.path().join("link")).unwrap();
@@ -58,7 +59,7 @@ async fn mounts_are_checked() {
         (own, Some(ErrorKind::InvalidInput)),
         (outside.path().join("link"), None),
     ] {
-        let opened = folders.open(session, Some(Mount { path: path.clone(), writable: false })).await;
+        let opened = folders.open(session, Some(Mount { path: path.clone(), writable: false }).into()).await;
         match (opened, expected) {
             (Ok(workspace), None) => {
                 let real = outside.path().join("code").canonicalize().unwrap();
@@ -78,7 +79,7 @@ async fn a_base_that_cannot_be_made_is_said() {
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("file"), "x").unwrap();
     let folders = WorkspaceFolders::new(outside.path().join("file/workspaces"));
-    let error = folders.open(SessionId::generate(), None).await.unwrap_err();
+    let error = folders.open(SessionId::generate(), None.into()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Storage);
     assert!(error.hint().is_some());
 }
@@ -92,12 +93,12 @@ async fn nothing_is_kept_where_the_data_folder_is_gone() {
     let session = SessionId::generate();
     let upload = async || folders.add_upload(session, "a.txt".to_owned(), b"a".to_vec()).await;
     assert_eq!(upload().await.unwrap_err().kind(), ErrorKind::Storage);
-    assert!(folders.open(session, None).await.is_err() && !data.exists());
+    assert!(folders.open(session, Mounts::default()).await.is_err() && !data.exists());
     fs::create_dir(&data).unwrap();
-    folders.open(session, None).await.unwrap();
+    folders.open(session, Mounts::default()).await.unwrap();
     assert_eq!(upload().await.unwrap(), "uploads/a.txt");
     fs::rename(&data, outside.path().join("aside")).unwrap();
-    assert!(upload().await.is_err() && folders.open(session, None).await.is_err() && !data.exists());
+    assert!(upload().await.is_err() && folders.open(session, Mounts::default()).await.is_err() && !data.exists());
 }
 
 #[tokio::test]
@@ -143,7 +144,7 @@ async fn what_a_session_made_is_copied_and_nothing_that_leads_elsewhere() {
     let history = HistoryFile { name: "one.md".to_owned(), bytes: Some(4), missing_after: None };
     let copied = bench.folders.copy(from, to, Some(history)).await.unwrap();
     assert_eq!(copied, FilesCopied { files: 4, bytes: 11, left_out: 4 });
-    let root = bench.folders.open(to, None).await.unwrap().root;
+    let root = bench.folders.open(to, None.into()).await.unwrap().root;
     let read = |path: &str| fs::read_to_string(root.join(path)).ok();
     assert_eq!(read("uploads/a.pdf").as_deref(), Some("a"));
     assert_eq!(read("outputs/deep/er/b.txt").as_deref(), Some("bb"));
@@ -164,7 +165,7 @@ async fn what_a_session_made_is_copied_and_nothing_that_leads_elsewhere() {
 #[tokio::test]
 async fn a_session_is_removed_and_nothing_else() {
     let bench = Bench::with_project(Project::Writable).await;
-    let other = bench.folders.open(SessionId::generate(), None).await.unwrap();
+    let other = bench.folders.open(SessionId::generate(), None.into()).await.unwrap();
     bench.put("/project/mine.txt", "mine");
     bench.put("outputs/a/b.txt", "x");
     symlink(bench.real("/project"), bench.real("outputs/project")).unwrap();

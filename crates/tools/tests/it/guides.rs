@@ -44,7 +44,9 @@ impl Home {
         let project = self.path("work/app/x").parent().map(Path::to_path_buf);
         let project = project.map(|path| Mount { path, writable: false });
         let memories = Some(self.path("memories"));
-        self.workspaces.guides(&Workspace { root: self.path("root"), project, memories }, limits).await
+        self.workspaces
+            .guides(&Workspace { root: self.path("root"), project, folders: Vec::new(), memories }, limits)
+            .await
     }
 
     async fn look(&self) -> Guides {
@@ -150,7 +152,8 @@ async fn what_is_as_it_was_is_told_without_waiting() {
     let home = Home::new();
     let project = home.path("work/app/x").parent().map(Path::to_path_buf);
     let project = project.map(|path| Mount { path, writable: false });
-    let workspace = Workspace { root: home.path("root"), project, memories: Some(home.path("memories/x")) };
+    let workspace =
+        Workspace { root: home.path("root"), project, folders: Vec::new(), memories: Some(home.path("memories/x")) };
     let long_ago = SystemTime::now() - Duration::from_secs(3600);
     let age = |path: &str| fs::File::open(home.path(path)).unwrap().set_modified(long_ago).unwrap();
     let write = |text: &str| {

@@ -20,7 +20,7 @@ async fn what_one_session_writes_another_reads() {
     assert!(written.contains("/memories/people/ada.md"), "{written}");
     let first = bench.context.session_id;
     bench.context.session_id = SessionId::generate();
-    bench.context.workspace = Arc::new(bench.folders.open(bench.context.session_id, None).await.unwrap());
+    bench.context.workspace = Arc::new(bench.folders.open(bench.context.session_id, None.into()).await.unwrap());
     for path in
         ["/memories/people/ada.md", "memories/people/ada.md", bench.real("/memories/people/ada.md").to_str().unwrap()]
     {

@@ -70,7 +70,7 @@ impl Home {
 
     async fn workspace(&self) -> Workspace {
         let mount = Mount { path: self.project(), writable: false };
-        self.workspaces.open("0193a5b2-7c1d-7000-8000-000000000002".parse().unwrap(), Some(mount)).await.unwrap()
+        self.workspaces.open("0193a5b2-7c1d-7000-8000-000000000002".parse().unwrap(), Some(mount).into()).await.unwrap()
     }
 
     async fn show(&self) -> ProjectReport {

@@ -669,7 +669,7 @@ async fn another_project_is_not_touched() {
             "the project is mounted read-only",
         ),
     ] {
-        let workspace = bench.folders.open(session, mount).await.unwrap();
+        let workspace = bench.folders.open(session, mount.into()).await.unwrap();
         let undone = camera.snapshots.undo(session, &workspace, files.clone(), false).await.unwrap();
         assert_eq!(undone.files[0].outcome, UndoOutcome::Failed);
         assert!(undone.files[0].reason.as_deref().unwrap().starts_with(reason), "{:?}", undone.files[0]);
@@ -794,7 +794,7 @@ impl Camera {
     async fn second(&self) -> ToolContext {
         let session_id = SessionId::generate();
         let project = self.bench.workspace().project.clone();
-        let workspace = self.bench.folders.open(session_id, project).await.unwrap();
+        let workspace = self.bench.folders.open(session_id, project.into()).await.unwrap();
         ToolContext { session_id, workspace: workspace.into(), ..self.call() }
     }
 

@@ -24,7 +24,7 @@ const RUNS: usize = 200;
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let folder = world::folder()?;
     let session_id = SessionId::generate();
-    let workspace = WorkspaceFolders::new(folder.path().to_owned()).open(session_id, None).await?;
+    let workspace = WorkspaceFolders::new(folder.path().to_owned()).open(session_id, None.into()).await?;
     let sandbox = Arc::new(Sandbox::new(SandboxConfig::new(world::program("agentd")?)));
     let status = sandbox.status().await;
     let mut config = ToolboxConfig::new(|| jiff::tz::TimeZone::UTC);

@@ -76,7 +76,7 @@ async fn around(snapshots: &FileSnapshots, call: &mut ToolContext) -> anyhow::Re
 async fn call(home: &Path, project: &Path) -> anyhow::Result<ToolContext> {
     let session_id = SessionId::generate();
     let mount = Mount { path: project.to_owned(), writable: true };
-    let workspace = WorkspaceFolders::new(home.join("workspace")).open(session_id, Some(mount)).await?;
+    let workspace = WorkspaceFolders::new(home.join("workspace")).open(session_id, Some(mount).into()).await?;
     Ok(ToolContext {
         session_id,
         turn_id: TurnId::generate(),

@@ -15,7 +15,7 @@ async fn a_greeting_needs_no_daemon_and_advertises_what_works() {
     let can = &greeting["agentCapabilities"];
     assert_eq!((&can["loadSession"], &can["promptCapabilities"]["image"]), (&json!(true), &json!(true)), "{can:#}");
     assert!(can["promptCapabilities"]["audio"] != json!(true) && can["mcpCapabilities"]["http"] == json!(true));
-    for method in ["list", "resume", "close", "delete"] {
+    for method in ["list", "resume", "close", "delete", "additionalDirectories"] {
         assert!(can["sessionCapabilities"][method].is_object(), "{can:#}");
     }
     assert!(!greeting["authMethods"].as_array().unwrap().is_empty());

@@ -38,6 +38,38 @@ async fn sessions_are_listed_by_folder_and_by_page() {
 }
 
 #[tokio::test]
+async fn further_folders_of_the_editor_are_added_and_none_later() {
+    let world = World::start().await;
+    let at = |name: &str| world.daemon.path().join(name).canonicalize().unwrap();
+    world.daemon.write("shop/a.txt", "a");
+    world.daemon.write("shop/inner/b.txt", "b");
+    world.daemon.write("lib/c.txt", "old words");
+    let mut editor = Editor::start(&world).await;
+    let further = json!([at("lib"), at("shop/inner")]);
+    let new = json!({"cwd": at("shop"), "mcpServers": [], "additionalDirectories": further});
+    let session = editor.gives("session/new", new).await["sessionId"].as_str().unwrap().to_owned();
+    let edit = json!({"path": "/folders/lib/c.txt", "old_string": "old", "new_string": "new"});
+    world.model.reply(Reply::tool_call("edit_file", edit));
+    world.model.reply(Reply::text("Done."));
+    let id = editor.begin_prompt(&session, "Change it").await;
+    let question = editor.decides("approve").await;
+    editor.ends(id).await;
+    assert!(question.to_string().contains(&at("lib/c.txt").display().to_string()), "{question:#}");
+    assert_eq!(world.daemon.read("lib/c.txt"), "new words");
+    let listed = editor.gives("session/list", json!({"cwd": at("shop")})).await;
+    assert_eq!(listed["sessions"][0]["additionalDirectories"], json!([at("lib")]), "{listed:#}");
+    // What a session sees is for the person to say.
+    world.daemon.write("other/d.txt", "d");
+    let there =
+        json!({"sessionId": session, "cwd": at("shop"), "mcpServers": [], "additionalDirectories": [at("other")]});
+    editor.gives("session/resume", there).await;
+    let settings = world.client().await.session(&session).await.unwrap().session.settings;
+    assert_eq!(settings.folders.iter().map(|folder| folder.path.clone()).collect::<Vec<_>>(), [at("lib")]);
+    let relative = json!({"cwd": at("shop"), "mcpServers": [], "additionalDirectories": ["lib"]});
+    assert!(editor.fails("session/new", relative).await.1.contains("absolute path"));
+}
+
+#[tokio::test]
 async fn a_session_is_loaded_with_its_history_and_resumed_without_it() {
     let world = World::start().await;
     let mut editor = Editor::with(&world, json!({"_meta": {"terminal_output": true}})).await;

@@ -26,6 +26,7 @@ use crate::{
     daemon::Daemon,
     failure::Failure,
     keyboard::Keyboard,
+    mount::FolderChanges,
     session::SessionTarget,
     terminal::attention::Attention,
     turn::{self, Signals, SocketLine},
@@ -122,7 +123,10 @@ impl AgentServer {
                 .hint("leave the folder out, or leave the session_id out to begin a session with it")
                 .into());
         }
-        Ok(SessionTarget::Known(session).show(daemon, Some(folder)).await?.into_choice())
+        Ok(SessionTarget::Known(session)
+            .show(daemon, Some(Some(folder)), &FolderChanges::default())
+            .await?
+            .into_choice())
     }
 
     /// Answers what a turn waits for, and follows it from there.

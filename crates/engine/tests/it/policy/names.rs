@@ -10,7 +10,12 @@ use super::{compiled, mark, shipped, tool};
 
 fn workspace(has_project: bool) -> Workspace {
     let project = has_project.then(|| Mount { path: "/home/me/code".into(), writable: true });
-    Workspace { root: "/data/workspace/1".into(), project, memories: Some("/data/memories".into()) }
+    Workspace {
+        root: "/data/workspace/1".into(),
+        project,
+        folders: Vec::new(),
+        memories: Some("/data/memories".into()),
+    }
 }
 
 fn judged(policy: &Policy, name: &str, effect: Effect, arguments: &Value, has_project: bool) -> &'static str {

@@ -1,6 +1,7 @@
 //! Landlock: which files can be reached, whatever the path that leads to them.
 
 use std::{
+    collections::BTreeSet,
     fs::File,
     os::{fd::OwnedFd, unix::fs::FileTypeExt as _},
     path::{Path, PathBuf},
@@ -53,6 +54,11 @@ pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<u8> {
     if namespaces {
         for fresh in FRESH {
             rules = allow_one(rules, Path::new(fresh), write)?;
+        }
+        // It holds nothing but folders that may be read.
+        let parents = policy.names.iter().filter_map(|name| name.name.parent()).filter(|path| *path != Path::new("/"));
+        for parent in parents.collect::<BTreeSet<_>>() {
+            rules = allow_one(rules, parent, AccessFs::ReadDir.into())?;
         }
     }
     let status = rules.restrict_self().map_err(step("restrict the files"))?;

@@ -62,13 +62,13 @@ pub(super) fn exchange(names: &[Name]) -> Step<()> {
     raw::make_read_only(Path::new("/"), Below::AsItIs).map_err(step("make the root read-only"))
 }
 
-/// The entries of the machine's root, but for those that have one of these names.
+/// The entries of the machine's root, but for those that have one of these names, or hold one.
 fn entries(names: &[Name]) -> io::Result<Vec<(PathBuf, Entry)>> {
     let mut entries = Vec::new();
     for found in fs::read_dir("/")? {
         let found = found?;
         let (path, kind) = (found.path(), found.file_type()?);
-        if names.iter().any(|name| name.name == path) {
+        if names.iter().any(|name| name.name.starts_with(&path)) {
             continue;
         }
         let entry = if kind.is_symlink() {
@@ -87,8 +87,11 @@ fn entries(names: &[Name]) -> io::Result<Vec<(PathBuf, Entry)>> {
 fn build(entries: &[(PathBuf, Entry)]) -> io::Result<()> {
     mount(Some("tmpfs"), SITE, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some(OPTIONS))?;
     for (path, entry) in entries {
-        let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-        let place = Path::new(SITE).join(name);
+        let below = path.strip_prefix("/").map_err(|_| io::ErrorKind::InvalidFilename)?;
+        let place = Path::new(SITE).join(below);
+        if let Some(parent) = place.parent() {
+            fs::create_dir_all(parent)?;
+        }
         match entry {
             Entry::Link { to } => symlink(to, place)?,
             Entry::Mount { tree, folder } => {

@@ -231,11 +231,11 @@ impl Files {
     pub(crate) fn follow(&self, path: &ToolPath) -> Result<ToolPath, Failure> {
         match path.place() {
             PathPlace::State => Ok(path.clone()),
-            PathPlace::Own | PathPlace::Project | PathPlace::Memories => self.jail.follow(path),
+            PathPlace::Own | PathPlace::Project | PathPlace::Folder(_) | PathPlace::Memories => self.jail.follow(path),
         }
     }
 
-    /// The places beside the session's own tree and the project that have something to show.
+    /// The places beside the session's own tree and the person's folders that have something to show.
     pub(crate) fn beside(&self) -> Vec<ToolPath> {
         let holds = |place: &ToolPath| {
             self.entries(place).is_ok_and(|mut entries| entries.any(|e| matches!(e, Listed::Entry(_))))
@@ -246,7 +246,7 @@ impl Files {
     fn backend(&self, path: &ToolPath) -> &dyn Backend {
         match path.place() {
             PathPlace::State => &*self.state,
-            PathPlace::Own | PathPlace::Project | PathPlace::Memories => &self.jail,
+            PathPlace::Own | PathPlace::Project | PathPlace::Folder(_) | PathPlace::Memories => &self.jail,
         }
     }
 }

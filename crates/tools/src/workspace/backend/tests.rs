@@ -11,7 +11,7 @@ use crate::workspace::WorkspaceFolders;
 fn files(folder: &tempfile::TempDir) -> Files {
     let folders = WorkspaceFolders::new(folder.path().join("workspace")).remembering(folder.path().join("memories"));
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let workspace = runtime.block_on(folders.open(SessionId::generate(), None)).unwrap();
+    let workspace = runtime.block_on(folders.open(SessionId::generate(), None.into())).unwrap();
     Files::new(Arc::new(workspace), &StateFiles::default(), "2026-11-21T08:31:05Z".parse().unwrap())
 }
 

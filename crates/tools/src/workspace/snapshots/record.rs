@@ -17,7 +17,7 @@ use std::{
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    super::path::PathPlace,
+    super::path::{FolderName, PathPlace},
     blobs::Hash,
     root::{Kind, Stamp},
     tree::{Content, Entry, Tree, Why},
@@ -72,7 +72,11 @@ fn put_tree(bytes: &mut Vec<u8>, tree: &Tree) {
         PathPlace::Memories => 2,
         // It is not on the disk, so no tree is of it.
         PathPlace::State => 3,
+        PathPlace::Folder(_) => 4,
     });
+    if let PathPlace::Folder(name) = &tree.place {
+        put_bytes(bytes, name.as_str().as_bytes());
+    }
     put_bytes(bytes, tree.path.as_os_str().as_bytes());
     put_bytes(bytes, tree.unseen.as_deref().unwrap_or_default().as_bytes());
     put_length(bytes, tree.entries.len());
@@ -130,6 +134,7 @@ impl Reader<'_> {
             0 => PathPlace::Own,
             1 => PathPlace::Project,
             2 => PathPlace::Memories,
+            4 => PathPlace::Folder(FolderName::new(str::from_utf8(self.bytes()?).ok()?)?),
             _ => return None,
         };
         let path = PathBuf::from(OsString::from_vec(self.bytes()?.to_vec()));

@@ -15,7 +15,10 @@ use agentd_core::ports::Workspace;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
 
 use super::{
-    super::{exact, path::PathPlace},
+    super::{
+        exact,
+        path::{FolderName, PathPlace},
+    },
     spot::split,
 };
 
@@ -100,12 +103,16 @@ impl Stamp {
 }
 
 impl Root {
-    /// The trees of a workspace that a session may change: its own, a project that it may write to, and what all
-    /// sessions share.
+    /// The trees of a workspace that a session may change: its own, the folders of the person that it may write to,
+    /// and what all sessions share.
     pub(super) fn all(workspace: &Workspace) -> io::Result<Vec<Self>> {
         let mut roots = vec![Self::open(PathPlace::Own, &workspace.root)?];
         if let Some(mount) = workspace.project.as_ref().filter(|mount| mount.writable) {
             roots.push(Self::open(PathPlace::Project, &mount.path)?);
+        }
+        for folder in workspace.folders.iter().filter(|folder| folder.writable) {
+            let place = FolderName::new(folder.name()).map(PathPlace::Folder).ok_or(io::ErrorKind::InvalidFilename)?;
+            roots.push(Self::open(place, &folder.path)?);
         }
         if let Some(memories) = &workspace.memories {
             match Self::open(PathPlace::Memories, memories) {

@@ -1,6 +1,6 @@
 //! Scans every path of a tree: metadata, not content.
 //!
-//! Of a project, what git ignores as a whole folder (`target/`, `node_modules/`) and `.git` itself are left out: they
+//! Of a folder of the person, what git ignores as a whole folder (`target/`, `node_modules/`) and `.git` itself are left out: they
 //! can be made again, and are larger than all else together. A file that is ignored by itself, such as `.env`, is not
 //! left out: nothing else could bring it back. Of a session's own tree, what the daemon keeps there is left out: no
 //! call changes it.
@@ -290,7 +290,7 @@ impl Scan<'_> {
 
     /// The ignore files that speak of what is in this folder, where it has one of its own.
     fn ignores(&mut self, folder: &OwnedFd, path: &[u8], above: &[Arc<Gitignore>]) -> Option<Vec<Arc<Gitignore>>> {
-        if self.seen.tree.place != PathPlace::Project {
+        if !self.seen.tree.place.is_mounted() {
             return None;
         }
         let stamp = root::look_in(folder, IGNORE_FILE).ok().filter(|stamp| stamp.kind == Kind::File)?;

@@ -2,11 +2,12 @@
 //! scan of each project, are stored for all sessions together.
 //!
 //! ```text
-//! {session}/look                   the last look before a call; of a project only which one it was
-//! {session}/calls/{call}.look      the look before that call: another name of `look`, or a file of its own
-//! {session}/calls/{call}.project   the same of the project; both are renamed when the call has ended
-//! {session}/kept                   which contents its changes go between
-//! {session}/alive                  its time is the last sign of life while a call ran
+//! {session}/look                     the last look before a call; of the person's folders only which they were
+//! {session}/calls/{call}.look        the look before that call: another name of `look`, or a file of its own
+//! {session}/calls/{call}.project     the same of the first folder of the person, most often the project
+//! {session}/calls/{call}.project-2   the same of the second one, and so on; all are renamed when the call has ended
+//! {session}/kept                     which contents its changes go between
+//! {session}/alive                    its time is the last sign of life while a call ran
 //! ```
 //!
 //! A call's look is removed when a later call has been seen to its end: by then its result is in the journal.
@@ -46,12 +47,22 @@ use super::{
 };
 use crate::text;
 
-/// The endings of looks before calls: at the session's own tree, and at the project.
+/// The endings of looks before calls: at the session's own tree, and at the folders of the person.
 const LOOK: &str = "look";
 const OF_PROJECT: &str = "project";
 /// The same of calls that have ended, for as long as their results may not be in the journal.
-pub(super) const ENDED: &str = "ended";
-pub(super) const ENDED_OF_PROJECT: &str = "ended-project";
+const ENDED: &str = "ended";
+const ENDED_OF_PROJECT: &str = "ended-project";
+
+/// Returns whether the look with that ending is of a call that has ended.
+pub(super) fn has_ended(ending: &str) -> bool {
+    ending == ENDED || ending.starts_with(ENDED_OF_PROJECT)
+}
+
+/// The ending for a folder of the person, by its place among them.
+fn ending_of(first: &str, at: usize) -> String {
+    if at == 0 { first.to_owned() } else { format!("{first}-{}", at + 1) }
+}
 
 /// Number of paths that a note names.
 const NAMED: usize = 3;
@@ -63,9 +74,9 @@ pub(super) struct SessionRecord {
     store: Arc<Store>,
     /// The trees as they were last looked at.
     trees: Vec<Arc<Tree>>,
-    /// True if the file `look` tells of these trees; and the project that it names.
+    /// True if the file `look` tells of these trees; and the folders of the person that it names.
     saved: bool,
-    named: Option<PathBuf>,
+    named: Vec<PathBuf>,
     /// The number of removals when all contents of the trees were there.
     removals: Option<u64>,
     /// True if the last look found no room for something for which there had been.
@@ -96,9 +107,9 @@ impl SessionRecord {
         }
         let look = record::read(&folder.join("look"))?;
         let saved = look.is_some();
-        let (projects, trees): (Vec<Tree>, Vec<Tree>) =
-            look.into_iter().flat_map(|look| look.trees).partition(|tree| tree.place == PathPlace::Project);
-        let named = projects.into_iter().next().map(|tree| tree.path);
+        let (mounted, trees): (Vec<Tree>, Vec<Tree>) =
+            look.into_iter().flat_map(|look| look.trees).partition(|tree| tree.place.is_mounted());
+        let named = mounted.into_iter().map(|tree| tree.path).collect();
         let trees = trees.into_iter().map(Arc::new).collect();
         let (removals, lacks_room, before, pulse) = (None, false, None, None);
         Ok(Self { folder, config, store, trees, saved, named, removals, lacks_room, before, pulse })
@@ -141,32 +152,34 @@ impl SessionRecord {
         Ok(())
     }
 
-    /// Takes the last look that any session had at the project.
+    /// Takes the last looks that any session had at the folders of the person.
     fn go_on_from_others(&mut self, roots: &[Root]) -> io::Result<()> {
-        let Some(root) = roots.iter().find(|root| root.place == PathPlace::Project) else { return Ok(()) };
-        if self.known(root).is_some_and(|known| known.unseen.is_some()) {
-            return Ok(());
-        }
-        if let Some(last) = self.store.projects.last(&root.path, &self.store.blobs)? {
-            self.trees.retain(|tree| tree.place != PathPlace::Project);
-            self.trees.push(last);
+        for root in roots.iter().filter(|root| root.place.is_mounted()) {
+            if self.known(root).is_some_and(|known| known.unseen.is_some()) {
+                continue;
+            }
+            if let Some(last) = self.store.projects.last(&root.path, &self.store.blobs)? {
+                self.trees.retain(|tree| tree.place != root.place);
+                // The project of one session is an added folder of another.
+                self.trees.push(if last.place == root.place { last } else { Arc::new(last.at(root.place)) });
+            }
         }
         Ok(())
     }
 
     /// Writes down the trees as they were before a call. The session's own come last: without them there is no mark.
     fn mark(&mut self, marker: &Path) -> io::Result<()> {
-        let project = self.trees.iter().find(|tree| tree.place == PathPlace::Project);
-        if let Some(tree) = project {
-            let name = marker.with_extension(OF_PROJECT);
+        let mounted: Vec<&Arc<Tree>> = self.trees.iter().filter(|tree| tree.place.is_mounted()).collect();
+        for (at, tree) in mounted.iter().enumerate() {
+            let name = marker.with_extension(ending_of(OF_PROJECT, at));
             match tree.unseen {
                 None => self.store.projects.keep(tree, &self.store.blobs, &name)?,
                 Some(_) => record::write(&name, false, [tree.as_ref()])?,
             }
         }
-        let named = project.map(|tree| tree.path.clone());
-        let only_name = named.clone().map(|path| Tree::new(PathPlace::Project, path));
-        let own = self.trees.iter().filter(|tree| tree.place != PathPlace::Project).map(Arc::as_ref);
+        let named: Vec<PathBuf> = mounted.iter().map(|tree| tree.path.clone()).collect();
+        let only_name: Vec<Tree> = mounted.iter().map(|tree| Tree::new(tree.place, tree.path.clone())).collect();
+        let own = self.trees.iter().filter(|tree| !tree.place.is_mounted()).map(Arc::as_ref);
         let all: Vec<&Tree> = own.chain(&only_name).collect();
         let look = self.folder.join("look");
         if !self.saved || self.named != named {
@@ -189,7 +202,9 @@ impl SessionRecord {
         // Of a call that changed nothing there is nothing to find out again.
         self.forget_markers((!changes.files.is_empty()).then_some(call));
         let marker = self.marker(call);
-        for (open, ended) in [(OF_PROJECT, ENDED_OF_PROJECT), (LOOK, ENDED)] {
+        let mounted = self.trees.iter().filter(|tree| tree.place.is_mounted()).enumerate();
+        let mounted = mounted.map(|(at, _)| (ending_of(OF_PROJECT, at), ending_of(ENDED_OF_PROJECT, at)));
+        for (open, ended) in mounted.chain([(LOOK.to_owned(), ENDED.to_owned())]) {
             // One that keeps its name only holds more than it needs to.
             let _ = fs::rename(marker.with_extension(open), marker.with_extension(ended));
         }
@@ -207,10 +222,12 @@ impl SessionRecord {
         let Some(record) = record::read(&marker)? else { return Ok(Changes::default()) };
         let mut trees = record.trees;
         if !record.scoped {
-            // What is named there is told by the other file.
-            trees.retain(|tree| tree.place != PathPlace::Project);
-            let project = record::read(&marker.with_extension(of_project))?;
-            trees.extend(project.into_iter().flat_map(|record| record.trees));
+            // What is named there is told by the other files.
+            let named = trees.extract_if(.., |tree| tree.place.is_mounted()).count();
+            for at in 0..named {
+                let mounted = record::read(&marker.with_extension(ending_of(of_project, at)))?;
+                trees.extend(mounted.into_iter().flat_map(|record| record.trees));
+            }
         }
         let trees = trees.into_iter().map(Arc::new).collect();
         let before =
@@ -240,7 +257,7 @@ impl SessionRecord {
             let (seen, gate) = self.look_with_room(&store, &roots)?;
             _gate = gate;
             notes.extend(seen);
-            for tree in self.trees.iter().filter(|tree| tree.place == PathPlace::Project && tree.unseen.is_none()) {
+            for tree in self.trees.iter().filter(|tree| tree.place.is_mounted() && tree.unseen.is_none()) {
                 store.projects.note(tree, &store.blobs);
             }
             self.trees.clone()
@@ -330,7 +347,7 @@ impl SessionRecord {
         self.removals = Some(removals);
         for tree in &mut self.trees {
             if let Some(left) = without_lost(tree, &self.store.blobs) {
-                self.saved &= tree.place == PathPlace::Project;
+                self.saved &= tree.place.is_mounted();
                 *tree = Arc::new(left);
             }
         }
@@ -346,7 +363,7 @@ impl SessionRecord {
             let is_known = known.is_some();
             let known = known.unwrap_or_else(|| Arc::new(Tree::new(root.place, root.path.clone())));
             let (tree, changed) = self.look_again(root, &known, &mut notes)?;
-            self.saved &= root.place == PathPlace::Project || is_known && !changed;
+            self.saved &= root.place.is_mounted() || is_known && !changed;
             trees.push(tree);
         }
         self.trees = trees;
@@ -355,10 +372,8 @@ impl SessionRecord {
 
     fn look_again(&mut self, root: &Root, known: &Arc<Tree>, notes: &mut Vec<String>) -> io::Result<(Arc<Tree>, bool)> {
         let place = match root.place {
-            PathPlace::Own => "the workspace",
-            PathPlace::Project => "/project",
-            PathPlace::Memories => "/memories",
-            PathPlace::State => "/state",
+            PathPlace::Own => "the workspace".to_owned(),
+            place => place.to_string(),
         };
         if let Some(why) = &known.unseen {
             // It does not become small again while a session goes on, and finding out costs more than all else.

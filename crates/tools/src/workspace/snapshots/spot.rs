@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::super::path::PathPlace;
+use agentd_core::folder::FOLDERS;
+
+use super::super::path::{FolderName, PathPlace};
 
 /// One path: the tree that it is in, and its bytes below that tree's root.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,7 +17,7 @@ impl SafePath {
     /// As it is written in changes: a backslash as two, bytes that are no plain text as `\xff`, a folder with a slash
     /// at its end.
     pub(super) fn shown(&self, is_folder: bool) -> String {
-        let mut shown = self.place.name().map(|place| format!("/{place}/")).unwrap_or_default();
+        let mut shown = if self.place == PathPlace::Own { String::new() } else { format!("{}/", self.place) };
         for chunk in self.below.utf8_chunks() {
             for letter in chunk.valid().chars() {
                 match letter {
@@ -37,10 +39,13 @@ impl SafePath {
 
     /// Reads what [`Self::shown`] wrote. None for what it never writes, such as a path that climbs.
     pub(super) fn read(shown: &str) -> Option<Self> {
-        let within =
-            |place: PathPlace| Some((place, shown.strip_prefix('/')?.strip_prefix(place.name()?)?.strip_prefix('/')?));
-        let (place, rest) =
-            [PathPlace::Project, PathPlace::Memories].into_iter().find_map(within).unwrap_or((PathPlace::Own, shown));
+        let within = |place: PathPlace| Some((place, shown.strip_prefix(&format!("{place}/"))?));
+        let in_folder = || {
+            let (name, rest) = shown.strip_prefix(FOLDERS)?.strip_prefix('/')?.split_once('/')?;
+            Some((PathPlace::Folder(FolderName::new(name)?), rest))
+        };
+        let named = [PathPlace::Project, PathPlace::Memories].into_iter().find_map(within).or_else(in_folder);
+        let (place, rest) = named.unwrap_or((PathPlace::Own, shown));
         let below = unescape(rest.strip_suffix('/').unwrap_or(rest))?;
         let sound = |part: &[u8]| !matches!(part, b"" | b"." | b"..") && !part.contains(&0);
         below.split(|byte| *byte == b'/').all(sound).then_some(Self { place, below })
@@ -99,6 +104,8 @@ mod tests {
             (PathPlace::Own, b"project/a", "project/a"),
             (PathPlace::Project, b"src/\xe6\x8a\xa5.rs", "/project/src/报.rs"),
             (PathPlace::Memories, b"a.md", "/memories/a.md"),
+            (PathPlace::Folder(FolderName::new("lib-2").unwrap()), b"src/a.md", "/folders/lib-2/src/a.md"),
+            (PathPlace::Own, b"folders/lib/a", "folders/lib/a"),
             (PathPlace::Own, b"temp/a\\b\n\xff", "temp/a\\\\b\\x0a\\xff"),
         ] {
             let spot = SafePath { place, below: below.to_vec() };

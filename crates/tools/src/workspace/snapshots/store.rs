@@ -8,18 +8,18 @@
 
 use std::{
     collections::{BTreeSet, HashSet},
+    ffi::OsStr,
     fs, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
 use super::{
-    super::path::PathPlace,
     blobs::{Blobs, Hash},
     manifest,
     projects::Projects,
     record,
-    session::{ENDED, ENDED_OF_PROJECT},
+    session::has_ended,
     tree::Content,
 };
 
@@ -130,7 +130,7 @@ impl Needs {
 
     /// Takes in the look before a call. Where the call has ended, it is of use only if a crash lost its result.
     fn call(&mut self, file: &Path) -> io::Result<()> {
-        let has_ended = file.extension().is_some_and(|ending| ending == ENDED || ending == ENDED_OF_PROJECT);
+        let has_ended = file.extension().and_then(OsStr::to_str).is_some_and(has_ended);
         if !has_ended {
             let trees = record::read(file)?.into_iter().flat_map(|record| record.trees);
             self.calls.extend(trees.flat_map(|tree| tree.hashes().collect::<Vec<_>>()));
@@ -151,7 +151,7 @@ impl Needs {
                 Content::Kept(hash, size) => Some((hash, size)),
                 _ => None,
             }));
-            if tree.place == PathPlace::Project {
+            if tree.place.is_mounted() {
                 named.push(tree.path);
             }
         }

@@ -122,6 +122,11 @@ impl Tree {
         Self { place, path, unseen: None, entries: HashMap::new(), seen: None, ignores: HashMap::new() }
     }
 
+    /// The same tree, seen at another place.
+    pub(super) fn at(&self, place: PathPlace) -> Self {
+        Self { place, ..self.clone() }
+    }
+
     /// Differences in a later look, sorted by path.
     pub(super) fn differences(&self, later: &Self) -> Vec<Difference> {
         if self.unseen.is_some() || later.unseen.is_some() {
@@ -166,7 +171,7 @@ impl Tree {
         };
         let spot = SafePath { place: self.place, below: below.to_vec() };
         let path = spot.shown(is_folder);
-        let project = (self.place == PathPlace::Project).then(|| self.path.clone());
+        let project = self.place.is_mounted().then(|| self.path.clone());
         let shared = was.zip(now).and_then(|(was, now)| shared(&was.stamp, &now.stamp));
         let change = FileChange { path, change, before, after, project, late: false, shared };
         let stamp = |entry: Option<&Entry>| entry.map(|entry| entry.stamp);

@@ -79,17 +79,26 @@ impl<'a> Plan<'a> {
         if !step.change.is_recorded() {
             return Err("what it held before was not recorded, or something else changed it in between".to_owned());
         }
-        if step.spot.place == PathPlace::Project {
-            let was = step.change.project.as_deref();
-            match &self.workspace.project {
+        let was = step.change.project.as_deref();
+        let shown = || was.map(|was| format!(" ({})", was.display())).unwrap_or_default();
+        match step.spot.place {
+            PathPlace::Project => match &self.workspace.project {
                 Some(mount) if Some(mount.path.as_path()) != was => {
-                    let was = was.map(|was| format!(" ({})", was.display())).unwrap_or_default();
-                    return Err(format!("it is in another project folder{was} than the one that is mounted now"));
+                    return Err(format!("it is in another project folder{} than the one that is mounted now", shown()));
                 }
                 Some(mount) if !mount.writable => return Err("the project is mounted read-only".to_owned()),
                 Some(_) => {}
                 None => return Err("its project folder is not mounted any more".to_owned()),
-            }
+            },
+            PathPlace::Folder(name) => match self.workspace.folder(name.as_str()) {
+                Some(folder) if Some(folder.path.as_path()) != was => {
+                    return Err(format!("it is in another folder{} than {} is now", shown(), folder.at));
+                }
+                Some(folder) if !folder.writable => return Err(format!("{} is mounted read-only", folder.at)),
+                Some(_) => {}
+                None => return Err(format!("its folder{} is not one of the session any more", shown())),
+            },
+            PathPlace::Own | PathPlace::Memories | PathPlace::State => {}
         }
         let root = self.roots.iter().find(|root| root.place == step.spot.place);
         root.ok_or_else(|| "its folder cannot be opened".to_owned())

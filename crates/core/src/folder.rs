@@ -1,0 +1,226 @@
+//! Folders of the person that a session sees: its project, and those that were added to it, each at `/folders/NAME`.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    error::{ErrorKind, WorkspaceError},
+    settings::Mount,
+};
+
+/// Name of the tree that holds added folders, as tools and commands see it.
+pub const FOLDERS: &str = "/folders";
+/// Added folders of a session at the most.
+pub const MAX_FOLDERS: usize = 16;
+/// Bytes of a name at the most.
+pub const MAX_FOLDER_NAME: usize = 40;
+
+/// Bytes at the end of a name that are left for a number.
+const NUMBER: usize = 3;
+
+/// A folder that was added to a session, beside its project.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddedFolder {
+    /// The path at which tools and commands see it, `/folders/NAME`. The name is that of the folder as far as possible, and
+    /// never changes in a session.
+    pub at: String,
+    /// Its absolute path.
+    pub path: PathBuf,
+    /// Set if tools may change it.
+    pub writable: bool,
+}
+
+impl AddedFolder {
+    /// Its name below [`FOLDERS`].
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.at.strip_prefix(FOLDERS).and_then(|name| name.strip_prefix('/')).unwrap_or_default()
+    }
+
+    /// A folder that has no name yet.
+    #[must_use]
+    pub fn unnamed(Mount { path, writable }: Mount) -> Self {
+        Self { at: String::new(), path, writable }
+    }
+
+    /// The folder without its name.
+    #[must_use]
+    pub fn mount(&self) -> Mount {
+        Mount { path: self.path.clone(), writable: self.writable }
+    }
+
+    /// Returns whether this can be the name of an added folder: it says nothing else in a path, a rule or a shell.
+    #[must_use]
+    pub fn is_name(name: &str) -> bool {
+        let is_safe = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.');
+        !name.is_empty() && name.len() <= MAX_FOLDER_NAME && !name.starts_with(['.', '-']) && name.chars().all(is_safe)
+    }
+}
+
+/// Folders of the person that a session sees.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Mounts {
+    /// The folder seen as `/project`.
+    pub project: Option<Mount>,
+    /// The folders seen below [`FOLDERS`].
+    pub folders: Vec<AddedFolder>,
+}
+
+impl From<Option<Mount>> for Mounts {
+    fn from(project: Option<Mount>) -> Self {
+        Self { project, folders: Vec::new() }
+    }
+}
+
+impl Mounts {
+    /// The paths at which tools and commands see the folders, each with its path on this machine.
+    pub fn names(&self) -> impl Iterator<Item = (&str, &Path)> {
+        let project = self.project.iter().map(|mount| ("/project", mount.path.as_path()));
+        project.chain(self.folders.iter().map(|folder| (folder.at.as_str(), folder.path.as_path())))
+    }
+
+    /// The same with these folders added, by their real paths. One that is there already takes the mode that is given now and
+    /// keeps its name.
+    ///
+    /// # Errors
+    /// Of kind `InvalidInput` where one of them is the project, where one lies in another, so that its files would have two
+    /// names, and where they are too many.
+    pub fn with(&self, added: Vec<Mount>) -> Result<Vec<AddedFolder>, WorkspaceError> {
+        let mut folders = self.folders.clone();
+        for Mount { path, writable } in added {
+            match folders.iter_mut().find(|folder| folder.path == path) {
+                Some(known) => known.writable = writable,
+                None => {
+                    let at = format!("{FOLDERS}/{}", free_name(&path, &folders));
+                    folders.push(AddedFolder { at, path, writable });
+                }
+            }
+        }
+        let with = Self { project: self.project.clone(), folders };
+        with.check()?;
+        Ok(with.folders)
+    }
+
+    /// Checks that no folder lies in another, and that they are not too many.
+    ///
+    /// # Errors
+    /// As of [`Self::with`].
+    pub fn check(&self) -> Result<(), WorkspaceError> {
+        let refused = |message: String, hint: &str| {
+            Err(WorkspaceError::new(ErrorKind::InvalidInput, message).with_hint(hint.to_owned()))
+        };
+        if self.folders.len() > MAX_FOLDERS {
+            let message =
+                format!("a session has at most {MAX_FOLDERS} added folders; these are {}", self.folders.len());
+            return refused(
+                message,
+                "add a folder that holds several of them, or take them away with `--add-dir none`",
+            );
+        }
+        for (at, folder) in self.folders.iter().enumerate() {
+            let shown = folder.path.display();
+            let project = self.project.as_ref().map(|project| project.path.as_path());
+            if project == Some(folder.path.as_path()) {
+                return refused(
+                    format!("the folder {shown} is the project already"),
+                    "leave it out; `-C DIR:rw` lets the project be changed",
+                );
+            }
+            let others = self.folders.iter().take(at).map(|other| other.path.as_path());
+            let overlaps = |other: &&Path| folder.path.starts_with(other) || other.starts_with(&folder.path);
+            if let Some(project) = project.filter(overlaps) {
+                return refused(
+                    format!("the folder {shown} and the project {} lie one in the other", project.display()),
+                    "leave the folder out, or choose another project with `-C DIR`",
+                );
+            }
+            if let Some(other) = others.into_iter().find(overlaps) {
+                return refused(
+                    format!("the folders {shown} and {} lie one in the other", other.display()),
+                    "add the outer one alone; `--add-dir none` takes away those that a session has",
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A name for a folder that none of these has, whatever the case of its letters.
+fn free_name(path: &Path, taken: &[AddedFolder]) -> String {
+    let name = safe_name(path);
+    let is_free = |name: &String| !taken.iter().any(|folder| folder.name().to_lowercase() == name.to_lowercase());
+    let numbered = (2..).map(|number| format!("{name}-{number}"));
+    std::iter::once(name.clone()).chain(numbered).find(is_free).unwrap_or(name)
+}
+
+/// The last part of a path in safe characters.
+fn safe_name(path: &Path) -> String {
+    let base = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_safe = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.');
+    let safe: String = base.chars().map(|letter| if is_safe(letter) { letter } else { '-' }).collect();
+    let safe = safe.trim_matches(['-', '.']);
+    let safe = &safe[..safe.floor_char_boundary(MAX_FOLDER_NAME - NUMBER)];
+    if safe.is_empty() { "folder".to_owned() } else { safe.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mount(path: &str, writable: bool) -> Mount {
+        Mount { path: path.into(), writable }
+    }
+
+    fn added(paths: &[&str]) -> Vec<String> {
+        let with = Mounts::default().with(paths.iter().map(|path| mount(path, false)).collect()).unwrap();
+        with.into_iter().map(|folder| folder.at).collect()
+    }
+
+    #[test]
+    fn names_are_those_of_the_folders_as_far_as_they_are_safe() {
+        for (path, name) in [
+            ("/a/lib", "/folders/lib"),
+            ("/a/my notes", "/folders/my-notes"),
+            ("/a/报告", "/folders/报告"),
+            ("/a/x\ny", "/folders/x-y"),
+            ("/a/.config", "/folders/config"),
+            ("/a/-rf", "/folders/rf"),
+            ("/a/$(id)", "/folders/id"),
+            ("/a/...", "/folders/folder"),
+            ("/", "/folders/folder"),
+        ] {
+            assert_eq!(added(&[path]), [name], "{path:?}");
+        }
+        assert_eq!(added(&["/a/lib", "/b/lib", "/c/Lib"]), ["/folders/lib", "/folders/lib-2", "/folders/Lib-3"]);
+        let long = format!("/a/{}", "报".repeat(80));
+        assert!(AddedFolder::is_name(added(&[&long, &long.replace("/a", "/b")])[1].trim_start_matches("/folders/")));
+    }
+
+    #[test]
+    fn a_folder_that_is_there_keeps_its_name_and_takes_the_mode() {
+        let folders = Mounts::default().with(vec![mount("/a/lib", false), mount("/b/lib", false)]).unwrap();
+        let known = Mounts { project: None, folders };
+        let again = known.with(vec![mount("/b/lib", true), mount("/b/lib", true)]).unwrap();
+        let shown: Vec<_> = again.iter().map(|folder| (folder.name(), folder.writable)).collect();
+        assert_eq!(shown, [("lib", false), ("lib-2", true)]);
+    }
+
+    #[test]
+    fn a_file_has_one_name() {
+        let check = |project: &str, added: &[&str], part: &str| {
+            let mounts = Mounts::from(Some(mount(project, true)));
+            let refused = mounts.with(added.iter().map(|path| mount(path, true)).collect()).unwrap_err();
+            assert!(refused.to_string().contains(part), "{refused}");
+            assert!(refused.hint().is_some());
+        };
+        check("/a", &["/a"], "is the project already");
+        check("/a", &["/a/b"], "and the project /a lie one in the other");
+        check("/a/b", &["/a"], "and the project /a/b lie one in the other");
+        check("/a", &["/x", "/x/y"], "/x/y and /x lie one in the other");
+        check("/a", &["/x/y", "/x"], "/x and /x/y lie one in the other");
+        let many: Vec<String> = (0..=MAX_FOLDERS).map(|number| format!("/x/{number}")).collect();
+        check("/a", &many.iter().map(String::as_str).collect::<Vec<_>>(), "at most 16");
+        assert!(Mounts::from(Some(mount("/a", true))).with(vec![mount("/ab", true)]).is_ok());
+    }
+}

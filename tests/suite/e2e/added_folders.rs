@@ -1,0 +1,322 @@
+//! Folders beside the project: the same path for tools and commands, remembered by the session, changed only where they may be.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, symlink},
+    path::PathBuf,
+};
+
+use agentd_core::session::{Mount, SessionSettings};
+use agentd_proto::{client::NewSession, v1};
+use agentd_testkit::{
+    daemon::{Output, until},
+    model_server::Reply,
+};
+use serde_json::{Value, json};
+
+use super::{World, works_through};
+
+/// A project and two folders beside it.
+async fn with_folders() -> World {
+    let world = World::start().await;
+    world.daemon.write("project/main.rs", "fn main() {}\n");
+    world.daemon.write("my lib/src/lib.rs", "pub fn needle() {}\n");
+    world.daemon.write("my lib/.env", "TOKEN=hunter2\n");
+    world.daemon.write("notes/todo.md", "old words\n");
+    world
+}
+
+impl World {
+    fn at(&self, name: &str) -> String {
+        self.daemon.path().join(name).display().to_string()
+    }
+
+    /// A turn of these calls in the session, or in a new one, in which all is approved.
+    async fn calls(&self, calls: Vec<(&'static str, Value)>, args: &[&str]) -> (Vec<String>, Value) {
+        let approving = [&["--on-interrupt", "approve", "--output", "json"], args].concat();
+        let (told, output) = self.call_all(calls, &approving).await;
+        (told, output.exits(0).json())
+    }
+
+    async fn shown(&self, session: &Value) -> Output {
+        self.daemon.agentctl(["sessions", "show", session.as_str().unwrap()]).await.exits(0)
+    }
+
+    fn content(&self, name: &str) -> String {
+        fs::read_to_string(self.daemon.path().join(name)).unwrap_or_default()
+    }
+}
+
+fn read(path: &str) -> (&'static str, Value) {
+    ("read_file", json!({ "path": path }))
+}
+
+fn command(command: &str) -> (&'static str, Value) {
+    ("run_bash_command", json!({ "command": command }))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_and_commands_reach_added_folders_by_one_path_and_change_those_that_they_may() {
+    let mut world = with_folders().await;
+    let (project, lib, notes) = (world.at("project"), world.at("my lib"), format!("{}:rw", world.at("notes")));
+    let edit = |path: &str| ("edit_file", json!({"path": path, "old_string": "old", "new_string": "new"}));
+    let real = world.at("my lib/src/lib.rs");
+    let calls = vec![
+        read("/folders/my-lib/src/lib.rs"),
+        read(&real),
+        ("grep", json!({"pattern": "needle"})),
+        ("find_files", json!({"pattern": "todo.md"})),
+        ("list_workspace_files", json!({})),
+        command("cat /folders/my-lib/src/lib.rs && ls /folders && cd /folders/notes && pwd && echo more >> todo.md"),
+        command(&format!("cat '{real}'")),
+        edit("/folders/notes/todo.md"),
+        ("write_file", json!({"path": "/folders/my-lib/new.rs", "content": "x"})),
+        command("echo x > /folders/my-lib/new.rs"),
+        read("/folders/other/x"),
+        read("/folders"),
+        read("/folders/my-lib/../../etc/passwd"),
+    ];
+    let args = ["-C", &project, "--add-dir", &lib, "--add-dir", &notes];
+    let (told, result) = world.calls(calls, &args).await;
+    let check = |at: usize, parts: &[&str]| {
+        for part in parts {
+            assert!(told[at].contains(part), "{at}: {part:?} is not in {}", told[at]);
+        }
+    };
+    check(0, &["needle"]);
+    check(1, &["needle"]);
+    check(2, &["/folders/my-lib/src/lib.rs"]);
+    check(3, &["/folders/notes/todo.md"]);
+    check(4, &["/project/", "/folders/my-lib/", "/folders/notes/"]);
+    check(5, &["needle", "my-lib", "\n/folders/notes"]);
+    check(6, &["needle"]);
+    check(8, &["E_PATH", "was added read-only", "--add-dir DIR:rw"]);
+    check(10, &["there is no folder /folders/other", "/folders/my-lib, /folders/notes"]);
+    check(11, &["/folders/my-lib, /folders/notes"]);
+    check(12, &["contains `..`"]);
+    assert!(told[9].contains("Read-only file system") || told[9].contains("Permission denied"), "{}", told[9]);
+    assert_eq!(
+        (world.content("notes/todo.md").as_str(), world.content("my lib/new.rs").as_str()),
+        ("new words\nmore\n", "")
+    );
+    let system = world.model.requests()[0].body.to_string();
+    for words in ["`/folders/my-lib` (you may read it)", "`/folders/notes` (you may read and change it)"] {
+        assert!(system.contains(words), "{words} is not in {system}");
+    }
+    let session = &result["session_id"];
+    let lines = world.shown(session).await.stdout;
+    assert!(lines.contains(&format!("{lib} (read-only), seen as /folders/my-lib")), "{lines}");
+
+    // The session has them after a restart, and what was done in them is undone then.
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    let undone = world.daemon.agentctl(["undo", "--json"]).await.exits(0).json();
+    assert_eq!(undone["files"][0]["path"], "/folders/notes/todo.md", "{undone:#}");
+    assert_eq!(world.content("notes/todo.md"), "old words\n");
+    let (told, _) =
+        world.calls(vec![read("/folders/my-lib/src/lib.rs")], &["--session", session.as_str().unwrap()]).await;
+    assert!(told[0].contains("needle"), "{told:?}");
+    let fork = world.daemon.agentctl(["sessions", "fork", session.as_str().unwrap(), "--json"]).await.exits(0).json();
+    let fork = fork["session_id"].as_str().unwrap();
+    let (told, _) = world.calls(vec![read("/folders/my-lib/src/lib.rs")], &["--session", fork]).await;
+    assert!(told[0].contains("needle"), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn folders_are_added_to_those_that_a_session_has_and_change_their_mode() {
+    let world = with_folders().await;
+    let (project, lib, notes) = (world.at("project"), world.at("my lib"), world.at("notes"));
+    let write = || vec![("write_file", json!({"path": "/folders/notes/a.md", "content": "x"}))];
+    let (told, result) = world.calls(write(), &["-C", &project, "--add-dir", &notes, "--add-dir", &notes]).await;
+    assert!(told[0].contains("was added read-only"), "{told:?}");
+    let session = result["session_id"].as_str().unwrap();
+    // The same folder by another name, with another mode; and another folder of the same name.
+    symlink(&notes, world.daemon.path().join("link")).unwrap();
+    world.daemon.write("deep/notes/b.md", "other\n");
+    let (link, other) = (format!("{}:rw", world.at("link")), world.at("deep/notes"));
+    let args = ["--session", session, "--add-dir", &link, "--add-dir", &other, "--add-dir", &lib];
+    let (told, _) = world.calls([write(), vec![read("/folders/notes-2/b.md")]].concat(), &args).await;
+    assert!(!told[0].contains("E_PATH") && told[1].contains("other"), "{told:?}");
+    let settings = world.client().await.session(session).await.unwrap().session.settings;
+    let had: Vec<_> = settings.folders.iter().map(|folder| (folder.at.as_str(), folder.writable)).collect();
+    assert_eq!(had, [("/folders/notes", true), ("/folders/notes-2", false), ("/folders/my-lib", false)]);
+    // A client that knows nothing of folders takes none away.
+    let older = SessionSettings { folders: Vec::new(), confirm_exec: false, ..settings.clone() };
+    world.client().await.configure_session(session, &older).await.unwrap();
+    assert_eq!(world.client().await.session(session).await.unwrap().session.settings.folders, settings.folders);
+    // `none` takes away those that there are, and those behind it are added.
+    let (told, _) = world
+        .calls(vec![read("/folders/notes/a.md")], &["--session", session, "--add-dir", "none", "--add-dir", &lib])
+        .await;
+    assert!(told[0].contains("there is no folder /folders/notes"), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn folders_that_cannot_be_added_are_refused_with_what_to_do() {
+    let world = with_folders().await;
+    world.model.default_reply(Reply::text("Good."));
+    let (project, data) = (world.at("project"), world.daemon.data().display().to_string());
+    world.daemon.write("project/sub/a", "x");
+    world.daemon.write("file", "x");
+    let cases: [(&str, &[&str]); 6] = [
+        (&world.at("nowhere"), &["cannot open the folder", "after --add-dir"]),
+        (&world.at("file"), &["is not a folder", "--add-dir takes a folder"]),
+        (&project, &["is the project already"]),
+        (&world.at("project/sub"), &["lie one in the other"]),
+        (&world.at(""), &["hint:"]),
+        (&data, &["the daemon's own"]),
+    ];
+    for (folder, parts) in cases {
+        let output = world.daemon.agentctl(["run", "Go.", "-C", &project, "--add-dir", folder]).await;
+        assert_ne!(output.code, Some(0), "{folder}");
+        let output = output.says(parts);
+        assert!(output.stderr.contains("hint:"), "{folder}: {}", output.stderr);
+    }
+    assert_eq!(world.model.requests().len(), 0);
+    let many: Vec<String> = (0..17).map(|at| world.at(&format!("many/{at}"))).collect();
+    many.iter().for_each(|path| fs::create_dir_all(path).unwrap());
+    let args = many.iter().flat_map(|path| ["--add-dir", path]);
+    let args: Vec<&str> = ["run", "Go.", "-C", &project].into_iter().chain(args).collect();
+    world.daemon.agentctl(args).await.says(&["at most 16 added folders", "hint:"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_that_vanishes_or_becomes_a_link_stops_tools_and_turns_and_can_be_taken_away() {
+    let mut world = with_folders().await;
+    let looks = || Reply::tool_call("read_file", json!({"path": "/folders/notes/todo.md"}));
+    world.model.default_reply(looks());
+    let (project, notes) = (world.at("project"), world.at("notes"));
+    world.model.reply(Reply::text("Good.").when("Begin."));
+    let args = ["run", "Begin.", "-C", &project, "--add-dir", &notes, "--output", "json"];
+    let session = world.daemon.agentctl(args).await.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+    let again = ["run", "Go on.", "--session", &session];
+    fs::rename(&notes, world.at("elsewhere")).unwrap();
+    let gone = world.daemon.agentctl(again).await;
+    assert_ne!(gone.code, Some(0));
+    gone.says(&["the added folder", "cannot be opened", "--add-dir none"]);
+    // What nobody has added is not read in its place.
+    symlink(world.at("elsewhere"), &notes).unwrap();
+    world.daemon.agentctl(again).await.says(&["is a link to", "--add-dir none"]);
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    let asked = world.model.requests().len();
+    world.daemon.agentctl(again).await.says(&["is a link to", "--add-dir none"]);
+    assert_eq!(world.model.requests().len(), asked);
+    world.model.default_reply(Reply::text("Good."));
+    world.daemon.agentctl(["run", "Go on.", "--session", &session, "--add-dir", "none"]).await.exits(0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_links_and_hard_links_of_an_added_folder_are_held_as_those_of_the_project() {
+    let world = with_folders().await;
+    let (project, lib) = (world.at("project"), format!("{}:rw", world.at("my lib")));
+    let outside = world.daemon.write("secret.txt", "hunter3\n");
+    symlink(&outside, world.daemon.path().join("my lib/out")).unwrap();
+    fs::hard_link(&outside, world.daemon.path().join("my lib/hard")).unwrap();
+    world.daemon.write("my lib/AGENTS.md", "Obey the library.\n");
+    let args = ["-C", &project, "--add-dir", &lib, "--mode", "auto", "--on-interrupt", "deny", "--output", "json"];
+    let calls = vec![
+        read("/folders/my-lib/.env"),
+        command("cat /folders/my-lib/.env"),
+        read("/folders/my-lib/out"),
+        ("write_file", json!({"path": "/folders/my-lib/hard", "content": "changed"})),
+        ("write_file", json!({"path": "/folders/my-lib/.git/hooks/pre-commit", "content": "x"})),
+        command("cat /folders/my-lib/src/lib.rs"),
+        command("echo changed > /folders/my-lib/hard; cat /folders/my-lib/out"),
+    ];
+    let (told, _) = world.call_all(calls, &args).await;
+    for (at, code) in [(0, "E_DENIED"), (1, "E_DENIED"), (2, "E_PATH"), (3, "E_PATH"), (4, "E_DENIED")] {
+        assert!(told[at].starts_with(code), "{at}: {}", told[at]);
+    }
+    assert!(told[5].contains("needle"), "{}", told[5]);
+    assert!(!told[6].contains("hunter3"), "{}", told[6]);
+    assert_eq!(world.content("secret.txt"), "hunter3\n", "what has another name outside is not changed");
+    assert!(!world.model.requests()[0].body.to_string().contains("Obey the library"), "its notes are not loaded");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_allowed_for_good_in_an_added_folder_names_the_folder_itself() {
+    let world = with_folders().await;
+    let (project, lib) = (world.at("project"), world.at("my lib"));
+    let call = json!({"command": "sed -i s/a/b/ none.txt", "directory": "/folders/my-lib"});
+    works_through(
+        &world.model,
+        vec![(&["none.txt"], Reply::tool_call("run_bash_command", call))],
+        Reply::text("Done."),
+    );
+    let args = ["run", "Go.", "-C", &project, "--add-dir", &lib, "--on-interrupt", "wait", "--detach"];
+    world.daemon.agentctl(args).await.exits(0);
+    let waiting = until("the question", || async {
+        let shown = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+        shown.as_array().or(shown["interrupts"].as_array()).and_then(|all| all.first().cloned())
+    })
+    .await;
+    let question = waiting.to_string();
+    assert!(question.contains("[in /folders/my-lib] sed -i s/a/b/ none.txt"), "{question}");
+    assert!(question.contains(&format!("[at {lib}] sed -i s/a/b/ none.txt")), "{question}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mention_of_a_file_in_an_added_folder_names_it() {
+    let world = with_folders().await;
+    world.model.default_reply(Reply::text("Good."));
+    let (project, notes) = (world.at("project"), world.at("notes"));
+    let words = format!("Read #{}", world.at("notes/todo.md"));
+    world.daemon.agentctl(["run", &words, "-C", &project, "--add-dir", &notes]).await.exits(0);
+    let request = world.model.requests()[0].body.to_string();
+    assert!(request.contains("/folders/notes/todo.md"), "{request}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_of_the_protocol_adds_folders_to_a_new_session_and_to_one_that_there_is() {
+    let world = with_folders().await;
+    world.model.default_reply(Reply::text("Good."));
+    let mount = |name: &str| v1::Mount { path: world.at(name), writable: true };
+    let start = async |session: &str, folders: Vec<v1::Mount>| {
+        let (session, text) = (session.to_owned(), Some("Go.".to_owned()));
+        let start = v1::turn_request::Start { session, text, folders, ..Default::default() };
+        let frame = v1::TurnRequest { command: Some(v1::turn_request::Command::Start(start)) };
+        super::bad_input::frames(&world, vec![frame]).await
+    };
+    start("", vec![mount("my lib")]).await.unwrap();
+    let session = world.client().await.sessions(1).await.unwrap()[0].id.to_string();
+    start(&session, vec![mount("notes"), mount("my lib")]).await.unwrap();
+    let settings = world.client().await.session(&session).await.unwrap().session.settings;
+    assert_eq!(
+        settings.folders.iter().map(|folder| folder.at.as_str()).collect::<Vec<_>>(),
+        ["/folders/my-lib", "/folders/notes"]
+    );
+    let refused = start(&session, vec![mount("nowhere")]).await.unwrap_err();
+    assert!(refused.message().contains("cannot be opened"), "{refused:?}");
+    let relative = v1::Mount { path: "notes".into(), writable: false };
+    assert_eq!(start("", vec![relative]).await.unwrap_err().code(), tonic::Code::InvalidArgument);
+    let new = NewSession { folders: vec![Mount { path: "/".into(), writable: false }], ..NewSession::default() };
+    let refused = world.client().await.create_session(&new).await.unwrap_err();
+    assert!(refused.to_string().contains("the daemon's own"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_killed_command_changed_in_several_folders_is_undone() {
+    let mut world = with_folders().await;
+    world.daemon.write("project/a.txt", "old\n");
+    let script = "cd /project && echo new > a.txt && echo new > /folders/notes/todo.md && echo made > /folders/notes/b.md && sleep 60";
+    let call = Reply::tool_call("run_bash_command", json!({"command": script, "timeout_s": 60}));
+    works_through(&world.model, vec![(&["never"], call)], Reply::text("?"));
+    let [project, notes, lib] = ["project", "notes", "my lib"].map(|name| format!("{}:rw", world.at(name)));
+    let args = ["run", "Go.", "-C", &project, "--add-dir", &notes, "--add-dir", &lib, "--on-interrupt", "approve"];
+    let running = world.daemon.spawn_agentctl(args);
+    until("the command to have written", || async { (world.content("notes/b.md") == "made\n").then_some(()) }).await;
+    let changed = |path: PathBuf| path.metadata().map(|metadata| (metadata.ctime(), metadata.ctime_nsec())).ok();
+    let sign = || {
+        let kept = fs::read_dir(world.daemon.data().join("undo")).into_iter().flatten().flatten();
+        kept.filter_map(|session| changed(session.path().join("alive"))).max()
+    };
+    let made = changed(world.daemon.path().join("notes/b.md"));
+    until("a sign of life after that", || async { (made < sign()).then_some(()) }).await;
+    world.daemon.kill9().await;
+    drop(running);
+    world.daemon.restart().await;
+    world.daemon.agentctl(["undo"]).await.exits(0);
+    assert_eq!([world.content("project/a.txt"), world.content("notes/todo.md")], ["old\n", "old words\n"]);
+    assert!(!world.daemon.path().join("notes/b.md").exists());
+}
