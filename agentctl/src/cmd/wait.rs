@@ -46,7 +46,7 @@ pub(crate) struct WaitArgs {
 /// Waits for the last turn and prints its result.
 pub(crate) async fn handle(global: &Global, args: WaitArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
-    let session = daemon.client.find_session(&args.session).await?;
+    let session = daemon.client.find_session(&args.session).await.map_err(|error| put_off(error.into()))?;
     let result = last_result(&daemon, session);
     let end = match args.timeout {
         None => result.await?,
@@ -83,7 +83,7 @@ async fn last_result(daemon: &Daemon, session: SessionId) -> anyhow::Result<Opti
         }
         view.pending.iter().for_each(tell_interrupt);
         let Some(first) = first_event(daemon, &view).await? else { return Ok(None) };
-        let mut line = SocketLine::attach(daemon, session, first.saturating_sub(1)).await?;
+        let mut line = SocketLine::attach(daemon, session, first.saturating_sub(1)).await.map_err(put_off)?;
         let (mut notes, begun) = (TurnNotes::default(), view.session.summary.last_seq);
         while let Some(arrival) = line.next().await.map_err(put_off)? {
             let Arrival::Event(event) = arrival else { continue };
@@ -118,7 +118,8 @@ async fn first_event(daemon: &Daemon, view: &SessionView) -> anyhow::Result<Opti
     if let Some((_, first)) = view.session.open_turn {
         return Ok(Some(first));
     }
-    let items = daemon.client.items(&view.session.summary.id.to_string(), 0, LOOKED_AT).await?;
+    let items = daemon.client.items(&view.session.summary.id.to_string(), 0, LOOKED_AT).await;
+    let items = items.map_err(|error| put_off(error.into()))?;
     // Of a turn that is longer than what was looked at, its end is enough.
     Ok(begins(&items, u64::MAX).pop().or_else(|| items.first().map(|item| item.seq)))
 }

@@ -130,16 +130,19 @@ impl Builtin {
         let bare = ["functions.", "default_api.", "tools."].iter().find_map(|prefix| name.strip_prefix(prefix));
         let bare = bare.unwrap_or(name);
         Self::ALL.into_iter().find(|tool| {
-            let names = std::iter::once(&tool.name()).chain(tool.aliases());
-            names.into_iter().any(|known| is_same(known, bare))
+            let mut names = std::iter::once(tool.name()).chain(tool.aliases().iter().copied());
+            names.any(|known| is_same(known, bare))
         })
     }
 }
 
 /// Compares names as other systems write them: `WebFetch` is `web_fetch`.
 fn is_same(left: &str, right: &str) -> bool {
-    let letters = |name: &'_ str| name.bytes().filter(|byte| *byte != b'_').map(|byte| byte.to_ascii_lowercase());
     letters(left).eq(letters(right))
+}
+
+fn letters(name: &str) -> impl Iterator<Item = u8> {
+    name.bytes().filter(|byte| *byte != b'_').map(|byte| byte.to_ascii_lowercase())
 }
 
 /// Our name of a tool, for that name or one that other systems have for it.
