@@ -39,7 +39,7 @@ enum Trial {
 use Trial::{Chat, Made, Runs, Untried, With};
 
 /// All lines of the page's blocks of commands, in their order.
-const LINES: [(&str, Trial); 18] = [
+const LINES: [(&str, Trial); 19] = [
     ("git clone … agentd && cd agentd", Untried("it is where this test is from")),
     ("make chat", Made("chat")),
     ("export MODEL_BASIC_BASE_URL=http://localhost:11434/v1", Untried("the test has a server of its own")),
@@ -50,6 +50,7 @@ const LINES: [(&str, Trial); 18] = [
     ("agentctl run 'What time is it?'", Runs("You said: What time is it?")),
     ("git diff | agentctl run 'Review this'", Runs("-print(\"Hello \" + sys.argv[1])")),
     ("agentctl run 'Fix the tests' -C .:rw", Runs("You said: Fix the tests")),
+    ("agentctl run 'Compare them' --add-dir ../lib", With(&[("../lib", "/usr/share/doc")], "You said: Compare them")),
     ("agentctl run 'Summarise it' --file notes.txt", Runs("notes.txt")),
     ("agentctl run … --output json | jq .text", With(&[("…", "'Tell me'")], "You said: Tell me")),
     ("agentctl attach SESSION", With(&[("SESSION", "$SESSION")], "no turn is running")),
