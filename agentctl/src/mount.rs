@@ -98,6 +98,19 @@ pub(crate) fn editor_folder(path: &Path, of_daemon: impl IntoIterator<Item = Pat
     is_project.then(|| Mount { path: path.to_owned(), writable: true })
 }
 
+/// The same for a further folder of an editor. It can be changed where it lies in no hidden place, and in the home or beside the
+/// first one.
+pub(crate) fn further_folder(
+    path: &Path,
+    beside: Option<&Path>,
+    of_daemon: impl IntoIterator<Item = PathBuf>,
+) -> Option<Mount> {
+    let home = env::var_os("HOME").map(PathBuf::from).filter(|home| path.starts_with(home));
+    let is_hidden = path.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."));
+    let is_near = home.is_some() || beside.is_some_and(|beside| beside.parent().is_some() && path.starts_with(beside));
+    editor_folder(path, of_daemon).map(|mount| Mount { writable: is_near && !is_hidden, ..mount })
+}
+
 /// True for a folder that neither is nor holds any of these, and has a path that can be told.
 fn is_project(path: &Path, mut apart: impl Iterator<Item = PathBuf>) -> bool {
     let holds = |kept: PathBuf| fs::canonicalize(&kept).unwrap_or(kept).starts_with(path);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use agentd_core::{
     error::ErrorKind,
     files::UploadReceipt,
-    folder::Mounts,
+    folder::{AddedFolder, Mounts},
     ids::SessionId,
     session::{Mount, SessionMode, SessionSettings},
 };
@@ -157,10 +157,12 @@ impl SessionTarget {
         let mut settings = SessionSettings { project: project.unwrap_or_else(|| had.project.clone()), ..had.clone() };
         folders.apply(&mut settings);
         if settings != had {
-            // Another client may have added one meanwhile, which stays.
-            match folders.only_these {
-                true => daemon.client.configure_with_folders(&id.to_string(), &settings).await?,
-                false => daemon.client.configure_session(&id.to_string(), &settings).await?,
+            if folders.only_these {
+                daemon.client.configure_with_folders(&id.to_string(), &settings).await?;
+            } else {
+                // Those that it has stay. Named here, they would come back where another client has just taken them away.
+                settings.folders = folders.added.iter().cloned().map(AddedFolder::unnamed).collect();
+                daemon.client.configure_session(&id.to_string(), &settings).await?;
             }
         }
         Ok(Self::Known(id))

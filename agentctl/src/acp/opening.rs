@@ -9,7 +9,7 @@ use agent_client_protocol_schema::v1::{
     LoadSessionRequest, LoadSessionResponse, McpServer, NewSessionRequest, NewSessionResponse, ResumeSessionRequest,
     ResumeSessionResponse, SessionId as WireId, SessionUpdate,
 };
-use agentd_core::{error::ErrorKind, ids::SessionId, interrupt::Interrupt, session::Mount};
+use agentd_core::{error::ErrorKind, folder::MAX_FOLDERS, ids::SessionId, interrupt::Interrupt, session::Mount};
 use agentd_proto::client::{NewSession, SessionView};
 
 use super::{
@@ -49,10 +49,14 @@ pub(super) async fn new(
     if project.is_none() {
         notices.push(format!("{} is no project's folder, so the session sees no folder of yours", shown(&folder.real)));
     }
-    let folders = further_folders(&request.additional_directories, project.as_ref(), &mut notices)?;
+    let folders = further_folders(&request.additional_directories, project.as_ref(), &mut notices);
     let daemon = bridge.daemon().await?;
     let new = NewSession { project, folders, ..NewSession::default() };
     let view = daemon.client.create_session(&new).await?;
+    notices.extend(view.session.settings.folders.iter().map(|folder| {
+        let mode = if folder.writable { "writable, after asking" } else { "read-only" };
+        format!("{} = {} ({mode})", folder.at, shown(&folder.path))
+    }));
     if let Some(report) = project::look(&daemon.client, &folder.real).await
         && let Some(notice) = project::notice(&report)
     {
@@ -64,18 +68,24 @@ pub(super) async fn new(
     Ok(opened.answering(response))
 }
 
-/// The further folders of an editor that a new session sees, which may be changed as the first one may. A file has one path, so
-/// none of them lies in another.
-fn further_folders(
-    named: &[PathBuf],
-    project: Option<&Mount>,
-    notices: &mut Vec<String>,
-) -> Result<Vec<Mount>, Trouble> {
+/// The further folders of an editor that a new session sees. A list of them may have come with a repository, so those in hidden
+/// places or away from the home and the first folder can only be read; each is told of. A file has one path, so none of them lies
+/// in another. One that cannot be seen is told of, too, and stops nothing.
+fn further_folders(named: &[PathBuf], project: Option<&Mount>, notices: &mut Vec<String>) -> Vec<Mount> {
     let mut folders: Vec<Mount> = Vec::new();
     for path in named {
         let of_daemon = [daemon::data_dir(), daemon::config_dir()].into_iter().flatten();
-        let real = folder(path)?.real;
-        let Some(mount) = mount::editor_folder(&real, of_daemon) else {
+        let Some(real) = folder(path).ok().map(|folder| folder.real).filter(|real| std::fs::read_dir(real).is_ok())
+        else {
+            notices.push(format!("{} cannot be read, so the session does not see it", shown(path)));
+            continue;
+        };
+        if folders.len() == MAX_FOLDERS {
+            notices.push(format!("a session sees {MAX_FOLDERS} further folders, so not {}", shown(&real)));
+            continue;
+        }
+        let beside = project.and_then(|project| project.path.parent());
+        let Some(mount) = mount::further_folder(&real, beside, of_daemon) else {
             notices.push(format!("{} is no project's folder, so the session does not see it", shown(&real)));
             continue;
         };
@@ -91,7 +101,7 @@ fn further_folders(
             None => folders.push(mount),
         }
     }
-    Ok(folders)
+    folders
 }
 
 /// Opens a session and tells its history, all of it before the answer.
@@ -151,11 +161,11 @@ async fn reopen(
     let mut notices = Vec::new();
     let mounts = view.session.settings.mounts();
     for path in further {
-        let real = self::folder(path)?.real;
+        let Ok(EditorFolder { real, .. }) = self::folder(path) else { continue };
         if !mounts.names().any(|(_, mount)| real.starts_with(mount)) {
             let (id, real) = (short_id(view.session.summary.id), shown(&real));
             notices.push(format!(
-                "this session does not see {real}; `agentctl chat --session {id} --add-dir {real}:rw` adds it"
+                "this session does not see {real}; `agentctl chat --session {id} --add-dir '{real}'` adds it, if it may"
             ));
         }
     }

@@ -85,6 +85,8 @@ pub(super) struct Updates {
     used: Option<u64>,
     cost: Option<u64>,
     items: HashMap<ItemId, TextItem>,
+    /// Kind of the text that was told last and then taken back, until something else is told.
+    void: Option<bool>,
     calls: HashMap<String, Call>,
     running: HashMap<ItemId, (String, LiveOutput)>,
     /// Names of the subagents.
@@ -121,6 +123,7 @@ impl Updates {
             used: None,
             cost: None,
             items: HashMap::new(),
+            void: None,
             calls: HashMap::new(),
             running: HashMap::new(),
             subagents: HashMap::new(),
@@ -260,11 +263,12 @@ impl Updates {
         }
     }
 
-    /// Forgets a text that will have no end, because the daemon ended before it: another one of its kind begins. Returns whether
-    /// any of it was told.
+    /// Forgets a text that was told and counts for nothing, or will have no end: another one begins. Returns whether that is of the
+    /// same kind, and so takes its place.
     fn breaks_off(&mut self, is_thought: bool) -> bool {
+        let was_void = self.void.take() == Some(is_thought);
         let open = self.items.extract_if(|_, item| item.is_thought == is_thought);
-        open.filter(|(_, item)| item.taken > 0).count() > 0
+        open.filter(|(_, item)| item.taken > 0).count() > 0 || was_void
     }
 
     fn delta(&mut self, id: ItemId, offset: u64, text: &str) -> Option<SessionUpdate> {
@@ -288,11 +292,11 @@ impl Updates {
         match &item.body {
             ItemBody::AgentMessage { text } | ItemBody::Reasoning { text } => {
                 let is_thought = matches!(item.body, ItemBody::Reasoning { .. });
-                if self.items.get(&item.id).is_some_and(|known| known.taken > text.len()) {
-                    // The daemon ended before it was kept. It stays here for the one that takes its place.
+                let known = self.items.remove(&item.id);
+                if known.as_ref().is_some_and(|known| known.taken > text.len()) {
+                    self.void = Some(is_thought);
                     return Vec::new();
                 }
-                let known = self.items.remove(&item.id);
                 // Its beginning was missed, because the daemon went away and came back.
                 let told = known.is_none() && self.breaks_off(is_thought);
                 let told = told.then(|| words(is_thought, item.id, BEGINS_AGAIN));
@@ -301,6 +305,7 @@ impl Updates {
                 told.into_iter().chain(rest).collect()
             }
             ItemBody::ToolCall(call) => {
+                self.void = None;
                 vec![self.call(session, &call.call_id, &call.name, &tool_call::arguments(&call.arguments))]
             }
             ItemBody::ToolResult(result) => {

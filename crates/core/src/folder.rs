@@ -23,7 +23,7 @@ const NUMBER: usize = 3;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddedFolder {
     /// The path at which tools and commands see it, `/folders/NAME`. The name is that of the folder as far as possible, and
-    /// never changes in a session.
+    /// stays as long as the session has the folder.
     pub at: String,
     /// Its absolute path.
     pub path: PathBuf,
@@ -50,11 +50,19 @@ impl AddedFolder {
         Mount { path: self.path.clone(), writable: self.writable }
     }
 
+    /// Returns whether a text names the folder, or something in it.
+    #[must_use]
+    pub fn is_named_in(&self, text: &str) -> bool {
+        text.match_indices(&self.at).any(|(at, name)| !text[at + name.len()..].starts_with(is_of_name))
+    }
+
     /// Returns whether this can be the name of an added folder: it says nothing else in a path, a rule or a shell.
     #[must_use]
     pub fn is_name(name: &str) -> bool {
-        let is_safe = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.');
-        !name.is_empty() && name.len() <= MAX_FOLDER_NAME && !name.starts_with(['.', '-']) && name.chars().all(is_safe)
+        !name.is_empty()
+            && name.len() <= MAX_FOLDER_NAME
+            && !name.starts_with(['.', '-'])
+            && name.chars().all(is_of_name)
     }
 }
 
@@ -146,6 +154,41 @@ impl Mounts {
     }
 }
 
+/// Letters of names.
+fn is_of_name(letter: char) -> bool {
+    letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.')
+}
+
+/// The same text with the paths that folders have on this machine in place of those at which tools and commands see them. None
+/// where it names no folder.
+#[must_use]
+pub fn with_real_paths(text: &str, folders: &[AddedFolder]) -> Option<String> {
+    // Before a name may stand slashes and dots that mean nothing.
+    const NOTHING: [&str; 2] = ["//", "/./"];
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("folders/") {
+        let (before, found) = rest.split_at(at);
+        let mut below = &found["folders".len()..];
+        while let Some(nothing) = NOTHING.iter().find(|nothing| below.starts_with(**nothing)) {
+            below = &below[nothing.len() - 1..];
+        }
+        let name = &below[1..];
+        let end = name.find(|letter| !is_of_name(letter)).unwrap_or(name.len());
+        let is_start = before.is_empty() && out.is_empty();
+        let folder = folders.iter().find(|folder| folder.name() == &name[..end] && (is_start || before.ends_with('/')));
+        match folder {
+            Some(folder) => {
+                out.push_str(before.strip_suffix('/').unwrap_or(before));
+                out.push_str(&folder.path.to_string_lossy());
+            }
+            None => out.push_str(&rest[..rest.len() - name.len() + end]),
+        }
+        rest = &name[end..];
+    }
+    (!out.is_empty()).then(|| out + rest)
+}
+
 /// A name for a folder that none of these has, whatever the case of its letters.
 fn free_name(path: &Path, taken: &[AddedFolder]) -> String {
     let name = safe_name(path);
@@ -157,8 +200,7 @@ fn free_name(path: &Path, taken: &[AddedFolder]) -> String {
 /// The last part of a path in safe characters.
 fn safe_name(path: &Path) -> String {
     let base = path.file_name().unwrap_or_default().to_string_lossy();
-    let is_safe = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.');
-    let safe: String = base.chars().map(|letter| if is_safe(letter) { letter } else { '-' }).collect();
+    let safe: String = base.chars().map(|letter| if is_of_name(letter) { letter } else { '-' }).collect();
     let safe = safe.trim_matches(['-', '.']);
     let safe = &safe[..safe.floor_char_boundary(MAX_FOLDER_NAME - NUMBER)];
     if safe.is_empty() { "folder".to_owned() } else { safe.to_owned() }
@@ -195,6 +237,26 @@ mod tests {
         assert_eq!(added(&["/a/lib", "/b/lib", "/c/Lib"]), ["/folders/lib", "/folders/lib-2", "/folders/Lib-3"]);
         let long = format!("/a/{}", "报".repeat(80));
         assert!(AddedFolder::is_name(added(&[&long, &long.replace("/a", "/b")])[1].trim_start_matches("/folders/")));
+    }
+
+    #[test]
+    fn names_in_a_text_become_real_paths() {
+        let folders =
+            Mounts::default().with(vec![mount("/home/me/.kube", false), mount("/srv/my lib", false)]).unwrap();
+        let check = |text: &str, expected: Option<&str>| {
+            assert_eq!(with_real_paths(text, &folders).as_deref(), expected, "{text}");
+        };
+        check("/folders/kube/config", Some("/home/me/.kube/config"));
+        check("folders/kube/config", Some("/home/me/.kube/config"));
+        check("/folders/.//kube", Some("/home/me/.kube"));
+        check("--- a/folders/my-lib/x\n+++ b/folders/my-lib/x", Some("--- a/srv/my lib/x\n+++ b/srv/my lib/x"));
+        check("a folders/kube", Some("a folders/kube"));
+        check("/folders/kubeb /folders/kube", Some("/folders/kubeb /home/me/.kube"));
+        check("/folders/", Some("/folders/"));
+        check("/project/x", None);
+        assert!(
+            folders[0].is_named_in("x: cat /folders/kube/a") && !folders[0].is_named_in("x: cat /folders/kube-2/a")
+        );
     }
 
     #[test]

@@ -306,7 +306,7 @@ impl ToolErrorCode {
 /// created, `before` of what was deleted, both of what was modified. A change without them is only told of.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FileChange {
-    /// Its path, relative to the workspace, or below `/project`; a folder's ends in a slash. In names that come from
+    /// Its path, relative to the workspace, or below `/project` or `/folders/NAME`; a folder's ends in a slash. In names that come from
     /// the disk a backslash is written `\\`, and bytes that are no plain text are written `\xff`.
     pub path: String,
     /// The change.
@@ -317,7 +317,8 @@ pub struct FileChange {
     /// State after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<FileState>,
-    /// The folder that was mounted as `/project`, for a path below it: another one may be mounted later.
+    /// The folder of the person that was mounted there, for a path below `/project` or `/folders/NAME`: another one may be mounted
+    /// later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<PathBuf>,
     /// It was found after a crash, and may have been made after it, by something else than the call.

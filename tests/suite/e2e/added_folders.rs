@@ -254,6 +254,47 @@ async fn what_is_allowed_for_good_in_an_added_folder_names_the_folder_itself() {
     let question = waiting.to_string();
     assert!(question.contains("[in /folders/my-lib] sed -i s/a/b/ none.txt"), "{question}");
     assert!(question.contains(&format!("[at {lib}] sed -i s/a/b/ none.txt")), "{question}");
+
+    // What it keeps for its session names the folder as the session does, and goes with it: the name may be another's later.
+    let id = waiting["interrupt_id"].as_str().or(waiting["id"].as_str()).unwrap().to_owned();
+    world.daemon.agentctl(["answer", &id, "always"]).await.exits(0);
+    world.daemon.agentctl(["wait", "last"]).await;
+    let kept = async || {
+        let settings = world.daemon.agentctl(["sessions", "show", "last", "--json"]).await.exits(0).stdout;
+        settings.contains("[in /folders/my-lib] sed -i")
+    };
+    assert!(kept().await);
+    world.daemon.agentctl(["run", "Go.", "--session", "last", "--add-dir", "none"]).await.exits(0);
+    assert!(!kept().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_in_a_hidden_place_is_held_as_what_it_is() {
+    let world = with_folders().await;
+    world.daemon.write(".kube/config", "token: hunter4\n");
+    world.daemon.write("repo/.github/workflows/ci.yml", "on: push\n");
+    let (project, kube) = (format!("{}:rw", world.at("project")), world.at(".kube"));
+    let (github, lib) = (format!("{}:rw", world.at("repo/.github")), format!("{}:rw", world.at("my lib")));
+    let mut args = vec!["-C", &project, "--add-dir", &kube, "--add-dir", &github, "--add-dir", &lib];
+    args.extend(["--mode", "auto", "--on-interrupt", "deny", "--output", "json"]);
+    let patch = "--- /dev/null\n+++ b/folders/my-lib/new.txt\n@@ -0,0 +1 @@\n+new\n";
+    let in_github = "--- a/folders/github/workflows/ci.yml\n+++ b/folders/github/workflows/ci.yml\n@@ -1 +1 @@\n-on: push\n+on: x\n";
+    let calls = vec![
+        read("/folders/kube/config"),
+        read("/folders/./kube/config"),
+        ("write_file", json!({"path": "/folders/github/workflows/ci.yml", "content": "on: x"})),
+        ("apply_patch", json!({"patch": in_github})),
+        command("echo changed > /folders/github/workflows/ci.yml"),
+        ("apply_patch", json!({"patch": patch})),
+        ("grep", json!({"pattern": "hunter4"})),
+    ];
+    let (told, _) = world.call_all(calls, &args).await;
+    for at in [0, 1, 2, 3] {
+        assert!(told[at].starts_with("E_DENIED"), "{at}: {}", told[at]);
+    }
+    assert_eq!(world.content("repo/.github/workflows/ci.yml"), "on: push\n", "{}", told[4]);
+    assert_eq!(world.content("my lib/new.txt"), "new\n", "a diff names it without its slash: {}", told[5]);
+    assert!(!told[6].contains("token"), "{}", told[6]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

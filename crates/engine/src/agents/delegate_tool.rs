@@ -7,12 +7,12 @@ use serde_json::json;
 pub(crate) const NAME: &str = "delegate_task";
 
 /// Names of the engine's tools in other systems, and ours.
-const ALIASES: [(&str, &str); 4] =
-    [("call_subagent", NAME), ("task", NAME), ("TodoRead", "todo_read"), ("TodoWrite", "todo_write")];
+const ALIASES: [(&str, &str); 5] =
+    [("call_subagent", NAME), ("task", NAME), ("Task", NAME), ("TodoRead", "todo_read"), ("TodoWrite", "todo_write")];
 
 /// The name of the tool that is meant.
 pub(crate) fn canonical_name(name: &str) -> &str {
-    ALIASES.iter().find(|(theirs, _)| theirs.eq_ignore_ascii_case(name)).map_or(name, |(_, ours)| ours)
+    ALIASES.iter().find(|(theirs, _)| *theirs == name).map_or(name, |(_, ours)| ours)
 }
 
 /// Description of this tool where these agents are offered, and of any other as it is.

@@ -46,7 +46,7 @@ fn is_known(folder: &AddedFolder, known: &Mounts) -> bool {
 }
 
 impl Actor {
-    /// Takes in new settings. A turn keeps those that it began with, also where it is taken up again after a restart:
+    /// Takes in new settings. The rules that the session keeps stay, but for those that name a folder which it loses. A turn keeps those that it began with, also where it is taken up again after a restart:
     /// what a person was shown and approves later must not run in another folder, or under other rules.
     pub(super) async fn configure(&mut self, settings: SessionSettings, only_these_folders: bool) -> Result<(), Fault> {
         self.refuse_while_open("the session's settings")?;
@@ -62,7 +62,13 @@ impl Actor {
         } else {
             with_folders(&*self.shared.parts.workspaces, known, added).await?
         };
-        let SessionSettings { grants, parent, pinned, mode, slot, model, pins, .. } = self.state.settings.clone();
+        let SessionSettings { mut grants, parent, pinned, mode, slot, model, pins, .. } = self.state.settings.clone();
+        // Its name may be another folder's later, of which nobody has allowed anything.
+        for gone in
+            self.state.settings.folders.iter().filter(|had| folders.iter().all(|folder| folder.path != had.path))
+        {
+            grants.retain(|grant| !gone.is_named_in(&grant.rule));
+        }
         // A model is one of the server of its slot.
         let model = model.filter(|_| slot == settings.slot);
         self.set(SessionSettings { grants, parent, pinned, mode, model, pins, folders, ..settings }).await
@@ -71,7 +77,11 @@ impl Actor {
     /// Adds folders to those that the session sees, where they change anything.
     pub(super) async fn add_folders(&mut self, added: Vec<Mount>) -> Result<(), Fault> {
         let known = self.state.settings.mounts();
-        let added = added.into_iter().map(AddedFolder::unnamed).filter(|folder| !is_known(folder, &known)).collect();
+        let added: Vec<AddedFolder> =
+            added.into_iter().map(AddedFolder::unnamed).filter(|folder| !is_known(folder, &known)).collect();
+        if added.is_empty() {
+            return Ok(());
+        }
         let folders = with_folders(&*self.shared.parts.workspaces, known, added).await?;
         if folders == self.state.settings.folders {
             return Ok(());

@@ -18,6 +18,7 @@ use std::{
 use agentd_core::{
     catalogue::Foreign,
     client_tool::CLIENT_TOOL_PREFIX,
+    folder::with_real_paths,
     grant::Grant,
     policy::{Explanation, Layer, PartExplanation, Risk, Verdict},
     ports::Workspace,
@@ -256,16 +257,37 @@ impl<'a> Call<'a> {
                 Some(command) => self.judge_command(command, arguments),
                 None => self.judge_whole(Some(LayerVerdict::unknown("it names no command"))),
             },
-            Some(arguments) if self.facts.tool.effect == Effect::Write => {
-                self.judge_whole(files::check(arguments, self.facts.memories))
+            Some(arguments) if self.facts.tool.effect == Effect::Write => self
+                .judge_whole(self.by_both_names(arguments, |arguments| files::check(arguments, self.facts.memories))),
+            Some(arguments) if self.facts.tool.effect == Effect::Read => {
+                self.judge_whole(self.by_both_names(arguments, files::reads))
             }
-            Some(arguments) if self.facts.tool.effect == Effect::Read => self.judge_whole(files::reads(arguments)),
             Some(_) => self.judge_whole(None),
             None if matches!(self.facts.tool.effect, Effect::Write | Effect::Execute | Effect::Network) => {
                 self.judge_whole(Some(LayerVerdict::unknown("its arguments are no JSON object")))
             }
             None => self.judge_whole(None),
         }
+    }
+
+    /// The stricter of what is said of the names that the call has for files, and of the paths that these have on this machine:
+    /// in `/folders/config` nothing tells any more that it is `~/.config`.
+    fn by_both_names(
+        &self,
+        arguments: &Map<String, Value>,
+        check: impl Fn(&Map<String, Value>) -> Option<LayerVerdict>,
+    ) -> Option<LayerVerdict> {
+        let folders = &self.facts.settings.folders;
+        let real = |value: &Value| match value {
+            Value::String(text) => with_real_paths(text, folders).map_or_else(|| value.clone(), Value::String),
+            other => other.clone(),
+        };
+        let named = check(arguments);
+        if folders.is_empty() {
+            return named;
+        }
+        let real = arguments.iter().map(|(key, value)| (key.clone(), real(value))).collect();
+        strictest(named.into_iter().chain(check(&real)))
     }
 
     /// A call that is one thing.

@@ -92,13 +92,13 @@ impl Builtin {
             Self::ListWorkspaceFiles => &["list_dir", "list_directory", "list_files", "ls"],
             Self::Now => &["current_time", "date", "get_current_time", "get_time"],
             Self::ReadFile => &["cat", "fs_read", "open_file", "read", "view_file"],
-            Self::ReadUrl => &["fetch_web", "jina_reader", "read_webpage", "web_fetch"],
+            Self::ReadUrl => &["fetch_web", "jina_reader", "read_webpage", "web_fetch", "webfetch"],
             Self::RunBashCommand => {
                 &["bash", "execute_command", "run_cmd", "run_command", "run_shell", "run_shell_command", "shell"]
             }
             Self::SearchDocuments => &["document_search", "docs_search", "search_docs"],
             Self::SearchFile => &["search_document", "search_in_file"],
-            Self::WebSearch => &["google_search", "internet_search", "search_web"],
+            Self::WebSearch => &["google_search", "internet_search", "search_web", "websearch"],
             Self::WriteFile => &["create_file", "fs_write", "save_file", "write"],
         }
     }
@@ -124,25 +124,16 @@ impl Builtin {
         }
     }
 
-    /// The tool of this name or alias. Case, underscores and the prefixes that some models add make no difference.
+    /// The tool of this name or alias. Case and the prefixes that some models add make no difference.
     pub(crate) fn of(name: &str) -> Option<Self> {
         let name = name.trim();
         let bare = ["functions.", "default_api.", "tools."].iter().find_map(|prefix| name.strip_prefix(prefix));
         let bare = bare.unwrap_or(name);
         Self::ALL.into_iter().find(|tool| {
-            let mut names = std::iter::once(tool.name()).chain(tool.aliases().iter().copied());
-            names.any(|known| is_same(known, bare))
+            tool.name().eq_ignore_ascii_case(bare)
+                || tool.aliases().iter().any(|alias| alias.eq_ignore_ascii_case(bare))
         })
     }
-}
-
-/// Compares names as other systems write them: `WebFetch` is `web_fetch`.
-fn is_same(left: &str, right: &str) -> bool {
-    letters(left).eq(letters(right))
-}
-
-fn letters(name: &str) -> impl Iterator<Item = u8> {
-    name.bytes().filter(|byte| *byte != b'_').map(|byte| byte.to_ascii_lowercase())
 }
 
 /// Our name of a tool, for that name or one that other systems have for it.

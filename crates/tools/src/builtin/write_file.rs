@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Writes a whole text file. Creates it and its folders if they are missing, and replaces existing content. Only uploads/,
-/// outputs/, temp/, /memories, /state and a writable /project can be written; a path without one of these names in front
+/// outputs/, temp/, /memories, /state and a writable /project or /folders/NAME can be written; a path without one of these names in front
 /// means the project, where one is mounted. Results for the user belong in outputs/, notes for yourself in /state, what
 /// later sessions should know in /memories. To change part of a file use edit_file.
 #[derive(Debug, Deserialize, JsonSchema)]

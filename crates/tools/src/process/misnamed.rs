@@ -8,6 +8,7 @@ use agentd_core::{folder::FOLDERS, ports::Workspace};
 
 use crate::{
     sandbox::{MEMORIES, Name, PROJECT},
+    text,
     workspace::AREAS,
 };
 
@@ -48,7 +49,7 @@ pub(crate) fn misnamed(stderr: &str, workspace: &Workspace, given: &[Name]) -> O
         .iter()
         .find(|folder| !folder.path.starts_with(FOLDERS) && !has(&folder.at) && failed(&folder.at));
     if let Some(folder) = folder {
-        let (root, path) = (&folder.at, folder.path.display());
+        let (root, path) = (&folder.at, text::quoted(&folder.path.to_string_lossy()));
         return Some(Cow::Owned(format!(
             "[commands have no {root} here: that folder is {path}. What used {root} did not work]"
         )));
@@ -98,7 +99,7 @@ mod tests {
         check("cp: cannot create regular file '/project/a/b': Read-only file system\nand so on", Some("$PROJECT"));
         check("Error: ENOENT: no such file or directory, open '/project/x'", Some("$PROJECT"));
         check("ls: cannot access '/memories/a.md': No such file or directory", Some("$MEMORIES"));
-        check("cat: /folders/lib/a: No such file or directory", Some("that folder is /srv/lib"));
+        check("cat: /folders/lib/a: No such file or directory", Some("that folder is \"/srv/lib\""));
         check("", None);
         check("copied /project/x", None);
         check("looking into /project\nbash: y: No such file or directory", None);

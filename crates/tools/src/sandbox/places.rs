@@ -133,6 +133,11 @@ impl Places {
             .writable_mounts()
             .flat_map(|mount| GUARDED.iter().map(|name| mount.join(name)))
             .filter(|path| path.symlink_metadata().is_ok_and(|found| !found.is_symlink()));
+        // Of an added folder in a hidden place, such as `~/.config` or `.github`, all is.
+        let is_hidden =
+            |path: &Path| path.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."));
+        let hidden = workspace.folders.iter().filter(|folder| folder.writable && is_hidden(&folder.path));
+        let guarded = guarded.chain(hidden.map(|folder| folder.path.clone()));
         self.trees.extend(guarded.map(|path| Tree { path, writable: false }));
     }
 }

@@ -9,7 +9,7 @@ use super::names::Name;
 /// Policy for one command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Policy {
-    /// The session's own tree and its project. They are opened without following a link, in them or on the way to them:
+    /// The session's own tree, its project and its added folders. They are opened without following a link, in them or on the way to them:
     /// an earlier command, of this session or of another one, may have laid it.
     pub(crate) exact: Vec<PathBuf>,
     /// Files and folders that may be read and executed, with all below. Those that are not there are left out.

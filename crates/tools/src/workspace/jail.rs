@@ -96,6 +96,14 @@ impl Jail {
             return self.locate(written).map_err(|failure| self.without_project(written, failure));
         }
         let named = self.locate(written)?;
+        // Diffs name files behind `a/` and `b/`, so that one of an added folder has lost its slash.
+        let in_folder = ToolPath::parse(&format!("/{written}")).ok().filter(|path| match path.place() {
+            PathPlace::Folder(name) => self.workspace.folder(name.as_str()).is_some(),
+            _ => false,
+        });
+        if let Some(in_folder) = in_folder.filter(|_| fs::symlink_metadata(project.path.join("folders")).is_err()) {
+            return Ok(in_folder);
+        }
         let in_project = ToolPath::parse(&format!("/project/{written}"))?;
         let Some(first) = in_project.rest().split('/').next().filter(|first| ToolPath::is_name(first)) else {
             return Ok(in_project);

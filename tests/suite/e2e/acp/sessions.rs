@@ -65,8 +65,14 @@ async fn further_folders_of_the_editor_are_added_and_none_later() {
     editor.gives("session/resume", there).await;
     let settings = world.client().await.session(&session).await.unwrap().session.settings;
     assert_eq!(settings.folders.iter().map(|folder| folder.path.clone()).collect::<Vec<_>>(), [at("lib")]);
-    let relative = json!({"cwd": at("shop"), "mcpServers": [], "additionalDirectories": ["lib"]});
-    assert!(editor.fails("session/new", relative).await.1.contains("absolute path"));
+    // One that cannot be seen stops nothing; one in a hidden place can only be read.
+    world.daemon.write("lib/.config/e.txt", "e");
+    let further = json!(["lib", at("lib").join("gone"), at("lib/.config")]);
+    let odd = json!({"cwd": at("shop"), "mcpServers": [], "additionalDirectories": further});
+    let odd = editor.gives("session/new", odd).await["sessionId"].as_str().unwrap().to_owned();
+    let folders = world.client().await.session(&odd).await.unwrap().session.settings.folders;
+    let seen: Vec<_> = folders.iter().map(|folder| (folder.at.as_str(), folder.writable)).collect();
+    assert_eq!(seen, [("/folders/config", false)]);
 }
 
 #[tokio::test]

@@ -14,6 +14,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use agentd_core::folder::MAX_FOLDERS;
+
 use super::{
     blobs::{self, Blobs},
     record,
@@ -21,7 +23,7 @@ use super::{
 };
 
 /// Number of projects whose scans are cached. Those of others are read again.
-const IN_MEMORY: usize = 4;
+const IN_MEMORY: usize = MAX_FOLDERS + 1;
 
 /// Time without use after which a scan is dropped, and with it the contents that only it needs.
 const UNUSED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
