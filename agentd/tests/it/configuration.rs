@@ -37,6 +37,27 @@ fn check_config_reads_and_does_nothing_else() {
 }
 
 #[test]
+fn each_recipe_of_the_page_about_models_is_a_configuration() {
+    const PAGE: &str = include_str!("../../../docs/models.md");
+    let recipes = PAGE.split("\n## ").find(|section| section.starts_with("Recipes\n")).unwrap();
+    let blocks = recipes.split("```yaml\n").skip(1).map(|block| block.split("```").next().unwrap());
+    let mut tried = 0;
+    for block in blocks {
+        let home = Home::new();
+        home.configure("models.yaml", block);
+        let mut command = home.command();
+        command.arg("--check-config").env("ANTHROPIC_API_KEY", "sk-x");
+        for name in block.split("${").skip(1).map(|rest| rest.split('}').next().unwrap()) {
+            command.env(name, "sk-x");
+        }
+        let ended = home.fails(&mut command);
+        assert_eq!(ended.status.code(), Some(0), "{block}{}", ended.stderr);
+        tried += 1;
+    }
+    assert!(tried >= 11, "{tried}");
+}
+
+#[test]
 fn the_machines_files_stand_below_the_persons() {
     let home = Home::new();
     let system = home.path().join("system/agentd");
