@@ -51,7 +51,7 @@ pub struct Answer {
     pub hit: Hit,
     /// Text of the lines, cut after [`MAX_ANSWER`] bytes.
     pub text: String,
-    /// Whether the file changed since it was indexed, so that the lines may have moved.
+    /// Set if the file changed since it was indexed, so that the lines may have moved.
     pub is_stale: bool,
 }
 

@@ -40,4 +40,4 @@ pub use symbols::{
 pub use tags::{Definition, MAX_DEFINITIONS, MAX_NAME, MAX_REFERENCES, Reference, ReferenceKind, SymbolKind, Tags};
 pub use terms::terms;
 pub use text::{MAX_BYTES, MAX_LINE, MAX_PARSED, SkipReason, decode};
-pub use walk::{MAX_FILES, MayRead, RefreshReport, is_secret};
+pub use walk::{MAX_FILES, MAX_TOTAL_BYTES, MayRead, RefreshReport, is_secret};

@@ -90,7 +90,7 @@ pub struct SourceFile<'text> {
     pub text: &'text str,
     /// Language by the ending of the path.
     pub language: Option<Language>,
-    /// Whether a grammar parsed it; otherwise there are no tags and chunks are cut by lines.
+    /// Set if a grammar parsed it; otherwise there are no tags and chunks are cut by lines.
     pub is_parsed: bool,
     /// Definitions and references.
     pub tags: Tags,

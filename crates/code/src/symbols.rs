@@ -51,7 +51,7 @@ pub struct SymbolLocations {
     pub definitions: Vec<OutlineEntry>,
     /// Uses, by file.
     pub references: Vec<SourceLine>,
-    /// Whether there are more than are given.
+    /// Set if there are more than are given.
     pub is_truncated: bool,
 }
 

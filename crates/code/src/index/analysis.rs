@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use hashbrown::DefaultHashBuilder;
 
 use crate::{
+    language::Language,
     source::SourceFile,
     tags::{Definition, SymbolKind},
     terms::{Stems, TermCounts, TermTable},
@@ -24,6 +25,7 @@ const FOLDER: u32 = 1;
 #[derive(Debug)]
 pub struct FileAnalysis {
     pub(crate) path: String,
+    pub(crate) language: Option<Language>,
     pub(crate) lines: u32,
     pub(crate) definitions: Vec<Definition>,
     pub(crate) uses: Vec<(Box<str>, u16)>,
@@ -31,6 +33,14 @@ pub struct FileAnalysis {
     /// Terms of its name.
     pub(crate) name_terms: Vec<String>,
     pub(crate) chunks: Vec<AnalysedChunk>,
+}
+
+impl FileAnalysis {
+    /// Lines of the modules that hold tests.
+    pub(super) fn test_modules(&self) -> Vec<(u32, u32)> {
+        let is_test = |it: &&Definition| it.kind == SymbolKind::Module && matches!(it.name.as_str(), "tests" | "test");
+        self.definitions.iter().filter(is_test).map(|it| (it.first_line, it.last_line)).collect()
+    }
 }
 
 /// Chunk with its terms.
@@ -89,8 +99,8 @@ impl Analyser {
         let lines = source.spans.last().map_or(0, |span| span.last_line);
         let uses = uses(&source);
         let name_terms = self.name_terms(path);
-        let (path, definitions) = (path.to_owned(), source.tags.definitions);
-        FileAnalysis { path, lines, definitions, uses, terms, name_terms, chunks }
+        let (path, language, definitions) = (path.to_owned(), source.language, source.tags.definitions);
+        FileAnalysis { path, language, lines, definitions, uses, terms, name_terms, chunks }
     }
 }
 

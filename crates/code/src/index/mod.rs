@@ -16,7 +16,7 @@ pub use analysis::FileAnalysis;
 pub(crate) use interner::Interner;
 pub(crate) use postings::Postings;
 
-use crate::{search::kind, tags::SymbolKind};
+use crate::{language::Language, search::kind, tags::SymbolKind};
 
 /// Change of a file as its folder tells it: if neither differs, the file is not read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,6 +43,7 @@ pub(crate) struct IndexedDefinition {
 pub(crate) struct IndexedFile {
     pub(crate) path: Box<str>,
     pub(crate) stamp: FileStamp,
+    pub(crate) language: Option<Language>,
     pub(crate) lines: u32,
     /// Factor on scores by the kind of file.
     pub(crate) weight: f32,
@@ -66,6 +67,8 @@ pub(crate) struct IndexedChunk {
     pub(crate) symbol: u32,
     /// Sum of the weights of its terms.
     pub(crate) length: u32,
+    /// Set if most of it is in a module of tests beside the code.
+    pub(crate) is_test: bool,
 }
 
 /// File of a chunk that is removed.
@@ -105,6 +108,7 @@ impl CodeIndex {
         let terms: Vec<u32> = analysis.terms.iter().map(|term| self.terms.intern(term)).collect();
         self.postings.resize_with(self.terms.len(), Postings::default);
         let first = count(self.chunks.len());
+        let tests = analysis.test_modules();
         for chunk in &analysis.chunks {
             let number = count(self.chunks.len());
             let mut length = 0;
@@ -118,7 +122,11 @@ impl CodeIndex {
             self.total_length += u64::from(length);
             let symbol = chunk.symbol.map_or(NO_SYMBOL, count);
             let (first_line, last_line) = (chunk.first_line, chunk.last_line);
-            self.chunks.push(IndexedChunk { file: slot, first_line, last_line, symbol, length });
+            let is_test = tests.iter().any(|(first, last)| {
+                let within = (last_line.min(*last) + 1).saturating_sub(first_line.max(*first));
+                within * 2 > last_line - first_line
+            });
+            self.chunks.push(IndexedChunk { file: slot, first_line, last_line, symbol, length, is_test });
         }
         self.live_chunks += analysis.chunks.len();
         self.lines += u64::from(analysis.lines);
@@ -141,6 +149,7 @@ impl CodeIndex {
         let file = IndexedFile {
             path,
             stamp,
+            language: analysis.language,
             lines: analysis.lines,
             weight,
             name_terms,

@@ -89,6 +89,17 @@ impl Language {
         ENDINGS.iter().find(|(known, _)| *known == ending).map(|(_, language)| *language)
     }
 
+    /// Returns whether code of one can use what code of the other defines.
+    #[must_use]
+    pub fn is_kin(self, other: Self) -> bool {
+        let family = |language: Self| match language {
+            Self::Cpp => Self::C,
+            Self::Tsx | Self::TypeScript => Self::JavaScript,
+            other => other,
+        };
+        family(self) == family(other)
+    }
+
     /// Returns whether this build has the grammar, so that files are cut at their definitions.
     #[must_use]
     pub fn is_parsed(self) -> bool {

@@ -24,7 +24,6 @@ pub(crate) fn map(index: &CodeIndex, focus: &MapFocus, max_tokens: usize, read: 
     crate::terms::words(&focus.mentions, &mut |word| mentioned.extend(index.names().get(word)));
     let graph = graph::Graph::new(index, &files, &mentioned);
     let ranks = rank::page_rank(&graph, &files);
-    let mut definitions = graph.definition_ranks(&ranks);
-    definitions.retain(|ranked| !files.contains(&ranked.file));
+    let definitions = graph.definition_ranks(&ranks, render::MAX_SHOWN);
     render::render(index, &definitions, max_tokens, read)
 }

@@ -13,13 +13,13 @@ const MAX_LINE: usize = 100;
 /// Bytes of a token of code, on average.
 const BYTES_PER_TOKEN: usize = 4;
 /// Definitions that are shown at most.
-const MAX_SHOWN: usize = 2000;
+pub(super) const MAX_SHOWN: usize = 2000;
 
 /// Renders as many definitions as fit, in the order of their ranks. Found by halves, since neighbours share a path.
 pub(super) fn render(index: &CodeIndex, ranked: &[RankedDefinition], max_tokens: usize, read: ReadFile<'_>) -> String {
     let room = max_tokens.saturating_mul(BYTES_PER_TOKEN);
-    // No line is shorter than ten bytes.
-    let most = ranked.len().min(MAX_SHOWN).min(room / 10 + 1);
+    // A line with its share of a path is seldom shorter, and each that is tried may cost the reading of a file.
+    let most = ranked.len().min(room / 24 + 1);
     let mut texts: HashMap<u32, Vec<String>> = HashMap::new();
     let (mut fits, mut too_many) = (0, most + 1);
     let mut drawn = String::new();

@@ -1,5 +1,8 @@
 //! Kinds of files that are less often what somebody looks for.
 
+/// Factor on the scores of tests.
+pub(super) const TEST: f32 = 0.3;
+
 /// Factor on the score of a file, by its path. 1 for the product's own code.
 pub(crate) fn weight(path: &str) -> f32 {
     let path = path.to_ascii_lowercase();
@@ -18,7 +21,7 @@ pub(crate) fn weight(path: &str) -> f32 {
             || ending.starts_with("spec.")
             || ending == "java" && (name.ends_with("test.java") || name.ends_with("tests.java"));
     if is_test {
-        weight *= 0.3;
+        weight *= TEST;
     }
     if is_in(&["legacy", "deprecated", "compat", "_compat", "old", "v1"])
         || matches!(stem, "legacy" | "compat" | "_compat")
@@ -45,8 +48,10 @@ pub(crate) fn weight(path: &str) -> f32 {
     if ending == "d.ts" || ending == "pyi" {
         weight *= 0.7;
     }
-    if matches!(ending, "md" | "rst" | "txt" | "html" | "adoc" | "json" | "yaml" | "yml" | "toml" | "xml" | "css") {
-        weight *= 0.5;
+    match name.rsplit('.').next().unwrap_or_default() {
+        "adoc" | "md" | "rst" | "toml" | "txt" | "yaml" | "yml" => weight *= 0.5,
+        "css" | "html" | "json" | "xml" => weight *= 0.3,
+        _ => {}
     }
     weight
 }

@@ -58,19 +58,27 @@ impl CodeIndex {
             Ranking::TermsOnly => rank::by_terms(self, &scores, limit),
             Ranking::Full => rank::full(self, query, scores, limit),
         };
-        ranked.into_iter().filter_map(|(number, score)| self.hit(number, score)).collect()
+        let named: Vec<u32> = query.symbols().iter().filter_map(|name| self.names().get(name)).collect();
+        ranked.into_iter().filter_map(|(number, score)| self.hit(number, score, &named)).collect()
     }
 
-    fn hit(&self, number: u32, score: f32) -> Option<Hit> {
+    fn hit(&self, number: u32, score: f32, named: &[u32]) -> Option<Hit> {
         let chunk = self.chunk(number)?;
         let file = self.file(chunk.file)?;
-        let symbol = self.symbol(file, chunk);
+        let symbol = self.symbol(file, chunk, named);
         let (first_line, last_line) = (chunk.first_line, chunk.last_line);
         Some(Hit { path: file.path.to_string(), first_line, last_line, symbol, score })
     }
 
-    fn symbol(&self, file: &IndexedFile, chunk: &IndexedChunk) -> Option<HitSymbol> {
-        let definition = file.definitions.get(chunk.symbol as usize).filter(|_| chunk.symbol != NO_SYMBOL)?;
+    /// Symbol of a chunk: what the query names, if it is defined there.
+    fn symbol(&self, file: &IndexedFile, chunk: &IndexedChunk, named: &[u32]) -> Option<HitSymbol> {
+        let asked = file.definitions.iter().find(|definition| {
+            (chunk.first_line..=chunk.last_line).contains(&definition.first_line)
+                && definition.kind != SymbolKind::Impl
+                && named.contains(&definition.name)
+        });
+        let own = || file.definitions.get(chunk.symbol as usize).filter(|_| chunk.symbol != NO_SYMBOL);
+        let definition = asked.or_else(own)?;
         Some(HitSymbol { name: self.names().text(definition.name).to_owned(), kind: definition.kind })
     }
 }

@@ -4,7 +4,7 @@ use std::{cmp::Ordering, collections::HashMap};
 
 use hashbrown::DefaultHashBuilder;
 
-use super::SearchQuery;
+use super::{SearchQuery, kind};
 use crate::index::{CodeIndex, IndexedFile, scores::Scores};
 
 /// Share of the best score that a file gets for the sum of its chunks.
@@ -20,7 +20,7 @@ const REPEATED: f32 = 0.5;
 /// Results that are looked at for each one that is wanted.
 const CANDIDATES: usize = 12;
 
-type Ranked = Vec<(u32, f32)>;
+type RankedChunks = Vec<(u32, f32)>;
 
 /// Files of a search by their slots.
 #[derive(Default, Clone, Copy)]
@@ -31,13 +31,13 @@ struct FileScore {
 }
 
 /// Orders by the terms alone.
-pub(super) fn by_terms(index: &CodeIndex, scores: &Scores, limit: usize) -> Ranked {
+pub(super) fn by_terms(index: &CodeIndex, scores: &Scores, limit: usize) -> RankedChunks {
     let all = scores.touched.iter().filter_map(|number| Some((*number, *scores.by_chunk.get(*number as usize)?)));
     best(index, all.collect(), limit)
 }
 
 /// Orders by all that is known.
-pub(super) fn full(index: &CodeIndex, query: &SearchQuery, mut scores: Scores, limit: usize) -> Ranked {
+pub(super) fn full(index: &CodeIndex, query: &SearchQuery, mut scores: Scores, limit: usize) -> RankedChunks {
     let defined = defining_chunks(index, query);
     let files = file_scores(index, &scores);
     let top = files.values().map(|file| file.best).fold(0.0, f32::max);
@@ -66,6 +66,7 @@ pub(super) fn full(index: &CodeIndex, query: &SearchQuery, mut scores: Scores, l
         if files.get(&chunk.file).is_none_or(|file| file.best_chunk == *number) {
             score += bonus * top;
         }
+        let weight = if chunk.is_test { weight * kind::TEST } else { weight };
         ranked.push((*number, score * weight));
     }
     let candidates = best(index, ranked, limit * CANDIDATES);
@@ -121,7 +122,7 @@ fn name_match(file: &IndexedFile, asked: &[u32]) -> f32 {
 
 /// The best results; of equal ones, those that come first by path and line, so that an order never depends on the order in
 /// which files were added.
-fn best(index: &CodeIndex, mut ranked: Ranked, limit: usize) -> Ranked {
+fn best(index: &CodeIndex, mut ranked: RankedChunks, limit: usize) -> RankedChunks {
     let place = |number: &u32| {
         let chunk = index.chunk(*number);
         (chunk.and_then(|chunk| index.file(chunk.file)).map(|file| &*file.path), chunk.map(|chunk| chunk.first_line))
@@ -139,7 +140,7 @@ fn best(index: &CodeIndex, mut ranked: Ranked, limit: usize) -> Ranked {
 }
 
 /// Lets each further result of a file count less.
-fn spread(index: &CodeIndex, candidates: Ranked, limit: usize) -> Ranked {
+fn spread(index: &CodeIndex, candidates: RankedChunks, limit: usize) -> RankedChunks {
     let mut seen: HashMap<u32, i32, DefaultHashBuilder> = HashMap::default();
     let lessened = candidates.into_iter().map(|(number, score)| {
         let seen = seen.entry(index.chunk(number).map_or(u32::MAX, |chunk| chunk.file)).or_default();

@@ -17,10 +17,12 @@ pub use refresh::RefreshReport;
 pub(crate) use refresh::{SkippedFiles, refresh, update};
 pub use secret::is_secret;
 
-use crate::index::FileStamp;
+use crate::{index::FileStamp, text::MAX_BYTES};
 
 /// Files that are listed at most.
 pub const MAX_FILES: usize = 100_000;
+/// Bytes of all files together at most. What of them is in memory is about a third more.
+pub const MAX_TOTAL_BYTES: u64 = 256 << 20;
 /// Depth down to which folders are listed.
 const MAX_DEPTH: usize = 64;
 
@@ -39,9 +41,9 @@ pub(crate) struct ListedFile {
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) files: Vec<ListedFile>,
-    /// Whether there are more files than [`MAX_FILES`], or than the caller wanted.
+    /// Set if there are more files than the caller or the limits of this module allow.
     pub(crate) is_truncated: bool,
-    /// Whether a folder could not be listed.
+    /// Set if a folder could not be listed.
     pub(crate) is_partial: bool,
 }
 
@@ -49,6 +51,7 @@ pub(crate) struct Listing {
 /// outside of a repository.
 pub(crate) fn list(root: &Path, max_files: usize, may_read: &MayRead) -> Listing {
     let mut listing = Listing::default();
+    let mut total = 0;
     for entry in walk(root).build() {
         let Ok(entry) = entry else {
             listing.is_partial = true;
@@ -63,11 +66,14 @@ pub(crate) fn list(root: &Path, max_files: usize, may_read: &MayRead) -> Listing
         }
         // Gone since it was listed: the next look will tell.
         let Ok(metadata) = entry.metadata() else { continue };
-        if listing.files.len() >= max_files.min(MAX_FILES) {
+        let stamp = stamp(&metadata);
+        // Larger ones are not read.
+        total += if stamp.size > MAX_BYTES as u64 { 0 } else { stamp.size };
+        if listing.files.len() >= max_files.min(MAX_FILES) || total > MAX_TOTAL_BYTES {
             listing.is_truncated = true;
             break;
         }
-        listing.files.push(ListedFile { path, stamp: stamp(&metadata) });
+        listing.files.push(ListedFile { path, stamp });
     }
     listing
 }

@@ -19,7 +19,7 @@ use crate::{
     text::{MAX_BYTES, SkipReason, decode},
 };
 
-/// Analysed files that wait for the index, per thread.
+/// AnalysisResult files that wait for the index, per thread.
 const WAITING: usize = 16;
 /// Fewer changed files are read by the calling thread alone.
 const ALONE: usize = 8;
@@ -35,9 +35,9 @@ pub struct RefreshReport {
     pub unchanged: usize,
     /// Files that are not indexed, with the reason.
     pub skipped: Vec<(String, SkipReason)>,
-    /// Whether there are more files than may be listed.
+    /// Set if there are more files than may be listed.
     pub is_truncated: bool,
-    /// Whether a part of the folder could not be listed. Its files stay in the index.
+    /// Set if a part of the folder could not be listed. Its files stay in the index.
     pub is_partial: bool,
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn refresh(
     let all = listing.files.len();
     let changed: Vec<ListedFile> = listing.files.into_iter().filter(is_changed).collect();
     report.unchanged = all - changed.len();
-    let mut take = |path: &str, result: Analysed| take(index, skipped, &mut report, path, result);
+    let mut take = |path: &str, result: AnalysisResult| take(index, skipped, &mut report, path, result);
     if changed.len() <= ALONE || threads <= 1 {
         let mut reader = Reader::default();
         for file in &changed {
@@ -106,7 +106,7 @@ pub(crate) fn update(
     report.indexed
 }
 
-type Analysed = (FileStamp, Result<FileAnalysis, SkipReason>);
+type AnalysisResult = (FileStamp, Result<FileAnalysis, SkipReason>);
 
 fn remove_gone(
     index: &mut CodeIndex,
@@ -138,7 +138,7 @@ fn take(
     skipped: &mut SkippedFiles,
     report: &mut RefreshReport,
     path: &str,
-    (stamp, result): Analysed,
+    (stamp, result): AnalysisResult,
 ) {
     match result {
         Ok(analysis) => {
@@ -154,7 +154,7 @@ fn take(
 }
 
 /// Reads files with several threads. The one that calls adds them to the index.
-fn read_all(root: &Path, files: &[ListedFile], threads: usize, take: &mut dyn FnMut(&str, Analysed)) {
+fn read_all(root: &Path, files: &[ListedFile], threads: usize, take: &mut dyn FnMut(&str, AnalysisResult)) {
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
         let (sender, receiver) = sync_channel(WAITING * threads);
@@ -185,7 +185,7 @@ pub(crate) struct Reader {
 
 impl Reader {
     /// Reads, parses and analyses a file. The stamp is from before it was read: a change meanwhile is seen next time.
-    pub(crate) fn read(&mut self, root: &Path, path: &str) -> Analysed {
+    pub(crate) fn read(&mut self, root: &Path, path: &str) -> AnalysisResult {
         let Some((place, metadata)) = regular_file(root, path) else {
             return (FileStamp::default(), Err(SkipReason::Unreadable));
         };

@@ -66,3 +66,23 @@ fn a_map_fits_its_budget() {
     }
     assert!(before > 0);
 }
+
+#[test]
+fn a_method_named_like_one_of_the_library_is_no_centre() {
+    let mut files = vec![
+        (
+            "odd.rs".to_owned(),
+            "pub struct OddMatcher;\nimpl OddMatcher {\n    fn starts_with(&self) {}\n}\n".to_owned(),
+        ),
+        ("near.py".to_owned(), "class EngineCore: pass\n".to_owned()),
+        ("core.rs".to_owned(), "pub struct EngineCore;\n".to_owned()),
+    ];
+    for n in 0..12 {
+        files.push((format!("user{n}.rs"), format!("fn user_{n}(core: &EngineCore) {{ name.starts_with(x); }}\n")));
+    }
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    let folder = project(&files);
+    let map = indexed(folder.path()).map(&MapFocus::default(), 200);
+    assert!(map.starts_with("core.rs:\n    1  pub struct EngineCore;\n"), "{map}");
+    assert!(!map.contains("near.py"), "nothing of another language is used: {map}");
+}

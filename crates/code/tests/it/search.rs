@@ -85,3 +85,23 @@ fn terms_alone_rank_otherwise() {
     assert!(!hits.is_empty());
     assert!(hits.windows(2).all(|pair| pair[0].score >= pair[1].score));
 }
+
+#[test]
+fn tests_beside_the_code_weigh_less() {
+    let code = "/// Cuts a text into tokens.\npub fn tokenize(text: &str) {}\n".to_owned();
+    let filler = "// Nothing of interest is here.\n".repeat(60);
+    let test = "    #[test]\n    fn tokens_are_cut() { let tokens = tokenize(text); cut(text, tokens); }\n".repeat(8);
+    let text = format!("{code}{filler}#[cfg(test)]\nmod tests {{\n{test}}}\n");
+    let folder = project(&[("a.rs", &text)]);
+    let answers = indexed(folder.path()).search("cut text into tokens", 2);
+    assert_eq!(answers[0].hit.first_line, 1, "{answers:?}");
+}
+
+#[test]
+fn a_result_names_the_symbol_that_was_asked_for() {
+    let folder = project(&[("a.rs", "pub struct Small;\npub struct Large {\n    a: u8,\n    b: u8,\n}\n")]);
+    let code = indexed(folder.path());
+    assert_eq!(first(&code, "Small").1, "Small");
+    assert_eq!(first(&code, "Large").1, "Large");
+    assert_eq!(first(&code, "pub struct").1, "Large", "else the largest");
+}
