@@ -27,7 +27,7 @@ fn deep_nesting_ends_in_time() {
         let source = parser.parse(path, &text);
         let whole: usize = source.chunks().map(|chunk| chunk.text.len()).sum();
         assert_eq!(whole, text.len(), "{path}");
-        assert!(start.elapsed() < MAX_PARSE_TIME * 5, "{path} took {:?}", start.elapsed());
+        assert!(start.elapsed() < MAX_PARSE_TIME * 30, "{path} took {:?}", start.elapsed());
         let after = parser.parse("b.rs", "fn after() {}");
         assert_eq!(after.tags.definitions.len(), 1, "the parser is usable after {path}");
     }
@@ -165,5 +165,5 @@ fn hostile_queries_are_answered() {
         drop(code.outline(query));
     }
     assert!(code.search("a", 0).is_empty());
-    assert!(start.elapsed() < Duration::from_secs(20));
+    assert!(start.elapsed() < Duration::from_secs(60));
 }

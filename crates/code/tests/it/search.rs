@@ -105,3 +105,13 @@ fn a_result_names_the_symbol_that_was_asked_for() {
     assert_eq!(first(&code, "Large").1, "Large");
     assert_eq!(first(&code, "pub struct").1, "Large", "else the largest");
 }
+
+#[test]
+fn a_definition_comes_before_a_file_full_of_uses() {
+    let filler = "    step_of_something_else();\n".repeat(30);
+    let shapes = format!("pub struct Widget {{\n    a: u8,\n}}\nfn other() {{\n{filler}}}\n");
+    let folder = project(&[("shapes.rs", &shapes), ("widget.rs", &"fn a(widget: Widget) { Widget; }\n".repeat(20))]);
+    let code = indexed(folder.path());
+    assert_eq!(first(&code, "Widget"), ("shapes.rs".to_owned(), "Widget".to_owned()));
+    assert_eq!(first(&code, "widget").0, "widget.rs", "a word is no symbol's name");
+}
