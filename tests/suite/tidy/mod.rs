@@ -184,7 +184,7 @@ fn types_are_nouns() {
 }
 
 /// Which crates of the house a crate may know, and which libraries are its alone.
-const HOUSE: [(&str, &[&str]); 15] = [
+const HOUSE: [(&str, &[&str]); 16] = [
     ("crates/core", &[]),
     ("crates/policy", &["agentd-core"]),
     ("crates/context", &["agentd-core"]),
@@ -194,6 +194,7 @@ const HOUSE: [(&str, &[&str]); 15] = [
     ("crates/tools", &["agentd-core"]),
     ("crates/store", &["agentd-core"]),
     ("crates/audit", &["agentd-core"]),
+    ("crates/code", &[]),
     ("crates/index", &["agentd-core"]),
     ("crates/mcp", &["agentd-core"]),
     ("crates/web", &["agentd-core"]),
@@ -219,7 +220,7 @@ const HOUSE: [(&str, &[&str]); 15] = [
 ];
 
 /// Libraries whose types stop at the crates that are named.
-const WIRES: [(&str, &[&str]); 14] = [
+const WIRES: [(&str, &[&str]); 15] = [
     ("tonic", &["proto", "agentd"]),
     ("prost", &["proto", "agentd"]),
     ("interprocess", &["proto"]),
@@ -233,6 +234,7 @@ const WIRES: [(&str, &[&str]); 14] = [
     ("office_oxide", &["crates/index"]),
     ("calamine", &["crates/index"]),
     ("tantivy", &["crates/index"]),
+    ("tree-sitter", &["crates/code"]),
     ("reedline", &["agentctl"]),
 ];
 

@@ -1,0 +1,141 @@
+//! Analysis of a file: everything that the index takes from it. Made by any thread; only adding it needs the index.
+
+use std::collections::HashMap;
+
+use hashbrown::DefaultHashBuilder;
+
+use crate::{
+    language::Language,
+    source::SourceFile,
+    tags::{Definition, SymbolKind},
+    terms::{Stems, TermCounts, TermTable},
+    text::{MAX_LINE, start_of},
+};
+
+/// Weight of a name where it is defined, above its weight as a word of the text.
+const DEFINED: u32 = 2;
+/// Weight of the symbol that a chunk is the middle of.
+const CONTINUED: u32 = 1;
+/// Weight of the file's name.
+const FILE_NAME: u32 = 2;
+/// Weight of the folders' names.
+const FOLDER: u32 = 1;
+
+/// Words and symbols of a file, ready for the index.
+#[derive(Debug)]
+pub struct FileAnalysis {
+    pub(crate) path: String,
+    pub(crate) language: Option<Language>,
+    pub(crate) lines: u32,
+    pub(crate) definitions: Vec<Definition>,
+    pub(crate) uses: Vec<(Box<str>, u16)>,
+    pub(crate) terms: Vec<Box<str>>,
+    /// Terms of its name.
+    pub(crate) name_terms: Vec<String>,
+    pub(crate) chunks: Vec<AnalysedChunk>,
+}
+
+impl FileAnalysis {
+    /// Lines of the modules that hold tests.
+    pub(super) fn test_modules(&self) -> Vec<(u32, u32)> {
+        let is_test = |it: &&Definition| it.kind == SymbolKind::Module && matches!(it.name.as_str(), "tests" | "test");
+        self.definitions.iter().filter(is_test).map(|it| (it.first_line, it.last_line)).collect()
+    }
+}
+
+/// Chunk with its terms.
+#[derive(Debug)]
+pub(crate) struct AnalysedChunk {
+    pub(crate) first_line: u32,
+    pub(crate) last_line: u32,
+    pub(crate) symbol: Option<usize>,
+    pub(crate) counts: TermCounts,
+}
+
+/// Analyser of files, one per thread: it remembers the stems of words.
+#[derive(Debug, Default)]
+pub(crate) struct Analyser {
+    stems: Stems,
+}
+
+impl Analyser {
+    /// Analyses a file.
+    pub(crate) fn analyse(&mut self, source: SourceFile<'_>) -> FileAnalysis {
+        let mut table = TermTable::default();
+        let path = source.path;
+        let mut chunks = Vec::with_capacity(source.spans.len());
+        {
+            let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
+            let stem = name.split_once('.').map_or(name, |(stem, _)| stem);
+            let mut next = 0;
+            let definitions = &source.tags.definitions;
+            for (chunk, span) in source.chunks().zip(&source.spans) {
+                if chunk.text.len() > MAX_LINE {
+                    for line in chunk.text.split_inclusive('\n') {
+                        table.add(start_of(line, MAX_LINE), 1, &mut self.stems);
+                    }
+                } else {
+                    table.add(chunk.text, 1, &mut self.stems);
+                }
+                let own = next;
+                while let Some(definition) = definitions.get(next).filter(|it| it.first_line <= chunk.last_line) {
+                    table.add(&definition.name, DEFINED, &mut self.stems);
+                    next += 1;
+                }
+                if let Some(symbol) = chunk.symbol.filter(|_| own == next) {
+                    table.add(&symbol.name, CONTINUED, &mut self.stems);
+                }
+                table.add(stem, FILE_NAME, &mut self.stems);
+                table.add(folders, FOLDER, &mut self.stems);
+                chunks.push(AnalysedChunk {
+                    first_line: span.first_line,
+                    last_line: span.last_line,
+                    symbol: span.symbol,
+                    counts: table.finish_chunk(),
+                });
+            }
+        }
+        let terms = table.into_terms();
+        let lines = source.spans.last().map_or(0, |span| span.last_line);
+        let uses = uses(&source);
+        let name_terms = self.name_terms(path);
+        let (path, language, definitions) = (path.to_owned(), source.language, source.tags.definitions);
+        FileAnalysis { path, language, lines, definitions, uses, terms, name_terms, chunks }
+    }
+}
+
+/// File names that say nothing; their folder's name does.
+const EMPTY_NAMES: [&str; 5] = ["__init__", "index", "lib", "main", "mod"];
+
+impl Analyser {
+    /// Terms of the name of a file, without its ending.
+    fn name_terms(&mut self, path: &str) -> Vec<String> {
+        let mut parts = path.rsplit('/');
+        let name = parts.next().unwrap_or_default();
+        let stem = name.split_once('.').map_or(name, |(stem, _)| stem);
+        let is_empty = EMPTY_NAMES.contains(&stem);
+        let stem = if is_empty { parts.find(|folder| *folder != "src").unwrap_or(stem) } else { stem };
+        let mut found = Vec::new();
+        self.stems.terms(stem, &mut |term| {
+            if !found.iter().any(|known| known == term) {
+                found.push(term.to_owned());
+            }
+        });
+        found
+    }
+}
+
+/// Names that a file uses, and how often. Its own definitions count, too: they show where a name is at home.
+fn uses(source: &SourceFile<'_>) -> Vec<(Box<str>, u16)> {
+    let mut counts: HashMap<&str, u16, DefaultHashBuilder> = HashMap::default();
+    for reference in &source.tags.references {
+        let name = source.text.get(reference.range.clone()).unwrap_or_default();
+        let count = counts.entry(name).or_default();
+        *count = count.saturating_add(1);
+    }
+    for block in source.tags.definitions.iter().filter(|definition| definition.kind == SymbolKind::Impl) {
+        let count = counts.entry(&block.name).or_default();
+        *count = count.saturating_add(1);
+    }
+    counts.into_iter().map(|(name, count)| (name.into(), count)).collect()
+}

@@ -1,0 +1,167 @@
+//! Symbols: where a name is defined and used, and what a file defines.
+
+use crate::{
+    index::{CodeIndex, IndexedFile},
+    tags::SymbolKind,
+    terms::is_identifier_byte,
+    text::start_of,
+};
+
+/// Definitions of one name at most.
+pub const MAX_SYMBOL_DEFINITIONS: usize = 100;
+/// References of one name at most.
+pub const MAX_SYMBOL_REFERENCES: usize = 200;
+/// Files that are read for the references of one name at most.
+const MAX_REFERENCE_FILES: usize = 100;
+/// Entries of an outline at most.
+pub const MAX_OUTLINE: usize = 2000;
+/// Bytes of a line that are shown.
+const MAX_SHOWN: usize = 200;
+
+/// Line of a file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SourceLine {
+    /// Path below the folder, with slashes.
+    pub path: String,
+    /// Line, from 1.
+    pub line: u32,
+    /// Text of the line without the space around it; empty if the file cannot be read any more.
+    pub text: String,
+}
+
+/// Definition of a symbol with its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutlineEntry {
+    /// Name as it is written.
+    pub name: String,
+    /// Kind of the symbol.
+    pub kind: SymbolKind,
+    /// First line of the definition.
+    pub at: SourceLine,
+    /// Last line of the definition, from 1.
+    pub last_line: u32,
+    /// Number of definitions around it.
+    pub depth: u32,
+}
+
+/// Places of a symbol.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SymbolLocations {
+    /// Definitions, types and outer ones first.
+    pub definitions: Vec<OutlineEntry>,
+    /// Uses, by file.
+    pub references: Vec<SourceLine>,
+    /// Set if there are more than are given.
+    pub is_truncated: bool,
+}
+
+/// Reads an indexed file by its path.
+pub(crate) type ReadFile<'reader> = &'reader mut dyn FnMut(&str) -> Option<String>;
+
+impl CodeIndex {
+    /// Finds where a symbol is defined and where it is used. The name may be a path such as `Type::method` or `module.name`:
+    /// its last part is looked up, and definitions inside of the part before it come first.
+    #[must_use]
+    pub fn find_symbol(&self, name: &str, read: ReadFile<'_>) -> SymbolLocations {
+        let mut parts =
+            name.rsplit(|letter: char| letter != '_' && !letter.is_alphanumeric()).filter(|part| !part.is_empty());
+        let (Some(last), owner) = (parts.next(), parts.next()) else { return SymbolLocations::default() };
+        let Some(number) = self.names().get(last) else { return SymbolLocations::default() };
+        let owner = owner.and_then(|owner| self.names().get(owner));
+        let mut found = SymbolLocations::default();
+        let mut definitions = Vec::new();
+        let mut users = Vec::new();
+        for (_, file) in self.live_files() {
+            for definition in file.definitions.iter().filter(|it| it.name == number && it.kind != SymbolKind::Impl) {
+                let is_owned = owner.is_some_and(|owner| {
+                    file.definitions.iter().any(|around| {
+                        around.name == owner
+                            && around.first_line <= definition.first_line
+                            && around.last_line >= definition.last_line
+                    })
+                });
+                definitions.push(((!is_owned, !definition.kind.is_type(), definition.depth), file, definition));
+            }
+            if let Ok(at) = file.uses.binary_search_by_key(&number, |(name, _)| *name) {
+                users.push((file, file.uses.get(at).map_or(0, |(_, count)| *count)));
+            }
+        }
+        definitions.sort_by(|a, b| (a.0, &a.1.path, a.2.first_line).cmp(&(b.0, &b.1.path, b.2.first_line)));
+        users.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.path.cmp(&b.0.path)));
+        found.is_truncated = definitions.len() > MAX_SYMBOL_DEFINITIONS || users.len() > MAX_REFERENCE_FILES;
+        definitions.truncate(MAX_SYMBOL_DEFINITIONS);
+        for (_, file, definition) in &definitions {
+            let text = read(&file.path).unwrap_or_default();
+            let at = source_line(&file.path, definition.first_line, &text);
+            let (kind, last_line, depth) = (definition.kind, definition.last_line, u32::from(definition.depth));
+            found.definitions.push(OutlineEntry { name: last.to_owned(), kind, at, last_line, depth });
+        }
+        for (file, _) in users.iter().take(MAX_REFERENCE_FILES) {
+            references(file, number, last, read, &mut found);
+        }
+        found
+    }
+}
+
+/// Lines of a file that have a name as a whole word, without those that define it.
+fn references(file: &IndexedFile, number: u32, name: &str, read: ReadFile<'_>, found: &mut SymbolLocations) {
+    let Some(text) = read(&file.path) else { return };
+    for (line, row) in (1..).zip(text.lines()) {
+        let defines = |it: &crate::index::IndexedDefinition| {
+            it.name == number && it.first_line == line && it.kind != SymbolKind::Impl
+        };
+        if !has_word(row, name) || file.definitions.iter().any(defines) {
+            continue;
+        }
+        if found.references.len() >= MAX_SYMBOL_REFERENCES {
+            found.is_truncated = true;
+            return;
+        }
+        let text = start_of(row.trim(), MAX_SHOWN).to_owned();
+        found.references.push(SourceLine { path: file.path.to_string(), line, text });
+    }
+}
+
+fn has_word(row: &str, word: &str) -> bool {
+    row.match_indices(word).any(|(at, _)| {
+        let bytes = row.as_bytes();
+        let before = at.checked_sub(1).and_then(|at| bytes.get(at));
+        let after = bytes.get(at + word.len());
+        !before.is_some_and(|byte| is_identifier_byte(*byte)) && !after.is_some_and(|byte| is_identifier_byte(*byte))
+    })
+}
+
+fn source_line(path: &str, line: u32, text: &str) -> SourceLine {
+    let row = text.lines().nth(line as usize - 1).unwrap_or_default();
+    SourceLine { path: path.to_owned(), line, text: start_of(row.trim(), MAX_SHOWN).to_owned() }
+}
+
+/// Lists the definitions of a file, or of all files below a folder, by path and line.
+pub(crate) fn outline_of(index: &CodeIndex, path: &str, read: ReadFile<'_>) -> Vec<OutlineEntry> {
+    let path = path.trim_matches('/');
+    let is_within = |file: &str| {
+        path.is_empty()
+            || path == "."
+            || file.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let mut files: Vec<&IndexedFile> =
+        index.live_files().map(|(_, file)| file).filter(|file| is_within(&file.path)).collect();
+    files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    let mut outline = Vec::new();
+    for file in files {
+        if outline.len() >= MAX_OUTLINE {
+            break;
+        }
+        let text = if file.definitions.is_empty() { None } else { read(&file.path) }.unwrap_or_default();
+        for definition in file.definitions.iter().take(MAX_OUTLINE - outline.len()) {
+            outline.push(OutlineEntry {
+                name: index.names().text(definition.name).to_owned(),
+                kind: definition.kind,
+                at: source_line(&file.path, definition.first_line, &text),
+                last_line: definition.last_line,
+                depth: u32::from(definition.depth),
+            });
+        }
+    }
+    outline
+}

@@ -1,0 +1,33 @@
+//! Answers with their texts.
+
+use super::{indexed, project, write};
+
+#[test]
+fn an_answer_has_path_lines_symbol_and_text() {
+    let folder =
+        project(&[("src/shapes.rs", "/// Area of a circle.\nfn circle_area(radius: f64) -> f64 {\n    radius\n}\n")]);
+    let code = indexed(folder.path());
+    let answers = code.search("area of a circle", 3);
+    let answer = &answers[0];
+    assert_eq!((answer.hit.path.as_str(), answer.hit.first_line, answer.hit.last_line), ("src/shapes.rs", 1, 4));
+    assert_eq!(answer.hit.symbol.as_ref().map(|symbol| symbol.name.as_str()), Some("circle_area"));
+    assert!(answer.text.starts_with("/// Area of a circle.\nfn circle_area"));
+    assert!(!answer.is_stale && answer.hit.score > 0.0);
+}
+
+#[test]
+fn a_change_behind_the_index_is_told() {
+    let folder = project(&[("a.rs", "fn first_version() {}\n")]);
+    let code = indexed(folder.path());
+    write(folder.path(), "a.rs", b"// a line above\nfn first_version() {}\n");
+    assert!(code.search("first_version", 1)[0].is_stale);
+}
+
+#[test]
+fn tags_of_a_file_are_read_anew() {
+    let folder = project(&[("a.rs", "fn one() { two(); }\n")]);
+    let code = indexed(folder.path());
+    let tags = code.tags("a.rs").unwrap();
+    assert_eq!((tags.definitions.len(), tags.references.len()), (1, 1));
+    assert!(code.tags("../a.rs").is_none() && code.tags("b.rs").is_none());
+}

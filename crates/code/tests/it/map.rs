@@ -1,0 +1,88 @@
+//! Maps.
+
+use agentd_code::MapFocus;
+
+use super::{indexed, project};
+
+fn focus(files: &[&str], mentions: &str) -> MapFocus {
+    MapFocus { files: files.iter().map(|&file| file.to_owned()).collect(), mentions: mentions.to_owned() }
+}
+
+/// A core that all use, and a leaf that nobody uses.
+fn sample() -> tempfile::TempDir {
+    let mut files = vec![
+        ("core/engine.rs".to_owned(), "pub struct EngineCore;\n\npub fn start_engine() {}\n".to_owned()),
+        ("core/events.rs".to_owned(), "pub enum EventKind { A }\n".to_owned()),
+        ("leaf.rs".to_owned(), "fn lonely_leaf() { start_engine(); }\n".to_owned()),
+        ("paint.rs".to_owned(), "pub fn paint_canvas() {}\n".to_owned()),
+        ("brush.rs".to_owned(), "fn stroke_brush() { paint_canvas(); paint_canvas(); }\n".to_owned()),
+    ];
+    for n in 0..12 {
+        files.push((
+            format!("user{n}.rs"),
+            format!("fn user_{n}(core: EngineCore, kind: EventKind) {{ start_engine(); }}\n"),
+        ));
+    }
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    project(&files)
+}
+
+#[test]
+fn what_all_use_comes_first() {
+    let folder = sample();
+    let code = indexed(folder.path());
+    let map = code.map(&MapFocus::default(), 100);
+    assert!(
+        map.starts_with("core/engine.rs:\n    1  pub struct EngineCore;\n    3  pub fn start_engine() {}\n"),
+        "{map}"
+    );
+    assert!(map.contains("core/events.rs:\n    1  pub enum EventKind { A }\n"), "{map}");
+    assert!(!map.contains("lonely_leaf"), "{map}");
+}
+
+#[test]
+fn a_focus_turns_the_map() {
+    let folder = sample();
+    let code = indexed(folder.path());
+    let turned = code.map(&focus(&["brush.rs"], ""), 100);
+    assert!(turned.starts_with("paint.rs:\n    1  pub fn paint_canvas() {}\n"), "{turned}");
+    assert!(!turned.contains("brush.rs"), "what is worked on is known");
+    let place = |map: &str| map.find("paint_canvas").unwrap_or(usize::MAX);
+    let (plain, mentioned) =
+        (code.map(&MapFocus::default(), 400), code.map(&focus(&[], "call paint_canvas twice"), 400));
+    assert!(place(&mentioned) <= place(&plain), "{mentioned}");
+}
+
+#[test]
+fn a_map_fits_its_budget() {
+    let folder = sample();
+    let code = indexed(folder.path());
+    let mut before = 0;
+    for tokens in [0, 1, 5, 10, 20, 40, 80, 1000] {
+        let map = code.map(&MapFocus::default(), tokens);
+        assert!(map.len() <= tokens * 4, "{tokens}: {map}");
+        assert!(map.len() >= before, "a larger map has what a smaller one has");
+        before = map.len();
+    }
+    assert!(before > 0);
+}
+
+#[test]
+fn a_method_named_like_one_of_the_library_is_no_centre() {
+    let mut files = vec![
+        (
+            "odd.rs".to_owned(),
+            "pub struct OddMatcher;\nimpl OddMatcher {\n    fn starts_with(&self) {}\n}\n".to_owned(),
+        ),
+        ("near.py".to_owned(), "class EngineCore: pass\n".to_owned()),
+        ("core.rs".to_owned(), "pub struct EngineCore;\n".to_owned()),
+    ];
+    for n in 0..12 {
+        files.push((format!("user{n}.rs"), format!("fn user_{n}(core: &EngineCore) {{ name.starts_with(x); }}\n")));
+    }
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    let folder = project(&files);
+    let map = indexed(folder.path()).map(&MapFocus::default(), 200);
+    assert!(map.starts_with("core.rs:\n    1  pub struct EngineCore;\n"), "{map}");
+    assert!(!map.contains("near.py"), "nothing of another language is used: {map}");
+}

@@ -1,0 +1,117 @@
+//! Order of results.
+
+use agentd_code::{Ranking, SearchQuery};
+
+use super::{first, indexed, project};
+
+/// A small project in which words of the questions are in several files.
+const PROJECT: [(&str, &str); 9] = [
+    (
+        "src/session/restore.rs",
+        "/// Brings sessions back after a restart.\npub fn restore_sessions(journal: &Journal) { for event in journal.events() { replay(event); } }\n",
+    ),
+    (
+        "src/session/mod.rs",
+        "mod restore;\npub struct Session { id: u64 }\nimpl Session { pub fn new() -> Self { Session { id: 1 } } }\n",
+    ),
+    (
+        "src/journal.rs",
+        "/// Log of events on disk.\npub struct Journal;\nimpl Journal {\n  pub fn append(&mut self, event: Event) {}\n  pub fn events(&self) {}\n}\n",
+    ),
+    ("src/retry.rs", "/// Waits longer after each failure.\npub fn retry_with_backoff(times: u32) {}\n"),
+    (
+        "src/lib.rs",
+        "pub mod journal;\npub mod retry;\npub mod session;\npub use journal::Journal;\npub use retry::retry_with_backoff;\n",
+    ),
+    (
+        "tests/journal.rs",
+        "use app::Journal;\n#[test]\nfn journal_appends() { let mut journal = Journal; journal.append(Event); let journal: Journal; }\n",
+    ),
+    ("src/http/client.py", "class HttpClient:\n    def get_json(self, url):\n        return self.session.get(url)\n"),
+    ("README.md", "# App\n\nA journal of sessions, with Journal and retry.\n"),
+    ("src/legacy/journal.rs", "/// Old log of events on disk.\npub struct OldJournal;\nfn append() {}\n"),
+];
+
+#[test]
+fn questions_find_what_answers_them() {
+    let folder = project(&PROJECT);
+    let code = indexed(folder.path());
+    for (query, path) in [
+        ("how are sessions restored after a restart", "src/session/restore.rs"),
+        ("where are events appended to the log", "src/journal.rs"),
+        ("waiting between failed attempts, retries", "src/retry.rs"),
+        ("fetching json over http", "src/http/client.py"),
+    ] {
+        assert_eq!(first(&code, query).0, path, "{query}");
+    }
+}
+
+#[test]
+fn a_symbol_finds_its_definition_before_its_uses() {
+    let folder = project(&PROJECT);
+    let code = indexed(folder.path());
+    for (query, path) in [
+        ("Journal", "src/journal.rs"),
+        ("Session", "src/session/mod.rs"),
+        ("retry_with_backoff", "src/retry.rs"),
+        ("HttpClient", "src/http/client.py"),
+        ("httpclient", "src/http/client.py"),
+        ("Journal::append", "src/journal.rs"),
+    ] {
+        assert_eq!(first(&code, query).0, path, "{query}");
+    }
+}
+
+#[test]
+fn one_file_does_not_fill_the_results() {
+    let big: String = (0..60).map(|n| format!("fn parse_token_{n}() {{ parse(token); }}\n").repeat(8)).collect();
+    let folder = project(&[
+        ("big.rs", &big),
+        ("other.rs", "fn parse_token() {}\n"),
+        ("third.rs", "// parse a token\nfn third() {}\n"),
+    ]);
+    let code = indexed(folder.path());
+    let answers = code.search("parse token", 4);
+    let files: std::collections::BTreeSet<&str> = answers.iter().map(|answer| answer.hit.path.as_str()).collect();
+    assert_eq!(files.len(), 3, "{files:?}");
+}
+
+#[test]
+fn terms_alone_rank_otherwise() {
+    let folder = project(&PROJECT);
+    let code = indexed(folder.path());
+    let query = SearchQuery::new("Journal").with_ranking(Ranking::TermsOnly);
+    let hits = code.index().search(&query, 10);
+    assert!(!hits.is_empty());
+    assert!(hits.windows(2).all(|pair| pair[0].score >= pair[1].score));
+}
+
+#[test]
+fn tests_beside_the_code_weigh_less() {
+    let code = "/// Cuts a text into tokens.\npub fn tokenize(text: &str) {}\n".to_owned();
+    let filler = "// Nothing of interest is here.\n".repeat(60);
+    let test = "    #[test]\n    fn tokens_are_cut() { let tokens = tokenize(text); cut(text, tokens); }\n".repeat(8);
+    let text = format!("{code}{filler}#[cfg(test)]\nmod tests {{\n{test}}}\n");
+    let folder = project(&[("a.rs", &text)]);
+    let answers = indexed(folder.path()).search("cut text into tokens", 2);
+    assert_eq!(answers[0].hit.first_line, 1, "{answers:?}");
+}
+
+#[test]
+fn a_result_names_the_symbol_that_was_asked_for() {
+    let folder = project(&[("a.rs", "pub struct Small;\npub struct Large {\n    a: u8,\n    b: u8,\n}\n")]);
+    let code = indexed(folder.path());
+    assert_eq!(first(&code, "Small").1, "Small");
+    assert_eq!(first(&code, "Large").1, "Large");
+    assert_eq!(first(&code, "pub struct").1, "Large", "else the largest");
+}
+
+#[test]
+fn a_definition_comes_before_a_file_full_of_uses() {
+    let filler = "    step_of_something_else();\n".repeat(30);
+    let shapes = format!("pub struct Widget {{\n    a: u8,\n}}\nfn other() {{\n{filler}}}\n");
+    let folder = project(&[("shapes.rs", &shapes), ("widget.rs", &"fn a(widget: Widget) { Widget; }\n".repeat(20))]);
+    let code = indexed(folder.path());
+    assert_eq!(first(&code, "Widget"), ("shapes.rs".to_owned(), "Widget".to_owned()));
+    assert_eq!(first(&code, "widget").0, "widget.rs", "a word is no symbol's name");
+}

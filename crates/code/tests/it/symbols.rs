@@ -1,0 +1,60 @@
+//! Symbols and outlines.
+
+use super::{indexed, project};
+
+const PROJECT: [(&str, &str); 4] = [
+    (
+        "a.rs",
+        "pub struct Meter {\n    count: u64,\n}\nimpl Meter {\n    pub fn read(&self) -> u64 { self.count }\n}\npub fn read() {}\n",
+    ),
+    (
+        "b.rs",
+        "use crate::a::Meter;\nfn run(meter: &Meter) {\n    meter.read();\n    // Meters are not a Meter.\n    let meters = Metering;\n}\n",
+    ),
+    ("c.py", "class Reader:\n    def read(self): pass\n"),
+    ("d/e.py", "def outer():\n    def inner(): pass\n"),
+];
+
+#[test]
+fn definitions_and_references_are_found() {
+    let folder = project(&PROJECT);
+    let code = indexed(folder.path());
+    let found = code.find_symbol("Meter");
+    let definitions: Vec<(&str, u32, &str)> =
+        found.definitions.iter().map(|it| (it.at.path.as_str(), it.at.line, it.at.text.as_str())).collect();
+    assert_eq!(definitions, [("a.rs", 1, "pub struct Meter {")]);
+    let references: Vec<(&str, u32)> = found.references.iter().map(|it| (it.path.as_str(), it.line)).collect();
+    assert_eq!(references, [("b.rs", 1), ("b.rs", 2), ("b.rs", 4), ("a.rs", 4)]);
+    assert!(!found.is_truncated);
+    assert_eq!(code.find_symbol("Nothing"), agentd_code::SymbolLocations::default());
+}
+
+#[test]
+fn a_path_of_symbols_prefers_the_owner() {
+    let folder = project(&PROJECT);
+    let code = indexed(folder.path());
+    let first = |name: &str| {
+        let found = code.find_symbol(name);
+        let first = &found.definitions[0];
+        (first.at.path.clone(), first.at.line)
+    };
+    assert_eq!(first("Meter::read"), ("a.rs".to_owned(), 5));
+    assert_eq!(first("Reader.read"), ("c.py".to_owned(), 2));
+    assert_eq!(first("read"), ("a.rs".to_owned(), 7));
+    assert_eq!(code.find_symbol("read").definitions.len(), 3);
+}
+
+#[test]
+fn an_outline_lists_a_file_or_a_folder() {
+    let folder = project(&PROJECT);
+    let code = indexed(folder.path());
+    let outline = |path: &str| -> Vec<String> {
+        let entries = code.outline(path);
+        entries.iter().map(|it| format!("{}{} {}", " ".repeat(it.depth as usize), it.kind.name(), it.name)).collect()
+    };
+    assert_eq!(outline("a.rs"), ["struct Meter", "impl Meter", " method read", "function read"]);
+    assert_eq!(outline("d"), ["function outer", " function inner"]);
+    assert_eq!(outline("d/"), outline("d/e.py"));
+    assert_eq!(outline("").len(), 9);
+    assert!(outline("a").is_empty() && outline("nowhere.rs").is_empty());
+}

@@ -1,0 +1,149 @@
+//! Files that change, appear and go.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    time::{Duration, SystemTime},
+};
+
+use agentd_code::{CodeFolder, Hit, MapFocus, SearchQuery};
+use proptest::prelude::*;
+
+use super::{indexed, paths, project, write};
+
+#[test]
+fn a_replaced_file_leaves_nothing_behind() {
+    let folder = project(&[("a.rs", "fn old_behaviour() {}\n"), ("b.rs", "fn stays() {}\n")]);
+    let mut code = indexed(folder.path());
+    write(folder.path(), "a.rs", b"fn new_behaviour_of_it() {}\n");
+    let report = code.refresh();
+    assert_eq!((report.indexed, report.removed, report.unchanged), (1, 0, 1));
+    assert!(code.find_symbol("old_behaviour").definitions.is_empty());
+    assert_eq!(code.find_symbol("new_behaviour_of_it").definitions.len(), 1);
+    assert!(code.search("old", 5).is_empty());
+    assert_eq!(code.index().chunk_count(), 2);
+}
+
+#[test]
+fn a_removed_file_is_gone() {
+    let folder = project(&[("a.rs", "fn leaving() {}\n"), ("b.rs", "fn stays() {}\n")]);
+    let mut code = indexed(folder.path());
+    fs::remove_file(folder.path().join("a.rs")).unwrap();
+    assert_eq!(code.refresh().removed, 1);
+    assert!(code.search("leaving", 5).is_empty() && code.outline("a.rs").is_empty());
+    assert_eq!((code.index().file_count(), code.index().line_count()), (1, 1));
+}
+
+#[test]
+fn only_what_changed_is_read_again() {
+    let folder = project(&[("a.rs", "fn same() {}\n"), ("b.rs", "fn other() {}\n")]);
+    let mut code = indexed(folder.path());
+    assert_eq!(code.refresh().unchanged, 2);
+    let file = fs::File::options().write(true).open(folder.path().join("a.rs")).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(60)).unwrap();
+    let report = code.refresh();
+    assert_eq!((report.indexed, report.unchanged), (1, 1), "the time differs");
+}
+
+#[test]
+fn single_files_are_brought_up_at_once() {
+    let folder = project(&[(".gitignore", "made/\n"), ("src/a.rs", "fn before() {}\n")]);
+    let mut code = indexed(folder.path());
+    write(folder.path(), "src/a.rs", b"fn after_edit() {}\n");
+    write(folder.path(), "src/new/c.rs", b"fn brand_new() {}\n");
+    write(folder.path(), "made/d.rs", b"fn ignored() {}\n");
+    write(folder.path(), ".hidden/e.rs", b"fn hidden() {}\n");
+    let updated = code.update(&["src/a.rs", "src/new/c.rs", "made/d.rs", ".hidden/e.rs", "../x.rs", "/etc/passwd", ""]);
+    assert_eq!(updated, 2);
+    assert_eq!(paths(&code), ["src/a.rs", "src/new/c.rs"]);
+    fs::remove_file(folder.path().join("src/a.rs")).unwrap();
+    assert_eq!(code.update(&["src/a.rs"]), 0);
+    assert_eq!(paths(&code), ["src/new/c.rs"]);
+    assert_eq!(code.refresh().unchanged, 1, "a refresh finds nothing to do");
+}
+
+#[test]
+fn a_file_that_becomes_ignored_or_binary_goes() {
+    let folder = project(&[("a.rs", "fn one() {}\n"), ("b.rs", "fn two() {}\n")]);
+    let mut code = indexed(folder.path());
+    write(folder.path(), ".gitignore", b"a.rs\n");
+    write(folder.path(), "b.rs", b"\0\0\0\0");
+    code.refresh();
+    assert!(paths(&code).is_empty());
+    fs::remove_file(folder.path().join(".gitignore")).unwrap();
+    write(folder.path(), "b.rs", b"fn two_again() {}\n");
+    code.refresh();
+    assert_eq!(paths(&code), ["a.rs", "b.rs"]);
+}
+
+const WORDS: [&str; 8] = ["alpha", "beta_gamma", "DeltaEcho", "fox", "golf", "hotel_india", "juliet", "kilo"];
+const QUERIES: [&str; 5] = ["alpha", "how does beta gamma work", "DeltaEcho", "hotel", "juliet kilo golf"];
+
+fn program(words: &[usize]) -> String {
+    words.iter().map(|word| format!("fn {}() {{ {}(); }}\n", WORDS[*word], WORDS[(word + 1) % WORDS.len()])).collect()
+}
+
+fn results(code: &CodeFolder) -> Vec<Vec<Hit>> {
+    QUERIES.iter().map(|query| code.index().search(&SearchQuery::new(query), 20)).collect()
+}
+
+fn same(a: &[Vec<Hit>], b: &[Vec<Hit>]) -> bool {
+    let is_close = |a: &Hit, b: &Hit| {
+        (&a.path, a.first_line, &a.symbol) == (&b.path, b.first_line, &b.symbol) && (a.score - b.score).abs() < 1e-3
+    };
+    a.len() == b.len()
+        && a.iter().zip(b).all(|(a, b)| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_close(a, b)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn an_updated_index_is_a_rebuilt_one(
+        steps in prop::collection::vec((0..6_usize, prop::option::of(prop::collection::vec(0..WORDS.len(), 0..6))), 1..12),
+    ) {
+        let folder = project(&[]);
+        let mut code = indexed(folder.path());
+        let mut known: BTreeMap<String, u32> = BTreeMap::new();
+        for (turn, (file, words)) in (1..).zip(&steps) {
+            let path = format!("dir{}/file{file}.rs", file % 2);
+            match words {
+                Some(words) => {
+                    write(folder.path(), &path, program(words).as_bytes());
+                    // Within one tick of the clock, files of one size look the same.
+                    let file = fs::File::options().write(true).open(folder.path().join(&path)).unwrap();
+                    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(turn)).unwrap();
+                    known.insert(path.clone(), 0);
+                }
+                None => {
+                    drop(fs::remove_file(folder.path().join(&path)));
+                    known.remove(&path);
+                }
+            }
+            if turn % 2 == 0 { code.refresh(); } else { code.update(&[&path]); }
+        }
+        let rebuilt = indexed(folder.path());
+        prop_assert_eq!(paths(&code), paths(&rebuilt));
+        prop_assert_eq!(code.index().chunk_count(), rebuilt.index().chunk_count());
+        prop_assert!(same(&results(&code), &results(&rebuilt)), "{:?}\n{:?}", results(&code), results(&rebuilt));
+        prop_assert_eq!(code.outline(""), rebuilt.outline(""));
+        prop_assert_eq!(code.find_symbol("fox"), rebuilt.find_symbol("fox"));
+        prop_assert_eq!(code.map(&MapFocus::default(), 200), rebuilt.map(&MapFocus::default(), 200));
+    }
+
+    #[test]
+    fn compaction_changes_nothing_that_is_seen(files in prop::collection::vec(prop::collection::vec(0..WORDS.len(), 1..6), 2..8)) {
+        let texts: Vec<(String, String)> =
+            files.iter().enumerate().map(|(n, words)| (format!("f{n}.rs"), program(words))).collect();
+        let texts: Vec<(&str, &str)> = texts.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        let folder = project(&texts);
+        let full = indexed(folder.path());
+        let mut index = full.index().clone();
+        index.remove("f0.rs");
+        let before: Vec<_> = QUERIES.iter().map(|query| index.search(&SearchQuery::new(query), 20)).collect();
+        index.compact();
+        let after: Vec<_> = QUERIES.iter().map(|query| index.search(&SearchQuery::new(query), 20)).collect();
+        prop_assert!(same(&before, &after));
+        prop_assert!(index.term_count() <= full.index().term_count());
+    }
+}
