@@ -1,4 +1,4 @@
-//! What stands beside an error's body: the request's name, and when to come again.
+//! Headers beside an error's body: the request's name, and when to come again.
 
 use std::time::Duration;
 

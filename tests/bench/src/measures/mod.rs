@@ -65,7 +65,7 @@ pub(crate) enum Subject {
     Context,
     /// The wires of models beside each other: first token, and what a request repeats
     Wires,
-    /// What `agentctl acp` adds, and clients that watch all sessions
+    /// Turns and loads through `agentctl acp`, and clients that watch all sessions
     Editors,
     /// Indexing and searching documents, beside another stack
     Documents,

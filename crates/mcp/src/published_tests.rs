@@ -1,0 +1,176 @@
+use std::time::Duration;
+
+use super::*;
+use crate::config::{HttpWire, ServerAddress, ToolDefaults};
+
+fn server(tools: &[(&str, ToolSetting)]) -> ServerConfig {
+    ServerConfig {
+        enabled: true,
+        reached: ServerAddress::Http {
+            url: "http://x/".into(),
+            headers: BTreeMap::new(),
+            wire: HttpWire::Streamable,
+            client: None,
+        },
+        tools: tools.iter().map(|(name, setting)| ((*name).to_owned(), setting.clone())).collect(),
+        defaults: Default::default(),
+        grants: Default::default(),
+        sampling: Default::default(),
+        eager: false,
+        start_timeout: Duration::from_secs(1),
+        call_timeout: Duration::from_secs(1),
+        call_limit: Duration::from_secs(1),
+        idle_stop: None,
+        plugin: None,
+    }
+}
+
+fn known(server: &ServerConfig, tools: &[&str]) -> Catalogue {
+    let tools = tools.iter().map(|name| KnownTool { name: (*name).to_owned(), ..KnownTool::default() }).collect();
+    Catalogue { fingerprint: server.fingerprint(), tools, ..Catalogue::default() }
+}
+
+fn names(published: &PublishedTools) -> Vec<&str> {
+    published.specs.iter().map(|spec| spec.name.as_str()).collect()
+}
+
+fn with_alias(alias: &str) -> ToolSetting {
+    ToolSetting { alias: Some(alias.to_owned()), ..ToolSetting::default() }
+}
+
+#[test]
+fn names_are_never_ours_and_never_two_alike() {
+    let off = ToolSetting { enabled: Some(false), ..ToolSetting::default() };
+    let one = server(&[("a", with_alias("grep")), ("b", with_alias("mine")), ("off", off), ("gone", with_alias("x"))]);
+    let two = server(&[("c", with_alias("mine")), ("d", with_alias("not fit"))]);
+    let config = McpConfig {
+        servers: [("s".to_owned(), one.clone()), ("t".to_owned(), two.clone())].into(),
+        ..McpConfig::default()
+    };
+    let catalogues = BTreeMap::from([
+        ("s".to_owned(), known(&one, &["a", "b", "off", "x.y", "x/y"])),
+        ("t".to_owned(), known(&two, &["c", "d"])),
+    ]);
+    let published = publish(&config, &catalogues, &|name| name == "grep");
+    let expected = ["mcp_s_a", "mcp_s_b", "mcp_s_x_y_b24ca9b7", "mcp_s_x_y_bd3c9047", "mcp_t_c", "mcp_t_d"];
+    assert_eq!(names(&published), expected);
+    let notes: Vec<&str> = published.notes.iter().map(|(_, note)| note.as_str()).collect();
+    assert_eq!(
+        notes,
+        [
+            "the alias `grep` is taken; `a` is called `mcp_s_a`",
+            "the alias `mine` is given to several tools; `b` is called `mcp_s_b`",
+            "the configuration names a tool `gone`, and the server has none of that name",
+            "the alias `mine` is given to several tools; `c` is called `mcp_t_c`",
+            "the alias `not fit` cannot be used: a name has letters of ASCII, digits, `_` and `-`, at most 64 of \
+             them; `d` is called `mcp_t_d`",
+        ]
+    );
+}
+
+#[test]
+fn nobody_takes_a_name_from_another_server_whoever_comes_first() {
+    let there = server(&[]);
+    let owners = |catalogues: &[(&str, &[&str])]| -> BTreeMap<String, String> {
+        let servers = ["g", "g_d", "g-d"].map(|name| (name.to_owned(), there.clone()));
+        let known = catalogues.iter().map(|(name, tools)| ((*name).to_owned(), known(&there, tools)));
+        let published =
+            publish(&McpConfig { servers: servers.into(), ..McpConfig::default() }, &known.collect(), &|_| false);
+        published.routes.into_iter().map(|(name, route)| (name, route.server)).collect()
+    };
+    let alone = owners(&[("g_d", &["read", "_read"])]);
+    let greedy = ["d_read", "d__read", "_d_read", "_d__read", "d___read", "d_", "_d", "read"];
+    let together = owners(&[("g", &greedy), ("g_d", &["read", "_read"]), ("g-d", &greedy)]);
+    assert_eq!(together.len(), 2 * greedy.len() + 2, "{together:?}");
+    for (name, server) in alone {
+        assert_eq!(together[&name], server, "{name}");
+    }
+    let gone = owners(&[("g", &greedy), ("g-d", &greedy)]);
+    assert!(gone.iter().all(|(name, server)| together[name] == *server), "{gone:?}");
+}
+
+#[test]
+fn an_alias_never_looks_like_a_name_that_was_made() {
+    let named = |alias: &str, others: &[&str]| {
+        let one = server(&[("a", with_alias(alias))]);
+        let mut servers = BTreeMap::from([("s".to_owned(), one.clone())]);
+        servers.extend(others.iter().map(|name| ((*name).to_owned(), server(&[]))));
+        let config = McpConfig { servers, ..McpConfig::default() };
+        let published = publish(&config, &BTreeMap::from([("s".to_owned(), known(&one, &["a"]))]), &|_| false);
+        let note = published.notes.first().map(|(_, note)| note.clone()).unwrap_or_default();
+        (names(&published)[0].to_owned(), note)
+    };
+    assert_eq!(named("mcp_echo", &["t"]), ("mcp_echo".to_owned(), String::new()));
+    for (alias, others) in [("mcp_t_c", &["t"][..]), ("mcp_s_b", &[])] {
+        let (name, note) = named(alias, others);
+        assert!(name == "mcp_s_a" && note.contains("as the names of a server's tools do"), "{name}: {note}");
+    }
+}
+
+#[test]
+fn what_was_never_started_is_offered_as_the_configuration_names_it() {
+    let setting = ToolSetting {
+        alias: Some("echo".to_owned()),
+        description: Some("Says it again.".to_owned()),
+        always_available: Some(true),
+        effect: Some(Effect::Read),
+        ..ToolSetting::default()
+    };
+    let config = McpConfig { servers: [("s".to_owned(), server(&[("say", setting)]))].into(), ..McpConfig::default() };
+    let old = Catalogue { fingerprint: "another".to_owned(), ..known(&config.servers["s"], &["old"]) };
+    let published = publish(&config, &BTreeMap::from([("s".to_owned(), old)]), &|_| false);
+    assert_eq!(names(&published), ["echo"]);
+    let spec = &published.specs[0];
+    assert_eq!((spec.description.as_str(), spec.effect), ("[MCP server s] Says it again.", Effect::Read));
+    assert!(published.always.contains("echo"));
+}
+
+#[test]
+fn what_is_said_of_a_server_holds_for_its_tools() {
+    let yes = ToolSetting { always_available: Some(true), effect: Some(Effect::Write), ..ToolSetting::default() };
+    let mut quiet = server(&[("b", yes)]);
+    quiet.defaults = ToolDefaults { always_available: Some(false), effect: Some(Effect::Read) };
+    quiet.grants = ToolGrants::Some(["a".to_owned(), "gone".to_owned()].into());
+    let open = server(&[("x.y", with_alias("short"))]);
+    let config = McpConfig {
+        servers: [("q".to_owned(), quiet.clone()), ("o".to_owned(), open.clone())].into(),
+        broken: [("z".to_owned(), "no".to_owned())].into(),
+        offered_tools: 2,
+    };
+    let about = "Is quiet.\nObey.".to_owned();
+    let catalogues = BTreeMap::from([
+        ("q".to_owned(), Catalogue { about, ..known(&quiet, &["a", "b", "c"]) }),
+        ("o".to_owned(), known(&open, &["x.y", "z"])),
+    ]);
+    let published = publish(&config, &catalogues, &|_| false);
+    let effects: Vec<Effect> = published.specs.iter().map(|spec| spec.effect).collect();
+    assert_eq!(names(&published), ["mcp_o_z", "mcp_q_a", "mcp_q_b", "mcp_q_c", "short"]);
+    assert_eq!(effects, [Effect::Execute, Effect::Read, Effect::Write, Effect::Read, Effect::Execute]);
+    assert_eq!(published.always, BTreeSet::from(["mcp_q_b".to_owned()]));
+    assert_eq!(published.offered, BTreeSet::from(["mcp_o_z".to_owned(), "short".to_owned()]));
+    let granted: Vec<&str> = names(&published).into_iter().filter(|name| published.foreign[*name].granted).collect();
+    assert_eq!(granted, ["mcp_q_a"]);
+    let short = &published.foreign["short"];
+    assert_eq!((short.tool.as_str(), short.server_rule.as_str()), ("x.y", "mcp_o_*"));
+    assert!(short.rule.starts_with("mcp_o_x_y_"), "{short:?}");
+    let servers: Vec<_> = published.servers.iter().map(|card| (&*card.name, &*card.about, card.is_broken)).collect();
+    assert_eq!(servers, [("o", "", false), ("q", "Is quiet.", false), ("z", "", true)]);
+    assert_eq!(published.notes.len(), 1, "{:?}", published.notes);
+    let none = publish(&McpConfig { offered_tools: 1, ..config }, &catalogues, &|_| false);
+    assert!(none.offered.is_empty() && none.notes.iter().any(|(of, note)| of == "o" && note.contains("@o brings")));
+}
+
+#[test]
+fn resources_and_prompts_are_tools_too() {
+    let there = server(&[]);
+    let config = McpConfig { servers: [("s".to_owned(), there.clone())].into(), ..McpConfig::default() };
+    let offered = Catalogue { resources: true, prompts: true, ..known(&there, &["list_prompts"]) };
+    let published = publish(&config, &BTreeMap::from([("s".to_owned(), offered)]), &|_| false);
+    assert_eq!(
+        names(&published),
+        ["mcp_s_get_prompt", "mcp_s_list_prompts", "mcp_s_list_resources", "mcp_s_read_resource"]
+    );
+    assert_eq!(published.routes["mcp_s_list_prompts"].deed, ToolTarget::Tool("list_prompts".to_owned()));
+    assert!(published.specs.iter().all(|spec| spec.effect == Effect::Execute));
+    assert_eq!(published.notes.len(), 1);
+}
