@@ -26,8 +26,7 @@ use super::{
     refusal::Trouble,
     servers,
     session::OpenSession,
-    settings::Offer,
-    watch,
+    settings, watch,
 };
 use crate::{daemon::Daemon, failure::Failure, session::Upload, terminal::sanitize::clean_line, turn::SocketLine};
 
@@ -139,10 +138,7 @@ async fn refresh(
     view: &SessionView,
 ) -> Result<(), Trouble> {
     if !session.is_watched() {
-        let offer = Offer::of(&daemon.client, &view.session.settings).await?;
-        for update in offer.news(session) {
-            bridge.peer.update(&session.wire, update).await;
-        }
+        settings::tell(bridge, &daemon.client, session).await?;
         watch::ensure(bridge, session, daemon, view.session.summary.last_seq).await;
     }
     let notices = std::mem::take(&mut session.state().notices);

@@ -27,6 +27,8 @@ pub(super) struct OpenSession {
     pub(super) folder: PathBuf,
     /// The same as it named it.
     named: PathBuf,
+    /// Held while settings are changed, or read and told: what was read before a change is never told behind it.
+    pub(super) settings: tokio::sync::Mutex<()>,
     state: Mutex<SessionState>,
 }
 
@@ -74,7 +76,14 @@ impl OpenSession {
     /// A session with nothing under way.
     pub(super) fn new(id: SessionId, folder: EditorFolder) -> Self {
         let EditorFolder { real, named } = folder;
-        Self { id, wire: WireId::new(id.to_string()), folder: real, named, state: Mutex::default() }
+        Self {
+            id,
+            wire: WireId::new(id.to_string()),
+            folder: real,
+            named,
+            settings: tokio::sync::Mutex::default(),
+            state: Mutex::default(),
+        }
     }
 
     /// The name that the editor has for a project's folder.

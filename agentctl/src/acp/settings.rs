@@ -126,28 +126,34 @@ fn model_of(value: &str) -> Option<(Option<Slot>, Option<&str>)> {
     Some((Some(slot.parse().ok()?), model.filter(|model| !model.is_empty())))
 }
 
-/// Sets the mode.
+/// Tells the editor what it does not know yet of the settings.
+///
+/// # Errors
+/// When the connection fails.
+pub(super) async fn tell(bridge: &Bridge, client: &Client, session: &OpenSession) -> Result<(), ClientError> {
+    let _held = session.settings.lock().await;
+    let settings = client.session(&session.id.to_string()).await?.session.settings;
+    for update in Offer::of(client, &settings).await?.news(session) {
+        bridge.peer.update(&session.wire, update).await;
+    }
+    Ok(())
+}
+
+/// Sets the mode. The options are news that follow, since editors that know them expect to hear of it there.
 pub(super) async fn set_mode(
     bridge: &Bridge,
     request: &SetSessionModeRequest,
 ) -> Result<SetSessionModeResponse, Trouble> {
     let session = bridge.session(&request.session_id)?;
     let mode: SessionMode = read(request.mode_id.0.parse())?;
-    // Before it is set, so that it is no news when it is heard of.
-    let before = std::mem::replace(&mut session.state().mode, mode);
-    let set = async {
-        let client = bridge.daemon().await?.client;
-        client.set_mode(&session.id.to_string(), mode, &bridge.editor().name).await?;
-        Ok::<_, Trouble>(())
-    };
-    if let Err(trouble) = set.await {
-        session.state().mode = before;
-        return Err(trouble);
-    }
+    let client = bridge.daemon().await?.client;
+    let _held = session.settings.lock().await;
+    client.set_mode(&session.id.to_string(), mode, &bridge.editor().name).await?;
+    session.state().mode = mode;
     Ok(SetSessionModeResponse::new())
 }
 
-/// Sets an option, and answers with all of them.
+/// Sets an option, and answers with all of them. The mode is news that follows, for an editor that knows modes only.
 pub(super) async fn set_option(
     bridge: &Bridge,
     request: &SetSessionConfigOptionRequest,
@@ -157,43 +163,20 @@ pub(super) async fn set_option(
         return Err(refusal::misfit("the value of this option is the id of one of its choices").into());
     };
     let (id, client) = (session.id.to_string(), bridge.daemon().await?.client);
-    let mut settings = client.session(&id).await?.session.settings;
-    let change = match request.config_id.0.as_ref() {
-        MODE => OptionChange::Mode(read(value.0.parse())?),
+    let _held = session.settings.lock().await;
+    match request.config_id.0.as_ref() {
+        MODE => client.set_mode(&id, read(value.0.parse())?, &bridge.editor().name).await?,
         MODEL => {
             let (slot, model) = model_of(&value.0).ok_or_else(|| {
                 refusal::misfit("there is no such model; the option's choices are those that there are")
             })?;
-            OptionChange::Model(slot, model)
+            client.set_model(&id, slot, model).await.map(|_| ())?;
         }
         _ => return Err(refusal::misfit("there is no such option; there are mode and model").into()),
-    };
-    let before = Offer::of(&client, &settings).await?;
-    match change {
-        OptionChange::Mode(mode) => settings.mode = mode,
-        OptionChange::Model(slot, model) => (settings.slot, settings.model) = (slot, model.map(str::to_owned)),
-    }
-    // Before it is set, so that it is no news when it is heard of. The mode is news to an editor that knows modes only.
-    let after = Offer::of(&client, &settings).await?;
-    session.state().options.clone_from(&after.options);
-    let set = match change {
-        OptionChange::Mode(mode) => client.set_mode(&id, mode, &bridge.editor().name).await,
-        OptionChange::Model(slot, model) => client.set_model(&id, slot, model).await.map(|_| ()),
-    };
-    if let Err(error) = set {
-        session.state().options.clone_from(&before.options);
-        return Err(error.into());
     }
     let offer = Offer::of(&client, &client.session(&id).await?.session.settings).await?;
     session.state().options.clone_from(&offer.options);
     Ok(SetSessionConfigOptionResponse::new(offer.options))
-}
-
-/// A change of one option.
-#[derive(Clone, Copy)]
-enum OptionChange<'a> {
-    Mode(SessionMode),
-    Model(Option<Slot>, Option<&'a str>),
 }
 
 fn read<T, E: ToString>(value: Result<T, E>) -> Result<T, Trouble> {

@@ -6,7 +6,7 @@ use agent_client_protocol_schema::v1::{SessionInfoUpdate, SessionUpdate};
 use agentd_core::event::{EventKind, StateChange};
 use agentd_proto::client::{Client, EventStream};
 
-use super::{bridge::Bridge, session::OpenSession, settings::Offer};
+use super::{bridge::Bridge, session::OpenSession, settings};
 use crate::{daemon::Daemon, terminal::sanitize::clean_line};
 
 /// Hears of what changes in a session behind an event number, if nobody does yet. It ends with the session, the editor or the
@@ -35,12 +35,9 @@ async fn hear(mut events: EventStream, client: &Client, bridge: &Bridge, session
                 let info = SessionInfoUpdate::new().title(clean_line(&title)).updated_at(event.at.to_string());
                 bridge.peer.update(&session.wire, SessionUpdate::SessionInfoUpdate(info)).await;
             }
-            StateChange::Settings { settings } => {
-                if let Ok(offer) = Offer::of(client, &settings).await {
-                    for update in offer.news(&session) {
-                        bridge.peer.update(&session.wire, update).await;
-                    }
-                }
+            // Not those of the event: they may have changed again since.
+            StateChange::Settings { .. } => {
+                let _ = settings::tell(bridge, client, &session).await;
             }
             _ => {}
         }

@@ -167,6 +167,24 @@ async fn modes_and_models_are_set_from_either_side() {
 }
 
 #[tokio::test]
+async fn options_that_are_set_quickly_one_after_the_other_are_never_told_as_they_were() {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let (session, _) = editor.session(&world).await;
+    for value in ["base", "default"].iter().cycle().take(40) {
+        let set = json!({"sessionId": session, "configId": "model", "value": value});
+        editor.begin("session/set_config_option", set).await;
+    }
+    while !editor.open.is_empty() {
+        editor.read().await.expect("it answers all of them");
+    }
+    // Everything before it has been heard.
+    world.client().await.rename_session(&session, "All of it").await.unwrap();
+    assert_eq!(editor.update("session_info_update").await["title"], "All of it");
+    assert_eq!(editor.came("config_option_update"), Vec::<Value>::new());
+}
+
+#[tokio::test]
 async fn a_closed_session_can_be_resumed_and_a_deleted_one_is_gone() {
     let world = World::start().await;
     let mut editor = Editor::start(&world).await;
