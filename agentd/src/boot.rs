@@ -12,7 +12,7 @@ use agentd_core::{
     guide::GuideLimits,
     interrupt::Answer,
     model::{Slot, SlotInfo},
-    ports::{Clock, FallbackModel, Knowledge, Model, Models, Toolbox},
+    ports::{Clock, CodeReader, FallbackModel, Knowledge, Model, Models, Toolbox},
     session::SessionSettings,
 };
 use agentd_engine::{Engine, EngineConfig, EngineParts};
@@ -27,7 +27,7 @@ use agentd_web::Fetcher;
 use jiff::tz::TimeZone;
 
 use crate::{
-    audit,
+    audit, code,
     config::{Config, HardLinkRule, ModelPlace, OnDeadline, agents, layers},
     control::ConfigSource,
     documents::{self, Library},
@@ -111,7 +111,7 @@ pub async fn assemble(
     let skills = skills::shelf(config, paths, env, confinement, projects.clone(), plugins.clone()).await;
     let tools = ToolboxConfig {
         skills: Some(skills.clone()),
-        ..toolbox_config(config, env, Arc::clone(&sandbox), library.clone())
+        ..toolbox_config(config, env, Arc::clone(&sandbox), library.clone(), code::reader())
     };
     let builtin: Arc<dyn Toolbox> = Arc::new(BuiltinToolbox::new(tools));
     let session_servers = mcp::session_servers(env, OWN_PROGRAM.as_ref(), redactor.clone());
@@ -236,6 +236,7 @@ fn toolbox_config(
     env: &Environment,
     confined: Arc<Sandbox>,
     knowledge: Arc<dyn Knowledge>,
+    code: Option<Arc<dyn CodeReader>>,
 ) -> ToolboxConfig {
     let mut toolbox = ToolboxConfig::new(TimeZone::system);
     toolbox.command_timeout = config.daemon.tools.command_timeout.0;
@@ -252,6 +253,7 @@ fn toolbox_config(
     toolbox.limits.whole_file_bytes = config.daemon.reading.whole_file_bytes.0;
     toolbox.limits.page_chars = usize::try_from(config.daemon.reading.page_chars.0).unwrap_or(usize::MAX);
     toolbox.knowledge = Some(knowledge);
+    toolbox.code = code;
     toolbox.web = Some(Arc::new(Fetcher::new(config.web.clone())));
     toolbox
 }

@@ -7,7 +7,7 @@
 //! - [`start`](mod@start): from there to a running daemon. [`paths`]: paths of configuration and data. [`config`]: the
 //!   layers of files, variables and flags. [`lock`]: one daemon for a data folder.
 //! - [`boot`]: the only file that names every adapter. [`models`], [`tools`], [`mcp`], [`session_tools`]: the layer between
-//!   them and the engine. [`documents`] and [`embedded`]: optional parts of a build. [`sandbox`]: restrictions on commands.
+//!   them and the engine. [`code`], [`documents`] and [`embedded`]: optional parts of a build. [`sandbox`]: restrictions on commands.
 //!   [`skills`]: the bundled ones, and the places of all others. [`plugins`]: added and removed while the daemon runs.
 //! - [`app`]: serving, and the order in which everything ends. [`listener`]: the socket. `presence`: keeps it and
 //!   the lock file where clients find them. [`signals`] and [`control`]: requests to stop or to reload.
@@ -23,6 +23,7 @@ pub mod app;
 pub mod args;
 pub mod audit;
 pub mod boot;
+pub mod code;
 pub mod config;
 pub mod control;
 pub mod documents;

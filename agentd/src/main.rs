@@ -3,7 +3,8 @@
 use std::{env, io::Write, process::ExitCode};
 
 use agentd::{
-    args::Args, documents, embedded, environment::Environment, failure::Failure, service, service::Supervisor, start,
+    args::Args, code, documents, embedded, environment::Environment, failure::Failure, service, service::Supervisor,
+    start,
 };
 use agentd_mcp::{GUARD_ARGUMENT, run_guard};
 use agentd_tools::sandbox::{HELPER_ARGUMENT, run_helper};
@@ -14,7 +15,7 @@ use clap_mangen::Man;
 const THREAD_LIMITS: [&str; 2] = ["CANDLE_NUM_THREADS", "RAYON_NUM_THREADS"];
 
 fn main() -> ExitCode {
-    // Before anything else: the sandbox's helper, the guards of MCP servers and the readers of documents and pictures have
+    // Before anything else: the sandbox's helper, the guards of MCP servers and the readers of documents, pictures and code have
     // one thread and know nothing of a daemon.
     let mut arguments = env::args_os().skip(1);
     if let Some(first) = arguments.next() {
@@ -24,8 +25,9 @@ fn main() -> ExitCode {
         if first == GUARD_ARGUMENT {
             return run_guard(&arguments.collect::<Vec<_>>());
         }
-        if let Some(code) = documents::run_worker(&first, &arguments.collect::<Vec<_>>()) {
-            return code;
+        let rest: Vec<_> = arguments.collect();
+        if let Some(ended) = documents::run_worker(&first, &rest).or_else(|| code::run_worker(&first, &rest)) {
+            return ended;
         }
     }
     let args = Args::parse();

@@ -19,9 +19,10 @@ pub(super) fn arguments(text: &str) -> Value {
 /// Kind of what a tool does.
 pub(super) fn kind(tool: &str) -> ToolKind {
     match tool {
-        "read_file" | "list_workspace_files" => ToolKind::Read,
+        "read_file" | "list_workspace_files" | "outline" | "repo_map" => ToolKind::Read,
         "edit_file" | "write_file" | "apply_patch" | "undo_patch" => ToolKind::Edit,
-        "grep" | "find_files" | "search_file" | "search_documents" | "search_history" | "find_tool" => ToolKind::Search,
+        "grep" | "find_files" | "find_symbol" | "search_code" | "search_file" | "search_documents"
+        | "search_history" | "find_tool" => ToolKind::Search,
         SHELL => ToolKind::Execute,
         "http_fetch" | "read_url" | "web_search" => ToolKind::Fetch,
         "todo_write" | "todo_read" | "delegate_task" => ToolKind::Think,

@@ -16,7 +16,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentd_code::{CodeFolder, FolderConfig, Hit, MapFocus, Ranking, SearchQuery};
+use agentd_code::{CodeFolder, FolderConfig, Hit, Ranking, SearchQuery};
+use agentd_core::code::{MapFile, MapFocus};
 use serde_json::Value;
 
 type Anything<T> = Result<T, Box<dyn Error>>;
@@ -49,16 +50,16 @@ fn main() -> Anything<()> {
         }
         ["speed", folder] => speed(Path::new(folder)),
         ["map", folder, tokens] => {
-            let mut code = CodeFolder::new(Path::new(folder), FolderConfig::default());
+            let mut code = CodeFolder::new(Path::new(folder), FolderConfig::new(|_| true));
             code.refresh();
-            print!("{}", code.map(&MapFocus::default(), tokens.parse()?));
+            print!("{}", MapFile::render(&code.map(&MapFocus::default(), tokens.parse()?)));
             Ok(())
         }
         ["ask", folder, query] => {
-            let mut code = CodeFolder::new(Path::new(folder), FolderConfig::default());
+            let mut code = CodeFolder::new(Path::new(folder), FolderConfig::new(|_| true));
             code.refresh();
-            for answer in code.search(query, DEPTH) {
-                let hit = &answer.hit;
+            for answer in code.search(query, "", DEPTH) {
+                let hit = &answer;
                 let symbol = hit.symbol.as_ref().map_or("", |symbol| &symbol.name);
                 println!("{:7.2} {}:{}-{} {symbol}", hit.score, hit.path, hit.first_line, hit.last_line);
             }
@@ -81,7 +82,7 @@ fn quality(annotations: &Path, sources: &Path, is_verbose: bool) -> Anything<()>
     for (place, file) in files.iter().enumerate() {
         let name = file.file_stem().and_then(|stem| stem.to_str()).ok_or("a name that is no text")?;
         let root = roots.get(name).cloned().flatten().unwrap_or_default();
-        let mut code = CodeFolder::new(&sources.join(name).join(&root), FolderConfig::default());
+        let mut code = CodeFolder::new(&sources.join(name).join(&root), FolderConfig::new(|_| true));
         code.refresh();
         let questions = questions(&fs::read_to_string(file)?, &root)?;
         let mut sum = Figures::default();
@@ -210,7 +211,7 @@ const ASKED: [&str; 12] = [
 fn speed(folder: &Path) -> Anything<()> {
     let before = resident();
     let (start, cpu) = (Instant::now(), cpu_time());
-    let mut code = CodeFolder::new(folder, FolderConfig::default());
+    let mut code = CodeFolder::new(folder, FolderConfig::new(|_| true));
     let report = code.refresh();
     let (took, cpu) = (start.elapsed(), cpu_time() - cpu);
     let index = code.index();
@@ -231,12 +232,12 @@ fn speed(folder: &Path) -> Anything<()> {
     let at = |share: usize| times[times.len() * share / 100].as_secs_f64() * 1e3;
     println!("query p50 {:.3} ms, p95 {:.3} ms", at(50), at(95));
     let start = Instant::now();
-    let answers = code.search(ASKED[0], DEPTH);
+    let answers = code.search(ASKED[0], "", DEPTH);
     println!("answers with text {:.3} ms ({})", start.elapsed().as_secs_f64() * 1e3, answers.len());
     let start = Instant::now();
     code.refresh();
     println!("refresh without changes {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
-    let path = answers.first().map(|answer| answer.hit.path.clone()).unwrap_or_default();
+    let path = answers.first().map(|answer| answer.path.clone()).unwrap_or_default();
     let start = Instant::now();
     code.update(&[&path]);
     println!("update of one file {:.2} ms", start.elapsed().as_secs_f64() * 1e3);
@@ -253,7 +254,7 @@ fn speed(folder: &Path) -> Anything<()> {
         maps[3].as_secs_f64() * 1e3
     );
     let start = Instant::now();
-    let found = code.find_symbol("Error");
+    let found = code.find_symbol("Error", "");
     println!(
         "symbol {:.1} ms, {} definitions, {} references",
         start.elapsed().as_secs_f64() * 1e3,

@@ -6,14 +6,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use agentd_core::code::{
+    CodeAnswer, CodeHit, CodeIndexState, CodeQuestion, CodeReply, MapFile, MapFocus, OutlineEntry, SymbolLocations,
+};
+
 use crate::{
     index::CodeIndex,
-    map::{MapFocus, map},
+    map::map,
     search::{Hit, SearchQuery},
     source::Parser,
-    symbols::{OutlineEntry, SymbolLocations, outline_of},
+    symbols::outline_of,
     text::{MAX_BYTES, decode, start_of},
-    walk::{MAX_FILES, MayRead, RefreshReport, SkippedFiles, belongs, is_secret, refresh, regular_file, stamp, update},
+    walk::{
+        MAX_FILES, MayRead, RefreshReport, RefreshStep, SkippedFiles, belongs, refresh, regular_file, stamp, update,
+    },
 };
 
 /// Bytes of an answer's text at most.
@@ -25,13 +31,15 @@ pub struct FolderConfig {
     pub threads: usize,
     /// Files that are indexed at most.
     pub max_files: usize,
-    /// Predicate on paths below the folder: which files may be read. Without a change, all but secrets.
+    /// Predicate on paths below the folder: which files may be read. Files with secrets may not.
     pub may_read: Box<MayRead>,
 }
 
-impl Default for FolderConfig {
-    fn default() -> Self {
-        Self { threads: 2, max_files: MAX_FILES, may_read: Box::new(|path| !is_secret(path)) }
+impl FolderConfig {
+    /// Settings without a change but for the files that may be read.
+    #[must_use]
+    pub fn new(may_read: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self { threads: 2, max_files: MAX_FILES, may_read: Box::new(may_read) }
     }
 }
 
@@ -44,17 +52,6 @@ impl std::fmt::Debug for FolderConfig {
     }
 }
 
-/// Found piece of code.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
-    /// Path, lines, symbol and score.
-    pub hit: Hit,
-    /// Text of the lines, cut after [`MAX_ANSWER`] bytes.
-    pub text: String,
-    /// Set if the file changed since it was indexed, so that the lines may have moved.
-    pub is_stale: bool,
-}
-
 /// Code of one folder. Files are read below its root only, and never through links.
 #[derive(Debug)]
 pub struct CodeFolder {
@@ -62,6 +59,10 @@ pub struct CodeFolder {
     config: FolderConfig,
     index: CodeIndex,
     skipped: SkippedFiles,
+    /// Folders that were listed, as paths below the root; the root is the empty one.
+    folders: Vec<String>,
+    is_truncated: bool,
+    is_partial: bool,
 }
 
 impl CodeFolder {
@@ -70,19 +71,48 @@ impl CodeFolder {
     pub fn new(root: &Path, config: FolderConfig) -> Self {
         // Resolved once, so that a link on the way to a file shows as a difference.
         let root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
-        Self { root, config, index: CodeIndex::new(), skipped: SkippedFiles::new() }
+        Self {
+            root,
+            config,
+            index: CodeIndex::new(),
+            skipped: SkippedFiles::new(),
+            folders: Vec::new(),
+            is_truncated: false,
+            is_partial: false,
+        }
+    }
+
+    /// Real path of the folder.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Folders whose files belong to the index, as paths below the root, of which one is empty.
+    #[must_use]
+    pub fn folders(&self) -> &[String] {
+        &self.folders
     }
 
     /// Brings the index up to the folder: reads what is new or changed by time or size, removes what is gone.
     pub fn refresh(&mut self) -> RefreshReport {
-        refresh(
+        self.refresh_telling(&mut |_| {})
+    }
+
+    /// Does the same, and tells of each step.
+    pub fn refresh_telling(&mut self, tell: &mut dyn FnMut(RefreshStep<'_>)) -> RefreshReport {
+        let mut report = refresh(
             &mut self.index,
             &mut self.skipped,
             &self.root,
             self.config.threads,
             self.config.max_files,
             &*self.config.may_read,
-        )
+            tell,
+        );
+        self.folders = std::mem::take(&mut report.folders);
+        (self.is_truncated, self.is_partial) = (report.is_truncated, report.is_partial);
+        report
     }
 
     /// Brings the index up to single files that were written or removed, and tells how many of them it has now. Paths are
@@ -97,28 +127,44 @@ impl CodeFolder {
         &self.index
     }
 
-    /// Finds code by words, symbols or a plain question; the best first.
+    /// Answers a question.
     #[must_use]
-    pub fn search(&self, query: &str, limit: usize) -> Vec<Answer> {
-        let hits = self.index.search(&SearchQuery::new(query), limit);
-        hits.into_iter().map(|hit| self.answer(hit)).collect()
+    pub fn reply(&self, question: &CodeQuestion) -> CodeReply {
+        let answer = match question {
+            CodeQuestion::Search { query, below, limit } => CodeAnswer::Hits(self.search(query, below, *limit)),
+            CodeQuestion::Symbol { name, below } => CodeAnswer::Symbol(self.find_symbol(name, below)),
+            CodeQuestion::Outline { path } => CodeAnswer::Outline(self.outline(path)),
+            CodeQuestion::Map { focus, max_tokens } => CodeAnswer::Map(self.map(focus, *max_tokens)),
+        };
+        let (is_truncated, is_partial) = (self.is_truncated, self.is_partial);
+        let index =
+            CodeIndexState { files: self.index.paths().count(), skipped: self.skipped.len(), is_truncated, is_partial };
+        CodeReply { answer, index }
     }
 
-    fn answer(&self, hit: Hit) -> Answer {
+    /// Finds code below a file or folder by words, symbols or a plain question; the best first.
+    #[must_use]
+    pub fn search(&self, query: &str, below: &str, limit: usize) -> Vec<CodeHit> {
+        let hits = self.index.search(&SearchQuery::new(query).within(below), limit);
+        hits.into_iter().map(|hit| self.hit(hit)).collect()
+    }
+
+    fn hit(&self, hit: Hit) -> CodeHit {
         let now = regular_file(&self.root, &hit.path).map(|(_, metadata)| stamp(&metadata));
         let is_stale = now != self.index.stamp(&hit.path);
         let text = self.text(&hit.path).map(|text| {
             let lines = text.split_inclusive('\n').skip(hit.first_line as usize - 1);
             lines.take((hit.last_line - hit.first_line) as usize + 1).collect::<String>()
         });
-        let text = text.unwrap_or_default();
-        Answer { text: start_of(&text, MAX_ANSWER).to_owned(), is_stale, hit }
+        let text = start_of(&text.unwrap_or_default(), MAX_ANSWER).to_owned();
+        let Hit { path, first_line, last_line, symbol, score } = hit;
+        CodeHit { path, first_line, last_line, symbol, score, text, is_stale }
     }
 
-    /// Finds where a symbol is defined and where it is used.
+    /// Finds where a symbol is defined and where it is used, below a file or folder.
     #[must_use]
-    pub fn find_symbol(&self, name: &str) -> SymbolLocations {
-        self.index.find_symbol(name, &mut |path| self.text(path))
+    pub fn find_symbol(&self, name: &str, below: &str) -> SymbolLocations {
+        self.index.find_symbol(name, below, &mut |path| self.text(path))
     }
 
     /// Lists the definitions of a file, or of the files of a folder.
@@ -129,7 +175,7 @@ impl CodeFolder {
 
     /// Draws the map of the folder: its most important definitions within a number of tokens.
     #[must_use]
-    pub fn map(&self, focus: &MapFocus, max_tokens: usize) -> String {
+    pub fn map(&self, focus: &MapFocus, max_tokens: usize) -> Vec<MapFile> {
         map(&self.index, focus, max_tokens, &mut |path| self.text(path))
     }
 

@@ -7,10 +7,10 @@
 //! ```no_run
 //! use agentd_code::{CodeFolder, FolderConfig};
 //!
-//! let mut code = CodeFolder::new("project".as_ref(), FolderConfig::default());
+//! let mut code = CodeFolder::new("project".as_ref(), FolderConfig::new(|path| !path.ends_with(".env")));
 //! code.refresh();
-//! for answer in code.search("how are sessions restored", 10) {
-//!     println!("{}:{} {}", answer.hit.path, answer.hit.first_line, answer.text);
+//! for hit in code.search("how are sessions restored", "", 10) {
+//!     println!("{}:{} {}", hit.path, hit.first_line, hit.text);
 //! }
 //! ```
 
@@ -26,18 +26,17 @@ mod tags;
 mod terms;
 mod text;
 mod walk;
+mod worker;
 
 pub use chunk::{Chunk, MAX_CHUNK};
-pub use folder::{Answer, CodeFolder, FolderConfig, MAX_ANSWER};
+pub use folder::{CodeFolder, FolderConfig, MAX_ANSWER};
 pub use index::{CodeIndex, FileAnalysis, FileStamp};
 pub use language::Language;
-pub use map::MapFocus;
-pub use search::{Hit, HitSymbol, MAX_HITS, Ranking, SearchQuery};
+pub use search::{Hit, MAX_HITS, Ranking, SearchQuery};
 pub use source::{MAX_PARSE_TIME, Parser, SourceFile};
-pub use symbols::{
-    MAX_OUTLINE, MAX_SYMBOL_DEFINITIONS, MAX_SYMBOL_REFERENCES, OutlineEntry, SourceLine, SymbolLocations,
-};
-pub use tags::{Definition, MAX_DEFINITIONS, MAX_NAME, MAX_REFERENCES, Reference, ReferenceKind, SymbolKind, Tags};
+pub use symbols::{MAX_OUTLINE, MAX_SYMBOL_DEFINITIONS, MAX_SYMBOL_REFERENCES};
+pub use tags::{Definition, MAX_DEFINITIONS, MAX_NAME, MAX_REFERENCES, Reference, ReferenceKind, Tags};
 pub use terms::terms;
 pub use text::{MAX_BYTES, MAX_LINE, MAX_PARSED, SkipReason, decode};
-pub use walk::{MAX_FILES, MAX_TOTAL_BYTES, MayRead, RefreshReport, is_secret};
+pub use walk::{MAX_FILES, MAX_TOTAL_BYTES, MayRead, RefreshReport, RefreshStep};
+pub use worker::{CodePool, PoolConfig, WORKER_ARGUMENT, run_worker};

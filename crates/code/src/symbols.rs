@@ -1,8 +1,9 @@
 //! Symbols: where a name is defined and used, and what a file defines.
 
+use agentd_core::code::{OutlineEntry, SourceLine, SymbolKind, SymbolLocations, SymbolUse};
+
 use crate::{
     index::{CodeIndex, IndexedFile},
-    tags::SymbolKind,
     terms::is_identifier_byte,
     text::start_of,
 };
@@ -18,43 +19,6 @@ pub const MAX_OUTLINE: usize = 2000;
 /// Bytes of a line that are shown.
 const MAX_SHOWN: usize = 200;
 
-/// Line of a file.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SourceLine {
-    /// Path below the folder, with slashes.
-    pub path: String,
-    /// Line, from 1.
-    pub line: u32,
-    /// Text of the line without the space around it; empty if the file cannot be read any more.
-    pub text: String,
-}
-
-/// Definition of a symbol with its place.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OutlineEntry {
-    /// Name as it is written.
-    pub name: String,
-    /// Kind of the symbol.
-    pub kind: SymbolKind,
-    /// First line of the definition.
-    pub at: SourceLine,
-    /// Last line of the definition, from 1.
-    pub last_line: u32,
-    /// Number of definitions around it.
-    pub depth: u32,
-}
-
-/// Places of a symbol.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SymbolLocations {
-    /// Definitions, types and outer ones first.
-    pub definitions: Vec<OutlineEntry>,
-    /// Uses, by file.
-    pub references: Vec<SourceLine>,
-    /// Set if there are more than are given.
-    pub is_truncated: bool,
-}
-
 /// Reads an indexed file by its path.
 pub(crate) type ReadFile<'reader> = &'reader mut dyn FnMut(&str) -> Option<String>;
 
@@ -62,7 +26,7 @@ impl CodeIndex {
     /// Finds where a symbol is defined and where it is used. The name may be a path such as `Type::method` or `module.name`:
     /// its last part is looked up, and definitions inside of the part before it come first.
     #[must_use]
-    pub fn find_symbol(&self, name: &str, read: ReadFile<'_>) -> SymbolLocations {
+    pub fn find_symbol(&self, name: &str, below: &str, read: ReadFile<'_>) -> SymbolLocations {
         let mut parts =
             name.rsplit(|letter: char| letter != '_' && !letter.is_alphanumeric()).filter(|part| !part.is_empty());
         let (Some(last), owner) = (parts.next(), parts.next()) else { return SymbolLocations::default() };
@@ -71,7 +35,7 @@ impl CodeIndex {
         let mut found = SymbolLocations::default();
         let mut definitions = Vec::new();
         let mut users = Vec::new();
-        for (_, file) in self.live_files() {
+        for (_, file) in self.live_files().filter(|(_, file)| is_within(&file.path, below)) {
             for definition in file.definitions.iter().filter(|it| it.name == number && it.kind != SymbolKind::Impl) {
                 let is_owned = owner.is_some_and(|owner| {
                     file.definitions.iter().any(|around| {
@@ -97,14 +61,16 @@ impl CodeIndex {
             found.definitions.push(OutlineEntry { name: last.to_owned(), kind, at, last_line, depth });
         }
         for (file, _) in users.iter().take(MAX_REFERENCE_FILES) {
-            references(file, number, last, read, &mut found);
+            references(self, file, last, read, &mut found);
         }
         found
     }
 }
 
 /// Lines of a file that have a name as a whole word, without those that define it.
-fn references(file: &IndexedFile, number: u32, name: &str, read: ReadFile<'_>, found: &mut SymbolLocations) {
+fn references(index: &CodeIndex, file: &IndexedFile, name: &str, read: ReadFile<'_>, found: &mut SymbolLocations) {
+    let names = index.names();
+    let Some(number) = names.get(name) else { return };
     let Some(text) = read(&file.path) else { return };
     for (line, row) in (1..).zip(text.lines()) {
         let defines = |it: &crate::index::IndexedDefinition| {
@@ -118,8 +84,15 @@ fn references(file: &IndexedFile, number: u32, name: &str, read: ReadFile<'_>, f
             return;
         }
         let text = start_of(row.trim(), MAX_SHOWN).to_owned();
-        found.references.push(SourceLine { path: file.path.to_string(), line, text });
+        let at = SourceLine { path: file.path.to_string(), line, text };
+        found.references.push(SymbolUse { at, within: within(file, line).map(|name| names.text(name).to_owned()) });
     }
+}
+
+/// Name of the innermost definition around a line.
+fn within(file: &IndexedFile, line: u32) -> Option<u32> {
+    let around = file.definitions.iter().filter(|it| (it.first_line..=it.last_line).contains(&line));
+    around.max_by_key(|it| (it.first_line, it.depth)).map(|it| it.name)
 }
 
 fn has_word(row: &str, word: &str) -> bool {
@@ -136,16 +109,18 @@ fn source_line(path: &str, line: u32, text: &str) -> SourceLine {
     SourceLine { path: path.to_owned(), line, text: start_of(row.trim(), MAX_SHOWN).to_owned() }
 }
 
+/// Returns whether a file is that file or folder, or lies below it.
+pub(crate) fn is_within(file: &str, below: &str) -> bool {
+    let below = below.trim_matches('/');
+    below.is_empty()
+        || below == "."
+        || file.strip_prefix(below).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// Lists the definitions of a file, or of all files below a folder, by path and line.
 pub(crate) fn outline_of(index: &CodeIndex, path: &str, read: ReadFile<'_>) -> Vec<OutlineEntry> {
-    let path = path.trim_matches('/');
-    let is_within = |file: &str| {
-        path.is_empty()
-            || path == "."
-            || file.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
     let mut files: Vec<&IndexedFile> =
-        index.live_files().map(|(_, file)| file).filter(|file| is_within(&file.path)).collect();
+        index.live_files().map(|(_, file)| file).filter(|file| is_within(&file.path, path)).collect();
     files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     let mut outline = Vec::new();
     for file in files {

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+pub(crate) use agentd_core::code::SymbolKind;
 use tree_sitter::{Node, Tree};
 
 use crate::language::{Grammar, NameRule, Role};
@@ -12,59 +13,6 @@ pub const MAX_DEFINITIONS: usize = 20_000;
 pub const MAX_REFERENCES: usize = 200_000;
 /// Longest name that is kept, in bytes.
 pub const MAX_NAME: usize = 120;
-
-/// Kind of a symbol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum SymbolKind {
-    /// A class or record.
-    Class,
-    /// A constant or variable outside of functions.
-    Constant,
-    /// An enumeration.
-    Enum,
-    /// A function.
-    Function,
-    /// A block of methods of a type, without a name of its own.
-    Impl,
-    /// An interface, trait or protocol.
-    Interface,
-    /// A macro.
-    Macro,
-    /// A method.
-    Method,
-    /// A module or namespace.
-    Module,
-    /// A struct or union.
-    Struct,
-    /// Another type, such as an alias.
-    Type,
-}
-
-impl SymbolKind {
-    /// Name of the kind, in small letters.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Class => "class",
-            Self::Constant => "constant",
-            Self::Enum => "enum",
-            Self::Function => "function",
-            Self::Impl => "impl",
-            Self::Interface => "interface",
-            Self::Macro => "macro",
-            Self::Method => "method",
-            Self::Module => "module",
-            Self::Struct => "struct",
-            Self::Type => "type",
-        }
-    }
-
-    /// Returns whether it is a type.
-    #[must_use]
-    pub fn is_type(self) -> bool {
-        matches!(self, Self::Class | Self::Enum | Self::Interface | Self::Struct | Self::Type)
-    }
-}
 
 /// Definition of a symbol.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -134,6 +134,10 @@ port_error!(
     KnowledgeError
 );
 port_error!(
+    /// The code of a folder could not be looked at.
+    CodeError
+);
+port_error!(
     /// A server of the web could not be asked, or may not be.
     WebError
 );

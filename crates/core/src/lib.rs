@@ -31,6 +31,7 @@ pub mod audit;
 pub mod catalogue;
 pub mod client_file;
 pub mod client_tool;
+pub mod code;
 pub mod context;
 pub mod environment;
 pub mod error;

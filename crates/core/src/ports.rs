@@ -2,6 +2,7 @@
 
 mod audit;
 mod client_files;
+mod code;
 mod knowledge;
 mod person;
 mod pictures;
@@ -40,6 +41,7 @@ use crate::{
 pub use self::{
     audit::{Audit, AuditReader},
     client_files::{ClientFileAccess, ClientFiles},
+    code::{CodeReader, OnCodeProgress},
     knowledge::{Knowledge, OnProgress},
     person::Person,
     pictures::Pictures,

@@ -28,7 +28,10 @@ pub mod rules;
 
 use serde_json::Value;
 
-pub use self::{checker::web::only_fetches, lasting::for_good};
+pub use self::{
+    checker::{paths::holds_secrets, web::only_fetches},
+    lasting::for_good,
+};
 pub use self::{
     file::RuleFile,
     grant_check::{ForeignTools, UnfitGrant, check_grant, check_grant_of_other},

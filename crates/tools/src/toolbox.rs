@@ -1,9 +1,11 @@
 //! The core tools, implementing the engine's port.
 
+mod code;
+
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use agentd_core::{
-    ports::{Knowledge, ToolContext, Toolbox, Web},
+    ports::{CodeReader, Knowledge, ToolContext, Toolbox, Web},
     tool::{AdaptedCall, FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -16,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     arguments,
     builtin::{
-        self, Builtin, apply_patch, edit_file, find_files, grep, http_fetch, list_workspace_files, now, read_file,
-        read_url, run_bash_command, search_documents, search_file, web_search, write_file,
+        self, Builtin, ToolParts, apply_patch, edit_file, find_files, grep, http_fetch, list_workspace_files, now,
+        read_file, read_url, run_bash_command, search_documents, search_file, web_search, write_file,
     },
     failure::Failure,
     job::Job,
@@ -55,6 +57,8 @@ pub struct ToolboxConfig {
     pub skills: Option<SkillStore>,
     /// Reader of documents; without it only text is read.
     pub knowledge: Option<Arc<dyn Knowledge>>,
+    /// Reader of code; without it there is no index of code.
+    pub code: Option<Arc<dyn CodeReader>>,
     /// Access to the web; without it there is none.
     pub web: Option<Arc<dyn Web>>,
     /// Number of calls that work on files at once, in all sessions together.
@@ -77,6 +81,7 @@ impl ToolboxConfig {
             hard_links: HardLinks::default(),
             skills: None,
             knowledge: None,
+            code: None,
             web: None,
             parallel_file_calls: 8,
             limits: Limits::default(),
@@ -131,6 +136,7 @@ pub struct BuiltinToolbox {
     commands: run_bash_command::Settings,
     limits: Limits,
     knowledge: Option<Arc<dyn Knowledge>>,
+    code: Option<Arc<dyn CodeReader>>,
     web: Option<Arc<dyn Web>>,
     /// Bounds how many threads are busy with files.
     workers: Arc<Semaphore>,
@@ -144,8 +150,10 @@ impl BuiltinToolbox {
     #[must_use]
     pub fn new(config: ToolboxConfig) -> Self {
         let seconds = (config.command_timeout.as_secs(), config.command_timeout_max.as_secs().max(1));
+        let parts =
+            ToolParts { documents: config.knowledge.is_some(), code: config.code.is_some(), web: config.web.is_some() };
         Self {
-            specs: builtin::specs(seconds, config.knowledge.is_some(), config.web.is_some()),
+            specs: builtin::specs(seconds, parts),
             time_zone: config.time_zone,
             commands: run_bash_command::Settings {
                 timeout: config.command_timeout,
@@ -159,6 +167,7 @@ impl BuiltinToolbox {
             },
             limits: config.limits,
             knowledge: config.knowledge,
+            code: config.code,
             web: config.web,
             workers: Arc::new(Semaphore::new(config.parallel_file_calls.max(1))),
         }
@@ -171,6 +180,9 @@ impl BuiltinToolbox {
             Builtin::EditFile => self.write(context, self.read(tool, call)?, edit_file::run).await,
             Builtin::FindFiles => self.work(context, self.read(tool, call)?, find_files::run).await,
             Builtin::Grep => self.work(context, self.read(tool, call)?, grep::run).await,
+            Builtin::FindSymbol | Builtin::Outline | Builtin::RepoMap | Builtin::SearchCode => {
+                self.look_at_code(tool, context, call).await
+            }
             Builtin::HttpFetch => http_fetch::run(&**self.web()?, context, self.read(tool, call)?).await,
             Builtin::ListWorkspaceFiles => self.work(context, self.read(tool, call)?, list_workspace_files::run).await,
             Builtin::Now => now::run(context.now, &(self.time_zone)(), &self.read(tool, call)?),
@@ -219,6 +231,9 @@ impl BuiltinToolbox {
             Builtin::ReadUrl => read_url::preview(&**self.web()?, self.read(tool, call)?).map(Some),
             Builtin::WebSearch => web_search::preview(&self.read(tool, call)?).map(Some),
             Builtin::FindFiles => self.read::<find_files::Args>(tool, call).map(|_| None),
+            Builtin::FindSymbol | Builtin::Outline | Builtin::RepoMap | Builtin::SearchCode => {
+                self.check_code_call(tool, call).map(|()| None)
+            }
             Builtin::Grep => self.read::<grep::Args>(tool, call).map(|_| None),
             Builtin::ListWorkspaceFiles => self.read::<list_workspace_files::Args>(tool, call).map(|_| None),
             Builtin::Now => self.read::<now::Args>(tool, call).map(|_| None),
@@ -240,10 +255,14 @@ impl BuiltinToolbox {
             | Builtin::SearchFile => {}
             Builtin::ApplyPatch
             | Builtin::EditFile
+            | Builtin::FindSymbol
             | Builtin::HttpFetch
             | Builtin::Now
+            | Builtin::Outline
             | Builtin::ReadUrl
+            | Builtin::RepoMap
             | Builtin::RunBashCommand
+            | Builtin::SearchCode
             | Builtin::WebSearch
             | Builtin::WriteFile => return Ok(None),
         }

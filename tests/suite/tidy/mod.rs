@@ -184,7 +184,7 @@ fn types_are_nouns() {
 }
 
 /// Which crates of the house a crate may know, and which libraries are its alone.
-const HOUSE: [(&str, &[&str]); 16] = [
+const HOUSE: [(&str, &[&str]); 17] = [
     ("crates/core", &[]),
     ("crates/policy", &["agentd-core"]),
     ("crates/context", &["agentd-core"]),
@@ -194,8 +194,9 @@ const HOUSE: [(&str, &[&str]); 16] = [
     ("crates/tools", &["agentd-core"]),
     ("crates/store", &["agentd-core"]),
     ("crates/audit", &["agentd-core"]),
-    ("crates/code", &[]),
-    ("crates/index", &["agentd-core"]),
+    ("crates/code", &["agentd-confine", "agentd-core"]),
+    ("crates/confine", &[]),
+    ("crates/index", &["agentd-confine", "agentd-core"]),
     ("crates/mcp", &["agentd-core"]),
     ("crates/web", &["agentd-core"]),
     ("proto", &["agentd-core"]),
@@ -204,6 +205,7 @@ const HOUSE: [(&str, &[&str]); 16] = [
         "agentd",
         &[
             "agentd-audit",
+            "agentd-code",
             "agentd-core",
             "agentd-engine",
             "agentd-index",

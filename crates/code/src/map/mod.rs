@@ -6,19 +6,12 @@ mod render;
 
 use std::collections::HashSet;
 
+use agentd_core::code::{MapFile, MapFocus};
+
 use crate::{index::CodeIndex, symbols::ReadFile};
 
-/// Subject of a map.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct MapFocus {
-    /// Paths below the folder that are being worked on: what they use comes first, and they themselves are left out.
-    pub files: Vec<String>,
-    /// Text whose names and words matter: an input, a task.
-    pub mentions: String,
-}
-
 /// Draws the map: paths with the lines of their most important definitions, the most important file first.
-pub(crate) fn map(index: &CodeIndex, focus: &MapFocus, max_tokens: usize, read: ReadFile<'_>) -> String {
+pub(crate) fn map(index: &CodeIndex, focus: &MapFocus, max_tokens: usize, read: ReadFile<'_>) -> Vec<MapFile> {
     let files: HashSet<u32> = focus.files.iter().filter_map(|path| index.slot_of(path)).collect();
     let mut mentioned = HashSet::new();
     crate::terms::words(&focus.mentions, &mut |word| mentioned.extend(index.names().get(word)));

@@ -1,9 +1,8 @@
-//! Text of a map.
+//! Files and lines of a map.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    fmt::Write as _,
-};
+use std::collections::{BTreeSet, HashMap};
+
+use agentd_core::code::MapFile;
 
 use super::graph::RankedDefinition;
 use crate::{index::CodeIndex, symbols::ReadFile, text::start_of};
@@ -16,18 +15,23 @@ const BYTES_PER_TOKEN: usize = 4;
 pub(super) const MAX_SHOWN: usize = 2000;
 
 /// Renders as many definitions as fit, in the order of their ranks. Found by halves, since neighbours share a path.
-pub(super) fn render(index: &CodeIndex, ranked: &[RankedDefinition], max_tokens: usize, read: ReadFile<'_>) -> String {
+pub(super) fn render(
+    index: &CodeIndex,
+    ranked: &[RankedDefinition],
+    max_tokens: usize,
+    read: ReadFile<'_>,
+) -> Vec<MapFile> {
     let room = max_tokens.saturating_mul(BYTES_PER_TOKEN);
     // A line with its share of a path is seldom shorter, and each that is tried may cost the reading of a file.
     let most = ranked.len().min(room / 24 + 1);
     let mut texts: HashMap<u32, Vec<String>> = HashMap::new();
     let (mut fits, mut too_many) = (0, most + 1);
-    let mut drawn = String::new();
+    let mut drawn = Vec::new();
     while fits + 1 < too_many {
         let middle = fits.midpoint(too_many);
-        let text = draw(index, ranked.get(..middle).unwrap_or_default(), &mut texts, read);
-        if text.len() <= room {
-            (fits, drawn) = (middle, text);
+        let files = draw(index, ranked.get(..middle).unwrap_or_default(), &mut texts, read);
+        if MapFile::render(&files).len() <= room {
+            (fits, drawn) = (middle, files);
         } else {
             too_many = middle;
         }
@@ -40,7 +44,7 @@ fn draw(
     ranked: &[RankedDefinition],
     texts: &mut HashMap<u32, Vec<String>>,
     read: ReadFile<'_>,
-) -> String {
+) -> Vec<MapFile> {
     let mut order: Vec<u32> = Vec::new();
     let mut shown: HashMap<u32, BTreeSet<u32>> = HashMap::new();
     for definition in ranked {
@@ -52,18 +56,16 @@ fn draw(
         });
         lines.insert(found.first_line);
     }
-    let mut drawn = String::new();
+    let mut drawn = Vec::new();
     for slot in order {
         let Some(file) = index.file(slot) else { continue };
         let text = texts.entry(slot).or_insert_with(|| {
             let text = read(&file.path).unwrap_or_default();
             text.lines().map(|line| start_of(line.trim_end(), MAX_LINE).to_owned()).collect()
         });
-        let _ = writeln!(drawn, "{}:", file.path);
-        for line in shown.remove(&slot).unwrap_or_default() {
-            let row = text.get(line as usize - 1).map_or("", String::as_str);
-            let _ = writeln!(drawn, "{line:>5}  {row}");
-        }
+        let row = |line: u32| (line, text.get(line as usize - 1).cloned().unwrap_or_default());
+        let lines = shown.remove(&slot).unwrap_or_default().into_iter().map(row).collect();
+        drawn.push(MapFile { path: file.path.to_string(), lines });
     }
     drawn
 }

@@ -6,22 +6,15 @@ mod rank;
 
 pub use query::SearchQuery;
 
+use agentd_core::code::{HitSymbol, SymbolKind};
+
 use crate::{
-    index::{CodeIndex, IndexedChunk, IndexedFile, NO_SYMBOL},
-    tags::SymbolKind,
+    index::{CodeIndex, IndexedChunk, IndexedFile, NO_SYMBOL, scores::Scores},
+    symbols::is_within,
 };
 
 /// Results that one search gives at most.
 pub const MAX_HITS: usize = 100;
-
-/// Symbol of a result.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HitSymbol {
-    /// Name as it is written.
-    pub name: String,
-    /// Kind of the symbol.
-    pub kind: SymbolKind,
-}
 
 /// Result of a search.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,7 +45,10 @@ impl CodeIndex {
     /// Finds chunks; the best first.
     #[must_use]
     pub fn search(&self, query: &SearchQuery, limit: usize) -> Vec<Hit> {
-        let scores = self.scores(query.terms());
+        let mut scores = self.scores(query.terms());
+        if !query.below().is_empty() {
+            self.keep_within(&mut scores, query.below());
+        }
         let limit = limit.min(MAX_HITS);
         let ranked = match query.ranking() {
             Ranking::TermsOnly => rank::by_terms(self, &scores, limit),
@@ -60,6 +56,22 @@ impl CodeIndex {
         };
         let named: Vec<u32> = query.symbols().iter().filter_map(|name| self.names().get(name)).collect();
         ranked.into_iter().filter_map(|(number, score)| self.hit(number, score, &named)).collect()
+    }
+
+    /// Drops the scores of chunks elsewhere.
+    fn keep_within(&self, scores: &mut Scores, below: &str) {
+        let is_there = |number: u32| {
+            let file = self.chunk(number).and_then(|chunk| self.file(chunk.file));
+            file.is_some_and(|file| is_within(&file.path, below))
+        };
+        let Scores { by_chunk, touched } = scores;
+        touched.retain(|number| {
+            let keeps = is_there(*number);
+            if let Some(score) = by_chunk.get_mut(*number as usize).filter(|_| !keeps) {
+                *score = 0.0;
+            }
+            keeps
+        });
     }
 
     fn hit(&self, number: u32, score: f32, named: &[u32]) -> Option<Hit> {

@@ -16,6 +16,7 @@ pub struct SearchQuery {
     symbols: Vec<String>,
     is_symbol: bool,
     ranking: Ranking,
+    below: String,
 }
 
 impl SearchQuery {
@@ -45,13 +46,20 @@ impl SearchQuery {
                 || word.starts_with(|letter: char| letter.is_ascii_uppercase())
         };
         let symbols = used.iter().filter(written_as_symbol).map(|word| (*word).to_owned()).collect();
-        Self { terms: query_terms, symbols, is_symbol, ranking: Ranking::Full }
+        Self { terms: query_terms, symbols, is_symbol, ranking: Ranking::Full, below: String::new() }
     }
 
     /// Changes the order of the results.
     #[must_use]
     pub fn with_ranking(mut self, ranking: Ranking) -> Self {
         self.ranking = ranking;
+        self
+    }
+
+    /// Looks below a file or folder only.
+    #[must_use]
+    pub fn within(mut self, below: &str) -> Self {
+        below.clone_into(&mut self.below);
         self
     }
 
@@ -67,6 +75,10 @@ impl SearchQuery {
 
     pub(super) fn symbols(&self) -> &[String] {
         &self.symbols
+    }
+
+    pub(super) fn below(&self) -> &str {
+        &self.below
     }
 
     pub(super) fn ranking(&self) -> Ranking {

@@ -5,7 +5,10 @@ use std::{cmp::Ordering, collections::HashMap};
 use hashbrown::DefaultHashBuilder;
 
 use super::{SearchQuery, kind};
-use crate::index::{CodeIndex, IndexedFile, scores::Scores};
+use crate::{
+    index::{CodeIndex, IndexedFile, scores::Scores},
+    symbols::is_within,
+};
 
 /// Share of the best score that a file gets for the sum of its chunks.
 const COHERENCE: f32 = 0.5;
@@ -95,7 +98,7 @@ fn defining_chunks(index: &CodeIndex, query: &SearchQuery) -> Vec<(u32, f32)> {
         return chunks;
     }
     let last = query.symbols().last().and_then(|name| index.names().get(name));
-    for (_, file) in index.live_files() {
+    for (_, file) in index.live_files().filter(|(_, file)| is_within(&file.path, query.below())) {
         for definition in file.definitions.iter().filter(|definition| names.contains(&definition.name)) {
             // Of `Type::method`, the method is meant.
             let is_meant = query.is_symbol() && Some(definition.name) == last;

@@ -2,7 +2,6 @@
 
 mod generated;
 mod refresh;
-mod secret;
 
 use std::{
     fs::Metadata,
@@ -13,9 +12,8 @@ use std::{
 use ignore::WalkBuilder;
 
 pub(crate) use generated::{is_generated_name, is_generated_text};
-pub use refresh::RefreshReport;
+pub use refresh::{RefreshReport, RefreshStep};
 pub(crate) use refresh::{SkippedFiles, refresh, update};
-pub use secret::is_secret;
 
 use crate::{index::FileStamp, text::MAX_BYTES};
 
@@ -41,6 +39,8 @@ pub(crate) struct ListedFile {
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) files: Vec<ListedFile>,
+    /// Folders that were listed, as paths below the root; the root is the empty one.
+    pub(crate) folders: Vec<String>,
     /// Set if there are more files than the caller or the limits of this module allow.
     pub(crate) is_truncated: bool,
     /// Set if a folder could not be listed.
@@ -57,7 +57,11 @@ pub(crate) fn list(root: &Path, max_files: usize, may_read: &MayRead) -> Listing
             listing.is_partial = true;
             continue;
         };
-        if !entry.file_type().is_some_and(|kind| kind.is_file()) {
+        let kind = entry.file_type();
+        if kind.is_some_and(|kind| kind.is_dir()) {
+            listing.folders.extend(if entry.depth() == 0 { Some(String::new()) } else { relative(root, entry.path()) });
+        }
+        if !kind.is_some_and(|kind| kind.is_file()) {
             continue;
         }
         let Some(path) = relative(root, entry.path()) else { continue };

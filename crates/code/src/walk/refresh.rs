@@ -19,7 +19,7 @@ use crate::{
     text::{MAX_BYTES, SkipReason, decode},
 };
 
-/// AnalysisResult files that wait for the index, per thread.
+/// Files that wait for the index, per thread.
 const WAITING: usize = 16;
 /// Fewer changed files are read by the calling thread alone.
 const ALONE: usize = 8;
@@ -39,6 +39,22 @@ pub struct RefreshReport {
     pub is_truncated: bool,
     /// Set if a part of the folder could not be listed. Its files stay in the index.
     pub is_partial: bool,
+    /// Folders that were listed.
+    pub(crate) folders: Vec<String>,
+}
+
+/// Step of a refresh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefreshStep<'path> {
+    /// A file is read next. Told where one thread reads alone.
+    Reading(&'path str),
+    /// So many of the changed files have been read.
+    Done {
+        /// Those that were read.
+        done: usize,
+        /// All that are read.
+        total: usize,
+    },
 }
 
 /// Files that were looked at and left out.
@@ -53,11 +69,13 @@ pub(crate) fn refresh(
     threads: usize,
     max_files: usize,
     may_read: &MayRead,
+    tell: &mut dyn FnMut(RefreshStep<'_>),
 ) -> RefreshReport {
     let listing = list(root, max_files, may_read);
     let mut report = RefreshReport {
         is_truncated: listing.is_truncated,
         is_partial: listing.is_partial,
+        folders: listing.folders,
         ..RefreshReport::default()
     };
     remove_gone(index, skipped, &listing.files, root, &mut report);
@@ -68,14 +86,21 @@ pub(crate) fn refresh(
     let all = listing.files.len();
     let changed: Vec<ListedFile> = listing.files.into_iter().filter(is_changed).collect();
     report.unchanged = all - changed.len();
-    let mut take = |path: &str, result: AnalysisResult| take(index, skipped, &mut report, path, result);
-    if changed.len() <= ALONE || threads <= 1 {
+    let (mut done, total) = (0, changed.len());
+    if total <= ALONE || threads <= 1 {
         let mut reader = Reader::default();
         for file in &changed {
-            take(&file.path, reader.read(root, &file.path));
+            tell(RefreshStep::Reading(&file.path));
+            take(index, skipped, &mut report, &file.path, reader.read(root, &file.path));
+            done += 1;
+            tell(RefreshStep::Done { done, total });
         }
     } else {
-        read_all(root, &changed, threads, &mut take);
+        read_all(root, &changed, threads, &mut |path, result| {
+            take(index, skipped, &mut report, path, result);
+            done += 1;
+            tell(RefreshStep::Done { done, total });
+        });
     }
     if report.indexed > ALONE {
         index.shrink();

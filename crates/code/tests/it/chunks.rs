@@ -1,6 +1,7 @@
 //! Chunks and tags of a file.
 
-use agentd_code::{Chunk, Parser, ReferenceKind, SymbolKind};
+use agentd_code::{Chunk, Parser, ReferenceKind};
+use agentd_core::code::SymbolKind;
 use proptest::prelude::*;
 
 /// Definitions of a text as `kind name first-last`.

@@ -7,12 +7,12 @@ fn an_answer_has_path_lines_symbol_and_text() {
     let folder =
         project(&[("src/shapes.rs", "/// Area of a circle.\nfn circle_area(radius: f64) -> f64 {\n    radius\n}\n")]);
     let code = indexed(folder.path());
-    let answers = code.search("area of a circle", 3);
+    let answers = code.search("area of a circle", "", 3);
     let answer = &answers[0];
-    assert_eq!((answer.hit.path.as_str(), answer.hit.first_line, answer.hit.last_line), ("src/shapes.rs", 1, 4));
-    assert_eq!(answer.hit.symbol.as_ref().map(|symbol| symbol.name.as_str()), Some("circle_area"));
+    assert_eq!((answer.path.as_str(), answer.first_line, answer.last_line), ("src/shapes.rs", 1, 4));
+    assert_eq!(answer.symbol.as_ref().map(|symbol| symbol.name.as_str()), Some("circle_area"));
     assert!(answer.text.starts_with("/// Area of a circle.\nfn circle_area"));
-    assert!(!answer.is_stale && answer.hit.score > 0.0);
+    assert!(!answer.is_stale && answer.score > 0.0);
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn a_change_behind_the_index_is_told() {
     let folder = project(&[("a.rs", "fn first_version() {}\n")]);
     let code = indexed(folder.path());
     write(folder.path(), "a.rs", b"// a line above\nfn first_version() {}\n");
-    assert!(code.search("first_version", 1)[0].is_stale);
+    assert!(code.search("first_version", "", 1)[0].is_stale);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::{
 
 use agentd_code::{CodeFolder, FolderConfig, MAX_BYTES, MAX_PARSE_TIME, MAX_PARSED, Parser, SkipReason};
 
-use super::{indexed, paths, project, write};
+use super::{everything, indexed, paths, project, write};
 
 #[test]
 fn deep_nesting_ends_in_time() {
@@ -49,7 +49,7 @@ fn secrets_ignored_binary_and_generated_files_stay_out() {
         ("app.js", &format!("var a={};", "1+".repeat(20_000))),
     ]);
     write(folder.path(), "data.rs", b"fn a() {}\0\0\0");
-    let mut code = CodeFolder::new(folder.path(), FolderConfig::default());
+    let mut code = CodeFolder::new(folder.path(), everything());
     let report = code.refresh();
     assert_eq!(paths(&code), ["src/lib.rs"]);
     let expected =
@@ -61,7 +61,7 @@ fn secrets_ignored_binary_and_generated_files_stay_out() {
 #[test]
 fn the_predicate_of_the_caller_decides() {
     let folder = project(&[("a.rs", "fn open() {}"), ("private/b.rs", "fn closed() {}")]);
-    let config = FolderConfig { may_read: Box::new(|path| !path.starts_with("private/")), ..FolderConfig::default() };
+    let config = FolderConfig { may_read: Box::new(|path| !path.starts_with("private/")), ..everything() };
     let mut code = CodeFolder::new(folder.path(), config);
     code.refresh();
     assert_eq!(paths(&code), ["a.rs"]);
@@ -76,11 +76,11 @@ fn large_files_are_cut_by_lines_or_left_out() {
     let line = "fn some_function_name() { call(); }\n";
     write(folder.path(), "large.rs", line.repeat(MAX_PARSED / line.len() + 2).as_bytes());
     write(folder.path(), "huge.rs", line.repeat(MAX_BYTES / line.len() + 2).as_bytes());
-    let mut code = CodeFolder::new(folder.path(), FolderConfig::default());
+    let mut code = CodeFolder::new(folder.path(), everything());
     let report = code.refresh();
     assert_eq!(report.skipped, [("huge.rs".to_owned(), SkipReason::TooLarge)]);
     assert!(code.outline("large.rs").is_empty(), "too large for the parser");
-    assert_eq!(code.search("some_function_name", 1).len(), 1, "and found by its words");
+    assert_eq!(code.search("some_function_name", "", 1).len(), 1, "and found by its words");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn links_are_not_followed() {
     fs::rename(folder.path().join("src"), folder.path().join("old")).unwrap();
     write(outside.path(), "a.rs", b"fn inside() { stolen }");
     symlink(outside.path(), folder.path().join("src")).unwrap();
-    let answers = code.search("inside", 5);
+    let answers = code.search("inside", "", 5);
     assert!(answers.iter().all(|answer| answer.text.is_empty() && answer.is_stale));
     code.refresh();
     assert_eq!(paths(&code), ["old/a.rs"]);
@@ -140,7 +140,7 @@ fn a_vanished_folder_is_empty() {
     drop(folder);
     let report = code.refresh();
     assert_eq!((report.indexed, code.index().file_count()), (0, 0));
-    assert!(code.search("a", 5).is_empty() && code.outline("").is_empty());
+    assert!(code.search("a", "", 5).is_empty() && code.outline("").is_empty());
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn the_number_of_files_is_bounded() {
     let files: Vec<(String, String)> = (0..50).map(|n| (format!("f{n}.rs"), format!("fn f{n}() {{}}"))).collect();
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     let folder = project(&files);
-    let mut code = CodeFolder::new(folder.path(), FolderConfig { max_files: 20, ..FolderConfig::default() });
+    let mut code = CodeFolder::new(folder.path(), FolderConfig { max_files: 20, ..everything() });
     let report = code.refresh();
     assert!(report.is_truncated);
     assert_eq!(code.index().file_count(), 20);
@@ -160,10 +160,10 @@ fn hostile_queries_are_answered() {
     let code = indexed(folder.path());
     let start = Instant::now();
     for query in ["", " ", "::", "\0", "💥", "a\u{301}", &"word ".repeat(50_000), &"x".repeat(1_000_000)] {
-        drop(code.search(query, usize::MAX));
-        drop(code.find_symbol(query));
+        drop(code.search(query, "", usize::MAX));
+        drop(code.find_symbol(query, ""));
         drop(code.outline(query));
     }
-    assert!(code.search("a", 0).is_empty());
+    assert!(code.search("a", "", 0).is_empty());
     assert!(start.elapsed() < Duration::from_secs(60));
 }

@@ -8,6 +8,7 @@ mod map;
 mod search;
 mod symbols;
 mod updates;
+mod worker;
 
 use std::{fs, path::Path};
 
@@ -28,9 +29,14 @@ fn write(root: &Path, path: &str, bytes: &[u8]) {
     fs::write(place, bytes).unwrap();
 }
 
+/// Settings under which all files may be read but those that only the name makes secret.
+fn everything() -> FolderConfig {
+    FolderConfig::new(|path| ![".env", "id_rsa", ".pem"].iter().any(|ending| path.ends_with(ending)))
+}
+
 /// An index of a folder as it is now.
 fn indexed(root: &Path) -> CodeFolder {
-    let mut code = CodeFolder::new(root, FolderConfig::default());
+    let mut code = CodeFolder::new(root, everything());
     code.refresh();
     code
 }
@@ -43,7 +49,7 @@ fn paths(code: &CodeFolder) -> Vec<String> {
 
 /// Path and symbol of the first result.
 fn first(code: &CodeFolder, query: &str) -> (String, String) {
-    let answers = code.search(query, 5);
-    let hit = &answers.first().unwrap_or_else(|| panic!("nothing for {query}")).hit;
+    let answers = code.search(query, "", 5);
+    let hit = answers.first().unwrap_or_else(|| panic!("nothing for {query}"));
     (hit.path.clone(), hit.symbol.as_ref().map(|symbol| symbol.name.clone()).unwrap_or_default())
 }

@@ -1,8 +1,13 @@
 //! Maps.
 
-use agentd_code::MapFocus;
+use agentd_code::CodeFolder;
+use agentd_core::code::{MapFile, MapFocus};
 
 use super::{indexed, project};
+
+fn drawn(code: &CodeFolder, focus: &MapFocus, max_tokens: usize) -> String {
+    MapFile::render(&code.map(focus, max_tokens))
+}
 
 fn focus(files: &[&str], mentions: &str) -> MapFocus {
     MapFocus { files: files.iter().map(|&file| file.to_owned()).collect(), mentions: mentions.to_owned() }
@@ -31,7 +36,7 @@ fn sample() -> tempfile::TempDir {
 fn what_all_use_comes_first() {
     let folder = sample();
     let code = indexed(folder.path());
-    let map = code.map(&MapFocus::default(), 100);
+    let map = drawn(&code, &MapFocus::default(), 100);
     assert!(
         map.starts_with("core/engine.rs:\n    1  pub struct EngineCore;\n    3  pub fn start_engine() {}\n"),
         "{map}"
@@ -44,12 +49,12 @@ fn what_all_use_comes_first() {
 fn a_focus_turns_the_map() {
     let folder = sample();
     let code = indexed(folder.path());
-    let turned = code.map(&focus(&["brush.rs"], ""), 100);
+    let turned = drawn(&code, &focus(&["brush.rs"], ""), 100);
     assert!(turned.starts_with("paint.rs:\n    1  pub fn paint_canvas() {}\n"), "{turned}");
     assert!(!turned.contains("brush.rs"), "what is worked on is known");
     let place = |map: &str| map.find("paint_canvas").unwrap_or(usize::MAX);
     let (plain, mentioned) =
-        (code.map(&MapFocus::default(), 400), code.map(&focus(&[], "call paint_canvas twice"), 400));
+        (drawn(&code, &MapFocus::default(), 400), drawn(&code, &focus(&[], "call paint_canvas twice"), 400));
     assert!(place(&mentioned) <= place(&plain), "{mentioned}");
 }
 
@@ -59,7 +64,7 @@ fn a_map_fits_its_budget() {
     let code = indexed(folder.path());
     let mut before = 0;
     for tokens in [0, 1, 5, 10, 20, 40, 80, 1000] {
-        let map = code.map(&MapFocus::default(), tokens);
+        let map = drawn(&code, &MapFocus::default(), tokens);
         assert!(map.len() <= tokens * 4, "{tokens}: {map}");
         assert!(map.len() >= before, "a larger map has what a smaller one has");
         before = map.len();
@@ -82,7 +87,7 @@ fn a_method_named_like_one_of_the_library_is_no_centre() {
     }
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     let folder = project(&files);
-    let map = indexed(folder.path()).map(&MapFocus::default(), 200);
+    let map = drawn(&indexed(folder.path()), &MapFocus::default(), 200);
     assert!(map.starts_with("core.rs:\n    1  pub struct EngineCore;\n"), "{map}");
     assert!(!map.contains("near.py"), "nothing of another language is used: {map}");
 }

@@ -71,8 +71,8 @@ fn one_file_does_not_fill_the_results() {
         ("third.rs", "// parse a token\nfn third() {}\n"),
     ]);
     let code = indexed(folder.path());
-    let answers = code.search("parse token", 4);
-    let files: std::collections::BTreeSet<&str> = answers.iter().map(|answer| answer.hit.path.as_str()).collect();
+    let answers = code.search("parse token", "", 4);
+    let files: std::collections::BTreeSet<&str> = answers.iter().map(|answer| answer.path.as_str()).collect();
     assert_eq!(files.len(), 3, "{files:?}");
 }
 
@@ -93,8 +93,8 @@ fn tests_beside_the_code_weigh_less() {
     let test = "    #[test]\n    fn tokens_are_cut() { let tokens = tokenize(text); cut(text, tokens); }\n".repeat(8);
     let text = format!("{code}{filler}#[cfg(test)]\nmod tests {{\n{test}}}\n");
     let folder = project(&[("a.rs", &text)]);
-    let answers = indexed(folder.path()).search("cut text into tokens", 2);
-    assert_eq!(answers[0].hit.first_line, 1, "{answers:?}");
+    let answers = indexed(folder.path()).search("cut text into tokens", "", 2);
+    assert_eq!(answers[0].first_line, 1, "{answers:?}");
 }
 
 #[test]
@@ -114,4 +114,27 @@ fn a_definition_comes_before_a_file_full_of_uses() {
     let code = indexed(folder.path());
     assert_eq!(first(&code, "Widget"), ("shapes.rs".to_owned(), "Widget".to_owned()));
     assert_eq!(first(&code, "widget").0, "widget.rs", "a word is no symbol's name");
+}
+
+#[test]
+fn a_search_below_a_folder_finds_nothing_elsewhere() {
+    let folder = project(&[
+        ("web/cart.rs", "pub fn add_to_cart(item: Item) {}\n"),
+        ("web/cart_view.rs", "fn show() { add_to_cart(item); }\n"),
+        ("webshop/cart.rs", "pub fn add_to_cart(item: Item) {}\n"),
+        ("cart.rs", "pub fn add_to_cart(item: Item) {}\n"),
+    ]);
+    let code = indexed(folder.path());
+    let found = |below: &str| {
+        let mut paths: Vec<String> = code.search("add_to_cart", below, 10).into_iter().map(|hit| hit.path).collect();
+        paths.sort();
+        paths
+    };
+    assert_eq!(found("web"), ["web/cart.rs", "web/cart_view.rs"]);
+    assert_eq!(found("web/cart.rs"), ["web/cart.rs"]);
+    assert_eq!(found("").len(), 4);
+    assert!(found("web/none").is_empty());
+    let symbol = code.find_symbol("add_to_cart", "web");
+    assert_eq!((symbol.definitions.len(), symbol.references.len()), (1, 1));
+    assert_eq!(symbol.references[0].within.as_deref(), Some("show"));
 }

@@ -19,14 +19,14 @@ const PROJECT: [(&str, &str); 4] = [
 fn definitions_and_references_are_found() {
     let folder = project(&PROJECT);
     let code = indexed(folder.path());
-    let found = code.find_symbol("Meter");
+    let found = code.find_symbol("Meter", "");
     let definitions: Vec<(&str, u32, &str)> =
         found.definitions.iter().map(|it| (it.at.path.as_str(), it.at.line, it.at.text.as_str())).collect();
     assert_eq!(definitions, [("a.rs", 1, "pub struct Meter {")]);
-    let references: Vec<(&str, u32)> = found.references.iter().map(|it| (it.path.as_str(), it.line)).collect();
+    let references: Vec<(&str, u32)> = found.references.iter().map(|it| (it.at.path.as_str(), it.at.line)).collect();
     assert_eq!(references, [("b.rs", 1), ("b.rs", 2), ("b.rs", 4), ("a.rs", 4)]);
     assert!(!found.is_truncated);
-    assert_eq!(code.find_symbol("Nothing"), agentd_code::SymbolLocations::default());
+    assert_eq!(code.find_symbol("Nothing", ""), agentd_core::code::SymbolLocations::default());
 }
 
 #[test]
@@ -34,14 +34,14 @@ fn a_path_of_symbols_prefers_the_owner() {
     let folder = project(&PROJECT);
     let code = indexed(folder.path());
     let first = |name: &str| {
-        let found = code.find_symbol(name);
+        let found = code.find_symbol(name, "");
         let first = &found.definitions[0];
         (first.at.path.clone(), first.at.line)
     };
     assert_eq!(first("Meter::read"), ("a.rs".to_owned(), 5));
     assert_eq!(first("Reader.read"), ("c.py".to_owned(), 2));
     assert_eq!(first("read"), ("a.rs".to_owned(), 7));
-    assert_eq!(code.find_symbol("read").definitions.len(), 3);
+    assert_eq!(code.find_symbol("read", "").definitions.len(), 3);
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use agentd_code::{CodeFolder, Hit, MapFocus, SearchQuery};
+use agentd_code::{CodeFolder, Hit, SearchQuery};
+use agentd_core::code::MapFocus;
 use proptest::prelude::*;
 
 use super::{indexed, paths, project, write};
@@ -18,9 +19,9 @@ fn a_replaced_file_leaves_nothing_behind() {
     write(folder.path(), "a.rs", b"fn new_behaviour_of_it() {}\n");
     let report = code.refresh();
     assert_eq!((report.indexed, report.removed, report.unchanged), (1, 0, 1));
-    assert!(code.find_symbol("old_behaviour").definitions.is_empty());
-    assert_eq!(code.find_symbol("new_behaviour_of_it").definitions.len(), 1);
-    assert!(code.search("old", 5).is_empty());
+    assert!(code.find_symbol("old_behaviour", "").definitions.is_empty());
+    assert_eq!(code.find_symbol("new_behaviour_of_it", "").definitions.len(), 1);
+    assert!(code.search("old", "", 5).is_empty());
     assert_eq!(code.index().chunk_count(), 2);
 }
 
@@ -30,7 +31,7 @@ fn a_removed_file_is_gone() {
     let mut code = indexed(folder.path());
     fs::remove_file(folder.path().join("a.rs")).unwrap();
     assert_eq!(code.refresh().removed, 1);
-    assert!(code.search("leaving", 5).is_empty() && code.outline("a.rs").is_empty());
+    assert!(code.search("leaving", "", 5).is_empty() && code.outline("a.rs").is_empty());
     assert_eq!((code.index().file_count(), code.index().line_count()), (1, 1));
 }
 
@@ -127,7 +128,7 @@ proptest! {
         prop_assert_eq!(code.index().chunk_count(), rebuilt.index().chunk_count());
         prop_assert!(same(&results(&code), &results(&rebuilt)), "{:?}\n{:?}", results(&code), results(&rebuilt));
         prop_assert_eq!(code.outline(""), rebuilt.outline(""));
-        prop_assert_eq!(code.find_symbol("fox"), rebuilt.find_symbol("fox"));
+        prop_assert_eq!(code.find_symbol("fox", ""), rebuilt.find_symbol("fox", ""));
         prop_assert_eq!(code.map(&MapFocus::default(), 200), rebuilt.map(&MapFocus::default(), 200));
     }
 

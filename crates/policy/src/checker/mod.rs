@@ -17,7 +17,7 @@ mod git;
 mod interpreters;
 pub(super) mod looking;
 mod looks;
-mod paths;
+pub(super) mod paths;
 pub(super) mod programs;
 mod scripted;
 mod tables;

@@ -82,6 +82,11 @@ pub(super) fn text_place(text: &str, varies: bool, roots: &[&Path]) -> WordPlace
     }
 }
 
+/// Returns whether a file holds secrets, by the names on its path in any case: one that no index may have.
+pub fn holds_secrets(path: &str) -> bool {
+    is_secret(&path.to_ascii_lowercase())
+}
+
 /// Returns whether a text names something secret.
 pub(super) fn is_secret(text: &str) -> bool {
     text.split(['/', '=', ':', '@', ',']).any(|name| {

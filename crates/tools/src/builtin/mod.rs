@@ -6,6 +6,7 @@ use std::sync::Arc;
 use agentd_core::tool::{Effect, ToolSpec};
 
 pub(crate) mod apply_patch;
+pub(crate) mod code;
 mod documents;
 pub(crate) mod edit_file;
 pub(crate) mod find_files;
@@ -29,13 +30,17 @@ pub(crate) enum Builtin {
     ApplyPatch,
     EditFile,
     FindFiles,
+    FindSymbol,
     Grep,
     HttpFetch,
     ListWorkspaceFiles,
     Now,
+    Outline,
     ReadFile,
     ReadUrl,
+    RepoMap,
     RunBashCommand,
+    SearchCode,
     SearchDocuments,
     SearchFile,
     WebSearch,
@@ -44,17 +49,21 @@ pub(crate) enum Builtin {
 
 impl Builtin {
     /// All of them, sorted by name, because prompts repeat this order.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::ApplyPatch,
         Self::EditFile,
         Self::FindFiles,
+        Self::FindSymbol,
         Self::Grep,
         Self::HttpFetch,
         Self::ListWorkspaceFiles,
         Self::Now,
+        Self::Outline,
         Self::ReadFile,
         Self::ReadUrl,
+        Self::RepoMap,
         Self::RunBashCommand,
+        Self::SearchCode,
         Self::SearchDocuments,
         Self::SearchFile,
         Self::WebSearch,
@@ -67,13 +76,17 @@ impl Builtin {
             Self::ApplyPatch => "apply_patch",
             Self::EditFile => "edit_file",
             Self::FindFiles => "find_files",
+            Self::FindSymbol => "find_symbol",
             Self::Grep => "grep",
             Self::HttpFetch => "http_fetch",
             Self::ListWorkspaceFiles => "list_workspace_files",
             Self::Now => "now",
+            Self::Outline => "outline",
             Self::ReadFile => "read_file",
             Self::ReadUrl => "read_url",
+            Self::RepoMap => "repo_map",
             Self::RunBashCommand => "run_bash_command",
+            Self::SearchCode => "search_code",
             Self::SearchDocuments => "search_documents",
             Self::SearchFile => "search_file",
             Self::WebSearch => "web_search",
@@ -87,14 +100,20 @@ impl Builtin {
             Self::ApplyPatch => &["apply_diff", "applypatch", "patch", "patch_file"],
             Self::EditFile => &["edit", "str_replace", "string_replace", "replace_in_file", "search_replace"],
             Self::FindFiles => &["glob", "glob_file_search", "file_search", "find"],
+            Self::FindSymbol => &["find_references", "go_to_definition", "symbol_search"],
             Self::Grep => &["grep_files", "grep_search", "rg", "ripgrep", "search_files"],
             Self::HttpFetch => &["curl", "fetch", "http_get", "http_request"],
             Self::ListWorkspaceFiles => &["list_dir", "list_directory", "list_files", "ls"],
             Self::Now => &["current_time", "date", "get_current_time", "get_time"],
+            Self::Outline => &["document_symbols", "file_outline", "list_code_definition_names"],
             Self::ReadFile => &["cat", "fs_read", "open_file", "read", "view_file"],
             Self::ReadUrl => &["fetch_web", "jina_reader", "read_webpage", "web_fetch", "webfetch"],
+            Self::RepoMap => &["repository_map"],
             Self::RunBashCommand => {
                 &["bash", "execute_command", "run_cmd", "run_command", "run_shell", "run_shell_command", "shell"]
+            }
+            Self::SearchCode => {
+                &["code_search", "codebase_search", "search_codebase", "search_semantic", "semantic_search"]
             }
             Self::SearchDocuments => &["document_search", "docs_search", "search_docs"],
             Self::SearchFile => &["search_document", "search_in_file"],
@@ -110,13 +129,17 @@ impl Builtin {
             Self::ApplyPatch => ToolSpec::of::<apply_patch::Args>(name, Effect::Write),
             Self::EditFile => ToolSpec::of::<edit_file::Args>(name, Effect::Write),
             Self::FindFiles => ToolSpec::of::<find_files::Args>(name, Effect::Read),
+            Self::FindSymbol => ToolSpec::of::<code::find_symbol::Args>(name, Effect::Read),
             Self::Grep => ToolSpec::of::<grep::Args>(name, Effect::Read),
             Self::HttpFetch => ToolSpec::of::<http_fetch::Args>(name, Effect::Network),
             Self::ListWorkspaceFiles => ToolSpec::of::<list_workspace_files::Args>(name, Effect::Read),
             Self::Now => ToolSpec::of::<now::Args>(name, Effect::Read),
+            Self::Outline => ToolSpec::of::<code::outline::Args>(name, Effect::Read),
             Self::ReadFile => ToolSpec::of::<read_file::Args>(name, Effect::Read),
             Self::ReadUrl => ToolSpec::of::<read_url::Args>(name, Effect::Network),
+            Self::RepoMap => ToolSpec::of::<code::repo_map::Args>(name, Effect::Read),
             Self::RunBashCommand => run_bash_command::spec(name, command_seconds),
+            Self::SearchCode => ToolSpec::of::<code::search_code::Args>(name, Effect::Read),
             Self::SearchDocuments => ToolSpec::of::<search_documents::Args>(name, Effect::Read),
             Self::SearchFile => ToolSpec::of::<search_file::Args>(name, Effect::Read),
             Self::WebSearch => ToolSpec::of::<web_search::Args>(name, Effect::Network),
@@ -142,9 +165,22 @@ pub fn known_name(name: &str) -> Option<&'static str> {
     Builtin::of(name).map(Builtin::name)
 }
 
-/// The specs of all tools; of those that search documents or use the web only if there is a reader or a client for it.
-pub(crate) fn specs(command_seconds: (u64, u64), documents: bool, web: bool) -> Arc<[ToolSpec]> {
+/// What tools work with, as far as it is there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ToolParts {
+    /// Reader of documents.
+    pub(crate) documents: bool,
+    /// Reader of code.
+    pub(crate) code: bool,
+    /// Access to the web.
+    pub(crate) web: bool,
+}
+
+/// The specs of all tools but those that have nothing to work with.
+pub(crate) fn specs(command_seconds: (u64, u64), parts: ToolParts) -> Arc<[ToolSpec]> {
+    let ToolParts { documents, code, web } = parts;
     let there = |tool: &Builtin| match tool {
+        Builtin::FindSymbol | Builtin::Outline | Builtin::RepoMap | Builtin::SearchCode => code,
         Builtin::SearchDocuments | Builtin::SearchFile => documents,
         Builtin::HttpFetch | Builtin::ReadUrl | Builtin::WebSearch => web,
         _ => true,

@@ -54,6 +54,11 @@ impl Jail {
         Self { workspace }
     }
 
+    /// The folders of the workspace.
+    pub(crate) fn workspace(&self) -> &Workspace {
+        &self.workspace
+    }
+
     /// Reads a path that is written from the root of the tree. Besides the forms of [`ToolPath::parse`] it takes the
     /// real paths of the workspace and the project, because commands print them.
     pub(crate) fn locate(&self, written: &str) -> Result<ToolPath, Failure> {

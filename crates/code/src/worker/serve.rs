@@ -1,0 +1,221 @@
+//! The worker's side: gives up its rights, indexes one folder, and answers until nobody asks any more.
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io,
+    os::fd::{AsFd as _, OwnedFd},
+    process::ExitCode,
+    thread,
+    time::{Duration, Instant},
+};
+
+use agentd_confine::{Access, ProcessLimits};
+use agentd_core::code::CodeProgress;
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    unistd::dup2_stdout,
+};
+
+use super::{
+    frame::{self, Job, Request, Response},
+    watch::{Changes, FolderWatch},
+};
+use crate::{
+    folder::{CodeFolder, FolderConfig},
+    walk::RefreshStep,
+};
+
+/// Descriptors that a worker needs: its streams, folders on the way down, and a file for each thread.
+const OPEN_FILES: u64 = 256;
+/// Lower than whatever people wait for.
+const NICENESS: i32 = 10;
+/// Quiet time after which changes are read that nobody has asked about.
+const QUIET_MILLIS: u16 = 100;
+/// More changed files than this are looked for in the whole folder.
+const MANY: usize = 500;
+/// Age of what is known of a folder that cannot be watched, from which on it is looked at again.
+const STALE: Duration = Duration::from_secs(2);
+/// Pause between words about how far the index is.
+const PROGRESS: Duration = Duration::from_millis(250);
+/// Looks at a folder whose folders change meanwhile.
+const LOOKS: usize = 3;
+
+/// Indexes the folder that the arguments name, and answers the questions on standard input. This is all that a process does
+/// whose first argument is [`WORKER_ARGUMENT`](super::WORKER_ARGUMENT); `arguments` are those after it. `may_read` says of a
+/// path below the folder whether it may be read.
+#[must_use]
+pub fn run_worker(arguments: &[OsString], may_read: fn(&str) -> bool) -> ExitCode {
+    match work(arguments, may_read) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("agentd {}: {error}", super::WORKER_ARGUMENT);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn work(arguments: &[OsString], may_read: fn(&str) -> bool) -> io::Result<()> {
+    let [job] = arguments else {
+        return Err(io::Error::other("this is started by the daemon, to read the code of a folder"));
+    };
+    let job: Job = serde_json::from_slice(job.as_encoded_bytes())?;
+    let (mut input, out) = enter(&job)?;
+    let mut server = Server::new(job, out, may_read);
+    while let Some(request) = server.next(&mut input)? {
+        server.serve(&request)?;
+    }
+    Ok(())
+}
+
+/// Gives up all rights but the one to read the folder, and returns the streams of questions and of answers.
+fn enter(job: &Job) -> io::Result<(File, File)> {
+    // What a library prints goes nowhere, so that it cannot get between the answers.
+    let out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    dup2_stdout(File::options().write(true).open("/dev/null")?)?;
+    let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let leash = OwnedFd::from(out.try_clone()?);
+    // Without it the index is in the way of others, and as good.
+    let _ = rustix::process::nice(NICENESS);
+    agentd_confine::limit(&ProcessLimits { memory: job.memory, time: None, open_files: OPEN_FILES })?;
+    agentd_confine::give_up_rights(&Access::Read(&job.root))?;
+    hold_leash(leash)?;
+    Ok((input, out))
+}
+
+/// Ends this process as soon as nobody reads its answers, also while it reads files.
+fn hold_leash(out: OwnedFd) -> io::Result<()> {
+    thread::Builder::new().name("leash".to_owned()).stack_size(64 * 1024).spawn(move || {
+        // No event is asked for: that the other end was closed is told always.
+        while poll(&mut [PollFd::new(out.as_fd(), PollFlags::empty())], PollTimeout::NONE) == Err(Errno::EINTR) {}
+        std::process::exit(1);
+    })?;
+    Ok(())
+}
+
+struct Server {
+    code: CodeFolder,
+    out: File,
+    is_careful: bool,
+    /// None where changes cannot be heard of.
+    watch: Option<FolderWatch>,
+    changes: Changes,
+    /// Time of the last look at the whole folder.
+    looked: Option<Instant>,
+}
+
+impl Server {
+    fn new(job: Job, out: File, may_read: fn(&str) -> bool) -> Self {
+        let Job { root, excluded, is_careful, .. } = job;
+        let threads = if is_careful { 1 } else { 2 };
+        let belongs = move |path: &str| may_read(path) && !excluded.iter().any(|file| file == path);
+        let config = FolderConfig { threads, ..FolderConfig::new(belongs) };
+        Self {
+            code: CodeFolder::new(&root, config),
+            out,
+            is_careful,
+            watch: FolderWatch::new().ok(),
+            changes: Changes::default(),
+            looked: None,
+        }
+    }
+
+    /// The next question; none at the end. Reads changes while it waits.
+    fn next(&mut self, input: &mut File) -> io::Result<Option<Request>> {
+        loop {
+            let timeout = if self.changes.is_empty() { PollTimeout::NONE } else { PollTimeout::from(QUIET_MILLIS) };
+            let (is_asked, is_told) = match self.wait(input, timeout) {
+                Err(Errno::EINTR) => continue,
+                ready => ready?,
+            };
+            if is_asked {
+                return frame::read(input);
+            }
+            match &mut self.watch {
+                Some(watch) if is_told => watch.collect(&mut self.changes),
+                // It has been quiet.
+                _ => self.catch_up()?,
+            }
+        }
+    }
+
+    /// Waits for a question or for a word about a change.
+    fn wait(&self, input: &File, timeout: PollTimeout) -> Result<(bool, bool), Errno> {
+        let mut streams = vec![PollFd::new(input.as_fd(), PollFlags::POLLIN)];
+        streams.extend(self.watch.as_ref().map(|watch| PollFd::new(watch.stream(), PollFlags::POLLIN)));
+        poll(&mut streams, timeout)?;
+        let is_ready = |at: usize| streams.get(at).and_then(PollFd::revents).is_some_and(|events| !events.is_empty());
+        Ok((is_ready(0), is_ready(1)))
+    }
+
+    fn serve(&mut self, request: &Request) -> io::Result<()> {
+        self.catch_up()?;
+        if !self.code.root().is_dir() {
+            let why = "the folder is not there any more, or cannot be read".to_owned();
+            return frame::write(&mut self.out, &Response::Failed(request.id, why));
+        }
+        let response = Response::Reply(request.id, self.code.reply(&request.question));
+        match frame::encode(&response) {
+            Ok(bytes) => io::Write::write_all(&mut self.out, &bytes),
+            Err(error) => frame::write(&mut self.out, &Response::Failed(request.id, error.to_string())),
+        }
+    }
+
+    /// Brings the index up to the folder, as far as is known of it.
+    fn catch_up(&mut self) -> io::Result<()> {
+        let Some(watch) = &mut self.watch else {
+            return if self.looked.is_none_or(|looked| looked.elapsed() > STALE) { self.look() } else { Ok(()) };
+        };
+        watch.collect(&mut self.changes);
+        let changes = std::mem::take(&mut self.changes);
+        if self.looked.is_none() || changes.all || changes.files.len() > MANY {
+            return self.look();
+        }
+        let files: Vec<&str> = changes.files.iter().map(String::as_str).collect();
+        if self.is_careful {
+            for file in &files {
+                frame::write(&mut self.out, &Response::Reading((*file).to_owned()))?;
+                self.code.update(&[file]);
+            }
+        } else {
+            self.code.update(&files);
+        }
+        Ok(())
+    }
+
+    /// Looks at the whole folder, and watches the folders in it. What changed before a folder was watched is looked for again.
+    fn look(&mut self) -> io::Result<()> {
+        for _ in 0..LOOKS {
+            self.refresh()?;
+            let Some(watch) = &mut self.watch else { break };
+            match watch.follow(self.code.root(), self.code.folders()) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(_) => self.watch = None,
+            }
+        }
+        self.looked = Some(Instant::now());
+        Ok(())
+    }
+
+    fn refresh(&mut self) -> io::Result<()> {
+        let (out, is_careful) = (&mut self.out, self.is_careful);
+        let mut told = Instant::now();
+        let mut outcome = Ok(());
+        self.code.refresh_telling(&mut |step| {
+            let word = match step {
+                RefreshStep::Reading(path) if is_careful => Response::Reading(path.to_owned()),
+                RefreshStep::Done { done, total } if told.elapsed() >= PROGRESS => {
+                    told = Instant::now();
+                    Response::Progress(CodeProgress { done, total })
+                }
+                _ => return,
+            };
+            if outcome.is_ok() {
+                outcome = frame::write(out, &word);
+            }
+        });
+        outcome
+    }
+}

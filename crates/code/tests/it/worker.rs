@@ -1,0 +1,177 @@
+//! The daemon's side of workers, against a worker that does as it is told.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use agentd_code::{CodePool, PoolConfig};
+use agentd_core::{
+    code::{CodeAnswer, CodeQuestion, CodeReply},
+    error::CodeError,
+    ports::CodeReader as _,
+};
+use tokio_util::sync::CancellationToken;
+
+/// A worker whose behaviour is named by the folder that it is to read.
+const SCRIPT: &str = r#"import json, os, struct, sys, time
+job = json.loads(sys.argv[2])
+root = job["root"]
+with open(os.path.join(root, "started"), "a") as log:
+    log.write(json.dumps({"careful": job["is_careful"], "excluded": job["excluded"]}) + "\n")
+def say(word):
+    body = json.dumps(word).encode()
+    sys.stdout.buffer.write(struct.pack("<I", len(body)) + body)
+    sys.stdout.buffer.flush()
+def hear():
+    length = sys.stdin.buffer.read(4)
+    if len(length) < 4: sys.exit(0)
+    return json.loads(sys.stdin.buffer.read(struct.unpack("<I", length)[0]))
+def answer(request):
+    index = {"files": 1, "skipped": 0, "is_truncated": False, "is_partial": False}
+    say({"reply": [request["id"], {"answer": {"outline": []}, "index": index}]})
+mode = os.path.basename(root)
+while True:
+    request = hear()
+    if mode == "poison" and "bad.rs" not in job["excluded"]:
+        if job["is_careful"]:
+            say({"reading": "good.rs"}); say({"reading": "bad.rs"})
+        os.abort()
+    elif mode == "dies":
+        sys.stderr.write("no memory\n"); sys.exit(7)
+    elif mode == "hangs":
+        time.sleep(600)
+    elif mode == "nonsense":
+        sys.stdout.buffer.write(b"\xff\xff\xff\xff all is well"); sys.stdout.buffer.flush(); time.sleep(600)
+    elif mode == "slow":
+        for done in range(3): say({"progress": {"done": done, "total": 3}})
+        answer(request)
+    elif mode == "other":
+        say({"reply": [request["id"] + 1, {"answer": {"outline": []}, "index": {"files": 1, "skipped": 0, "is_truncated": False, "is_partial": False}}]})
+    else:
+        answer(request)
+"#;
+
+struct Stage {
+    folder: tempfile::TempDir,
+    config: PoolConfig,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("worker.py");
+        fs::write(&program, format!("#!{}\n{SCRIPT}", python().display())).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let config = PoolConfig { patience: Duration::from_secs(3), ..PoolConfig::new(program) };
+        Self { folder, config }
+    }
+
+    fn root(&self, mode: &str) -> PathBuf {
+        let root = self.folder.path().join(mode);
+        fs::create_dir_all(&root).unwrap();
+        root
+    }
+}
+
+/// Workers have no environment in which the interpreter could be looked for.
+fn python() -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap();
+    std::env::split_paths(&path).map(|folder| folder.join("python3")).find(|file| file.is_file()).unwrap()
+}
+
+fn starts(root: &Path) -> Vec<serde_json::Value> {
+    let log = fs::read_to_string(root.join("started")).unwrap_or_default();
+    log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+async fn ask(pool: &CodePool, root: &Path) -> Result<CodeReply, CodeError> {
+    let question = CodeQuestion::Outline { path: String::new() };
+    pool.ask(root.to_owned(), question, Arc::new(|_| {}), CancellationToken::new()).await
+}
+
+#[tokio::test]
+async fn a_file_that_kills_readers_is_found_and_left_out() {
+    let stage = Stage::new();
+    let (pool, root) = (CodePool::new(stage.config.clone()), stage.root("poison"));
+    assert_eq!(ask(&pool, &root).await.unwrap().answer, CodeAnswer::Outline(Vec::new()));
+    let started = starts(&root);
+    let careful: Vec<bool> = started.iter().map(|start| start["careful"].as_bool().unwrap()).collect();
+    assert_eq!(careful, [false, true, true]);
+    assert_eq!(started[2]["excluded"], serde_json::json!(["bad.rs"]));
+    ask(&pool, &root).await.unwrap();
+    assert_eq!(starts(&root).len(), 3, "the one that lives goes on");
+}
+
+#[tokio::test]
+async fn readers_that_end_hang_or_talk_nonsense_cost_themselves_alone() {
+    let stage = Stage::new();
+    let pool = CodePool::new(stage.config.clone());
+    let check = async |mode: &str, expected: &str| {
+        let error = ask(&pool, &stage.root(mode)).await.unwrap_err();
+        assert!(error.to_string().contains(expected), "{mode}: {error}");
+        assert!(error.hint().unwrap().contains("grep"), "{mode}");
+    };
+    check("dies", "no memory").await;
+    check("nonsense", "made no sense").await;
+    check("other", "not asked").await;
+    ask(&pool, &stage.root("fine")).await.unwrap();
+    // Six that died are enough for a while.
+    let root = stage.root("dies");
+    ask(&pool, &root).await.unwrap_err();
+    assert!(ask(&pool, &root).await.unwrap_err().to_string().contains("left alone"));
+    assert_eq!(starts(&root).len(), 6);
+}
+
+#[tokio::test]
+async fn one_that_hangs_is_given_up_and_a_cancel_does_not_wait_for_it() {
+    let stage = Stage::new();
+    let config = PoolConfig { patience: Duration::from_millis(300), ..stage.config.clone() };
+    let pool = CodePool::new(config);
+    let error = ask(&pool, &stage.root("hangs")).await.unwrap_err();
+    assert!(error.to_string().contains("silent"), "{error}");
+    let patient = CodePool::new(PoolConfig { patience: Duration::from_secs(3600), ..stage.config.clone() });
+    let cancel = CancellationToken::new();
+    let question = CodeQuestion::Outline { path: String::new() };
+    let asked = patient.ask(stage.root("hangs"), question, Arc::new(|_| {}), cancel.clone());
+    let (error, ()) = tokio::join!(asked, async { cancel.cancel() });
+    assert!(error.is_err());
+}
+
+#[tokio::test]
+async fn progress_is_told_and_a_folder_has_one_reader_for_all() {
+    let stage = Stage::new();
+    let (pool, root) = (CodePool::new(stage.config.clone()), stage.root("slow"));
+    let told: Arc<Mutex<Vec<usize>>> = Arc::default();
+    let listener = Arc::clone(&told);
+    let progress =
+        Arc::new(move |progress: agentd_core::code::CodeProgress| listener.lock().unwrap().push(progress.done));
+    let question = CodeQuestion::Outline { path: String::new() };
+    let asked = pool.ask(root.clone(), question, progress, CancellationToken::new());
+    let (one, other, third) = tokio::join!(asked, ask(&pool, &root), ask(&pool, &root));
+    assert!(one.is_ok() && other.is_ok() && third.is_ok());
+    assert_eq!(*told.lock().unwrap(), [0, 1, 2]);
+    assert_eq!(starts(&root).len(), 1);
+}
+
+#[tokio::test]
+async fn readers_end_when_idle_and_make_room_for_others() {
+    let stage = Stage::new();
+    let config = PoolConfig { idle: Duration::from_millis(1), ..stage.config.clone() };
+    let (pool, root) = (CodePool::new(config), stage.root("idle"));
+    ask(&pool, &root).await.unwrap();
+    // However the end of one and the next question meet, it is answered; and ends are seen by a start that follows one.
+    while starts(&root).len() < 2 {
+        ask(&pool, &root).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    let pool = CodePool::new(PoolConfig { workers: 1, ..stage.config.clone() });
+    let (one, other) = (stage.root("one"), stage.root("two"));
+    for root in [&one, &other, &one] {
+        ask(&pool, root).await.unwrap();
+    }
+    assert_eq!((starts(&one).len(), starts(&other).len()), (2, 1));
+}

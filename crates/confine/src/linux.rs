@@ -1,0 +1,159 @@
+//! The walls of Linux: Landlock around paths, seccomp around system calls.
+
+use std::{collections::BTreeMap, io};
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, PathBeneath, PathFd, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _,
+    RulesetStatus, Scope,
+};
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter,
+};
+
+use crate::Access;
+
+/// The newest interface that was tried. Kernels with an older one give what they have.
+const KNOWN: ABI = ABI::V7;
+
+/// All that computing takes: memory, threads and their waiting, reading and writing what is open, the time, the end.
+const ALLOWED: &[i64] = &[
+    libc::SYS_brk,
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_mprotect,
+    libc::SYS_madvise,
+    libc::SYS_membarrier,
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_pread64,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_lseek,
+    libc::SYS_fstat,
+    libc::SYS_statx,
+    libc::SYS_newfstatat,
+    libc::SYS_close,
+    libc::SYS_ppoll,
+    libc::SYS_futex,
+    libc::SYS_set_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sigaltstack,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_restart_syscall,
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+    libc::SYS_tgkill,
+    libc::SYS_getrandom,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_gettimeofday,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+];
+#[cfg(target_arch = "x86_64")]
+const ALLOWED_HERE: &[i64] = &[libc::SYS_poll];
+#[cfg(not(target_arch = "x86_64"))]
+const ALLOWED_HERE: &[i64] = &[];
+
+/// What reading the files of a folder takes besides, and hearing of changes in it.
+const READING: &[i64] = &[
+    libc::SYS_openat,
+    libc::SYS_getdents64,
+    libc::SYS_readlinkat,
+    libc::SYS_faccessat,
+    libc::SYS_fcntl,
+    libc::SYS_getcwd,
+    libc::SYS_inotify_init1,
+    libc::SYS_inotify_add_watch,
+    libc::SYS_inotify_rm_watch,
+];
+#[cfg(target_arch = "x86_64")]
+const READING_HERE: &[i64] = &[libc::SYS_open, libc::SYS_readlink, libc::SYS_stat, libc::SYS_lstat];
+#[cfg(not(target_arch = "x86_64"))]
+const READING_HERE: &[i64] = &[];
+
+/// Closes all paths but those below a folder that is given, which can be read.
+pub(super) fn close_paths(access: &Access<'_>) -> io::Result<()> {
+    let mut rules = Ruleset::default()
+        .handle_access(AccessFs::from_all(KNOWN))
+        .and_then(|rules| rules.handle_access(AccessNet::from_all(KNOWN)))
+        .and_then(|rules| rules.scope(Scope::from_all(KNOWN)))
+        .and_then(Ruleset::create)
+        .map_err(io::Error::other)?;
+    if let Access::Read(folder) = access {
+        let folder = PathFd::new(folder).map_err(io::Error::other)?;
+        let readable = PathBeneath::new(folder, AccessFs::ReadFile | AccessFs::ReadDir);
+        rules = rules.add_rule(readable).map_err(io::Error::other)?;
+    }
+    let status = rules.restrict_self().map_err(io::Error::other)?;
+    // Where no file can be opened, the filter holds alone. Where files can be, nothing else says which.
+    if matches!(access, Access::Read(_)) && status.ruleset == RulesetStatus::NotEnforced {
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "this kernel has no Landlock, which confines who reads a folder",
+        ));
+    }
+    Ok(())
+}
+
+/// Filters system calls. Returns false where the kernel knows no filters.
+pub(super) fn filter_calls(access: &Access<'_>) -> io::Result<bool> {
+    let processor = if cfg!(target_arch = "x86_64") {
+        TargetArch::x86_64
+    } else if cfg!(target_arch = "aarch64") {
+        TargetArch::aarch64
+    } else {
+        return Ok(false);
+    };
+    for program in programs(processor, access).map_err(io::Error::other)? {
+        match apply_filter(&program) {
+            Ok(()) => {}
+            // A kernel without filters. Landlock and the limits hold there.
+            Err(seccompiler::Error::Seccomp(error))
+                if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL)) =>
+            {
+                return Ok(false);
+            }
+            Err(error) => return Err(io::Error::other(error)),
+        }
+    }
+    Ok(true)
+}
+
+/// Everything but what is allowed is refused with "operation not permitted", which programs survive. The one newer way to
+/// start threads is refused as if the kernel did not know it, for its arguments cannot be seen, and the older one is used.
+fn programs(processor: TargetArch, access: &Access<'_>) -> Result<[BpfProgram; 2], BackendError> {
+    let errno = |error: i32| SeccompAction::Errno(error.cast_unsigned());
+    let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    let unknown = SeccompFilter::new(unknown, SeccompAction::Allow, errno(libc::ENOSYS), processor)?;
+    let reading = match access {
+        Access::Nothing => [].iter().chain(&[]),
+        Access::Read(_) => READING.iter().chain(READING_HERE),
+    };
+    let mut allowed: BTreeMap<i64, Vec<SeccompRule>> =
+        ALLOWED.iter().chain(ALLOWED_HERE).chain(reading).map(|call| (*call, Vec::new())).collect();
+    // For the other filter to refuse. Of two answers the kernel takes the stricter, so this one must not be EPERM.
+    allowed.insert(libc::SYS_clone3, Vec::new());
+    allowed.insert(libc::SYS_clone, vec![SeccompRule::new(vec![has(0, libc::CLONE_THREAD)?])?]);
+    // The name of a thread.
+    allowed.insert(libc::SYS_prctl, vec![SeccompRule::new(vec![is(0, libc::PR_SET_NAME)?])?]);
+    let allowed = SeccompFilter::new(allowed, errno(libc::EPERM), SeccompAction::Allow, processor)?;
+    // Applying a filter takes a call that the second one no longer allows.
+    Ok([unknown.try_into()?, allowed.try_into()?])
+}
+
+fn has(argument: u8, flag: i32) -> Result<SeccompCondition, BackendError> {
+    let flag = u64::from(flag.cast_unsigned());
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(flag), flag)
+}
+
+fn is(argument: u8, value: i32) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, u64::from(value.cast_unsigned()))
+}

@@ -1,0 +1,78 @@
+//! `repo_map`: the definitions that the rest of a project leans on.
+
+use agentd_core::{
+    code::{CodeAnswer, CodeQuestion, MapFile, MapFocus},
+    ports::{CodeReader, ToolContext},
+    tool::ToolOutput,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{CodeScope, ShownPaths, notes, odd_answer, one_line};
+use crate::{failure::Failure, job::Job, text, workspace::path::ToolPath};
+
+/// Tokens of a map where no number is given.
+const USUAL: usize = 2000;
+const LEAST: usize = 200;
+const MOST: usize = 10_000;
+/// Bytes of a focus that are read.
+const MAX_FOCUS: usize = 4000;
+
+/// Draws a map of the project: its most important files with the definitions that most other code uses, within a number of
+/// tokens. With a focus, what matters for those files and names comes first.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct Args {
+    /// Files that you work on, names, or what the task is about.
+    focus: Option<String>,
+    /// Maximum size of the map in tokens.
+    #[schemars(range(min = LEAST, max = MOST))]
+    budget: Option<usize>,
+    /// An added folder, such as /folders/lib. Leave it out for the project.
+    path: Option<String>,
+}
+
+/// Call that was checked.
+pub(crate) struct PreparedMap {
+    scope: CodeScope,
+    focus: MapFocus,
+    max_tokens: usize,
+}
+
+pub(crate) fn prepare(job: &Job, args: Args) -> Result<PreparedMap, Failure> {
+    let scope = CodeScope::prepare(job, args.path)?;
+    let mentions = text::first_chars(&args.focus.unwrap_or_default(), MAX_FOCUS).0.to_owned();
+    // A name without a slash may be a file, too; one that is none is no harm.
+    let file = |word: &str| {
+        let path: ToolPath = job.files.meant(word).ok()?;
+        (path.place() == scope.root.place() && !path.is_root()).then(|| path.rest().to_owned())
+    };
+    let words = mentions.split([' ', ',', ';', '\n', '\t', '`', '"', '\'']).filter(|word| word.contains(['/', '.']));
+    let files = words.filter_map(file).collect();
+    let max_tokens = args.budget.unwrap_or(USUAL).clamp(LEAST, MOST);
+    Ok(PreparedMap { scope, focus: MapFocus { files, mentions }, max_tokens })
+}
+
+pub(crate) async fn draw(
+    code: &dyn CodeReader,
+    context: &ToolContext,
+    prepared: PreparedMap,
+) -> Result<ToolOutput, Failure> {
+    let PreparedMap { scope, focus, max_tokens } = prepared;
+    let (CodeAnswer::Map(files), index) = scope.ask(code, context, CodeQuestion::Map { focus, max_tokens }).await?
+    else {
+        return Err(odd_answer());
+    };
+    let mut paths = ShownPaths::new(&scope, context);
+    let files = files.into_iter().filter_map(|file| {
+        let lines = file.lines.iter().map(|(line, row)| (*line, one_line(row))).collect();
+        Some(MapFile { path: paths.show(&file.path)?, lines })
+    });
+    let files: Vec<MapFile> = files.collect();
+    let mut shown = MapFile::render(&files);
+    if shown.is_empty() {
+        shown.push_str("There is no code here that a map could be drawn of; list_workspace_files shows what is there.");
+    }
+    shown.truncate(shown.trim_end().len());
+    shown.push_str(&notes(&index, paths.withheld));
+    Ok(ToolOutput::ok(shown))
+}

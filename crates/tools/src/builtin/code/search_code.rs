@@ -1,0 +1,96 @@
+//! `search_code`: pieces of code that fit words, names or a question.
+
+use agentd_core::{
+    code::{CodeAnswer, CodeHit, CodeQuestion},
+    ports::{CodeReader, ToolContext},
+    tool::ToolOutput,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{CodeScope, ShownPaths, check_words, notes, odd_answer, one_line};
+use crate::{failure::Failure, job::Job, text};
+
+/// Hits where no number is given.
+const USUAL: usize = 8;
+const MOST: usize = 30;
+/// Hits that are looked at, of which some may not be shown.
+const CANDIDATES: usize = 60;
+/// Lines of a hit that are shown.
+const MOST_LINES: usize = 24;
+
+/// Finds code in the project by meaning: a question in plain words (where are sessions restored after a crash), names or
+/// keywords. Returns the best pieces with path, lines and symbol. Prefer it to grep where you do not know the exact text.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct Args {
+    /// Words, names or a question.
+    query: String,
+    /// A folder or file to look in. Leave it out for the whole project.
+    path: Option<String>,
+    /// Maximum number of hits.
+    #[schemars(range(min = 1, max = MOST))]
+    max_results: Option<usize>,
+}
+
+/// Call that was checked.
+pub(crate) struct PreparedSearch {
+    scope: CodeScope,
+    query: String,
+    most: usize,
+}
+
+pub(crate) fn prepare(job: &Job, args: Args) -> Result<PreparedSearch, Failure> {
+    check_words("query", &args.query)?;
+    let most = args.max_results.unwrap_or(USUAL).clamp(1, MOST);
+    Ok(PreparedSearch { scope: CodeScope::prepare(job, args.path)?, query: args.query, most })
+}
+
+pub(crate) async fn search(
+    code: &dyn CodeReader,
+    context: &ToolContext,
+    prepared: PreparedSearch,
+) -> Result<ToolOutput, Failure> {
+    let PreparedSearch { scope, query, most } = prepared;
+    let question = CodeQuestion::Search { query: query.clone(), below: scope.below.clone(), limit: CANDIDATES };
+    let (CodeAnswer::Hits(hits), index) = scope.ask(code, context, question).await? else { return Err(odd_answer()) };
+    let mut paths = ShownPaths::new(&scope, context);
+    let mut shown = String::new();
+    let mut count = 0;
+    for hit in &hits {
+        if count == most {
+            break;
+        }
+        let Some(path) = paths.show(&hit.path) else { continue };
+        count += 1;
+        shown.push_str(&show(count, &path, hit));
+    }
+    let files = text::count(index.files, "file");
+    if count == 0 {
+        shown.push_str(&format!(
+            "Nothing fits {} in {files}; try other words, or grep for an exact text.\n",
+            text::quoted(&query)
+        ));
+    } else {
+        shown.push_str(&format!("[the best {} of {files}]\n", text::count(count, "hit")));
+    }
+    shown.truncate(shown.trim_end().len());
+    shown.push_str(&notes(&index, paths.withheld));
+    Ok(ToolOutput::ok(shown))
+}
+
+fn show(number: usize, path: &str, hit: &CodeHit) -> String {
+    let symbol = hit.symbol.as_ref();
+    let symbol = symbol.map(|symbol| format!(" {} {}", symbol.kind.name(), one_line(&symbol.name))).unwrap_or_default();
+    let stale = if hit.is_stale { " (changed just now; its lines may have moved)" } else { "" };
+    let mut shown = format!("{number}. {path}:{}-{}{symbol}{stale}\n", hit.first_line, hit.last_line);
+    let lines: Vec<&str> = hit.text.lines().collect();
+    for (line, row) in (hit.first_line..).zip(lines.iter().take(MOST_LINES)) {
+        shown.push_str(&format!("{line:>6}  {}\n", one_line(row)));
+    }
+    let all = (hit.last_line.saturating_sub(hit.first_line) as usize).saturating_add(1);
+    let more = all.saturating_sub(lines.len().min(MOST_LINES));
+    if more > 0 {
+        shown.push_str(&format!("        [{} more]\n", text::count(more, "line")));
+    }
+    shown
+}
