@@ -102,6 +102,7 @@ pub async fn assemble(
     audit::tell_start(&audit, &*clock, &config.rules).await;
     let confinement = sandbox::settings(config, paths, sockets, env);
     let sandbox = Arc::new(Sandbox::new(confinement.clone()));
+    let code = code::reader(OWN_PROGRAM);
     let library = Arc::new(documents::library(&paths.data, &config.daemon, &clock));
     let projects = ProjectStore::new(paths.projects());
     let plugins = recipe.plugins.clone();
@@ -111,7 +112,7 @@ pub async fn assemble(
     let skills = skills::shelf(config, paths, env, confinement, projects.clone(), plugins.clone()).await;
     let tools = ToolboxConfig {
         skills: Some(skills.clone()),
-        ..toolbox_config(config, env, Arc::clone(&sandbox), library.clone(), code::reader())
+        ..toolbox_config(config, env, Arc::clone(&sandbox), library.clone(), code.clone())
     };
     let builtin: Arc<dyn Toolbox> = Arc::new(BuiltinToolbox::new(tools));
     let session_servers = mcp::session_servers(env, OWN_PROGRAM.as_ref(), redactor.clone());
@@ -130,7 +131,8 @@ pub async fn assemble(
                 .keeping_private(&[&paths.data, &paths.config])
                 .guided_by(&paths.config, env.path("HOME").as_deref())
                 .with_skills(skills.clone())
-                .with_projects(projects),
+                .with_projects(projects)
+                .mapped_by(code),
         ),
         pictures: documents::pictures(),
         snapshots: Arc::new(FileSnapshots::new(paths.data.join("undo"), snapshot_config(config))),
@@ -209,6 +211,7 @@ pub fn engine_config(config: &Config) -> EngineConfig {
         max_message_history: settings.turns.max_message_history.0.map(|number| size(number.0)),
         summary_slot: settings.turns.summary_slot.0,
         recall: settings.turns.recall,
+        map_tokens: size(settings.turns.map_tokens.0),
         planning: settings.turns.planning,
         ask_intent: settings.turns.ask_intent,
         guides: GuideLimits {

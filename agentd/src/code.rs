@@ -12,11 +12,9 @@ mod indexed {
     use agentd_core::ports::CodeReader;
     use agentd_policy::holds_secrets;
 
-    use crate::boot::OWN_PROGRAM;
-
-    /// The reader of code. Nothing runs before the first question.
-    pub(crate) fn reader() -> Option<Arc<dyn CodeReader>> {
-        Some(Arc::new(CodePool::new(PoolConfig::new(OWN_PROGRAM.into()))))
+    /// The reader of code, whose workers are started from this program. Nothing runs before the first question.
+    pub(crate) fn reader(program: &str) -> Option<Arc<dyn CodeReader>> {
+        Some(Arc::new(CodePool::new(PoolConfig::new(program.into()))))
     }
 
     /// Does the work of a reader of one folder, where the first argument says that this process is one.
@@ -37,7 +35,7 @@ mod missing {
     use agentd_core::ports::CodeReader;
 
     /// None: this build indexes no code, and offers no tools for it.
-    pub(crate) fn reader() -> Option<Arc<dyn CodeReader>> {
+    pub(crate) fn reader(_program: &str) -> Option<Arc<dyn CodeReader>> {
         None
     }
 

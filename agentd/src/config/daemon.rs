@@ -49,6 +49,8 @@ group! {
         summary_slot: Auto<Slot>,
         /// Set if models are told passages of what was set aside where an input is about them.
         recall: bool,
+        /// Tokens of the map of a project's code that models are told; 0 for none.
+        map_tokens: Within<0, 10_000>,
         /// Says which turns begin with a plan.
         planning: Planning,
         /// Set if a model is asked about intents of which the words say too little.

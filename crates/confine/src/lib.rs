@@ -27,7 +27,7 @@ pub struct ProcessLimits {
 /// Files that stay within reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access<'path> {
-    /// What is open already, and no other.
+    /// None but those that are open already.
     Nothing,
     /// Those below this folder, for reading. Changes in it can be heard of.
     Read(&'path Path),

@@ -62,7 +62,7 @@ const ALLOWED_HERE: &[i64] = &[libc::SYS_poll];
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_HERE: &[i64] = &[];
 
-/// What reading the files of a folder takes besides, and hearing of changes in it.
+/// Further calls for reading the files of a folder, and for hearing of changes in it.
 const READING: &[i64] = &[
     libc::SYS_openat,
     libc::SYS_getdents64,

@@ -31,7 +31,7 @@ pub enum CodeQuestion {
     },
     /// The most important definitions.
     Map {
-        /// What matters.
+        /// Subject that matters.
         focus: MapFocus,
         /// Size of the map, in tokens.
         max_tokens: usize,

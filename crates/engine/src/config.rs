@@ -32,6 +32,8 @@ pub struct EngineConfig {
     pub summary_slot: Option<Slot>,
     /// Set if models are told passages of what was set aside where an input is about them.
     pub recall: bool,
+    /// Size of the map of a project's code that a model is told, in tokens at most; none at 0.
+    pub map_tokens: usize,
     /// Says which turns begin with a plan, where their client does not.
     pub planning: Planning,
     /// Set if a model is asked about the intent of an input of which its words say too little.
@@ -75,6 +77,7 @@ impl Default for EngineConfig {
             max_message_history: None,
             summary_slot: None,
             recall: true,
+            map_tokens: 1000,
             planning: Planning::default(),
             ask_intent: false,
             guides: GuideLimits::default(),

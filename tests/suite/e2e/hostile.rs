@@ -195,9 +195,10 @@ async fn no_path_of_a_model_shows_what_is_outside() {
             ("read_file", json!({ "path": path })),
             ("list_workspace_files", json!({"path": path, "depth": 9})),
             ("grep", json!({"path": path, "pattern": "launch|canary|root"})),
+            ("search_code", json!({"path": path, "query": "launch canary root"})),
         ]
     });
-    assert!(calls.len() >= 3 * 450, "{}", calls.len());
+    assert!(calls.len() >= 4 * 450, "{}", calls.len());
     let (told, output) = world.call_all(calls.clone(), &["--session", &session, "--on-interrupt", "approve"]).await;
     output.exits(0);
     for (((class, path), (tool, _)), told) in paths.iter().zip(&calls).zip(&told) {

@@ -13,6 +13,7 @@
 //! - [`in_form`]: answers that match a schema, for scripts. [`stream_schema`]: the schema of what scripts read.
 //! - [`parts`]: what a client hands over with an input. [`client_tools`]: tools that it answers. [`watching`]: one stream over all
 //!   sessions.
+//! - [`code`]: source code, found by meaning, name and structure.
 //! - [`forks`]: sessions that go on from a copy of another's history.
 //! - [`projects`]: what projects bring along, used where the person trusts it.
 //! - [`plugins`]: folders with parts of all kinds, added and removed as a whole.
@@ -54,6 +55,7 @@ mod bad_models;
 mod chat;
 mod checks;
 mod client_tools;
+mod code;
 mod commands;
 mod context;
 mod crash;

@@ -3,6 +3,7 @@
 mod graph;
 mod rank;
 mod render;
+mod spread;
 
 use std::collections::HashSet;
 
@@ -17,6 +18,6 @@ pub(crate) fn map(index: &CodeIndex, focus: &MapFocus, max_tokens: usize, read: 
     crate::terms::words(&focus.mentions, &mut |word| mentioned.extend(index.names().get(word)));
     let graph = graph::Graph::new(index, &files, &mentioned);
     let ranks = rank::page_rank(&graph, &files);
-    let definitions = graph.definition_ranks(&ranks, render::MAX_SHOWN);
+    let definitions = spread::spread(index, graph.definition_ranks(&ranks, render::MAX_SHOWN));
     render::render(index, &definitions, max_tokens, read)
 }

@@ -24,7 +24,7 @@ use super::{
 const ATTEMPTS: usize = 3;
 /// Workers that died one after the other, after which the folder is left alone for a while.
 const MAX_DEATHS: u32 = 6;
-/// How long it is left alone.
+/// Time for which it is left alone.
 const REST: Duration = Duration::from_secs(300);
 /// Bytes that are read of a worker's standard error.
 const STDERR_BYTES: u64 = 2048;

@@ -91,3 +91,21 @@ fn a_method_named_like_one_of_the_library_is_no_centre() {
     assert!(map.starts_with("core.rs:\n    1  pub struct EngineCore;\n"), "{map}");
     assert!(!map.contains("near.py"), "nothing of another language is used: {map}");
 }
+
+#[test]
+fn one_room_does_not_fill_the_map() {
+    let mut files = Vec::new();
+    for n in 0..30 {
+        files.push((format!("core/part{n}.rs"), format!("pub struct CorePart{n};\n")));
+        files.push((
+            format!("users/user{n}.rs"),
+            format!("fn user_{n}(a: CorePart{n}, b: CorePart{}) {{}}\n", (n + 1) % 30),
+        ));
+    }
+    files.push(("shop/cart.rs".to_owned(), "pub struct ShoppingCart;\n".to_owned()));
+    files.push(("web/page.rs".to_owned(), "fn page(cart: ShoppingCart) {}\n".to_owned()));
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    let folder = project(&files);
+    let map = drawn(&indexed(folder.path()), &MapFocus::default(), 120);
+    assert!(map.contains("core/part") && map.contains("shop/cart.rs"), "{map}");
+}

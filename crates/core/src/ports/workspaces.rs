@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use super::{ProjectStanding, Projects, Skills};
 
 use crate::{
+    code::MapFile,
     context::HistoryFile,
     error::{ErrorKind, WorkspaceError},
     files::{FileListing, FilePiece, FileWritten, FilesCopied, FilesRemoved},
@@ -109,6 +110,17 @@ pub trait Workspaces: Send + Sync {
         _client: Option<&'a Path>,
     ) -> BoxFuture<'a, Option<MachineFacts>> {
         Box::pin(std::future::ready(None))
+    }
+
+    /// Draws a map of the code of the workspace's project: the most important files for an input with these words, within
+    /// a number of tokens. Empty where the project is small or has no code, or nobody draws maps.
+    fn map<'a>(
+        &'a self,
+        _workspace: &'a Workspace,
+        _mentions: String,
+        _max_tokens: usize,
+    ) -> BoxFuture<'a, Vec<MapFile>> {
+        Box::pin(std::future::ready(Vec::new()))
     }
 
     /// Empties its `temp/`.

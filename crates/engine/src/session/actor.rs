@@ -30,6 +30,7 @@ use super::{
     interrupts::Interrupts,
     journal::Journal,
     load,
+    map_search::MapSearch,
     news::SessionNews,
     plain_title,
     project_agents::ProjectAgents,
@@ -77,6 +78,8 @@ pub(super) struct Actor {
     pub(super) recovered: Option<RecoveredTurn>,
     /// Where the session works, as far as the journal does not know it yet.
     pub(super) found_out: Option<Surroundings>,
+    /// Search for the map of its project.
+    pub(super) map_search: MapSearch,
     /// Set if what the last stop left behind is not settled, because the journal cannot be written.
     pub(super) unsettled: bool,
     /// Set when the daemon stops.
@@ -202,6 +205,7 @@ impl Actor {
             project: ProjectAgents::default(),
             recovered: None,
             found_out: None,
+            map_search: MapSearch::default(),
             unsettled: false,
             draining: None,
             commands,

@@ -27,6 +27,8 @@ mod journal;
 mod launch;
 mod leaving;
 mod load;
+mod map;
+mod map_search;
 pub(crate) mod model_choice;
 pub(crate) mod news;
 mod options;

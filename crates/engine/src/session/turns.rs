@@ -145,6 +145,9 @@ impl Actor {
         let moved = if tells { self.look_around(&start.environment).await? } else { None };
         let mut told = if tells { self.told_first(slot, &*model, &handed, &mentions).await? } else { Vec::new() };
         told.extend(moved);
+        if let Some(said) = start.text.as_deref().filter(|_| tells) {
+            told.extend(self.map(model.info(), said).await?);
+        }
         let said = match start.text.take() {
             Some(text) => {
                 let input = UserInput::whole(text, start.typed_bytes);

@@ -165,7 +165,7 @@ pub fn known_name(name: &str) -> Option<&'static str> {
     Builtin::of(name).map(Builtin::name)
 }
 
-/// What tools work with, as far as it is there.
+/// Parts that tools work with, as far as they are there.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ToolParts {
     /// Reader of documents.

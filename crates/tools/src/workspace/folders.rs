@@ -8,6 +8,7 @@ use std::{
 
 use agentd_core::{
     Timestamp,
+    code::MapFile,
     context::HistoryFile,
     error::{ErrorKind, WorkspaceError},
     files::{FileListing, FilePiece, FileWritten, FilesCopied, FilesRemoved, SessionTree},
@@ -15,7 +16,9 @@ use agentd_core::{
     guide::{GuideLimits, Guides},
     ids::SessionId,
     knowledge::DocumentPage,
-    ports::{Artifact, ArtifactDir, ProjectStanding, Projects, Skills, Workspace, WorkspaceArea, Workspaces},
+    ports::{
+        Artifact, ArtifactDir, CodeReader, ProjectStanding, Projects, Skills, Workspace, WorkspaceArea, Workspaces,
+    },
     session::Mount,
     state_files::StateFiles,
     surroundings::MachineFacts,
@@ -26,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     backend::Files,
-    browse, clean, copy, documents, jail, kept, known,
+    browse, clean, code_map, copy, documents, jail, kept, known,
     layout::{make, make_shared},
     locks::SessionLocks,
     mount::{self, check_mounts},
@@ -51,6 +54,8 @@ pub struct WorkspaceFolders {
     memories: Option<PathBuf>,
     /// Reader of what people wrote for models.
     guides: Option<GuideReader>,
+    /// Reader of code, who draws maps.
+    code: Option<Arc<dyn CodeReader>>,
     /// The real paths of the base and of what all sessions share, once they are known.
     real: Arc<OnceLock<Real>>,
     locks: SessionLocks,
@@ -73,7 +78,7 @@ impl WorkspaceFolders {
     #[must_use]
     pub fn new(base: PathBuf) -> Self {
         let (real, locks) = (Arc::default(), SessionLocks::default());
-        Self { private: vec![base.clone()], base, memories: None, guides: None, real, locks }
+        Self { private: vec![base.clone()], base, memories: None, guides: None, code: None, real, locks }
     }
 
     /// The same, with a folder that all sessions see as `/memories`. It is made with the first workspace.
@@ -108,6 +113,13 @@ impl WorkspaceFolders {
         if let Some(guides) = &mut self.guides {
             guides.projects = Some(projects);
         }
+        self
+    }
+
+    /// The same, with a reader of code, who draws maps.
+    #[must_use]
+    pub fn mapped_by(mut self, code: Option<Arc<dyn CodeReader>>) -> Self {
+        self.code = code;
         self
     }
 
@@ -378,6 +390,13 @@ impl Workspaces for WorkspaceFolders {
         let (workspace, client) = (workspace.clone(), client.map(Path::to_owned));
         let looked = self.work("look at the project", move |_| Ok(surroundings::facts(&workspace, client.as_deref())));
         async move { looked.await.ok() }.boxed()
+    }
+
+    fn map<'a>(&'a self, workspace: &'a Workspace, mentions: String, max_tokens: usize) -> BoxFuture<'a, Vec<MapFile>> {
+        let (Some(code), Some(project)) = (&self.code, &workspace.project) else {
+            return std::future::ready(Vec::new()).boxed();
+        };
+        async move { code_map::draw(&**code, &project.path, mentions, max_tokens).await.unwrap_or_default() }.boxed()
     }
 
     fn skills(&self) -> Option<&dyn Skills> {

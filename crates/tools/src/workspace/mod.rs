@@ -24,6 +24,7 @@ pub(crate) mod backend;
 mod browse;
 mod clean;
 pub(crate) mod client;
+mod code_map;
 mod copy;
 pub(crate) mod documents;
 pub(crate) mod exact;

@@ -2,6 +2,7 @@
 //!
 //! - [`turn`]: how a turn is timed from outside, which several of them need. [`python`]: what others are driven with.
 
+mod code;
 mod context;
 mod documents;
 mod drawing;
@@ -67,6 +68,8 @@ pub(crate) enum Subject {
     Wires,
     /// Turns and loads through `agentctl acp`, and clients that watch all sessions
     Editors,
+    /// Indexing, searching and mapping source code
+    Code,
     /// Indexing and searching documents, beside another stack
     Documents,
     /// What of a long conversation is still there at its end, beside deepagents
@@ -90,7 +93,7 @@ impl Subject {
             // Most of it is the other, and the first time what it needs; all numbers of turns take longer.
             Self::Recall => Duration::from_secs(3600),
             Self::McpSoak => Duration::from_secs(180),
-            Self::Wires | Self::Editors => Duration::from_secs(120),
+            Self::Wires | Self::Editors | Self::Code => Duration::from_secs(120),
             _ => Duration::from_secs(40),
         }
     }
@@ -114,6 +117,7 @@ impl Subject {
             Self::Context => context::measure().await,
             Self::Wires => wires::measure().await,
             Self::Editors => editors::measure().await,
+            Self::Code => code::measure().await,
             Self::Documents => documents::measure().await,
             Self::Recall => recall::measure().await,
         }

@@ -1,0 +1,55 @@
+//! Spread of a map over the rooms of a folder: what all lean on comes first, but one room does not fill the map.
+
+use std::collections::{HashMap, HashSet};
+
+use super::graph::RankedDefinition;
+use crate::index::CodeIndex;
+
+/// Factor on each further file of one room.
+const CROWDED: f32 = 0.7;
+/// Folders that say nothing of what is in them.
+const PLAIN: [&str; 4] = ["src", "lib", "main", "java"];
+
+/// Lets each further file of a room count less, and sorts again.
+pub(super) fn spread(index: &CodeIndex, mut ranked: Vec<RankedDefinition>) -> Vec<RankedDefinition> {
+    let mut crowds: HashMap<String, i32> = HashMap::new();
+    let mut factors: HashMap<u32, f32> = HashMap::new();
+    let mut seen = HashSet::new();
+    for definition in &ranked {
+        if let Some(file) = index.file(definition.file).filter(|_| seen.insert(definition.file)) {
+            let crowd = crowds.entry(room(&file.path)).or_default();
+            factors.insert(definition.file, CROWDED.powi(*crowd));
+            *crowd += 1;
+        }
+    }
+    for definition in &mut ranked {
+        definition.rank *= factors.get(&definition.file).copied().unwrap_or(1.0);
+    }
+    ranked.sort_by(|a, b| b.rank.total_cmp(&a.rank));
+    ranked
+}
+
+/// Room of a file: the first two folders on its path that say something.
+fn room(path: &str) -> String {
+    let folders = path.rsplit_once('/').map_or("", |(folders, _)| folders);
+    let telling = folders.split('/').filter(|folder| !PLAIN.contains(folder));
+    telling.take(2).collect::<Vec<_>>().join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rooms_are_the_first_folders_that_say_something() {
+        for (path, expected) in [
+            ("crates/engine/src/session/load.rs", "crates/engine"),
+            ("agentd/src/boot.rs", "agentd"),
+            ("agentd/src/rpc/turns.rs", "agentd/rpc"),
+            ("src/net/http/client.go", "net/http"),
+            ("main.py", ""),
+        ] {
+            assert_eq!(room(path), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! How well questions about code are answered, by annotations in the format of semble's benchmarks: `repos.json` and
+//! `annotations/*.json`, beside one folder of sources for each repository. The ranking was tuned on the repositories with even
+//! places in the alphabet; the others are the figure.
+
+use std::{collections::HashMap, fs, path::Path};
+
+use agentd_code::{CodeFolder, FolderConfig, Hit, Ranking, SearchQuery};
+use serde_json::Value;
+
+use crate::{
+    figures::{Figure, as_f64},
+    report::Row,
+};
+
+/// Hits that count.
+const DEPTH: usize = 10;
+
+struct Target {
+    path: String,
+    lines: Option<(u32, u32)>,
+}
+
+struct Question {
+    query: String,
+    targets: Vec<Target>,
+}
+
+/// Sums over questions or repositories.
+#[derive(Default, Clone, Copy)]
+struct Gains {
+    full: f64,
+    terms: f64,
+    counts: f64,
+    count: u64,
+}
+
+impl Gains {
+    fn mean(self) -> Self {
+        let count = as_f64(self.count.max(1));
+        Self { full: self.full / count, terms: self.terms / count, counts: self.counts / count, count: 1 }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.full += other.full;
+        self.terms += other.terms;
+        self.counts += other.counts;
+        self.count += other.count;
+    }
+}
+
+/// A row for each half.
+pub(super) fn measure(annotations: &Path, sources: &Path) -> anyhow::Result<Vec<Row>> {
+    let roots = roots(annotations)?;
+    let files = fs::read_dir(annotations.join("annotations"))?.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut names: Vec<String> = files.filter_map(|file| file.file_stem()?.to_str().map(str::to_owned)).collect();
+    names.sort();
+    let mut halves = [Gains::default(); 2];
+    for (half, name) in [0, 1].into_iter().cycle().zip(&names) {
+        if !sources.join(name).is_dir() {
+            continue;
+        }
+        let root = roots.get(name).cloned().flatten().unwrap_or_default();
+        let text = fs::read_to_string(annotations.join("annotations").join(format!("{name}.json")))?;
+        let gains = repository(&sources.join(name).join(&root), &questions(&text, &root)?);
+        if let Some(sum) = halves.get_mut(half) {
+            sum.add(gains.mean());
+        }
+    }
+    let [tuned, held] = halves;
+    Ok(vec![row("questions about code: NDCG@10, held half", held, true), row("the same, tuned half", tuned, false)])
+}
+
+fn row(what: &str, sum: Gains, is_figure: bool) -> Row {
+    let Gains { full, terms, counts, .. } = sum.mean();
+    let figure = Figure::percent("", 100.0 * full);
+    let figure = if is_figure { figure.at_least(80.0) } else { figure };
+    Row::new(what, vec![figure, Figure::percent("by lines that hold words", 100.0 * counts)])
+        .over(Figure::percent("BM25 alone", 100.0 * terms))
+        .with_ratio(full / terms)
+        .with_note(format!("{} repositories", sum.count))
+}
+
+fn repository(folder: &Path, questions: &[Question]) -> Gains {
+    let mut code = CodeFolder::new(folder, FolderConfig::new(|_| true));
+    code.refresh();
+    let mut sum = Gains::default();
+    for question in questions {
+        let ask = |ranking| code.index().search(&SearchQuery::new(&question.query).with_ranking(ranking), DEPTH);
+        let gain = |hits: &[Hit]| ndcg(hits, &question.targets);
+        sum.add(Gains {
+            full: gain(&ask(Ranking::Full)),
+            terms: gain(&ask(Ranking::TermsOnly)),
+            counts: gain(&counting(&code, folder, &question.query)),
+            count: 1,
+        });
+    }
+    sum
+}
+
+fn roots(annotations: &Path) -> anyhow::Result<HashMap<String, Option<String>>> {
+    let repositories: Vec<Value> = serde_json::from_str(&fs::read_to_string(annotations.join("repos.json"))?)?;
+    let named = repositories.iter().filter_map(|repository| {
+        let root = repository["benchmark_root"].as_str().map(str::to_owned);
+        Some((repository["name"].as_str()?.to_owned(), root))
+    });
+    Ok(named.collect())
+}
+
+fn questions(text: &str, root: &str) -> anyhow::Result<Vec<Question>> {
+    let items: Vec<Value> = serde_json::from_str(text)?;
+    let target = |value: &Value| {
+        let path = value.as_str().or_else(|| value["path"].as_str()).unwrap_or_default();
+        let below = path.strip_prefix(root).unwrap_or(path).trim_start_matches('/').to_owned();
+        let line = |name: &str| value[name].as_u64().and_then(|line| u32::try_from(line).ok());
+        Target { path: below, lines: line("start_line").zip(line("end_line")) }
+    };
+    let all =
+        |item: &Value, name: &str| item[name].as_array().map(|found| found.iter().map(target).collect::<Vec<_>>());
+    let questions = items.iter().map(|item| {
+        let mut targets = all(item, "relevant").unwrap_or_default();
+        targets.extend(all(item, "secondary").unwrap_or_default());
+        Question { query: item["query"].as_str().unwrap_or_default().to_owned(), targets }
+    });
+    Ok(questions.collect())
+}
+
+/// NDCG of the first ten results: each target counts at the place of the first result that covers it.
+fn ndcg(hits: &[Hit], targets: &[Target]) -> f64 {
+    let gain = |place: u64| 1.0 / (as_f64(place) + 2.0).log2();
+    let covers = |hit: &Hit, target: &Target| {
+        hit.path == target.path
+            && target.lines.is_none_or(|(first, last)| hit.first_line <= last && hit.last_line >= first)
+    };
+    let mut places: Vec<u64> = targets
+        .iter()
+        .filter_map(|target| (0..).zip(hits).find(|(_, hit)| covers(hit, target)).map(|(place, _)| place))
+        .collect();
+    places.sort_unstable();
+    places.dedup();
+    let ideal: f64 = (0..).take(targets.len().min(DEPTH)).map(gain).sum();
+    if ideal > 0.0 { places.into_iter().map(gain).sum::<f64>() / ideal } else { 0.0 }
+}
+
+/// Files by the number of lines with any word of the query, as somebody would count them with grep.
+fn counting(code: &CodeFolder, root: &Path, query: &str) -> Vec<Hit> {
+    let query = query.to_lowercase();
+    let words: Vec<&str> =
+        query.split(|letter: char| !letter.is_alphanumeric()).filter(|word| word.len() > 3).collect();
+    let mut found: Vec<Hit> = Vec::new();
+    for path in code.index().paths() {
+        let text = fs::read_to_string(root.join(path)).unwrap_or_default().to_lowercase();
+        let count = text.lines().filter(|line| words.iter().any(|word| line.contains(word))).count();
+        if count > 0 {
+            found.push(Hit {
+                path: path.to_owned(),
+                first_line: 1,
+                last_line: u32::MAX,
+                symbol: None,
+                score: f32::from(u16::try_from(count).unwrap_or(u16::MAX)),
+            });
+        }
+    }
+    found.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.path.cmp(&b.path)));
+    found.truncate(DEPTH);
+    found
+}

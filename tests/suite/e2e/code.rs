@@ -1,0 +1,240 @@
+//! Source code, found by meaning, name and structure, by a process that can do nothing else.
+
+use std::{fs, path::PathBuf};
+
+use agentd_testkit::{daemon::until, model_server::Reply};
+use serde_json::{Value, json};
+
+use super::World;
+
+const CART: &str = "\
+/// The cart of a person.
+pub struct ShoppingCart {
+    items: Vec<Item>,
+}
+
+impl Basket for ShoppingCart {
+    /// Adds an item, once its price is known.
+    fn add(&mut self, item: Item) {
+        self.items.push(item);
+    }
+}
+
+pub fn empty_cart() -> ShoppingCart {
+    ShoppingCart { items: Vec::new() }
+}
+";
+
+async fn shop() -> World {
+    let world = World::start().await;
+    world.daemon.write("shop/src/cart.rs", CART);
+    world.daemon.write("shop/src/main.rs", "fn main() {\n    let cart = empty_cart();\n    pay(cart);\n}\n");
+    world.daemon.write(
+        "shop/src/pay.py",
+        "def settle_invoice(invoice):\n    \"\"\"Pays a bill with a card.\"\"\"\n    return invoice\n",
+    );
+    world.daemon.write("shop/.env", "PAY_TOKEN=hunter2_settle_invoice\n");
+    world.daemon.write("shop/deploy/secrets.yaml", "settle_invoice: hunter3\n");
+    world.daemon.write("shop/.gitignore", "/made\n");
+    world.daemon.write("shop/made/out.rs", "pub fn settle_invoice_made() {}\n");
+    world
+}
+
+impl World {
+    fn shop(&self) -> String {
+        self.daemon.path().join("shop").display().to_string()
+    }
+
+    /// Results of these calls in the shop.
+    async fn looks(&self, calls: Vec<(&'static str, Value)>) -> Vec<String> {
+        let (told, output) = self.call_all(calls, &["-C", &self.shop()]).await;
+        output.exits(0);
+        told
+    }
+
+    fn configure(&self, name: &str, text: &str) {
+        fs::create_dir_all(self.daemon.config()).unwrap();
+        fs::write(self.daemon.config().join(name), text).unwrap();
+    }
+
+    /// Processes of the daemon that read code.
+    fn readers(&self) -> Vec<u32> {
+        let parent = self.daemon.pid();
+        let children = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+            let pid: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+            let line = fs::read(PathBuf::from(format!("/proc/{pid}/cmdline"))).ok()?;
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+            let is_ours = status.contains(&format!("PPid:\t{parent}\n"));
+            (is_ours && String::from_utf8_lossy(&line).contains("code-worker")).then_some(pid)
+        });
+        children.collect()
+    }
+}
+
+fn search(query: &str) -> (&'static str, Value) {
+    ("search_code", json!({ "query": query }))
+}
+
+fn kill(pid: u32) {
+    let pid = pid.to_string();
+    assert!(std::process::Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn code_is_found_by_meaning_name_and_structure() {
+    let world = shop().await;
+    let told = world
+        .looks(vec![
+            search("how is an item added to the cart"),
+            ("search_semantic", json!({"query": "pay a bill", "max_results": 1})),
+            ("find_symbol", json!({"name": "ShoppingCart"})),
+            ("find_symbol", json!({"name": "empty_cart", "path": "src"})),
+            ("outline", json!({"path": "src/cart.rs"})),
+            ("repo_map", json!({"focus": "src/main.rs", "budget": 300})),
+            ("search_code", json!({"query": "cart", "path": "/project/src/main.rs"})),
+            ("outline", json!({"path": "/project/nowhere.rs"})),
+            ("search_code", json!({"query": " "})),
+            ("outline", json!({"path": "/uploads"})),
+            ("find_symbol", json!({"name": "NoSuchThing"})),
+            ("find_symbol", json!({"name": "Basket"})),
+        ])
+        .await;
+    let check = |at: usize, parts: &[&str]| {
+        for part in parts {
+            assert!(told[at].contains(part), "{at}: {part:?} is not in {}", told[at]);
+        }
+    };
+    check(0, &["1. /project/src/cart.rs:", "Adds an item, once its price is known."]);
+    check(1, &["1. /project/src/pay.py:1-3 function settle_invoice", "[the best 1 hit of "]);
+    check(2, &["Defined (1):\n/project/src/cart.rs:2-4 struct: pub struct ShoppingCart {"]);
+    check(2, &["Used (3):\n/project/src/cart.rs:6"]);
+    check(3, &["/project/src/main.rs:2 in main: let cart = empty_cart();"]);
+    check(4, &["/project/src/cart.rs:\n", "2-4  pub struct ShoppingCart {", "8-10    fn add(&mut self, item: Item) {"]);
+    check(5, &["/project/src/cart.rs:\n", "pub fn empty_cart() -> ShoppingCart {"]);
+    check(6, &["1. /project/src/main.rs:"]);
+    assert!(!told[6].contains("cart.rs"), "{}", told[6]);
+    check(7, &["nowhere.rs"]);
+    check(8, &["`query` must have from 1 to"]);
+    check(9, &["code is looked up in the project and in added folders"]);
+    check(10, &["There is no \"NoSuchThing\"", "search_code"]);
+    check(11, &["defined nowhere here", "Implemented or extended (1):\n/project/src/cart.rs:6", "impl Basket for"]);
+    // One process for all of it, and nothing of it is on the disk.
+    assert_eq!(world.readers().len(), 1);
+    assert!(!world.daemon.data().join("code").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_may_not_be_read_is_not_found() {
+    let world = shop().await;
+    world.daemon.write("shop/private/plans.rs", "pub fn settle_invoice_in_secret() {}\n");
+    let rules = "tools: {read_file: {patterns: {critical: ['/project/private/']}, actions: {critical: deny}}}";
+    world.configure("hitl_rules.yaml", rules);
+    world.daemon.agentctl(["reload"]).await.exits(0);
+    let told = world
+        .looks(vec![
+            search("settle_invoice hunter"),
+            ("find_symbol", json!({"name": "settle_invoice_in_secret"})),
+            ("outline", json!({"path": "/project"})),
+            ("repo_map", json!({"focus": "settle_invoice_in_secret"})),
+        ])
+        .await;
+    for (at, text) in told.iter().enumerate() {
+        for secret in ["hunter", "private/", "made/", "in_secret()"] {
+            assert!(!text.contains(secret), "{at}: {secret} is in {text}");
+        }
+    }
+    assert!(told[0].contains("/project/src/pay.py") && told[0].contains("1 file left out"), "{}", told[0]);
+    // Naming a file of secrets asks, as reading it does.
+    let (_, output) = world.call_all(vec![("outline", json!({"path": "/project/.env"}))], &["-C", &world.shop()]).await;
+    assert!(output.exits(5).stderr.contains("looks like a file of secrets"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_are_found_at_once_whoever_makes_them() {
+    let world = shop().await;
+    let edit = json!({"path": "/project/src/cart.rs", "old_string": "empty_cart", "new_string": "fresh_basket", "replace_all": true});
+    let make = "mkdir -p /project/src/deep/er && echo 'pub fn brand_new_thing() {}' > /project/src/deep/er/new.rs";
+    let calls = [
+        ("find_symbol", json!({"name": "empty_cart"})),
+        ("edit_file", edit),
+        ("find_symbol", json!({"name": "fresh_basket"})),
+        ("run_bash_command", json!({"command": make})),
+        ("find_symbol", json!({"name": "brand_new_thing"})),
+        ("run_bash_command", json!({"command": "mv /project/src/deep /project/src/deeper && rm /project/src/pay.py"})),
+        ("find_symbol", json!({"name": "brand_new_thing"})),
+        ("find_symbol", json!({"name": "settle_invoice"})),
+    ];
+    let mut told = Vec::new();
+    for call in calls {
+        let project = format!("{}:rw", world.shop());
+        let (mut result, output) = world.call_all(vec![call], &["-C", &project, "--on-interrupt", "approve"]).await;
+        output.exits(0);
+        told.append(&mut result);
+    }
+    assert!(told[0].contains("Defined (1):\n/project/src/cart.rs"), "{}", told[0]);
+    assert!(told[2].contains("Defined (1):\n/project/src/cart.rs"), "{}", told[2]);
+    assert!(told[4].contains("Defined (1):\n/project/src/deep/er/new.rs:1"), "{}", told[4]);
+    assert!(told[6].contains("Defined (1):\n/project/src/deeper/er/new.rs:1"), "{}", told[6]);
+    assert!(told[7].contains("There is no "), "{}", told[7]);
+    // Another program changes it, while nobody looks.
+    world.daemon.write("shop/src/later.rs", "pub fn written_elsewhere() {}\n");
+    let told = world.looks(vec![("find_symbol", json!({"name": "written_elsewhere"}))]).await;
+    assert!(told[0].contains("/project/src/later.rs:1"), "{}", told[0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_is_killed_is_replaced_and_ends_with_the_daemon() {
+    let mut world = shop().await;
+    world.looks(vec![search("cart")]).await;
+    let first = world.readers();
+    kill(first[0]);
+    until("the reader is gone", async || world.readers().is_empty().then_some(())).await;
+    let told = world.looks(vec![search("cart")]).await;
+    assert!(told[0].contains("/project/src/cart.rs"), "{}", told[0]);
+    let second = world.readers();
+    assert_ne!(first, second);
+    world.daemon.kill9().await;
+    let path = PathBuf::from(format!("/proc/{}", second[0]));
+    until("the reader ends with the daemon", async || (!path.exists()).then_some(())).await;
+    world.daemon.restart().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_map_is_told_once_and_not_of_what_the_rules_withhold() {
+    let world = World::start().await;
+    for number in 0..30 {
+        let text = format!("pub fn step_{number}(engine: &TravelEngine) {{ engine.travel_onwards(); }}\n");
+        world.daemon.write(&format!("shop/steps/step{number}.rs"), text);
+    }
+    world.daemon.write(
+        "shop/engine.rs",
+        "pub struct TravelEngine;\nimpl TravelEngine {\n    pub fn travel_onwards(&self) {}\n}\n",
+    );
+    world.daemon.write("shop/private/plan.rs", "pub struct PrivateTravelPlan;\n");
+    for number in 0..10 {
+        world.daemon.write(&format!("shop/plans/p{number}.rs"), "fn plan(plan: PrivateTravelPlan) {}\n");
+    }
+    let rules = "tools: {read_file: {patterns: {critical: ['/project/private/']}, actions: {critical: deny}}}";
+    world.configure("hitl_rules.yaml", rules);
+    world.daemon.agentctl(["reload"]).await.exits(0);
+    // The index may take longer than a turn waits for a map; the tool does not.
+    world.looks(vec![("repo_map", json!({}))]).await;
+    world.model.reply(Reply::text("Hello."));
+    let output = world.daemon.agentctl(["run", "-C", &world.shop(), "--output", "json", "Hi"]).await.exits(0).json();
+    let session = output["session_id"].as_str().unwrap().to_owned();
+    world.model.reply(Reply::text("Again."));
+    world.daemon.agentctl(["run", "--session", &session, "And?"]).await.exits(0);
+    let requests = world.model.requests();
+    let [.., first, second] = &requests[..] else { panic!("two requests") };
+    for request in [first, second] {
+        let body = request.body.to_string();
+        assert_eq!(body.matches("A map of the code at").count(), 1, "{body}");
+        assert!(body.contains("engine.rs:") && body.contains("pub struct TravelEngine;"), "{body}");
+        assert!(!body.contains("pub struct PrivateTravelPlan"), "{body}");
+    }
+    world.configure("agentd.yaml", "turns: {map_tokens: 0}\n");
+    world.daemon.agentctl(["reload"]).await.exits(0);
+    world.model.reply(Reply::text("Hello."));
+    world.daemon.agentctl(["run", "-C", &world.shop(), "Hi"]).await.exits(0);
+    assert!(!world.model.requests().pop().unwrap().body.to_string().contains("A map of the code at"));
+}
