@@ -55,6 +55,7 @@ pub(crate) fn notice_line(text: &str, topic: NoticeTopic, sources: &[NoticeSourc
         NoticeTopic::Files => ("attached", sources.iter().map(|source| source.name.as_str()).collect()),
         NoticeTopic::ReadAgain => ("read again", sources.iter().map(|source| source.name.as_str()).collect()),
         NoticeTopic::Recall => ("recalled", sources.iter().map(|source| source.name.as_str()).collect()),
+        NoticeTopic::CodeMap => return "map of the code".to_owned(),
         NoticeTopic::Advice
         | NoticeTopic::Todos
         | NoticeTopic::Pins

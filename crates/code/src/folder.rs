@@ -15,10 +15,11 @@ use crate::{
     map::map,
     search::{Hit, SearchQuery},
     source::Parser,
-    symbols::outline_of,
+    symbols::{is_within, outline_of},
     text::{MAX_BYTES, decode, start_of},
     walk::{
-        MAX_FILES, MayRead, RefreshReport, RefreshStep, SkippedFiles, belongs, refresh, regular_file, stamp, update,
+        FileTree, MAX_FILES, MayRead, OuterIgnore, OuterRules, RefreshReport, RefreshStep, SkippedFiles, belongs,
+        refresh, regular_file, stamp, update,
     },
 };
 
@@ -31,6 +32,8 @@ pub struct FolderConfig {
     pub threads: usize,
     /// Files that are indexed at most.
     pub max_files: usize,
+    /// Rules of git above the folder.
+    pub outer: Vec<OuterRules>,
     /// Predicate on paths below the folder: which files may be read. Files with secrets may not.
     pub may_read: Box<MayRead>,
 }
@@ -39,7 +42,7 @@ impl FolderConfig {
     /// Settings without a change but for the files that may be read.
     #[must_use]
     pub fn new(may_read: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        Self { threads: 2, max_files: MAX_FILES, may_read: Box::new(may_read) }
+        Self { threads: 2, max_files: MAX_FILES, outer: Vec::new(), may_read: Box::new(may_read) }
     }
 }
 
@@ -57,6 +60,7 @@ impl std::fmt::Debug for FolderConfig {
 pub struct CodeFolder {
     root: PathBuf,
     config: FolderConfig,
+    outer: OuterIgnore,
     index: CodeIndex,
     skipped: SkippedFiles,
     /// Folders that were listed, as paths below the root; the root is the empty one.
@@ -73,6 +77,7 @@ impl CodeFolder {
         let root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
         Self {
             root,
+            outer: OuterIgnore::new(&config.outer),
             config,
             index: CodeIndex::new(),
             skipped: SkippedFiles::new(),
@@ -101,15 +106,9 @@ impl CodeFolder {
 
     /// Does the same, and tells of each step.
     pub fn refresh_telling(&mut self, tell: &mut dyn FnMut(RefreshStep<'_>)) -> RefreshReport {
-        let mut report = refresh(
-            &mut self.index,
-            &mut self.skipped,
-            &self.root,
-            self.config.threads,
-            self.config.max_files,
-            &*self.config.may_read,
-            tell,
-        );
+        let tree = FileTree { root: &self.root, outer: &self.outer, may_read: &*self.config.may_read };
+        let mut report =
+            refresh(&mut self.index, &mut self.skipped, &tree, self.config.threads, self.config.max_files, tell);
         self.folders = std::mem::take(&mut report.folders);
         (self.is_truncated, self.is_partial) = (report.is_truncated, report.is_partial);
         report
@@ -118,7 +117,8 @@ impl CodeFolder {
     /// Brings the index up to single files that were written or removed, and tells how many of them it has now. Paths are
     /// below the folder, with slashes.
     pub fn update(&mut self, paths: &[&str]) -> usize {
-        update(&mut self.index, &mut self.skipped, &self.root, paths, &*self.config.may_read)
+        let tree = FileTree { root: &self.root, outer: &self.outer, may_read: &*self.config.may_read };
+        update(&mut self.index, &mut self.skipped, &tree, paths)
     }
 
     /// Index of the folder.
@@ -130,6 +130,13 @@ impl CodeFolder {
     /// Answers a question.
     #[must_use]
     pub fn reply(&self, question: &CodeQuestion) -> CodeReply {
+        let below = match question {
+            CodeQuestion::Search { below, .. }
+            | CodeQuestion::Symbol { below, .. }
+            | CodeQuestion::Outline { path: below } => below,
+            CodeQuestion::Map { .. } => "",
+        };
+        let within = self.index.paths().filter(|path| is_within(path, below)).count();
         let answer = match question {
             CodeQuestion::Search { query, below, limit } => CodeAnswer::Hits(self.search(query, below, *limit)),
             CodeQuestion::Symbol { name, below } => CodeAnswer::Symbol(self.find_symbol(name, below)),
@@ -137,8 +144,13 @@ impl CodeFolder {
             CodeQuestion::Map { focus, max_tokens } => CodeAnswer::Map(self.map(focus, *max_tokens)),
         };
         let (is_truncated, is_partial) = (self.is_truncated, self.is_partial);
-        let index =
-            CodeIndexState { files: self.index.paths().count(), skipped: self.skipped.len(), is_truncated, is_partial };
+        let index = CodeIndexState {
+            files: self.index.paths().count(),
+            within,
+            skipped: self.skipped.len(),
+            is_truncated,
+            is_partial,
+        };
         CodeReply { answer, index }
     }
 

@@ -38,5 +38,5 @@ pub use symbols::{MAX_OUTLINE, MAX_SYMBOL_DEFINITIONS, MAX_SYMBOL_REFERENCES};
 pub use tags::{Definition, MAX_DEFINITIONS, MAX_NAME, MAX_REFERENCES, Reference, ReferenceKind, Tags};
 pub use terms::terms;
 pub use text::{MAX_BYTES, MAX_LINE, MAX_PARSED, SkipReason, decode};
-pub use walk::{MAX_FILES, MAX_TOTAL_BYTES, MayRead, RefreshReport, RefreshStep};
+pub use walk::{MAX_FILES, MAX_TOTAL_BYTES, MayRead, OuterRules, RefreshReport, RefreshStep};
 pub use worker::{CodePool, PoolConfig, WORKER_ARGUMENT, run_worker};

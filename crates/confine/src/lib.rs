@@ -4,7 +4,8 @@
 //! take ([`limit`]) and gives up its rights ([`give_up_rights`]). What holds on Linux: no memory, time, file size or
 //! descriptors beyond the limits; no system call but those that a program needs to compute with what it has, so nothing is
 //! sent and nothing is started (seccomp), and no path can be reached but those below the folder that it was given, for
-//! reading (Landlock); no new privileges. On other systems only the limits hold, and no folder is given.
+//! reading (Landlock); no signal to another process; no new privileges. That a path exists, and when it was changed, can
+//! still be seen of any. On other systems only the limits hold, and no folder is given.
 
 #[cfg(target_os = "linux")]
 mod linux;

@@ -48,7 +48,6 @@ const ALLOWED: &[i64] = &[
     libc::SYS_restart_syscall,
     libc::SYS_getpid,
     libc::SYS_gettid,
-    libc::SYS_tgkill,
     libc::SYS_getrandom,
     libc::SYS_clock_gettime,
     libc::SYS_clock_nanosleep,
@@ -64,20 +63,21 @@ const ALLOWED_HERE: &[i64] = &[];
 
 /// Further calls for reading the files of a folder, and for hearing of changes in it.
 const READING: &[i64] = &[
-    libc::SYS_openat,
     libc::SYS_getdents64,
     libc::SYS_readlinkat,
     libc::SYS_faccessat,
-    libc::SYS_fcntl,
     libc::SYS_getcwd,
     libc::SYS_inotify_init1,
     libc::SYS_inotify_add_watch,
     libc::SYS_inotify_rm_watch,
 ];
 #[cfg(target_arch = "x86_64")]
-const READING_HERE: &[i64] = &[libc::SYS_open, libc::SYS_readlink, libc::SYS_stat, libc::SYS_lstat];
+const READING_HERE: &[i64] = &[libc::SYS_readlink, libc::SYS_stat, libc::SYS_lstat];
 #[cfg(not(target_arch = "x86_64"))]
 const READING_HERE: &[i64] = &[];
+
+/// Flags of an open that makes, changes or empties a file.
+const WRITING: i32 = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
 
 /// Closes all paths but those below a folder that is given, which can be read.
 pub(super) fn close_paths(access: &Access<'_>) -> io::Result<()> {
@@ -139,6 +139,19 @@ fn programs(processor: TargetArch, access: &Access<'_>) -> Result<[BpfProgram; 2
     };
     let mut allowed: BTreeMap<i64, Vec<SeccompRule>> =
         ALLOWED.iter().chain(ALLOWED_HERE).chain(reading).map(|call| (*call, Vec::new())).collect();
+    // A process may end itself, and signals no other.
+    let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
+    allowed.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![is(0, own)?])?]);
+    if matches!(access, Access::Read(_)) {
+        // Older kernels would empty a file that is opened for reading.
+        allowed.insert(libc::SYS_openat, vec![SeccompRule::new(vec![has_none(2, WRITING)?])?]);
+        #[cfg(target_arch = "x86_64")]
+        allowed.insert(libc::SYS_open, vec![SeccompRule::new(vec![has_none(1, WRITING)?])?]);
+        // Descriptors are looked at and copied. To have signals sent, or to lock, is another thing.
+        let commands = [libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_DUPFD_CLOEXEC];
+        let commands = commands.map(|command| SeccompRule::new(vec![is(1, command)?]));
+        allowed.insert(libc::SYS_fcntl, commands.into_iter().collect::<Result<_, _>>()?);
+    }
     // For the other filter to refuse. Of two answers the kernel takes the stricter, so this one must not be EPERM.
     allowed.insert(libc::SYS_clone3, Vec::new());
     allowed.insert(libc::SYS_clone, vec![SeccompRule::new(vec![has(0, libc::CLONE_THREAD)?])?]);
@@ -147,6 +160,11 @@ fn programs(processor: TargetArch, access: &Access<'_>) -> Result<[BpfProgram; 2
     let allowed = SeccompFilter::new(allowed, errno(libc::EPERM), SeccompAction::Allow, processor)?;
     // Applying a filter takes a call that the second one no longer allows.
     Ok([unknown.try_into()?, allowed.try_into()?])
+}
+
+fn has_none(argument: u8, flags: i32) -> Result<SeccompCondition, BackendError> {
+    let flags = u64::from(flags.cast_unsigned());
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(flags), 0)
 }
 
 fn has(argument: u8, flag: i32) -> Result<SeccompCondition, BackendError> {

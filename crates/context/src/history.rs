@@ -110,6 +110,7 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
                     | NoticeTopic::AnswerForm
                     | NoticeTopic::TurnInstructions
                     | NoticeTopic::Continue
+                    | NoticeTopic::CodeMap
                     | NoticeTopic::Plan
                     | NoticeTopic::Planned => reminder(&harmless(text)),
                 });

@@ -75,6 +75,9 @@ pub enum CodeAnswer {
 pub struct CodeIndexState {
     /// Files in it.
     pub files: usize,
+    /// Files in it below what the question was about.
+    #[serde(default)]
+    pub within: usize,
     /// Files that were looked at and left out: too large, binary, generated.
     pub skipped: usize,
     /// Set if there are more files than are indexed.

@@ -154,6 +154,8 @@ pub enum NoticeTopic {
     AnswerForm,
     /// Instructions of the client for one turn.
     TurnInstructions,
+    /// A map of the project's code.
+    CodeMap,
 }
 
 impl ItemBody {
@@ -187,6 +189,7 @@ impl NoticeTopic {
             | Self::Planned
             | Self::AnswerForm
             | Self::TurnInstructions
+            | Self::CodeMap
             | Self::Advice => true,
         }
     }

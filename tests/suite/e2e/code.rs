@@ -97,6 +97,9 @@ async fn code_is_found_by_meaning_name_and_structure() {
             ("outline", json!({"path": "/uploads"})),
             ("find_symbol", json!({"name": "NoSuchThing"})),
             ("find_symbol", json!({"name": "Basket"})),
+            ("find_symbol", json!({"name": "Basket", "path": "src/pay.py"})),
+            ("search_code", json!({"query": "settle", "path": "made/"})),
+            ("repo_map", json!({"path": "src"})),
         ])
         .await;
     let check = |at: usize, parts: &[&str]| {
@@ -105,7 +108,7 @@ async fn code_is_found_by_meaning_name_and_structure() {
         }
     };
     check(0, &["1. /project/src/cart.rs:", "Adds an item, once its price is known."]);
-    check(1, &["1. /project/src/pay.py:1-3 function settle_invoice", "[the best 1 hit of "]);
+    check(1, &["1. /project/src/pay.py:1-3 function settle_invoice", "[the best 1 hit in "]);
     check(2, &["Defined (1):\n/project/src/cart.rs:2-4 struct: pub struct ShoppingCart {"]);
     check(2, &["Used (3):\n/project/src/cart.rs:6"]);
     check(3, &["/project/src/main.rs:2 in main: let cart = empty_cart();"]);
@@ -118,6 +121,9 @@ async fn code_is_found_by_meaning_name_and_structure() {
     check(9, &["code is looked up in the project and in added folders"]);
     check(10, &["There is no \"NoSuchThing\"", "search_code"]);
     check(11, &["defined nowhere here", "Implemented or extended (1):\n/project/src/cart.rs:6", "impl Basket for"]);
+    check(12, &["There is no \"Basket\" in the 1 file of /project/src/pay.py"]);
+    check(13, &["/project/made, of which nothing is indexed"]);
+    check(14, &["name /project/src in focus"]);
     // One process for all of it, and nothing of it is on the disk.
     assert_eq!(world.readers().len(), 1);
     assert!(!world.daemon.data().join("code").exists());
@@ -143,7 +149,9 @@ async fn what_may_not_be_read_is_not_found() {
             assert!(!text.contains(secret), "{at}: {secret} is in {text}");
         }
     }
-    assert!(told[0].contains("/project/src/pay.py") && told[0].contains("1 file left out"), "{}", told[0]);
+    assert!(told[0].contains("/project/src/pay.py"), "{}", told[0]);
+    // Nor is it told whether they hold what was looked for.
+    assert!(told[1].contains("There is no ") && !told[1].contains("left out"), "{}", told[1]);
     // Naming a file of secrets asks, as reading it does.
     let (_, output) = world.call_all(vec![("outline", json!({"path": "/project/.env"}))], &["-C", &world.shop()]).await;
     assert!(output.exits(5).stderr.contains("looks like a file of secrets"));
@@ -229,7 +237,7 @@ async fn a_map_is_told_once_and_not_of_what_the_rules_withhold() {
     for request in [first, second] {
         let body = request.body.to_string();
         assert_eq!(body.matches("A map of the code at").count(), 1, "{body}");
-        assert!(body.contains("engine.rs:") && body.contains("pub struct TravelEngine;"), "{body}");
+        assert!(body.contains(r"\nengine.rs:\n    1  pub struct TravelEngine;\n"), "{body}");
         assert!(!body.contains("pub struct PrivateTravelPlan"), "{body}");
     }
     world.configure("agentd.yaml", "turns: {map_tokens: 0}\n");
@@ -237,4 +245,45 @@ async fn a_map_is_told_once_and_not_of_what_the_rules_withhold() {
     world.model.reply(Reply::text("Hello."));
     world.daemon.agentctl(["run", "-C", &world.shop(), "Hi"]).await.exits(0);
     assert!(!world.model.requests().pop().unwrap().body.to_string().contains("A map of the code at"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_that_is_replaced_is_read_anew() {
+    let world = shop().await;
+    let symbol = |name: &str| ("find_symbol", json!({ "name": name }));
+    world.looks(vec![symbol("empty_cart")]).await;
+    let (at, aside) = (world.daemon.path().join("shop"), world.daemon.path().join("old"));
+    fs::rename(&at, &aside).unwrap();
+    world.daemon.write("shop/other.rs", "pub fn wholly_different() {}\n");
+    let told = world.looks(vec![symbol("wholly_different"), symbol("empty_cart")]).await;
+    assert!(told[0].contains("/project/other.rs:1"), "{}", told[0]);
+    assert!(told[1].contains("There is no "), "{}", told[1]);
+    // A folder in it that is swapped for another one is heard of from then on, too.
+    world.daemon.write("shop/src/one.rs", "pub fn first_of_it() {}\n");
+    world.looks(vec![symbol("first_of_it")]).await;
+    fs::rename(at.join("src"), world.daemon.path().join("src-aside")).unwrap();
+    world.daemon.write("shop/src/two.rs", "pub fn second_of_it() {}\n");
+    let told = world.looks(vec![symbol("second_of_it"), symbol("first_of_it")]).await;
+    assert!(told[0].contains("/project/src/two.rs:1") && told[1].contains("There is no "), "{told:?}");
+    world.daemon.write("shop/src/three.rs", "pub fn third_of_it() {}\n");
+    let told = world.looks(vec![symbol("third_of_it")]).await;
+    assert!(told[0].contains("/project/src/three.rs:1"), "{}", told[0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_of_a_repository_keeps_the_rules_of_the_whole() {
+    let world = World::start().await;
+    world.daemon.write("repo/.git/HEAD", "ref: refs/heads/main\n");
+    world.daemon.write("repo/.git/info/exclude", "scratch/\n");
+    world.daemon.write("repo/.gitignore", "dist/\n*.gen.rs\n");
+    world.daemon.write("repo/shop/src/a.rs", "pub fn kept_by_git() {}\n");
+    for ignored in ["dist/a.rs", "src/b.gen.rs", "scratch/c.rs"] {
+        world.daemon.write(&format!("repo/shop/{ignored}"), "pub fn ignored_by_git() {}\n");
+    }
+    let project = world.daemon.path().join("repo/shop").display().to_string();
+    let calls = ["kept_by_git", "ignored_by_git"].map(|name| ("find_symbol", json!({ "name": name })));
+    let (told, output) = world.call_all(calls.to_vec(), &["-C", &project]).await;
+    output.exits(0);
+    assert!(told[0].contains("/project/src/a.rs:1") && !told[0].contains("could not be listed"), "{}", told[0]);
+    assert!(told[1].contains("There is no \"ignored_by_git\" in 1 file"), "{}", told[1]);
 }

@@ -1,6 +1,7 @@
 //! Files of a folder: which of them belong to its code.
 
 mod generated;
+mod outer;
 mod refresh;
 
 use std::{
@@ -9,9 +10,11 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-use ignore::WalkBuilder;
+use ignore::{DirEntry, WalkBuilder};
 
 pub(crate) use generated::{is_generated_name, is_generated_text};
+pub use outer::OuterRules;
+pub(crate) use outer::{OuterIgnore, outer_rules};
 pub use refresh::{RefreshReport, RefreshStep};
 pub(crate) use refresh::{SkippedFiles, refresh, update};
 
@@ -26,6 +29,14 @@ const MAX_DEPTH: usize = 64;
 
 /// Predicate on paths below the folder, with slashes: which files may be read.
 pub type MayRead = dyn Fn(&str) -> bool + Send + Sync;
+
+/// A folder, and what of it may be read.
+#[derive(Clone, Copy)]
+pub(crate) struct FileTree<'a> {
+    pub(crate) root: &'a Path,
+    pub(crate) outer: &'a OuterIgnore,
+    pub(crate) may_read: &'a MayRead,
+}
 
 /// File of a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,10 +60,14 @@ pub(crate) struct Listing {
 
 /// Lists the files that may belong to the index. Links are not followed; what is hidden or git-ignored is left out, also
 /// outside of a repository.
-pub(crate) fn list(root: &Path, max_files: usize, may_read: &MayRead) -> Listing {
+pub(crate) fn list(tree: &FileTree<'_>, max_files: usize) -> Listing {
+    let FileTree { root, outer, may_read } = *tree;
     let mut listing = Listing::default();
     let mut total = 0;
-    for entry in walk(root).build() {
+    let mut walk = walk(root);
+    let outer = outer.clone();
+    walk.filter_entry(move |entry| is_wanted(entry, &outer));
+    for entry in walk.build() {
         let Ok(entry) = entry else {
             listing.is_partial = true;
             continue;
@@ -84,17 +99,23 @@ pub(crate) fn list(root: &Path, max_files: usize, may_read: &MayRead) -> Listing
 
 fn walk(root: &Path) -> WalkBuilder {
     let mut walk = WalkBuilder::new(root);
-    walk.follow_links(false).require_git(false).max_depth(Some(MAX_DEPTH));
-    walk.filter_entry(|entry| entry.file_name() != "node_modules");
+    // What lies above is not for the worker to read.
+    walk.follow_links(false).require_git(false).parents(false).git_global(false).max_depth(Some(MAX_DEPTH));
     walk
 }
 
+fn is_wanted(entry: &DirEntry, outer: &OuterIgnore) -> bool {
+    let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+    entry.file_name() != "node_modules" && !(entry.depth() > 0 && outer.ignores(entry.path(), is_folder))
+}
+
 /// Looks whether one file may belong to the index, by the rules of [`list`].
-pub(crate) fn is_listed(root: &Path, path: &str, may_read: &MayRead) -> bool {
+pub(crate) fn is_listed(tree: &FileTree<'_>, path: &str) -> bool {
+    let FileTree { root, outer, may_read } = *tree;
     let Some(place) = absolute(root, path).filter(|_| belongs(path, may_read)) else { return false };
     let mut way = walk(root);
-    let target = place.clone();
-    way.filter_entry(move |entry| entry.file_name() != "node_modules" && target.starts_with(entry.path()));
+    let (target, outer) = (place.clone(), outer.clone());
+    way.filter_entry(move |entry| is_wanted(entry, &outer) && target.starts_with(entry.path()));
     let mut found = way.build().filter_map(Result::ok);
     found.any(|entry| entry.path() == place && entry.file_type().is_some_and(|kind| kind.is_file()))
 }
@@ -113,8 +134,12 @@ fn relative(root: &Path, path: &Path) -> Option<String> {
 
 /// Place of a file of the index; none for paths that would lead out of the folder.
 pub(crate) fn absolute(root: &Path, path: &str) -> Option<PathBuf> {
-    let is_inside = path.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
-    is_inside.then(|| root.join(path))
+    is_below(path).then(|| root.join(path))
+}
+
+/// Returns whether a path names something below a folder, and in one way.
+pub(crate) fn is_below(path: &str) -> bool {
+    path.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
 }
 
 /// Place of a file that is one, in the folder itself: no link leads to it, none lies on the way.

@@ -12,7 +12,7 @@ use std::{
     thread,
 };
 
-use super::{ListedFile, MayRead, absolute, is_generated_text, is_listed, list, regular_file, stamp};
+use super::{FileTree, ListedFile, absolute, is_generated_text, is_listed, list, regular_file, stamp};
 use crate::{
     index::{CodeIndex, FileAnalysis, FileStamp, analysis::Analyser},
     source::Parser,
@@ -65,13 +65,13 @@ pub(crate) type SkippedFiles = HashMap<String, (FileStamp, SkipReason)>;
 pub(crate) fn refresh(
     index: &mut CodeIndex,
     skipped: &mut SkippedFiles,
-    root: &Path,
+    tree: &FileTree<'_>,
     threads: usize,
     max_files: usize,
-    may_read: &MayRead,
     tell: &mut dyn FnMut(RefreshStep<'_>),
 ) -> RefreshReport {
-    let listing = list(root, max_files, may_read);
+    let root = tree.root;
+    let listing = list(tree, max_files);
     let mut report = RefreshReport {
         is_truncated: listing.is_truncated,
         is_partial: listing.is_partial,
@@ -111,18 +111,12 @@ pub(crate) fn refresh(
 }
 
 /// Brings the index up to single files that changed, appeared or went, and tells how many are in the index now.
-pub(crate) fn update(
-    index: &mut CodeIndex,
-    skipped: &mut SkippedFiles,
-    root: &Path,
-    paths: &[&str],
-    may_read: &MayRead,
-) -> usize {
+pub(crate) fn update(index: &mut CodeIndex, skipped: &mut SkippedFiles, tree: &FileTree<'_>, paths: &[&str]) -> usize {
     let mut reader = Reader::default();
     let mut report = RefreshReport::default();
     for path in paths {
-        if is_listed(root, path, may_read) {
-            take(index, skipped, &mut report, path, reader.read(root, path));
+        if is_listed(tree, path) {
+            take(index, skipped, &mut report, path, reader.read(tree.root, path));
         } else {
             index.remove(path);
             skipped.remove(*path);

@@ -8,6 +8,8 @@ use std::{
 use agentd_core::code::{CodeProgress, CodeQuestion, CodeReply};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::walk::OuterRules;
+
 /// Bytes of a frame at most. The longest answer is an outline.
 pub(super) const MAX_FRAME: usize = 4 << 20;
 
@@ -20,6 +22,8 @@ pub(super) struct Job {
     pub(super) memory: u64,
     /// Files that are not read: a worker before this one died of them.
     pub(super) excluded: Vec<String>,
+    /// Rules of git above the folder, which the worker cannot read.
+    pub(super) outer: Vec<OuterRules>,
     /// Set if each file is told before it is read.
     pub(super) is_careful: bool,
 }
@@ -43,6 +47,8 @@ pub(super) enum Response {
     Reply(u64, CodeReply),
     /// The reason why there is none.
     Failed(u64, String),
+    /// There is another folder at the path now, which this worker has no rights to.
+    Replaced(u64),
 }
 
 /// Bytes of a frame.

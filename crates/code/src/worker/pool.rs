@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     path::PathBuf,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -96,7 +96,7 @@ impl CodePool {
         // The task may end, because it was idle, while the question is on its way.
         for _ in 0..2 {
             let (reply, answer) = oneshot::channel();
-            let order = Order { question: question.clone(), progress: progress.clone(), reply };
+            let order = Order { question: question.clone(), progress: Arc::downgrade(&progress), reply };
             match self.orders(&folder).try_send(order) {
                 Err(mpsc::error::TrySendError::Full(_)) => {
                     return Err(CodeError::new(ErrorKind::Busy, "too many questions about this folder wait already"));

@@ -1,11 +1,10 @@
 //! One folder's task: starts its worker, asks, and learns from how one ended.
 
-use std::{io, path::PathBuf, process::Stdio};
+use std::{io, path::PathBuf, process::Stdio, sync::Weak};
 
 use agentd_core::{
-    code::{CodeQuestion, CodeReply},
+    code::{CodeProgress, CodeQuestion, CodeReply},
     error::{CodeError, ErrorKind},
-    ports::OnCodeProgress,
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader},
@@ -16,9 +15,11 @@ use tokio::{
 
 use super::{
     WORKER_ARGUMENT,
+    answers::{checked, plain},
     frame::{self, Job, Request, Response},
     pool::PoolConfig,
 };
+use crate::walk::outer_rules;
 
 /// Workers that one question may cost: one that dies, one that tells of what, and one that leaves it out.
 const ATTEMPTS: usize = 3;
@@ -26,13 +27,18 @@ const ATTEMPTS: usize = 3;
 const MAX_DEATHS: u32 = 6;
 /// Time for which it is left alone.
 const REST: Duration = Duration::from_secs(300);
+/// Time limit for one answer, the making of the index included.
+const LONGEST: Duration = Duration::from_secs(900);
+/// Pause between words about progress that are passed on.
+const PROGRESS: Duration = Duration::from_millis(200);
 /// Bytes that are read of a worker's standard error.
 const STDERR_BYTES: u64 = 2048;
 
 /// Question on its way to a worker.
 pub(super) struct Order {
     pub(super) question: CodeQuestion,
-    pub(super) progress: OnCodeProgress,
+    /// Gone with whoever asked.
+    pub(super) progress: Weak<dyn Fn(CodeProgress) + Send + Sync>,
     pub(super) reply: oneshot::Sender<Result<CodeReply, CodeError>>,
 }
 
@@ -56,6 +62,8 @@ enum Trouble {
     Refused(String),
     /// The worker is gone, or has to go.
     Dead(String),
+    /// Another folder is at the path, for another worker.
+    Replaced,
 }
 
 impl FolderProcess {
@@ -66,6 +74,9 @@ impl FolderProcess {
     /// Answers until nobody asks for a while, or nobody can any more.
     pub(super) async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
         while let Ok(Some(order)) = timeout(self.config.idle, orders.recv()).await {
+            if order.reply.is_closed() {
+                continue;
+            }
             let answer = self.answer(&order).await;
             // Who asked may be gone.
             let _ = order.reply.send(answer);
@@ -86,6 +97,10 @@ impl FolderProcess {
                     return Ok(reply);
                 }
                 Err(Trouble::Refused(why)) => return Err(broken(&why)),
+                Err(Trouble::Replaced) => {
+                    self.worker = None;
+                    "the folder was replaced again and again".clone_into(&mut last);
+                }
                 Err(Trouble::Dead(why)) => {
                     tracing::warn!(folder = %self.folder.display(), why, "a reader of code ended");
                     self.bury();
@@ -122,19 +137,31 @@ impl FolderProcess {
         if !matches!(asked, Ok(Ok(()))) {
             return Err(Trouble::Dead(worker.epitaph().await));
         }
+        let begun = Instant::now();
+        let mut told: Option<(Instant, usize)> = None;
         loop {
+            if begun.elapsed() > LONGEST {
+                return Err(Trouble::Dead(format!("its reader took more than {} s", LONGEST.as_secs())));
+            }
             match timeout(patience, worker.word()).await {
                 Err(_) => return Err(Trouble::Dead(format!("its reader was silent for {} s", patience.as_secs()))),
                 Ok(Err(error)) => return Err(Trouble::Dead(format!("its reader made no sense: {error}"))),
                 Ok(Ok(None)) => return Err(Trouble::Dead(worker.epitaph().await)),
                 Ok(Ok(Some(Response::Reading(file)))) => worker.reading = Some(file),
-                Ok(Ok(Some(Response::Progress(progress)))) => (order.progress)(progress),
+                Ok(Ok(Some(Response::Progress(progress)))) => {
+                    let is_news = told.is_none_or(|(at, done)| at.elapsed() >= PROGRESS && progress.done > done);
+                    if let Some(tell) = order.progress.upgrade().filter(|_| is_news) {
+                        told = Some((Instant::now(), progress.done));
+                        tell(progress);
+                    }
+                }
                 Ok(Ok(Some(Response::Reply(of, reply)))) if of == id => {
                     worker.reading = None;
-                    return Ok(reply);
+                    return Ok(checked(reply, &order.question));
                 }
-                Ok(Ok(Some(Response::Failed(of, why)))) if of == id => return Err(Trouble::Refused(why)),
-                Ok(Ok(Some(Response::Reply(..) | Response::Failed(..)))) => {
+                Ok(Ok(Some(Response::Failed(of, why)))) if of == id => return Err(Trouble::Refused(plain(&why))),
+                Ok(Ok(Some(Response::Replaced(of)))) if of == id => return Err(Trouble::Replaced),
+                Ok(Ok(Some(Response::Reply(..) | Response::Failed(..) | Response::Replaced(_)))) => {
                     return Err(Trouble::Dead("its reader answered what was not asked".to_owned()));
                 }
             }
@@ -146,6 +173,7 @@ impl FolderProcess {
             root: self.folder.clone(),
             memory: self.config.memory,
             excluded: self.excluded.clone(),
+            outer: outer_rules(&self.folder),
             // One that died may have died of a file.
             is_careful: self.deaths > 0,
         }
@@ -216,8 +244,7 @@ impl Worker {
             Err(_) => "it does not end".to_owned(),
         };
         let said = String::from_utf8_lossy(&said);
-        let said: String =
-            said.lines().last().unwrap_or_default().chars().filter(|letter| !letter.is_control()).collect();
+        let said = plain(said.lines().last().unwrap_or_default());
         if said.is_empty() {
             format!("its reader ended ({status})")
         } else {

@@ -4,7 +4,11 @@ use std::{
     ffi::OsString,
     fs::File,
     io,
-    os::fd::{AsFd as _, OwnedFd},
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::fs::MetadataExt as _,
+    },
+    path::Path,
     process::ExitCode,
     thread,
     time::{Duration, Instant},
@@ -33,10 +37,10 @@ const OPEN_FILES: u64 = 256;
 const NICENESS: i32 = 10;
 /// Quiet time after which changes are read that nobody has asked about.
 const QUIET_MILLIS: u16 = 100;
-/// More changed files than this are looked for in the whole folder.
-const MANY: usize = 500;
-/// Age of what is known of a folder that cannot be watched, from which on it is looked at again.
-const STALE: Duration = Duration::from_secs(2);
+/// More changed files than this are looked for in the whole folder, which costs less than to look for each.
+const MANY: usize = 30;
+/// A folder that cannot be watched is looked at again when it was left alone for so many times what a look takes.
+const LOOK_SHARE: u32 = 4;
 /// Pause between words about how far the index is.
 const PROGRESS: Duration = Duration::from_millis(250);
 /// Looks at a folder whose folders change meanwhile.
@@ -101,18 +105,22 @@ struct Server {
     /// None where changes cannot be heard of.
     watch: Option<FolderWatch>,
     changes: Changes,
-    /// Time of the last look at the whole folder.
-    looked: Option<Instant>,
+    /// The folder itself, whatever is at its path later: rights are bound to it.
+    root: Option<(u64, u64)>,
+    /// End of the last look at the whole folder, and its length.
+    looked: Option<(Instant, Duration)>,
 }
 
 impl Server {
     fn new(job: Job, out: File, may_read: fn(&str) -> bool) -> Self {
-        let Job { root, excluded, is_careful, .. } = job;
+        let Job { root, excluded, is_careful, outer, .. } = job;
         let threads = if is_careful { 1 } else { 2 };
         let belongs = move |path: &str| may_read(path) && !excluded.iter().any(|file| file == path);
-        let config = FolderConfig { threads, ..FolderConfig::new(belongs) };
+        let config = FolderConfig { threads, outer, ..FolderConfig::new(belongs) };
+        let code = CodeFolder::new(&root, config);
         Self {
-            code: CodeFolder::new(&root, config),
+            root: identity(code.root()),
+            code,
             out,
             is_careful,
             watch: FolderWatch::new().ok(),
@@ -150,8 +158,12 @@ impl Server {
     }
 
     fn serve(&mut self, request: &Request) -> io::Result<()> {
+        let root = identity(self.code.root());
+        if root.is_some() && root != self.root {
+            return frame::write(&mut self.out, &Response::Replaced(request.id));
+        }
         self.catch_up()?;
-        if !self.code.root().is_dir() {
+        if root.is_none() {
             let why = "the folder is not there any more, or cannot be read".to_owned();
             return frame::write(&mut self.out, &Response::Failed(request.id, why));
         }
@@ -165,7 +177,8 @@ impl Server {
     /// Brings the index up to the folder, as far as is known of it.
     fn catch_up(&mut self) -> io::Result<()> {
         let Some(watch) = &mut self.watch else {
-            return if self.looked.is_none_or(|looked| looked.elapsed() > STALE) { self.look() } else { Ok(()) };
+            let is_old = |(end, length): (Instant, Duration)| end.elapsed() > length * LOOK_SHARE;
+            return if self.looked.is_none_or(is_old) { self.look() } else { Ok(()) };
         };
         watch.collect(&mut self.changes);
         let changes = std::mem::take(&mut self.changes);
@@ -186,6 +199,7 @@ impl Server {
 
     /// Looks at the whole folder, and watches the folders in it. What changed before a folder was watched is looked for again.
     fn look(&mut self) -> io::Result<()> {
+        let begun = Instant::now();
         for _ in 0..LOOKS {
             self.refresh()?;
             let Some(watch) = &mut self.watch else { break };
@@ -195,7 +209,7 @@ impl Server {
                 Err(_) => self.watch = None,
             }
         }
-        self.looked = Some(Instant::now());
+        self.looked = Some((Instant::now(), begun.elapsed()));
         Ok(())
     }
 
@@ -218,4 +232,10 @@ impl Server {
         });
         outcome
     }
+}
+
+/// Device and number of a folder; none where there is none.
+fn identity(folder: &Path) -> Option<(u64, u64)> {
+    let metadata = folder.metadata().ok().filter(std::fs::Metadata::is_dir)?;
+    Some((metadata.dev(), metadata.ino()))
 }

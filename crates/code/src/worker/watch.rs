@@ -29,7 +29,7 @@ pub(super) use missing::FolderWatch;
 #[cfg(target_os = "linux")]
 mod linux {
     use std::{
-        collections::{HashMap, HashSet},
+        collections::HashMap,
         io,
         mem::MaybeUninit,
         os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -71,34 +71,32 @@ mod linux {
         /// # Errors
         /// When there are more watches than this person may have.
         pub(in crate::worker) fn follow(&mut self, root: &Path, folders: &[String]) -> io::Result<bool> {
-            let wanted: HashSet<&str> = folders.iter().map(String::as_str).collect();
-            let gone = |folder: &String| !wanted.contains(folder.as_str());
-            let numbers: Vec<i32> =
-                self.folders.iter().filter(|(_, folder)| gone(folder)).map(|(number, _)| *number).collect();
-            for number in numbers {
-                self.folders.remove(&number);
-                // The folder may be gone, and its watch with it.
-                let _ = inotify::remove_watch(&self.queue, number);
-            }
-            let known: HashSet<String> = self.folders.values().cloned().collect();
+            let mut watched = HashMap::with_capacity(folders.len());
             let mut is_new = false;
-            for folder in folders.iter().filter(|folder| !known.contains(*folder)) {
-                let flags = WatchFlags::CLOSE_WRITE
+            for folder in folders {
+                let flags = WatchFlags::MODIFY
+                    | WatchFlags::CLOSE_WRITE
                     | WatchFlags::CREATE
                     | WatchFlags::DELETE
                     | WatchFlags::MOVE
                     | WatchFlags::ONLYDIR
                     | WatchFlags::DONT_FOLLOW;
+                // Also those that were watched before: another folder may be there now. The number goes with the folder itself.
                 match inotify::add_watch(&self.queue, root.join(folder), flags) {
                     Ok(number) => {
-                        self.folders.insert(number, folder.clone());
-                        is_new = true;
+                        is_new |= self.folders.get(&number) != Some(folder);
+                        watched.insert(number, folder.clone());
                     }
                     Err(error @ (Errno::NOSPC | Errno::NOMEM)) => return Err(error.into()),
                     // Gone since it was listed, or not for us: the next look will tell.
                     Err(_) => {}
                 }
             }
+            for number in self.folders.keys().filter(|number| !watched.contains_key(number)) {
+                // The folder may be gone, and its watch with it.
+                let _ = inotify::remove_watch(&self.queue, *number);
+            }
+            self.folders = watched;
             Ok(is_new)
         }
 

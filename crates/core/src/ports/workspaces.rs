@@ -113,14 +113,15 @@ pub trait Workspaces: Send + Sync {
     }
 
     /// Draws a map of the code of the workspace's project: the most important files for an input with these words, within
-    /// a number of tokens. Empty where the project is small or has no code, or nobody draws maps.
+    /// a number of tokens. Empty where the project is small or has no code, or nobody draws maps; none where it could not be
+    /// drawn now.
     fn map<'a>(
         &'a self,
         _workspace: &'a Workspace,
         _mentions: String,
         _max_tokens: usize,
-    ) -> BoxFuture<'a, Vec<MapFile>> {
-        Box::pin(std::future::ready(Vec::new()))
+    ) -> BoxFuture<'a, Option<Vec<MapFile>>> {
+        Box::pin(std::future::ready(Some(Vec::new())))
     }
 
     /// Empties its `temp/`.

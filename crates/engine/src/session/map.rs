@@ -1,11 +1,11 @@
 //! Map of the project's code, told once: with the first turn, and again where a compaction has taken it out of view. What a
 //! model was told stays as it was, so that requests go on beginning alike; the tool `repo_map` draws the living one.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use agentd_core::{
     code::MapFile,
-    item::{Item, ItemBody},
+    item::{Item, ItemBody, NoticeTopic},
     model::ModelInfo,
     ports::Workspace,
     tool::ToolSpec,
@@ -18,11 +18,15 @@ use super::{actor::Actor, map_search::MapSearch};
 use crate::{error::EngineError, grants::LiveGrants};
 
 /// Beginning of the notice, by which it is known again.
-const BEGIN: &str = "A map of the code at ";
-/// Time limit for drawing it. No answer waits for an index that is being made: the next turn has it.
+const BEGIN: &str = "A map of the code at `/project`";
+/// Time limit for drawing it. No answer waits for an index that is being made: a later turn has it.
 const PATIENCE: Duration = Duration::from_millis(400);
-/// Turns that ask for a map that is not ready.
-const TRIES: u8 = 3;
+/// Turns that wait so long; those behind them take what is ready.
+const TRIES: u8 = 2;
+/// Time limit for what is ready.
+const GLANCE: Duration = Duration::from_millis(50);
+/// Tokens of an input that say what a map is for.
+const MAX_MENTIONS: u64 = 500;
 /// Share of a window that a map may take.
 const SHARE: u64 = 32;
 /// Size below which a map says too little, in tokens.
@@ -38,7 +42,12 @@ impl Actor {
         let Some(project) = workspace.project.as_ref().filter(|_| tokens >= LEAST_TOKENS.min(most) && most > 0) else {
             return Ok(None);
         };
-        let is_map = |item: &Arc<Item>| matches!(&item.body, ItemBody::Notice { text, .. } if text.starts_with(BEGIN));
+        // Who works for another session has its task, and the tools.
+        if self.state.settings.parent.is_some() {
+            return Ok(None);
+        }
+        let begin = begin(&project.path);
+        let is_map = |item: &Arc<Item>| matches!(&item.body, ItemBody::Notice { topic: NoticeTopic::CodeMap, text, .. } if text.starts_with(&begin));
         if self.state.seen().iter().any(is_map) {
             // When it is out of view, another one is drawn.
             self.map_search = MapSearch::default();
@@ -47,15 +56,19 @@ impl Actor {
         if self.map_search.project != project.path {
             self.map_search = MapSearch { project: project.path.clone(), ..MapSearch::default() };
         }
-        if self.map_search.is_empty || self.map_search.tries == TRIES {
+        if self.map_search.is_empty {
             return Ok(None);
         }
-        self.map_search.tries += 1;
-        let drawn = self.shared.parts.workspaces.map(&workspace, said.to_owned(), tokens);
-        let Ok(drawn) = timeout(PATIENCE, drawn).await else { return Ok(None) };
+        let patience = if self.map_search.tries < TRIES { PATIENCE } else { GLANCE };
+        self.map_search.tries = self.map_search.tries.saturating_add(1);
+        let mentions = agentd_context::excerpt::beginning(said, MAX_MENTIONS).to_owned();
+        let drawn = self.shared.parts.workspaces.map(&workspace, mentions, tokens);
+        let Ok(Some(drawn)) = timeout(patience, drawn).await else { return Ok(None) };
         let shown = self.shown_files(&workspace, drawn);
         self.map_search.is_empty = shown.is_empty();
-        Ok((!shown.is_empty()).then(|| ItemBody::notice(notice(&shown))))
+        let text = notice(&begin, &shown);
+        let body = ItemBody::Notice { text, topic: NoticeTopic::CodeMap, sources: Vec::new(), pictures: Vec::new() };
+        Ok((!shown.is_empty()).then_some(body))
     }
 
     /// The files that the rules let a model read without asking.
@@ -85,12 +98,19 @@ impl Actor {
     }
 }
 
-fn notice(files: &[MapFile]) -> String {
+/// Beginning of the notice about a project, by which it is known again.
+fn begin(project: &Path) -> String {
+    let name = project.file_name().unwrap_or_default().to_string_lossy();
+    let name: String = name.chars().filter(|letter| letter.is_alphanumeric() || "._-".contains(*letter)).collect();
+    format!("{BEGIN} ({name}), ")
+}
+
+fn notice(begin: &str, files: &[MapFile]) -> String {
     let map = MapFile::render(files);
     let plain: String = map.chars().filter(|letter| *letter == '\n' || !letter.is_control()).collect();
     format!(
-        "{BEGIN}`/project`, drawn from its files as they are now: the definitions that most other code uses, with their \
-         lines. It leaves out most of the code; search_code, find_symbol, outline and repo_map find the rest.\n\n{}",
+        "{begin}drawn from its files as they are now: the definitions that most other code uses, with their lines. It \
+         leaves out most of the code; search_code, find_symbol, outline and repo_map find the rest.\n\n{}",
         plain.trim_end()
     )
 }

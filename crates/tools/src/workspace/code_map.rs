@@ -13,13 +13,10 @@ use tokio_util::sync::CancellationToken;
 const WORTH: usize = 30;
 /// Entries that are looked at to find out.
 const MOST_ENTRIES: usize = 5000;
-/// Endings of files of code.
-const ENDINGS: [&str; 22] = [
-    "c", "cc", "cpp", "cs", "cxx", "go", "h", "hpp", "java", "js", "jsx", "kt", "mjs", "php", "py", "rb", "rs",
-    "scala", "sh", "swift", "ts", "tsx",
-];
+/// Endings of files whose definitions are known.
+const ENDINGS: [&str; 14] = ["c", "cjs", "cts", "go", "h", "java", "js", "jsx", "mjs", "mts", "py", "rs", "ts", "tsx"];
 
-/// Draws it; none where the project is small, or nothing came of it.
+/// Draws it; empty where the project is small, none where nothing came of it.
 pub(super) async fn draw(
     code: &dyn CodeReader,
     project: &Path,
@@ -28,7 +25,7 @@ pub(super) async fn draw(
 ) -> Option<Vec<MapFile>> {
     let folder = project.to_owned();
     if !tokio::task::spawn_blocking(move || is_worth_it(&folder)).await.ok()? {
-        return None;
+        return Some(Vec::new());
     }
     let question = CodeQuestion::Map { focus: MapFocus { files: Vec::new(), mentions }, max_tokens };
     let reply = code.ask(project.to_owned(), question, Arc::new(|_| {}), CancellationToken::new()).await.ok()?;

@@ -8,7 +8,7 @@ use agentd_core::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{CodeScope, ShownPaths, check_words, notes, odd_answer, one_line};
+use super::{CodeScope, ShownPaths, among, check_words, notes, odd_answer, one_line};
 use crate::{failure::Failure, job::Job, text};
 
 /// Definitions that are shown.
@@ -59,7 +59,7 @@ pub(crate) async fn look_up(
     };
     let (kin, uses) = (list(kin), list(uses));
     let mut shown = String::new();
-    let files = text::count(index.files, "file");
+    let files = among(&scope, &index);
     if definitions.is_empty() && kin.is_empty() && uses.is_empty() {
         shown.push_str(&format!(
             "There is no {} in {files}; search_code finds names like it, grep finds any text.\n",
@@ -75,7 +75,7 @@ pub(crate) async fn look_up(
     if found.is_truncated {
         shown.push_str("\n[there are more; name a folder with path]");
     }
-    shown.push_str(&notes(&index, paths.withheld));
+    shown.push_str(&notes(&index));
     Ok(ToolOutput::ok(shown))
 }
 

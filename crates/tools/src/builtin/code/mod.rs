@@ -56,6 +56,11 @@ impl CodeScope {
         Ok(Self { folder, root: ToolPath::root(path.place()), below: path.rest().to_owned() })
     }
 
+    /// The file or folder as tools write it.
+    fn shown(&self) -> String {
+        self.path(&self.below).unwrap_or_else(|| self.root.clone()).to_string()
+    }
+
     /// The path of an answer as tools write it; none for one that no tool could name.
     fn path(&self, below: &str) -> Option<ToolPath> {
         let path = below.split('/').fold(self.root.clone(), |path, name| path.entry(name));
@@ -106,13 +111,11 @@ pub(super) struct ShownPaths<'a> {
     scope: &'a CodeScope,
     reading: &'a ReadRules,
     known: HashMap<String, Option<String>>,
-    /// Files that were left out.
-    pub(super) withheld: usize,
 }
 
 impl<'a> ShownPaths<'a> {
     pub(super) fn new(scope: &'a CodeScope, context: &'a ToolContext) -> Self {
-        Self { scope, reading: &context.reading, known: HashMap::new(), withheld: 0 }
+        Self { scope, reading: &context.reading, known: HashMap::new() }
     }
 
     /// The path of a file as it is shown; none where it may not be.
@@ -121,18 +124,14 @@ impl<'a> ShownPaths<'a> {
             return known.clone();
         }
         let path = self.scope.path(below).map(|path| path.to_string());
-        let shown = path.filter(|path| {
-            let may = self.reading.allow(path);
-            self.withheld += usize::from(!may);
-            may
-        });
+        let shown = path.filter(|path| self.reading.allow(path));
         self.known.insert(below.to_owned(), shown.clone());
         shown
     }
 }
 
-/// Words about what an answer leaves out.
-pub(super) fn notes(index: &CodeIndexState, withheld: usize) -> String {
+/// Words about what an answer leaves out. Not what the rules withhold: that something was would tell that it is there.
+pub(super) fn notes(index: &CodeIndexState) -> String {
     let mut notes = String::new();
     if index.is_truncated {
         notes.push_str("\n[the folder has more files than are indexed; grep searches all of them]");
@@ -140,14 +139,19 @@ pub(super) fn notes(index: &CodeIndexState, withheld: usize) -> String {
     if index.is_partial {
         notes.push_str("\n[a part of the folder could not be listed]");
     }
-    if withheld > 0 {
-        let withheld = text::count(withheld, "file");
-        notes.push_str(&format!(
-            "\n[{withheld} left out, which the rules do not let you read without asking; of one that you name as path they \
-             decide]"
-        ));
-    }
     notes
+}
+
+/// The files among which there was nothing.
+pub(super) fn among(scope: &CodeScope, index: &CodeIndexState) -> String {
+    let files = text::count(index.within, "file");
+    match (scope.below.is_empty(), index.within) {
+        (true, _) => files,
+        (false, 0) => {
+            format!("{}, of which nothing is indexed: it is ignored by git, hidden, or no text", scope.shown())
+        }
+        (false, _) => format!("the {files} of {}", scope.shown()),
+    }
 }
 
 /// A line of a file that ends no line of the answer.

@@ -71,6 +71,6 @@ pub(crate) async fn draw(
         shown.push_str(&format!("[{left} more; name a smaller folder, or a file]\n"));
     }
     shown.truncate(shown.trim_end().len());
-    shown.push_str(&notes(&index, paths.withheld));
+    shown.push_str(&notes(&index));
     Ok(ToolOutput::ok(shown))
 }

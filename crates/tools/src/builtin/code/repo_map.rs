@@ -40,6 +40,12 @@ pub(crate) struct PreparedMap {
 
 pub(crate) fn prepare(job: &Job, args: Args) -> Result<PreparedMap, Failure> {
     let scope = CodeScope::prepare(job, args.path)?;
+    if !scope.below.is_empty() {
+        return Err(Failure::arguments(format!(
+            "`path` of repo_map is an added folder as a whole; name {} in focus, or use outline",
+            scope.shown()
+        )));
+    }
     let mentions = text::first_chars(&args.focus.unwrap_or_default(), MAX_FOCUS).0.to_owned();
     // A name without a slash may be a file, too; one that is none is no harm.
     let file = |word: &str| {
@@ -73,6 +79,6 @@ pub(crate) async fn draw(
         shown.push_str("There is no code here that a map could be drawn of; list_workspace_files shows what is there.");
     }
     shown.truncate(shown.trim_end().len());
-    shown.push_str(&notes(&index, paths.withheld));
+    shown.push_str(&notes(&index));
     Ok(ToolOutput::ok(shown))
 }

@@ -8,7 +8,7 @@ use agentd_core::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{CodeScope, ShownPaths, check_words, notes, odd_answer, one_line};
+use super::{CodeScope, ShownPaths, among, check_words, notes, odd_answer, one_line};
 use crate::{failure::Failure, job::Job, text};
 
 /// Hits where no number is given.
@@ -21,6 +21,7 @@ const MOST_LINES: usize = 24;
 
 /// Finds code in the project by meaning: a question in plain words (where are sessions restored after a crash), names or
 /// keywords. Returns the best pieces with path, lines and symbol. Prefer it to grep where you do not know the exact text.
+/// Files that you may not read without asking are left out.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {
     /// Words, names or a question.
@@ -64,17 +65,17 @@ pub(crate) async fn search(
         count += 1;
         shown.push_str(&show(count, &path, hit));
     }
-    let files = text::count(index.files, "file");
+    let files = among(&scope, &index);
     if count == 0 {
         shown.push_str(&format!(
             "Nothing fits {} in {files}; try other words, or grep for an exact text.\n",
             text::quoted(&query)
         ));
     } else {
-        shown.push_str(&format!("[the best {} of {files}]\n", text::count(count, "hit")));
+        shown.push_str(&format!("[the best {} in {files}]\n", text::count(count, "hit")));
     }
     shown.truncate(shown.trim_end().len());
-    shown.push_str(&notes(&index, paths.withheld));
+    shown.push_str(&notes(&index));
     Ok(ToolOutput::ok(shown))
 }
 

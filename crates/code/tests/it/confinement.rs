@@ -1,0 +1,27 @@
+//! Rights that a worker keeps.
+
+use std::{fs, path::PathBuf, process::Command};
+
+/// An example of this crate, built beside the tests.
+fn example(name: &str) -> PathBuf {
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    path.pop();
+    path.join("examples").join(name)
+}
+
+#[test]
+fn a_worker_reads_its_folder_and_can_do_nothing_else() {
+    let stage = tempfile::tempdir().unwrap();
+    let folder = stage.path().join("folder");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("inside"), "code").unwrap();
+    fs::write(stage.path().join("other"), "secret").unwrap();
+    let output = Command::new(example("code_probe")).args([&folder, &stage.path().join("other")]).output().unwrap();
+    assert!(output.status.success(), "this system cannot confine: {output:?}");
+    let told = String::from_utf8(output.stdout).unwrap();
+    let allowed: Vec<&str> = told.lines().filter(|line| line.ends_with(": allowed")).collect();
+    assert_eq!(allowed, ["read a file of the folder: allowed", "list the folder: allowed"], "{told}");
+    assert_eq!(fs::read_to_string(folder.join("inside")).unwrap(), "code");
+    assert_eq!(told.lines().count(), 18);
+}
