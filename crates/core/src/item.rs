@@ -154,6 +154,8 @@ pub enum NoticeTopic {
     AnswerForm,
     /// Instructions of the client for one turn.
     TurnInstructions,
+    /// New errors in files that were edited, as language servers word them.
+    Diagnostics,
 }
 
 impl ItemBody {
@@ -187,6 +189,7 @@ impl NoticeTopic {
             | Self::Planned
             | Self::AnswerForm
             | Self::TurnInstructions
+            | Self::Diagnostics
             | Self::Advice => true,
         }
     }

@@ -2,7 +2,9 @@
 
 mod audit;
 mod client_files;
+mod confined;
 mod knowledge;
+mod languages;
 mod person;
 mod pictures;
 mod progress;
@@ -40,7 +42,9 @@ use crate::{
 pub use self::{
     audit::{Audit, AuditReader},
     client_files::{ClientFileAccess, ClientFiles},
+    confined::{ConfineError, ConfinedProcess, ConfinedProgram, Confiner},
     knowledge::{Knowledge, OnProgress},
+    languages::{Languages, NoLanguages},
     person::Person,
     pictures::Pictures,
     progress::CallProgress,
@@ -182,28 +186,43 @@ pub struct ToolContext {
 /// Rules about reading a file by its path, where nobody was asked whether a call may show it: whether they would let a
 /// model read it without asking anybody. Where nobody has set any, all may be read.
 #[derive(Clone, Default)]
-pub struct ReadRules(Option<Arc<MayRead>>);
+pub struct ReadRules {
+    read: Option<Arc<MayRead>>,
+    change: Option<Arc<MayRead>>,
+}
 
-/// Test of whether the file of that path may be read.
+/// Test of whether the file of that path may be read, or changed.
 type MayRead = dyn Fn(&str) -> bool + Send + Sync;
 
 impl ReadRules {
     /// Rules that this function knows.
     #[must_use]
     pub fn new(allow: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(allow)))
+        Self { read: Some(Arc::new(allow)), change: None }
+    }
+
+    /// The same, where this function knows whether the call may change files that it does not name.
+    #[must_use]
+    pub fn with_changes(self, allow: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self { change: Some(Arc::new(allow)), ..self }
+    }
+
+    /// Returns whether the call may change the file, which it does not name, as it may change those that it names.
+    #[must_use]
+    pub fn allow_change(&self, path: &str) -> bool {
+        self.allow(path) && self.change.as_ref().is_none_or(|allow| allow(path))
     }
 
     /// Returns whether the file may be read without asking.
     #[must_use]
     pub fn allow(&self, path: &str) -> bool {
-        self.0.as_ref().is_none_or(|allow| allow(path))
+        self.read.as_ref().is_none_or(|allow| allow(path))
     }
 }
 
 impl std::fmt::Debug for ReadRules {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("ReadRules").field(&self.0.is_some()).finish()
+        f.debug_struct("ReadRules").field("read", &self.read.is_some()).finish_non_exhaustive()
     }
 }
 

@@ -47,7 +47,8 @@ mirrored!(
         AnswerForm,
         Plan,
         Planned,
-        TurnInstructions
+        TurnInstructions,
+        Diagnostics
     ]
 );
 

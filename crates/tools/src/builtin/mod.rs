@@ -6,6 +6,8 @@ use std::sync::Arc;
 use agentd_core::tool::{Effect, ToolSpec};
 
 pub(crate) mod apply_patch;
+pub(crate) mod definition;
+pub(crate) mod diagnostics;
 mod documents;
 pub(crate) mod edit_file;
 pub(crate) mod find_files;
@@ -16,9 +18,12 @@ pub(crate) mod now;
 mod page;
 pub(crate) mod read_file;
 pub(crate) mod read_url;
+pub(crate) mod references;
+pub(crate) mod rename_symbol;
 pub(crate) mod run_bash_command;
 pub(crate) mod search_documents;
 pub(crate) mod search_file;
+pub(crate) mod source_places;
 mod web;
 pub(crate) mod web_search;
 pub(crate) mod write_file;
@@ -27,6 +32,8 @@ pub(crate) mod write_file;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Builtin {
     ApplyPatch,
+    Definition,
+    Diagnostics,
     EditFile,
     FindFiles,
     Grep,
@@ -35,6 +42,8 @@ pub(crate) enum Builtin {
     Now,
     ReadFile,
     ReadUrl,
+    References,
+    RenameSymbol,
     RunBashCommand,
     SearchDocuments,
     SearchFile,
@@ -44,8 +53,10 @@ pub(crate) enum Builtin {
 
 impl Builtin {
     /// All of them, sorted by name, because prompts repeat this order.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::ApplyPatch,
+        Self::Definition,
+        Self::Diagnostics,
         Self::EditFile,
         Self::FindFiles,
         Self::Grep,
@@ -54,6 +65,8 @@ impl Builtin {
         Self::Now,
         Self::ReadFile,
         Self::ReadUrl,
+        Self::References,
+        Self::RenameSymbol,
         Self::RunBashCommand,
         Self::SearchDocuments,
         Self::SearchFile,
@@ -65,6 +78,8 @@ impl Builtin {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::ApplyPatch => "apply_patch",
+            Self::Definition => "definition",
+            Self::Diagnostics => "diagnostics",
             Self::EditFile => "edit_file",
             Self::FindFiles => "find_files",
             Self::Grep => "grep",
@@ -73,6 +88,8 @@ impl Builtin {
             Self::Now => "now",
             Self::ReadFile => "read_file",
             Self::ReadUrl => "read_url",
+            Self::References => "references",
+            Self::RenameSymbol => "rename_symbol",
             Self::RunBashCommand => "run_bash_command",
             Self::SearchDocuments => "search_documents",
             Self::SearchFile => "search_file",
@@ -85,6 +102,8 @@ impl Builtin {
     fn aliases(self) -> &'static [&'static str] {
         match self {
             Self::ApplyPatch => &["apply_diff", "applypatch", "patch", "patch_file"],
+            Self::Definition => &["find_definition", "go_to_definition", "goto_definition"],
+            Self::Diagnostics => &["get_diagnostics", "get_errors", "read_lints"],
             Self::EditFile => &["edit", "str_replace", "string_replace", "replace_in_file", "search_replace"],
             Self::FindFiles => &["glob", "glob_file_search", "file_search", "find"],
             Self::Grep => &["grep_files", "grep_search", "rg", "ripgrep", "search_files"],
@@ -93,6 +112,8 @@ impl Builtin {
             Self::Now => &["current_time", "date", "get_current_time", "get_time"],
             Self::ReadFile => &["cat", "fs_read", "open_file", "read", "view_file"],
             Self::ReadUrl => &["fetch_web", "jina_reader", "read_webpage", "web_fetch", "webfetch"],
+            Self::References => &["find_references", "find_usages"],
+            Self::RenameSymbol => &["rename"],
             Self::RunBashCommand => {
                 &["bash", "execute_command", "run_cmd", "run_command", "run_shell", "run_shell_command", "shell"]
             }
@@ -108,6 +129,8 @@ impl Builtin {
         let name = self.name();
         match self {
             Self::ApplyPatch => ToolSpec::of::<apply_patch::Args>(name, Effect::Write),
+            Self::Definition => ToolSpec::of::<definition::Args>(name, Effect::Read),
+            Self::Diagnostics => ToolSpec::of::<diagnostics::Args>(name, Effect::Read),
             Self::EditFile => ToolSpec::of::<edit_file::Args>(name, Effect::Write),
             Self::FindFiles => ToolSpec::of::<find_files::Args>(name, Effect::Read),
             Self::Grep => ToolSpec::of::<grep::Args>(name, Effect::Read),
@@ -116,6 +139,8 @@ impl Builtin {
             Self::Now => ToolSpec::of::<now::Args>(name, Effect::Read),
             Self::ReadFile => ToolSpec::of::<read_file::Args>(name, Effect::Read),
             Self::ReadUrl => ToolSpec::of::<read_url::Args>(name, Effect::Network),
+            Self::References => ToolSpec::of::<references::Args>(name, Effect::Read),
+            Self::RenameSymbol => ToolSpec::of::<rename_symbol::Args>(name, Effect::Write),
             Self::RunBashCommand => run_bash_command::spec(name, command_seconds),
             Self::SearchDocuments => ToolSpec::of::<search_documents::Args>(name, Effect::Read),
             Self::SearchFile => ToolSpec::of::<search_file::Args>(name, Effect::Read),
@@ -142,11 +167,21 @@ pub fn known_name(name: &str) -> Option<&'static str> {
     Builtin::of(name).map(Builtin::name)
 }
 
-/// The specs of all tools; of those that search documents or use the web only if there is a reader or a client for it.
-pub(crate) fn specs(command_seconds: (u64, u64), documents: bool, web: bool) -> Arc<[ToolSpec]> {
+/// Parts that some tools need.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parts {
+    pub(crate) documents: bool,
+    pub(crate) web: bool,
+    pub(crate) languages: bool,
+}
+
+/// The specs of all tools whose parts are there.
+pub(crate) fn specs(command_seconds: (u64, u64), parts: Parts) -> Arc<[ToolSpec]> {
+    let Parts { documents, web, languages } = parts;
     let there = |tool: &Builtin| match tool {
         Builtin::SearchDocuments | Builtin::SearchFile => documents,
         Builtin::HttpFetch | Builtin::ReadUrl | Builtin::WebSearch => web,
+        Builtin::Definition | Builtin::Diagnostics | Builtin::References | Builtin::RenameSymbol => languages,
         _ => true,
     };
     Builtin::ALL.into_iter().filter(there).map(|tool| tool.spec(command_seconds)).collect()
