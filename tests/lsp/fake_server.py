@@ -126,7 +126,8 @@ while True:
         outside = {"uri": "file:///usr/lib/fake/b%1b.fk", "range": place(4, 0, 1)}
         write({"id": message["id"], "result": found + [outside]})
     elif method == "textDocument/rename":
-        other = uri.rsplit("/", 1)[0] + ("/../../etc/other.fk" if HOW == "escapes" else "/other.fk")
+        others = {"escapes": "/../../etc/other.fk", "hooks": "/.git/hooks/other.fk"}
+        other = uri.rsplit("/", 1)[0] + others.get(HOW, "/other.fk")
         edits = [{"range": place(line, at, at + 3), "newText": params["newName"]} for line, at in names(texts[uri], "foo")]
         changes = {uri: edits, other: [{"range": place(0, 0, 3), "newText": params["newName"]}]}
         write({"id": message["id"], "result": {"changes": changes}})

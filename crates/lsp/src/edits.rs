@@ -101,7 +101,7 @@ impl SessionEdits {
         self.comparisons.iter().all(|comparison| comparison.server.is_warm())
     }
 
-    /// What came of the comparisons within this time. The others go on.
+    /// Outcome of the comparisons that end within this time. The others go on.
     pub(crate) async fn news(&mut self, wait: Duration) -> LanguageNews {
         let (mut news, deadline) = (LanguageNews::default(), Instant::now() + wait);
         for mut comparison in std::mem::take(&mut self.comparisons) {

@@ -49,7 +49,7 @@ pub(crate) fn parse(body: &[u8]) -> Option<Incoming> {
 }
 
 #[derive(Serialize)]
-struct Sent<'a> {
+struct SentMessage<'a> {
     jsonrpc: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a Value>,
@@ -63,28 +63,29 @@ struct Sent<'a> {
     error: Option<Value>,
 }
 
-const NOTHING: Sent<'static> = Sent { jsonrpc: "2.0", id: None, method: None, params: None, result: None, error: None };
+const NOTHING: SentMessage<'static> =
+    SentMessage { jsonrpc: "2.0", id: None, method: None, params: None, result: None, error: None };
 
-fn written(message: &Sent<'_>) -> Vec<u8> {
+fn written(message: &SentMessage<'_>) -> Vec<u8> {
     // Nothing in it can fail to be written.
     framed(&serde_json::to_vec(message).unwrap_or_default())
 }
 
 /// A request, framed.
 pub(crate) fn request(id: i64, method: &str, params: &Value) -> Vec<u8> {
-    written(&Sent { id: Some(&id.into()), method: Some(method), params: Some(params), ..NOTHING })
+    written(&SentMessage { id: Some(&id.into()), method: Some(method), params: Some(params), ..NOTHING })
 }
 
 /// A notification, framed.
 pub(crate) fn notification(method: &str, params: &Value) -> Vec<u8> {
-    written(&Sent { method: Some(method), params: Some(params), ..NOTHING })
+    written(&SentMessage { method: Some(method), params: Some(params), ..NOTHING })
 }
 
 /// An answer, framed; none says that the request is not known.
 pub(crate) fn answer(id: &Value, result: Option<&Value>) -> Vec<u8> {
     let unknown = || serde_json::json!({"code": UNKNOWN_METHOD, "message": "not supported"});
     let error = result.is_none().then(unknown);
-    written(&Sent { id: Some(id), result, error, ..NOTHING })
+    written(&SentMessage { id: Some(id), result, error, ..NOTHING })
 }
 
 #[cfg(test)]

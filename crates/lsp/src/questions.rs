@@ -1,6 +1,6 @@
 //! Questions of tools about places in source code.
 
-use std::path::Path;
+use std::path::{Component, Path};
 
 use agentd_core::language::{
     Diagnostic, LanguageError, LinePlace, SourceEdit, SourceFile, SourceLocation, SourcePosition, SourceRewrite,
@@ -191,7 +191,8 @@ fn rewrites(file: &SourceFile, folder: &Path, edit: WorkspaceEdit) -> Result<Vec
     for (address, edits) in of_files {
         let path = uri::to_path(&address);
         let below = path.as_deref().and_then(|path| path.strip_prefix(folder).ok());
-        let below = below.ok_or_else(|| refused("would change files outside of the project"))?;
+        let is_plain = |below: &&Path| below.components().all(|part| matches!(part, Component::Normal(_)));
+        let below = below.filter(is_plain).ok_or_else(|| refused("would change files outside of the project"))?;
         let own = SourceFile { below: below.to_path_buf(), ..file.clone() };
         let edits = edits.into_iter().map(|TextEdit { range, new_text }| SourceEdit {
             start: range.start.into(),
@@ -260,6 +261,7 @@ mod tests {
         let edit = |from, to| json!({"range": range(from, to), "newText": "b"});
         check(json!({"changes": {"file:///project/a.py": [edit(0, 1)], "file:///project/b.py": [edit(0, 1)]}}), Ok(2));
         check(json!({"changes": {"file:///etc/a.py": [edit(0, 1)]}}), Err("outside of the project"));
+        check(json!({"changes": {"file:///project/../a.py": [edit(0, 1)]}}), Err("outside of the project"));
         check(json!({"changes": {"file:///project/a.py": [edit(0, 2), edit(1, 3)]}}), Err("overlap"));
         check(json!({"changes": {"file:///project/a.py": vec![edit(0, 1); 6000]}}), Err("too much"));
         check(json!({"documentChanges": [{"kind": "delete", "uri": "file:///project/a.py"}]}), Err("remove files"));

@@ -135,9 +135,7 @@ impl Engine {
         for id in self.shared.parts.store.open_turns().await? {
             match self.session(id).await?.recovered().await {
                 Ok(report) => recovered.extend(report),
-                Err(error) => {
-                    tracing::error!(session = %id, "recovery after the last stop failed: {error}")
-                }
+                Err(error) => tracing::error!(session = %id, "recovery after the last stop failed: {error}"),
             }
         }
         let _ = self.recovered.set(recovered.clone());

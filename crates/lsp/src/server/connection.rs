@@ -42,7 +42,7 @@ const MAX_SECTIONS: usize = 200;
 pub(super) type Broken = String;
 
 /// Request that was not answered yet.
-enum Asked {
+enum PendingRequest {
     Initialize,
     /// Findings of a file.
     Pull {
@@ -63,7 +63,7 @@ pub(super) struct Connection {
     pub(super) ended: BoxFuture<'static, String>,
     pub(super) documents: Documents,
     pub(super) checks: Checks,
-    asked: HashMap<i64, (Instant, Asked)>,
+    asked: HashMap<i64, (Instant, PendingRequest)>,
     last_id: i64,
     pub(super) is_ready: bool,
     is_pulled: bool,
@@ -99,8 +99,9 @@ impl Connection {
             silences: 0,
             has_answered: false,
         };
-        let params = initialize(&connection.named.join(root));
-        connection.request("initialize", &params, limits.start_timeout, Asked::Initialize)?;
+        let root = if root.as_os_str().is_empty() { connection.named.clone() } else { connection.named.join(root) };
+        let params = initialize(&root);
+        connection.request("initialize", &params, limits.start_timeout, PendingRequest::Initialize)?;
         Ok(connection)
     }
 
@@ -110,7 +111,7 @@ impl Connection {
         if self.streams.send(frame) { Ok(()) } else { Err("it does not read what it is sent".to_owned()) }
     }
 
-    fn request(&mut self, method: &str, params: &Value, limit: Duration, asked: Asked) -> Result<(), Broken> {
+    fn request(&mut self, method: &str, params: &Value, limit: Duration, asked: PendingRequest) -> Result<(), Broken> {
         self.last_id += 1;
         self.asked.insert(self.last_id, (Instant::now() + limit, asked));
         self.send(message::request(self.last_id, method, params))
@@ -173,7 +174,7 @@ impl Connection {
         if document.findings(true, Instant::now()).is_some() {
             return Ok(());
         }
-        let asked = Asked::Pull { below: below.to_path_buf(), version: document.version, tries };
+        let asked = PendingRequest::Pull { below: below.to_path_buf(), version: document.version, tries };
         let params = json!({"textDocument": {"uri": self.address(below)}});
         self.request("textDocument/diagnostic", &params, self.timeout, asked)
     }
@@ -199,7 +200,7 @@ impl Connection {
         for (name, value) in more {
             params[name] = value;
         }
-        self.request(method, &params, self.timeout, Asked::Question(reply))
+        self.request(method, &params, self.timeout, PendingRequest::Question(reply))
     }
 
     /// Asks it to end.
@@ -236,26 +237,28 @@ impl Connection {
         // One that nobody waits for any more.
         let Some((_, asked)) = self.asked.remove(&id) else { return Ok(()) };
         match (asked, result) {
-            (Asked::Initialize, Ok(result)) => {
+            (PendingRequest::Initialize, Ok(result)) => {
                 let InitializeResult { capabilities } =
                     read(result.as_deref()).ok_or("its answer to initialize makes no sense")?;
                 self.initialized(&capabilities)?;
             }
-            (Asked::Initialize, Err(error)) => return Err(format!("it refused to begin: {}", told(&error))),
-            (Asked::Pull { below, version, .. }, Ok(result)) => {
+            (PendingRequest::Initialize, Err(error)) => return Err(format!("it refused to begin: {}", told(&error))),
+            (PendingRequest::Pull { below, version, .. }, Ok(result)) => {
                 let report: FindingReport = read(result.as_deref()).ok_or("its findings make no sense")?;
                 self.documents.pull(&below, version, findings(report.items).into());
             }
-            (Asked::Pull { below, tries, .. }, Err(error)) if TRY_AGAIN.contains(&error.code) && tries < MOST_TRIES => {
+            (PendingRequest::Pull { below, tries, .. }, Err(error))
+                if TRY_AGAIN.contains(&error.code) && tries < MOST_TRIES =>
+            {
                 self.pull(&below, tries + 1)?;
             }
             // It tells them by itself, or the wait ends.
-            (Asked::Pull { .. }, Err(_)) => {}
-            (Asked::Question(reply), Ok(result)) => {
+            (PendingRequest::Pull { .. }, Err(_)) => {}
+            (PendingRequest::Question(reply), Ok(result)) => {
                 (self.has_answered, self.silences) = (true, 0);
                 let _ = reply.send(Ok(ServerAnswer { result, folder: self.named.clone() }));
             }
-            (Asked::Question(reply), Err(error)) => {
+            (PendingRequest::Question(reply), Err(error)) => {
                 let message = format!("{} cannot answer that: {}", self.config.name, told(&error));
                 let _ = reply.send(Err(ServerError { message, given_up: false }));
             }
@@ -322,13 +325,13 @@ impl Connection {
             let asked = self.asked.remove(&id);
             self.send(message::notification("$/cancelRequest", &json!({"id": id})))?;
             match asked {
-                Some((_, Asked::Initialize)) => return Err("it did not get ready in time".to_owned()),
-                Some((_, Asked::Question(reply))) => {
+                Some((_, PendingRequest::Initialize)) => return Err("it did not get ready in time".to_owned()),
+                Some((_, PendingRequest::Question(reply))) => {
                     is_silent = true;
                     let _ = reply.send(Err(late.clone()));
                 }
                 // Whoever waits for its findings has a deadline too.
-                Some((_, Asked::Pull { .. })) | None => {}
+                Some((_, PendingRequest::Pull { .. })) | None => {}
             }
         }
         self.silences += u32::from(is_silent);
@@ -350,7 +353,7 @@ impl Connection {
     pub(super) fn fail(&mut self, error: &ServerError) {
         self.checks.fail(error);
         for (_, (_, asked)) in self.asked.drain() {
-            if let Asked::Question(reply) = asked {
+            if let PendingRequest::Question(reply) = asked {
                 let _ = reply.send(Err(error.clone()));
             }
         }

@@ -35,7 +35,7 @@ pub(super) struct Document {
     used: Instant,
 }
 
-/// What a server has to be told about a text.
+/// Notification about a text that a server needs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Telling {
     Nothing,

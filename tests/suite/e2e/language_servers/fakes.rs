@@ -232,13 +232,19 @@ async fn tools_ask_servers_and_a_rename_is_shown_asked_and_undone() {
 }
 
 #[tokio::test]
-async fn a_rename_that_leaves_the_project_or_a_rule_forbids_changes_nothing() {
-    let world = with("escapes", patient()).await;
-    world.daemon.write("project/a.fk", "foo\n");
-    let rename = json!({"path": "/project/a.fk", "line": 1, "symbol": "foo", "new_name": "bar"});
-    let told = ask(&world, vec![("rename_symbol", rename)]).await;
-    assert!(told[0].contains("nothing was changed"), "{told:?}");
-    assert_eq!(world.daemon.read("project/a.fk"), "foo\n");
+async fn a_rename_that_leaves_the_project_or_that_the_rules_forbid_changes_nothing() {
+    // A hook is run by whoever uses git there: that asks for more than an edit of source code.
+    for (how, expected) in [("escapes", "outside of the project"), ("hooks", "the rules do not let you change so")] {
+        let world = with(how, patient()).await;
+        world.daemon.write("project/a.fk", "foo\n");
+        world.daemon.write("project/.git/hooks/other.fk", "foo\n");
+        let rename = json!({"path": "/project/a.fk", "line": 1, "symbol": "foo", "new_name": "bar"});
+        let told = ask(&world, vec![("rename_symbol", rename)]).await;
+        assert!(told[0].contains(expected) && told[0].contains("nothing was changed"), "{how}: {told:?}");
+        for file in ["project/a.fk", "project/.git/hooks/other.fk"] {
+            assert_eq!(world.daemon.read(file), "foo\n", "{how}");
+        }
+    }
 }
 
 #[tokio::test]
