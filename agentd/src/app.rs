@@ -9,6 +9,7 @@ use std::{
 use agentd_audit::AuditLog;
 use agentd_core::ports::Clock;
 use agentd_engine::Engine;
+use agentd_lsp::LanguagePool;
 use agentd_mcp::{McpPool, SessionServers};
 use agentd_store::SqliteStore;
 use agentd_tools::Sandbox;
@@ -40,7 +41,7 @@ const CLOSING_GRACE: Duration = Duration::from_secs(2);
 /// Time limit for closing the index of documents. It can be made anew from the documents.
 const CLOSING_INDEX: Duration = Duration::from_secs(3);
 
-/// Time limit for MCP servers to end. Their guards end them also without us.
+/// Time limit for MCP and language servers to end. Their guards end them also without us.
 const CLOSING_SERVERS: Duration = Duration::from_secs(5);
 
 /// Time limit for closing the audit log. What somebody waited for is on the disk already.
@@ -73,6 +74,7 @@ struct RunningParts<'a> {
     engine: Engine,
     store: Arc<SqliteStore>,
     library: Arc<Library>,
+    languages: Arc<LanguagePool>,
     mcp: Arc<McpPool>,
     session_servers: Arc<SessionServers>,
     audit: Arc<AuditLog>,
@@ -104,6 +106,7 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
         models,
         makers,
         toolbox,
+        languages,
         mcp,
         session_servers,
         skills,
@@ -142,6 +145,7 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
         skills: skills.clone(),
         models,
         makers,
+        languages: languages.clone(),
         mcp: mcp.clone(),
         session_servers: session_servers.clone(),
         log,
@@ -160,6 +164,8 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
     tokio::spawn(look_at_sandbox(sandbox));
     tokio::spawn(look_for_lost(health));
     tokio::spawn(finish_removals(engine.clone()));
+    let found: Vec<String> = languages.found().into_iter().map(|server| server.name).collect();
+    tracing::info!(?found, "language servers on this machine");
     mcp.open();
     log_ready(started, &presence.socket().borrow());
 
@@ -176,8 +182,19 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
     };
     supervisor.stopping(drain + CLOSING_GRACE + CLOSING_SERVERS + CLOSING_INDEX + CLOSING_AUDIT + CLOSING_JOURNAL);
     tracing::info!(deadline = ?drain, "stopping; turns that run may end until the deadline");
-    let running =
-        RunningParts { engine, store, library, mcp, session_servers, audit, clock, server, closing, presence };
+    let running = RunningParts {
+        engine,
+        store,
+        library,
+        languages,
+        mcp,
+        session_servers,
+        audit,
+        clock,
+        server,
+        closing,
+        presence,
+    };
     tokio::select! {
         () = running.finish(drain) => Ok(()),
         () = signals.next_stop() => Err(Failure::broken("stopped at once by a second signal")
@@ -312,11 +329,13 @@ impl RunningParts<'_> {
         if timeout(CLOSING_GRACE * 2, &mut self.server).await.is_err() {
             self.server.abort();
         }
-        if timeout(CLOSING_SERVERS, async { tokio::join!(self.mcp.close(), self.session_servers.close()) })
-            .await
-            .is_err()
+        if timeout(CLOSING_SERVERS, async {
+            tokio::join!(self.mcp.close(), self.session_servers.close(), self.languages.close())
+        })
+        .await
+        .is_err()
         {
-            tracing::warn!("MCP servers took too long to end and are killed");
+            tracing::warn!("MCP or language servers took too long to end and are killed");
         }
         if timeout(CLOSING_INDEX, self.library.close()).await.is_err() {
             tracing::warn!(

@@ -16,12 +16,13 @@ use agentd_core::{
     session::SessionSettings,
 };
 use agentd_engine::{Engine, EngineConfig, EngineParts};
+use agentd_lsp::LanguagePool;
 use agentd_mcp::{McpPool, SessionServers};
 use agentd_models::{ModelRecords, ModelRouter};
 use agentd_store::{SqliteStore, StoreConfig};
 use agentd_tools::{
-    BuiltinToolbox, FileSnapshots, HardLinks, ProjectStore, Sandbox, SkillStore, SnapshotConfig, ToolboxConfig,
-    WorkspaceFolders,
+    BuiltinToolbox, ConfinedPrograms, FileSnapshots, HardLinks, ProjectStore, Sandbox, SkillStore, SnapshotConfig,
+    ToolboxConfig, WorkspaceFolders,
 };
 use agentd_web::Fetcher;
 use jiff::tz::TimeZone;
@@ -37,6 +38,7 @@ use crate::{
     listener::SocketPlaces,
     mcp::{self, AllTools},
     models::ReloadableModels,
+    paths::Paths,
     redact::Redactor,
     sandbox,
     session_tools::SessionTools,
@@ -73,6 +75,8 @@ pub struct Parts {
     pub skills: SkillStore,
     /// Told of new settings at a reload.
     pub toolbox: Arc<ConfiguredToolbox>,
+    /// The language servers. Closed when no turn runs any more.
+    pub languages: Arc<LanguagePool>,
     /// The MCP servers. Closed when no turn runs any more.
     pub mcp: Arc<McpPool>,
     /// The MCP servers of sessions. Closed with them.
@@ -110,8 +114,10 @@ pub async fn assemble(
     // What cannot be removed only takes room.
     let _ = tokio::task::spawn_blocking(move || leftovers.sweep()).await;
     let skills = skills::shelf(config, paths, env, confinement, projects.clone(), plugins.clone()).await;
+    let languages = Arc::new(language_pool(config, paths, env, Arc::clone(&sandbox)));
     let tools = ToolboxConfig {
         skills: Some(skills.clone()),
+        languages: Some(languages.clone()),
         ..toolbox_config(config, env, Arc::clone(&sandbox), library.clone(), code.clone())
     };
     let builtin: Arc<dyn Toolbox> = Arc::new(BuiltinToolbox::new(tools));
@@ -120,7 +126,7 @@ pub async fn assemble(
     let all = Arc::new(AllTools::new(Arc::clone(&builtin), Arc::clone(&mcp)));
     // All that can be left out or described otherwise.
     let configurable = [all.specs().to_vec(), agentd_engine::hideable_tools()].concat();
-    let toolbox = Arc::new(ConfiguredToolbox::new(all, &config.tools, idle(config)));
+    let toolbox = Arc::new(ConfiguredToolbox::new(all, &config.tools, idle(config), idle_now(&languages)));
     let engine = Engine::new(EngineParts {
         models: models.clone(),
         toolbox: Arc::new(SessionTools::new(toolbox.clone(), Arc::clone(&session_servers))),
@@ -136,6 +142,7 @@ pub async fn assemble(
         ),
         pictures: documents::pictures(),
         snapshots: Arc::new(FileSnapshots::new(paths.data.join("undo"), snapshot_config(config))),
+        languages: languages.clone(),
         audit: audit.clone(),
         clock: Arc::clone(&clock),
         config: engine_config(config),
@@ -154,6 +161,7 @@ pub async fn assemble(
         models,
         makers,
         toolbox,
+        languages,
         mcp,
         session_servers,
         skills,
@@ -164,6 +172,12 @@ pub async fn assemble(
 /// The tools that have nothing to work with. What they need is read at the start, and so is this.
 fn idle(config: &Config) -> &'static [&'static str] {
     if config.web.search.is_some() { &[] } else { &["web_search"] }
+}
+
+/// Those that have nothing to work with now.
+#[must_use]
+pub fn idle_now(languages: &LanguagePool) -> &'static [&'static str] {
+    if languages.found().is_empty() { &["definition", "diagnostics", "references", "rename_symbol"] } else { &[] }
 }
 
 /// Documents are read by this program, started once more as a worker, and MCP servers are guarded by it; its own file
@@ -244,8 +258,7 @@ fn toolbox_config(
     let mut toolbox = ToolboxConfig::new(TimeZone::system);
     toolbox.command_timeout = config.daemon.tools.command_timeout.0;
     toolbox.command_timeout_max = toolbox.command_timeout_max.max(toolbox.command_timeout);
-    let passed = |name: &&str| env.text(name).map(|value| ((*name).to_owned(), value.to_owned()));
-    toolbox.environment = PASSED_TO_COMMANDS.iter().filter_map(passed).collect();
+    toolbox.environment = passed(env);
     toolbox.standing = sandbox::variables(config, env);
     toolbox.sandbox = Some(confined);
     toolbox.hard_links = match config.daemon.sandbox.hard_links {
@@ -259,6 +272,20 @@ fn toolbox_config(
     toolbox.code = code;
     toolbox.web = Some(Arc::new(Fetcher::new(config.web.clone())));
     toolbox
+}
+
+/// The language servers, which run in the same environment as commands.
+fn language_pool(config: &Config, paths: &Paths, env: &Environment, confined: Arc<Sandbox>) -> LanguagePool {
+    let place = paths.data.join("languages");
+    let programs = ConfinedPrograms::new(confined, passed(env), sandbox::variables(config, env), place);
+    let search_path = env.text("PATH").unwrap_or_default().into();
+    LanguagePool::new(config.languages.clone(), search_path, Arc::new(programs))
+}
+
+/// Variables of the daemon's environment that commands see.
+fn passed(env: &Environment) -> BTreeMap<String, String> {
+    let variable = |name: &&str| env.text(name).map(|value| ((*name).to_owned(), value.to_owned()));
+    PASSED_TO_COMMANDS.iter().filter_map(variable).collect()
 }
 
 fn snapshot_config(config: &Config) -> SnapshotConfig {

@@ -15,6 +15,7 @@ use agentd_core::{
     ports::{Audit as _, Clock},
 };
 use agentd_engine::Engine;
+use agentd_lsp::LanguagePool;
 use agentd_mcp::{McpPool, SessionServers};
 use agentd_policy::Policy;
 use agentd_proto::client::{ConfigOrigin, ReloadOutcome};
@@ -100,6 +101,8 @@ pub struct DaemonControl {
     pub models: Arc<ReloadableModels>,
     /// Makes the new ones.
     pub makers: ModelMaker,
+    /// Told which language servers there are.
+    pub languages: Arc<LanguagePool>,
     /// Told which MCP servers there are.
     pub mcp: Arc<McpPool>,
     /// MCP servers that clients bring.
@@ -128,10 +131,11 @@ impl DaemonControl {
         let models = self.makers.make(&new)?;
         self.log.apply(&new.daemon.service.log_level, secrets(&new, &self.recipe.env));
         self.models.replace(models);
-        self.toolbox.follow_settings(&new.tools);
         self.skills.follow_settings(new.skills.clone());
         self.engine.reconfigure(boot::engine_config(&new));
         self.sandbox.set_network(sandbox::network(&new));
+        self.languages.reconfigure(new.languages.clone());
+        self.toolbox.follow_settings(&new.tools, boot::idle_now(&self.languages));
         self.mcp.reconfigure(new.mcp.clone());
         self.retention.follow_settings(new.daemon.retention.clone());
         let notes = held_back(&current, &new);

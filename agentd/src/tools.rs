@@ -15,7 +15,7 @@ use crate::config::{ToolSettings, nearest};
 /// A toolbox in which `tools.yaml` decides when each tool is offered, and its description.
 pub struct ConfiguredToolbox {
     inner: Arc<dyn Toolbox>,
-    /// The names of tools that have nothing to work with.
+    /// The names of tools that have nothing to work with, whatever is read again.
     idle: &'static [&'static str],
     /// The settings, and what was made of them. Held for as long as it takes to look.
     made: Mutex<MadeCatalogue>,
@@ -24,34 +24,42 @@ pub struct ConfiguredToolbox {
 /// A catalogue, and what it was made from.
 struct MadeCatalogue {
     settings: ToolSettings,
+    /// The names of tools that have nothing to work with now.
+    idle: &'static [&'static str],
     from: Arc<Catalogue>,
     catalogue: Arc<Catalogue>,
     specs: Arc<[ToolSpec]>,
 }
 
 impl MadeCatalogue {
-    fn new(from: Arc<Catalogue>, settings: ToolSettings, idle: &[&str]) -> Self {
-        let catalogue = Arc::new(configured(&from, &settings, idle));
+    fn new(from: Arc<Catalogue>, settings: ToolSettings, idle: [&'static [&'static str]; 2]) -> Self {
+        let catalogue = Arc::new(configured(&from, &settings, &idle.concat()));
         let there = catalogue.tools.iter().filter(|tool| tool.label.tier != ToolTier::Off);
         let mut specs: Vec<ToolSpec> = there.map(|tool| tool.spec.clone()).collect();
         specs.dedup_by(|later, first| later.name == first.name);
-        Self { settings, from, catalogue, specs: specs.into() }
+        Self { settings, idle: idle[1], from, catalogue, specs: specs.into() }
     }
 }
 
 impl ConfiguredToolbox {
-    /// The tools of `inner` as `settings` want them, but for those that are `idle`: they have nothing to work with.
+    /// The tools of `inner` as `settings` want them, but for those that are `idle`, for good or now: they have nothing to work
+    /// with.
     #[must_use]
-    pub fn new(inner: Arc<dyn Toolbox>, settings: &ToolSettings, idle: &'static [&'static str]) -> Self {
-        let made = Mutex::new(MadeCatalogue::new(inner.catalogue(), settings.clone(), idle));
+    pub fn new(
+        inner: Arc<dyn Toolbox>,
+        settings: &ToolSettings,
+        idle: &'static [&'static str],
+        now: &'static [&'static str],
+    ) -> Self {
+        let made = Mutex::new(MadeCatalogue::new(inner.catalogue(), settings.clone(), [idle, now]));
         Self { inner, idle, made }
     }
 
-    /// Follows other settings, from the next turn on.
-    pub fn follow_settings(&self, settings: &ToolSettings) {
+    /// Follows other settings, from the next turn on. Those tools that are `idle` have nothing to work with now.
+    pub fn follow_settings(&self, settings: &ToolSettings, idle: &'static [&'static str]) {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if made.settings != *settings {
-            *made = MadeCatalogue::new(Arc::clone(&made.from), settings.clone(), self.idle);
+        if made.settings != *settings || made.idle != idle {
+            *made = MadeCatalogue::new(Arc::clone(&made.from), settings.clone(), [self.idle, idle]);
         }
     }
 
@@ -61,7 +69,8 @@ impl ConfiguredToolbox {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if !Arc::ptr_eq(&made.from, &from) {
             let settings = std::mem::take(&mut made.settings);
-            *made = MadeCatalogue::new(from, settings, self.idle);
+            let idle = [self.idle, made.idle];
+            *made = MadeCatalogue::new(from, settings, idle);
         }
         look(&made)
     }

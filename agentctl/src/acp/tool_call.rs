@@ -19,10 +19,10 @@ pub(super) fn arguments(text: &str) -> Value {
 /// Kind of what a tool does.
 pub(super) fn kind(tool: &str) -> ToolKind {
     match tool {
-        "read_file" | "list_workspace_files" | "outline" | "repo_map" => ToolKind::Read,
-        "edit_file" | "write_file" | "apply_patch" | "undo_patch" => ToolKind::Edit,
+        "read_file" | "list_workspace_files" | "outline" | "repo_map" | "diagnostics" => ToolKind::Read,
+        "edit_file" | "write_file" | "apply_patch" | "undo_patch" | "rename_symbol" => ToolKind::Edit,
         "grep" | "find_files" | "find_symbol" | "search_code" | "search_file" | "search_documents"
-        | "search_history" | "find_tool" => ToolKind::Search,
+        | "search_history" | "find_tool" | "definition" | "references" => ToolKind::Search,
         SHELL => ToolKind::Execute,
         "http_fetch" | "read_url" | "web_search" => ToolKind::Fetch,
         "todo_write" | "todo_read" | "delegate_task" => ToolKind::Think,

@@ -65,6 +65,7 @@ pub(crate) fn notice_line(text: &str, topic: NoticeTopic, sources: &[NoticeSourc
         | NoticeTopic::LastAnswer
         | NoticeTopic::AnswerForm
         | NoticeTopic::TurnInstructions
+        | NoticeTopic::Diagnostics
         | NoticeTopic::Continue
         | NoticeTopic::Plan
         | NoticeTopic::Planned => return format!("reminder: {text}"),

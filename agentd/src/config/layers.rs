@@ -30,6 +30,8 @@ pub enum Subject {
     Skills,
     /// `web.yaml`
     Web,
+    /// `languages.yaml`
+    Languages,
     /// `mcp_servers.yaml`
     Mcp,
     /// `mcp_secrets.env`
@@ -48,13 +50,14 @@ pub enum Subject {
 
 impl Subject {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Daemon,
         Self::Models,
         Self::Tools,
         Self::Agents,
         Self::Skills,
         Self::Web,
+        Self::Languages,
         Self::Mcp,
         Self::McpSecrets,
         Self::Dotenv,
@@ -74,6 +77,7 @@ impl Subject {
             Self::Agents => "agents.yaml",
             Self::Skills => "skills.yaml",
             Self::Web => "web.yaml",
+            Self::Languages => "languages.yaml",
             Self::Mcp => "mcp_servers.yaml",
             Self::McpSecrets => "mcp_secrets.env",
             Self::Dotenv => ".env",
@@ -92,6 +96,7 @@ impl Subject {
             Self::Agents => include_str!("../../../config/agents.yaml"),
             Self::Skills => include_str!("../../../config/skills.yaml"),
             Self::Web => include_str!("../../../config/web.yaml"),
+            Self::Languages => include_str!("../../../config/languages.yaml"),
             Self::Mcp => include_str!("../../../config/mcp_servers.yaml"),
             Self::McpSecrets => include_str!("../../../config/mcp_secrets.env"),
             Self::Dotenv => "",

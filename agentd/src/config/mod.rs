@@ -3,7 +3,7 @@
 //!
 //! - [`layers`]: the files. Reading them is all the I/O there is, but for keys that a file keeps elsewhere.
 //! - `daemon` (`agentd.yaml`), `models` (`models.yaml`, `MODEL_*`), `tools` (`tools.yaml`), [`agents`] (`agents.yaml`),
-//!   `web` (`web.yaml`), `mcp` (`mcp_servers.yaml`), [`hitl_rules`] (`hitl_rules.yaml`): their schema, and how the
+//!   `web` (`web.yaml`), `languages` (`languages.yaml`), `mcp` (`mcp_servers.yaml`), [`hitl_rules`] (`hitl_rules.yaml`): their schema, and how the
 //!   layers are merged.
 //! - [`dotenv`] (`.env`): variables for all of them. `tool_names`: tools as other systems call them.
 //! - `yaml`: text to values, with line, column and the nearest valid key in every error; [`value`]: times and limits.
@@ -20,6 +20,7 @@ mod error;
 mod group;
 pub mod hitl_rules;
 mod in_text;
+mod languages;
 pub mod layers;
 mod mcp;
 mod models;
@@ -42,6 +43,7 @@ use std::{
 };
 
 use agentd_core::agent::Agents;
+use agentd_lsp::LanguageConfig;
 use agentd_mcp::McpConfig;
 use agentd_tools::{InstalledPlugin, SkillSettings};
 use agentd_web::WebConfig;
@@ -102,6 +104,8 @@ pub struct Config {
     pub skills: SkillSettings,
     /// `web.yaml`
     pub web: WebConfig,
+    /// `languages.yaml`
+    pub languages: LanguageConfig,
     /// `mcp_servers.yaml`
     pub mcp: McpConfig,
     /// `hitl_rules.yaml`
@@ -137,6 +141,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let (agents, agent_plugins) = agents::resolve(sources, &names, &mut origins)?;
     let skills = skills::resolve(sources, &mut origins)?;
     let web = web::resolve(sources, &mut origins)?;
+    let languages = languages::resolve(sources, &mut origins)?;
     let rules = hitl_rules::resolve(sources, &names, &mut origins)?;
     let system_prompt = prompt(sources, Subject::SystemPrompt, "prompts.system", &mut origins);
     let subagent_prompt = prompt(sources, Subject::SubagentPrompt, "prompts.subagent", &mut origins);
@@ -151,6 +156,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
         server_plugins,
         skills,
         web,
+        languages,
         mcp,
         rules,
         system_prompt,

@@ -142,6 +142,7 @@ fn paths(key: &str) -> (Subject, Vec<String>) {
         "skills" if rest.contains('.') => (Subject::Skills, either()),
         "agents" => (Subject::Agents, vec![key.to_owned(), format!("{key}_file")]),
         "web" => (Subject::Web, vec![rest.to_owned()]),
+        "languages" => (Subject::Languages, vec![rest.to_owned()]),
         "mcp_servers" if rest.starts_with("global.") => (Subject::Mcp, vec![rest.to_owned()]),
         "mcp_servers" => (Subject::Mcp, vec![format!("servers.{rest}")]),
         "hitl_rules" => (Subject::HitlRules, vec![rest.to_owned()]),

@@ -95,6 +95,7 @@ impl World {
             workspaces: Arc::new(WorkspaceFolders::new(data.join("workspace"))),
             pictures: None,
             snapshots: snapshots.clone(),
+            languages: Arc::new(agentd_core::ports::NoLanguages),
             audit: audit.clone(),
             clock: clock.clone(),
             config: EngineConfig { idle_unload: Duration::from_millis(100), ..EngineConfig::default() },

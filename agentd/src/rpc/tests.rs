@@ -138,6 +138,7 @@ impl Daemon {
             workspaces,
             pictures: None,
             snapshots: Arc::new(MemoryDisk::default()),
+            languages: Arc::new(agentd_core::ports::NoLanguages),
             audit: Arc::clone(&audit) as _,
             clock: Arc::new(StoppedClock::default()),
             config: EngineConfig::default(),

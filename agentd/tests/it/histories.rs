@@ -209,6 +209,7 @@ async fn goes_on(model: &Arc<dyn Model>, history: History) -> Option<String> {
         workspaces: Arc::new(NoWorkspaces),
         pictures: None,
         snapshots: disk,
+        languages: Arc::new(agentd_core::ports::NoLanguages),
         audit: Arc::new(MemoryAudit::default()),
         clock: Arc::new(StoppedClock::default()),
         config: EngineConfig { max_message_history: Some(limit), ..EngineConfig::default() },

@@ -109,6 +109,7 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
                     | NoticeTopic::LastAnswer
                     | NoticeTopic::AnswerForm
                     | NoticeTopic::TurnInstructions
+                    | NoticeTopic::Diagnostics
                     | NoticeTopic::Continue
                     | NoticeTopic::CodeMap
                     | NoticeTopic::Plan

@@ -156,6 +156,8 @@ pub enum NoticeTopic {
     TurnInstructions,
     /// A map of the project's code.
     CodeMap,
+    /// New errors in files that were edited, as language servers word them.
+    Diagnostics,
 }
 
 impl ItemBody {
@@ -190,6 +192,7 @@ impl NoticeTopic {
             | Self::AnswerForm
             | Self::TurnInstructions
             | Self::CodeMap
+            | Self::Diagnostics
             | Self::Advice => true,
         }
     }

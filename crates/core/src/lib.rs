@@ -19,10 +19,10 @@
 //! - [`search`]: what can be found of what was said and done; [`knowledge`]: what documents say; [`web`]: what
 //!   servers are asked and answer; [`untrusted`]: words of strangers, made fit to be shown to a model; [`visible`]: text that
 //!   a person decides on, with every character to be seen.
-//! - [`undo`]: what a turn did to files, taken back.
+//! - [`undo`]: what a turn did to files, taken back. [`language`]: what language servers say of source code.
 //! - [`ports`]: the traits that adapters implement ([`ports::Models`], [`ports::Model`],
 //!   [`ports::Toolbox`], [`ports::Store`], [`ports::Workspaces`], [`ports::Knowledge`], [`ports::Pictures`], [`ports::Web`],
-//!   [`ports::Skills`], [`ports::Projects`], [`ports::Audit`], [`ports::Clock`]).
+//!   [`ports::Skills`], [`ports::Projects`], [`ports::Languages`], [`ports::Confiner`], [`ports::Audit`], [`ports::Clock`]).
 //! - [`error`]: the kinds of failure that cross a port.
 
 pub mod agent;
@@ -46,6 +46,7 @@ pub mod input;
 pub mod interrupt;
 pub mod item;
 pub mod knowledge;
+pub mod language;
 pub mod model;
 pub mod origin;
 pub mod plugin;

@@ -3,11 +3,14 @@
 mod audit;
 mod client_files;
 mod code;
+mod confined;
 mod knowledge;
+mod languages;
 mod person;
 mod pictures;
 mod progress;
 mod projects;
+mod read_rules;
 mod sampler;
 mod skills;
 mod web;
@@ -42,11 +45,14 @@ pub use self::{
     audit::{Audit, AuditReader},
     client_files::{ClientFileAccess, ClientFiles},
     code::{CodeReader, OnCodeProgress},
+    confined::{ConfineError, ConfinedProcess, ConfinedProgram, Confiner},
     knowledge::{Knowledge, OnProgress},
+    languages::{Languages, NoLanguages},
     person::Person,
     pictures::Pictures,
     progress::CallProgress,
     projects::{ProjectStanding, Projects},
+    read_rules::ReadRules,
     sampler::{SampleAnswer, SampleRequest, Sampler},
     skills::{SkillPackages, Skills},
     web::Web,
@@ -179,34 +185,6 @@ pub struct ToolContext {
     pub now: Timestamp,
     /// Set when the turn is cancelled. A tool that holds processes ends them before it returns.
     pub cancel: CancellationToken,
-}
-
-/// Rules about reading a file by its path, where nobody was asked whether a call may show it: whether they would let a
-/// model read it without asking anybody. Where nobody has set any, all may be read.
-#[derive(Clone, Default)]
-pub struct ReadRules(Option<Arc<MayRead>>);
-
-/// Test of whether the file of that path may be read.
-type MayRead = dyn Fn(&str) -> bool + Send + Sync;
-
-impl ReadRules {
-    /// Rules that this function knows.
-    #[must_use]
-    pub fn new(allow: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(allow)))
-    }
-
-    /// Returns whether the file may be read without asking.
-    #[must_use]
-    pub fn allow(&self, path: &str) -> bool {
-        self.0.as_ref().is_none_or(|allow| allow(path))
-    }
-}
-
-impl std::fmt::Debug for ReadRules {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("ReadRules").field(&self.0.is_some()).finish()
-    }
 }
 
 /// The tools that work on the world outside the session's own state.

@@ -38,6 +38,7 @@ pub mod workspace;
 
 pub use builtin::known_name;
 pub use plugins::{InstalledPlugin, PluginStore};
+pub use process::ConfinedPrograms;
 pub use project::ProjectStore;
 pub use sandbox::{Sandbox, SandboxConfig};
 pub use skills::{SkillConfig, SkillSetting, SkillSettings, SkillStore};

@@ -1,11 +1,13 @@
 //! The core tools, implementing the engine's port.
 
 mod code;
+mod config;
+mod languages;
 
-use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use agentd_core::{
-    ports::{CodeReader, Knowledge, ToolContext, Toolbox, Web},
+    ports::{CodeReader, Knowledge, Languages, ToolContext, Toolbox, Web},
     tool::{AdaptedCall, FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -18,115 +20,20 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     arguments,
     builtin::{
-        self, Builtin, ToolParts, apply_patch, edit_file, find_files, grep, http_fetch, list_workspace_files, now,
-        read_file, read_url, run_bash_command, search_documents, search_file, web_search, write_file,
+        self, Builtin, ToolParts, apply_patch, definition, diagnostics, edit_file, find_files, grep, http_fetch,
+        list_workspace_files, now, read_file, read_url, references, rename_symbol, run_bash_command, search_documents,
+        search_file, web_search, write_file,
     },
     failure::Failure,
     job::Job,
-    meant,
-    sandbox::Sandbox,
-    skills::SkillStore,
-    text,
+    meant, text,
     workspace::{
-        HardLinks,
         jail::Jail,
         path::{PathPlace, ToolPath},
     },
 };
 
-/// Settings of the tools.
-#[derive(Debug, Clone)]
-pub struct ToolboxConfig {
-    /// Returns the time zone of the person, asked anew at each call because people travel. The composition root passes
-    /// `TimeZone::system`; nothing below it reads the environment.
-    pub time_zone: fn() -> TimeZone,
-    /// After how long a command is ended that names no limit.
-    pub command_timeout: Duration,
-    /// The longest limit that a command may name.
-    pub command_timeout_max: Duration,
-    /// Environment of commands besides the defaults, which it overrides (`PATH`, `LANG`, …), where their client sends
-    /// nothing.
-    pub environment: BTreeMap<String, String>,
-    /// Further variables, unless their client sends something else by that name.
-    pub standing: BTreeMap<String, String>,
-    /// Sandbox of commands; without it they may do whatever the daemon may.
-    pub sandbox: Option<Arc<Sandbox>>,
-    /// Treatment of files of a writable project that have other names outside of it, before a command that may write.
-    pub hard_links: HardLinks,
-    /// The skills, whose programs commands find that are about them.
-    pub skills: Option<SkillStore>,
-    /// Reader of documents; without it only text is read.
-    pub knowledge: Option<Arc<dyn Knowledge>>,
-    /// Reader of code; without it there is no index of code.
-    pub code: Option<Arc<dyn CodeReader>>,
-    /// Access to the web; without it there is none.
-    pub web: Option<Arc<dyn Web>>,
-    /// Number of calls that work on files at once, in all sessions together.
-    pub parallel_file_calls: usize,
-    /// Limits on what a call may read, write, visit and return.
-    pub limits: Limits,
-}
-
-impl ToolboxConfig {
-    /// The defaults: commands end after two minutes and may ask for up to ten.
-    #[must_use]
-    pub fn new(time_zone: fn() -> TimeZone) -> Self {
-        Self {
-            time_zone,
-            command_timeout: Duration::from_secs(120),
-            command_timeout_max: Duration::from_secs(600),
-            environment: BTreeMap::new(),
-            standing: BTreeMap::new(),
-            sandbox: None,
-            hard_links: HardLinks::default(),
-            skills: None,
-            knowledge: None,
-            code: None,
-            web: None,
-            parallel_file_calls: 8,
-            limits: Limits::default(),
-        }
-    }
-}
-
-/// Limits on what a call may read, write, visit and return.
-#[derive(Debug, Clone)]
-pub struct Limits {
-    /// Files up to this many bytes are read whole.
-    pub whole_file_bytes: u64,
-    /// Characters of a larger file that come at once; also bounds what `grep` returns, in bytes.
-    pub page_chars: usize,
-    /// The largest file that is written or edited, in bytes.
-    pub write_bytes: u64,
-    /// Number of folder entries that one call visits.
-    pub walk_entries: usize,
-    /// Time limit of a search or a long read.
-    pub search_time: Duration,
-    /// Number of entries that a listing shows.
-    pub list_entries: usize,
-    /// Number of files that `find_files` shows.
-    pub found_files: usize,
-    /// Number of hits that `grep` shows.
-    pub grep_hits: usize,
-    /// Bytes of each stream of a command that are stored.
-    pub output_bytes: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            whole_file_bytes: 100 * 1024,
-            page_chars: 50_000,
-            write_bytes: 10 * 1024 * 1024,
-            walk_entries: 100_000,
-            search_time: Duration::from_secs(20),
-            list_entries: 300,
-            found_files: 100,
-            grep_hits: 200,
-            output_bytes: 8 * 1024 * 1024,
-        }
-    }
-}
+pub use self::config::{Limits, ToolboxConfig};
 
 /// The core tools that work on the workspace: files, search, commands, and the time.
 #[derive(Debug)]
@@ -138,6 +45,7 @@ pub struct BuiltinToolbox {
     knowledge: Option<Arc<dyn Knowledge>>,
     code: Option<Arc<dyn CodeReader>>,
     web: Option<Arc<dyn Web>>,
+    languages: Option<Arc<dyn Languages>>,
     /// Bounds how many threads are busy with files.
     workers: Arc<Semaphore>,
 }
@@ -150,8 +58,12 @@ impl BuiltinToolbox {
     #[must_use]
     pub fn new(config: ToolboxConfig) -> Self {
         let seconds = (config.command_timeout.as_secs(), config.command_timeout_max.as_secs().max(1));
-        let parts =
-            ToolParts { documents: config.knowledge.is_some(), code: config.code.is_some(), web: config.web.is_some() };
+        let parts = ToolParts {
+            documents: config.knowledge.is_some(),
+            code: config.code.is_some(),
+            web: config.web.is_some(),
+            languages: config.languages.is_some(),
+        };
         Self {
             specs: builtin::specs(seconds, parts),
             time_zone: config.time_zone,
@@ -169,6 +81,7 @@ impl BuiltinToolbox {
             knowledge: config.knowledge,
             code: config.code,
             web: config.web,
+            languages: config.languages,
             workers: Arc::new(Semaphore::new(config.parallel_file_calls.max(1))),
         }
     }
@@ -177,6 +90,8 @@ impl BuiltinToolbox {
         let tool = self.find(call)?;
         match tool {
             Builtin::ApplyPatch => self.write(context, self.read(tool, call)?, apply_patch::run).await,
+            Builtin::Definition => self.definition(context, self.read(tool, call)?).await,
+            Builtin::Diagnostics => self.diagnostics(context, self.read(tool, call)?).await,
             Builtin::EditFile => self.write(context, self.read(tool, call)?, edit_file::run).await,
             Builtin::FindFiles => self.work(context, self.read(tool, call)?, find_files::run).await,
             Builtin::Grep => self.work(context, self.read(tool, call)?, grep::run).await,
@@ -194,6 +109,11 @@ impl BuiltinToolbox {
             Builtin::ReadUrl => {
                 let args = self.read(tool, call)?;
                 read_url::run(&**self.web()?, self.knowledge.as_deref(), context, args).await
+            }
+            Builtin::References => self.references(context, self.read(tool, call)?).await,
+            Builtin::RenameSymbol => {
+                let rewrites = self.rewrites(context, self.read(tool, call)?).await?;
+                self.write(context, rewrites, rename_symbol::run).await
             }
             Builtin::SearchDocuments => {
                 let (args, knowledge) = (self.read(tool, call)?, self.knowledge()?);
@@ -227,9 +147,16 @@ impl BuiltinToolbox {
                 let args = self.read(tool, call)?;
                 self.work_with(context, move |job| run_bash_command::preview(job, args, &settings)).await.map(Some)
             }
+            Builtin::RenameSymbol => {
+                let rewrites = self.rewrites(context, self.read(tool, call)?).await?;
+                self.work(context, rewrites, rename_symbol::preview).await.map(Some)
+            }
             Builtin::HttpFetch => http_fetch::preview(&**self.web()?, self.read(tool, call)?).map(Some),
             Builtin::ReadUrl => read_url::preview(&**self.web()?, self.read(tool, call)?).map(Some),
             Builtin::WebSearch => web_search::preview(&self.read(tool, call)?).map(Some),
+            Builtin::Definition => self.read::<definition::Args>(tool, call).map(|_| None),
+            Builtin::Diagnostics => self.read::<diagnostics::Args>(tool, call).map(|_| None),
+            Builtin::References => self.read::<references::Args>(tool, call).map(|_| None),
             Builtin::FindFiles => self.read::<find_files::Args>(tool, call).map(|_| None),
             Builtin::FindSymbol | Builtin::Outline | Builtin::RepoMap | Builtin::SearchCode => {
                 self.check_code_call(tool, call).map(|()| None)
@@ -247,10 +174,13 @@ impl BuiltinToolbox {
     async fn followed(&self, context: &ToolContext, call: &ToolCall) -> Result<Option<FollowedLink>, Failure> {
         let tool = self.find(call)?;
         match tool {
-            Builtin::FindFiles
+            Builtin::Definition
+            | Builtin::Diagnostics
+            | Builtin::FindFiles
             | Builtin::Grep
             | Builtin::ListWorkspaceFiles
             | Builtin::ReadFile
+            | Builtin::References
             | Builtin::SearchDocuments
             | Builtin::SearchFile => {}
             Builtin::ApplyPatch
@@ -260,6 +190,7 @@ impl BuiltinToolbox {
             | Builtin::Now
             | Builtin::Outline
             | Builtin::ReadUrl
+            | Builtin::RenameSymbol
             | Builtin::RepoMap
             | Builtin::RunBashCommand
             | Builtin::SearchCode

@@ -48,6 +48,7 @@ mirrored!(
         Plan,
         Planned,
         TurnInstructions,
+        Diagnostics,
         CodeMap
     ]
 );

@@ -37,7 +37,7 @@ use serde_json::{Value, json};
 use super::World;
 
 /// Where the Makefile put the servers that others wrote.
-fn installed(path: &str) -> PathBuf {
+pub(super) fn installed(path: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let target = test.ancestors().find(|folder| folder.join("mcp-servers").is_dir());
     let target =

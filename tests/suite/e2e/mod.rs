@@ -26,6 +26,7 @@
 //!   [`links`]: under every name of a file. [`unread`]: no tool tells of a file that may not be read.
 //! - [`retention`]: what nobody uses is removed, and the disk gets its room back.
 //! - [`shown`]: all that a person decides on is before their eyes.
+//! - [`language_servers`]: errors that edits bring, told before the next step.
 //! - [`large`]: results that are longer than a window. [`inputs`]: what people pipe in that is.
 //! - [`learning`]: what servers refuse and cut, noticed, told and remembered.
 //! - [`context`]: a window that never runs full. [`requests`]: what the model saw, as snapshots.
@@ -76,7 +77,7 @@ mod hostile;
 mod in_form;
 mod inputs;
 mod interrupts;
-
+mod language_servers;
 mod large;
 mod learning;
 mod life;

@@ -184,13 +184,14 @@ fn types_are_nouns() {
 }
 
 /// Which crates of the house a crate may know, and which libraries are its alone.
-const HOUSE: [(&str, &[&str]); 17] = [
+const HOUSE: [(&str, &[&str]); 18] = [
     ("crates/core", &[]),
     ("crates/policy", &["agentd-core"]),
     ("crates/context", &["agentd-core"]),
     ("crates/engine", &["agentd-context", "agentd-core", "agentd-policy"]),
     ("crates/models", &["agentd-core"]),
     ("crates/local", &["agentd-core"]),
+    ("crates/lsp", &["agentd-core"]),
     ("crates/tools", &["agentd-core"]),
     ("crates/store", &["agentd-core"]),
     ("crates/audit", &["agentd-core"]),
@@ -210,6 +211,7 @@ const HOUSE: [(&str, &[&str]); 17] = [
             "agentd-engine",
             "agentd-index",
             "agentd-local",
+            "agentd-lsp",
             "agentd-mcp",
             "agentd-models",
             "agentd-policy",

@@ -24,7 +24,7 @@ use agentd_core::{
     item::Item,
     knowledge::DocumentPage,
     model::{ListedModel, Slot, SlotInfo},
-    ports::{Audit, Clock, Models, Pictures, Snapshots, Store, Toolbox, Workspace, Workspaces},
+    ports::{Audit, Clock, Languages, Models, Pictures, Snapshots, Store, Toolbox, Workspace, Workspaces},
     search::{SearchQuery, SearchResult},
     session::{SessionMode, SessionPage, SessionSettings, SessionSummary},
     tool::ToolSpec,
@@ -73,6 +73,8 @@ pub struct EngineParts {
     pub pictures: Option<Arc<dyn Pictures>>,
     /// Storage of what calls change in those files.
     pub snapshots: Arc<dyn Snapshots>,
+    /// The language servers.
+    pub languages: Arc<dyn Languages>,
     /// The audit log.
     pub audit: Arc<dyn Audit>,
     /// The time.
@@ -94,14 +96,15 @@ impl Engine {
     /// An engine on these parts. Must be called inside a tokio runtime.
     #[must_use]
     pub fn new(parts: EngineParts) -> Self {
-        let EngineParts { models, toolbox, store, workspaces, pictures, snapshots, audit, clock, config } = parts;
+        let EngineParts { models, toolbox, store, workspaces, pictures, snapshots, languages, audit, clock, config } =
+            parts;
         let chain = Arc::new(links::standard::chain());
         let stock = watch::Sender::new(Arc::new(ToolCatalog::new(toolbox.catalogue(), chain.tools())));
         let (sender, receiver) = watch::channel(Arc::new(config));
         let kept = KeptHandle::spawn(Arc::clone(&store));
         let registry = RegistryBuilder::new();
         let shared = Arc::new(Shared {
-            parts: Ports { models, toolbox, store, workspaces, pictures, snapshots, audit, clock },
+            parts: Ports { models, toolbox, store, workspaces, pictures, snapshots, languages, audit, clock },
             stock,
             session_stocks: watch::Sender::default(),
             toolsets: ToolSetCache::default(),
@@ -132,9 +135,7 @@ impl Engine {
         for id in self.shared.parts.store.open_turns().await? {
             match self.session(id).await?.recovered().await {
                 Ok(report) => recovered.extend(report),
-                Err(error) => {
-                    tracing::error!(session = %id, "recovery after the last stop failed: {error}")
-                }
+                Err(error) => tracing::error!(session = %id, "recovery after the last stop failed: {error}"),
             }
         }
         let _ = self.recovered.set(recovered.clone());

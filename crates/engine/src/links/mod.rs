@@ -13,6 +13,7 @@ mod client_tools;
 mod compaction;
 mod condense;
 pub(crate) mod delegation;
+mod diagnostics;
 mod find_tool;
 mod handoff;
 mod memory;

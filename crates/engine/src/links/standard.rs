@@ -13,6 +13,7 @@ use super::{
     compaction::Compaction,
     condense::Condense,
     delegation::Delegation,
+    diagnostics::EditDiagnostics,
     find_tool::FindTool,
     handoff::Handoff,
     memory::Memory,
@@ -58,11 +59,13 @@ use crate::turn::{
 ///     before what comes behind takes it for an answer.
 /// 11. `search`, `find_tool`, `todos`, `questions`: they answer their own tools.
 /// 12. `handoff`, `delegation`: as they do; what others do for the session is judged and told where they do it.
-/// 13. `answer_form`, `ask_again`, `open_todos`, `repetition`: what is wrong with an answer comes behind all that the history holds.
-/// 14. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
-/// 15. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
+/// 13. `diagnostics`: around undo, which says what a call changed, and behind the approvals; and before what looks at the
+///     answer, for with errors that came of an edit it is none yet.
+/// 14. `answer_form`, `ask_again`, `open_todos`, `repetition`: what is wrong with an answer comes behind all that the history holds.
+/// 15. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
+/// 16. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
 ///     a person did while being asked.
-/// 16. `client_tools`: behind it, for it stands in the place of the tool.
+/// 17. `client_tools`: behind it, for it stands in the place of the tool.
 pub(crate) fn chain() -> Chain {
     let links: Vec<Arc<dyn Link>> = vec![
         Arc::new(AuditLogger),
@@ -87,6 +90,7 @@ pub(crate) fn chain() -> Chain {
         Arc::new(Questions),
         Arc::new(Handoff),
         Arc::new(Delegation),
+        Arc::new(EditDiagnostics),
         Arc::new(InForm),
         Arc::new(AskAgain),
         Arc::new(OpenTodos),

@@ -104,6 +104,7 @@ impl Actor {
                 workspace,
                 session: SessionFiles::new(self.state.settings.files_of(self.id), Arc::clone(&shared.parts.workspaces)),
                 snapshots: Arc::clone(&shared.parts.snapshots),
+                languages: Arc::clone(&shared.parts.languages),
                 state: self.files.subscribe(),
                 of_client: open.file_lines.live(),
             },

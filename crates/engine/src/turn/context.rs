@@ -18,13 +18,13 @@ use agentd_core::{
     interrupt::Ask,
     model::{ModelInfo, Slot},
     policy::{Confinement, Verdict},
-    ports::{Audit, Clock, Model, ReadRules, Snapshots, Store, ToolContext, Toolbox, Workspace},
+    ports::{Audit, Clock, Languages, Model, ReadRules, Snapshots, Store, ToolContext, Toolbox, Workspace},
     session::SessionSettings,
     state_files::StateFiles,
     tool::{Effect, ToolCall, ToolSpec},
     turn::{StopReason, TurnOptions},
 };
-use agentd_policy::{CallContext, roots};
+use agentd_policy::{CallContext, read_tool, roots};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -151,6 +151,7 @@ pub(crate) struct TurnFiles {
     pub(crate) workspace: Arc<Workspace>,
     pub(crate) session: SessionFiles,
     pub(crate) snapshots: Arc<dyn Snapshots>,
+    pub(crate) languages: Arc<dyn Languages>,
     /// The files of the session's own state, live.
     pub(crate) state: watch::Receiver<Arc<StateFiles>>,
     /// Clients that hold files of the project, live.
@@ -188,6 +189,15 @@ pub(crate) struct Limits {
     pub(crate) time: Option<Duration>,
     pub(crate) tokens: Option<u64>,
     pub(crate) parallel_calls: usize,
+}
+
+/// Returns whether who was asked about a call of this verdict was asked enough for the other.
+fn is_within(other: &Verdict, own: &Verdict) -> bool {
+    match (other, own) {
+        (Verdict::Allow, _) => true,
+        (Verdict::Ask { risk: other, .. }, Verdict::Ask { risk: own, .. }) => other <= own,
+        _ => false,
+    }
 }
 
 impl TurnContext {
@@ -283,24 +293,29 @@ impl TurnContext {
     /// where it goes wrong: about reading them, and about the call itself if it named them. For a call over the
     /// network, about addresses that it is redirected to.
     fn read_rules(&self, call: &ToolCall) -> ReadRules {
-        let Some(tool) = self
-            .tool(&call.name)
-            .filter(|tool| matches!(tool.effect, Effect::Read | Effect::Write | Effect::Network))
-            .cloned()
-        else {
-            return ReadRules::default();
-        };
+        let is_judged = |tool: &&ToolSpec| matches!(tool.effect, Effect::Read | Effect::Write | Effect::Network);
+        match self.tool(&call.name).filter(is_judged) {
+            Some(tool) => self.rules_of(tool.clone(), call.arguments.clone()),
+            None => ReadRules::default(),
+        }
+    }
+
+    /// Rules, as they are now, about files that a model is told of unasked.
+    pub(crate) fn quoting(&self) -> ReadRules {
+        self.rules_of(read_tool(), "{}".to_owned())
+    }
+
+    fn rules_of(&self, tool: ToolSpec, own: String) -> ReadRules {
         let settings = self.rules.grants.of_session().over(&self.settings);
         let foreign = self.foreign(&tool);
         let (kept, in_force, workspace) =
             (self.rules.grants.for_good(), self.rules.policy.clone(), Arc::clone(&self.files.workspace));
-        ReadRules::new(move |named| {
-            let is_address = tool.effect == Effect::Network;
-            let arguments = if is_address { json!({ "url": named }) } else { json!({ "path": named }) }.to_string();
+        let is_address = tool.effect == Effect::Network;
+        let look = Arc::new(move |arguments: &str, look: &dyn Fn(&PolicyInForce, &CallContext<'_>) -> bool| {
             let facts = CallContext {
                 tool: &tool,
                 foreign: foreign.as_deref(),
-                arguments: &arguments,
+                arguments,
                 followed: None,
                 start: None,
                 settings: &settings,
@@ -311,7 +326,21 @@ impl TurnContext {
                 held: true,
                 contained: true,
             };
-            if is_address { in_force.judge(&facts).verdict == Verdict::Allow } else { in_force.may_show(&facts) }
+            look(&in_force, &facts)
+        });
+        let changes = Arc::clone(&look);
+        let rules = ReadRules::new(move |named| {
+            let arguments = if is_address { json!({ "url": named }) } else { json!({ "path": named }) }.to_string();
+            look(&arguments, &|rules, facts| {
+                if is_address { rules.judge(facts).verdict == Verdict::Allow } else { rules.may_show(facts) }
+            })
+        });
+        rules.with_changes(move |named| {
+            let arguments = json!({ "path": named }).to_string();
+            changes(&arguments, &|rules, facts| {
+                let verdict = rules.judge(facts).verdict;
+                verdict == Verdict::Allow || changes(&own, &|rules, own| is_within(&verdict, &rules.judge(own).verdict))
+            })
         })
     }
 

@@ -270,6 +270,7 @@ fn engine_on(
         workspaces,
         pictures: None,
         snapshots: Arc::new(MemoryDisk::default()),
+        languages: Arc::new(agentd_core::ports::NoLanguages),
         audit: Arc::new(MemoryAudit::default()),
         clock: Arc::new(StoppedClock::default()),
         config: EngineConfig::default(),

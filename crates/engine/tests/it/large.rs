@@ -71,6 +71,7 @@ async fn call_in(
         workspaces,
         pictures: None,
         snapshots: Arc::new(MemoryDisk::default()),
+        languages: Arc::new(agentd_core::ports::NoLanguages),
         audit: Arc::new(MemoryAudit::default()),
         clock: Arc::new(StoppedClock::default()),
         config,

@@ -77,6 +77,7 @@ async fn ran(command: &str, policy: Policy, settings: SessionSettings, on_interr
         workspaces: Arc::new(NoWorkspaces),
         pictures: None,
         snapshots: disk,
+        languages: Arc::new(agentd_core::ports::NoLanguages),
         audit: Arc::new(MemoryAudit::default()),
         clock: Arc::new(StoppedClock::default()),
         config: EngineConfig { policy: Arc::new(policy), ..EngineConfig::default() },

@@ -114,6 +114,7 @@ impl World {
             workspaces: Arc::clone(&workspaces) as _,
             pictures: Some(Arc::new(TestPictures)),
             snapshots: Arc::clone(&disk) as _,
+            languages: Arc::new(agentd_core::ports::NoLanguages),
             audit: Arc::clone(&audit) as _,
             clock: Arc::clone(&clock) as _,
             config,

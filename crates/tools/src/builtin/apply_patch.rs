@@ -34,15 +34,15 @@ pub(crate) struct Args {
 }
 
 /// Change of one file.
-struct Step {
-    path: ToolPath,
-    target: Target,
+pub(super) struct Step {
+    pub(super) path: ToolPath,
+    pub(super) target: Target,
     /// Its new content; none if it goes.
-    content: Option<Vec<u8>>,
+    pub(super) content: Option<Vec<u8>>,
     /// Text for the person.
-    shown: String,
+    pub(super) shown: String,
     /// Text for the model.
-    told: String,
+    pub(super) told: String,
 }
 
 /// The files that a patch is about.
@@ -313,7 +313,7 @@ struct PatchedFile {
 // --- Doing it ---
 
 /// Writes first and removes last, so that what is moved is never nowhere.
-fn carry_out(job: &Job, steps: &[Step]) -> Result<(), Failure> {
+pub(super) fn carry_out(job: &Job, steps: &[Step]) -> Result<(), Failure> {
     let (writes, removals): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(|step| step.content.is_some());
     let mut done = Vec::new();
     for step in writes.into_iter().chain(removals) {

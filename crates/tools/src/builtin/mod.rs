@@ -7,6 +7,8 @@ use agentd_core::tool::{Effect, ToolSpec};
 
 pub(crate) mod apply_patch;
 pub(crate) mod code;
+pub(crate) mod definition;
+pub(crate) mod diagnostics;
 mod documents;
 pub(crate) mod edit_file;
 pub(crate) mod find_files;
@@ -17,9 +19,12 @@ pub(crate) mod now;
 mod page;
 pub(crate) mod read_file;
 pub(crate) mod read_url;
+pub(crate) mod references;
+pub(crate) mod rename_symbol;
 pub(crate) mod run_bash_command;
 pub(crate) mod search_documents;
 pub(crate) mod search_file;
+pub(crate) mod source_places;
 mod web;
 pub(crate) mod web_search;
 pub(crate) mod write_file;
@@ -28,6 +33,8 @@ pub(crate) mod write_file;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Builtin {
     ApplyPatch,
+    Definition,
+    Diagnostics,
     EditFile,
     FindFiles,
     FindSymbol,
@@ -38,6 +45,8 @@ pub(crate) enum Builtin {
     Outline,
     ReadFile,
     ReadUrl,
+    References,
+    RenameSymbol,
     RepoMap,
     RunBashCommand,
     SearchCode,
@@ -49,8 +58,10 @@ pub(crate) enum Builtin {
 
 impl Builtin {
     /// All of them, sorted by name, because prompts repeat this order.
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 22] = [
         Self::ApplyPatch,
+        Self::Definition,
+        Self::Diagnostics,
         Self::EditFile,
         Self::FindFiles,
         Self::FindSymbol,
@@ -61,6 +72,8 @@ impl Builtin {
         Self::Outline,
         Self::ReadFile,
         Self::ReadUrl,
+        Self::References,
+        Self::RenameSymbol,
         Self::RepoMap,
         Self::RunBashCommand,
         Self::SearchCode,
@@ -74,6 +87,8 @@ impl Builtin {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::ApplyPatch => "apply_patch",
+            Self::Definition => "definition",
+            Self::Diagnostics => "diagnostics",
             Self::EditFile => "edit_file",
             Self::FindFiles => "find_files",
             Self::FindSymbol => "find_symbol",
@@ -84,6 +99,8 @@ impl Builtin {
             Self::Outline => "outline",
             Self::ReadFile => "read_file",
             Self::ReadUrl => "read_url",
+            Self::References => "references",
+            Self::RenameSymbol => "rename_symbol",
             Self::RepoMap => "repo_map",
             Self::RunBashCommand => "run_bash_command",
             Self::SearchCode => "search_code",
@@ -98,9 +115,11 @@ impl Builtin {
     fn aliases(self) -> &'static [&'static str] {
         match self {
             Self::ApplyPatch => &["apply_diff", "applypatch", "patch", "patch_file"],
+            Self::Definition => &["find_definition", "go_to_definition", "goto_definition"],
+            Self::Diagnostics => &["get_diagnostics", "get_errors", "read_lints"],
             Self::EditFile => &["edit", "str_replace", "string_replace", "replace_in_file", "search_replace"],
             Self::FindFiles => &["glob", "glob_file_search", "file_search", "find"],
-            Self::FindSymbol => &["find_references", "go_to_definition", "symbol_search"],
+            Self::FindSymbol => &["symbol_search", "workspace_symbols"],
             Self::Grep => &["grep_files", "grep_search", "rg", "ripgrep", "search_files"],
             Self::HttpFetch => &["curl", "fetch", "http_get", "http_request"],
             Self::ListWorkspaceFiles => &["list_dir", "list_directory", "list_files", "ls"],
@@ -108,6 +127,8 @@ impl Builtin {
             Self::Outline => &["document_symbols", "file_outline", "list_code_definition_names"],
             Self::ReadFile => &["cat", "fs_read", "open_file", "read", "view_file"],
             Self::ReadUrl => &["fetch_web", "jina_reader", "read_webpage", "web_fetch", "webfetch"],
+            Self::References => &["find_references", "find_usages"],
+            Self::RenameSymbol => &["rename"],
             Self::RepoMap => &["repository_map"],
             Self::RunBashCommand => {
                 &["bash", "execute_command", "run_cmd", "run_command", "run_shell", "run_shell_command", "shell"]
@@ -127,6 +148,8 @@ impl Builtin {
         let name = self.name();
         match self {
             Self::ApplyPatch => ToolSpec::of::<apply_patch::Args>(name, Effect::Write),
+            Self::Definition => ToolSpec::of::<definition::Args>(name, Effect::Read),
+            Self::Diagnostics => ToolSpec::of::<diagnostics::Args>(name, Effect::Read),
             Self::EditFile => ToolSpec::of::<edit_file::Args>(name, Effect::Write),
             Self::FindFiles => ToolSpec::of::<find_files::Args>(name, Effect::Read),
             Self::FindSymbol => ToolSpec::of::<code::find_symbol::Args>(name, Effect::Read),
@@ -137,6 +160,8 @@ impl Builtin {
             Self::Outline => ToolSpec::of::<code::outline::Args>(name, Effect::Read),
             Self::ReadFile => ToolSpec::of::<read_file::Args>(name, Effect::Read),
             Self::ReadUrl => ToolSpec::of::<read_url::Args>(name, Effect::Network),
+            Self::References => ToolSpec::of::<references::Args>(name, Effect::Read),
+            Self::RenameSymbol => ToolSpec::of::<rename_symbol::Args>(name, Effect::Write),
             Self::RepoMap => ToolSpec::of::<code::repo_map::Args>(name, Effect::Read),
             Self::RunBashCommand => run_bash_command::spec(name, command_seconds),
             Self::SearchCode => ToolSpec::of::<code::search_code::Args>(name, Effect::Read),
@@ -174,15 +199,18 @@ pub(crate) struct ToolParts {
     pub(crate) code: bool,
     /// Access to the web.
     pub(crate) web: bool,
+    /// Language servers.
+    pub(crate) languages: bool,
 }
 
 /// The specs of all tools but those that have nothing to work with.
 pub(crate) fn specs(command_seconds: (u64, u64), parts: ToolParts) -> Arc<[ToolSpec]> {
-    let ToolParts { documents, code, web } = parts;
+    let ToolParts { documents, code, web, languages } = parts;
     let there = |tool: &Builtin| match tool {
         Builtin::FindSymbol | Builtin::Outline | Builtin::RepoMap | Builtin::SearchCode => code,
         Builtin::SearchDocuments | Builtin::SearchFile => documents,
         Builtin::HttpFetch | Builtin::ReadUrl | Builtin::WebSearch => web,
+        Builtin::Definition | Builtin::Diagnostics | Builtin::References | Builtin::RenameSymbol => languages,
         _ => true,
     };
     Builtin::ALL.into_iter().filter(there).map(|tool| tool.spec(command_seconds)).collect()

@@ -8,9 +8,11 @@
 //! - `strays`: children that were left running, also out of the group, found by a mark in their environment. In the
 //!   [sandbox](crate::sandbox) its keeper knows them all.
 //! - `run`: start, read, wait, end.
+//! - `confined`: programs that run unasked, with pipes, for as long as somebody holds them.
 //! - `misnamed`: hints for a model that named a folder as only tools can.
 
 mod capture;
+mod confined;
 pub(crate) mod environment;
 mod group;
 mod live;
@@ -19,5 +21,6 @@ mod run;
 mod strays;
 
 pub(crate) use capture::{Binary, CapturedOutput};
+pub use confined::ConfinedPrograms;
 pub(crate) use misnamed::misnamed;
 pub(crate) use run::{CommandEnd, FinishedCommand, RunError, Script, bash, run};

@@ -137,10 +137,11 @@ async fn locked_in(
     sandbox: &Sandbox,
     cancel: &CancellationToken,
 ) -> Result<FinishedCommand, RunError> {
-    use crate::sandbox::Report;
+    use crate::sandbox::{Report, Walls};
     let began = Instant::now();
     let Script { command, folder, environment, timeout, output_cap, confinement, progress } = script;
-    let (mut child, mut leash) = sandbox.run(workspace, command, &environment, &folder, confinement).await?;
+    let (mut child, mut leash) =
+        sandbox.run(workspace, command, &environment, &folder, Walls { confinement, ..Walls::default() }).await?;
     let (out_pipe, err_pipe) = (child.stdout.take(), child.stderr.take());
     let (mut stdout, mut stderr) = (Capture::new(output_cap, progress.clone()), Capture::new(output_cap, progress));
     let (report, cut) = {

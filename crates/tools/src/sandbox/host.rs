@@ -88,9 +88,9 @@ pub struct SandboxStatus {
 }
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::KillGuard;
-#[cfg(target_os = "linux")]
 pub use linux::Sandbox;
+#[cfg(target_os = "linux")]
+pub(crate) use linux::Walls;
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -112,23 +112,20 @@ mod linux {
 
     use agentd_core::{policy::Confinement, ports::Workspace};
     use tokio::{
-        io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
-        net::{
-            UnixStream,
-            unix::{OwnedReadHalf, OwnedWriteHalf},
-        },
+        io::{AsyncWriteExt as _, BufReader},
+        net::UnixStream,
         process::{Child, Command},
         sync::OnceCell,
     };
-    use tokio_util::task::AbortOnDropHandle;
 
     use super::{
         super::{
             HELPER_ARGUMENT,
             gateway::{self, Gateway},
+            leash::KillGuard,
             names::{Name, PROJECT, names},
             places::{exact, places},
-            policy::{InForce, PLEASE_END, Policy, Report, Tree},
+            policy::{InForce, Policy, Report, Tree},
         },
         *,
     };
@@ -147,6 +144,17 @@ mod linux {
         /// The only way out, where there is one.
         gateway: Option<Arc<Gateway>>,
         offer: OnceCell<Offer>,
+    }
+
+    /// Walls of one command.
+    #[derive(Debug, Default)]
+    pub(crate) struct Walls {
+        /// Its limits.
+        pub(crate) confinement: Confinement,
+        /// Its standard input; none where there is none.
+        pub(crate) input: Option<OwnedFd>,
+        /// Memory that each process may write to, where that is less than all commands may.
+        pub(crate) memory_bytes: Option<u64>,
     }
 
     /// Findings of the first helpers.
@@ -291,10 +299,11 @@ mod linux {
                 namespaces,
                 enforce: false,
                 read_only: false,
+                input: false,
             };
             let broken = |error: io::Error| format!("could not start the sandbox's helper: {error}");
             let root: OwnedFd = std::fs::File::open(PROBED).map_err(broken)?.into();
-            let started = self.start(&policy, Vec::new(), &BTreeMap::new(), &root).await.map_err(broken)?;
+            let started = self.start(&policy, Vec::new(), &BTreeMap::new(), &root, None).await.map_err(broken)?;
             let (mut child, mut leash) = started;
             let report = tokio::time::timeout(PROBE_LIMIT, leash.report()).await;
             drop(leash);
@@ -315,8 +324,9 @@ mod linux {
             command: Vec<OsString>,
             environment: &BTreeMap<OsString, OsString>,
             folder: &OwnedFd,
-            confinement: Confinement,
+            walls: Walls,
         ) -> io::Result<(Child, KillGuard)> {
+            let Walls { confinement, input, memory_bytes } = walls;
             let config = &self.config;
             let names = self.names(workspace).await;
             let mut places = places(workspace, &config.read, &config.write, &config.hidden);
@@ -334,13 +344,14 @@ mod linux {
                 planted: exact(workspace).into_iter().chain(config.write.iter().cloned()).collect(),
                 network: self.allows_network() && !read_only,
                 gateway: self.gateway.is_some(),
-                limits: config.limits,
+                limits: config.limits.within_memory(memory_bytes),
                 namespaces: self.offer().await.no_namespaces.is_none(),
                 // What runs unasked is held, or does not run.
                 enforce: config.mode == SandboxMode::Enforce || read_only,
                 read_only,
+                input: input.is_some(),
             };
-            self.start(&policy, command, environment, folder).await
+            self.start(&policy, command, environment, folder, input).await
         }
 
         async fn start(
@@ -349,6 +360,7 @@ mod linux {
             command: Vec<OsString>,
             environment: &BTreeMap<OsString, OsString>,
             folder: &OwnedFd,
+            input: Option<OwnedFd>,
         ) -> io::Result<(Child, KillGuard)> {
             let sent = serde_json::to_vec(policy)?;
             let length = u32::try_from(sent.len()).map_err(io::Error::other)?;
@@ -360,7 +372,8 @@ mod linux {
                 .envs(environment)
                 .stdin(Stdio::from(OwnedFd::from(theirs)))
                 .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
+                // The leash is where the input would be, so an input comes in this place, and the helper moves it.
+                .stderr(input.map_or_else(Stdio::piped, Stdio::from))
                 // The folder is open, so that no rename can change what is meant.
                 .current_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))
                 .spawn()?;
@@ -398,41 +411,6 @@ mod linux {
             weaknesses.push("the number of a command's processes is not limited".to_owned());
         }
         weaknesses
-    }
-
-    /// The daemon's end of the socket to a helper. When it is dropped, the command and all its children are killed.
-    #[derive(Debug)]
-    pub(crate) struct KillGuard {
-        up: BufReader<OwnedReadHalf>,
-        down: OwnedWriteHalf,
-        /// The proxy that the command reaches, as long as it is led.
-        _serving: Option<AbortOnDropHandle<()>>,
-    }
-
-    impl KillGuard {
-        /// Outcome of the command. It may be dropped and asked again.
-        pub(crate) async fn report(&mut self) -> io::Result<Report> {
-            // A report is one write of one short line, so it comes at once or, where nobody wrote one, as an end.
-            let buffer = self.up.fill_buf().await?;
-            if buffer.is_empty() {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            let line = buffer.split(|byte| *byte == b'\n').next().unwrap_or_default();
-            let report = serde_json::from_slice(line);
-            let used = buffer.len().min(line.len() + 1);
-            self.up.consume(used);
-            Ok(report?)
-        }
-
-        /// Asks the command to end. If the pipe is closed, it has ended.
-        pub(crate) async fn please_end(&mut self) {
-            let _ = self.down.write_all(&[PLEASE_END]).await;
-        }
-
-        /// Kills everything; the outcome can still be requested.
-        pub(crate) async fn let_go(&mut self) {
-            let _ = self.down.shutdown().await;
-        }
     }
 }
 

@@ -8,7 +8,7 @@
 //! - [`policy`]: the policy of a command, as sent to the helper.
 //! - [`places`](mod@places): which folders that is for a session, a pure function. [`names`](mod@names): by which names
 //!   they are reached. `secrets`: files that hold keys.
-//! - [`host`]: the daemon's side: [`Sandbox`] starts helpers, and probes this kernel once.
+//! - [`host`]: the daemon's side: [`Sandbox`] starts helpers, and probes this kernel once. `leash`: its end of the socket.
 //! - [`helper`]: the helper's side, [`run_helper`].
 //! - `gateway`: the daemon's proxy to listed hosts, for programs that may reach no others.
 //! - [`hints`]: what a model is told when something was forbidden.
@@ -23,6 +23,8 @@ mod gateway;
 mod helper;
 mod hints;
 mod host;
+#[cfg(target_os = "linux")]
+mod leash;
 mod names;
 mod places;
 mod policy;
@@ -34,8 +36,10 @@ pub(crate) use gateway::{Gateway, Target, Upstream, target_of, written};
 pub use helper::run_helper;
 pub(crate) use hints::{CommandRights, hint};
 #[cfg(target_os = "linux")]
-pub(crate) use host::KillGuard;
+pub(crate) use host::Walls;
 pub use host::{Sandbox, SandboxConfig, SandboxMode, SandboxStatus};
+#[cfg(target_os = "linux")]
+pub(crate) use leash::KillGuard;
 pub(crate) use names::{MEMORIES, Name, PROJECT};
 pub use policy::SandboxLimits;
 pub(crate) use policy::{GATEWAY_PORT, Report};

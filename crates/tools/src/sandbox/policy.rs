@@ -43,6 +43,8 @@ pub(crate) struct Policy {
     pub(crate) enforce: bool,
     /// True where nothing may be changed but what is the command's own.
     pub(crate) read_only: bool,
+    /// True where the command has an input, which comes in place of its standard error.
+    pub(crate) input: bool,
 }
 
 impl Policy {
@@ -85,6 +87,13 @@ impl Default for SandboxLimits {
             open_files: Some(4096),
             processes: Some(4096),
         }
+    }
+}
+
+impl SandboxLimits {
+    /// The same, with no more memory than this.
+    pub(crate) fn within_memory(self, bytes: Option<u64>) -> Self {
+        Self { memory_bytes: self.memory_bytes.into_iter().chain(bytes).min(), ..self }
     }
 }
 

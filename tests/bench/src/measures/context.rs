@@ -118,6 +118,7 @@ async fn assembling() -> anyhow::Result<Row> {
         workspaces: Arc::new(NoWorkspaces),
         pictures: None,
         snapshots: Arc::new(MemoryDisk::default()),
+        languages: Arc::new(agentd_core::ports::NoLanguages),
         audit: Arc::new(MemoryAudit::default()),
         clock: Arc::new(StoppedClock::default()),
         config: EngineConfig::default(),

@@ -93,8 +93,21 @@ fn take_leash() -> io::Result<UnixStream> {
 
 /// Leaves the pipes to the command, so that they end with it.
 fn let_go_of_output() -> Step<()> {
-    let nothing = std::fs::OpenOptions::new().write(true).open("/dev/null").map_err(step("open /dev/null"))?;
-    dup2_stdout(&nothing).and_then(|()| dup2_stderr(&nothing)).map_err(step("let go of the output"))
+    let nothing = nothing()?;
+    dup2_stdin(&nothing)
+        .and_then(|()| dup2_stdout(&nothing))
+        .and_then(|()| dup2_stderr(&nothing))
+        .map_err(step("let go of the output"))
+}
+
+fn nothing() -> Step<std::fs::File> {
+    std::fs::OpenOptions::new().read(true).write(true).open("/dev/null").map_err(step("open /dev/null"))
+}
+
+/// Moves the command's input to where it belongs: the leash was there when we were started.
+fn take_input() -> Step<()> {
+    dup2_stdin(io::stderr().as_fd()).map_err(step("take the input"))?;
+    dup2_stderr(&nothing()?).map_err(step("take the input"))
 }
 
 /// Writes one line. A closed pipe is ignored.
@@ -107,6 +120,9 @@ fn tell(mut leash: &UnixStream, report: &Report) {
 
 fn outer(leash: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> Step<()> {
     let mut policy = read_policy(leash)?;
+    if policy.input {
+        take_input()?;
+    }
     let found = search::search(&policy);
     policy.hidden.extend(found.hidden);
     if !policy.namespaces {

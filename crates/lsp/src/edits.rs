@@ -1,0 +1,235 @@
+//! Files that a session has edited, and which errors are new since.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use agentd_core::language::{Diagnostic, LanguageNews, Severity, SourceFile};
+use tokio::time::{Instant, timeout_at};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::{
+    protocol::Finding,
+    server::{DiskChange, Findings, OpenText, ServerError, ServerHandle, text_of},
+    source::{self, Content},
+};
+
+/// Files that are remembered of one session between two steps.
+const MAX_FILES: usize = 100;
+
+/// Text of a file before it was edited; none where nobody looked.
+type Before = Option<Content>;
+
+/// Edits of one session that are not settled.
+#[derive(Debug, Default)]
+pub(crate) struct SessionEdits {
+    /// Files as they were before the first edit since the last news.
+    before: BTreeMap<SourceFile, Content>,
+    edited: BTreeSet<SourceFile>,
+    /// Comparisons that are under way, one for each server.
+    comparisons: Vec<Comparison>,
+}
+
+#[derive(Debug)]
+struct Comparison {
+    server: Arc<ServerHandle>,
+    files: BTreeMap<SourceFile, Before>,
+    task: AbortOnDropHandle<Result<Vec<Diagnostic>, ServerError>>,
+}
+
+impl SessionEdits {
+    /// Returns whether nothing was edited since the last news.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.edited.is_empty() && self.comparisons.is_empty()
+    }
+
+    /// Forgets files that were about to be edited, and were not.
+    pub(crate) fn forget_unedited(&mut self) {
+        self.before.clear();
+    }
+
+    /// Takes note of files that are about to be edited, and has their servers look at them as they are.
+    pub(crate) async fn before(
+        &mut self,
+        files: Vec<SourceFile>,
+        server_of: impl Fn(&SourceFile) -> Option<Arc<ServerHandle>>,
+    ) {
+        let room = MAX_FILES.saturating_sub(self.before.len());
+        let unknown: Vec<SourceFile> =
+            files.into_iter().filter(|file| !self.before.contains_key(file)).take(room).collect();
+        for (file, content) in read(unknown).await {
+            if let (Some(server), Some(text)) = (server_of(&file), text_of(&content)) {
+                server.look_ahead(vec![OpenText { below: file.below.clone(), text }]);
+            }
+            self.before.insert(file, content);
+        }
+    }
+
+    /// Takes note of files that were edited.
+    pub(crate) fn after(&mut self, files: Vec<SourceFile>) {
+        let room = MAX_FILES.saturating_sub(self.edited.len());
+        self.edited.extend(files.into_iter().take(room));
+    }
+
+    /// Begins to compare what was edited. What is under way for the same server begins anew.
+    pub(crate) fn begin(&mut self, server_of: impl Fn(&SourceFile) -> Option<Arc<ServerHandle>>) {
+        let mut of_servers: Vec<(Arc<ServerHandle>, BTreeMap<SourceFile, Before>)> = Vec::new();
+        let mut before = std::mem::take(&mut self.before);
+        for file in std::mem::take(&mut self.edited) {
+            let Some(server) = server_of(&file) else { continue };
+            let content = before.remove(&file);
+            match of_servers.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &server)) {
+                Some((_, files)) => drop(files.insert(file, content)),
+                None => of_servers.push((server, BTreeMap::from([(file, content)]))),
+            }
+        }
+        for (server, mut files) in of_servers {
+            if let Some(at) = self.comparisons.iter().position(|known| Arc::ptr_eq(&known.server, &server)) {
+                // What was there before the first of the edits counts.
+                files.extend(self.comparisons.swap_remove(at).files);
+            }
+            let task = tokio::spawn(compare(Arc::clone(&server), files.clone()));
+            self.comparisons.push(Comparison { server, files, task: AbortOnDropHandle::new(task) });
+        }
+    }
+
+    /// Returns whether all servers that are asked have answered before.
+    pub(crate) fn are_warm(&self) -> bool {
+        self.comparisons.iter().all(|comparison| comparison.server.is_warm())
+    }
+
+    /// Outcome of the comparisons that end within this time. The others go on.
+    pub(crate) async fn news(&mut self, wait: Duration) -> LanguageNews {
+        let (mut news, deadline) = (LanguageNews::default(), Instant::now() + wait);
+        for mut comparison in std::mem::take(&mut self.comparisons) {
+            match timeout_at(deadline, &mut comparison.task).await {
+                Ok(Ok(Ok(errors))) => news.errors.extend(errors),
+                Ok(Ok(Err(ServerError { message, given_up: true }))) => news.words.push(message),
+                Ok(Ok(Err(error))) => tracing::debug!("nothing is known of the last edits: {error}"),
+                Ok(Err(error)) => tracing::error!("a comparison broke: {error}"),
+                Err(_) => self.comparisons.push(comparison),
+            }
+        }
+        news.errors.sort();
+        news
+    }
+}
+
+/// Reads files. Each comes back with what it holds.
+async fn read(files: Vec<SourceFile>) -> Vec<(SourceFile, Content)> {
+    let read = tokio::task::spawn_blocking(move || {
+        files
+            .into_iter()
+            .map(|file| {
+                let content = source::read(&file);
+                (file, content)
+            })
+            .collect()
+    });
+    read.await.unwrap_or_default()
+}
+
+/// Errors in files that were not there before they were edited.
+async fn compare(
+    server: Arc<ServerHandle>,
+    files: BTreeMap<SourceFile, Before>,
+) -> Result<Vec<Diagnostic>, ServerError> {
+    let open = |file: &SourceFile, text: Arc<str>| OpenText { below: file.below.clone(), text };
+    let mut known: BTreeMap<PathBuf, Findings> = BTreeMap::new();
+    let mut texts = Vec::new();
+    for (file, before) in &files {
+        match before {
+            Some(content) => texts.extend(text_of(content).map(|text| open(file, text))),
+            // Nobody saw the text before: what was known last is what there is.
+            None => known.extend(server.recall(&file.below).await.map(|findings| (file.below.clone(), findings))),
+        }
+    }
+    known.extend(check(&server, texts, false).await?);
+
+    let (mut texts, mut changes) = (Vec::new(), Vec::new());
+    for (file, content) in read(files.keys().cloned().collect()).await {
+        let was_absent = files.get(&file).is_some_and(|before| *before == Some(Content::Absent));
+        let change = match &content {
+            Content::Absent => DiskChange::Deleted,
+            _ if was_absent => DiskChange::Created,
+            _ => DiskChange::Changed,
+        };
+        changes.push((file.below.clone(), change));
+        texts.extend(text_of(&content).map(|text| open(&file, text)));
+    }
+    server.tell_changed(changes).await;
+    let now = check(&server, texts, true).await?;
+    let mut errors = Vec::new();
+    for (file, _) in files {
+        let findings = now.get(&file.below).map(|findings| &**findings).unwrap_or_default();
+        let before = known.get(&file.below).map(|findings| &**findings).unwrap_or_default();
+        errors.extend(new_errors(before, findings).into_iter().map(|finding| diagnostic(&file, finding)));
+    }
+    Ok(errors)
+}
+
+async fn check(
+    server: &ServerHandle,
+    texts: Vec<OpenText>,
+    follows_disk: bool,
+) -> Result<BTreeMap<PathBuf, Findings>, ServerError> {
+    if texts.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let names: Vec<PathBuf> = texts.iter().map(|file| file.below.clone()).collect();
+    Ok(names.into_iter().zip(server.check(texts, follows_disk).await?).collect())
+}
+
+/// Errors that are there more often than before, by what they say: lines move with every edit.
+fn new_errors<'a>(before: &[Finding], now: &'a [Finding]) -> Vec<&'a Finding> {
+    let is_error = |finding: &&Finding| finding.severity == Severity::Error;
+    let mut left: Vec<&Finding> = before.iter().filter(is_error).collect();
+    let is_new = |finding: &&Finding| {
+        let same = |known: &&Finding| (&known.code, &known.message) == (&finding.code, &finding.message);
+        let known = left.iter().position(same);
+        known.map(|at| left.swap_remove(at)).is_none()
+    };
+    now.iter().filter(is_error).filter(is_new).collect()
+}
+
+/// A finding for people and models.
+pub(crate) fn diagnostic(file: &SourceFile, finding: &Finding) -> Diagnostic {
+    Diagnostic {
+        file: file.name(),
+        line: finding.line.saturating_add(1),
+        column: finding.character.saturating_add(1),
+        severity: finding.severity,
+        message: finding.message.clone(),
+        code: finding.code.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_errors_that_were_not_there_are_new() {
+        let finding = |line: u32, severity, message: &str| Finding {
+            line,
+            character: 0,
+            severity,
+            message: message.to_owned(),
+            code: String::new(),
+        };
+        let error = |line, message| finding(line, Severity::Error, message);
+        let check = |before: &[Finding], now: &[Finding], expected: &[u32]| {
+            let lines: Vec<u32> = new_errors(before, now).iter().map(|finding| finding.line).collect();
+            assert_eq!(lines, expected, "{before:?} {now:?}");
+        };
+        check(&[], &[error(1, "a")], &[1]);
+        check(&[error(1, "a")], &[error(9, "a")], &[]);
+        check(&[error(1, "a")], &[error(2, "a"), error(5, "a")], &[5]);
+        check(&[error(1, "a"), error(2, "b")], &[error(2, "b")], &[]);
+        check(&[], &[finding(1, Severity::Warning, "a")], &[]);
+        check(&[finding(1, Severity::Warning, "a")], &[error(1, "a")], &[1]);
+    }
+}

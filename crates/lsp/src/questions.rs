@@ -1,0 +1,270 @@
+//! Questions of tools about places in source code.
+
+use std::path::{Component, Path};
+
+use agentd_core::language::{
+    Diagnostic, LanguageError, LinePlace, SourceEdit, SourceFile, SourceLocation, SourcePosition, SourceRewrite,
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::{
+    clean,
+    edits::diagnostic,
+    pool::ServerOfFile,
+    protocol::{DocumentChange, Position, Range, TextEdit, WorkspaceEdit, WrittenLocations},
+    server::{OpenText, Question, ServerAnswer, ServerError, text_of},
+    source, uri,
+};
+
+/// Places of one answer that are kept.
+const MAX_PLACES: usize = 1000;
+/// Files and edits of a rename, and bytes of all new texts.
+const MAX_FILES: usize = 200;
+const MAX_EDITS: usize = 5000;
+const MAX_TEXT: usize = 1 << 20;
+/// Files of a rename in which errors are known before it.
+const MAX_KNOWN: usize = 30;
+/// Characters of a path outside of the folders of the person.
+const MAX_PATH: usize = 300;
+
+impl From<ServerError> for LanguageError {
+    fn from(error: ServerError) -> Self {
+        Self::new(error.message)
+    }
+}
+
+pub(crate) async fn diagnostics(of: ServerOfFile) -> Result<Vec<Diagnostic>, LanguageError> {
+    let open = open(&of.file).await?;
+    let findings = of.server.check(vec![open], true).await?;
+    Ok(findings.iter().flat_map(|list| list.iter()).map(|finding| diagnostic(&of.file, finding)).collect())
+}
+
+pub(crate) async fn definition(of: ServerOfFile, at: SourcePosition) -> Result<Vec<SourceLocation>, LanguageError> {
+    let answer = ask(&of, &at, "textDocument/definition", Vec::new()).await?;
+    locations(&of.file, answer)
+}
+
+pub(crate) async fn references(of: ServerOfFile, at: SourcePosition) -> Result<Vec<SourceLocation>, LanguageError> {
+    let more = vec![("context", json!({"includeDeclaration": true}))];
+    let answer = ask(&of, &at, "textDocument/references", more).await?;
+    locations(&of.file, answer)
+}
+
+pub(crate) async fn rename(
+    of: ServerOfFile,
+    at: SourcePosition,
+    name: String,
+) -> Result<Vec<SourceRewrite>, LanguageError> {
+    let answer = ask(&of, &at, "textDocument/rename", vec![("newName", name.into())]).await?;
+    let folder = answer.folder.clone();
+    let edit: Option<WorkspaceEdit> = read(&answer)?;
+    let rewrites = rewrites(&of.file, &folder, edit.unwrap_or_default())?;
+    // What is wrong with these files before they change is known then.
+    for rewrite in rewrites.iter().take(MAX_KNOWN) {
+        let below = rewrite.file.strip_prefix(&of.file.mount).unwrap_or_default().trim_start_matches('/');
+        if let Ok(text) = open(&SourceFile { below: below.into(), ..of.file.clone() }).await {
+            of.server.look_ahead(vec![text]);
+        }
+    }
+    Ok(rewrites)
+}
+
+/// The file as it is on the disk.
+async fn open(file: &SourceFile) -> Result<OpenText, LanguageError> {
+    let of = file.clone();
+    let content = tokio::task::spawn_blocking(move || source::read(&of)).await;
+    let text = content.ok().as_ref().and_then(text_of);
+    let text = text.ok_or_else(|| {
+        let name = file.name();
+        LanguageError::new(format!(
+            "{name} is not there, or no UTF-8 text of at most 1 MiB, or is reached through a link"
+        ))
+    })?;
+    Ok(OpenText { below: file.below.clone(), text })
+}
+
+async fn ask(
+    of: &ServerOfFile,
+    at: &SourcePosition,
+    method: &'static str,
+    more: Vec<(&'static str, Value)>,
+) -> Result<ServerAnswer, LanguageError> {
+    let open = open(&of.file).await?;
+    let position = position(&open.text, at)?;
+    Ok(of.server.ask(open, Question { method, position, more }).await?)
+}
+
+/// The position in a text, as the protocol counts.
+fn position(text: &str, at: &SourcePosition) -> Result<Position, LanguageError> {
+    let name = at.file.name();
+    let line = at.line.checked_sub(1).and_then(|line| text.lines().nth(usize::try_from(line).ok()?));
+    let line = line.ok_or_else(|| {
+        LanguageError::new(format!(
+            "{name} has {} lines, counted from 1, and none of number {}",
+            text.lines().count(),
+            at.line
+        ))
+    })?;
+    let before = match &at.at {
+        LinePlace::Column(column) => {
+            line.chars().take(usize::try_from(column.saturating_sub(1)).unwrap_or(usize::MAX)).collect()
+        }
+        LinePlace::Symbol(symbol) => {
+            let start = word(line, symbol).ok_or_else(|| {
+                LanguageError::new(format!(
+                    "`{symbol}` is not in line {} of {name}: {}",
+                    at.line,
+                    clean::line(line, 120)
+                ))
+            })?;
+            line[..start].to_owned()
+        }
+    };
+    let units = before.encode_utf16().count();
+    Ok(Position { line: at.line - 1, character: u32::try_from(units).unwrap_or(u32::MAX) })
+}
+
+/// Where a word begins: where it is no part of a longer one, else where it is found at all.
+fn word(line: &str, symbol: &str) -> Option<usize> {
+    if symbol.is_empty() {
+        return None;
+    }
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let is_whole = |start: &usize| {
+        let after = line[start + symbol.len()..].chars().next();
+        !line[..*start].chars().next_back().is_some_and(is_part) && !after.is_some_and(is_part)
+    };
+    let starts = || line.match_indices(symbol).map(|(start, _)| start);
+    starts().find(is_whole).or_else(|| starts().next())
+}
+
+fn read<T: DeserializeOwned>(answer: &ServerAnswer) -> Result<T, LanguageError> {
+    let text = answer.result.as_deref().map_or("null", serde_json::value::RawValue::get);
+    serde_json::from_str(text).map_err(|_| LanguageError::new("the language server's answer makes no sense; use grep"))
+}
+
+fn locations(file: &SourceFile, answer: ServerAnswer) -> Result<Vec<SourceLocation>, LanguageError> {
+    let written: WrittenLocations = read(&answer)?;
+    let location = |(address, range): (String, Range)| {
+        let path = uri::to_path(&address)?;
+        let own = path
+            .strip_prefix(&answer.folder)
+            .ok()
+            .map(|below| SourceFile { below: below.to_path_buf(), ..file.clone() });
+        Some(SourceLocation {
+            is_own: own.is_some(),
+            file: clean::line(&own.map_or_else(|| path.display().to_string(), |own| own.name()), MAX_PATH),
+            line: range.start.line.saturating_add(1),
+            column: range.start.character.saturating_add(1),
+        })
+    };
+    let mut places: Vec<SourceLocation> =
+        written.into_list().into_iter().take(MAX_PLACES).filter_map(location).collect();
+    places.sort();
+    places.dedup();
+    Ok(places)
+}
+
+fn rewrites(file: &SourceFile, folder: &Path, edit: WorkspaceEdit) -> Result<Vec<SourceRewrite>, LanguageError> {
+    let refused =
+        |why: &str| LanguageError::new(format!("the rename {why}, so nothing was changed; edit the files yourself"));
+    let mut of_files: Vec<(String, Vec<TextEdit>)> = Vec::new();
+    match edit.document_changes {
+        Some(changes) => {
+            for change in changes {
+                match change {
+                    DocumentChange::Edits { text_document, edits } => of_files.push((text_document.uri, edits)),
+                    DocumentChange::OfFiles(_) => return Err(refused("would create, move or remove files")),
+                }
+            }
+        }
+        None => of_files.extend(edit.changes.unwrap_or_default()),
+    }
+    of_files.retain(|(_, edits)| !edits.is_empty());
+    let texts = of_files.iter().flat_map(|(_, edits)| edits).map(|edit| edit.new_text.len());
+    let (count, bytes) = texts.fold((0, 0usize), |(count, sum), size| (count + 1, sum.saturating_add(size)));
+    if of_files.len() > MAX_FILES || count > MAX_EDITS || bytes > MAX_TEXT {
+        return Err(refused("would change too much at once"));
+    }
+    let mut rewrites: Vec<SourceRewrite> = Vec::new();
+    for (address, edits) in of_files {
+        let path = uri::to_path(&address);
+        let below = path.as_deref().and_then(|path| path.strip_prefix(folder).ok());
+        let is_plain = |below: &&Path| below.components().all(|part| matches!(part, Component::Normal(_)));
+        let below = below.filter(is_plain).ok_or_else(|| refused("would change files outside of the project"))?;
+        let own = SourceFile { below: below.to_path_buf(), ..file.clone() };
+        let edits = edits.into_iter().map(|TextEdit { range, new_text }| SourceEdit {
+            start: range.start.into(),
+            end: range.end.into(),
+            text: new_text,
+        });
+        match rewrites.iter_mut().find(|rewrite| rewrite.file == own.name()) {
+            Some(rewrite) => rewrite.edits.extend(edits),
+            None => rewrites.push(SourceRewrite { file: own.name(), edits: edits.collect() }),
+        }
+    }
+    for rewrite in &mut rewrites {
+        rewrite.edits.sort();
+        rewrite.edits.dedup();
+        let overlap = rewrite.edits.windows(2).any(|pair| pair[1].start < pair[0].end);
+        if overlap || rewrite.edits.iter().any(|edit| edit.end < edit.start) {
+            return Err(refused("makes no sense: its edits overlap"));
+        }
+    }
+    rewrites.sort_by(|one, other| one.file.cmp(&other.file));
+    Ok(rewrites)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file() -> SourceFile {
+        SourceFile { folder: "/home/p/code".into(), mount: "/project".to_owned(), below: "a.py".into() }
+    }
+
+    #[test]
+    fn symbols_and_columns_are_found_in_their_line() {
+        let text = "x = 1\n\u{1f600} = xy + x\n";
+        let check = |line, at: LinePlace, expected: Result<u32, &str>| {
+            let found = position(text, &SourcePosition { file: file(), line, at: at.clone() });
+            match expected {
+                Ok(character) => assert_eq!(found.unwrap(), Position { line: line - 1, character }, "{at:?}"),
+                Err(part) => assert!(found.unwrap_err().message.contains(part), "{at:?}"),
+            }
+        };
+        let symbol = |symbol: &str| LinePlace::Symbol(symbol.to_owned());
+        check(2, symbol("x"), Ok(10));
+        check(2, symbol("xy"), Ok(5));
+        check(2, symbol("y"), Ok(6));
+        check(2, symbol("z"), Err("`z` is not in line 2"));
+        check(2, symbol(""), Err("not in line"));
+        check(2, LinePlace::Column(2), Ok(2));
+        check(2, LinePlace::Column(0), Ok(0));
+        check(3, LinePlace::Column(1), Err("has 2 lines"));
+        check(0, LinePlace::Column(1), Err("has 2 lines"));
+    }
+
+    #[test]
+    fn a_rename_stays_in_the_folder_and_changes_texts_only() {
+        let range =
+            |from: u32, to: u32| json!({"start": {"line": 0, "character": from}, "end": {"line": 0, "character": to}});
+        let check = |edit: Value, expected: Result<usize, &str>| {
+            let shown = edit.to_string();
+            let found = rewrites(&file(), Path::new("/project"), serde_json::from_value(edit).unwrap());
+            match expected {
+                Ok(files) => assert_eq!(found.unwrap().len(), files, "{shown}"),
+                Err(part) => assert!(found.unwrap_err().message.contains(part), "{shown}"),
+            }
+        };
+        let edit = |from, to| json!({"range": range(from, to), "newText": "b"});
+        check(json!({"changes": {"file:///project/a.py": [edit(0, 1)], "file:///project/b.py": [edit(0, 1)]}}), Ok(2));
+        check(json!({"changes": {"file:///etc/a.py": [edit(0, 1)]}}), Err("outside of the project"));
+        check(json!({"changes": {"file:///project/../a.py": [edit(0, 1)]}}), Err("outside of the project"));
+        check(json!({"changes": {"file:///project/a.py": [edit(0, 2), edit(1, 3)]}}), Err("overlap"));
+        check(json!({"changes": {"file:///project/a.py": vec![edit(0, 1); 6000]}}), Err("too much"));
+        check(json!({"documentChanges": [{"kind": "delete", "uri": "file:///project/a.py"}]}), Err("remove files"));
+        check(json!({}), Ok(0));
+    }
+}

@@ -1,0 +1,192 @@
+//! One language server: started when it is first asked, ended when nobody has asked for a while, started again after a crash,
+//! and given up when it crashes again and again.
+//!
+//! - `actor`: its loop: commands, messages, the end of the process, and time.
+//! - `connection`: a process that runs, with what it was asked and has not answered. `streams`: its pipes.
+//! - `documents`: files that it was told of, and what it found in them. `checks`: who waits for that.
+//! - `crashes`: whether it may be started, pure.
+
+mod actor;
+mod checks;
+mod connection;
+mod crashes;
+mod documents;
+mod streams;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use agentd_core::ports::Confiner;
+use serde_json::{Value, value::RawValue};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::{
+    config::{LanguageLimits, ServerConfig},
+    protocol::{Finding, Position},
+    source::Content,
+};
+
+/// Commands that wait for a server at most.
+const MAX_COMMANDS: usize = 64;
+
+/// Findings of one file.
+pub(crate) type Findings = Arc<[Finding]>;
+
+/// Ingredients of a server.
+pub(crate) struct ServerParts {
+    pub(crate) config: Arc<ServerConfig>,
+    pub(crate) limits: LanguageLimits,
+    pub(crate) program: PathBuf,
+    /// The folder of the person.
+    pub(crate) folder: PathBuf,
+    /// The folder of its work, below that one.
+    pub(crate) root: PathBuf,
+    pub(crate) confiner: Arc<dyn Confiner>,
+}
+
+/// Reason why a server did not answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct ServerError {
+    /// One sentence.
+    pub(crate) message: String,
+    /// Set if it is not tried again.
+    pub(crate) given_up: bool,
+}
+
+/// A file below the folder of the person, with its text.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenText {
+    pub(crate) below: PathBuf,
+    pub(crate) text: Arc<str>,
+}
+
+/// Change of a file on the disk, by its number in the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DiskChange {
+    Created = 1,
+    Changed = 2,
+    Deleted = 3,
+}
+
+/// An answer, and the folder of the person under the name that the server knows.
+pub(crate) struct ServerAnswer {
+    pub(crate) result: Option<Box<RawValue>>,
+    pub(crate) folder: PathBuf,
+}
+
+type Reply<T> = oneshot::Sender<Result<T, ServerError>>;
+
+enum Command {
+    /// Findings in these texts. Where the disk is what they are, other open files follow it first.
+    Check { files: Vec<OpenText>, follows_disk: bool, reply: Reply<Vec<Findings>> },
+    /// A question about a place in a file.
+    Ask { file: OpenText, question: Question, reply: Reply<ServerAnswer> },
+    /// Files have changed on the disk.
+    Changed { files: Vec<(PathBuf, DiskChange)> },
+    /// Last findings in a file.
+    Recall { below: PathBuf, reply: oneshot::Sender<Option<Findings>> },
+    /// Last findings in all files that are open.
+    RecallAll { reply: oneshot::Sender<Vec<(PathBuf, Findings)>> },
+    /// It is not needed any more.
+    Stop { reply: oneshot::Sender<()> },
+}
+
+/// A question about a place in a file.
+pub(crate) struct Question {
+    pub(crate) method: &'static str,
+    pub(crate) position: Position,
+    /// Further parameters.
+    pub(crate) more: Vec<(&'static str, Value)>,
+}
+
+/// The front of a server. The process ends with it.
+#[derive(Debug)]
+pub(crate) struct ServerHandle {
+    pub(crate) config: Arc<ServerConfig>,
+    /// The folder of the person.
+    pub(crate) folder: PathBuf,
+    commands: mpsc::Sender<Command>,
+    warm: watch::Receiver<bool>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl ServerHandle {
+    /// A server that is not running yet.
+    pub(crate) fn spawn(parts: ServerParts) -> Self {
+        let (commands, receiver) = mpsc::channel(MAX_COMMANDS);
+        let (sender, warm) = watch::channel(false);
+        let (config, folder) = (Arc::clone(&parts.config), parts.folder.clone());
+        let task = AbortOnDropHandle::new(tokio::spawn(actor::run(parts, receiver, sender)));
+        Self { config, folder, commands, warm, _task: task }
+    }
+
+    /// Returns whether it runs and has answered before.
+    pub(crate) fn is_warm(&self) -> bool {
+        *self.warm.borrow()
+    }
+
+    /// Findings in texts, in their order.
+    pub(crate) async fn check(&self, files: Vec<OpenText>, follows_disk: bool) -> Result<Vec<Findings>, ServerError> {
+        self.send(|reply| Command::Check { files, follows_disk, reply }).await
+    }
+
+    /// Starts it, and lets it look at these texts. Nobody waits for that.
+    pub(crate) fn look_ahead(&self, files: Vec<OpenText>) {
+        let (reply, _) = oneshot::channel();
+        // One that is busy is at work already.
+        let _ = self.commands.try_send(Command::Check { files, follows_disk: true, reply });
+    }
+
+    /// Answer to a question.
+    pub(crate) async fn ask(&self, file: OpenText, question: Question) -> Result<ServerAnswer, ServerError> {
+        self.send(|reply| Command::Ask { file, question, reply }).await
+    }
+
+    /// Tells it of changes on the disk, if it runs.
+    pub(crate) async fn tell_changed(&self, files: Vec<(PathBuf, DiskChange)>) {
+        let _ = self.commands.send(Command::Changed { files }).await;
+    }
+
+    /// Its last findings in a file, if it runs and knows any.
+    pub(crate) async fn recall(&self, below: &Path) -> Option<Findings> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(Command::Recall { below: below.to_path_buf(), reply }).await.ok()?;
+        answer.await.ok()?
+    }
+
+    /// Its last findings in all files that it was told of last.
+    pub(crate) async fn recall_all(&self) -> Vec<(PathBuf, Findings)> {
+        let (reply, answer) = oneshot::channel();
+        if self.commands.send(Command::RecallAll { reply }).await.is_err() {
+            return Vec::new();
+        }
+        answer.await.unwrap_or_default()
+    }
+
+    /// Ends it.
+    pub(crate) async fn stop(&self) {
+        let (reply, done) = oneshot::channel();
+        if self.commands.send(Command::Stop { reply }).await.is_ok() {
+            let _ = done.await;
+        }
+    }
+
+    async fn send<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, ServerError> {
+        let (reply, answer) = oneshot::channel();
+        let gone = || ServerError { message: format!("{} was stopped", self.config.name), given_up: false };
+        self.commands.send(command(reply)).await.map_err(|_| gone())?;
+        answer.await.unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+/// The text of a file, if it has one that a server can be told.
+pub(crate) fn text_of(content: &Content) -> Option<Arc<str>> {
+    match content {
+        Content::Text(text) => Some(Arc::clone(text)),
+        Content::Absent | Content::Unreadable => None,
+    }
+}

@@ -1,0 +1,111 @@
+//! Pipes of a server: each has a task, so that one that does not read, or writes without end, holds nobody up.
+
+use std::{io, os::fd::OwnedFd, time::Duration};
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::unix::pipe,
+    sync::mpsc,
+    time::Instant,
+};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::{
+    frame::FrameDecoder,
+    message::{self, Incoming},
+};
+
+/// Messages that wait on each side.
+const MAX_WAITING: usize = 256;
+/// Bytes that are read at once.
+const PIECE: usize = 64 << 10;
+
+/// Time over which what a server writes is counted.
+const WINDOW: Duration = Duration::from_secs(10);
+/// Most bytes in that time.
+const MAX_BYTES: usize = 64 << 20;
+/// Most messages in that time.
+const MAX_MESSAGES: usize = 20_000;
+
+/// Both pipes of a server.
+#[derive(Debug)]
+pub(super) struct Streams {
+    /// Messages of it, or the reason why no more can come.
+    pub(super) incoming: mpsc::Receiver<Result<Incoming, String>>,
+    outgoing: mpsc::Sender<Vec<u8>>,
+    _tasks: [AbortOnDropHandle<()>; 2],
+}
+
+impl Streams {
+    pub(super) fn open(input: OwnedFd, output: OwnedFd) -> io::Result<Self> {
+        let input = pipe::Sender::from_owned_fd(input)?;
+        let output = pipe::Receiver::from_owned_fd(output)?;
+        let (outgoing, to_write) = mpsc::channel(MAX_WAITING);
+        let (read, incoming) = mpsc::channel(MAX_WAITING);
+        let tasks = [tokio::spawn(write(input, to_write)), tokio::spawn(listen(output, read))];
+        Ok(Self { incoming, outgoing, _tasks: tasks.map(AbortOnDropHandle::new) })
+    }
+
+    /// Sends a message. False where it reads none.
+    pub(super) fn send(&self, frame: Vec<u8>) -> bool {
+        self.outgoing.try_send(frame).is_ok()
+    }
+}
+
+async fn write(mut input: pipe::Sender, mut frames: mpsc::Receiver<Vec<u8>>) {
+    while let Some(frame) = frames.recv().await {
+        if input.write_all(&frame).await.is_err() {
+            // Its end is told elsewhere.
+            return;
+        }
+    }
+}
+
+async fn listen(output: pipe::Receiver, messages: mpsc::Sender<Result<Incoming, String>>) {
+    if let Err(why) = read(output, &messages).await {
+        let _ = messages.send(Err(why)).await;
+    }
+}
+
+async fn read(mut output: pipe::Receiver, messages: &mpsc::Sender<Result<Incoming, String>>) -> Result<(), String> {
+    let mut decoder = FrameDecoder::default();
+    let mut piece = vec![0; PIECE];
+    let mut allowance = Allowance::new();
+    loop {
+        let count = output.read(&mut piece).await.map_err(|error| format!("its output cannot be read: {error}"))?;
+        if count == 0 {
+            return Err("it closed its output".to_owned());
+        }
+        allowance.take(count, 0)?;
+        decoder.push(&piece[..count]);
+        while let Some(body) = decoder.next_body().map_err(|error| error.to_string())? {
+            allowance.take(0, 1)?;
+            let message = message::parse(&body).ok_or("it wrote something that is no message")?;
+            if messages.send(Ok(message)).await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Bytes and messages that a server may still write in this stretch of time.
+struct Allowance {
+    since: Instant,
+    bytes: usize,
+    messages: usize,
+}
+
+impl Allowance {
+    fn new() -> Self {
+        Self { since: Instant::now(), bytes: MAX_BYTES, messages: MAX_MESSAGES }
+    }
+
+    fn take(&mut self, bytes: usize, messages: usize) -> Result<(), String> {
+        if self.since.elapsed() > WINDOW {
+            *self = Self::new();
+        }
+        let left = self.bytes.checked_sub(bytes).zip(self.messages.checked_sub(messages));
+        (self.bytes, self.messages) = left.ok_or("it writes without end")?;
+        Ok(())
+    }
+}

@@ -1,0 +1,107 @@
+//! Files of the person's folders, read without following a link: one may have been laid by whatever ran there last.
+
+use std::{
+    fs::File,
+    io::Read as _,
+    path::{Component, Path},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use agentd_core::language::SourceFile;
+use rustix::fs::{CWD, Mode, OFlags, openat};
+
+/// Largest file that a server is told of, in bytes.
+const MAX_FILE: u64 = 1 << 20;
+
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const FILE: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Content of a file, as far as a server can be told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Its text.
+    Text(Arc<str>),
+    /// There is no file.
+    Absent,
+    /// It is too large, no UTF-8, or no file that may be read.
+    Unreadable,
+}
+
+/// Signs by which a change of a file is seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    modified: Option<SystemTime>,
+    size: u64,
+}
+
+/// Signs of the file as it is now; none where there is none.
+pub(crate) fn stamp(path: &Path) -> Option<Stamp> {
+    let found = path.symlink_metadata().ok()?;
+    Some(Stamp { modified: found.modified().ok(), size: found.len() })
+}
+
+/// Reads a file. It may block.
+pub(crate) fn read(file: &SourceFile) -> Content {
+    read_below(&file.folder, &file.below)
+}
+
+/// Reads a file below a folder. It may block.
+pub(crate) fn read_below(folder: &Path, below: &Path) -> Content {
+    match open(folder, below) {
+        Ok(Some(file)) => whole(file).unwrap_or(Content::Unreadable),
+        Ok(None) => Content::Unreadable,
+        Err(rustix::io::Errno::NOENT) => Content::Absent,
+        Err(_) => Content::Unreadable,
+    }
+}
+
+fn open(folder: &Path, below: &Path) -> rustix::io::Result<Option<File>> {
+    let mut opened = openat(CWD, folder, FOLDER, Mode::empty())?;
+    let mut parts = below.components().peekable();
+    while let Some(part) = parts.next() {
+        let Component::Normal(name) = part else { return Ok(None) };
+        let flags = if parts.peek().is_some() { FOLDER } else { FILE };
+        opened = openat(&opened, name, flags, Mode::empty())?;
+    }
+    Ok(Some(opened.into()))
+}
+
+fn whole(file: File) -> Option<Content> {
+    let found = file.metadata().ok()?;
+    if !found.is_file() || found.len() > MAX_FILE {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes).ok()?;
+    if bytes.len() as u64 > MAX_FILE {
+        return None;
+    }
+    String::from_utf8(bytes).ok().map(|text| Content::Text(text.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+
+    #[test]
+    fn no_link_is_followed_and_nothing_large_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        fs::create_dir(root.join("src")).unwrap();
+        fs::write(root.join("src/a.py"), "x = 1\n").unwrap();
+        fs::write(root.join("latin.py"), b"\xe4").unwrap();
+        fs::write(root.join("large.py"), vec![b'x'; MAX_FILE as usize + 1]).unwrap();
+        symlink("src/a.py", root.join("link.py")).unwrap();
+        symlink("src", root.join("lib")).unwrap();
+        let check =
+            |below: &str, expected: Content| assert_eq!(read_below(root, Path::new(below)), expected, "{below}");
+        check("src/a.py", Content::Text("x = 1\n".into()));
+        check("src/b.py", Content::Absent);
+        for below in ["latin.py", "large.py", "link.py", "lib/a.py", "../a.py", "src"] {
+            check(below, Content::Unreadable);
+        }
+    }
+}

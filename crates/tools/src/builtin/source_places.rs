@@ -1,0 +1,98 @@
+//! Places in source code for the tools that ask language servers: named by models, found, and shown.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead as _, BufReader, Read as _},
+};
+
+use agentd_core::{
+    language::{LanguageError, LinePlace, SourceFile, SourceLocation, SourcePosition},
+    ports::{Languages, ToolContext},
+};
+
+use crate::{
+    failure::Failure,
+    job::Job,
+    text,
+    workspace::{backend::Backend as _, path::ToolPath},
+};
+
+/// Characters of a line that are shown.
+const MAX_LINE: usize = 200;
+/// Bytes of a file of which lines are shown.
+const MAX_FILE: u64 = 4 << 20;
+/// Places that are shown.
+const MAX_SHOWN: usize = 100;
+
+impl From<LanguageError> for Failure {
+    fn from(error: LanguageError) -> Self {
+        Self::tool(error.message)
+    }
+}
+
+/// The file that a path names, as language servers know it.
+pub(crate) fn file(context: &ToolContext, path: &ToolPath, languages: &dyn Languages) -> Result<SourceFile, Failure> {
+    let name = path.to_string();
+    let file = SourceFile::of(&context.workspace, &name).ok_or_else(|| {
+        Failure::path(format!("language servers know files of the project and of added folders only, and not {name}"))
+    })?;
+    if languages.knows(&file) {
+        return Ok(file);
+    }
+    Err(Failure::tool(format!("no language server for {name} is installed here; use grep, or run the compiler")))
+}
+
+/// Place in a line, from the arguments of a call.
+pub(crate) fn place(
+    file: SourceFile,
+    line: u32,
+    symbol: Option<String>,
+    column: Option<u32>,
+) -> Result<SourcePosition, Failure> {
+    let at = match (symbol, column) {
+        (_, Some(column)) => LinePlace::Column(column),
+        (Some(symbol), None) => LinePlace::Symbol(symbol),
+        (None, None) => {
+            return Err(Failure::arguments("give `symbol`, the name as it stands in that line, or `column`"));
+        }
+    };
+    Ok(SourcePosition { file, line, at })
+}
+
+/// Shows places, with their lines where these may be read.
+pub(crate) fn show(job: &Job, places: Vec<SourceLocation>) -> Result<String, Failure> {
+    let mut lines: BTreeMap<String, BTreeMap<u32, String>> = BTreeMap::new();
+    for place in places.iter().take(MAX_SHOWN).filter(|place| place.is_own) {
+        lines.entry(place.file.clone()).or_default().insert(place.line, String::new());
+    }
+    for (file, wanted) in &mut lines {
+        job.check()?;
+        if job.reading.allow(file) {
+            read_lines(job, file, wanted);
+        }
+    }
+    let shown = places.iter().take(MAX_SHOWN).map(|place| {
+        let line = lines.get(&place.file).and_then(|lines| lines.get(&place.line)).filter(|line| !line.is_empty());
+        let line = line.map(|line| format!(": {line}")).unwrap_or_default();
+        format!("{}:{}:{}{line}", place.file, place.line, place.column)
+    });
+    let mut shown = shown.collect::<Vec<_>>().join("\n");
+    if places.len() > MAX_SHOWN {
+        shown.push_str(&format!("\n[and {} more]", places.len() - MAX_SHOWN));
+    }
+    Ok(shown)
+}
+
+/// Fills in lines of a file, as far as it can be read.
+fn read_lines(job: &Job, file: &str, wanted: &mut BTreeMap<u32, String>) {
+    let Ok(path) = job.files.locate(file) else { return };
+    let Ok(opened) = job.files.open_file(&path) else { return };
+    let last = wanted.keys().next_back().copied().unwrap_or_default();
+    for (number, line) in (1u32..=last).zip(BufReader::new(opened.content.take(MAX_FILE)).split(b'\n')) {
+        let Ok(line) = line else { return };
+        if let Some(place) = wanted.get_mut(&number) {
+            let line = String::from_utf8_lossy(&line);
+            *place = text::first_chars(line.trim(), MAX_LINE).0.to_owned();
+        }
+    }
+}

@@ -1,0 +1,139 @@
+"""A language server for tests. It finds an error in each line that says BROKEN, and else does as its argument says."""
+
+import json
+import os
+import sys
+import time
+
+HOW = sys.argv[1] if len(sys.argv) > 1 else "works"
+texts, versions = {}, {}
+
+
+def write(message):
+    body = json.dumps({"jsonrpc": "2.0", **message}).encode()
+    sys.stdout.buffer.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    sys.stdout.buffer.flush()
+
+
+def read():
+    length = 0
+    while True:
+        line = sys.stdin.buffer.readline()
+        if not line:
+            sys.exit(0)
+        if not line.strip():
+            return json.loads(sys.stdin.buffer.read(length))
+        if line.lower().startswith(b"content-length:"):
+            length = int(line.split(b":")[1])
+
+
+def place(line, start, end):
+    return {"start": {"line": line, "character": start}, "end": {"line": line, "character": end}}
+
+
+def findings(uri):
+    found = []
+    for number, line in enumerate(texts[uri].split("\n")):
+        if "BROKEN" in line:
+            message = "this is broken:\n\x1b[31m " + line.strip()
+            found.append({"range": place(number, 0, len(line)), "severity": 1, "code": "E1", "source": "fake", "message": message})
+        if "ODD" in line:
+            found.append({"range": place(number, 0, 1), "severity": 2, "message": "this is odd"})
+    return found
+
+
+def misbehave():
+    if HOW == "crashes":
+        sys.exit(3)
+    if HOW == "floods":
+        while True:
+            write({"method": "window/logMessage", "params": {"type": 3, "message": "x" * 10000}})
+    if HOW == "nonsense":
+        sys.stdout.write("Segmentation fault\n" * 3)
+        sys.stdout.flush()
+        time.sleep(3600)
+    if HOW == "huge":
+        sys.stdout.write("Content-Length: 99999999999\r\n\r\n")
+        sys.stdout.flush()
+        time.sleep(3600)
+    if HOW == "memory":
+        kept = []
+        while True:
+            kept.append(bytearray(16 << 20))
+    if HOW == "deaf":
+        time.sleep(3600)
+
+
+def names(text, symbol):
+    for number, line in enumerate(text.split("\n")):
+        at = line.find(symbol)
+        while at >= 0:
+            yield number, at
+            at = line.find(symbol, at + 1)
+
+
+if HOW == "dies":
+    sys.exit(7)
+while True:
+    message = read()
+    method, params = message.get("method"), message.get("params") or {}
+    uri = (params.get("textDocument") or {}).get("uri")
+    if method == "initialize":
+        if HOW == "mute":
+            time.sleep(3600)
+        capabilities = {"textDocumentSync": 1}
+        if HOW == "pulled":
+            capabilities["diagnosticProvider"] = {"interFileDependencies": False, "workspaceDiagnostics": False}
+        write({"id": message["id"], "result": {"capabilities": capabilities}})
+        write({"id": "c", "method": "workspace/configuration", "params": {"items": [{"section": "a"}, {"section": "b"}]}})
+    elif method in ("textDocument/didOpen", "textDocument/didChange"):
+        misbehave()
+        document = params["textDocument"]
+        changes = params.get("contentChanges")
+        texts[uri] = changes[0]["text"] if changes else document["text"]
+        versions[uri] = document["version"]
+        if HOW == "slow":
+            time.sleep(1)
+        if HOW not in ("hangs", "pulled"):
+            shown = {"uri": uri, "version": versions[uri], "diagnostics": findings(uri)}
+            if HOW == "unversioned":
+                del shown["version"]
+            write({"method": "textDocument/publishDiagnostics", "params": shown})
+    elif method == "textDocument/diagnostic":
+        write({"id": message["id"], "result": {"kind": "full", "items": findings(uri)}})
+    elif method == "textDocument/references":
+        if HOW == "network":
+            # What it can reach, told as a place.
+            import socket
+
+            try:
+                socket.create_connection(("127.0.0.1", 9), 1)
+                told = "reached"
+            except OSError as error:
+                told = "refused" if error.errno == 111 else "closed"
+            for path in (texts and "/project/made", os.path.expanduser("~/made")):
+                try:
+                    open(path, "w").close()
+                    told += "-written"
+                except OSError:
+                    told += "-held"
+            write({"id": message["id"], "result": [{"uri": "file:///" + told, "range": place(0, 0, 1)}]})
+        else:
+            found = [{"uri": uri, "range": place(line, at, at + 3)} for line, at in names(texts[uri], "foo")]
+            write({"id": message["id"], "result": found})
+    elif method == "textDocument/definition":
+        found = [{"uri": uri, "range": place(line, at, at + 3)} for line, at in names(texts[uri], "foo")][:1]
+        outside = {"uri": "file:///usr/lib/fake/b%1b.fk", "range": place(4, 0, 1)}
+        write({"id": message["id"], "result": found + [outside]})
+    elif method == "textDocument/rename":
+        others = {"escapes": "/../../etc/other.fk", "hooks": "/.git/hooks/other.fk"}
+        other = uri.rsplit("/", 1)[0] + others.get(HOW, "/other.fk")
+        edits = [{"range": place(line, at, at + 3), "newText": params["newName"]} for line, at in names(texts[uri], "foo")]
+        changes = {uri: edits, other: [{"range": place(0, 0, 3), "newText": params["newName"]}]}
+        write({"id": message["id"], "result": {"changes": changes}})
+    elif method == "shutdown":
+        write({"id": message["id"], "result": None})
+    elif method == "exit":
+        sys.exit(0)
+    elif method and "id" in message:
+        write({"id": message["id"], "error": {"code": -32601, "message": "no"}})

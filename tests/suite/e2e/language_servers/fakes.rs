@@ -1,0 +1,267 @@
+//! Servers that do as they are told, or what none should.
+
+use std::time::Duration;
+
+use agentd_testkit::{
+    daemon::until,
+    model_server::{Recorded, Reply},
+};
+use serde_json::{Value, json};
+
+use super::{BROUGHT, World, edit, folder, languages, words, world};
+
+/// A file of the fake language.
+const SOUND: &str = "one\ntwo\nthree\n";
+
+/// The fake server, behaving so.
+fn behaving(how: &str) -> Value {
+    let script = folder().join("fake_server.py");
+    json!({"fake": {"command": "python3", "args": [script, how], "languages": {"fake": ["fk"]}}})
+}
+
+/// Waits that no busy machine makes too short.
+fn patient() -> Value {
+    json!({"wait": "60s", "cold_wait": "60s", "request_timeout": "50s"})
+}
+
+async fn with(how: &str, global: Value) -> World {
+    let world = world(global, behaving(how), &folder()).await;
+    world.daemon.write("project/a.fk", SOUND);
+    world
+}
+
+fn breaks() -> Reply {
+    edit("a.fk", "two", "BROKEN two")
+}
+
+impl World {
+    /// The processes of the fake server.
+    fn fakes(&self) -> Vec<u32> {
+        let is_fake = |pid: &u32| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let mut words = line.split(|byte| *byte == 0);
+            words.next().is_some_and(|word| word.ends_with(b"python3"))
+                && words.any(|word| word.ends_with(b"fake_server.py"))
+        };
+        self.daemon.processes().into_iter().filter(is_fake).collect()
+    }
+}
+
+fn count(request: &Recorded) -> usize {
+    words(request).matches(BROUGHT).count()
+}
+
+#[tokio::test]
+async fn errors_are_told_once_whichever_way_a_server_tells_them() {
+    for how in ["works", "pulled", "unversioned", "slow"] {
+        let world = with(how, patient()).await;
+        world.daemon.write("project/a.fk", "one\ntwo\nBROKEN before\nODD\n");
+        let moves = edit("a.fk", "one", "zero\none");
+        let mends = edit("a.fk", "BROKEN two", "two");
+        let requests = world.works(vec![breaks(), moves, mends, Reply::text("Done.")]).await;
+        let told = words(&requests[1]);
+        assert!(told.contains("/project/a.fk:2:1: error: this is broken: [31m BROKEN two (fake E1)"), "{how}: {told}");
+        assert!(!told.contains("BROKEN before (fake") && !told.contains("this is odd"), "{how}: {told}");
+        assert_eq!([1, 2, 3].map(|at| count(&requests[at])), [1, 1, 1], "{how}: once, and mending is silent");
+    }
+}
+
+#[tokio::test]
+async fn a_new_file_and_one_that_a_command_changes_are_looked_at_and_others_are_not() {
+    let world = with("works", patient()).await;
+    let made = Reply::tool_call("write_file", json!({"path": "/project/new.fk", "content": "BROKEN new\n"}));
+    let other = Reply::tool_call("write_file", json!({"path": "/project/new.txt", "content": "BROKEN text\n"}));
+    let command = Reply::tool_call("run_bash_command", json!({"command": "echo BROKEN by command >> /project/a.fk"}));
+    let requests = world.works(vec![other, made, command, Reply::text("Done.")]).await;
+    assert_eq!(count(&requests[1]), 0, "no server knows that kind of file");
+    assert!(words(&requests[2]).contains("/project/new.fk:1:1: error"), "{}", words(&requests[2]));
+    assert!(words(&requests[3]).contains("/project/a.fk:4:1: error"), "{}", words(&requests[3]));
+    assert_eq!(world.fakes().len(), 1);
+}
+
+#[tokio::test]
+async fn what_a_cold_server_finds_is_told_before_the_turn_ends() {
+    let world = with("slow", json!({"wait": "60s", "cold_wait": "1ms"})).await;
+    let requests = world.works(vec![breaks(), Reply::text("Done."), Reply::text("I saw it.")]).await;
+    assert_eq!(count(&requests[1]), 0, "nobody waits for it");
+    assert_eq!(requests.len(), 3, "the model is asked once more");
+    assert_eq!(count(&requests[2]), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_misbehaves_costs_a_bounded_wait_and_nothing_else() {
+    for how in ["hangs", "mute", "crashes", "dies", "floods", "nonsense", "huge", "memory", "deaf", "missing"] {
+        let global = json!({
+            "wait": "2s", "cold_wait": "2s", "request_timeout": "1s", "start_timeout": "1s", "memory_mib": 256
+        });
+        let mut servers = behaving(how);
+        if how == "missing" {
+            servers["fake"]["command"] = json!("no-such-language-server");
+        }
+        let world = world(global, servers, &folder()).await;
+        world.daemon.write("project/a.fk", SOUND);
+        let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
+        assert_eq!(requests.len(), 2, "{how}");
+        assert_eq!(count(&requests[1]), 0, "{how}: {}", words(&requests[1]));
+        assert!(words(&requests[1]).contains("Edited /project/a.fk"), "{how}");
+        world.still_serves().await;
+        assert_eq!(world.daemon.sigterm().await, Some(0), "{how}: {}", world.daemon.log());
+        until("nothing is left", || async { world.daemon.processes().is_empty().then_some(()) }).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_crashes_again_and_again_is_given_up_and_a_reload_tries_it_again() {
+    let global = json!({"wait": "30s", "cold_wait": "30s"});
+    let world = with("crashes", global.clone()).await;
+    let log_says = |words: &str| world.daemon.log().matches(words).count();
+    // It is started again after each pause, as long as it is asked for.
+    let mut turns = 0;
+    while !world.daemon.log().contains("is not used any more") && turns < 60 {
+        let (old, new) = if turns % 2 == 0 { ("two", "BROKEN two") } else { ("BROKEN two", "two") };
+        world.works(vec![edit("a.fk", old, new), Reply::text("Done.")]).await;
+        turns += 1;
+        tokio::time::sleep(Duration::from_millis(400)).await;
+    }
+    assert_eq!(log_says("a language server failed"), 4, "{}", world.daemon.log());
+    world.daemon.write("project/a.fk", SOUND);
+    world.daemon.write("config/languages.yaml", languages(patient(), behaving("works")));
+    world.daemon.agentctl(["reload"]).await.exits(0);
+    let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
+    assert_eq!(count(&requests[1]), 1, "{}", world.daemon.log());
+}
+
+#[tokio::test]
+async fn all_sessions_share_a_server_which_stops_when_it_is_idle_and_outlives_no_daemon() {
+    let mut global = patient();
+    global["idle_stop"] = json!("3s");
+    let mut world = with("works", global).await;
+    world.works(vec![breaks(), Reply::text("Done.")]).await;
+    let first = world.fakes();
+    let mends = edit("a.fk", "BROKEN two", "two");
+    world.works(vec![mends, Reply::text("Done.")]).await;
+    assert_eq!((first.len(), world.fakes()), (1, first), "another session, the same server");
+    until("it was stopped", || async { world.fakes().is_empty().then_some(()) }).await;
+    let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
+    assert_eq!(count(&requests[1]), 1, "it is started again");
+    world.daemon.kill9().await;
+    until("it ended with the daemon", || async { world.fakes().is_empty().then_some(()) }).await;
+    world.daemon.restart().await;
+    let requests = world.works(vec![edit("a.fk", "one", "BROKEN one"), Reply::text("Done.")]).await;
+    let told = words(&requests[1]);
+    assert!(told.contains("BROKEN one (fake E1)") && !told.contains("BROKEN two (fake E1)"), "{told}");
+}
+
+#[tokio::test]
+async fn a_server_reaches_no_network_and_writes_only_what_is_its_own() {
+    let servers = behaving("network");
+    let model = agentd_testkit::model_server::ModelServer::start().await;
+    let home = agentd_testkit::daemon::TempHome::with_model(&model.base_url());
+    // Also where commands may use the network.
+    home.write("config/agentd.yaml", json!({"sandbox": {"read": [folder()], "network": true}}).to_string());
+    home.write("config/languages.yaml", languages(patient(), servers));
+    let world = World { model, daemon: agentd_testkit::daemon::TempDaemon::start_in(home).await };
+    world.daemon.write("project/a.fk", "foo\n");
+    let call = ("references", json!({"path": "/project/a.fk", "line": 1, "symbol": "foo"}));
+    let told = ask(&world, vec![call]).await;
+    assert!(told[0].contains("closed-held-written"), "{told:?}");
+    assert!(!world.daemon.path().join("project/made").exists());
+}
+
+#[tokio::test]
+async fn without_the_sandbox_no_server_runs() {
+    let world = with("works", patient()).await;
+    world.daemon.write("config/agentd.yaml", json!({"sandbox": {"mode": "off", "read": [folder()]}}).to_string());
+    let mut world = world;
+    world.daemon.sigterm().await;
+    world.daemon.restart().await;
+    let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
+    assert_eq!((count(&requests[1]), world.fakes().len()), (0, 0));
+    assert!(world.daemon.log().contains("the sandbox is off"), "{}", world.daemon.log());
+    let told = ask(&world, vec![("diagnostics", json!({"path": "/project/a.fk"}))]).await;
+    assert!(told[0].contains("E_TOOL") && told[0].contains("the sandbox is off"), "{told:?}");
+}
+
+/// What the model is told of calls of tools that are brought by being mentioned.
+async fn ask(world: &World, calls: Vec<(&'static str, Value)>) -> Vec<String> {
+    let names: String = calls.iter().map(|(name, _)| format!("@{name} ")).collect();
+    let replies: Vec<Reply> = calls.iter().map(|(name, args)| Reply::tool_call(*name, args.clone())).collect();
+    let project = format!("{}:rw", world.daemon.path().join("project").display());
+    let before = world.model.requests().len();
+    let replies = std::sync::Mutex::new(replies.into_iter());
+    world.model.respond_with(move |_| replies.lock().unwrap().next().unwrap_or_else(|| Reply::text("over")));
+    let args = ["run", &format!("{names}please"), "-C", &project, "--on-interrupt", "approve"];
+    world.daemon.agentctl(args).await.exits(0);
+    let requests = world.model.requests().split_off(before);
+    let last = requests.last().unwrap();
+    let texts = last.messages().iter().filter(|message| message["role"] == "tool");
+    texts.map(|message| message["content"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn tools_ask_servers_and_a_rename_is_shown_asked_and_undone() {
+    let world = with("works", patient()).await;
+    world.daemon.write("project/a.fk", "foo = 1\nsay foo\n");
+    world.daemon.write("project/other.fk", "foo?\nBROKEN\n");
+    let at = |line: u32| json!({"path": "/project/a.fk", "line": line, "symbol": "foo"});
+    let mut rename = at(1);
+    rename["new_name"] = json!("bar");
+    let told = ask(
+        &world,
+        vec![
+            ("definition", at(2)),
+            ("references", at(2)),
+            ("diagnostics", json!({"path": "/project/other.fk"})),
+            ("rename_symbol", rename),
+            ("definition", json!({"path": "/project/a.fk", "line": 9, "symbol": "foo"})),
+            ("definition", json!({"path": "/project/a.txt", "line": 1, "symbol": "foo"})),
+        ],
+    )
+    .await;
+    assert!(told[0].contains("/project/a.fk:1:1: foo = 1") && told[0].contains("/usr/lib/fake/b.fk:5:1"), "{told:?}");
+    assert!(told[1].contains("/project/a.fk:2:5: say foo"), "{told:?}");
+    assert!(told[2].contains("/project/other.fk:2:1: error: this is broken"), "{told:?}");
+    assert!(told[3].contains("/project/a.fk (2 places); /project/other.fk (1 place)"), "{told:?}");
+    assert!(told[4].contains("E_TOOL") && told[4].contains("has 2 lines"), "{told:?}");
+    assert!(told[5].contains("no language server"), "{told:?}");
+    assert_eq!(world.daemon.read("project/a.fk"), "bar = 1\nsay bar\n");
+    assert_eq!(world.daemon.read("project/other.fk"), "bar?\nBROKEN\n");
+    world.daemon.agentctl(["undo"]).await.exits(0);
+    assert_eq!(world.daemon.read("project/a.fk"), "foo = 1\nsay foo\n");
+    assert_eq!(world.daemon.read("project/other.fk"), "foo?\nBROKEN\n");
+}
+
+#[tokio::test]
+async fn a_rename_that_leaves_the_project_or_that_the_rules_forbid_changes_nothing() {
+    // A hook is run by whoever uses git there: that asks for more than an edit of source code.
+    for (how, expected) in [("escapes", "outside of the project"), ("hooks", "the rules do not let you change so")] {
+        let world = with(how, patient()).await;
+        world.daemon.write("project/a.fk", "foo\n");
+        world.daemon.write("project/.git/hooks/other.fk", "foo\n");
+        let rename = json!({"path": "/project/a.fk", "line": 1, "symbol": "foo", "new_name": "bar"});
+        let told = ask(&world, vec![("rename_symbol", rename)]).await;
+        assert!(told[0].contains(expected) && told[0].contains("nothing was changed"), "{how}: {told:?}");
+        for file in ["project/a.fk", "project/.git/hooks/other.fk"] {
+            assert_eq!(world.daemon.read(file), "foo\n", "{how}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn tools_are_not_there_without_a_server() {
+    let mut servers = behaving("works");
+    servers["fake"]["command"] = json!("no-such-language-server");
+    let world = world(patient(), servers, &folder()).await;
+    let tier = || async {
+        let tools = world.daemon.agentctl(["tools", "--json"]).await.exits(0).json();
+        let tool = tools.as_array().unwrap().iter().find(|tool| tool["name"] == "rename_symbol").unwrap().clone();
+        tool["tier"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(tier().await, "off");
+    world.daemon.write("config/languages.yaml", languages(patient(), behaving("works")));
+    world.daemon.agentctl(["reload"]).await.exits(0);
+    assert_eq!(tier().await, "discovered");
+    let wrong = json!({"servers": {"fake": {"comand": "x"}}}).to_string();
+    world.daemon.write("config/languages.yaml", wrong);
+    world.daemon.agentctl(["reload"]).await.exits(2).says(&["languages.yaml:1:", "did you mean `command`?"]);
+}

@@ -1,0 +1,36 @@
+//! Pyright, as its makers publish it.
+
+use serde_json::json;
+
+use agentd_testkit::model_server::Reply;
+
+use super::{super::mcp::installed, BROUGHT, World, edit, words, world};
+
+const PROGRAM: &str = "def double(number: int) -> int:\n    return number * 2\n\n\nprint(double(4))\n";
+
+async fn with_pyright() -> World {
+    let (node, script) = (installed("bin/node"), installed("node_modules/pyright/langserver.index.js"));
+    let server = json!({"enabled": true, "command": node, "args": [script, "--stdio"]});
+    // A machine that is busy with other tests may take its time.
+    let global = json!({"wait": "60s", "cold_wait": "60s"});
+    world(global, json!({"pyright": server}), &installed("")).await
+}
+
+#[tokio::test]
+async fn an_edit_that_breaks_types_is_told_and_one_that_mends_it_is_silent() {
+    let world = with_pyright().await;
+    world.daemon.write("project/pyproject.toml", "");
+    world.daemon.write("project/app.py", PROGRAM);
+    let breaks = edit("app.py", "double(4)", "double(\"four\")");
+    let mends = edit("app.py", "\"four\"", "4");
+    let requests = world.works(vec![breaks, mends, Reply::text("Done.")]).await;
+    assert_eq!(requests.len(), 3, "{}", world.daemon.log());
+    let told = words(&requests[1]);
+    assert!(told.contains(BROUGHT) && told.contains("/project/app.py:5:14: error: "), "{told}\n{}", world.daemon.log());
+    assert!(told.contains("reportArgumentType"), "{told}");
+    assert_eq!(words(&requests[2]).matches(BROUGHT).count(), 1, "the second edit mends it");
+    // Nothing before it was written anew.
+    let (before, after) = (requests[1].messages(), requests[2].messages());
+    assert_eq!(before, &after[..before.len()]);
+    world.still_serves().await;
+}
