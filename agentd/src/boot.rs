@@ -21,7 +21,7 @@ use agentd_models::{ModelRecords, ModelRouter};
 use agentd_store::{SqliteStore, StoreConfig};
 use agentd_tools::{
     BuiltinToolbox, FileSnapshots, HardLinks, ProjectStore, Sandbox, SkillStore, SnapshotConfig, ToolboxConfig,
-    WorkspaceFolders,
+    WorkspaceFolders, WorktreeFolders,
 };
 use agentd_web::Fetcher;
 use jiff::tz::TimeZone;
@@ -37,6 +37,7 @@ use crate::{
     listener::SocketPlaces,
     mcp::{self, AllTools},
     models::ReloadableModels,
+    paths::Paths,
     redact::Redactor,
     sandbox,
     session_tools::SessionTools,
@@ -103,7 +104,8 @@ pub async fn assemble(
     let confinement = sandbox::settings(config, paths, sockets, env);
     let sandbox = Arc::new(Sandbox::new(confinement.clone()));
     let library = Arc::new(documents::library(&paths.data, &config.daemon, &clock));
-    let projects = ProjectStore::new(paths.projects());
+    let worktrees = worktrees(config, paths, env, Arc::clone(&sandbox));
+    let projects = ProjectStore::beside(paths.projects(), Some(worktrees.clone()));
     let plugins = recipe.plugins.clone();
     let leftovers = plugins.clone();
     // What cannot be removed only takes room.
@@ -130,7 +132,8 @@ pub async fn assemble(
                 .keeping_private(&[&paths.data, &paths.config])
                 .guided_by(&paths.config, env.path("HOME").as_deref())
                 .with_skills(skills.clone())
-                .with_projects(projects),
+                .with_projects(projects)
+                .with_worktrees(worktrees),
         ),
         pictures: documents::pictures(),
         snapshots: Arc::new(FileSnapshots::new(paths.data.join("undo"), snapshot_config(config))),
@@ -157,6 +160,14 @@ pub async fn assemble(
         skills,
         notes,
     })
+}
+
+/// Worktrees of sessions. Their git is the one that commands find, and has the person's name where commands have it.
+fn worktrees(config: &Config, paths: &Paths, env: &Environment, sandbox: Arc<Sandbox>) -> WorktreeFolders {
+    let passed = |name: &&str| env.text(name).map(|value| ((*name).to_owned(), value.to_owned()));
+    let environment = PASSED_TO_COMMANDS.iter().filter_map(passed).collect();
+    let settings = sandbox::variables(config, env).get("GIT_CONFIG_GLOBAL").map(PathBuf::from);
+    WorktreeFolders::new(paths.worktrees(), Some(sandbox), &environment, settings)
 }
 
 /// The tools that have nothing to work with. What they need is read at the start, and so is this.

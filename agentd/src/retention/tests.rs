@@ -148,7 +148,7 @@ impl World {
                 root: self.path(&format!("workspace/{session_id}")),
                 project: None,
                 folders: Vec::new(),
-                memories: None,
+                memories: None, worktree: None,
             }),
             state_files: Arc::default(),
             client_files: None,

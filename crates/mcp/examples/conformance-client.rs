@@ -135,7 +135,7 @@ fn context() -> ToolContext {
             root: "/nonexistent".into(),
             project: None,
             folders: Vec::new(),
-            memories: None,
+            memories: None, worktree: None,
         }),
         state_files: Arc::default(),
         client_files: None,

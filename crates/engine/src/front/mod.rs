@@ -10,6 +10,7 @@ mod projects;
 mod removal;
 pub mod starting;
 mod usage;
+mod worktrees;
 
 use std::{sync::Arc, time::Duration};
 
@@ -52,6 +53,7 @@ use crate::{
         settings::mode_set,
         shared::{Ports, Shared},
         siblings::RegistryHandle,
+        worktree,
     },
     subagent::SessionSubagents,
 };
@@ -153,7 +155,12 @@ impl Engine {
         let settings = self.admitted(settings).await?;
         let id = SessionId::generate();
         self.audit_first_mode(id, &settings, "").await?;
-        self.shared.parts.store.create_session(id, self.shared.parts.clock.now(), settings, Vec::new()).await?;
+        let settings = self.with_worktree(id, settings).await?;
+        let store = &self.shared.parts.store;
+        if let Err(error) = store.create_session(id, self.shared.parts.clock.now(), settings, Vec::new()).await {
+            worktree::leave(&self.shared.parts, id).await;
+            return Err(error.into());
+        }
         self.shared.news.tell(SessionNews::Created(id));
         let handle = self.registry.get(id).await?;
         if let Some(title) = title {

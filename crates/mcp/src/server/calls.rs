@@ -322,7 +322,7 @@ pub(crate) mod tests {
                 root: "/nonexistent".into(),
                 project: None,
                 folders: Vec::new(),
-                memories: None,
+                memories: None, worktree: None,
             }),
             state_files: Arc::default(),
             client_files: None,

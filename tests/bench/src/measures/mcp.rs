@@ -201,7 +201,7 @@ fn context(folder: PathBuf) -> ToolContext {
         session_id: SessionId::generate(),
         turn_id: TurnId::generate(),
         call_id: CallId::generate(),
-        workspace: Arc::new(Workspace { root: folder, project: None, folders: Vec::new(), memories: None }),
+        workspace: Arc::new(Workspace { root: folder, project: None, folders: Vec::new(), memories: None, worktree: None }),
         state_files: Arc::default(),
         client_files: None,
         reading: Default::default(),
