@@ -99,7 +99,12 @@ impl SessionTarget {
                 let of_daemon = [daemon::data_dir(), daemon::config_dir()].into_iter().flatten();
                 let project = project.unwrap_or_else(|| mount::current_folder(of_daemon));
                 let worktree = turn.worktree.clone();
-                return Ok(Self::New(NewSession { project, folders: folders.added, worktree, ..NewSession::default() }));
+                return Ok(Self::New(NewSession {
+                    project,
+                    folders: folders.added,
+                    worktree,
+                    ..NewSession::default()
+                }));
             }
         };
         if project.is_none() && folders == FolderChanges::default() {

@@ -1,8 +1,11 @@
 //! `agentctl worktree`: git worktrees of sessions: what is in them, and how it gets into the main tree.
 
-use std::io::Write as _;
+use std::io::{self, IsTerminal as _, Write as _};
 
-use agentd_core::worktree::{WorktreeApplied, WorktreeReport};
+use agentd_core::{
+    visible,
+    worktree::{WorktreeApplied, WorktreeReport},
+};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
@@ -70,7 +73,9 @@ pub(crate) async fn handle(global: &Global, args: WorktreeArgs) -> anyhow::Resul
                 if diff.files.is_empty() {
                     note("nothing has changed");
                 }
-                anstream::stdout().lock().write_all(clean_lines(&diff.text).as_bytes())?;
+                // As it is for programs, such as `git apply`; with all that a terminal would hide or obey to be seen by a person.
+                let text = if io::stdout().is_terminal() { visible::lines(&diff.text) } else { diff.text.clone() };
+                io::stdout().lock().write_all(text.as_bytes())?;
                 if diff.is_cut {
                     note("the patch is too long and lacks a part: look at it with git in the worktree's folder");
                 }
@@ -86,11 +91,6 @@ pub(crate) async fn handle(global: &Global, args: WorktreeArgs) -> anyhow::Resul
             report::note(global.json, &json!({ "name": name }), &format!("removed the worktree {}", clean_line(&name)))
         }
     }
-}
-
-/// The text without what a terminal would obey.
-fn clean_lines(text: &str) -> String {
-    text.split_inclusive('\n').map(|line| clean_line(line.trim_end_matches('\n')) + "\n").collect()
 }
 
 fn told(applied: &WorktreeApplied) -> String {

@@ -7,10 +7,7 @@ use super::{Context, Refusal};
 
 #[tonic::async_trait]
 impl Worktrees for Context {
-    async fn list(
-        &self,
-        _: Request<v1::ListWorktreesRequest>,
-    ) -> Result<Response<v1::ListWorktreesResponse>, Status> {
+    async fn list(&self, _: Request<v1::ListWorktreesRequest>) -> Result<Response<v1::ListWorktreesResponse>, Status> {
         let all = self.engine.worktrees().await.map_err(Refusal::from)?;
         Ok(Response::new(v1::ListWorktreesResponse { worktrees: all.iter().map(Into::into).collect() }))
     }
@@ -20,10 +17,7 @@ impl Worktrees for Context {
         Ok(Response::new((&diff).into()))
     }
 
-    async fn apply(
-        &self,
-        request: Request<v1::ApplyWorktreeRequest>,
-    ) -> Result<Response<v1::AppliedWorktree>, Status> {
+    async fn apply(&self, request: Request<v1::ApplyWorktreeRequest>) -> Result<Response<v1::AppliedWorktree>, Status> {
         let worktree = request.into_inner().worktree;
         let engine = self.engine.clone();
         // Once begun it goes on, also where the client leaves.

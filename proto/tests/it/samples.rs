@@ -82,12 +82,7 @@ pub(crate) fn settings() -> SessionSettings {
 }
 
 fn worktree() -> SessionWorktree {
-    SessionWorktree {
-        name: "fix".into(),
-        branch: "agentd/fix".into(),
-        project: "/home/me/main".into(),
-        left_out: 2,
-    }
+    SessionWorktree { name: "fix".into(), branch: "agentd/fix".into(), project: "/home/me/main".into(), left_out: 2 }
 }
 
 pub(crate) fn summary() -> SessionSummary {

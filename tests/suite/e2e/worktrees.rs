@@ -2,8 +2,10 @@
 
 use std::{fs, path::Path, process::Command, time::Duration};
 
+use agentd_core::session::Mount;
+use agentd_proto::client::{ClientError, NewSession};
 use agentd_testkit::{
-    daemon::{Output, TempDaemon, TempHome},
+    daemon::{Output, TempDaemon, TempHome, until},
     model_server::{ModelServer, Reply},
 };
 use serde_json::{Value, json};
@@ -68,6 +70,19 @@ impl World {
         self.daemon.agentctl(["worktree"].iter().chain(args)).await
     }
 
+    /// Kills the daemon so many milliseconds after something began, and starts it again.
+    async fn killed_during(
+        &mut self,
+        pause: u64,
+        work: impl Future<Output = Result<(), ClientError>> + Send + 'static,
+    ) {
+        let working = tokio::spawn(work);
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        self.daemon.kill9().await;
+        working.abort();
+        self.daemon.restart().await;
+    }
+
     async fn worktrees(&self) -> Vec<Value> {
         self.worktree(&["list", "--json"]).await.exits(0).json().as_array().unwrap().clone()
     }
@@ -86,11 +101,16 @@ async fn two_sessions_edit_one_repository_and_both_are_merged() {
     let mut world = in_repository().await;
     world.daemon.write("project/b.txt", "alpha\nbeta\nmine\n");
     world.daemon.write("project/new-of-mine.txt", "x\n");
-    let (_, one) =
-        world.works_in("one", vec![write("/project/a.txt", "ONE\ntwo\nthree\n"), write("/project/new.txt", "n\n")]).await;
+    let (_, one) = world
+        .works_in("one", vec![write("/project/a.txt", "ONE\ntwo\nthree\n"), write("/project/new.txt", "n\n")])
+        .await;
     let args = ["-C", &world.project().display().to_string(), "--worktree=two", "--on-interrupt", "approve"];
-    let (told, output) =
-        world.call_all(vec![command("cat b.txt && sed -i s/three/THREE/ a.txt && pwd"), command("git status --short")], &args).await;
+    let (told, output) = world
+        .call_all(
+            vec![command("cat b.txt && sed -i s/three/THREE/ a.txt && pwd"), command("git status --short")],
+            &args,
+        )
+        .await;
     output.exits(0).says(&["worktree two (branch agentd/two)", "2 files with changes that are not committed"]);
     assert!(told[0].contains("beta") && !told[0].contains("mine") && told[0].contains("/project"), "{told:?}");
     assert!(told[1].contains(" M a.txt"), "{told:?}");
@@ -99,7 +119,8 @@ async fn two_sessions_edit_one_repository_and_both_are_merged() {
     world.daemon.restart().await;
 
     let listed = world.worktrees().await;
-    let shown: Vec<_> = listed.iter().map(|one| (one["name"].as_str().unwrap(), one["changed"].as_u64().unwrap())).collect();
+    let shown: Vec<_> =
+        listed.iter().map(|one| (one["name"].as_str().unwrap(), one["changed"].as_u64().unwrap())).collect();
     assert_eq!(shown, [("one", 2), ("two", 1)], "{listed:#?}");
     assert_eq!((listed[0]["session"].as_str(), listed[0]["is_merged"].as_bool()), (Some(one.as_str()), Some(false)));
     let diff = world.worktree(&["diff", "one"]).await.exits(0).stdout;
@@ -192,7 +213,10 @@ async fn git_works_in_the_sandbox_and_reaches_nothing_of_the_repository_but_its_
     let listed = world.worktrees().await;
     assert_eq!((&listed[0]["ahead"], &listed[0]["changed"]), (&json!(1), &json!(1)), "{listed:#?}");
     world.worktree(&["apply", "one"]).await.exits(0);
-    assert_eq!((world.main_file("a.txt").as_str(), git(&project, &["log", "--format=%s", "-1"]).as_str()), ("changed\n", "inner"));
+    assert_eq!(
+        (world.main_file("a.txt").as_str(), git(&project, &["log", "--format=%s", "-1"]).as_str()),
+        ("changed\n", "inner")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -206,7 +230,9 @@ async fn no_program_that_the_repository_names_is_run_by_the_daemon() {
     }
     git(&project, &["config", "merge.evil.driver", &format!("touch {}; false", mark.display())]);
     world.daemon.write("project/.git/info/attributes", "* filter=evil diff=evil merge=evil\n");
-    for hook in ["post-checkout", "pre-commit", "post-commit", "post-merge", "reference-transaction", "post-index-change"] {
+    for hook in
+        ["post-checkout", "pre-commit", "post-commit", "post-merge", "reference-transaction", "post-index-change"]
+    {
         let path = world.daemon.write(&format!("project/.git/hooks/{hook}"), format!("#!/bin/sh\n{touch}\n"));
         fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     }
@@ -264,11 +290,8 @@ async fn a_daemon_that_is_killed_in_the_middle_loses_no_change() {
     assert!(wanted.starts_with("x3\n"));
     // In the middle of merging, at other places each time.
     for pause in [0, 40, 80, 120, 180, 260, 350, 500, 700, 900] {
-        let running = world.daemon.spawn_agentctl(["worktree", "apply", "one"]);
-        tokio::time::sleep(Duration::from_millis(pause)).await;
-        world.daemon.kill9().await;
-        drop(running);
-        world.daemon.restart().await;
+        let client = world.client().await;
+        world.killed_during(pause, async move { client.apply_worktree("one").await.map(drop) }).await;
         let listed = world.worktrees().await;
         assert_eq!(listed.len(), 2, "{listed:#?}");
         assert!(listed.iter().all(|one| one["problem"].is_null()), "{listed:#?}");
@@ -280,26 +303,28 @@ async fn a_daemon_that_is_killed_in_the_middle_loses_no_change() {
     assert!(!project.join("many/7.txt").exists() && project.join("many/new.txt").exists());
     // In the middle of making and removing.
     for (number, pause) in [0, 60, 120, 200, 300, 450].into_iter().enumerate() {
-        let name = format!("--worktree=made{number}");
-        world.model.default_reply(Reply::text("Good."));
-        let folder = project.display().to_string();
-        let running = world.daemon.spawn_agentctl(["run", "Go.", "-C", &folder, &name, "--detach"]);
-        tokio::time::sleep(Duration::from_millis(pause)).await;
-        world.daemon.kill9().await;
-        drop(running);
-        world.daemon.restart().await;
+        let name = format!("made{number}");
+        let client = world.client().await;
+        let new = NewSession {
+            project: Some(Mount { path: project.clone(), writable: true }),
+            worktree: Some(name.clone()),
+            ..NewSession::default()
+        };
+        world.killed_during(pause, async move { client.create_session(&new).await.map(drop) }).await;
         for one in world.worktrees().await {
             assert!(one["problem"].is_null(), "{one:#}");
         }
-        let running = world.daemon.spawn_agentctl(["worktree", "remove", &format!("made{number}")]);
-        tokio::time::sleep(Duration::from_millis(pause)).await;
-        world.daemon.kill9().await;
-        drop(running);
-        world.daemon.restart().await;
+        let client = world.client().await;
+        world.killed_during(pause, async move { client.remove_worktree(&name, false).await.map(drop) }).await;
     }
-    for one in world.worktrees().await {
-        world.worktree(&["remove", one["name"].as_str().unwrap()]).await.exits(0);
-    }
+    // Those whose session was never stored go by themselves, meanwhile.
+    until("no worktree is left", || async {
+        for one in world.worktrees().await {
+            world.worktree(&["remove", one["name"].as_str().unwrap()]).await;
+        }
+        world.worktrees().await.is_empty().then_some(())
+    })
+    .await;
     assert_eq!(git(&project, &["worktree", "list"]).lines().count(), 1);
     assert_eq!(git(&project, &["branch", "--list", "agentd/*"]), "");
     let left: Vec<_> = fs::read_dir(world.daemon.data().join("worktrees")).unwrap().flatten().collect();
@@ -309,7 +334,12 @@ async fn a_daemon_that_is_killed_in_the_middle_loses_no_change() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_merge_that_was_cut_off_between_two_files_is_finished() {
     let mut world = in_repository().await;
-    world.works_in("one", vec![write("/project/a.txt", "A\n"), write("/project/b.txt", "B\n"), write("/project/n.txt", "N\n")]).await;
+    world
+        .works_in(
+            "one",
+            vec![write("/project/a.txt", "A\n"), write("/project/b.txt", "B\n"), write("/project/n.txt", "N\n")],
+        )
+        .await;
     world.worktree(&["apply", "one"]).await.exits(0);
     let project = world.project();
     let (from, to) = (git(&project, &["rev-parse", "HEAD~1"]), git(&project, &["rev-parse", "HEAD"]));
@@ -328,7 +358,10 @@ async fn a_merge_that_was_cut_off_between_two_files_is_finished() {
     world.worktrees().await;
     assert_eq!(git(&project, &["rev-parse", "HEAD"]), to, "{}", world.daemon.log());
     assert_eq!(git(&project, &["status", "--porcelain"]), "");
-    assert_eq!((world.main_file("a.txt"), world.main_file("b.txt"), world.main_file("n.txt")), ("A\n".into(), "B\n".into(), "N\n".into()));
+    assert_eq!(
+        (world.main_file("a.txt"), world.main_file("b.txt"), world.main_file("n.txt")),
+        ("A\n".into(), "B\n".into(), "N\n".into())
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -432,7 +465,9 @@ async fn a_subagent_works_in_a_worktree_of_its_own_where_that_is_wanted() {
         let told = tool_texts(request);
         let is_sub = system.contains("You are a subagent");
         match (is_sub, told.is_empty()) {
-            (true, true) => Reply::tool_call("write_file", json!({"path": "/project/a.txt", "content": "by the subagent\n"})),
+            (true, true) => {
+                Reply::tool_call("write_file", json!({"path": "/project/a.txt", "content": "by the subagent\n"}))
+            }
             (true, false) => Reply::text("I wrote a.txt anew, with one line, as was wanted. ".repeat(6)),
             (false, true) => Reply::tool_call("delegate_task", json!({"task": "Write a.txt", "worktree": true})),
             (false, false) => Reply::text(told),

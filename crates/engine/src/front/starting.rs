@@ -18,7 +18,9 @@ use super::Engine;
 use crate::{
     attachments,
     error::EngineError,
-    session::{SessionHandle, StartedTurn, TurnStart, model_choice::checked, settings::with_folders, shared::Ports, worktree},
+    session::{
+        SessionHandle, StartedTurn, TurnStart, model_choice::checked, settings::with_folders, shared::Ports, worktree,
+    },
 };
 
 /// Parts of an input that were looked at, and are not kept yet.

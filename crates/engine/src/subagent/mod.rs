@@ -15,9 +15,9 @@ use agentd_core::{
     event::{EventKind, StateChange},
     ids::{SessionId, TurnId},
     session::SessionSettings,
-    worktree::SessionWorktree,
     tool::{ToolErrorCode, ToolOutput},
     turn::{IfBusy, StartTurn, StopReason, TurnOptions},
+    worktree::SessionWorktree,
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 

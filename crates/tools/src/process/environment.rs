@@ -153,7 +153,8 @@ mod tests {
 
     #[test]
     fn what_is_configured_wins_and_what_loads_code_is_left_out() {
-        let workspace = Workspace { root: "/w".into(), project: None, folders: Vec::new(), memories: None, worktree: None };
+        let workspace =
+            Workspace { root: "/w".into(), project: None, folders: Vec::new(), memories: None, worktree: None };
         let configured = BTreeMap::from(
             [("PATH", "/opt/bin"), ("LD_PRELOAD", "/x.so"), ("A=B", "c"), ("", "x"), ("RUST_LOG", "info")]
                 .map(|(name, value)| (name.to_owned(), value.to_owned())),
@@ -171,7 +172,8 @@ mod tests {
 
     #[test]
     fn the_client_takes_the_place_of_what_is_configured() {
-        let workspace = Workspace { root: "/w".into(), project: None, folders: Vec::new(), memories: None, worktree: None };
+        let workspace =
+            Workspace { root: "/w".into(), project: None, folders: Vec::new(), memories: None, worktree: None };
         let configured =
             BTreeMap::from([("PATH".to_owned(), "/daemon".to_owned()), ("TZ".to_owned(), "UTC".to_owned())]);
         let client = ClientEnvironment::unjudged([("PATH".to_owned(), "/client".to_owned())]);
@@ -185,8 +187,13 @@ mod tests {
     #[test]
     fn every_locale_is_utf8_and_every_program_is_the_systems_or_the_persons() {
         let project = Mount { path: "/code".into(), writable: true };
-        let workspace =
-            Workspace { root: "/w".into(), project: Some(project), folders: Vec::new(), memories: Some("/m".into()), worktree: None };
+        let workspace = Workspace {
+            root: "/w".into(),
+            project: Some(project),
+            folders: Vec::new(),
+            memories: Some("/m".into()),
+            worktree: None,
+        };
         let seen = |sent: &[(&str, &str)], name: &str| {
             let sent = sent.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
             let environment =

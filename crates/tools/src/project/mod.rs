@@ -284,7 +284,8 @@ impl Store {
             return Err(WorkspaceError::new(ErrorKind::NotFound, message)
                 .with_hint("agentctl project show DIR tells how a project stands"));
         }
-        self.change(|records| records.without(&self.main(project))).map_err(|error| storage("take the trust back", error))?;
+        self.change(|records| records.without(&self.main(project)))
+            .map_err(|error| storage("take the trust back", error))?;
         self.report(project)
     }
 

@@ -70,7 +70,8 @@ mod tests {
             root: "/data/workspace/1".into(),
             project: Some(Mount { path: project.into(), writable: true }),
             folders: vec![AddedFolder { at: "/folders/lib".into(), path: "/srv/lib".into(), writable: false }],
-            memories: Some("/data/memories".into()), worktree: None,
+            memories: Some("/data/memories".into()),
+            worktree: None,
         };
         let read: Vec<PathBuf> = read.iter().map(PathBuf::from).collect();
         let places = super::super::places::places(&workspace, &read, &[], &[]);

@@ -158,7 +158,14 @@ pub(super) fn exact(workspace: &Workspace) -> Vec<PathBuf> {
     let project = workspace.project.as_ref().map(|project| &project.path);
     let folders = workspace.folders.iter().map(|folder| &folder.path);
     let common = workspace.worktree.as_ref().map(|worktree| &worktree.common);
-    [&workspace.root].into_iter().chain(project).chain(folders).chain(&workspace.memories).chain(common).cloned().collect()
+    [&workspace.root]
+        .into_iter()
+        .chain(project)
+        .chain(folders)
+        .chain(&workspace.memories)
+        .chain(common)
+        .cloned()
+        .collect()
 }
 
 /// Parts that a command of this workspace may reach, with those of the configuration.
@@ -239,7 +246,8 @@ mod tests {
             root: "/home/p/data/workspace/1".into(),
             project,
             folders: vec![AddedFolder { at: "/folders/lib".into(), path: "/srv/lib".into(), writable: false }],
-            memories: Some("/home/p/data/memories".into()), worktree: None,
+            memories: Some("/home/p/data/memories".into()),
+            worktree: None,
         };
         let read = ["/tmp/tools".into(), "/home/p/.rustup".into()];
         places(&workspace, &read, &["/home/p/cache".into()], &["/home/p/data".into()])
@@ -276,8 +284,13 @@ mod tests {
         std::os::unix::fs::symlink("elsewhere", project.join(".vscode")).unwrap();
         for writable in [true, false] {
             let project = Some(Mount { path: project.clone(), writable });
-            let workspace =
-                Workspace { root: "/home/p/data/workspace/1".into(), project, folders: Vec::new(), memories: None, worktree: None };
+            let workspace = Workspace {
+                root: "/home/p/data/workspace/1".into(),
+                project,
+                folders: Vec::new(),
+                memories: None,
+                worktree: None,
+            };
             let mut places = places(&workspace, &[], &[], &[]);
             let before = places.trees.len();
             places.guard(&workspace);
@@ -286,6 +299,42 @@ mod tests {
             let expected = [(".git".into(), false), ("AGENTS.md".into(), false)];
             assert_eq!(names.collect::<Vec<_>>(), if writable { expected.to_vec() } else { Vec::new() });
         }
+    }
+
+    #[test]
+    fn of_the_repository_of_a_worktree_only_that_is_written_which_a_commit_changes() {
+        let common = Path::new("/home/p/app/.git");
+        let worktree = WorktreeAccess {
+            name: "fix".to_owned(),
+            project: "/home/p/app".into(),
+            top: "/home/p/data/worktrees/fix".into(),
+            common: common.into(),
+            admin: common.join("worktrees/fix"),
+        };
+        let of = |writable| {
+            let workspace = Workspace {
+                root: "/home/p/data/workspace/1".into(),
+                project: Some(Mount { path: worktree.top.clone(), writable }),
+                folders: Vec::new(),
+                memories: None,
+                worktree: Some(worktree.clone()),
+            };
+            (places(&workspace, &[], &[], &[]), workspace)
+        };
+        let writable = |places: &Places| -> Vec<PathBuf> {
+            let trees = places.trees.iter().filter(|tree| tree.writable && tree.path.starts_with(common));
+            trees.map(|tree| tree.path.clone()).collect()
+        };
+        let (mut found, workspace) = of(true);
+        let expected = ["worktrees/fix", "objects", "refs/heads/agentd", "logs/refs/heads/agentd"];
+        assert_eq!(writable(&found), expected.map(|place| common.join(place)));
+        for held in ["objects/pack", "worktrees/fix/commondir"].map(|place| common.join(place)) {
+            assert!(found.trees.contains(&Tree { path: held, writable: false }));
+        }
+        found.guard(&workspace);
+        assert!(writable(&found).is_empty());
+        let (found, _) = of(false);
+        assert!(writable(&found).is_empty() && found.read.contains(&common.into()));
     }
 
     #[test]

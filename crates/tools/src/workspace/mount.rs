@@ -87,9 +87,7 @@ fn check_mount(what: &str, private: &PrivateFolders, mount: Mount) -> Result<Mou
             true => "its worktree was removed: choose the folder to go on in with -C, such as the main tree",
             false => "name a folder that exists and can be read",
         };
-        WorkspaceError::new(kind, format!("the {what} {shown} cannot be opened"))
-            .with_hint(hint)
-            .with_source(error)
+        WorkspaceError::new(kind, format!("the {what} {shown} cannot be opened")).with_hint(hint).with_source(error)
     })?;
     if !path.is_dir() {
         let what = what.trim_end_matches(" folder");

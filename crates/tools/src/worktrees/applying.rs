@@ -44,8 +44,7 @@ impl Inner {
         state: &WorktreeState,
     ) -> Result<(), WorkspaceError> {
         const REPOSITORY: &str = "160000";
-        let args =
-            ["diff-tree", "-r", "--raw", "-z", "--no-renames", "--end-of-options", &record.base, &state.tree];
+        let args = ["diff-tree", "-r", "--raw", "-z", "--no-renames", "--end-of-options", &record.base, &state.tree];
         let parts = self.git.succeeds(&state.place, &args, "compare files").await?.parts();
         let inner: Vec<String> = parts
             .chunks(2)
@@ -55,8 +54,7 @@ impl Inner {
         if inner.is_empty() {
             return Ok(());
         }
-        let message =
-            format!("the worktree {} holds repositories of their own: {}", record.name, named(&inner));
+        let message = format!("the worktree {} holds repositories of their own: {}", record.name, named(&inner));
         Err(conflict(message, "remove `.git` from them, or move them elsewhere, and apply again"))
     }
 
@@ -129,8 +127,7 @@ impl Inner {
                 "wait for its end; if none runs, remove index.lock from the repository's .git, and apply again",
             ));
         }
-        record.stage =
-            Stage::Applying { from: from.clone(), to: to.clone(), at: Timestamp::now().as_second() };
+        record.stage = Stage::Applying { from: from.clone(), to: to.clone(), at: Timestamp::now().as_second() };
         self.records.store(&record)?;
         let gone_on = self.go_forward(&record, &main, &to).await;
         record.stage = Stage::Ready;

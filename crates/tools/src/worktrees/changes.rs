@@ -52,8 +52,11 @@ impl Inner {
         if record.stage == Stage::Ready {
             return Ok(record);
         }
-        Err(WorkspaceError::new(ErrorKind::Conflict, format!("an earlier operation on the worktree {name} is not over"))
-            .with_hint("the daemon's log says what is in its way"))
+        Err(WorkspaceError::new(
+            ErrorKind::Conflict,
+            format!("an earlier operation on the worktree {name} is not over"),
+        )
+        .with_hint("the daemon's log says what is in its way"))
     }
 
     /// The top of a worktree, by its real path.
@@ -69,7 +72,11 @@ impl Inner {
     }
 
     /// Looks at the files and the branch.
-    pub(super) async fn look(&self, record: &WorktreeRecord, objects: Objects) -> Result<WorktreeState, WorkspaceError> {
+    pub(super) async fn look(
+        &self,
+        record: &WorktreeRecord,
+        objects: Objects,
+    ) -> Result<WorktreeState, WorkspaceError> {
         let top = self.real_top(record)?;
         let index = self.git.scratch_file(&index_name(&record.name))?;
         let place = self.git.own_programs(GitPlace::worktree(record, &top)?).await?.with_index(index.clone());
@@ -81,7 +88,8 @@ impl Inner {
         let commit = |name: String| {
             let place = &place;
             async move {
-                let found = git.run(place, &["rev-parse", "--verify", "--quiet", &format!("{name}^{{commit}}")]).await?;
+                let found =
+                    git.run(place, &["rev-parse", "--verify", "--quiet", &format!("{name}^{{commit}}")]).await?;
                 Ok::<_, WorkspaceError>(Some(found.line()).filter(|_| found.code == 0))
             }
         };
@@ -126,14 +134,8 @@ impl Inner {
 
     /// Files of the main tree that differ from its commit, and new ones.
     pub(super) async fn dirty(&self, main: &GitPlace) -> Result<Vec<String>, WorkspaceError> {
-        let args = [
-            "status",
-            "--porcelain=v1",
-            "-z",
-            "--untracked-files=all",
-            "--no-renames",
-            "--ignore-submodules=dirty",
-        ];
+        let args =
+            ["status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty"];
         let listed = self.git.succeeds(main, &args, "look at the main tree").await?.parts();
         Ok(listed.into_iter().filter_map(|line| line.get(3..).map(str::to_owned)).collect())
     }
@@ -171,7 +173,8 @@ impl Inner {
     /// Number of commits since the one that the worktree began from.
     async fn ahead(&self, place: &GitPlace, record: &WorktreeRecord, head: &str) -> Result<u64, WorkspaceError> {
         let range = format!("{}..{head}", record.base);
-        let counted = self.git.succeeds(place, &["rev-list", "--count", "--end-of-options", &range], "count commits").await?;
+        let counted =
+            self.git.succeeds(place, &["rev-list", "--count", "--end-of-options", &range], "count commits").await?;
         Ok(counted.line().parse().unwrap_or_default())
     }
 

@@ -269,7 +269,9 @@ impl Git {
             CommandEnd::Code(code) => code,
             CommandEnd::TimedOut => {
                 let message = "git did not end in ten minutes, and was stopped";
-                return Err(WorkspaceError::new(ErrorKind::Timeout, message).with_hint("look at the disk, and try again"));
+                return Err(
+                    WorkspaceError::new(ErrorKind::Timeout, message).with_hint("look at the disk, and try again")
+                );
             }
             CommandEnd::Signal(_) | CommandEnd::Cancelled => -1,
         };

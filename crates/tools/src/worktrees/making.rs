@@ -81,7 +81,10 @@ impl Inner {
         top: &Path,
     ) -> Result<PathBuf, WorkspaceError> {
         let Repository { top: main_top, common, .. } = record.repository.clone();
-        fs::DirBuilder::new().mode(0o700).create(top).map_err(|error| storage("make the folder of a worktree", error))?;
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(top)
+            .map_err(|error| storage("make the folder of a worktree", error))?;
         let (branch, path) = (record.branch(), top.to_string_lossy().into_owned());
         let add = ["worktree", "add", "--quiet", "--lock", "--no-track", "-b", &branch, "--", &path, &record.base];
         self.git.succeeds(&main.clone().writing(&[top, &common]), &add, "make the worktree").await?;
@@ -93,7 +96,7 @@ impl Inner {
         let _ = fs::copy(admin.join("index"), self.git.scratch_file(&index_name(&record.name))?);
         record.admin = Some(admin);
         let below = record.project.strip_prefix(&main_top).unwrap_or(Path::new(""));
-        let folder = top.join(below);
+        let folder = if below.as_os_str().is_empty() { top.to_owned() } else { top.join(below) };
         if !folder.is_dir() {
             let message = format!("the last commit of {} has no folder {}", main_top.display(), below.display());
             return Err(refused(message, "commit the folder first, or name another one with -C"));

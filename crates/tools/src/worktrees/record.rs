@@ -154,11 +154,7 @@ impl Records {
             .map_err(|error| storage(&format!("record the worktree {}", record.name), error))
     }
 
-    pub(super) fn change(
-        &self,
-        name: &str,
-        change: impl FnOnce(&mut WorktreeRecord),
-    ) -> Result<(), WorkspaceError> {
+    pub(super) fn change(&self, name: &str, change: impl FnOnce(&mut WorktreeRecord)) -> Result<(), WorkspaceError> {
         let mut record = self.get(name)?;
         change(&mut record);
         self.store(&record)
@@ -182,7 +178,8 @@ impl Records {
         let top = base.join(name);
         // A subfolder stands for that of the main tree.
         let below = folder.strip_prefix(&top).ok()?;
-        let project = record.repository.top.join(below);
+        let main = record.repository.top;
+        let project = if below.as_os_str().is_empty() { main } else { main.join(below) };
         let (common, admin) = (record.repository.common, record.admin.filter(|_| ready)?);
         Some(WorktreeAccess { name: record.name, project, top, common, admin })
     }

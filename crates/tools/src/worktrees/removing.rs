@@ -1,9 +1,6 @@
 //! Removes worktrees: the folder, what git knows of it, its branch, and the record last, so that a removal that is cut off goes on.
 
-use std::{
-    fs, io,
-    path::Path,
-};
+use std::{fs, io, path::Path};
 
 use agentd_core::error::WorkspaceError;
 use cap_std::fs::Dir;
@@ -130,4 +127,3 @@ fn remove_folder(parent: &Path, folder: &Path) -> io::Result<()> {
         removed => removed,
     }
 }
-

@@ -14,7 +14,8 @@ fn workspace(has_project: bool) -> Workspace {
         root: "/data/workspace/1".into(),
         project,
         folders: Vec::new(),
-        memories: Some("/data/memories".into()), worktree: None,
+        memories: Some("/data/memories".into()),
+        worktree: None,
     }
 }
 
