@@ -63,7 +63,7 @@ pub struct NewWorktree {
 /// A worktree that was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MadeWorktree {
-    /// What the session keeps of it.
+    /// The part that the session keeps.
     pub worktree: SessionWorktree,
     /// The folder in it that is the session's project.
     pub folder: PathBuf,

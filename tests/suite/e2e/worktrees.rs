@@ -258,8 +258,8 @@ async fn what_has_changes_is_removed_only_by_force_and_stays_where_its_session_g
         assert_ne!(refused.code, Some(0));
         refused.says(&["merged nowhere", "hint:", "--force"]);
     }
-    world.daemon.agentctl(["sessions", "delete", &idle]).await.exits(0);
-    world.daemon.agentctl(["sessions", "delete", &one]).await.exits(0);
+    world.daemon.agentctl(["sessions", "delete", &idle, "--yes"]).await.exits(0);
+    world.daemon.agentctl(["sessions", "delete", &one, "--yes"]).await.exits(0);
     let listed = world.worktrees().await;
     let names: Vec<_> = listed.iter().map(|one| (one["name"].as_str().unwrap(), one["is_orphan"] == true)).collect();
     assert_eq!(names, [("hidden", false), ("one", true)], "{listed:#?}");
@@ -446,13 +446,13 @@ async fn a_worktree_is_kept_shown_shared_by_forks_and_undone_in_as_a_project() {
     let args = ["--session", &fork, "--on-interrupt", "approve"];
     let (told, _) = world.call_all(vec![("read_file", json!({"path": "/project/c.txt"}))], &args).await;
     assert!(told[0].contains("changed"), "{told:?}");
-    world.daemon.agentctl(["undo", "--session", &session]).await.exits(0);
+    world.daemon.agentctl(["undo", &session]).await.exits(0);
     assert_eq!(world.worktree_file(&file), "deep\n");
     // Where the session goes, the fork has it.
-    world.daemon.agentctl(["sessions", "delete", &session]).await.exits(0);
+    world.daemon.agentctl(["sessions", "delete", &session, "--yes"]).await.exits(0);
     let listed = world.worktrees().await;
     assert_eq!((listed[0]["session"].as_str(), listed[0]["is_orphan"].as_bool()), (Some(fork.as_str()), Some(false)));
-    world.daemon.agentctl(["sessions", "delete", &fork]).await.exits(0);
+    world.daemon.agentctl(["sessions", "delete", &fork, "--yes"]).await.exits(0);
     assert!(world.worktrees().await.is_empty());
     assert!(world.project().join("sub/c.txt").exists());
 }

@@ -53,7 +53,6 @@ use crate::{
         settings::mode_set,
         shared::{Ports, Shared},
         siblings::RegistryHandle,
-        worktree,
     },
     subagent::SessionSubagents,
 };
@@ -155,12 +154,7 @@ impl Engine {
         let settings = self.admitted(settings).await?;
         let id = SessionId::generate();
         self.audit_first_mode(id, &settings, "").await?;
-        let settings = self.with_worktree(id, settings).await?;
-        let store = &self.shared.parts.store;
-        if let Err(error) = store.create_session(id, self.shared.parts.clock.now(), settings, Vec::new()).await {
-            worktree::leave(&self.shared.parts, id).await;
-            return Err(error.into());
-        }
+        self.store_new(id, settings).await?;
         self.shared.news.tell(SessionNews::Created(id));
         let handle = self.registry.get(id).await?;
         if let Some(title) = title {

@@ -102,6 +102,17 @@ impl Engine {
         with_worktree(&*self.shared.parts.workspaces, id, settings).await
     }
 
+    /// Stores a new session, with its worktree if it wishes for one.
+    pub(super) async fn store_new(&self, id: SessionId, settings: SessionSettings) -> Result<(), EngineError> {
+        let settings = self.with_worktree(id, settings).await?;
+        let parts = &self.shared.parts;
+        if let Err(error) = parts.store.create_session(id, parts.clock.now(), settings, Vec::new()).await {
+            leave(parts, id).await;
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
     /// Name of a worktree, and the session that it was made for.
     async fn worktree(&self, named: &str) -> Result<(String, SessionId), EngineError> {
         let all = self.ported()?.names().await?;

@@ -4,10 +4,12 @@
 //! touched; only where it is whole, and touches no file that is changed in the main tree, does the main tree go there, in one
 //! step forward.
 
+use std::path::{Path, PathBuf};
+
 use agentd_core::{
     Timestamp,
     error::{ErrorKind, WorkspaceError},
-    worktree::WorktreeApplied,
+    worktree::{BRANCHES, WorktreeApplied},
 };
 
 use super::{
@@ -18,7 +20,9 @@ use super::{
     making::own_folders,
     named,
     record::{Stage, WorktreeRecord},
-    refused, storage,
+    refused,
+    repository::Repository,
+    storage,
 };
 
 impl Inner {
@@ -33,7 +37,7 @@ impl Inner {
             return Err(conflict(message, hint));
         }
         self.refuse_inner_repositories(&record, &state).await?;
-        let tip = self.committed(&record, state, message).await?;
+        let tip = self.committed(record.clone(), state, message).await?;
         self.merged(record, &tip, message).await
     }
 
@@ -61,7 +65,7 @@ impl Inner {
     /// The commit of the branch with all that is in the worktree.
     async fn committed(
         &self,
-        record: &WorktreeRecord,
+        mut record: WorktreeRecord,
         state: WorktreeState,
         message: &str,
     ) -> Result<String, WorkspaceError> {
@@ -76,14 +80,24 @@ impl Inner {
         // Only where its own branch and its own index are: what they lead to elsewhere is not changed.
         let common = &record.repository.common;
         own_folders(common).map_err(|error| storage("make the folders of branches", error))?;
-        let top = self.real_top(record)?;
-        let place = git.own_programs(GitPlace::worktree(record, &top)?).await?;
-        let branches = ["refs/heads/agentd", "logs/refs/heads/agentd"].map(|folder| common.join(folder));
-        let place = place.writing(&[record.admin()?, &branches[0], &branches[1]]);
-        // The index first: until the branch follows, it says what is to be committed, which is so.
-        git.succeeds(&place, &["read-tree", "--end-of-options", &commit], "write the index of the worktree").await?;
-        let args = ["update-ref", "--no-deref", "-m", "agentd: apply", &record.reference(), &commit, &state.head];
-        git.succeeds(&place, &args, "move the branch of the worktree").await?;
+        let top = self.real_top(&record)?;
+        let place = git.own_programs(GitPlace::worktree(&record, &top)?).await?;
+        let [branches, logs] = own_branches(common);
+        let place = place.writing(&[record.admin()?, &branches, &logs]);
+        let moved = async {
+            // The index first: until the branch follows, it says what is to be committed, which is so.
+            git.succeeds(&place, &["read-tree", "--end-of-options", &commit], "write the index of the worktree")
+                .await?;
+            let args = ["update-ref", "--no-deref", "-m", "agentd: apply", &record.reference(), &commit, &state.head];
+            git.succeeds(&place, &args, "move the branch of the worktree").await
+        };
+        // What is cut off there leaves locks.
+        let reference = record.clone();
+        self.records.store(&WorktreeRecord { stage: Stage::Committing { at: now() }, ..reference })?;
+        let moved = moved.await;
+        record.stage = Stage::Ready;
+        self.records.store(&record)?;
+        moved?;
         Ok(commit)
     }
 
@@ -127,7 +141,7 @@ impl Inner {
                 "wait for its end; if none runs, remove index.lock from the repository's .git, and apply again",
             ));
         }
-        record.stage = Stage::Applying { from: from.clone(), to: to.clone(), at: Timestamp::now().as_second() };
+        record.stage = Stage::Applying { from: from.clone(), to: to.clone(), at: now() };
         self.records.store(&record)?;
         let gone_on = self.go_forward(&record, &main, &to).await;
         record.stage = Stage::Ready;
@@ -144,10 +158,22 @@ impl Inner {
         to: &str,
     ) -> Result<(), WorkspaceError> {
         let repository = &record.repository;
-        let place = main.clone().writing(&[&repository.top, &repository.common, &repository.git_dir]);
+        let place = self.writing_main(main, repository);
         let args = ["merge", "--ff-only", "--quiet", "--no-stat", "--no-autostash", "--no-overwrite-ignore", to];
         let doing = format!("take the main tree {} to the merge", repository.top.display());
         self.git.succeeds(&place, &args, &doing).await.map(drop)
+    }
+
+    /// The main tree, to be changed. Where that is a worktree of a session itself, its index and branch are a model's to lead
+    /// elsewhere, so no other branch and no setting can be changed.
+    pub(super) fn writing_main(&self, main: &GitPlace, repository: &Repository) -> GitPlace {
+        let Repository { top, git_dir, common } = repository;
+        let is_of_session = self.records.real_base().is_ok_and(|base| top.starts_with(base));
+        if !is_of_session {
+            return main.clone().writing(&[top, common, git_dir]);
+        }
+        let [branches, logs] = own_branches(common);
+        main.clone().writing(&[top, git_dir, &common.join("objects"), &branches, &logs])
     }
 
     pub(super) async fn is_ancestor(&self, main: &GitPlace, of: &str, commit: &str) -> Result<bool, WorkspaceError> {
@@ -166,7 +192,8 @@ impl Inner {
         const CONFLICTS: i32 = 1;
         let git = &self.git;
         let args = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", from, tip];
-        let merged = git.run(main, &args).await?;
+        // A driver writes into the tree that it is in.
+        let merged = git.run(&main.clone().apart_in(git.merge_folder()?), &args).await?;
         let mut parts = merged.parts();
         if merged.code == CONFLICTS && !parts.is_empty() {
             parts.remove(0);
@@ -193,4 +220,14 @@ impl Inner {
         let args = ["commit-tree", "-p", from, "-p", tip, "-m", &message, &parts[0]];
         Ok(git.succeeds(&main.clone().by(author), &args, "commit the merge").await?.line())
     }
+}
+
+/// The time, as records have it.
+pub(super) fn now() -> i64 {
+    Timestamp::now().as_second()
+}
+
+/// Folders of the branches of worktrees, and of what they were.
+fn own_branches(common: &Path) -> [PathBuf; 2] {
+    ["refs/heads", "logs/refs/heads"].map(|folder| common.join(folder).join(BRANCHES.trim_end_matches('/')))
 }

@@ -79,6 +79,8 @@ impl Inner {
     ) -> Result<WorktreeState, WorkspaceError> {
         let top = self.real_top(record)?;
         let index = self.git.scratch_file(&index_name(&record.name))?;
+        // Nobody else has it, so a lock is what an earlier end has left.
+        let _ = fs::remove_file(self.git.scratch_file(&(index_name(&record.name) + ".lock"))?);
         let place = self.git.own_programs(GitPlace::worktree(record, &top)?).await?.with_index(index.clone());
         let place = match objects {
             Objects::Kept => place.writing(&[&record.repository.common.join("objects")]),

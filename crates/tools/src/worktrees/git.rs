@@ -128,6 +128,11 @@ impl GitPlace {
         Self { objects: Some(objects), ..self }
     }
 
+    /// Files of git's work are in this folder, and none of the tree is seen.
+    pub(super) fn apart_in(self, folder: PathBuf) -> Self {
+        Self { work_tree: folder.clone(), ..self }.writing(&[&folder])
+    }
+
     pub(super) fn by(self, author: (String, String)) -> Self {
         Self { author: Some(author), ..self }
     }
@@ -187,6 +192,14 @@ impl Git {
     /// A file for git's work.
     pub(super) fn scratch_file(&self, name: &str) -> Result<PathBuf, WorkspaceError> {
         Ok(self.scratch_folder().map_err(broken)?.join(TEMP).join(name))
+    }
+
+    /// A folder in which a merge has its files.
+    pub(super) fn merge_folder(&self) -> Result<PathBuf, WorkspaceError> {
+        let folder = self.scratch_file("merge")?;
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).map_err(broken)?;
+        Ok(folder)
     }
 
     fn scratch_folder(&self) -> io::Result<PathBuf> {

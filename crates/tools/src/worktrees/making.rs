@@ -37,6 +37,15 @@ impl Inner {
                 .with_source(error)
         })?;
         let repository = repository::find(&project)?;
+        let folder = self.records.real_base()?;
+        if folder.starts_with(&repository.top) {
+            let message = format!("the repository {} holds the daemon's own data", repository.top.display());
+            return Err(refused(message, "choose a project in a repository of its own"));
+        }
+        if repository.common.join("reftable").is_dir() {
+            let message = format!("the repository {} keeps its branches as reftable", repository.top.display());
+            return Err(refused(message, "make a clone with `--ref-format=files`: only such ones have worktrees here"));
+        }
         let main = self.git.own_programs(GitPlace::main(&repository)).await?;
         let base = self.git.run(&main, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]).await?;
         if base.code != 0 || base.line().is_empty() {
@@ -46,7 +55,6 @@ impl Inner {
         let base = base.line();
         let name = self.free_name(&new, &main).await?;
         let left_out = self.dirty(&main).await?.len() as u64;
-        let folder = self.records.real_base()?;
         let top = folder.join(&name);
         let record = WorktreeRecord {
             name: name.clone(),
@@ -94,6 +102,9 @@ impl Inner {
         })?;
         // What it is now is the daemon's word; later it is the session's.
         let _ = fs::copy(admin.join("index"), self.git.scratch_file(&index_name(&record.name))?);
+        // Settings of this worktree alone, which a command could make where there are none.
+        let settings = fs::OpenOptions::new().append(true).create(true).open(admin.join("config.worktree"));
+        settings.map_err(|error| storage("make the settings of a worktree", error))?;
         record.admin = Some(admin);
         let below = record.project.strip_prefix(&main_top).unwrap_or(Path::new(""));
         let folder = if below.as_os_str().is_empty() { top.to_owned() } else { top.join(below) };
@@ -154,11 +165,14 @@ fn of_session(session: SessionId) -> Vec<String> {
 }
 
 /// Makes the folders in which git keeps the branches of worktrees: a command may write in them, and not make them. Git removes
-/// them where they are empty.
+/// them where they are empty. Those that a command may not write to are made as well: what is not there could be made by it.
 pub(crate) fn own_folders(common: &Path) -> io::Result<()> {
     let branches = BRANCHES.trim_end_matches('/');
     for place in ["refs/heads", "logs/refs/heads"] {
         fs::create_dir_all(common.join(place).join(branches))?;
+    }
+    for place in ["objects/pack", "objects/info"] {
+        fs::create_dir_all(common.join(place))?;
     }
     Ok(())
 }

@@ -45,6 +45,11 @@ pub(super) enum Stage {
     Making,
     /// It is there.
     Ready,
+    /// Its changes become a commit.
+    Committing {
+        /// Start of this, in seconds since the epoch.
+        at: i64,
+    },
     /// The main tree is being taken from one commit to another.
     Applying {
         from: String,
@@ -53,7 +58,11 @@ pub(super) enum Stage {
         at: i64,
     },
     /// It is being removed, with a branch that is at this commit, where there is one.
-    Removing { tip: Option<String> },
+    Removing {
+        tip: Option<String>,
+        /// Start of this, in seconds since the epoch.
+        at: i64,
+    },
 }
 
 impl WorktreeRecord {

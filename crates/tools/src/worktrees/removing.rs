@@ -7,12 +7,14 @@ use cap_std::fs::Dir;
 
 use super::{
     Inner,
+    applying::now,
     changes::Objects,
     conflict,
     git::GitPlace,
     making::index_name,
     record::{Stage, WorktreeRecord},
     repository, storage,
+    unfinished::remove_stale_locks,
 };
 use crate::workspace::remove;
 
@@ -59,15 +61,16 @@ impl Inner {
             let found = self.git.run(&main, &["rev-parse", "--verify", "--quiet", &reference]).await?;
             tip = Some(found.line()).filter(|_| found.code == 0);
         }
-        record.stage = Stage::Removing { tip };
+        record.stage = Stage::Removing { tip, at: now() };
         self.records.store(&record)?;
         self.finish_removal(&record).await
     }
 
     /// Removes what is left of a worktree.
     pub(super) async fn finish_removal(&self, record: &WorktreeRecord) -> Result<(), WorkspaceError> {
-        let Stage::Removing { tip } = &record.stage else { return Ok(()) };
+        let Stage::Removing { tip, at } = &record.stage else { return Ok(()) };
         self.remove_files(record)?;
+        remove_stale_locks(record, *at);
         if let Some(tip) = tip
             && record.repository.common.is_dir()
         {
@@ -79,7 +82,7 @@ impl Inner {
     /// Removes a worktree that was only half made; nobody has seen it.
     pub(super) async fn clear(&self, name: &str) -> Result<(), WorkspaceError> {
         let Some(mut record) = self.records.find(name)? else { return Ok(()) };
-        record.stage = Stage::Removing { tip: Some(record.base.clone()) };
+        record.stage = Stage::Removing { tip: Some(record.base.clone()), at: record.at.as_second() };
         self.records.store(&record)?;
         self.finish_removal(&record).await
     }

@@ -21,6 +21,10 @@ impl Inner {
             let finished = match &record.stage {
                 Stage::Ready => continue,
                 Stage::Making => self.clear(&record.name).await,
+                Stage::Committing { at } => {
+                    remove_stale_locks(&record, *at);
+                    self.records.change(&record.name, |record| record.stage = Stage::Ready)
+                }
                 Stage::Removing { .. } => self.finish_removal(&record).await,
                 Stage::Applying { from, to, at } => self.finish_applying(&record, from, to, *at).await,
             };
@@ -47,12 +51,12 @@ impl Inner {
         }
         let main = self.git.own_programs(GitPlace::main(repository)).await?;
         let head = self.git.run(&main, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]).await?.line();
-        remove_stale_lock(&repository.git_dir, at);
+        remove_stale_locks(record, at);
         if head != from {
             // It has arrived, or a person has gone elsewhere since.
             return ready();
         }
-        let writing = main.clone().writing(&[&repository.top, &repository.common, &repository.git_dir]);
+        let writing = self.writing_main(&main, repository);
         let mut cut_off = Vec::new();
         for file in self.between(&main, from, to).await? {
             let (had, wanted) = (self.blob(&main, from, &file).await?, self.blob(&main, to, &file).await?);
@@ -114,15 +118,28 @@ fn found(path: &Path, had: Option<&[u8]>, wanted: Option<&[u8]>) -> FileProgress
     }
 }
 
-/// Removes the lock of the index that the cut-off merge has left: one that is as old as that. Another is somebody else's.
-fn remove_stale_lock(git_dir: &Path, at: i64) {
+/// Removes the locks that git has left which was cut off: those that are as old as that. Others are somebody else's.
+pub(super) fn remove_stale_locks(record: &WorktreeRecord, at: i64) {
     const SLACK: Duration = Duration::from_secs(2);
-    let lock = git_dir.join("index.lock");
-    let Ok(made) = fs::symlink_metadata(&lock).and_then(|found| found.modified()) else { return };
+    const LONGEST: Duration = Duration::from_secs(600);
     let began = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(at).unwrap_or_default());
-    let ours = made + SLACK >= began && made <= began + Duration::from_secs(600);
-    if ours {
-        let _ = fs::remove_file(lock);
+    let repository = &record.repository;
+    let mut locks =
+        vec![repository.common.join("packed-refs.lock"), repository.common.join(record.reference() + ".lock")];
+    for folder in [Some(&repository.git_dir), record.admin.as_ref()].into_iter().flatten() {
+        locks.extend(["index.lock", "HEAD.lock", "ORIG_HEAD.lock"].map(|lock| folder.join(lock)));
+    }
+    // The branch of the main tree.
+    if let Ok(head) = fs::read_to_string(repository.git_dir.join("HEAD"))
+        && let Some(branch) = head.trim().strip_prefix("ref: refs/heads/").filter(|branch| !branch.contains(".."))
+    {
+        locks.push(repository.common.join("refs/heads").join(format!("{branch}.lock")));
+    }
+    for lock in locks {
+        let made = fs::symlink_metadata(&lock).and_then(|found| found.modified());
+        if made.is_ok_and(|made| made + SLACK >= began && made <= began + LONGEST) {
+            let _ = fs::remove_file(lock);
+        }
     }
 }
 
