@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 23] = [
+const FILES: [&str; 24] = [
     "agent",
     "audit",
     "context",
@@ -28,6 +28,7 @@ const FILES: [&str; 23] = [
     "turn",
     "turn_result",
     "usage",
+    "worktree",
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -79,6 +79,8 @@ pub(crate) enum Command {
     Skills(cmd::skills::SkillsArgs),
     /// Show and trust what a project brings along in .agentd/
     Project(cmd::project::ProjectArgs),
+    /// List, show, merge and remove git worktrees of sessions
+    Worktree(cmd::worktree::WorktreeArgs),
     /// Add, list, show and remove plugins: skills, agents, commands and servers as one
     Plugin(cmd::plugin::PluginArgs),
     /// Manage MCP servers, or act as one

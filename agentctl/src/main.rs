@@ -2,7 +2,8 @@
 //!
 //! - [`args`]: what all commands share, and the table of commands; [`cmd`]: the commands, one noun a file.
 //! - [`daemon`]: the way to the daemon, and how it is started when none runs.
-//! - [`session`], [`mount`], [`input`]: where a turn takes place, and what it is told; [`project`]: what its folder brings along.
+//! - [`session`], [`mount`], [`input`]: where a turn takes place, and what it is told; [`project`]: what its folder brings along;
+//!   [`worktree`]: its checkout of a repository.
 //! - [`keyboard`]: the keys of the person while the client works.
 //! - [`turn`]: lives through one turn, for `run`, `attach` and [`repl`], the conversation at a terminal.
 //! - [`acp`]: the same for editors, over the Agent Client Protocol.
@@ -32,6 +33,7 @@ mod schema_file;
 mod session;
 mod terminal;
 mod turn;
+mod worktree;
 
 use std::{io::IsTerminal as _, process::ExitCode};
 
@@ -100,6 +102,7 @@ async fn handle(cli: Cli) -> anyhow::Result<Exit> {
         Command::Policy(args) => cmd::policy::handle(global, args).await,
         Command::Plugin(args) => cmd::plugin::handle(global, args).await,
         Command::Project(args) => cmd::project::handle(global, args).await,
+        Command::Worktree(args) => cmd::worktree::handle(global, args).await,
         Command::Mcp(args) => cmd::mcp::handle(global, args).await,
         Command::Config(args) => cmd::config::handle(global, args).await,
         Command::Reload(args) => cmd::reload::handle(global, args).await,

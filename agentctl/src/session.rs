@@ -7,7 +7,7 @@ use agentd_core::{
     files::UploadReceipt,
     folder::{AddedFolder, Mounts},
     ids::SessionId,
-    session::{Mount, SessionMode, SessionSettings},
+    session::{Mount, SessionMode, SessionSettings, SessionSummary},
 };
 use agentd_proto::{
     MAX_UPLOAD_BYTES,
@@ -50,6 +50,11 @@ pub(crate) struct TurnChoice {
     /// keeps them; `none` takes away those that it has
     #[arg(long = "add-dir", value_name = "DIR[:ro|:rw]", value_hint = clap::ValueHint::DirPath)]
     pub(crate) folders: Vec<ProjectChoice>,
+    /// Give the new session a git worktree and a branch of its own (agentd/NAME), made from the last commit of the project's
+    /// repository and writable; changes that are not committed stay out. `agentctl worktree` shows, merges and removes it
+    #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "",
+          conflicts_with_all = ["session", "resume"])]
+    pub(crate) worktree: Option<String>,
     /// Mode: how much runs without asking; /mode and Shift-Tab change it [default for a new session: ask]
     #[arg(long, value_name = "MODE", value_parser = one_of(&MODES))]
     pub(crate) mode: Option<SessionMode>,
@@ -93,7 +98,13 @@ impl SessionTarget {
             None => {
                 let of_daemon = [daemon::data_dir(), daemon::config_dir()].into_iter().flatten();
                 let project = project.unwrap_or_else(|| mount::current_folder(of_daemon));
-                return Ok(Self::New(NewSession { project, folders: folders.added, ..NewSession::default() }));
+                let worktree = turn.worktree.clone();
+                return Ok(Self::New(NewSession {
+                    project,
+                    folders: folders.added,
+                    worktree,
+                    ..NewSession::default()
+                }));
             }
         };
         if project.is_none() && folders == FolderChanges::default() {
@@ -311,8 +322,12 @@ async fn last_here(daemon: &Daemon, project: Option<&Mount>) -> Result<SessionId
         None => std::env::current_dir().and_then(std::fs::canonicalize).ok(),
     };
     let sessions = daemon.client.sessions(SEARCHED).await?;
-    let is_here = |mount: &Mount| here.as_ref() == Some(&mount.path);
-    let last = sessions.iter().find(|session| session.project.as_ref().is_none_or(is_here));
+    let is_here = |session: &&SessionSummary| {
+        let worktree = session.worktree.as_ref().map(|worktree| &worktree.project);
+        let own = session.project.as_ref().map(|mount| &mount.path);
+        own.is_none() || [own, worktree].into_iter().flatten().any(|path| here.as_ref() == Some(path))
+    };
+    let last = sessions.iter().find(is_here);
     last.map(|session| session.id).ok_or_else(|| {
         if sessions.is_empty() {
             return nothing_to_resume();

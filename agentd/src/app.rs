@@ -225,6 +225,9 @@ async fn look_for_lost(health: Arc<Health>) {
 
 /// Removes the files of deleted sessions that an earlier end left. It runs in the background: there may be many.
 async fn finish_removals(engine: Engine) {
+    if let Err(error) = engine.settle_worktrees().await {
+        tracing::warn!(hint = error.hint(), "worktrees are as the last run left them: {error}");
+    }
     if let Err(error) = engine.finish_removals().await {
         tracing::warn!(hint = error.hint(), "files of deleted sessions are still there: {error}");
     }

@@ -22,7 +22,7 @@ use agentd_models::{ModelRecords, ModelRouter};
 use agentd_store::{SqliteStore, StoreConfig};
 use agentd_tools::{
     BuiltinToolbox, ConfinedPrograms, FileSnapshots, HardLinks, ProjectStore, Sandbox, SkillStore, SnapshotConfig,
-    ToolboxConfig, WorkspaceFolders,
+    ToolboxConfig, WorkspaceFolders, WorktreeFolders,
 };
 use agentd_web::Fetcher;
 use jiff::tz::TimeZone;
@@ -108,7 +108,8 @@ pub async fn assemble(
     let sandbox = Arc::new(Sandbox::new(confinement.clone()));
     let code = code::reader(OWN_PROGRAM);
     let library = Arc::new(documents::library(&paths.data, &config.daemon, &clock));
-    let projects = ProjectStore::new(paths.projects());
+    let worktrees = worktrees(config, paths, env, Arc::clone(&sandbox));
+    let projects = ProjectStore::beside(paths.projects(), Some(worktrees.clone()));
     let plugins = recipe.plugins.clone();
     let leftovers = plugins.clone();
     // What cannot be removed only takes room.
@@ -138,7 +139,8 @@ pub async fn assemble(
                 .guided_by(&paths.config, env.path("HOME").as_deref())
                 .with_skills(skills.clone())
                 .with_projects(projects)
-                .mapped_by(code),
+                .mapped_by(code)
+                .with_worktrees(worktrees),
         ),
         pictures: documents::pictures(),
         snapshots: Arc::new(FileSnapshots::new(paths.data.join("undo"), snapshot_config(config))),
@@ -167,6 +169,14 @@ pub async fn assemble(
         skills,
         notes,
     })
+}
+
+/// Worktrees of sessions. Their git is the one that commands find, and has the person's name where commands have it.
+fn worktrees(config: &Config, paths: &Paths, env: &Environment, sandbox: Arc<Sandbox>) -> WorktreeFolders {
+    let passed = |name: &&str| env.text(name).map(|value| ((*name).to_owned(), value.to_owned()));
+    let environment = PASSED_TO_COMMANDS.iter().filter_map(passed).collect();
+    let settings = sandbox::variables(config, env).get("GIT_CONFIG_GLOBAL").map(PathBuf::from);
+    WorktreeFolders::new(paths.worktrees(), Some(sandbox), &environment, settings)
 }
 
 /// The tools that have nothing to work with. What they need is read at the start, and so is this.

@@ -44,6 +44,12 @@ impl Paths {
         self.data.join("projects")
     }
 
+    /// The folder of worktrees of sessions.
+    #[must_use]
+    pub fn worktrees(&self) -> PathBuf {
+        self.data.join("worktrees")
+    }
+
     /// The folder of the plugins that the person has added.
     #[must_use]
     pub fn plugins(&self) -> PathBuf {

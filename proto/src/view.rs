@@ -29,6 +29,8 @@ pub struct NewSession {
     pub project: Option<Mount>,
     /// Further folders that the session sees.
     pub folders: Vec<Mount>,
+    /// The name of a worktree that is made of the project; empty leaves the name to the daemon, and none makes none.
+    pub worktree: Option<String>,
     /// Its mode.
     pub mode: Option<SessionMode>,
     /// The id of a model on the server of the slot.

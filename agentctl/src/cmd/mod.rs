@@ -35,3 +35,4 @@ pub(crate) mod tools;
 pub(crate) mod undo;
 pub(crate) mod usage;
 pub(crate) mod wait;
+pub(crate) mod worktree;

@@ -41,6 +41,7 @@ use crate::{
     turn::{
         self, Asker, AtEnd, ForeseeingAsker, NonInteractive, Renderer, Signals, SocketLine, builtin::BuiltinNotice,
     },
+    worktree,
 };
 
 const EXAMPLES: &str = "Examples:
@@ -56,6 +57,7 @@ const EXAMPLES: &str = "Examples:
   agentctl run 'Add a test' -C .:rw --mode auto    unasked, in the sandbox
   agentctl run 'Port it to async' -C .:rw --plan   approve a plan first
   agentctl run 'And the docs' --continue --if-busy queue   after the running turn
+  agentctl run 'Fix the parser' --worktree=parser --detach   on a branch of its own
   agentctl run 'Check all links' --detach          in the background
   agentctl run 'How warm is it?' --schema celsius.json | jq .degrees
   agentctl run 'Read the diff' --agent reviewer --tools read_file,grep --timeout 300
@@ -299,6 +301,9 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     }
     known.session = Some(line.session());
     known.turn = line.turn();
+    if args.turn.worktree.is_some() {
+        tell_of_worktree(&daemon, line.session()).await;
+    }
     if args.detach {
         known.told = true;
         return detached(args.output, line.session(), line.turn());
@@ -325,6 +330,14 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     // A line that started a turn either tells its end or fails.
     let exit = result.map_or(Exit::Failed, |result| Exit::of_turn(&result, at_interrupt.attendance()));
     Ok(signals.exit(exit))
+}
+
+/// Says which worktree the new session has got, and what is not in it.
+async fn tell_of_worktree(daemon: &Daemon, session: SessionId) {
+    let Ok(view) = daemon.client.session(&session.to_string()).await else { return };
+    if let Some(worktree) = &view.session.settings.worktree {
+        crate::terminal::note(&worktree::announced(worktree));
+    }
 }
 
 /// Says that the project of the turn brings something along that is not used.

@@ -23,6 +23,7 @@ use crate::{
     render::{context::notice_line, tool_line::tool_lines},
     report::{self, Table},
     terminal::paint::{money, number},
+    worktree,
 };
 
 /// Number of sessions among which short ids are made unique.
@@ -182,7 +183,8 @@ fn table(sessions: &[SessionSummary], limit: usize) -> anyhow::Result<()> {
         let place = if session.parent.is_none() { tops.to_string() } else { String::new() };
         let used = report::ago(session.updated_at, now);
         let indent = if session.parent.is_some() { "└ " } else { "" };
-        let title = format!("{indent}{}", session.title);
+        let worktree = session.worktree.as_ref().map(|worktree| format!(" [worktree {}]", worktree.name));
+        let title = format!("{indent}{}{}", session.title, worktree.unwrap_or_default());
         table.row([place, id, used, session.turns.to_string(), status(session.status).to_owned(), title]);
     }
     table.print("no sessions yet; `agentctl chat` begins one")
@@ -229,6 +231,9 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
     if let Some(project) = &settings.project {
         let mode = if project.writable { "writable" } else { "read-only" };
         line("project", &format!("{} ({mode})", project.path.display()))?;
+    }
+    if let Some(worktree) = &settings.worktree {
+        line("worktree", &worktree::shown(worktree))?;
     }
     for folder in &settings.folders {
         let mode = if folder.writable { "writable" } else { "read-only" };

@@ -41,6 +41,7 @@ use crate::{
         self, Asker, AtEnd, ForeseeingAsker, NonInteractive, Renderer as _, Signals, SocketLine,
         builtin::BuiltinNotice, signals::EndSignal,
     },
+    worktree,
 };
 
 /// The columns of a session's title.
@@ -173,7 +174,10 @@ impl Chat {
                     count(summary.turns, "turn")
                 )
             }
-            None => "new session".to_owned(),
+            None => match &self.place {
+                SessionTarget::New(new) if new.worktree.is_some() => "new session in a worktree of its own".to_owned(),
+                _ => "new session".to_owned(),
+            },
         };
         let mounts = view.map_or_else(|| self.place.mounts(), |view| view.session.settings.mounts());
         let folder = shown_mounts(&mounts).unwrap_or_else(|| "no folder in view (-C . shows this one)".to_owned());
@@ -295,7 +299,12 @@ impl Chat {
         if input.is_some() {
             self.extras.clear();
         }
+        let wished = matches!(&self.place, SessionTarget::New(new) if new.worktree.is_some());
         self.place = SessionTarget::Known(line.session());
+        if wished && let Ok(view) = self.daemon.client.session(&line.session().to_string()).await {
+            let told = view.session.settings.worktree.as_ref().map(worktree::announced);
+            told.iter().for_each(|told| self.note(told));
+        }
         self.drive(line).await
     }
 

@@ -138,6 +138,7 @@ mod tests {
             parent: None,
             project: None,
             folders: Vec::new(),
+            worktree: None,
         }
     }
 

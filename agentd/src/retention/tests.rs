@@ -150,6 +150,7 @@ impl World {
                 project: None,
                 folders: Vec::new(),
                 memories: None,
+                worktree: None,
             }),
             state_files: Arc::default(),
             client_files: None,

@@ -4,7 +4,7 @@
 //!   that the client of a turn answers.
 //! - `sessions`, `upload`: sessions and their files; `documents`: content of documents among them. `interrupts`:
 //!   pending requests. `grants`: stored rules. `skills`: the list of skills. `projects`: what projects bring along,
-//!   and trust in it. `plugins`: what was added as a whole. `policy`: verdicts of the rules, and of proposed ones. `mcp`: MCP servers; `session_servers`: those that clients bring for sessions. `audit`: the audit log. `storage`: disk usage. `usage`: tokens and money. `daemon`: the daemon itself; `watching`: what happens in
+//!   and trust in it. `plugins`: what was added as a whole. `policy`: verdicts of the rules, and of proposed ones. `mcp`: MCP servers; `session_servers`: those that clients bring for sessions. `audit`: the audit log. `storage`: disk usage. `usage`: tokens and money. `worktrees`: git worktrees of sessions. `daemon`: the daemon itself; `watching`: what happens in
 //!   all sessions.
 //! - `refusal`: how the engine's errors become statuses.
 //!
@@ -36,6 +36,7 @@ mod turns;
 mod upload;
 mod usage;
 mod watching;
+mod worktrees;
 
 use std::{
     collections::HashMap,
@@ -65,7 +66,7 @@ use agentd_proto::{
         grants_server::GrantsServer, interrupts_server::InterruptsServer, mcp_server::McpServer,
         plugins_server::PluginsServer, policy_server::PolicyServer, projects_server::ProjectsServer,
         sessions_server::SessionsServer, skills_server::SkillsServer, spending_server::SpendingServer,
-        storage_server::StorageServer, turns_server::TurnsServer,
+        storage_server::StorageServer, turns_server::TurnsServer, worktrees_server::WorktreesServer,
     },
 };
 use agentd_tools::{Sandbox, SkillStore};
@@ -231,6 +232,7 @@ async fn router_of(context: Context) -> Result<Router, tonic_reflection::server:
     health.set_serving::<McpServer<Context>>().await;
     health.set_serving::<StorageServer<Context>>().await;
     health.set_serving::<SpendingServer<Context>>().await;
+    health.set_serving::<WorktreesServer<Context>>().await;
     health.set_serving::<DaemonServer<Context>>().await;
     let reflection = || {
         tonic_reflection::server::Builder::configure()
@@ -253,6 +255,7 @@ async fn router_of(context: Context) -> Result<Router, tonic_reflection::server:
         .add_service(McpServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(StorageServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(SpendingServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(WorktreesServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(DaemonServer::new(context).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(health_service)
         .add_service(reflection().build_v1()?)

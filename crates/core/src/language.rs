@@ -241,6 +241,7 @@ mod tests {
             project: Some(Mount { path: "/home/p/code".into(), writable: true }),
             folders: vec![AddedFolder { at: "/folders/lib".into(), path: "/srv/lib".into(), writable: false }],
             memories: None,
+            worktree: None,
         };
         let check = |name: &str, path: Option<&str>| {
             let file = SourceFile::of(&workspace, name);

@@ -15,14 +15,14 @@
 //! - [`guide`]: what people wrote for models to know before they begin; [`surroundings`]: the machine and the project, as they
 //!   are told; [`project`]: what a project brings along, and whether the person trusts it.
 //! - [`session`]: the settings, todos and summary of a durable conversation; [`state_files`]: small texts that it keeps;
-//!   [`files`]: its files as a person sees them.
+//!   [`files`]: its files as a person sees them; [`worktree`]: its checkout of a repository.
 //! - [`search`]: what can be found of what was said and done; [`knowledge`]: what documents say; [`web`]: what
 //!   servers are asked and answer; [`untrusted`]: words of strangers, made fit to be shown to a model; [`visible`]: text that
 //!   a person decides on, with every character to be seen.
 //! - [`undo`]: what a turn did to files, taken back. [`language`]: what language servers say of source code.
 //! - [`ports`]: the traits that adapters implement ([`ports::Models`], [`ports::Model`],
 //!   [`ports::Toolbox`], [`ports::Store`], [`ports::Workspaces`], [`ports::Knowledge`], [`ports::Pictures`], [`ports::Web`],
-//!   [`ports::Skills`], [`ports::Projects`], [`ports::Languages`], [`ports::Confiner`], [`ports::Audit`], [`ports::Clock`]).
+//!   [`ports::Skills`], [`ports::Projects`], [`ports::Worktrees`], [`ports::Languages`], [`ports::Confiner`], [`ports::Audit`], [`ports::Clock`]).
 //! - [`error`]: the kinds of failure that cross a port.
 
 pub mod agent;
@@ -70,5 +70,6 @@ pub mod untrusted;
 pub mod usage;
 pub mod visible;
 pub mod web;
+pub mod worktree;
 
 pub use jiff::{Timestamp, civil::Date};

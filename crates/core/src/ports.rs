@@ -15,6 +15,7 @@ mod sampler;
 mod skills;
 mod web;
 mod workspaces;
+mod worktrees;
 
 use std::sync::Arc;
 
@@ -57,6 +58,7 @@ pub use self::{
     skills::{SkillPackages, Skills},
     web::Web,
     workspaces::{Artifact, ArtifactDir, SessionTree, Workspace, WorkspaceArea, Workspaces},
+    worktrees::Worktrees,
 };
 
 /// Tells the time.

@@ -14,6 +14,7 @@ use crate::{
     surroundings::Surroundings,
     turn::QueuedTurn,
     usage::Usage,
+    worktree::SessionWorktree,
 };
 pub use crate::{
     settings::{MAX_PIN, MAX_PINS, Mount, SessionMode, SessionSettings, UnknownMode},
@@ -57,6 +58,9 @@ pub struct SessionSummary {
     /// Further folders that it sees.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub folders: Vec<AddedFolder>,
+    /// The worktree that the project is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<SessionWorktree>,
 }
 
 /// Status of a session.

@@ -10,6 +10,7 @@ use crate::{
     grant::Grant,
     ids::SessionId,
     model::Slot,
+    worktree::SessionWorktree,
 };
 
 /// Settings of a session.
@@ -31,6 +32,9 @@ pub struct SessionSettings {
     /// Further folders that the session sees, each at `/folders/NAME`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub folders: Vec<AddedFolder>,
+    /// The worktree that the project is, or lies in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<SessionWorktree>,
     /// The rules that are kept for this session alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<Grant>,
@@ -166,6 +170,7 @@ impl Default for SessionSettings {
             model: None,
             project: None,
             folders: Vec::new(),
+            worktree: None,
             grants: Vec::new(),
             parent: None,
             pinned: false,

@@ -134,6 +134,8 @@ pub struct StartFolder {
     pub name: String,
     /// The absolute paths by which the command itself reaches it.
     pub paths: Vec<PathBuf>,
+    /// Path of the same folder in the main tree, where it is in a worktree: rules about that hold here.
+    pub main: Option<PathBuf>,
 }
 
 /// The outcome of a call, as it is stored.

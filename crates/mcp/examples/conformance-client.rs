@@ -136,6 +136,7 @@ fn context() -> ToolContext {
             project: None,
             folders: Vec::new(),
             memories: None,
+            worktree: None,
         }),
         state_files: Arc::default(),
         client_files: None,

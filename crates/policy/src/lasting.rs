@@ -21,7 +21,11 @@ use super::judge::{PROJECT, SHELL_TOOL};
 /// Permanent forms of these rules, one for each; empty where they are the same.
 #[must_use]
 pub fn for_good(rules: &[String], workspace: &Workspace) -> Vec<String> {
-    let mounts = workspace.mounts();
+    let mut mounts = workspace.mounts();
+    // A worktree is gone some day; what is allowed for good in it is allowed in its project.
+    if let (Some(worktree), Some(project)) = (&workspace.worktree, &mut mounts.project) {
+        project.path.clone_from(&worktree.project);
+    }
     let lasting: Vec<String> = rules.iter().map(|rule| of_rule(rule, &mounts)).collect();
     if lasting == rules { Vec::new() } else { lasting }
 }
@@ -49,7 +53,8 @@ fn of_rule(rule: &str, mounts: &Mounts) -> String {
 pub(super) fn other_names(start: &StartFolder, is_unnamed: bool) -> Vec<String> {
     let real = start.paths.first();
     let in_mount = below(&start.name, PROJECT).or_else(|| below(&start.name, FOLDERS)).and(real).map(|real| at(real));
-    in_mount.into_iter().chain(is_unnamed.then(|| format!("[in {}]", start.name))).collect()
+    let in_main = start.main.as_deref().map(at);
+    in_mount.into_iter().chain(in_main).chain(is_unnamed.then(|| format!("[in {}]", start.name))).collect()
 }
 
 /// The folder that a rule names.

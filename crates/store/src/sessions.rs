@@ -9,6 +9,7 @@ use agentd_core::{
     session::{SessionPage, SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo},
     surroundings::Surroundings,
     usage::Usage,
+    worktree::SessionWorktree,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
@@ -110,6 +111,7 @@ impl SessionRow {
             parent: self.parent,
             project,
             folders,
+            worktree: None,
         }
     }
 }
@@ -297,7 +299,7 @@ pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<Store
         agents: json_from(&agents)?,
         tools: json_from(&tools)?,
         surroundings: json_from(&surroundings)?,
-        summary: row.into_summary(settings.mounts()),
+        summary: SessionSummary { worktree: settings.worktree.clone(), ..row.into_summary(settings.mounts()) },
         settings,
     }))
 }
@@ -335,8 +337,8 @@ fn summary(connection: &Connection, row: &Row<'_>) -> Option<SessionSummary> {
     match SessionRow::read(row) {
         Ok(session) => {
             // A session whose settings are damaged is listed all the same.
-            let mounts = mounts(connection, session.key).unwrap_or_default();
-            Some(session.into_summary(mounts))
+            let (mounts, worktree) = mounts(connection, session.key).unwrap_or_default();
+            Some(SessionSummary { worktree, ..session.into_summary(mounts) })
         }
         // The others are to be seen.
         Err(fault) => {
@@ -346,17 +348,18 @@ fn summary(connection: &Connection, row: &Row<'_>) -> Option<SessionSummary> {
     }
 }
 
-/// The folders of the person that a session sees.
-fn mounts(connection: &Connection, key: i64) -> Result<Mounts, Fault> {
+/// The folders of the person that a session sees, and the worktree that its project is.
+fn mounts(connection: &Connection, key: i64) -> Result<(Mounts, Option<SessionWorktree>), Fault> {
     let mut statement = connection.prepare_cached(
-        "SELECT json_extract(settings, '$.project'), json_extract(settings, '$.folders') FROM session_state \
-         WHERE session = ?1",
+        "SELECT json_extract(settings, '$.project'), json_extract(settings, '$.folders'), \
+         json_extract(settings, '$.worktree') FROM session_state WHERE session = ?1",
     )?;
-    let (project, folders): (Option<String>, Option<String>) =
-        statement.query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (project, folders, worktree): (Option<String>, Option<String>, Option<String>) =
+        statement.query_row([key], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     let project = project.as_deref().map(json_from).transpose()?;
     let folders = folders.as_deref().map(json_from).transpose()?.unwrap_or_default();
-    Ok(Mounts { project, folders })
+    let worktree = worktree.as_deref().map(json_from).transpose()?;
+    Ok((Mounts { project, folders }, worktree))
 }
 
 /// Characters of the end of an id that name a session. Fewer would be too often in others, too.

@@ -13,6 +13,7 @@
 //! - [`skills`]: where skills are, their copies in sessions, and the Python environments that their scripts need.
 //! - `process/`: commands in a clean environment, ended with all their children.
 //! - [`sandbox`]: what a command may reach, held by the kernel.
+//! - `worktrees/`: git worktrees of sessions, by git in the sandbox.
 //! - `arguments`, `failure`, `text`, `diff`: what a model wrote, checked; what it is told when a call fails; what it
 //!   reads, bounded; what a person is shown before a file changes.
 
@@ -35,6 +36,7 @@ mod surroundings;
 mod text;
 pub mod toolbox;
 pub mod workspace;
+mod worktrees;
 
 pub use builtin::known_name;
 pub use plugins::{InstalledPlugin, PluginStore};
@@ -44,3 +46,4 @@ pub use sandbox::{Sandbox, SandboxConfig};
 pub use skills::{SkillConfig, SkillSetting, SkillSettings, SkillStore};
 pub use toolbox::{BuiltinToolbox, Limits, ToolboxConfig};
 pub use workspace::{FileSnapshots, HardLinks, SnapshotConfig, WorkspaceFolders};
+pub use worktrees::WorktreeFolders;

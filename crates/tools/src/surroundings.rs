@@ -119,7 +119,7 @@ mod tests {
 
     fn workspace(project: Option<&Path>) -> Workspace {
         let project = project.map(|path| Mount { path: path.to_owned(), writable: false });
-        Workspace { root: "/w".into(), project, folders: Vec::new(), memories: None }
+        Workspace { root: "/w".into(), project, folders: Vec::new(), memories: None, worktree: None }
     }
 
     fn write(folder: &Path, name: &str, text: &str) {

@@ -4,7 +4,7 @@
 //! connects again by itself when the daemon was restarted; open streams end with [`ClientErrorKind::Lost`].
 //!
 //! - [`connect`](self): this file, with the handshake and the calls about the daemon.
-//! - `sessions`, `documents`, `mcp`, `turns`, `interrupts`, `grants`, `projects`, `plugins`, `audit`, `storage`, `usage`, `watch`:
+//! - `sessions`, `documents`, `mcp`, `turns`, `interrupts`, `grants`, `projects`, `plugins`, `audit`, `storage`, `usage`, `watch`, `worktrees`:
 //!   the other calls. `error`: what can go wrong.
 
 mod audit;
@@ -24,6 +24,7 @@ mod storage;
 mod turns;
 mod usage;
 mod watch;
+mod worktrees;
 
 pub use connect::Client;
 pub use error::{ClientError, ClientErrorKind};

@@ -29,6 +29,7 @@ mod tool;
 mod turn;
 mod undo;
 mod usage;
+mod worktree;
 
 pub use client_file::answered_file;
 pub(crate) use client_file::file_answer;

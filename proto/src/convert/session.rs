@@ -11,6 +11,7 @@ use agentd_core::{
         Mount, SessionMode, SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo, TodoPriority,
         TodoStatus,
     },
+    worktree::SessionWorktree,
 };
 
 use super::{
@@ -107,6 +108,7 @@ impl From<&SessionSettings> for v1::SessionSettings {
             model: settings.model.clone(),
             pins: settings.pins.clone(),
             folders: settings.folders.iter().map(Into::into).collect(),
+            worktree: settings.worktree.as_ref().map(Into::into),
         }
     }
 }
@@ -143,6 +145,7 @@ pub fn settings_over(base: SessionSettings, said: v1::SessionSettings) -> Result
         mode: optional_mode(said.mode)?.unwrap_or(base.mode),
         model: said.model.or(base.model),
         folders: if said.folders.is_empty() { base.folders } else { all(said.folders)? },
+        worktree: said.worktree.map(Into::into).or(base.worktree),
     })
 }
 
@@ -167,6 +170,7 @@ impl From<&NewSession> for v1::SessionSettings {
             mode: new.mode.map(mode_to_wire).unwrap_or_default(),
             model: new.model.clone(),
             pins: Vec::new(),
+            worktree: new.worktree.as_deref().map(|name| (&SessionWorktree::wish(name)).into()),
             folders: new.folders.iter().cloned().map(|mount| (&AddedFolder::unnamed(mount)).into()).collect(),
         }
     }
@@ -247,6 +251,7 @@ impl From<&SessionSummary> for v1::SessionSummary {
             parent: summary.parent.map(|parent| parent.to_string()),
             project: summary.project.as_ref().map(Into::into),
             folders: summary.folders.iter().map(Into::into).collect(),
+            worktree: summary.worktree.as_ref().map(Into::into),
         }
     }
 }
@@ -267,6 +272,7 @@ impl TryFrom<v1::SessionSummary> for SessionSummary {
             parent: summary.parent.map(|parent| id(&parent)).transpose()?,
             project: summary.project.map(Mount::try_from).transpose()?,
             folders: all(summary.folders)?,
+            worktree: summary.worktree.map(Into::into),
         })
     }
 }

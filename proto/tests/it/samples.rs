@@ -24,6 +24,7 @@ use agentd_core::{
     tool::{FileChange, FileChangeKind, PrintedText, ToolCall, ToolDetails, ToolErrorCode, ToolResult},
     turn::{Denial, StopReason, TurnError, TurnResult},
     usage::Usage,
+    worktree::SessionWorktree,
 };
 use serde_json::json;
 
@@ -76,7 +77,12 @@ pub(crate) fn settings() -> SessionSettings {
         mode: SessionMode::Plan,
         pins: vec!["Never push.".into()],
         folders: vec![AddedFolder { at: "/folders/lib".into(), path: "/home/me/lib".into(), writable: false }],
+        worktree: Some(worktree()),
     }
+}
+
+fn worktree() -> SessionWorktree {
+    SessionWorktree { name: "fix".into(), branch: "agentd/fix".into(), project: "/home/me/main".into(), left_out: 2 }
 }
 
 pub(crate) fn summary() -> SessionSummary {
@@ -92,6 +98,7 @@ pub(crate) fn summary() -> SessionSummary {
         parent: Some(SessionId::generate()),
         project: Some(Mount { path: "/home/me/app".into(), writable: true }),
         folders: vec![AddedFolder { at: "/folders/lib".into(), path: "/home/me/lib".into(), writable: true }],
+        worktree: Some(worktree()),
     }
 }
 

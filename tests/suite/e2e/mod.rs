@@ -9,7 +9,7 @@
 //! - [`bad_input`], [`bad_models`], [`bad_documents`]: a clear message with a hint, and nothing lost. [`documents`]: pages,
 //!   cited.
 //! - [`encodings`]: byte-exact edits. [`patches`]: whole or not at all. [`undo`]: what turns did to files, taken back.
-//! - [`files`]: what sessions see besides their own files.
+//! - [`files`]: what sessions see besides their own files. [`worktrees`]: several of them on one repository.
 //! - [`in_form`]: answers that match a schema, for scripts. [`stream_schema`]: the schema of what scripts read.
 //! - [`parts`]: what a client hands over with an input. [`client_tools`]: tools that it answers. [`watching`]: one stream over all
 //!   sessions.
@@ -131,6 +131,7 @@ mod watching;
 mod web;
 mod wire_world;
 mod wishes;
+mod worktrees;
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 

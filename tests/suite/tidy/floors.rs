@@ -31,7 +31,7 @@ const AGENTCTL: Floors = &[
     &["failure", "flags"],
     &["daemon", "input", "mentions", "model_name", "mount", "report", "schema_file"],
     &["complete", "keyboard", "misuse"],
-    &["project", "session", "turn"],
+    &["project", "session", "turn", "worktree"],
     &["render"],
     &["ops"],
     &["repl"],

@@ -273,6 +273,7 @@ impl State {
                 parent: self.parent(id),
                 project: settings.project.clone(),
                 folders: settings.folders.clone(),
+                worktree: settings.worktree.clone(),
             },
             settings: settings.clone(),
             todos: Vec::new(),

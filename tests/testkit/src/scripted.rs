@@ -456,7 +456,7 @@ impl Workspaces for NoWorkspaces {
     fn open(&self, session: SessionId, mounts: Mounts) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
         let root = PathBuf::from(format!("/nowhere/{session}"));
         let Mounts { project, folders } = mounts;
-        std::future::ready(Ok(Workspace { root, project, folders, memories: None })).boxed()
+        std::future::ready(Ok(Workspace { root, project, folders, memories: None, worktree: None })).boxed()
     }
 
     fn clear_temp(&self, _: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {

@@ -8,7 +8,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 
-use super::{ProjectStanding, Projects, Skills};
+use super::{ProjectStanding, Projects, Skills, Worktrees};
 
 use crate::{
     code::MapFile,
@@ -22,6 +22,7 @@ use crate::{
     settings::Mount,
     state_files::StateFiles,
     surroundings::MachineFacts,
+    worktree::WorktreeAccess,
 };
 
 /// All files of a session: those on the disk, and those of its own state as they are now.
@@ -45,6 +46,8 @@ pub struct Workspace {
     /// The absolute path of what all sessions see as `/memories`: kept when a session goes, read by any, written by tools
     /// that a person has allowed to.
     pub memories: Option<PathBuf>,
+    /// The repository of which the project is a worktree that the daemon has made.
+    pub worktree: Option<WorktreeAccess>,
 }
 
 impl Workspace {
@@ -270,6 +273,11 @@ pub trait Workspaces: Send + Sync {
 
     /// The projects and the trust in them; none where nobody keeps any.
     fn projects(&self) -> Option<&dyn Projects> {
+        None
+    }
+
+    /// The worktrees of sessions; none where nobody makes any.
+    fn worktrees(&self) -> Option<&dyn Worktrees> {
         None
     }
 

@@ -10,6 +10,7 @@ mod projects;
 mod removal;
 pub mod starting;
 mod usage;
+mod worktrees;
 
 use std::{sync::Arc, time::Duration};
 
@@ -154,7 +155,7 @@ impl Engine {
         let settings = self.admitted(settings).await?;
         let id = SessionId::generate();
         self.audit_first_mode(id, &settings, "").await?;
-        self.shared.parts.store.create_session(id, self.shared.parts.clock.now(), settings, Vec::new()).await?;
+        self.store_new(id, settings).await?;
         self.shared.news.tell(SessionNews::Created(id));
         let handle = self.registry.get(id).await?;
         if let Some(title) = title {

@@ -4,12 +4,16 @@
 //! under way. Then the journal hides them and notes that their files are still there, all at once and durable. Then the
 //! files go. What a crash leaves of them, the next start removes.
 
-use agentd_core::{Timestamp, error::ErrorKind, ids::SessionId};
+use agentd_core::{
+    Timestamp,
+    error::{ErrorKind, WorkspaceError},
+    ids::SessionId,
+};
 
 use super::Engine;
 use crate::{
     error::EngineError,
-    session::{news::SessionNews, orders::SessionHold, shared::Ports},
+    session::{news::SessionNews, orders::SessionHold, shared::Ports, worktree},
 };
 
 /// Number of tries for a session that was unloaded just when it was asked.
@@ -113,7 +117,10 @@ async fn remove_files(parts: &Ports, sessions: Vec<SessionId>) -> Result<(), Eng
     for id in sessions {
         let removed = async {
             parts.workspaces.remove(id).await?;
-            parts.snapshots.remove(id).await
+            parts.snapshots.remove(id).await?;
+            // One that stays is found again.
+            worktree::leave(parts, id).await;
+            Ok::<_, WorkspaceError>(())
         };
         match removed.await {
             Ok(()) => gone.push(id),

@@ -18,7 +18,9 @@ use super::Engine;
 use crate::{
     attachments,
     error::EngineError,
-    session::{SessionHandle, StartedTurn, TurnStart, model_choice::checked, settings::with_folders, shared::Ports},
+    session::{
+        SessionHandle, StartedTurn, TurnStart, model_choice::checked, settings::with_folders, shared::Ports, worktree,
+    },
 };
 
 /// Parts of an input that were looked at, and are not kept yet.
@@ -60,6 +62,7 @@ impl Engine {
         let mut start = start.into();
         let id = SessionId::generate();
         self.audit_first_mode(id, &settings, &start.start.client).await?;
+        let settings = self.with_worktree(id, settings).await?;
         let mounts = settings.mounts();
         let session = self.registry.newborn(id, settings).await?;
         let started = async {
@@ -309,5 +312,6 @@ async fn forget(ports: &Ports, session: SessionId) {
     // A journal that cannot be read does not say if it is there.
     if let Ok(None) = ports.store.session(session).await {
         let _ = ports.workspaces.remove(session).await;
+        worktree::leave(ports, session).await;
     }
 }

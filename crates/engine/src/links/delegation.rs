@@ -49,6 +49,10 @@ struct Arguments {
     max_steps: Option<u32>,
     /// The context_id of an earlier result, to continue that subagent with its history.
     context_id: Option<String>,
+    /// Set to true where several subagents change files of one git repository at the same time: this one gets a checkout and a
+    /// branch of its own, made from the last commit. Its changes are not in your /project; the user merges them.
+    #[serde(default)]
+    worktree: bool,
 }
 
 impl Link for Delegation {
@@ -102,7 +106,7 @@ fn task(call: &Invocation<'_>) -> Result<Task, ToolOutput> {
         return Err(ToolOutput::error(ToolErrorCode::UnknownTool, text));
     }
     let invalid = |text: String| ToolOutput::error(ToolErrorCode::InvalidArgs, text);
-    let Arguments { task, agent, max_steps, context_id, .. } = serde_json::from_str(&call.call.arguments)
+    let Arguments { task, agent, max_steps, context_id, worktree, .. } = serde_json::from_str(&call.call.arguments)
         .map_err(|error| invalid(format!("{NAME} needs {{\"task\": \"…\"}}: {error}")))?;
     if task.trim().is_empty() {
         return Err(invalid("the task is empty: say all that the subagent has to know and to do".to_owned()));
@@ -118,9 +122,15 @@ fn task(call: &Invocation<'_>) -> Result<Task, ToolOutput> {
     let context_id = context_id.map_err(|_| {
         invalid("`context_id` must be that of an earlier result; leave it out for a new subagent".to_owned())
     })?;
+    if worktree && context_id.is_some() {
+        return Err(invalid("an earlier subagent works where it did: leave `worktree` or `context_id` out".to_owned()));
+    }
+    if worktree && call.context.settings.project.is_none() {
+        return Err(invalid("there is no project to make a worktree of: leave `worktree` out".to_owned()));
+    }
     let steps = max_steps.map(|steps| steps.min(MOST_STEPS)).or_else(|| card?.max_steps).unwrap_or(STEPS);
     let agent = card.map(|card| card.id.clone());
-    Ok(Task { text: task, agent, is_named, max_steps: steps.max(1), context_id })
+    Ok(Task { text: task, agent, is_named, max_steps: steps.max(1), context_id, worktree })
 }
 
 /// Returns whether an earlier subagent may go on, which is that agent: one that whoever gives it work could name, or

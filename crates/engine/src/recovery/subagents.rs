@@ -13,7 +13,9 @@ use agentd_core::{
     ports::{Snapshots, Store},
     tool::{FileChange, ToolErrorCode, ToolOutput},
     turn::{Denial, StopReason},
+    worktree::SessionWorktree,
 };
+use serde_json::Value;
 
 use super::{
     Disposition, SubagentStatus, recover,
@@ -40,9 +42,8 @@ pub(crate) async fn of_turn(
         let child = subagent.session_id;
         let mut fate = find_out(store, subagents, subagent).await?;
         if let SubagentStatus::Ended(ended) = &mut fate {
-            let output = &mut ended.output;
-            let files = std::mem::take(&mut output.files);
-            output.files = adopted(snapshots, child, parent, files).await;
+            let output = std::mem::take(&mut ended.output);
+            ended.output = handed_up(store, snapshots, child, parent, output).await;
         }
         fates.insert(call_id, fate);
     }
@@ -123,7 +124,7 @@ pub(crate) async fn ended(
     let child = subagent.session_id;
     let events = events_after(store, child, subagent.after).await?;
     let mut ended = outcome(subagent, &events, false);
-    ended.output.files = adopted(snapshots, child, parent, ended.output.files).await;
+    ended.output = handed_up(store, snapshots, child, parent, ended.output).await;
     Ok(ended)
 }
 
@@ -134,8 +135,40 @@ fn goes_on(session: SessionId, turn: TurnId, events: &[Arc<Event>]) -> bool {
     recover(session, turn, &of_turn, &HashMap::new(), Vec::new()).disposition != Disposition::End
 }
 
+/// The worktree of a subagent that works in one of its own.
+pub(crate) async fn apart(store: &dyn Store, subagent: SessionId, parent: SessionId) -> Option<SessionWorktree> {
+    let own = store.session(subagent).await.ok()??.settings.worktree?;
+    let of_parent = store.session(parent).await.ok()??.settings.worktree;
+    (of_parent.as_ref() != Some(&own)).then_some(own)
+}
+
+/// Output of a subagent as the session has it that it worked for: with changes that can be reverted there, or with the worktree
+/// that has them.
+pub(crate) async fn handed_up(
+    store: &dyn Store,
+    snapshots: &dyn Snapshots,
+    subagent: SessionId,
+    parent: SessionId,
+    mut output: ToolOutput,
+) -> ToolOutput {
+    let Some(SessionWorktree { name, branch, .. }) = apart(store, subagent, parent).await else {
+        output.files = adopted(snapshots, subagent, parent, output.files).await;
+        return output;
+    };
+    output.files = Vec::new();
+    if let Ok(Value::Object(mut told)) = serde_json::from_str(&output.text) {
+        let note = format!(
+            "the changes are on the branch {branch} and not in your /project; the user merges them with: agentctl worktree \
+             apply {name}"
+        );
+        told.insert("worktree".to_owned(), note.into());
+        output.text = Value::Object(told).to_string();
+    }
+    output
+}
+
 /// Changes of a subagent, so that they can be reverted with the turn that it worked for.
-pub(crate) async fn adopted(
+async fn adopted(
     snapshots: &dyn Snapshots,
     subagent: SessionId,
     parent: SessionId,

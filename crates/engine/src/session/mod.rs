@@ -53,6 +53,7 @@ mod turns;
 mod undo;
 mod unsure;
 mod visible;
+pub(crate) mod worktree;
 
 pub(crate) use self::handle::plain_title;
 pub use self::{

@@ -58,7 +58,7 @@ impl Registry {
                 }
                 Command::Newborn(id, settings, reply) => {
                     self.sweep();
-                    let (handle, task) = run::spawn_newborn(id, settings, Arc::clone(&self.shared));
+                    let (handle, task) = run::spawn_newborn(id, *settings, Arc::clone(&self.shared));
                     self.sessions.insert(id, (handle.clone(), task));
                     let _ = reply.send(handle);
                 }

@@ -62,7 +62,10 @@ impl Actor {
         } else {
             with_folders(&*self.shared.parts.workspaces, known, added).await?
         };
-        let SessionSettings { mut grants, parent, pinned, mode, slot, model, pins, .. } = self.state.settings.clone();
+        let SessionSettings { mut grants, parent, pinned, mode, slot, model, pins, worktree, .. } =
+            self.state.settings.clone();
+        let place = |project: &Option<Mount>| project.as_ref().map(|mount| mount.path.clone());
+        let worktree = worktree.filter(|_| place(&settings.project) == place(&self.state.settings.project));
         // Its name may be another folder's later, of which nobody has allowed anything.
         for gone in
             self.state.settings.folders.iter().filter(|had| folders.iter().all(|folder| folder.path != had.path))
@@ -71,7 +74,7 @@ impl Actor {
         }
         // A model is one of the server of its slot.
         let model = model.filter(|_| slot == settings.slot);
-        self.set(SessionSettings { grants, parent, pinned, mode, model, pins, folders, ..settings }).await
+        self.set(SessionSettings { grants, parent, pinned, mode, model, pins, folders, worktree, ..settings }).await
     }
 
     /// Adds folders to those that the session sees, where they change anything.
@@ -119,8 +122,12 @@ impl Actor {
         if let Some(open) = &self.open {
             return Err(self.busy(open).into());
         }
-        let SessionSettings { parent, pinned, .. } = self.state.settings.clone();
-        let settings = SessionSettings { parent, pinned, ..settings };
+        let SessionSettings { parent, pinned, project, worktree, .. } = self.state.settings.clone();
+        let mut settings = SessionSettings { parent, pinned, ..settings };
+        if worktree.is_some() {
+            // It stays in its own.
+            settings = SessionSettings { project, worktree, ..settings };
+        }
         if settings == self.state.settings { Ok(()) } else { self.set(settings).await }
     }
 

@@ -10,7 +10,7 @@ use crate::error::EngineError;
 
 pub(crate) enum Command {
     Get(SessionId, oneshot::Sender<SessionHandle>),
-    Newborn(SessionId, SessionSettings, oneshot::Sender<SessionHandle>),
+    Newborn(SessionId, Box<SessionSettings>, oneshot::Sender<SessionHandle>),
     Live(SessionId, oneshot::Sender<Option<SessionHandle>>),
     Withhold(SessionId, HoldMark, oneshot::Sender<bool>),
     Drain(Duration, oneshot::Sender<()>),
@@ -32,7 +32,10 @@ impl RegistryHandle {
     /// A session that is not in the journal yet.
     pub(crate) async fn newborn(&self, id: SessionId, settings: SessionSettings) -> Result<SessionHandle, EngineError> {
         let (reply, answer) = oneshot::channel();
-        self.commands.send(Command::Newborn(id, settings, reply)).await.map_err(|_| EngineError::stopping())?;
+        self.commands
+            .send(Command::Newborn(id, Box::new(settings), reply))
+            .await
+            .map_err(|_| EngineError::stopping())?;
         answer.await.map_err(|_| EngineError::stopping())
     }
 

@@ -17,6 +17,7 @@ use agentd_core::{
     session::SessionSettings,
     tool::{ToolErrorCode, ToolOutput},
     turn::{IfBusy, StartTurn, StopReason, TurnOptions},
+    worktree::SessionWorktree,
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 
@@ -26,9 +27,9 @@ use crate::{
     links::delegation,
     recovery::{
         subagent_result::{self, SubagentOutput, SubagentResult},
-        subagents::{adopted, ended},
+        subagents::{apart, ended, handed_up},
     },
-    session::{ClientLines, SessionHandle, TurnStart, siblings::WeakRegistry},
+    session::{ClientLines, SessionHandle, TurnStart, siblings::WeakRegistry, worktree::with_worktree},
     turn::{
         TurnContext, TurnExit, dispatch,
         hooks::{Invocation, Subagents, Task},
@@ -182,11 +183,23 @@ impl SessionSubagents {
                 session.adopt(settings).await?;
                 session
             }
+            None if task.worktree => {
+                let wish = Some(SessionWorktree::default());
+                let settings = SessionSettings { worktree: wish, ..settings };
+                let settings = with_worktree(context.files.session.workspaces(), subagent.session_id, settings).await?;
+                registry.newborn(subagent.session_id, settings).await?
+            }
             None => registry.newborn(subagent.session_id, settings).await?,
         };
-        let start = input(context, task.text.clone(), task.max_steps, task.agent.as_deref());
+        let is_apart = task.worktree || self.is_apart(context, session.id()).await;
+        let start = input(context, task.text.clone(), task.max_steps, task.agent.as_deref(), is_apart);
         let turn = session.start_turn(start).await?.turn_id;
         Ok(RunningSubagent { session, subagent, turn })
+    }
+
+    /// Returns whether a subagent works in a worktree of its own.
+    async fn is_apart(&self, context: &TurnContext, subagent: SessionId) -> bool {
+        apart(&*context.records.store, subagent, context.ids.session).await.is_some()
     }
 
     /// Follows the subagent to its end, and asks it once for more where it said little.
@@ -206,17 +219,18 @@ impl SessionSubagents {
         };
         watch.follow_to_end(&mut work).await?;
         if work.wants_detail(SHORT_ANSWER) {
-            let detail = input(call.context, DETAIL.to_owned(), max_steps, Some(&name));
+            let is_apart = self.is_apart(call.context, session.id()).await;
+            let detail = input(call.context, DETAIL.to_owned(), max_steps, Some(&name), is_apart);
             // One that cannot be asked has said what it has to say.
             if let Ok(started) = session.start_turn(detail).await {
                 watch.go_on_with(started.turn_id);
                 watch.follow_to_end(&mut work).await?;
             }
         }
-        let mut output = settled(call, work.output());
+        let output = settled(call, work.output());
         let context = call.context;
-        output.files = adopted(&*context.files.snapshots, session.id(), context.ids.session, output.files).await;
-        Ok(output)
+        let (store, snapshots) = (&*context.records.store, &*context.files.snapshots);
+        Ok(handed_up(store, snapshots, session.id(), context.ids.session, output).await)
     }
 }
 
@@ -251,10 +265,11 @@ async fn earlier(call: &Invocation<'_>, task: &Task, id: SessionId) -> Result<(O
 }
 
 /// A turn of a subagent. Its input is a model's, and no word of a person.
-fn input(context: &TurnContext, text: String, max_steps: u32, agent: Option<&str>) -> TurnStart {
+fn input(context: &TurnContext, text: String, max_steps: u32, agent: Option<&str>, is_apart: bool) -> TurnStart {
     let own = agent.and_then(|id| context.acting.agents().get(id)?.slot);
-    // It works on the same files, which the same clients hold.
-    let lines = ClientLines { tools: None, files: context.files.of_client.lines() };
+    // It works on the same files, which the same clients hold; in a worktree of its own on others.
+    let files = if is_apart { Default::default() } else { context.files.of_client.lines() };
+    let lines = ClientLines { tools: None, files };
     let start = StartTurn {
         text: Some(text),
         typed_bytes: Some(0),

@@ -170,6 +170,8 @@ pub(crate) struct Task {
     pub(crate) max_steps: u32,
     /// The earlier one that shall go on.
     pub(crate) context_id: Option<SessionId>,
+    /// Set if a new one gets a worktree of the project for itself.
+    pub(crate) worktree: bool,
 }
 
 /// The rest of the chain.

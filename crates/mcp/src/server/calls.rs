@@ -323,6 +323,7 @@ pub(crate) mod tests {
                 project: None,
                 folders: Vec::new(),
                 memories: None,
+                worktree: None,
             }),
             state_files: Arc::default(),
             client_files: None,

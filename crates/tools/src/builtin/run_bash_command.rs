@@ -146,7 +146,9 @@ pub(crate) async fn start_folder(workspace: &Workspace, start: &ToolPath, settin
     // A bare dot means the project, where there is one.
     let is_workspace = start.place() == PathPlace::Own && start.is_root();
     let name = if is_workspace { "/".to_owned() } else { start.written() };
-    Some(StartFolder { name, paths })
+    let worktree = workspace.worktree.as_ref().filter(|_| start.place() == PathPlace::Project);
+    let main = worktree.map(|worktree| worktree.project.join(start.rest()));
+    Some(StartFolder { name, paths, main })
 }
 
 /// The start of a command that names no folder: where the client is in the project, else in the project, and in the

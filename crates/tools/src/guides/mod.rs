@@ -94,7 +94,12 @@ impl GuideReader {
         let project = workspace.project.as_ref().map(|mount| mount.path.as_path());
         let mut files: Vec<GuideFile> = Vec::new();
         let mut seen = Vec::new();
-        for place in place::places(&self.config, project, self.home.as_deref()) {
+        let home = self.home.as_deref();
+        let places = match (&workspace.worktree, project) {
+            (Some(worktree), Some(project)) => place::places_in_worktree(&self.config, worktree, project, home),
+            _ => place::places(&self.config, project, home),
+        };
+        for place in places {
             let most = limits.max_file_bytes;
             let Some(read) = self.known.read(&place.path, place.follow, most, pace)? else { continue };
             // A project can be the folder of the configuration, under another name.

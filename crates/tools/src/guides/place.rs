@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use agentd_core::guide::GuideOrigin;
+use agentd_core::{guide::GuideOrigin, worktree::WorktreeAccess};
 
 use super::NAME;
 
@@ -37,6 +37,24 @@ pub(crate) fn places(config: &Path, project: Option<&Path>, home: Option<&Path>)
     places.extend(above.into_iter().rev());
     let own = place(project, GuideOrigin::Project, home);
     places.push(GuidePlace { name: format!("/project/{NAME}"), ..own });
+    places
+}
+
+/// The places of a worktree: those of its project in the main tree, in the worktree as far as they lie in the repository.
+pub(crate) fn places_in_worktree(
+    config: &Path,
+    worktree: &WorktreeAccess,
+    project: &Path,
+    home: Option<&Path>,
+) -> Vec<GuidePlace> {
+    let mut places = places(config, Some(&worktree.project), home);
+    let below = project.strip_prefix(&worktree.top).map_or(0, |below| below.components().count());
+    let Some(main) = worktree.project.ancestors().nth(below) else { return places };
+    for place in places.iter_mut().filter(|place| place.origin != GuideOrigin::Person) {
+        if let Ok(rest) = place.path.strip_prefix(main) {
+            place.path = worktree.top.join(rest);
+        }
+    }
     places
 }
 
@@ -86,6 +104,22 @@ mod tests {
                 "/project/AGENTS.md",
             ],
         );
+    }
+
+    #[test]
+    fn a_worktree_has_the_places_of_its_project_and_its_own_files() {
+        let worktree = WorktreeAccess {
+            name: "fix".to_owned(),
+            project: "/home/p/code/app/sub".into(),
+            top: "/home/p/data/worktrees/fix".into(),
+            common: "/home/p/code/app/.git".into(),
+            admin: "/home/p/code/app/.git/worktrees/fix".into(),
+        };
+        let project = Path::new("/home/p/data/worktrees/fix/sub");
+        let places = places_in_worktree(Path::new("/home/p/.config"), &worktree, project, Some(Path::new("/home/p")));
+        let paths: Vec<String> = places.iter().skip(1).map(|place| place.path.display().to_string()).collect();
+        let own = ["/home/p/data/worktrees/fix/AGENTS.md", "/home/p/data/worktrees/fix/sub/AGENTS.md"];
+        assert_eq!(paths, [&["/home/p/AGENTS.md", "/home/p/code/AGENTS.md"], &own[..]].concat());
     }
 
     #[test]

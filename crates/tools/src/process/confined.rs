@@ -53,7 +53,7 @@ impl ConfinedPrograms {
 
     fn workspace(&self, folder: PathBuf) -> Workspace {
         let project = Some(Mount { path: folder, writable: false });
-        Workspace { root: self.place.clone(), project, folders: Vec::new(), memories: None }
+        Workspace { root: self.place.clone(), project, folders: Vec::new(), memories: None, worktree: None }
     }
 }
 

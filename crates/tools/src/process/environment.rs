@@ -31,6 +31,9 @@ pub(crate) const GIT_CONFIG: [(&str, &str); 8] = [
     ("protocol.ext.allow", "never"),
 ];
 
+/// The same in a worktree, where what is packed can only be read.
+const GIT_CONFIG_IN_WORKTREES: [(&str, &str); 2] = [("gc.auto", "0"), ("maintenance.auto", "false")];
+
 /// The name of the mark by which children of a command are found.
 pub(super) const MARK: &str = "AGENTD_COMMAND";
 
@@ -59,8 +62,10 @@ pub(crate) fn clean(
     set("GIT_PAGER", &"cat");
     set("GIT_TERMINAL_PROMPT", &"0");
     set("EDITOR", &"true");
-    set("GIT_CONFIG_COUNT", &GIT_CONFIG.len().to_string());
-    for (index, (key, value)) in GIT_CONFIG.iter().enumerate() {
+    let of_worktree = GIT_CONFIG_IN_WORKTREES.iter().filter(|_| workspace.worktree.is_some());
+    let git_config: Vec<_> = GIT_CONFIG.iter().chain(of_worktree).collect();
+    set("GIT_CONFIG_COUNT", &git_config.len().to_string());
+    for (index, (key, value)) in git_config.into_iter().enumerate() {
         set(&format!("GIT_CONFIG_KEY_{index}"), key);
         set(&format!("GIT_CONFIG_VALUE_{index}"), value);
     }
@@ -148,7 +153,8 @@ mod tests {
 
     #[test]
     fn what_is_configured_wins_and_what_loads_code_is_left_out() {
-        let workspace = Workspace { root: "/w".into(), project: None, folders: Vec::new(), memories: None };
+        let workspace =
+            Workspace { root: "/w".into(), project: None, folders: Vec::new(), memories: None, worktree: None };
         let configured = BTreeMap::from(
             [("PATH", "/opt/bin"), ("LD_PRELOAD", "/x.so"), ("A=B", "c"), ("", "x"), ("RUST_LOG", "info")]
                 .map(|(name, value)| (name.to_owned(), value.to_owned())),
@@ -166,7 +172,8 @@ mod tests {
 
     #[test]
     fn the_client_takes_the_place_of_what_is_configured() {
-        let workspace = Workspace { root: "/w".into(), project: None, folders: Vec::new(), memories: None };
+        let workspace =
+            Workspace { root: "/w".into(), project: None, folders: Vec::new(), memories: None, worktree: None };
         let configured =
             BTreeMap::from([("PATH".to_owned(), "/daemon".to_owned()), ("TZ".to_owned(), "UTC".to_owned())]);
         let client = ClientEnvironment::unjudged([("PATH".to_owned(), "/client".to_owned())]);
@@ -180,8 +187,13 @@ mod tests {
     #[test]
     fn every_locale_is_utf8_and_every_program_is_the_systems_or_the_persons() {
         let project = Mount { path: "/code".into(), writable: true };
-        let workspace =
-            Workspace { root: "/w".into(), project: Some(project), folders: Vec::new(), memories: Some("/m".into()) };
+        let workspace = Workspace {
+            root: "/w".into(),
+            project: Some(project),
+            folders: Vec::new(),
+            memories: Some("/m".into()),
+            worktree: None,
+        };
         let seen = |sent: &[(&str, &str)], name: &str| {
             let sent = sent.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
             let environment =

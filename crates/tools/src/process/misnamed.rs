@@ -87,6 +87,7 @@ mod tests {
             project: Some(Mount { path: path.into(), writable: true }),
             folders: vec![AddedFolder { at: "/folders/lib".into(), path: "/srv/lib".into(), writable: false }],
             memories: Some("/data/memories".into()),
+            worktree: None,
         };
         let check =
             |stderr: &str, expected: Option<&str>| match (misnamed(stderr, &at("/home/me/house"), &[]), expected) {
@@ -122,6 +123,7 @@ mod tests {
             project: Some(Mount { path: "/home/me/house".into(), writable: true }),
             folders: Vec::new(),
             memories: None,
+            worktree: None,
         };
         let given = [Name::mounted(PROJECT, Path::new("/home/me/house"))];
         let said = |stderr: &str| misnamed(stderr, &workspace, &given);

@@ -14,6 +14,7 @@ mod hash;
 mod record;
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
     fs, io,
     path::{Path, PathBuf},
@@ -37,6 +38,7 @@ use self::{
 use crate::{
     agreed_files::{private_folder, write_private},
     guides::disk::{self, NotAtHand, Pace},
+    worktrees::WorktreeFolders,
 };
 
 /// Maximum number of projects whose state is cached.
@@ -52,6 +54,8 @@ pub struct ProjectStore(Arc<Store>);
 struct Store {
     /// The folder of the records and of the copies.
     folder: PathBuf,
+    /// Worktrees, which are trusted as their main trees are.
+    worktrees: Option<WorktreeFolders>,
     /// None until they are loaded.
     records: Mutex<Option<Arc<TrustRecords>>>,
     /// The state of projects when they were looked at last, by their paths.
@@ -81,8 +85,15 @@ impl ProjectStore {
     /// Trust that is kept in this folder, which is made when it is needed.
     #[must_use]
     pub fn new(folder: PathBuf) -> Self {
+        Self::beside(folder, None)
+    }
+
+    /// The same, in which the trust in a project holds for its worktrees, as long as they bring the same along.
+    #[must_use]
+    pub fn beside(folder: PathBuf, worktrees: Option<WorktreeFolders>) -> Self {
         Self(Arc::new(Store {
             folder,
+            worktrees,
             records: Mutex::default(),
             known: Mutex::default(),
             contents: Mutex::default(),
@@ -140,6 +151,12 @@ impl Projects for ProjectStore {
 }
 
 impl Store {
+    /// The project of the main tree, where this one is in a worktree.
+    fn main<'p>(&self, project: &'p Path) -> Cow<'p, Path> {
+        let worktree = self.worktrees.as_ref().and_then(|worktrees| worktrees.of_folder(project));
+        worktree.map_or(Cow::Borrowed(project), |worktree| Cow::Owned(worktree.project))
+    }
+
     fn now(&self, project: &Path, pace: Pace) -> Result<ProjectNow, NotAtHand> {
         let records = self.records(pace)?;
         let known = match self.unchanged(project, pace)? {
@@ -151,7 +168,7 @@ impl Store {
             }
             None => self.remember(project, ProjectFolder::read(project)).0,
         };
-        let trust = trust(&known.hash, records.of(project));
+        let trust = trust(&known.hash, records.of(&self.main(project)));
         if trust != ProjectTrust::Trusted {
             return Ok(ProjectNow { trust, content: None });
         }
@@ -161,7 +178,7 @@ impl Store {
         if pace == Pace::AtOnce {
             return Err(NotAtHand);
         }
-        Ok(self.taken(project, records.of(project)))
+        Ok(self.taken(project, records.of(&self.main(project))))
     }
 
     /// The same where the content is not in memory: the project is read anew, and what is read decides.
@@ -236,7 +253,7 @@ impl Store {
 
     fn report(&self, project: &Path) -> Result<ProjectReport, WorkspaceError> {
         let (known, folder) = self.remember(project, ProjectFolder::read(project));
-        Ok(describe(project, &folder, &known.hash, self.patient_records().of(project)))
+        Ok(describe(project, &folder, &known.hash, self.patient_records().of(&self.main(project))))
     }
 
     fn trust(&self, project: &Path, hash: &str, client: &str) -> Result<ProjectReport, WorkspaceError> {
@@ -254,20 +271,21 @@ impl Store {
                 .with_hint("look at it again: agentctl project show DIR"));
         }
         let by = client.chars().take(MAX_NAME).collect();
-        let (path, at) = (project.to_path_buf(), Timestamp::now());
+        let (path, at) = (self.main(project).into_owned(), Timestamp::now());
         let record = TrustRecord { path, hash: known.hash.clone(), at, by, files: files(&folder) };
         self.change(|records| records.with(record)).map_err(|error| storage("store the trust", error))?;
         self.take(&folder, &known.hash).map_err(|error| storage("copy what is trusted", error))?;
-        Ok(describe(project, &folder, &known.hash, self.patient_records().of(project)))
+        Ok(describe(project, &folder, &known.hash, self.patient_records().of(&self.main(project))))
     }
 
     fn distrust(&self, project: &Path) -> Result<ProjectReport, WorkspaceError> {
-        if self.patient_records().of(project).is_none() {
+        if self.patient_records().of(&self.main(project)).is_none() {
             let message = format!("the project {} is not trusted", project.display());
             return Err(WorkspaceError::new(ErrorKind::NotFound, message)
                 .with_hint("agentctl project show DIR tells how a project stands"));
         }
-        self.change(|records| records.without(project)).map_err(|error| storage("take the trust back", error))?;
+        self.change(|records| records.without(&self.main(project)))
+            .map_err(|error| storage("take the trust back", error))?;
         self.report(project)
     }
 

@@ -71,6 +71,7 @@ mod tests {
             project: Some(Mount { path: project.into(), writable: true }),
             folders: vec![AddedFolder { at: "/folders/lib".into(), path: "/srv/lib".into(), writable: false }],
             memories: Some("/data/memories".into()),
+            worktree: None,
         };
         let read: Vec<PathBuf> = read.iter().map(PathBuf::from).collect();
         let places = super::super::places::places(&workspace, &read, &[], &[]);

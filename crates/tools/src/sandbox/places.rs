@@ -2,7 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use agentd_core::{folder::AddedFolder, policy::Confinement, ports::Workspace};
+use agentd_core::{
+    folder::AddedFolder,
+    policy::Confinement,
+    ports::Workspace,
+    worktree::{BRANCHES, WorktreeAccess},
+};
 
 use super::policy::Tree;
 
@@ -139,6 +144,12 @@ impl Places {
         let hidden = workspace.folders.iter().filter(|folder| folder.writable && is_hidden(&folder.path));
         let guarded = guarded.chain(hidden.map(|folder| folder.path.clone()));
         self.trees.extend(guarded.map(|path| Tree { path, writable: false }));
+        // As `.git` in a project: what is in it could be lost.
+        if let Some(worktree) = &workspace.worktree {
+            for tree in self.trees.iter_mut().filter(|tree| tree.path.starts_with(&worktree.common)) {
+                tree.writable = false;
+            }
+        }
     }
 }
 
@@ -146,7 +157,15 @@ impl Places {
 pub(super) fn exact(workspace: &Workspace) -> Vec<PathBuf> {
     let project = workspace.project.as_ref().map(|project| &project.path);
     let folders = workspace.folders.iter().map(|folder| &folder.path);
-    [&workspace.root].into_iter().chain(project).chain(folders).chain(&workspace.memories).cloned().collect()
+    let common = workspace.worktree.as_ref().map(|worktree| &worktree.common);
+    [&workspace.root]
+        .into_iter()
+        .chain(project)
+        .chain(folders)
+        .chain(&workspace.memories)
+        .chain(common)
+        .cloned()
+        .collect()
 }
 
 /// Parts that a command of this workspace may reach, with those of the configuration.
@@ -172,6 +191,10 @@ pub(super) fn places(workspace: &Workspace, read: &[PathBuf], write: &[PathBuf],
             places.read.push(mount.path);
         }
     }
+    if let Some(worktree) = &workspace.worktree {
+        let is_writable = workspace.project.as_ref().is_some_and(|mount| mount.writable);
+        add_repository(&mut places, worktree, is_writable);
+    }
     // What would disappear below a fresh or hidden folder is put back.
     let covered = |path: &Path| {
         let covers = |cover: &Path| path != cover && path.starts_with(cover);
@@ -181,6 +204,35 @@ pub(super) fn places(workspace: &Workspace, read: &[PathBuf], write: &[PathBuf],
     let back: Vec<Tree> = lost.map(|path| Tree { path: path.clone(), writable: false }).collect();
     places.trees.extend(back);
     places
+}
+
+/// Adds the repository of a worktree: all of it can be read, and that be changed which a commit on its branch changes. Not the
+/// settings and hooks, the branches of others and what is packed, nor what says where the repository is.
+fn add_repository(places: &mut Places, worktree: &WorktreeAccess, is_writable: bool) {
+    let (common, admin) = (&worktree.common, &worktree.admin);
+    places.read.push(common.clone());
+    places.trees.push(Tree { path: common.clone(), writable: false });
+    if !is_writable {
+        return;
+    }
+    let branches = BRANCHES.trim_end_matches('/');
+    let changed = [
+        admin.clone(),
+        common.join("objects"),
+        common.join("refs/heads").join(branches),
+        common.join("logs/refs/heads").join(branches),
+    ];
+    places.write.extend(changed.iter().cloned());
+    places.trees.extend(changed.into_iter().map(|path| Tree { path, writable: true }));
+    let held = [
+        common.join("objects/pack"),
+        common.join("objects/info"),
+        admin.join("commondir"),
+        admin.join("gitdir"),
+        admin.join("config.worktree"),
+        worktree.top.join(".git"),
+    ];
+    places.trees.extend(held.into_iter().map(|path| Tree { path, writable: false }));
 }
 
 #[cfg(test)]
@@ -195,6 +247,7 @@ mod tests {
             project,
             folders: vec![AddedFolder { at: "/folders/lib".into(), path: "/srv/lib".into(), writable: false }],
             memories: Some("/home/p/data/memories".into()),
+            worktree: None,
         };
         let read = ["/tmp/tools".into(), "/home/p/.rustup".into()];
         places(&workspace, &read, &["/home/p/cache".into()], &["/home/p/data".into()])
@@ -231,8 +284,13 @@ mod tests {
         std::os::unix::fs::symlink("elsewhere", project.join(".vscode")).unwrap();
         for writable in [true, false] {
             let project = Some(Mount { path: project.clone(), writable });
-            let workspace =
-                Workspace { root: "/home/p/data/workspace/1".into(), project, folders: Vec::new(), memories: None };
+            let workspace = Workspace {
+                root: "/home/p/data/workspace/1".into(),
+                project,
+                folders: Vec::new(),
+                memories: None,
+                worktree: None,
+            };
             let mut places = places(&workspace, &[], &[], &[]);
             let before = places.trees.len();
             places.guard(&workspace);
@@ -241,6 +299,42 @@ mod tests {
             let expected = [(".git".into(), false), ("AGENTS.md".into(), false)];
             assert_eq!(names.collect::<Vec<_>>(), if writable { expected.to_vec() } else { Vec::new() });
         }
+    }
+
+    #[test]
+    fn of_the_repository_of_a_worktree_only_that_is_written_which_a_commit_changes() {
+        let common = Path::new("/home/p/app/.git");
+        let worktree = WorktreeAccess {
+            name: "fix".to_owned(),
+            project: "/home/p/app".into(),
+            top: "/home/p/data/worktrees/fix".into(),
+            common: common.into(),
+            admin: common.join("worktrees/fix"),
+        };
+        let of = |writable| {
+            let workspace = Workspace {
+                root: "/home/p/data/workspace/1".into(),
+                project: Some(Mount { path: worktree.top.clone(), writable }),
+                folders: Vec::new(),
+                memories: None,
+                worktree: Some(worktree.clone()),
+            };
+            (places(&workspace, &[], &[], &[]), workspace)
+        };
+        let writable = |places: &Places| -> Vec<PathBuf> {
+            let trees = places.trees.iter().filter(|tree| tree.writable && tree.path.starts_with(common));
+            trees.map(|tree| tree.path.clone()).collect()
+        };
+        let (mut found, workspace) = of(true);
+        let expected = ["worktrees/fix", "objects", "refs/heads/agentd", "logs/refs/heads/agentd"];
+        assert_eq!(writable(&found), expected.map(|place| common.join(place)));
+        for held in ["objects/pack", "worktrees/fix/commondir"].map(|place| common.join(place)) {
+            assert!(found.trees.contains(&Tree { path: held, writable: false }));
+        }
+        found.guard(&workspace);
+        assert!(writable(&found).is_empty());
+        let (found, _) = of(false);
+        assert!(writable(&found).is_empty() && found.read.contains(&common.into()));
     }
 
     #[test]

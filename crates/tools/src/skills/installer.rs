@@ -111,7 +111,8 @@ impl Installer {
             confinement: Confinement::Usual,
             progress: CallProgress::default(),
         };
-        let only_here = Workspace { root: self.place.clone(), project: None, folders: Vec::new(), memories: None };
+        let only_here =
+            Workspace { root: self.place.clone(), project: None, folders: Vec::new(), memories: None, worktree: None };
         let ending = cancel.child_token();
         let finished = {
             let running = process::run(script, &only_here, route.sandbox.as_ref(), &ending);

@@ -18,10 +18,12 @@ use agentd_core::{
     knowledge::DocumentPage,
     ports::{
         Artifact, ArtifactDir, CodeReader, ProjectStanding, Projects, Skills, Workspace, WorkspaceArea, Workspaces,
+        Worktrees,
     },
     session::Mount,
     state_files::StateFiles,
     surroundings::MachineFacts,
+    worktree::WorktreeAccess,
 };
 use cap_std::fs::Dir;
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -32,7 +34,7 @@ use super::{
     browse, clean, code_map, copy, documents, jail, kept, known,
     layout::{make, make_shared},
     locks::SessionLocks,
-    mount::{self, check_mounts},
+    mount::{self, PrivateFolders, check_mounts},
     remove, uploads,
 };
 use crate::{
@@ -42,6 +44,7 @@ use crate::{
     skills::SkillStore,
     surroundings,
     toolbox::Limits,
+    worktrees::WorktreeFolders,
 };
 
 /// The workspaces of all sessions, `{base}/{session}/` each.
@@ -49,7 +52,7 @@ use crate::{
 pub struct WorkspaceFolders {
     base: PathBuf,
     /// Paths that no session may see as its project.
-    private: Vec<PathBuf>,
+    private: PrivateFolders,
     /// Folder that all sessions see as `/memories`.
     memories: Option<PathBuf>,
     /// Reader of what people wrote for models.
@@ -68,8 +71,10 @@ struct Real {
 }
 
 impl Real {
-    fn workspace(&self, session: SessionId, Mounts { project, folders }: Mounts) -> Workspace {
-        Workspace { root: self.base.join(session.to_string()), project, folders, memories: self.memories.clone() }
+    fn workspace(&self, session: SessionId, mounts: Mounts, worktree: Option<WorktreeAccess>) -> Workspace {
+        let Mounts { project, folders } = mounts;
+        let root = self.base.join(session.to_string());
+        Workspace { root, project, folders, memories: self.memories.clone(), worktree }
     }
 }
 
@@ -78,13 +83,14 @@ impl WorkspaceFolders {
     #[must_use]
     pub fn new(base: PathBuf) -> Self {
         let (real, locks) = (Arc::default(), SessionLocks::default());
-        Self { private: vec![base.clone()], base, memories: None, guides: None, code: None, real, locks }
+        let private = PrivateFolders { paths: vec![base.clone()], worktrees: None };
+        Self { private, base, memories: None, guides: None, code: None, real, locks }
     }
 
     /// The same, with a folder that all sessions see as `/memories`. It is made with the first workspace.
     #[must_use]
     pub fn remembering(mut self, memories: PathBuf) -> Self {
-        self.private.push(memories.clone());
+        self.private.paths.push(memories.clone());
         self.memories = Some(memories);
         self
     }
@@ -123,6 +129,13 @@ impl WorkspaceFolders {
         self
     }
 
+    /// The same, with worktrees as projects of sessions.
+    #[must_use]
+    pub fn with_worktrees(mut self, worktrees: WorktreeFolders) -> Self {
+        self.private.worktrees = Some(worktrees);
+        self
+    }
+
     /// Makes the folders of all sessions where they are missing. Their real paths are what commands print and what the
     /// jail knows again.
     fn shared(base: &Path, memories: Option<&PathBuf>) -> Result<Real, WorkspaceError> {
@@ -135,7 +148,7 @@ impl WorkspaceFolders {
     /// The same, with folders that no session may see as its project either.
     #[must_use]
     pub fn keeping_private(mut self, private: &[&Path]) -> Self {
-        self.private.extend(private.iter().map(|path| path.to_path_buf()));
+        self.private.paths.extend(private.iter().map(|path| path.to_path_buf()));
         self
     }
 
@@ -161,21 +174,24 @@ impl Workspaces for WorkspaceFolders {
         let open = self.locks.shared(session.to_string().into(), move |base| {
             let Real { memories, .. } = Self::shared(base, memories.as_ref())?;
             let root = make(base, session).map_err(|error| storage("make the session's workspace", error))?;
-            let Mounts { project, folders } = check_mounts(&private, mounts)?;
-            Ok(Workspace { root, project, folders, memories })
+            let mounts = check_mounts(&private, mounts)?;
+            let worktree = private.worktree(&mounts);
+            let Mounts { project, folders } = mounts;
+            Ok(Workspace { root, project, folders, memories, worktree })
         });
         self.work("open the workspace", open)
     }
 
     fn locate(&self, session: SessionId, mounts: Mounts) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
         if let Some(real) = self.real.get().filter(|_| mounts == Mounts::default()) {
-            return std::future::ready(Ok(real.workspace(session, mounts))).boxed();
+            return std::future::ready(Ok(real.workspace(session, mounts, None))).boxed();
         }
         let (private, known, memories) = (self.private.clone(), Arc::clone(&self.real), self.memories.clone());
         self.work("find the workspace", move |base| {
             let found = Self::shared(base, memories.as_ref())?;
             let mounts = check_mounts(&private, mounts)?;
-            Ok(known.get_or_init(|| found).workspace(session, mounts))
+            let worktree = private.worktree(&mounts);
+            Ok(known.get_or_init(|| found).workspace(session, mounts, worktree))
         })
     }
 
@@ -425,6 +441,11 @@ impl Workspaces for WorkspaceFolders {
     fn projects(&self) -> Option<&dyn Projects> {
         let projects = self.guides.as_ref()?.projects.as_ref()?;
         Some(projects)
+    }
+
+    fn worktrees(&self) -> Option<&dyn Worktrees> {
+        let worktrees = self.private.worktrees.as_ref()?;
+        Some(worktrees)
     }
 
     fn paths<'a>(

@@ -9,11 +9,33 @@ use agentd_core::{
     error::{ErrorKind, WorkspaceError},
     folder::{AddedFolder, Mounts},
     session::Mount,
+    worktree::WorktreeAccess,
 };
+
+use crate::worktrees::WorktreeFolders;
+
+/// Folders that no session may see, but for worktrees that were made for sessions.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PrivateFolders {
+    pub(super) paths: Vec<PathBuf>,
+    pub(super) worktrees: Option<WorktreeFolders>,
+}
+
+impl PrivateFolders {
+    /// The worktree that the project is in.
+    pub(super) fn worktree(&self, mounts: &Mounts) -> Option<WorktreeAccess> {
+        self.worktrees.as_ref()?.of_folder(&mounts.project.as_ref()?.path)
+    }
+
+    /// True for the place of a worktree that is there no more.
+    fn was_worktree(&self, path: &Path) -> bool {
+        self.worktrees.as_ref().is_some_and(|worktrees| path.starts_with(resolved(worktrees.base())))
+    }
+}
 
 /// Adds folders, by their real paths, to those that a session sees.
 pub(super) fn add_folders(
-    private: &[PathBuf],
+    private: &PrivateFolders,
     mounts: Mounts,
     added: Vec<Mount>,
 ) -> Result<Vec<AddedFolder>, WorkspaceError> {
@@ -34,7 +56,7 @@ pub(super) fn add_folders(
 }
 
 /// The folders by their real paths, as a turn sees them.
-pub(super) fn check_mounts(private: &[PathBuf], mounts: Mounts) -> Result<Mounts, WorkspaceError> {
+pub(super) fn check_mounts(private: &PrivateFolders, mounts: Mounts) -> Result<Mounts, WorkspaceError> {
     let project = mounts.project.map(|mount| check_mount("project folder", private, mount)).transpose()?;
     for folder in &mounts.folders {
         let found = check_mount("added folder", private, folder.mount());
@@ -57,13 +79,15 @@ pub(super) fn check_mounts(private: &[PathBuf], mounts: Mounts) -> Result<Mounts
 
 /// The folder by its real path. One that holds something of the daemon's own, or lies in it, is refused. `what` says in a
 /// message which one it is.
-fn check_mount(what: &str, private: &[PathBuf], mount: Mount) -> Result<Mount, WorkspaceError> {
+fn check_mount(what: &str, private: &PrivateFolders, mount: Mount) -> Result<Mount, WorkspaceError> {
     let shown = mount.path.display();
     let path = mount.path.canonicalize().map_err(|error| {
         let kind = if error.kind() == io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::InvalidInput };
-        WorkspaceError::new(kind, format!("the {what} {shown} cannot be opened"))
-            .with_hint("name a folder that exists and can be read")
-            .with_source(error)
+        let hint = match private.was_worktree(&mount.path) {
+            true => "its worktree was removed: choose the folder to go on in with -C, such as the main tree",
+            false => "name a folder that exists and can be read",
+        };
+        WorkspaceError::new(kind, format!("the {what} {shown} cannot be opened")).with_hint(hint).with_source(error)
     })?;
     if !path.is_dir() {
         let what = what.trim_end_matches(" folder");
@@ -74,7 +98,10 @@ fn check_mount(what: &str, private: &[PathBuf], mount: Mount) -> Result<Mount, W
         let private = resolved(private);
         private.starts_with(&path) || path.starts_with(&private)
     };
-    if let Some(private) = private.iter().find(|private| is_private(private)) {
+    let is_worktree = || private.worktrees.as_ref().is_some_and(|worktrees| worktrees.of_folder(&path).is_some());
+    if let Some(private) = private.paths.iter().find(|private| is_private(private))
+        && !is_worktree()
+    {
         let message = format!("the {what} {shown} holds {}, which is the daemon's own", private.display());
         return Err(WorkspaceError::new(ErrorKind::InvalidInput, message)
             .with_hint("choose a folder that holds neither the daemon's data nor its configuration"));

@@ -48,7 +48,7 @@ pub(crate) fn empty(top: &Dir) -> io::Result<()> {
 }
 
 /// Removes a folder with all that it holds.
-pub(super) fn folder(parent: &Dir, name: &OsStr) -> io::Result<()> {
+pub(crate) fn folder(parent: &Dir, name: &OsStr) -> io::Result<()> {
     own(parent, name)?;
     empty(&jail::open_real_folder(parent, name)?)?;
     parent.remove_dir(name)

@@ -45,7 +45,10 @@ impl Home {
         let project = project.map(|path| Mount { path, writable: false });
         let memories = Some(self.path("memories"));
         self.workspaces
-            .guides(&Workspace { root: self.path("root"), project, folders: Vec::new(), memories }, limits)
+            .guides(
+                &Workspace { root: self.path("root"), project, folders: Vec::new(), memories, worktree: None },
+                limits,
+            )
             .await
     }
 
@@ -152,8 +155,13 @@ async fn what_is_as_it_was_is_told_without_waiting() {
     let home = Home::new();
     let project = home.path("work/app/x").parent().map(Path::to_path_buf);
     let project = project.map(|path| Mount { path, writable: false });
-    let workspace =
-        Workspace { root: home.path("root"), project, folders: Vec::new(), memories: Some(home.path("memories/x")) };
+    let workspace = Workspace {
+        root: home.path("root"),
+        project,
+        folders: Vec::new(),
+        memories: Some(home.path("memories/x")),
+        worktree: None,
+    };
     let long_ago = SystemTime::now() - Duration::from_secs(3600);
     let age = |path: &str| fs::File::open(home.path(path)).unwrap().set_modified(long_ago).unwrap();
     let write = |text: &str| {

@@ -80,7 +80,7 @@ fn with_facts<T>(
 
 /// Where commands of the tests start that name no folder.
 fn in_project() -> StartFolder {
-    StartFolder { name: "/project".to_owned(), paths: vec![PROJECT.into(), "/project".into()] }
+    StartFolder { name: "/project".to_owned(), paths: vec![PROJECT.into(), "/project".into()], main: None }
 }
 
 fn with_all<T>(

@@ -15,6 +15,7 @@ fn workspace(has_project: bool) -> Workspace {
         project,
         folders: Vec::new(),
         memories: Some("/data/memories".into()),
+        worktree: None,
     }
 }
 

@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use super::{PROJECT, ROOT, compiled, granting, in_project, mark, run, shipped, tool, with_all};
 
 fn workspace() -> StartFolder {
-    StartFolder { name: "/".to_owned(), paths: vec![ROOT.into()] }
+    StartFolder { name: "/".to_owned(), paths: vec![ROOT.into()], main: None }
 }
 
 fn folder(name: &str, real: &str) -> StartFolder {
-    StartFolder { name: name.to_owned(), paths: vec![real.into(), name.into()] }
+    StartFolder { name: name.to_owned(), paths: vec![real.into(), name.into()], main: None }
 }
 
 fn started(policy: &Policy, args: &Value, start: Option<&StartFolder>, settings: &SessionSettings) -> Explanation {

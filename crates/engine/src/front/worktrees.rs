@@ -1,0 +1,158 @@
+//! Git worktrees of sessions: made with a session, merged and removed by people, and left to them where a session goes.
+
+use agentd_core::{
+    error::ErrorKind,
+    ids::SessionId,
+    ports::Worktrees,
+    session::SessionSettings,
+    worktree::{WorktreeApplied, WorktreeDiff, WorktreeReport},
+};
+
+use super::Engine;
+use crate::{
+    error::EngineError,
+    session::worktree::{leave, ported, users, with_worktree},
+};
+
+/// Characters of a session's title in the message of a commit.
+const TITLE: usize = 60;
+
+impl Engine {
+    /// All worktrees, sorted by name.
+    ///
+    /// # Errors
+    /// When they, or the journal, cannot be read.
+    pub async fn worktrees(&self) -> Result<Vec<WorktreeReport>, EngineError> {
+        let Some(worktrees) = self.shared.parts.workspaces.worktrees() else { return Ok(Vec::new()) };
+        let mut all = Vec::new();
+        for (name, session) in worktrees.names().await? {
+            let is_orphan = self.shared.parts.store.session(session).await?.is_none();
+            match worktrees.report(name).await {
+                Ok(report) => all.push(WorktreeReport { is_orphan, ..report }),
+                // It was removed just now.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Difference of a worktree, which is named by its name or by a session, from the commit that it began from.
+    ///
+    /// # Errors
+    /// When there is none, or git fails.
+    pub async fn diff_worktree(&self, named: &str) -> Result<WorktreeDiff, EngineError> {
+        let (name, _) = self.worktree(named).await?;
+        Ok(self.ported()?.diff(name).await?)
+    }
+
+    /// Merges a worktree into what its main tree has checked out: all of it or nothing.
+    ///
+    /// # Errors
+    /// Of kind `Busy` while a turn runs in it, of kind `Conflict` where files are in the way.
+    pub async fn apply_worktree(&self, named: &str) -> Result<WorktreeApplied, EngineError> {
+        let (name, session) = self.worktree(named).await?;
+        self.refuse_while_used(&name, session).await?;
+        let title = self.shared.parts.store.session(session).await?.map(|stored| stored.summary.title);
+        let title: String = title.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+        let title: String = title.chars().take(TITLE).collect();
+        let subject = if title.is_empty() { format!("Changes of session {session}") } else { title };
+        let message = format!("{subject}\n\nMade in the worktree {name} by the agentd session {session}.");
+        Ok(self.ported()?.apply(name, message).await?)
+    }
+
+    /// Removes a worktree and its branch, and returns its name.
+    ///
+    /// # Errors
+    /// Of kind `Busy` while a turn runs in it, of kind `Conflict` where it has changes that are merged nowhere, unless forced.
+    pub async fn remove_worktree(&self, named: &str, force: bool) -> Result<String, EngineError> {
+        let (name, session) = self.worktree(named).await?;
+        self.refuse_while_used(&name, session).await?;
+        self.ported()?.remove(name.clone(), force).await?;
+        Ok(name)
+    }
+
+    /// Finishes what a stop of the daemon cut off, and removes worktrees without changes whose sessions are gone.
+    ///
+    /// # Errors
+    /// When they, or the journal, cannot be read.
+    pub async fn settle_worktrees(&self) -> Result<(), EngineError> {
+        let parts = &self.shared.parts;
+        let Some(worktrees) = parts.workspaces.worktrees() else { return Ok(()) };
+        let names = worktrees.names().await?;
+        if names.is_empty() {
+            return Ok(());
+        }
+        worktrees.settle().await?;
+        for (_, session) in names {
+            // One that is being made for a session just now has it soon.
+            if self.live_session(session).await?.is_none() && parts.store.session(session).await?.is_none() {
+                leave(parts, session).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// The settings of a session to be, with the worktree made that they wish for.
+    pub(super) async fn with_worktree(
+        &self,
+        id: SessionId,
+        settings: SessionSettings,
+    ) -> Result<SessionSettings, EngineError> {
+        with_worktree(&*self.shared.parts.workspaces, id, settings).await
+    }
+
+    /// Stores a new session, with its worktree if it wishes for one.
+    pub(super) async fn store_new(&self, id: SessionId, settings: SessionSettings) -> Result<(), EngineError> {
+        let settings = self.with_worktree(id, settings).await?;
+        let parts = &self.shared.parts;
+        if let Err(error) = parts.store.create_session(id, parts.clock.now(), settings, Vec::new()).await {
+            leave(parts, id).await;
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    /// Name of a worktree, and the session that it was made for.
+    async fn worktree(&self, named: &str) -> Result<(String, SessionId), EngineError> {
+        let all = self.ported()?.names().await?;
+        if let Some(found) = all.iter().find(|(name, _)| name == named) {
+            return Ok(found.clone());
+        }
+        let unknown = || {
+            EngineError::new(ErrorKind::NotFound, format!("there is no worktree {named:?}, and no session has it"))
+                .with_hint("`agentctl worktree list` shows all")
+        };
+        if let Ok(gone) = named.parse::<SessionId>()
+            && let Some(found) = all.iter().find(|(_, session)| *session == gone)
+        {
+            return Ok(found.clone());
+        }
+        let session = match self.find_session(named).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(unknown()),
+            found => found?,
+        };
+        let stored = self.shared.parts.store.session(session).await?;
+        let own = stored.and_then(|stored| stored.settings.worktree).map(|worktree| worktree.name);
+        let is_own = |(name, of): &&(String, SessionId)| own.as_ref().map_or(*of == session, |own| own == name);
+        all.iter().find(is_own).cloned().ok_or_else(unknown)
+    }
+
+    fn ported(&self) -> Result<&dyn Worktrees, EngineError> {
+        ported(&*self.shared.parts.workspaces)
+    }
+
+    /// Refuses while a turn runs in a session that works in the worktree.
+    async fn refuse_while_used(&self, name: &str, session: SessionId) -> Result<(), EngineError> {
+        let users = users(&self.shared.parts, name).await?;
+        for id in users.into_iter().chain([session]) {
+            let Some(live) = self.live_session(id).await? else { continue };
+            if live.show().await.is_ok_and(|view| view.live_turn.is_some()) {
+                let message = format!("a turn runs in the session {id}, which works in the worktree {name}");
+                return Err(EngineError::new(ErrorKind::Busy, message)
+                    .with_hint("wait for its end, answer what it waits for, or cancel it"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! Removes worktrees: the folder, what git knows of it, its branch, and the record last, so that a removal that is cut off goes on.
+
+use std::{fs, io, path::Path};
+
+use agentd_core::error::WorkspaceError;
+use cap_std::fs::Dir;
+
+use super::{
+    Inner,
+    applying::now,
+    changes::Objects,
+    conflict,
+    git::GitPlace,
+    making::index_name,
+    record::{Stage, WorktreeRecord},
+    repository, storage,
+    unfinished::remove_stale_locks,
+};
+use crate::workspace::remove;
+
+impl Inner {
+    pub(super) async fn removed(&self, name: &str, force: bool) -> Result<(), WorkspaceError> {
+        let record = self.records.get(name)?;
+        if !force && !self.is_spare(&record).await? {
+            let message = format!("the worktree {name} has changes that are merged nowhere");
+            let hint = format!(
+                "`agentctl worktree diff {name}` shows them, `agentctl worktree apply {name}` merges them, and --force \
+                 removes them for good"
+            );
+            return Err(conflict(message, hint));
+        }
+        self.take_away(record).await
+    }
+
+    /// Removes a worktree that has nothing to be lost, and says whether it did.
+    pub(super) async fn left(&self, name: &str) -> Result<bool, WorkspaceError> {
+        let Some(record) = self.records.find(name)? else { return Ok(true) };
+        if !self.is_spare(&record).await? {
+            return Ok(false);
+        }
+        self.take_away(record).await.map(|()| true)
+    }
+
+    /// True if nothing is lost with a worktree.
+    async fn is_spare(&self, record: &WorktreeRecord) -> Result<bool, WorkspaceError> {
+        let record = self.ready(&record.name)?;
+        let found = async {
+            let state = self.look(&record, Objects::Dropped).await?;
+            self.is_merged(&record, &state).await
+        };
+        let found = found.await;
+        self.drop_objects(&record.name);
+        found
+    }
+
+    async fn take_away(&self, mut record: WorktreeRecord) -> Result<(), WorkspaceError> {
+        let main = GitPlace::main(&record.repository);
+        let mut tip = None;
+        if record.repository.common.is_dir() {
+            let reference = format!("{}^{{commit}}", record.reference());
+            let found = self.git.run(&main, &["rev-parse", "--verify", "--quiet", &reference]).await?;
+            tip = Some(found.line()).filter(|_| found.code == 0);
+        }
+        record.stage = Stage::Removing { tip, at: now() };
+        self.records.store(&record)?;
+        self.finish_removal(&record).await
+    }
+
+    /// Removes what is left of a worktree.
+    pub(super) async fn finish_removal(&self, record: &WorktreeRecord) -> Result<(), WorkspaceError> {
+        let Stage::Removing { tip, at } = &record.stage else { return Ok(()) };
+        self.remove_files(record)?;
+        remove_stale_locks(record, *at);
+        if let Some(tip) = tip
+            && record.repository.common.is_dir()
+        {
+            self.remove_branch(record, tip).await;
+        }
+        self.records.forget(&record.name)
+    }
+
+    /// Removes a worktree that was only half made; nobody has seen it.
+    pub(super) async fn clear(&self, name: &str) -> Result<(), WorkspaceError> {
+        let Some(mut record) = self.records.find(name)? else { return Ok(()) };
+        record.stage = Stage::Removing { tip: Some(record.base.clone()), at: record.at.as_second() };
+        self.records.store(&record)?;
+        self.finish_removal(&record).await
+    }
+
+    fn remove_files(&self, record: &WorktreeRecord) -> Result<(), WorkspaceError> {
+        let (base, common) = (self.records.real_base()?, &record.repository.common);
+        let top = base.join(&record.name);
+        let failed = |error| storage(&format!("remove the worktree {}", record.name), error);
+        // Found before the folder goes which it names.
+        let admin = record.admin.clone().or_else(|| repository::admin_for(&top, common));
+        remove_folder(&base, &top).map_err(failed)?;
+        let all = common.join("worktrees");
+        if let Some(admin) = admin.filter(|admin| admin.parent() == Some(all.as_path())) {
+            remove_folder(&all, &admin).map_err(failed)?;
+            // As git does with the last one.
+            let _ = fs::remove_dir(&all);
+        }
+        if let Ok(index) = self.git.scratch_file(&index_name(&record.name)) {
+            let _ = fs::remove_file(index);
+        }
+        Ok(())
+    }
+
+    /// Removes the branch, unless somebody has moved it.
+    async fn remove_branch(&self, record: &WorktreeRecord, tip: &str) {
+        let place = GitPlace::main(&record.repository).writing(&[&record.repository.common]);
+        let removed = self.git.run(&place, &["update-ref", "--no-deref", "-d", &record.reference(), tip]).await;
+        match removed {
+            Ok(output) if output.code == 0 => {}
+            Ok(output) => tracing::warn!("the branch {} is left: {}", record.branch(), output.told()),
+            Err(error) => tracing::warn!("the branch {} is left: {error}", record.branch()),
+        }
+    }
+}
+
+/// Removes a folder, following no link.
+fn remove_folder(parent: &Path, folder: &Path) -> io::Result<()> {
+    let Some(name) = folder.file_name() else { return Ok(()) };
+    let parent = match Dir::open_ambient_dir(parent, cap_std::ambient_authority()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    match remove::folder(&parent, name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}

@@ -1,0 +1,135 @@
+//! The repository around a project, found by looking at files: git is not asked before it is known what it may reach.
+//!
+//! A file `.git` names a folder elsewhere, and a command may have written it. It is believed only where the folder it names
+//! names it in turn, which is outside of what the command could write to.
+
+use std::{
+    fs,
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+use agentd_core::error::WorkspaceError;
+use serde::{Deserialize, Serialize};
+
+use super::refused;
+
+/// Bytes that are read of a file that names a folder.
+const MAX_POINTER: u64 = 16 * 1024;
+
+/// The main tree of worktrees and its repository, by real paths.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Repository {
+    /// The top of the tree.
+    pub(super) top: PathBuf,
+    /// The folder with its HEAD and index.
+    pub(super) git_dir: PathBuf,
+    /// The folder with branches and objects, which its worktrees share.
+    pub(super) common: PathBuf,
+}
+
+/// Finds the repository that a folder is in, which is a real path.
+///
+/// # Errors
+/// When there is none, or none that worktrees can be made of.
+pub(super) fn find(project: &Path) -> Result<Repository, WorkspaceError> {
+    for folder in project.ancestors() {
+        let git = folder.join(".git");
+        match fs::symlink_metadata(&git) {
+            Ok(found) if found.is_dir() => {
+                return Ok(Repository { top: folder.to_owned(), git_dir: git.clone(), common: git });
+            }
+            Ok(found) if found.is_file() => return linked(folder, &git),
+            Ok(_) => {
+                let message = format!("{} is a link, and no repository", git.display());
+                return Err(refused(message, "name the project by the folder that holds the repository itself"));
+            }
+            Err(_) if is_bare(folder) => {
+                let message = format!("{} is in a bare repository, which has no files to work on", project.display());
+                return Err(refused(message, "clone it, and work in the clone"));
+            }
+            Err(_) => {}
+        }
+    }
+    let message = format!("{} is in no git repository", project.display());
+    Err(refused(message, "begin one with `git init` and a first commit, or leave --worktree out"))
+}
+
+/// True for the folder of a repository itself.
+fn is_bare(folder: &Path) -> bool {
+    folder.join("HEAD").is_file() && folder.join("objects").is_dir() && folder.join("refs").is_dir()
+}
+
+/// The repository of a tree that is a worktree itself.
+fn linked(top: &Path, git: &Path) -> Result<Repository, WorkspaceError> {
+    let found = (|| {
+        let named = pointer(git)?;
+        let git_dir = top.join(named.strip_prefix("gitdir: ")?).canonicalize().ok()?;
+        let back = git_dir.join(pointer(&git_dir.join("gitdir"))?).canonicalize().ok()?;
+        let common = git_dir.join(pointer(&git_dir.join("commondir"))?).canonicalize().ok()?;
+        let is_own = git_dir.parent() == Some(&common.join("worktrees"));
+        (back == git && is_own).then(|| Repository { top: top.to_owned(), git_dir, common })
+    })();
+    found.ok_or_else(|| {
+        let message = format!("{} is no repository of its own: its .git leads elsewhere", top.display());
+        refused(message, "name the main folder of the repository; those of submodules have no worktrees here")
+    })
+}
+
+/// The line of a file that names a folder.
+fn pointer(path: &Path) -> Option<String> {
+    if !fs::symlink_metadata(path).ok()?.is_file() {
+        return None;
+    }
+    let mut text = String::new();
+    fs::File::open(path).ok()?.take(MAX_POINTER).read_to_string(&mut text).ok()?;
+    Some(text.trim_end_matches(['\r', '\n']).to_owned()).filter(|text| !text.is_empty())
+}
+
+/// The worktree's own folder in a repository, as the file that git has just made in its top names it.
+pub(super) fn admin_of(top: &Path, common: &Path) -> Option<PathBuf> {
+    let named = pointer(&top.join(".git"))?;
+    let admin = top.join(named.strip_prefix("gitdir: ")?).canonicalize().ok()?;
+    (admin.parent() == Some(&common.join("worktrees"))).then_some(admin)
+}
+
+/// The worktree's own folder in a repository, found among all of them: each names the top that it is of.
+pub(super) fn admin_for(top: &Path, common: &Path) -> Option<PathBuf> {
+    let git = top.join(".git");
+    let entries = fs::read_dir(common.join("worktrees")).ok()?.flatten();
+    let mut all = entries.map(|entry| entry.path());
+    all.find(|admin| pointer(&admin.join("gitdir")).is_some_and(|named| Path::new(&named) == git))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repository_is_the_next_one_above_and_a_file_is_believed_only_where_its_folder_names_it() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let (app, other) = (root.join("app"), root.join("other"));
+        fs::create_dir_all(app.join(".git/worktrees/one")).unwrap();
+        fs::create_dir_all(app.join("src/deep")).unwrap();
+        fs::create_dir_all(&other).unwrap();
+        assert_eq!(find(&app.join("src/deep")).unwrap().top, app);
+        let admin = app.join(".git/worktrees/one");
+        fs::write(other.join(".git"), format!("gitdir: {}\n", admin.display())).unwrap();
+        fs::write(admin.join("commondir"), "../..\n").unwrap();
+        assert!(find(&other).is_err(), "nothing names it in turn");
+        fs::write(admin.join("gitdir"), format!("{}\n", root.join("elsewhere/.git").display())).unwrap();
+        assert!(find(&other).is_err());
+        fs::write(admin.join("gitdir"), format!("{}\n", other.join(".git").display())).unwrap();
+        let found = find(&other).unwrap();
+        assert_eq!((found.git_dir, found.common), (admin, app.join(".git")));
+        assert!(find(&root).unwrap_err().hint().is_some());
+        for name in ["bare.git/objects", "bare.git/refs"] {
+            fs::create_dir_all(root.join(name)).unwrap();
+        }
+        fs::write(root.join("bare.git/HEAD"), "ref: refs/heads/main\n").unwrap();
+        assert!(find(&root.join("bare.git")).unwrap_err().to_string().contains("bare"));
+        std::os::unix::fs::symlink(app.join(".git"), root.join(".git")).unwrap();
+        assert!(find(&root).unwrap_err().to_string().contains("is a link"));
+    }
+}

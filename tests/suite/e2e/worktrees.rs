@@ -1,0 +1,497 @@
+//! Git worktrees of sessions: several agents on one repository, merged one after the other, and nothing lost on the way.
+
+use std::{fs, path::Path, process::Command, time::Duration};
+
+use agentd_core::session::Mount;
+use agentd_proto::client::{ClientError, NewSession};
+use agentd_testkit::{
+    daemon::{Output, TempDaemon, TempHome, until},
+    model_server::{ModelServer, Reply},
+};
+use serde_json::{Value, json};
+
+use super::{World, tool_texts};
+
+/// Runs git as a person would.
+#[track_caller]
+fn git(folder: &Path, args: &[&str]) -> String {
+    let mut command = Command::new("git");
+    command.current_dir(folder).args(["-c", "user.name=Ada", "-c", "user.email=ada@example.org"]).args(args);
+    for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
+        command.env_remove(name);
+    }
+    let output = command.env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "git {args:?}: {said}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// A repository with two commits.
+fn repository(home: &TempHome) {
+    let project = home.path().join("project");
+    home.write("project/a.txt", "one\ntwo\nthree\n");
+    home.write("project/b.txt", "alpha\nbeta\n");
+    home.write("project/sub/c.txt", "deep\n");
+    git(&project, &["init", "--quiet", "--initial-branch=main"]);
+    git(&project, &["add", "--all"]);
+    git(&project, &["commit", "--quiet", "--message=first"]);
+}
+
+async fn in_repository() -> World {
+    let world = World::start().await;
+    repository(&world.daemon);
+    world
+}
+
+impl World {
+    fn project(&self) -> std::path::PathBuf {
+        self.daemon.path().join("project")
+    }
+
+    fn main_file(&self, name: &str) -> String {
+        fs::read_to_string(self.project().join(name)).unwrap_or_default()
+    }
+
+    fn worktree_file(&self, name: &str) -> String {
+        fs::read_to_string(self.daemon.data().join("worktrees").join(name)).unwrap_or_default()
+    }
+
+    /// A turn of these calls in a session with a worktree of that name; all is approved. Says what the model was told, and the
+    /// session.
+    async fn works_in(&self, name: &str, calls: Vec<(&'static str, Value)>) -> (Vec<String>, String) {
+        let (project, worktree) = (self.project().display().to_string(), format!("--worktree={name}"));
+        let args = ["-C", &project, &worktree, "--on-interrupt", "approve", "--output", "json"];
+        let (told, output) = self.call_all(calls, &args).await;
+        let session = output.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+        (told, session)
+    }
+
+    async fn worktree(&self, args: &[&str]) -> Output {
+        self.daemon.agentctl(["worktree"].iter().chain(args)).await
+    }
+
+    /// Kills the daemon so many milliseconds after something began, and starts it again.
+    async fn killed_during(
+        &mut self,
+        pause: u64,
+        work: impl Future<Output = Result<(), ClientError>> + Send + 'static,
+    ) {
+        let working = tokio::spawn(work);
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        self.daemon.kill9().await;
+        working.abort();
+        self.daemon.restart().await;
+    }
+
+    async fn worktrees(&self) -> Vec<Value> {
+        self.worktree(&["list", "--json"]).await.exits(0).json().as_array().unwrap().clone()
+    }
+}
+
+fn write(path: &str, content: &str) -> (&'static str, Value) {
+    ("write_file", json!({ "path": path, "content": content }))
+}
+
+fn command(command: &str) -> (&'static str, Value) {
+    ("run_bash_command", json!({ "command": command }))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_sessions_edit_one_repository_and_both_are_merged() {
+    let mut world = in_repository().await;
+    world.daemon.write("project/b.txt", "alpha\nbeta\nmine\n");
+    world.daemon.write("project/new-of-mine.txt", "x\n");
+    let (_, one) = world
+        .works_in("one", vec![write("/project/a.txt", "ONE\ntwo\nthree\n"), write("/project/new.txt", "n\n")])
+        .await;
+    let args = ["-C", &world.project().display().to_string(), "--worktree=two", "--on-interrupt", "approve"];
+    let (told, output) = world
+        .call_all(
+            vec![command("cat b.txt && sed -i s/three/THREE/ a.txt && pwd"), command("git status --short")],
+            &args,
+        )
+        .await;
+    output.exits(0).says(&["worktree two (branch agentd/two)", "2 files with changes that are not committed"]);
+    assert!(told[0].contains("beta") && !told[0].contains("mine") && told[0].contains("/project"), "{told:?}");
+    assert!(told[1].contains(" M a.txt"), "{told:?}");
+    assert_eq!(world.main_file("a.txt"), "one\ntwo\nthree\n", "the main tree is as it was");
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+
+    let listed = world.worktrees().await;
+    let shown: Vec<_> =
+        listed.iter().map(|one| (one["name"].as_str().unwrap(), one["changed"].as_u64().unwrap())).collect();
+    assert_eq!(shown, [("one", 2), ("two", 1)], "{listed:#?}");
+    assert_eq!((listed[0]["session"].as_str(), listed[0]["is_merged"].as_bool()), (Some(one.as_str()), Some(false)));
+    let diff = world.worktree(&["diff", "one"]).await.exits(0).stdout;
+    assert!(diff.contains("+ONE") && diff.contains("new.txt"), "{diff}");
+
+    let applied = world.worktree(&["apply", &one, "--json"]).await.exits(0).json();
+    assert_eq!((&applied["files"], &applied["onto"]), (&json!(["a.txt", "new.txt"]), &json!("main")), "{applied:#}");
+    world.worktree(&["apply", "two"]).await.exits(0).says(&["merged two into main", "1 file changed"]);
+    assert_eq!(world.main_file("a.txt"), "ONE\ntwo\nTHREE\n");
+    assert_eq!((world.main_file("new.txt"), world.main_file("b.txt")), ("n\n".into(), "alpha\nbeta\nmine\n".into()));
+    let project = world.project();
+    let log = git(&project, &["log", "--format=%s%n%b"]);
+    assert!(log.contains("Merge worktree two") && log.contains(&format!("by the agentd session {one}")), "{log}");
+    let left = git(&project, &["status", "--porcelain"]);
+    assert_eq!(left.lines().map(str::trim).collect::<Vec<_>>(), ["M b.txt", "?? new-of-mine.txt"]);
+    assert!(world.worktrees().await.iter().all(|one| one["is_merged"] == true));
+    // Again: nothing is left to be done.
+    world.worktree(&["apply", "two"]).await.exits(0).says(&["has all of the worktree two already"]);
+
+    for name in ["one", "two"] {
+        world.worktree(&["remove", name]).await.exits(0);
+    }
+    assert!(world.worktrees().await.is_empty());
+    assert_eq!(git(&project, &["branch", "--list", "agentd/*"]), "");
+    assert_eq!(git(&project, &["worktree", "list"]).lines().count(), 1);
+    let resumed = world.daemon.agentctl(["run", "Go on.", "--session", &one]).await;
+    assert_ne!(resumed.code, Some(0));
+    resumed.says(&["its worktree was removed", "-C"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conflict_is_told_and_changes_nothing() {
+    let world = in_repository().await;
+    world.works_in("one", vec![write("/project/a.txt", "from one\n")]).await;
+    world.works_in("two", vec![write("/project/a.txt", "from two\n"), write("/project/b.txt", "two\n")]).await;
+    world.worktree(&["apply", "one"]).await.exits(0);
+    let project = world.project();
+    let before = git(&project, &["rev-parse", "HEAD"]);
+    let refused = world.worktree(&["apply", "two"]).await;
+    assert_ne!(refused.code, Some(0));
+    refused.says(&["a.txt", "nothing was changed", "hint:", "git merge agentd/two"]);
+    assert_eq!(git(&project, &["rev-parse", "HEAD"]), before);
+    assert_eq!(git(&project, &["status", "--porcelain"]), "");
+    assert_eq!((world.main_file("a.txt"), world.main_file("b.txt")), ("from one\n".into(), "alpha\nbeta\n".into()));
+    assert_eq!(world.worktree_file("two/a.txt"), "from two\n", "it is all there still");
+    // A file that is changed in the main tree is not overwritten, and those that nobody touched are no reason.
+    world.daemon.write("project/b.txt", "not committed\n");
+    world.works_in("three", vec![write("/project/b.txt", "three\n")]).await;
+    let refused = world.worktree(&["apply", "three"]).await;
+    assert_ne!(refused.code, Some(0));
+    refused.says(&["b.txt", "not committed", "hint:"]);
+    assert_eq!(world.main_file("b.txt"), "not committed\n");
+    git(&project, &["checkout", "--", "b.txt"]);
+    // A new file that the branch has, too.
+    world.works_in("four", vec![write("/project/extra.txt", "four\n")]).await;
+    world.daemon.write("project/extra.txt", "mine\n");
+    let refused = world.worktree(&["apply", "four"]).await;
+    assert_ne!(refused.code, Some(0));
+    refused.says(&["extra.txt", "hint:"]);
+    assert_eq!(world.main_file("extra.txt"), "mine\n");
+    world.worktree(&["apply", "three"]).await.exits(0);
+    // By hand, as the hint says.
+    git(&project, &["merge", "--quiet", "-X", "theirs", "agentd/two"]);
+    world.worktree(&["remove", "two"]).await.exits(0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn git_works_in_the_sandbox_and_reaches_nothing_of_the_repository_but_its_own() {
+    let world = in_repository().await;
+    let common = world.project().join(".git").display().to_string();
+    let commit = "git -c user.name=x -c user.email=x@example.org commit -q -m inner && git log --format=%s | head -1";
+    let calls = vec![
+        write("/project/a.txt", "changed\n"),
+        command(&format!("git add -A && {commit} && git status --short && git branch --show-current")),
+        command(&format!("echo '[core]' >> {common}/config; echo x > {common}/hooks/pre-commit; ls {common}/hooks")),
+        command("git branch evil; git update-ref refs/heads/main HEAD; git config user.name evil"),
+        command(&format!("rm -rf {common}/objects/pack {common}/HEAD; ls {common}/HEAD")),
+        command(&format!("echo 'gitdir: /tmp' > .git; echo /tmp > {common}/worktrees/one/commondir; cat .git")),
+    ];
+    let config = fs::read_to_string(world.project().join(".git/config")).unwrap();
+    let (told, _) = world.works_in("one", calls).await;
+    assert!(told[1].contains("inner") && told[1].contains("agentd/one"), "{told:#?}");
+    assert!(!told[2].contains("pre-commit\n") && told[2].contains("Read-only"), "{told:#?}");
+    assert!(told[5].contains("worktrees/one"), "{told:#?}");
+    let project = world.project();
+    assert_eq!(fs::read_to_string(project.join(".git/config")).unwrap(), config);
+    assert!(!project.join(".git/hooks/pre-commit").exists());
+    assert_eq!(git(&project, &["branch", "--list", "evil"]), "");
+    assert_eq!(git(&project, &["log", "--format=%s"]), "first");
+    let listed = world.worktrees().await;
+    assert_eq!((&listed[0]["ahead"], &listed[0]["changed"]), (&json!(1), &json!(1)), "{listed:#?}");
+    world.worktree(&["apply", "one"]).await.exits(0);
+    assert_eq!(
+        (world.main_file("a.txt").as_str(), git(&project, &["log", "--format=%s", "-1"]).as_str()),
+        ("changed\n", "inner")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_program_that_the_repository_names_is_run_by_the_daemon() {
+    let world = in_repository().await;
+    let project = world.project();
+    let mark = project.join("ran");
+    let touch = format!("touch {}; cat", mark.display());
+    for key in ["filter.evil.clean", "filter.evil.smudge", "core.fsmonitor", "diff.evil.textconv", "diff.external"] {
+        git(&project, &["config", key, &touch]);
+    }
+    git(&project, &["config", "merge.evil.driver", &format!("touch {}; false", mark.display())]);
+    world.daemon.write("project/.git/info/attributes", "* filter=evil diff=evil merge=evil\n");
+    for hook in
+        ["post-checkout", "pre-commit", "post-commit", "post-merge", "reference-transaction", "post-index-change"]
+    {
+        let path = world.daemon.write(&format!("project/.git/hooks/{hook}"), format!("#!/bin/sh\n{touch}\n"));
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    world.works_in("one", vec![write("/project/a.txt", "ONE\ntwo\nthree\n")]).await;
+    world.works_in("two", vec![write("/project/a.txt", "one\ntwo\nTHREE\n")]).await;
+    world.worktree(&["diff", "one"]).await.exits(0);
+    world.worktree(&["apply", "one"]).await.exits(0);
+    world.worktree(&["apply", "two"]).await.exits(0);
+    world.worktree(&["remove", "one"]).await.exits(0);
+    assert!(!mark.exists(), "{}", world.daemon.log());
+    assert_eq!(world.main_file("a.txt"), "ONE\ntwo\nTHREE\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_changes_is_removed_only_by_force_and_stays_where_its_session_goes() {
+    let world = in_repository().await;
+    let (_, one) = world.works_in("one", vec![write("/project/a.txt", "kept\n")]).await;
+    let (_, idle) = world.works_in("idle", vec![command("ls")]).await;
+    let hidden = "git update-index --assume-unchanged a.txt; echo hidden > a.txt; git status --short";
+    world.works_in("hidden", vec![command(hidden)]).await;
+    for name in ["one", "hidden"] {
+        let refused = world.worktree(&["remove", name]).await;
+        assert_ne!(refused.code, Some(0));
+        refused.says(&["merged nowhere", "hint:", "--force"]);
+    }
+    world.daemon.agentctl(["sessions", "delete", &idle, "--yes"]).await.exits(0);
+    world.daemon.agentctl(["sessions", "delete", &one, "--yes"]).await.exits(0);
+    let listed = world.worktrees().await;
+    let names: Vec<_> = listed.iter().map(|one| (one["name"].as_str().unwrap(), one["is_orphan"] == true)).collect();
+    assert_eq!(names, [("hidden", false), ("one", true)], "{listed:#?}");
+    assert!(!world.daemon.data().join("worktrees/idle").exists());
+    assert_eq!(git(&world.project(), &["branch", "--list", "agentd/idle"]), "");
+    assert!(world.worktree(&["diff", &one]).await.exits(0).stdout.contains("+kept"));
+    world.worktree(&["apply", "one"]).await.exits(0);
+    world.worktree(&["remove", "one"]).await.exits(0);
+    world.worktree(&["remove", "hidden", "--force"]).await.exits(0);
+    assert_eq!(git(&world.project(), &["branch", "--list", "agentd/*"]), "");
+    assert_eq!(world.main_file("a.txt"), "kept\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_is_killed_in_the_middle_loses_no_change() {
+    let mut world = in_repository().await;
+    for number in 0..200 {
+        world.daemon.write(&format!("project/many/{number}.txt"), format!("{number}\n").repeat(200));
+    }
+    let project = world.project();
+    git(&project, &["add", "--all"]);
+    git(&project, &["commit", "--quiet", "--message=many"]);
+    world.works_in("other", vec![write("/project/b.txt", "other\n")]).await;
+    let edit = "for f in many/*; do sed -i 's/^/x/' $f; done; rm many/7.txt; echo new > many/new.txt";
+    world.works_in("one", vec![command(edit)]).await;
+    let expected = |world: &World| world.worktree_file("one/many/3.txt");
+    let wanted = expected(&world);
+    assert!(wanted.starts_with("x3\n"));
+    // In the middle of merging, at other places each time.
+    for pause in [0, 40, 80, 120, 180, 260, 350, 500, 700, 900] {
+        let client = world.client().await;
+        world.killed_during(pause, async move { client.apply_worktree("one").await.map(drop) }).await;
+        let listed = world.worktrees().await;
+        assert_eq!(listed.len(), 2, "{listed:#?}");
+        assert!(listed.iter().all(|one| one["problem"].is_null()), "{listed:#?}");
+    }
+    world.worktree(&["apply", "one"]).await.exits(0);
+    world.worktree(&["apply", "other"]).await.exits(0);
+    assert_eq!((world.main_file("many/3.txt"), world.main_file("b.txt")), (wanted, "other\n".into()));
+    assert_eq!(git(&project, &["status", "--porcelain"]), "");
+    assert!(!project.join("many/7.txt").exists() && project.join("many/new.txt").exists());
+    // In the middle of making and removing.
+    for (number, pause) in [0, 60, 120, 200, 300, 450].into_iter().enumerate() {
+        let name = format!("made{number}");
+        let client = world.client().await;
+        let new = NewSession {
+            project: Some(Mount { path: project.clone(), writable: true }),
+            worktree: Some(name.clone()),
+            ..NewSession::default()
+        };
+        world.killed_during(pause, async move { client.create_session(&new).await.map(drop) }).await;
+        for one in world.worktrees().await {
+            assert!(one["problem"].is_null(), "{one:#}");
+        }
+        let client = world.client().await;
+        world.killed_during(pause, async move { client.remove_worktree(&name, false).await.map(drop) }).await;
+    }
+    // Those whose session was never stored go by themselves, meanwhile.
+    until("no worktree is left", || async {
+        for one in world.worktrees().await {
+            world.worktree(&["remove", one["name"].as_str().unwrap()]).await;
+        }
+        world.worktrees().await.is_empty().then_some(())
+    })
+    .await;
+    assert_eq!(git(&project, &["worktree", "list"]).lines().count(), 1);
+    assert_eq!(git(&project, &["branch", "--list", "agentd/*"]), "");
+    let left: Vec<_> = fs::read_dir(world.daemon.data().join("worktrees")).unwrap().flatten().collect();
+    assert!(left.iter().all(|entry| entry.file_name().to_string_lossy().starts_with('.')), "{left:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_merge_that_was_cut_off_between_two_files_is_finished() {
+    let mut world = in_repository().await;
+    world
+        .works_in(
+            "one",
+            vec![write("/project/a.txt", "A\n"), write("/project/b.txt", "B\n"), write("/project/n.txt", "N\n")],
+        )
+        .await;
+    world.worktree(&["apply", "one"]).await.exits(0);
+    let project = world.project();
+    let (from, to) = (git(&project, &["rev-parse", "HEAD~1"]), git(&project, &["rev-parse", "HEAD"]));
+    world.daemon.kill9().await;
+    // As it was when one file was there, one was cut off, one was not begun, and git's lock lay about.
+    git(&project, &["reset", "--quiet", "--hard", &from]);
+    world.daemon.write("project/a.txt", "A\n");
+    world.daemon.write("project/n.txt", "");
+    world.daemon.write("project/.git/index.lock", "");
+    let record = world.daemon.data().join("worktrees/.records/one.json");
+    let mut known: Value = serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    known["stage"] = json!({ "applying": { "from": from, "to": to, "at": now } });
+    fs::write(&record, known.to_string()).unwrap();
+    world.daemon.restart().await;
+    world.worktrees().await;
+    assert_eq!(git(&project, &["rev-parse", "HEAD"]), to, "{}", world.daemon.log());
+    assert_eq!(git(&project, &["status", "--porcelain"]), "");
+    assert_eq!(
+        (world.main_file("a.txt"), world.main_file("b.txt"), world.main_file("n.txt")),
+        ("A\n".into(), "B\n".into(), "N\n".into())
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worktree_that_cannot_be_made_is_refused_with_what_to_do() {
+    let world = in_repository().await;
+    world.model.default_reply(Reply::text("Good."));
+    let at = |name: &str| world.daemon.path().join(name).display().to_string();
+    fs::create_dir_all(world.daemon.path().join("plain")).unwrap();
+    fs::create_dir_all(world.daemon.path().join("empty")).unwrap();
+    git(&world.daemon.path().join("empty"), &["init", "--quiet"]);
+    git(world.daemon.path(), &["clone", "--quiet", "--bare", "project", "bare.git"]);
+    world.daemon.write("pretends/.git", format!("gitdir: {}\n", at("project/.git")));
+    world.daemon.agentctl(["run", "Go.", "-C", &at("project"), "--worktree=taken"]).await.exits(0);
+    git(&world.project(), &["branch", "agentd/branch"]);
+    let project = at("project");
+    let cases: [(&str, &str, &[&str]); 10] = [
+        ("none", "x", &["there is none", "-C"]),
+        (&at("plain"), "x", &["no git repository", "git init"]),
+        (&at("empty"), "x", &["no commit", "commit something first"]),
+        (&at("bare.git"), "x", &["bare repository", "clone it"]),
+        (&at("pretends"), "x", &["no repository of its own"]),
+        (&project, "a/b", &["cannot be the name of a worktree"]),
+        (&project, "-x", &["cannot be the name of a worktree"]),
+        (&project, "..", &["cannot be the name of a worktree"]),
+        (&project, "taken", &["is taken", "there is a worktree"]),
+        (&project, "branch", &["is taken", "there is a branch agentd/branch"]),
+    ];
+    let asked = world.model.requests().len();
+    for (folder, name, parts) in cases {
+        let output = world.daemon.agentctl(["run", "Go.", "-C", folder, &format!("--worktree={name}")]).await;
+        assert_ne!(output.code, Some(0), "{folder} {name}");
+        let output = output.says(parts);
+        assert!(output.stderr.contains("hint:"), "{folder} {name}: {}", output.stderr);
+    }
+    assert_eq!(world.model.requests().len(), asked);
+    assert_eq!(world.worktrees().await.len(), 1, "nothing is left of them");
+    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    assert_eq!(sessions.as_array().unwrap().len(), 1);
+    for args in [["diff", "nowhere"], ["apply", "nowhere"], ["remove", "nowhere"]] {
+        let output = world.worktree(&args).await;
+        assert_ne!(output.code, Some(0));
+        output.says(&["there is no worktree", "hint:"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_git_it_is_said() {
+    let model = ModelServer::start().await;
+    let mut home = TempHome::with_model(&model.base_url());
+    repository(&home);
+    home.set("PATH", home.path().join("no-programs").display().to_string());
+    let daemon = TempDaemon::start_in(home).await;
+    let project = daemon.path().join("project").display().to_string();
+    let output = daemon.agentctl(["run", "Go.", "-C", &project, "--worktree"]).await;
+    assert_ne!(output.code, Some(0));
+    output.says(&["git, which is not installed", "hint: install git"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worktree_is_kept_shown_shared_by_forks_and_undone_in_as_a_project() {
+    let mut world = in_repository().await;
+    world.model.default_reply(Reply::text("Good."));
+    let sub = world.project().join("sub").display().to_string();
+    let calls = vec![write("/project/c.txt", "changed\n"), command("ls")];
+    let args = ["-C", &sub, "--worktree", "--on-interrupt", "approve", "--output", "json"];
+    let (told, output) = world.call_all(calls, &args).await;
+    let session = output.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+    assert!(told[1].contains("c.txt") && !told[1].contains("a.txt"), "{told:?}");
+    let listed = world.worktrees().await;
+    let name = listed[0]["name"].as_str().unwrap().to_owned();
+    assert!(session.replace('-', "").ends_with(&name), "{name} is of {session}");
+    let file = format!("{name}/sub/c.txt");
+    assert_eq!(world.worktree_file(&file), "changed\n");
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    let shown = world.daemon.agentctl(["sessions", "show", &session]).await.exits(0).stdout;
+    assert!(shown.contains(&format!("worktree  {name} (branch agentd/{name}) of {sub}")), "{shown}");
+    let list = world.daemon.agentctl(["sessions", "list"]).await.exits(0).stdout;
+    assert!(list.contains(&format!("[worktree {name}]")), "{list}");
+    // A turn goes on there, and a fork as well.
+    let fork = world.daemon.agentctl(["sessions", "fork", &session]).await.exits(0).stdout.trim().to_owned();
+    let args = ["--session", &fork, "--on-interrupt", "approve"];
+    let (told, _) = world.call_all(vec![("read_file", json!({"path": "/project/c.txt"}))], &args).await;
+    assert!(told[0].contains("changed"), "{told:?}");
+    world.daemon.agentctl(["undo", &session]).await.exits(0);
+    assert_eq!(world.worktree_file(&file), "deep\n");
+    // Where the session goes, the fork has it.
+    world.daemon.agentctl(["sessions", "delete", &session, "--yes"]).await.exits(0);
+    let listed = world.worktrees().await;
+    assert_eq!((listed[0]["session"].as_str(), listed[0]["is_orphan"].as_bool()), (Some(fork.as_str()), Some(false)));
+    world.daemon.agentctl(["sessions", "delete", &fork, "--yes"]).await.exits(0);
+    assert!(world.worktrees().await.is_empty());
+    assert!(world.project().join("sub/c.txt").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subagent_works_in_a_worktree_of_its_own_where_that_is_wanted() {
+    let world = in_repository().await;
+    world.model.respond_with(|request| {
+        let system = request.messages()[0]["content"].as_str().unwrap_or_default().to_owned();
+        let told = tool_texts(request);
+        let is_sub = system.contains("You are a subagent");
+        match (is_sub, told.is_empty()) {
+            (true, true) => {
+                Reply::tool_call("write_file", json!({"path": "/project/a.txt", "content": "by the subagent\n"}))
+            }
+            (true, false) => Reply::text("I wrote a.txt anew, with one line, as was wanted. ".repeat(6)),
+            (false, true) => Reply::tool_call("delegate_task", json!({"task": "Write a.txt", "worktree": true})),
+            (false, false) => Reply::text(told),
+        }
+    });
+    let project = format!("{}:rw", world.project().display());
+    let output = world.daemon.agentctl(["run", "Do it.", "-C", &project, "--on-interrupt", "approve"]).await.exits(0);
+    assert!(output.stdout.contains("agentctl worktree apply"), "{}", output.stdout);
+    assert_eq!(world.main_file("a.txt"), "one\ntwo\nthree\n");
+    let listed = world.worktrees().await;
+    assert_eq!((listed.len(), &listed[0]["changed"]), (1, &json!(1)), "{listed:#?}");
+    world.worktree(&["apply", listed[0]["name"].as_str().unwrap()]).await.exits(0);
+    assert_eq!(world.main_file("a.txt"), "by the subagent\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_allowed_for_good_in_the_project_holds_in_its_worktrees() {
+    let world = in_repository().await;
+    let project = world.project().display().to_string();
+    let rule = format!("run_bash_command: [at {project}] sed -i s/one/ONE/ a.txt");
+    world.daemon.agentctl(["grants", "add", &rule]).await.exits(0);
+    let args = ["-C", &project, "--worktree=one", "--on-interrupt", "deny"];
+    let (told, output) = world.call_all(vec![command("sed -i s/one/ONE/ a.txt")], &args).await;
+    output.exits(0);
+    assert!(!told[0].contains("E_DENIED"), "{told:?}");
+    assert!(world.worktree_file("one/a.txt").starts_with("ONE"));
+}
