@@ -115,7 +115,10 @@ async fn models_tools_status_and_doctor_tell_programs_too() {
     assert_eq!(models[0]["model"]["base_url"], world.model.base_url());
 
     let tools = daemon.agentctl(["tools", "--json"]).await.exits(0).json();
-    let names: Vec<&str> = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    // Those of language servers are there where this machine has one.
+    let of_servers = ["definition", "diagnostics", "references", "rename_symbol"];
+    let names = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap());
+    let names: Vec<&str> = names.filter(|name| !of_servers.contains(name)).collect();
     let expected = [
         "apply_patch",
         "ask_human",
