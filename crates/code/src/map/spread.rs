@@ -6,9 +6,11 @@ use super::graph::RankedDefinition;
 use crate::index::CodeIndex;
 
 /// Factor on each further file of one room.
-const CROWDED: f32 = 0.7;
+const CROWDED: f32 = 0.5;
+/// Folder of a package that holds its sources.
+const SOURCES: &str = "src";
 /// Folders that say nothing of what is in them.
-const PLAIN: [&str; 4] = ["src", "lib", "main", "java"];
+const PLAIN: [&str; 4] = [SOURCES, "lib", "main", "java"];
 
 /// Lets each further file of a room count less, and sorts again.
 pub(super) fn spread(index: &CodeIndex, mut ranked: Vec<RankedDefinition>) -> Vec<RankedDefinition> {
@@ -29,11 +31,16 @@ pub(super) fn spread(index: &CodeIndex, mut ranked: Vec<RankedDefinition>) -> Ve
     ranked
 }
 
-/// Room of a file: the first two folders on its path that say something.
+/// Room of a file: its package, or else the first two folders on its path that say something.
 fn room(path: &str) -> String {
-    let folders = path.rsplit_once('/').map_or("", |(folders, _)| folders);
-    let telling = folders.split('/').filter(|folder| !PLAIN.contains(folder));
-    telling.take(2).collect::<Vec<_>>().join("/")
+    let folders: Vec<&str> = path.split('/').collect();
+    let folders = folders.split_last().map_or(&[][..], |(_, folders)| folders);
+    let package = folders.iter().position(|folder| *folder == SOURCES).and_then(|at| folders.get(..at));
+    if let Some(package) = package.filter(|package| !package.is_empty()) {
+        return package.join("/");
+    }
+    let telling = folders.iter().filter(|folder| !PLAIN.contains(folder));
+    telling.take(2).copied().collect::<Vec<_>>().join("/")
 }
 
 #[cfg(test)]
@@ -41,11 +48,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rooms_are_the_first_folders_that_say_something() {
+    fn rooms_are_packages_or_the_first_folders_that_say_something() {
         for (path, expected) in [
             ("crates/engine/src/session/load.rs", "crates/engine"),
             ("agentd/src/boot.rs", "agentd"),
-            ("agentd/src/rpc/turns.rs", "agentd/rpc"),
+            ("agentd/src/rpc/turns.rs", "agentd"),
+            ("src/main/java/org/shop/Cart.java", "org/shop"),
+            ("django/db/models/base.py", "django/db"),
             ("src/net/http/client.go", "net/http"),
             ("main.py", ""),
         ] {
