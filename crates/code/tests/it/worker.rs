@@ -47,7 +47,7 @@ while True:
     elif mode == "nonsense":
         sys.stdout.buffer.write(b"\xff\xff\xff\xff all is well"); sys.stdout.buffer.flush(); time.sleep(600)
     elif mode == "slow":
-        for done in range(3): say({"progress": {"done": done, "total": 3}})
+        for done in range(3000): say({"progress": {"done": done, "total": 3000}})
         answer(request)
     elif mode == "other":
         say({"reply": [request["id"] + 1, {"answer": {"outline": []}, "index": {"files": 1, "skipped": 0, "is_truncated": False, "is_partial": False}}]})
@@ -153,7 +153,9 @@ async fn progress_is_told_and_a_folder_has_one_reader_for_all() {
     let asked = pool.ask(root.clone(), question, progress, CancellationToken::new());
     let (one, other, third) = tokio::join!(asked, ask(&pool, &root), ask(&pool, &root));
     assert!(one.is_ok() && other.is_ok() && third.is_ok());
-    assert_eq!(*told.lock().unwrap(), [0, 1, 2]);
+    // At once, and then now and again, however often the reader says it.
+    let told = told.lock().unwrap();
+    assert!(told.first() == Some(&0) && told.is_sorted() && told.len() < 300, "{told:?}");
     assert_eq!(starts(&root).len(), 1);
 }
 

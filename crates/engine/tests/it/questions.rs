@@ -148,6 +148,7 @@ async fn the_chain_names_its_links_in_the_order_in_which_they_stand() {
         "questions",
         "handoff",
         "delegation",
+        "diagnostics",
         "answer_form",
         "ask_again",
         "open_todos",
