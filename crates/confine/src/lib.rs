@@ -66,7 +66,7 @@ pub fn give_up_rights(access: &Access<'_>) -> io::Result<bool> {
 /// Other systems know no such thing.
 ///
 /// # Errors
-/// Where files were to stay within reach.
+/// If files were to stay within reach.
 #[cfg(not(target_os = "linux"))]
 pub fn give_up_rights(access: &Access<'_>) -> io::Result<bool> {
     match access {

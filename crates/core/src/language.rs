@@ -176,9 +176,9 @@ pub struct SourceRewrite {
 /// An edit of a range.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SourceEdit {
-    /// Where it begins.
+    /// Its beginning.
     pub start: WirePosition,
-    /// Where it ends.
+    /// Its end.
     pub end: WirePosition,
     /// Text to put there.
     pub text: String,

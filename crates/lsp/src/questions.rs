@@ -125,7 +125,7 @@ fn position(text: &str, at: &SourcePosition) -> Result<Position, LanguageError> 
     Ok(Position { line: at.line - 1, character: u32::try_from(units).unwrap_or(u32::MAX) })
 }
 
-/// Where a word begins: where it is no part of a longer one, else where it is found at all.
+/// Beginning of a word: where it is no part of a longer one, else where it is found at all.
 fn word(line: &str, symbol: &str) -> Option<usize> {
     if symbol.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! What the daemon believes of a worker: no more than was asked for, in names that are names and lines that are lines.
+//! Limits on what the daemon believes of a worker: no more than was asked for, in names that are names and lines that are lines.
 
 use agentd_core::code::{
     CodeAnswer, CodeHit, CodeQuestion, CodeReply, HitSymbol, MapFile, OutlineEntry, SourceLine, SymbolLocations,

@@ -10,7 +10,7 @@ pub trait Confiner: Send + Sync {
     /// Starts a program. It reads its input and writes its output until it ends.
     ///
     /// # Errors
-    /// Where the walls cannot be had: nothing runs without them.
+    /// The walls cannot be had, and nothing runs without them.
     fn start(&self, program: ConfinedProgram) -> BoxFuture<'_, Result<ConfinedProcess, ConfineError>>;
 }
 

@@ -94,7 +94,7 @@ impl Engine {
         Ok(written.path)
     }
 
-    /// Where a session works.
+    /// Workspace of a session.
     ///
     /// # Errors
     /// When there is no such session, or its project is gone.

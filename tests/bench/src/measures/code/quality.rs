@@ -1,4 +1,4 @@
-//! How well questions about code are answered, by annotations in the format of semble's benchmarks: `repos.json` and
+//! Quality of answers to questions about code, by annotations in the format of semble's benchmarks: `repos.json` and
 //! `annotations/*.json`, beside one folder of sources for each repository. The ranking was tuned on the repositories with even
 //! places in the alphabet; the others are the figure.
 
