@@ -113,6 +113,8 @@ pub(crate) fn cut(lines: &Lines<'_>, definitions: &[Definition]) -> Vec<ChunkSpa
             );
             ChunkSpan { first_line, last_line, symbol }
         })
+        // Blank lines and lone brackets would be found by the name of their file alone.
+        .filter(|span| lines.text(span.first_line, span.last_line).contains(char::is_alphanumeric))
         .collect()
 }
 

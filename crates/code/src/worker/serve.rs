@@ -39,8 +39,6 @@ const NICENESS: i32 = 10;
 const QUIET_MILLIS: u16 = 100;
 /// More changed files than this are looked for in the whole folder, which costs less than to look for each.
 const MANY: usize = 30;
-/// A folder that cannot be watched is looked at again when it was left alone for so many times what a look takes.
-const LOOK_SHARE: u32 = 4;
 /// Pause between words about how far the index is.
 const PROGRESS: Duration = Duration::from_millis(250);
 /// Looks at a folder whose folders change meanwhile.
@@ -107,8 +105,8 @@ struct Server {
     changes: Changes,
     /// The folder itself, whatever is at its path later: rights are bound to it.
     root: Option<(u64, u64)>,
-    /// End of the last look at the whole folder, and its length.
-    looked: Option<(Instant, Duration)>,
+    /// Set once the whole folder was looked at.
+    is_indexed: bool,
 }
 
 impl Server {
@@ -125,7 +123,7 @@ impl Server {
             is_careful,
             watch: FolderWatch::new().ok(),
             changes: Changes::default(),
-            looked: None,
+            is_indexed: false,
         }
     }
 
@@ -176,13 +174,11 @@ impl Server {
 
     /// Brings the index up to the folder, as far as is known of it.
     fn catch_up(&mut self) -> io::Result<()> {
-        let Some(watch) = &mut self.watch else {
-            let is_old = |(end, length): (Instant, Duration)| end.elapsed() > length * LOOK_SHARE;
-            return if self.looked.is_none_or(is_old) { self.look() } else { Ok(()) };
-        };
+        // Without words about changes only a look tells: an answer from before an edit costs more than the look does.
+        let Some(watch) = &mut self.watch else { return self.look() };
         watch.collect(&mut self.changes);
         let changes = std::mem::take(&mut self.changes);
-        if self.looked.is_none() || changes.all || changes.files.len() > MANY {
+        if !self.is_indexed || changes.all || changes.files.len() > MANY {
             return self.look();
         }
         let files: Vec<&str> = changes.files.iter().map(String::as_str).collect();
@@ -199,7 +195,6 @@ impl Server {
 
     /// Looks at the whole folder, and watches the folders in it. What changed before a folder was watched is looked for again.
     fn look(&mut self) -> io::Result<()> {
-        let begun = Instant::now();
         for _ in 0..LOOKS {
             self.refresh()?;
             let Some(watch) = &mut self.watch else { break };
@@ -209,7 +204,7 @@ impl Server {
                 Err(_) => self.watch = None,
             }
         }
-        self.looked = Some((Instant::now(), begun.elapsed()));
+        self.is_indexed = true;
         Ok(())
     }
 
@@ -238,4 +233,25 @@ impl Server {
 fn identity(folder: &Path) -> Option<(u64, u64)> {
     let metadata = folder.metadata().ok().filter(std::fs::Metadata::is_dir)?;
     Some((metadata.dev(), metadata.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_cannot_be_watched_is_looked_at_before_each_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().to_owned();
+        let job = Job { root: root.clone(), memory: 0, excluded: Vec::new(), outer: Vec::new(), is_careful: false };
+        let out = File::options().write(true).open("/dev/null").unwrap();
+        let mut server = Server::new(job, out, |_| true);
+        server.watch = None;
+        for name in ["first", "second", "third"] {
+            std::fs::write(root.join("a.rs"), format!("fn {name}() {{}}\n")).unwrap();
+            server.catch_up().unwrap();
+            let found = server.code.search(name, "", 1);
+            assert!(found.first().is_some_and(|hit| hit.text.contains(name)), "{name}: {found:?}");
+        }
+    }
 }

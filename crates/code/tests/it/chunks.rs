@@ -141,18 +141,21 @@ fn chunks_are_cut_at_definitions_with_their_comments() {
     assert_eq!(chunks.last().unwrap().symbol.map(|symbol| symbol.kind), Some(SymbolKind::Function), "goes on");
 }
 
+/// Chunks are the text in its order, and nothing is left out but lines without a letter or digit.
 fn assert_whole(path: &str, text: &str) {
     let mut parser = Parser::new();
     let source = parser.parse(path, text);
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let between = |first: u32, end: u32| lines[first as usize - 1..end as usize - 1].concat();
     let mut next = 1;
-    let mut whole = String::new();
     for chunk in source.chunks() {
-        assert_eq!(chunk.first_line, next);
-        assert!(chunk.last_line >= chunk.first_line);
+        assert!(next <= chunk.first_line && chunk.first_line <= chunk.last_line);
+        assert!(!between(next, chunk.first_line).contains(char::is_alphanumeric));
         next = chunk.last_line + 1;
-        whole.push_str(chunk.text);
+        assert_eq!(chunk.text, between(chunk.first_line, next));
+        assert!(chunk.text.contains(char::is_alphanumeric));
     }
-    assert_eq!(whole, text);
+    assert!(!between(next, u32::try_from(lines.len()).unwrap() + 1).contains(char::is_alphanumeric));
 }
 
 const PATHS: [&str; 9] = ["a.rs", "a.py", "a.js", "a.ts", "a.tsx", "a.go", "a.java", "a.c", "a.txt"];
