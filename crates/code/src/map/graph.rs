@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// A name with more definitions than this is no sign of anything: `new`, `main`, `fmt`.
-const MAX_DEFINERS: usize = 24;
+const MAX_DEFINERS: usize = 10;
 /// From so many definitions on a name counts little.
 const MANY_DEFINERS: usize = 5;
 /// Letters from which on a name of several words is telling.

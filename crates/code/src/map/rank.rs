@@ -24,9 +24,10 @@ pub(super) fn page_rank(graph: &Graph<'_>, focus: &HashSet<u32>) -> Vec<f32> {
         let mut next = vec![0.0_f32; slots];
         let mut passed = 0.0;
         for ((rank, edges), total) in ranks.iter().zip(&graph.edges).zip(&graph.totals) {
+            let factor = DAMPING * rank / total;
             for edge in edges {
                 if let Some(place) = next.get_mut(edge.to as usize) {
-                    let share = DAMPING * rank * edge.weight / total;
+                    let share = factor * edge.weight;
                     *place += share;
                     passed += share;
                 }
