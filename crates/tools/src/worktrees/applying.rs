@@ -48,6 +48,7 @@ impl Inner {
             let hint = format!("run `git checkout -B {}` in {}", record.branch(), self.records.top(name).display());
             return Err(conflict(message, hint));
         }
+        self.refuse_replaced(&record).await?;
         self.refuse_inner_repositories(&record, &state).await?;
         self.refuse_filtered(&record, &state).await?;
         let tip = self.committed(record.clone(), state, message).await?;

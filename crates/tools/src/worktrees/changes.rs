@@ -284,6 +284,7 @@ impl Inner {
 
     pub(super) async fn difference(&self, name: &str) -> Result<WorktreeDiff, WorkspaceError> {
         let record = self.ready(name)?;
+        self.refuse_replaced(&record).await?;
         let found = self.difference_of(&record).await;
         self.drop_objects(name);
         found

@@ -3,7 +3,8 @@
 //! - `record`: what is known of each, on the disk before the worktree is. `repository`: the repository around a project,
 //!   found without git.
 //! - `git`: runs git, in the sandbox of commands, with settings of which none comes from elsewhere; `place`: what it reaches,
-//!   `output`: its answers, `programs`: those that a repository names. `survey`: what git would stumble over.
+//!   `output`: its answers, `programs`: those that a repository names. `survey`: what git would stumble over, `objects`: those that
+//!   are not what their names say.
 //! - `making`, `changes`, `applying`, `removing`: one operation each. `unfinished`: what a stop of the daemon cut off.
 //!
 //! Models write what is in worktrees, and commands in them may write to a part of the repository. So nothing of that says
@@ -14,6 +15,7 @@ mod applying;
 mod changes;
 mod git;
 mod making;
+mod objects;
 mod output;
 mod place;
 mod programs;

@@ -40,6 +40,12 @@ impl GitOutput {
         Ok(self.parts()?.into_iter().map(path).collect())
     }
 
+    /// The lines among git's own words with one of these in it, of which a few are told.
+    pub(super) fn complaints(&self, words: &[&str]) -> String {
+        let lines = self.said.lines().filter(|line| words.iter().any(|word| line.contains(word)));
+        lines.take(TOLD_LINES).collect::<Vec<_>>().join("; ")
+    }
+
     /// The last words of git.
     pub(super) fn told(&self) -> String {
         let lines: Vec<&str> = self.said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();

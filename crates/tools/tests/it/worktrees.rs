@@ -350,3 +350,22 @@ async fn a_repository_that_borrows_objects_is_refused_with_what_to_do() {
     git(&field.project, &["branch", "agentd/two/below"]);
     field.refused(field.make_of("two", &field.project).await, &["there is a branch agentd/two/below"]);
 }
+
+#[tokio::test]
+async fn an_object_that_was_replaced_is_found() {
+    let field = Field::new();
+    let folder = field.make("one").await;
+    fs::write(folder.join("b.txt"), "new\n").unwrap();
+    let object = |name: &str| {
+        let folder = field.project.join(".git/objects");
+        folder.join(&name[..2]).join(&name[2..])
+    };
+    let (known, other) = (object(&git(&field.project, &["rev-parse", "HEAD:a.txt"])), folder.join("other"));
+    fs::write(&other, "something else\n").unwrap();
+    let other = object(&git(&folder, &["hash-object", "-w", "other"]));
+    field.worktrees.diff("one".to_owned()).await.unwrap();
+    fs::remove_file(&known).unwrap();
+    fs::copy(other, known).unwrap();
+    field.refused(field.worktrees.diff("one".to_owned()).await, &["hash-path mismatch", "git fsck"]);
+    field.refused(field.apply("one").await, &["hash-path mismatch"]);
+}
