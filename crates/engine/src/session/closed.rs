@@ -2,14 +2,15 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use agentd_core::{folder::AddedFolder, session::Mount};
+use tokio::sync::watch;
 
 /// Folders that are closed now.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ClosedFolders(Arc<Mutex<Vec<PathBuf>>>);
+pub(crate) struct ClosedFolders(Arc<watch::Sender<Vec<PathBuf>>>);
 
 /// Keeps folders closed while it is there.
 #[derive(Debug)]
@@ -20,26 +21,27 @@ pub(crate) struct FolderClosure {
 
 impl ClosedFolders {
     pub(crate) fn close(&self, folders: Vec<PathBuf>) -> FolderClosure {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(folders.iter().cloned());
+        self.0.send_modify(|closed| closed.extend(folders.iter().cloned()));
         FolderClosure { all: self.clone(), folders }
     }
 
     /// True where a session could change files of one of them.
     pub(crate) fn concern(&self, project: Option<&Mount>, added: &[AddedFolder]) -> bool {
-        let closed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        !closed.is_empty() && closed.iter().any(|folder| reaches(folder, project, added))
+        let closed = self.0.borrow().clone();
+        closed.iter().any(|folder| reaches(folder, project, added))
     }
 }
 
 impl Drop for FolderClosure {
     fn drop(&mut self) {
-        let mut all = self.all.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for folder in &self.folders {
-            // Somebody else may have closed the same one.
-            if let Some(at) = all.iter().position(|closed| closed == folder) {
-                all.swap_remove(at);
+        self.all.0.send_modify(|all| {
+            for folder in &self.folders {
+                // Somebody else may have closed the same one.
+                if let Some(at) = all.iter().position(|closed| closed == folder) {
+                    all.swap_remove(at);
+                }
             }
-        }
+        });
     }
 }
 
