@@ -38,7 +38,7 @@ pub(crate) struct WorktreeArgs {
 enum WorktreeCommand {
     /// List the worktrees, with changed files and commits of each
     List,
-    /// Show all changes since the commit that a worktree began from
+    /// Show all changes since the newest commit that the main tree has as well
     Diff(WorktreeName),
     /// Commit what is not committed, and merge the branch into what the main tree has checked out: all of it, or nothing
     Apply(WorktreeName),
@@ -77,7 +77,10 @@ pub(crate) async fn handle(global: &Global, args: WorktreeArgs) -> anyhow::Resul
                 let text = if io::stdout().is_terminal() { visible::lines(&diff.text) } else { diff.text.clone() };
                 io::stdout().lock().write_all(text.as_bytes())?;
                 if diff.is_cut {
-                    note("the patch is too long and lacks a part: look at it with git in the worktree's folder");
+                    note("the patch is too long and lacks its end: look at it with git in the worktree's folder");
+                }
+                if diff.is_lossy {
+                    note("the patch has text that is no UTF-8, so `git apply` does not take it as it is here");
                 }
                 Ok(())
             })

@@ -69,6 +69,19 @@ pub struct MadeWorktree {
     pub folder: PathBuf,
 }
 
+/// A worktree that is recorded, whatever has become of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownWorktree {
+    /// Its name.
+    pub name: String,
+    /// The session that it was made for.
+    pub session: SessionId,
+    /// The top of its tree, by its real path where it is there.
+    pub top: PathBuf,
+    /// The top of the main tree, which it is merged into.
+    pub main: PathBuf,
+}
+
 /// The part of a repository that commands in one of its worktrees need, by real paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorktreeAccess {
@@ -99,9 +112,9 @@ pub struct WorktreeReport {
     pub folder: PathBuf,
     /// The folder of the main tree that it stands for.
     pub project: PathBuf,
-    /// The commit that it began from.
+    /// The commit that it is compared with: the newest one that its main tree has as well, at first the one that it began from.
     pub base: String,
-    /// Number of files that differ from that commit, those among them that are not committed.
+    /// Number of files that differ from that commit, those among them that are not committed, and of repositories in it.
     pub changed: u64,
     /// Number of commits since.
     pub ahead: u64,
@@ -112,7 +125,7 @@ pub struct WorktreeReport {
     pub problem: Option<String>,
 }
 
-/// Difference of a worktree from the commit that it began from.
+/// Difference of a worktree from the newest commit that its main tree has as well.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorktreeDiff {
     /// Its name.
@@ -123,8 +136,11 @@ pub struct WorktreeDiff {
     pub files: Vec<String>,
     /// The patch.
     pub text: String,
-    /// True if the patch was too long and lacks its middle.
+    /// True if the patch was too long and lacks its end.
     pub is_cut: bool,
+    /// True if the patch has text that is no UTF-8, which is not exact in it.
+    #[serde(default)]
+    pub is_lossy: bool,
 }
 
 /// Changes of a worktree that were brought into the main tree.

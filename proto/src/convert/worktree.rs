@@ -59,15 +59,15 @@ impl TryFrom<v1::Worktree> for WorktreeReport {
 
 impl From<&WorktreeDiff> for v1::WorktreeDiff {
     fn from(diff: &WorktreeDiff) -> Self {
-        let WorktreeDiff { name, base, files, text, is_cut } = diff.clone();
-        Self { name, base, files, text, is_cut }
+        let WorktreeDiff { name, base, files, text, is_cut, is_lossy } = diff.clone();
+        Self { name, base, files, text, is_cut, is_lossy }
     }
 }
 
 impl From<v1::WorktreeDiff> for WorktreeDiff {
     fn from(diff: v1::WorktreeDiff) -> Self {
-        let v1::WorktreeDiff { name, base, files, text, is_cut } = diff;
-        Self { name, base, files, text, is_cut }
+        let v1::WorktreeDiff { name, base, files, text, is_cut, is_lossy } = diff;
+        Self { name, base, files, text, is_cut, is_lossy }
     }
 }
 

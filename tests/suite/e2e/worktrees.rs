@@ -70,13 +70,19 @@ impl World {
         self.daemon.agentctl(["worktree"].iter().chain(args)).await
     }
 
-    /// Kills the daemon so many milliseconds after something began, and starts it again.
+    /// Kills the daemon so many milliseconds after a worktree is recorded as being in a stage, and starts it again. A stage may be
+    /// over before anybody sees it.
     async fn killed_during(
         &mut self,
-        pause: u64,
+        (name, stage, pause): (&str, &str, u64),
         work: impl Future<Output = Result<(), ClientError>> + Send + 'static,
     ) {
+        let record = self.daemon.data().join(format!("worktrees/.records/{name}.json"));
         let working = tokio::spawn(work);
+        while !working.is_finished() && !fs::read_to_string(&record).is_ok_and(|text| text.contains(stage)) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // The middle of it is at another place each time.
         tokio::time::sleep(Duration::from_millis(pause)).await;
         self.daemon.kill9().await;
         working.abort();
@@ -223,7 +229,8 @@ async fn git_works_in_the_sandbox_and_reaches_nothing_of_the_repository_but_its_
 async fn no_program_that_the_repository_names_is_run_by_the_daemon() {
     let world = in_repository().await;
     let project = world.project();
-    let mark = project.join("ran");
+    // Where a merge can write, and the making of a worktree.
+    let mark = project.join(".git/ran");
     let touch = format!("touch {}; cat", mark.display());
     for key in ["filter.evil.clean", "filter.evil.smudge", "core.fsmonitor", "diff.evil.textconv", "diff.external"] {
         git(&project, &["config", key, &touch]);
@@ -236,14 +243,21 @@ async fn no_program_that_the_repository_names_is_run_by_the_daemon() {
         let path = world.daemon.write(&format!("project/.git/hooks/{hook}"), format!("#!/bin/sh\n{touch}\n"));
         fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     }
-    world.works_in("one", vec![write("/project/a.txt", "ONE\ntwo\nthree\n")]).await;
-    world.works_in("two", vec![write("/project/a.txt", "one\ntwo\nTHREE\n")]).await;
-    world.worktree(&["diff", "one"]).await.exits(0);
-    world.worktree(&["apply", "one"]).await.exits(0);
-    world.worktree(&["apply", "two"]).await.exits(0);
-    world.worktree(&["remove", "one"]).await.exits(0);
-    assert!(!mark.exists(), "{}", world.daemon.log());
-    assert_eq!(world.main_file("a.txt"), "ONE\ntwo\nTHREE\n");
+    for round in 0..2 {
+        // Lists of settings of even and of odd length.
+        git(&project, &["config", "filler.x", &round.to_string()]);
+        git(&project, &["config", &format!("filler.{}", "y".repeat(round + 1)), "1"]);
+        let (one, two) = (format!("one{round}"), format!("two{round}"));
+        world.works_in(&one, vec![write("/project/a.txt", &format!("ONE{round}\ntwo\nthree\n"))]).await;
+        world.works_in(&two, vec![write("/project/b.txt", &format!("alpha\nBETA{round}\n"))]).await;
+        world.worktree(&["diff", &one]).await.exits(0);
+        world.worktree(&["apply", &one]).await.exits(0);
+        world.worktree(&["apply", &two]).await.exits(0);
+        world.worktree(&["remove", &one]).await.exits(0);
+        assert!(!mark.exists(), "{}", world.daemon.log());
+        let files = (world.main_file("a.txt"), world.main_file("b.txt"));
+        assert_eq!(files, (format!("ONE{round}\ntwo\nthree\n"), format!("alpha\nBETA{round}\n")));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -288,13 +302,21 @@ async fn a_daemon_that_is_killed_in_the_middle_loses_no_change() {
     let expected = |world: &World| world.worktree_file("one/many/3.txt");
     let wanted = expected(&world);
     assert!(wanted.starts_with("x3\n"));
-    // In the middle of merging, at other places each time.
-    for pause in [0, 40, 80, 120, 180, 260, 350, 500, 700, 900] {
+    // In the middle of merging.
+    let before = git(&project, &["rev-parse", "HEAD"]);
+    for (stage, pause) in
+        [("committing", 0), ("committing", 10), ("applying", 0), ("applying", 10), ("applying", 25), ("applying", 60)]
+    {
+        git(&project, &["reset", "--quiet", "--hard", &before]);
         let client = world.client().await;
-        world.killed_during(pause, async move { client.apply_worktree("one").await.map(drop) }).await;
+        world.killed_during(("one", stage, pause), async move { client.apply_worktree("one").await.map(drop) }).await;
         let listed = world.worktrees().await;
         assert_eq!(listed.len(), 2, "{listed:#?}");
         assert!(listed.iter().all(|one| one["problem"].is_null()), "{listed:#?}");
+        assert_eq!(git(&project, &["status", "--porcelain"]), "", "{stage} {pause}");
+        let is_there = git(&project, &["rev-parse", "HEAD"]) != before;
+        assert_eq!(world.main_file("many/3.txt") == wanted, is_there, "{stage} {pause}: all or nothing");
+        assert_eq!(expected(&world), wanted);
     }
     world.worktree(&["apply", "one"]).await.exits(0);
     world.worktree(&["apply", "other"]).await.exits(0);
@@ -302,7 +324,7 @@ async fn a_daemon_that_is_killed_in_the_middle_loses_no_change() {
     assert_eq!(git(&project, &["status", "--porcelain"]), "");
     assert!(!project.join("many/7.txt").exists() && project.join("many/new.txt").exists());
     // In the middle of making and removing.
-    for (number, pause) in [0, 60, 120, 200, 300, 450].into_iter().enumerate() {
+    for (number, pause) in [0, 10, 30, 60, 120].into_iter().enumerate() {
         let name = format!("made{number}");
         let client = world.client().await;
         let new = NewSession {
@@ -310,21 +332,23 @@ async fn a_daemon_that_is_killed_in_the_middle_loses_no_change() {
             worktree: Some(name.clone()),
             ..NewSession::default()
         };
-        world.killed_during(pause, async move { client.create_session(&new).await.map(drop) }).await;
+        let creation = async move { client.create_session(&new).await.map(drop) };
+        world.killed_during((&name, "making", pause), creation).await;
         for one in world.worktrees().await {
             assert!(one["problem"].is_null(), "{one:#}");
         }
         let client = world.client().await;
-        world.killed_during(pause, async move { client.remove_worktree(&name, false).await.map(drop) }).await;
+        let removed = name.clone();
+        let removal = async move { client.remove_worktree(&removed, false).await.map(drop) };
+        world.killed_during((&name, "removing", pause), removal).await;
     }
-    // Those whose session was never stored go by themselves, meanwhile.
-    until("no worktree is left", || async {
-        for one in world.worktrees().await {
-            world.worktree(&["remove", one["name"].as_str().unwrap()]).await;
-        }
-        world.worktrees().await.is_empty().then_some(())
+    until("those whose session was never stored are gone by themselves", || async {
+        world.worktrees().await.iter().all(|one| one["is_orphan"] == false).then_some(())
     })
     .await;
+    for one in world.worktrees().await {
+        world.worktree(&["remove", one["name"].as_str().unwrap()]).await.exits(0);
+    }
     assert_eq!(git(&project, &["worktree", "list"]).lines().count(), 1);
     assert_eq!(git(&project, &["branch", "--list", "agentd/*"]), "");
     let left: Vec<_> = fs::read_dir(world.daemon.data().join("worktrees")).unwrap().flatten().collect();
@@ -481,6 +505,54 @@ async fn a_subagent_works_in_a_worktree_of_its_own_where_that_is_wanted() {
     assert_eq!((listed.len(), &listed[0]["changed"]), (1, &json!(1)), "{listed:#?}");
     world.worktree(&["apply", listed[0]["name"].as_str().unwrap()]).await.exits(0);
     assert_eq!(world.main_file("a.txt"), "by the subagent\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worktree_of_a_subagent_goes_where_nothing_was_changed_and_is_refused_where_nothing_may_be() {
+    let world = in_repository().await;
+    world.model.respond_with(|request| {
+        let system = request.messages()[0]["content"].as_str().unwrap_or_default().to_owned();
+        let told = tool_texts(request);
+        match (system.contains("You are a subagent"), told.is_empty()) {
+            (true, _) => Reply::text("I looked at all of it, and there is nothing to be changed. ".repeat(6)),
+            (false, true) => Reply::tool_call("delegate_task", json!({"task": "Look at a.txt", "worktree": true})),
+            (false, false) => Reply::text(told),
+        }
+    });
+    let project = world.project().display().to_string();
+    let (writable, read_only) = (format!("{project}:rw"), format!("{project}:ro"));
+    let looks = ["run", "Do it.", "-C", &writable, "--on-interrupt", "approve"];
+    let output = world.daemon.agentctl(looks).await.exits(0);
+    assert!(output.stdout.contains("nothing to be changed") && output.stdout.contains("its worktree is gone"));
+    assert!(world.worktrees().await.is_empty());
+    let output = world.daemon.agentctl(["run", "Do it.", "-C", &read_only, "--on-interrupt", "approve"]).await;
+    assert!(output.stdout.contains("may only be read"), "{}", output.stdout);
+    let output = world.daemon.agentctl(["run", "Do it.", "-C", &writable, "--mode", "plan"]).await;
+    assert!(output.stdout.contains("in plan mode"), "{}", output.stdout);
+    assert!(world.worktrees().await.is_empty());
+    assert_eq!(git(&world.project(), &["branch", "--list", "agentd/*"]), "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worktree_is_left_alone_while_a_turn_runs_in_it_whoever_began_it() {
+    let world = in_repository().await;
+    world.works_in("one", vec![write("/project/a.txt", "one\n")]).await;
+    let asked = world.model.requests().len();
+    world.model.respond_with(|_| Reply::never());
+    let folder = format!("{}:rw", world.daemon.data().join("worktrees/one").display());
+    let detached =
+        world.daemon.agentctl(["run", "Go on.", "-C", &folder, "--detach", "--output", "json"]).await.exits(0);
+    until("the model is asked", || async { (world.model.requests().len() > asked).then_some(()) }).await;
+    for args in [&["apply", "one"][..], &["remove", "one", "--force"]] {
+        let refused = world.worktree(args).await;
+        assert_ne!(refused.code, Some(0));
+        refused.says(&["a turn runs in the session", "hint:"]);
+    }
+    let session = detached.json()["session_id"].as_str().unwrap().to_owned();
+    world.client().await.cancel_turn(&session, None).await.unwrap();
+    until("the turn is over", || async { (world.worktree(&["apply", "one"]).await.code == Some(0)).then_some(()) })
+        .await;
+    assert_eq!(world.main_file("a.txt"), "one\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]

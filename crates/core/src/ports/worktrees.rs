@@ -5,7 +5,7 @@ use futures_util::future::BoxFuture;
 use crate::{
     error::WorkspaceError,
     ids::SessionId,
-    worktree::{MadeWorktree, NewWorktree, WorktreeApplied, WorktreeDiff, WorktreeReport},
+    worktree::{KnownWorktree, MadeWorktree, NewWorktree, WorktreeApplied, WorktreeDiff, WorktreeReport},
 };
 
 /// Makes, shows, merges and removes worktrees. All are found again on the disk: each is recorded before it is made. No tool
@@ -18,11 +18,11 @@ pub trait Worktrees: Send + Sync {
     /// none.
     fn make(&self, new: NewWorktree) -> BoxFuture<'_, Result<MadeWorktree, WorkspaceError>>;
 
-    /// Names of all worktrees, each with the session that it was made for.
+    /// All worktrees, sorted by name.
     ///
     /// # Errors
     /// When the records cannot be read.
-    fn names(&self) -> BoxFuture<'_, Result<Vec<(String, SessionId)>, WorkspaceError>>;
+    fn known(&self) -> BoxFuture<'_, Result<Vec<KnownWorktree>, WorkspaceError>>;
 
     /// State of a worktree. What cannot be found out of it is told as its problem.
     ///
@@ -30,7 +30,7 @@ pub trait Worktrees: Send + Sync {
     /// When there is none of that name.
     fn report(&self, name: String) -> BoxFuture<'_, Result<WorktreeReport, WorkspaceError>>;
 
-    /// Its difference from the commit that it began from: commits, changes that are not committed, and new files.
+    /// Its difference from the newest commit that its main tree has as well: commits, changes that are not committed, and new files.
     ///
     /// # Errors
     /// When there is none of that name, or git fails.

@@ -58,6 +58,9 @@ impl Engine {
     /// When the files cannot be read or removed.
     pub async fn clean_leftovers(&self, trial: bool) -> Result<FilesRemoved, EngineError> {
         if !trial {
+            if let Err(error) = self.settle_worktrees().await {
+                tracing::warn!(hint = error.hint(), "worktrees are as they were left: {error}");
+            }
             self.finish_removals().await?;
         }
         Ok(self.shared.parts.workspaces.clean_leftovers(trial).await?)

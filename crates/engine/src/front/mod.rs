@@ -45,6 +45,7 @@ use crate::{
     recovery::RecoveredTurn,
     session::{
         SessionHandle,
+        closed::ClosedFolders,
         gauges::{Activity, EngineStats, Gauges},
         news::{NewsReader, NewsSender, SessionNews},
         registry::RegistryBuilder,
@@ -103,6 +104,7 @@ impl Engine {
         let kept = KeptHandle::spawn(Arc::clone(&store));
         let registry = RegistryBuilder::new();
         let shared = Arc::new(Shared {
+            closed: ClosedFolders::default(),
             parts: Ports { models, toolbox, store, workspaces, pictures, snapshots, languages, audit, clock },
             stock,
             session_stocks: watch::Sender::default(),

@@ -114,12 +114,13 @@ impl Engine {
 /// Removes the files of sessions that the journal has hidden, and has it know. What cannot be removed keeps nothing else.
 async fn remove_files(parts: &Ports, sessions: Vec<SessionId>) -> Result<(), EngineError> {
     let (mut gone, mut failed) = (Vec::new(), None);
-    for id in sessions {
+    // Those that worked for others first: their worktrees may be made of another one.
+    for id in sessions.into_iter().rev() {
         let removed = async {
             parts.workspaces.remove(id).await?;
             parts.snapshots.remove(id).await?;
             // One that stays is found again.
-            worktree::leave(parts, id).await;
+            worktree::leave(&*parts.workspaces, &*parts.store, id).await;
             Ok::<_, WorkspaceError>(())
         };
         match removed.await {

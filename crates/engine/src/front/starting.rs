@@ -64,7 +64,13 @@ impl Engine {
         self.audit_first_mode(id, &settings, &start.start.client).await?;
         let settings = self.with_worktree(id, settings).await?;
         let mounts = settings.mounts();
-        let session = self.registry.newborn(id, settings).await?;
+        let session = match self.registry.newborn(id, settings).await {
+            Ok(session) => session,
+            Err(error) => {
+                forget(&self.shared.parts, id).await;
+                return Err(error);
+            }
+        };
         let started = async {
             if parts.0.iter().any(CheckedPart::has_file) {
                 self.shared.parts.workspaces.open(id, mounts).await?;
@@ -312,6 +318,6 @@ async fn forget(ports: &Ports, session: SessionId) {
     // A journal that cannot be read does not say if it is there.
     if let Ok(None) = ports.store.session(session).await {
         let _ = ports.workspaces.remove(session).await;
-        worktree::leave(ports, session).await;
+        worktree::leave(&*ports.workspaces, &*ports.store, session).await;
     }
 }

@@ -1,17 +1,22 @@
 //! Git worktrees of sessions: made with a session, merged and removed by people, and left to them where a session goes.
 
+use std::path::PathBuf;
+
 use agentd_core::{
     error::ErrorKind,
     ids::SessionId,
     ports::Worktrees,
     session::SessionSettings,
-    worktree::{WorktreeApplied, WorktreeDiff, WorktreeReport},
+    worktree::{KnownWorktree, WorktreeApplied, WorktreeDiff, WorktreeReport},
 };
 
 use super::Engine;
 use crate::{
     error::EngineError,
-    session::worktree::{leave, ported, users, with_worktree},
+    session::{
+        closed::FolderClosure,
+        worktree::{leave, ported, users, with_worktree},
+    },
 };
 
 /// Characters of a session's title in the message of a commit.
@@ -25,9 +30,9 @@ impl Engine {
     pub async fn worktrees(&self) -> Result<Vec<WorktreeReport>, EngineError> {
         let Some(worktrees) = self.shared.parts.workspaces.worktrees() else { return Ok(Vec::new()) };
         let mut all = Vec::new();
-        for (name, session) in worktrees.names().await? {
-            let is_orphan = self.shared.parts.store.session(session).await?.is_none();
-            match worktrees.report(name).await {
+        for known in worktrees.known().await? {
+            let is_orphan = self.shared.parts.store.session(known.session).await?.is_none();
+            match worktrees.report(known.name).await {
                 Ok(report) => all.push(WorktreeReport { is_orphan, ..report }),
                 // It was removed just now.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -42,17 +47,18 @@ impl Engine {
     /// # Errors
     /// When there is none, or git fails.
     pub async fn diff_worktree(&self, named: &str) -> Result<WorktreeDiff, EngineError> {
-        let (name, _) = self.worktree(named).await?;
-        Ok(self.ported()?.diff(name).await?)
+        let known = self.worktree(named).await?;
+        Ok(self.ported()?.diff(known.name).await?)
     }
 
     /// Merges a worktree into what its main tree has checked out: all of it or nothing.
     ///
     /// # Errors
-    /// Of kind `Busy` while a turn runs in it, of kind `Conflict` where files are in the way.
+    /// Of kind `Busy` while a turn runs in it or in the main tree, of kind `Conflict` where files are in the way.
     pub async fn apply_worktree(&self, named: &str) -> Result<WorktreeApplied, EngineError> {
-        let (name, session) = self.worktree(named).await?;
-        self.refuse_while_used(&name, session).await?;
+        let known = self.worktree(named).await?;
+        let _closed = self.close(&known, vec![known.top.clone(), known.main.clone()]).await?;
+        let KnownWorktree { name, session, .. } = known;
         let title = self.shared.parts.store.session(session).await?.map(|stored| stored.summary.title);
         let title: String = title.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
         let title: String = title.chars().take(TITLE).collect();
@@ -66,10 +72,10 @@ impl Engine {
     /// # Errors
     /// Of kind `Busy` while a turn runs in it, of kind `Conflict` where it has changes that are merged nowhere, unless forced.
     pub async fn remove_worktree(&self, named: &str, force: bool) -> Result<String, EngineError> {
-        let (name, session) = self.worktree(named).await?;
-        self.refuse_while_used(&name, session).await?;
-        self.ported()?.remove(name.clone(), force).await?;
-        Ok(name)
+        let known = self.worktree(named).await?;
+        let _closed = self.close(&known, vec![known.top.clone()]).await?;
+        self.ported()?.remove(known.name.clone(), force).await?;
+        Ok(known.name)
     }
 
     /// Finishes what a stop of the daemon cut off, and removes worktrees without changes whose sessions are gone.
@@ -79,15 +85,15 @@ impl Engine {
     pub async fn settle_worktrees(&self) -> Result<(), EngineError> {
         let parts = &self.shared.parts;
         let Some(worktrees) = parts.workspaces.worktrees() else { return Ok(()) };
-        let names = worktrees.names().await?;
-        if names.is_empty() {
+        let all = worktrees.known().await?;
+        if all.is_empty() {
             return Ok(());
         }
         worktrees.settle().await?;
-        for (_, session) in names {
+        for KnownWorktree { session, .. } in all {
             // One that is being made for a session just now has it soon.
             if self.live_session(session).await?.is_none() && parts.store.session(session).await?.is_none() {
-                leave(parts, session).await;
+                leave(&*parts.workspaces, &*parts.store, session).await;
             }
         }
         Ok(())
@@ -107,16 +113,16 @@ impl Engine {
         let settings = self.with_worktree(id, settings).await?;
         let parts = &self.shared.parts;
         if let Err(error) = parts.store.create_session(id, parts.clock.now(), settings, Vec::new()).await {
-            leave(parts, id).await;
+            leave(&*parts.workspaces, &*parts.store, id).await;
             return Err(error.into());
         }
         Ok(())
     }
 
-    /// Name of a worktree, and the session that it was made for.
-    async fn worktree(&self, named: &str) -> Result<(String, SessionId), EngineError> {
-        let all = self.ported()?.names().await?;
-        if let Some(found) = all.iter().find(|(name, _)| name == named) {
+    /// A worktree by its name, or by a session that works in it.
+    async fn worktree(&self, named: &str) -> Result<KnownWorktree, EngineError> {
+        let all = self.ported()?.known().await?;
+        if let Some(found) = all.iter().find(|known| known.name == named) {
             return Ok(found.clone());
         }
         let unknown = || {
@@ -124,7 +130,7 @@ impl Engine {
                 .with_hint("`agentctl worktree list` shows all")
         };
         if let Ok(gone) = named.parse::<SessionId>()
-            && let Some(found) = all.iter().find(|(_, session)| *session == gone)
+            && let Some(found) = all.iter().find(|known| known.session == gone)
         {
             return Ok(found.clone());
         }
@@ -134,7 +140,7 @@ impl Engine {
         };
         let stored = self.shared.parts.store.session(session).await?;
         let own = stored.and_then(|stored| stored.settings.worktree).map(|worktree| worktree.name);
-        let is_own = |(name, of): &&(String, SessionId)| own.as_ref().map_or(*of == session, |own| own == name);
+        let is_own = |known: &&KnownWorktree| own.as_ref().map_or(known.session == session, |own| *own == known.name);
         all.iter().find(is_own).cloned().ok_or_else(unknown)
     }
 
@@ -142,17 +148,23 @@ impl Engine {
         ported(&*self.shared.parts.workspaces)
     }
 
-    /// Refuses while a turn runs in a session that works in the worktree.
-    async fn refuse_while_used(&self, name: &str, session: SessionId) -> Result<(), EngineError> {
-        let users = users(&self.shared.parts, name).await?;
-        for id in users.into_iter().chain([session]) {
+    /// Closes folders, so that no turn begins in them. Refused while one runs, or waits for its time, in a session that can change
+    /// files there.
+    async fn close(&self, known: &KnownWorktree, folders: Vec<PathBuf>) -> Result<FolderClosure, EngineError> {
+        // First, so that no turn begins behind the look.
+        let closed = self.shared.closed.close(folders.clone());
+        let users = users(&*self.shared.parts.store, &folders).await?;
+        for id in users.into_iter().chain([known.session]) {
             let Some(live) = self.live_session(id).await? else { continue };
-            if live.show().await.is_ok_and(|view| view.live_turn.is_some()) {
-                let message = format!("a turn runs in the session {id}, which works in the worktree {name}");
+            if live.show().await.is_ok_and(|view| view.live_turn.is_some() || !view.session.queue.is_empty()) {
+                let message = format!(
+                    "a turn runs in the session {id}, which works in the worktree {} or its main tree",
+                    known.name
+                );
                 return Err(EngineError::new(ErrorKind::Busy, message)
                     .with_hint("wait for its end, answer what it waits for, or cancel it"));
             }
         }
-        Ok(())
+        Ok(closed)
     }
 }

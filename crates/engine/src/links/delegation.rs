@@ -3,6 +3,7 @@
 use agentd_core::{
     agent::AgentCard,
     ids::SessionId,
+    session::SessionMode,
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -127,6 +128,16 @@ fn task(call: &Invocation<'_>) -> Result<Task, ToolOutput> {
     }
     if worktree && call.context.settings.project.is_none() {
         return Err(invalid("there is no project to make a worktree of: leave `worktree` out".to_owned()));
+    }
+    if worktree && call.context.settings.project.as_ref().is_some_and(|project| !project.writable) {
+        return Err(invalid(
+            "the project may only be read, and a worktree changes its repository: leave `worktree` out".to_owned(),
+        ));
+    }
+    if worktree && call.context.rules.grants.mode() == SessionMode::Plan {
+        return Err(invalid(
+            "the session is in plan mode, and a worktree changes the repository: leave `worktree` out".to_owned(),
+        ));
     }
     let steps = max_steps.map(|steps| steps.min(MOST_STEPS)).or_else(|| card?.max_steps).unwrap_or(STEPS);
     let agent = card.map(|card| card.id.clone());

@@ -155,12 +155,22 @@ pub(crate) async fn handed_up(
         output.files = adopted(snapshots, subagent, parent, output.files).await;
         return output;
     };
+    let note = format!(
+        "the changes are on the branch {branch} and not in your /project; the user merges them with: agentctl worktree \
+         apply {name}"
+    );
+    with_note(output, note)
+}
+
+/// The same of one whose worktree is gone, since nothing was changed in it.
+pub(crate) fn without_changes(output: ToolOutput) -> ToolOutput {
+    let note = "it changed nothing, so its worktree is gone: for more, start a new subagent and leave context_id out";
+    with_note(output, note.to_owned())
+}
+
+fn with_note(mut output: ToolOutput, note: String) -> ToolOutput {
     output.files = Vec::new();
     if let Ok(Value::Object(mut told)) = serde_json::from_str(&output.text) {
-        let note = format!(
-            "the changes are on the branch {branch} and not in your /project; the user merges them with: agentctl worktree \
-             apply {name}"
-        );
         told.insert("worktree".to_owned(), note.into());
         output.text = Value::Object(told).to_string();
     }

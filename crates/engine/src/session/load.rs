@@ -216,7 +216,25 @@ impl Actor {
             command.refuse(error);
             return None;
         }
+        if let Some(error) = self.refusal(&command) {
+            command.refuse(error);
+            return None;
+        }
         Some(command)
+    }
+
+    /// Refuses what would change files that are closed.
+    fn refusal(&self, command: &Command) -> Option<EngineError> {
+        let changes = match command {
+            Command::Start { .. } => true,
+            Command::Undo { request, .. } => !request.preview,
+            _ => false,
+        };
+        let settings = &self.state.settings;
+        (changes && self.shared.closed.concern(settings.project.as_ref(), &settings.folders)).then(|| {
+            EngineError::new(ErrorKind::Busy, "a worktree of this session's project is being merged or removed")
+                .with_hint("try again in a moment, when that is over")
+        })
     }
 
     async fn settle_again(&mut self) -> Result<(), EngineError> {

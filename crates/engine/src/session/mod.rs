@@ -16,6 +16,7 @@
 mod actor;
 pub(crate) mod asks;
 mod clean;
+pub(crate) mod closed;
 mod context;
 mod context_view;
 mod drain;

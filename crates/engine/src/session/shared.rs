@@ -9,7 +9,7 @@ use agentd_core::{
 };
 use tokio::sync::watch;
 
-use super::{gauges::Gauges, news::NewsSender, resting::RestingModels, siblings::WeakRegistry};
+use super::{closed::ClosedFolders, gauges::Gauges, news::NewsSender, resting::RestingModels, siblings::WeakRegistry};
 use crate::{
     agents::toolset_cache::ToolSetCache,
     catalog::ToolCatalog,
@@ -40,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) gauges: Gauges,
     /// News for those who watch all sessions.
     pub(crate) news: NewsSender,
+    /// Folders in which no turn begins now.
+    pub(crate) closed: ClosedFolders,
     /// Permanent grants.
     pub(crate) kept: KeptHandle,
     /// The way of sessions to other sessions.

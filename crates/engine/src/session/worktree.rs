@@ -1,18 +1,22 @@
 //! Git worktrees of sessions: made where the settings of a session to be wish for one, and left where it goes.
 
+use std::path::PathBuf;
+
 use agentd_core::{
     error::ErrorKind,
     ids::SessionId,
-    ports::{Workspaces, Worktrees},
-    session::{Mount, SessionSettings},
-    worktree::{NewWorktree, SessionWorktree},
+    ports::{Store, Workspaces, Worktrees},
+    session::{Mount, SessionSettings, SessionSummary},
+    worktree::NewWorktree,
 };
 
-use super::shared::Ports;
+use super::closed::reaches;
 use crate::error::EngineError;
 
 /// Sessions among which others in the same worktree are looked for.
 const SEARCHED: usize = 100_000;
+/// Worktrees of the subagents of one session, at the most.
+const MOST_OF_SUBAGENTS: usize = 16;
 
 /// The settings of a session to be, with the worktree made that they wish for.
 pub(crate) async fn with_worktree(
@@ -40,24 +44,25 @@ pub(crate) fn ported(workspaces: &dyn Workspaces) -> Result<&dyn Worktrees, Engi
     })
 }
 
-/// Sessions that work in a worktree.
-pub(crate) async fn users(parts: &Ports, name: &str) -> Result<Vec<SessionId>, EngineError> {
-    let sessions = parts.store.sessions(SEARCHED).await?;
-    let is_in = |worktree: &SessionWorktree| worktree.name == name;
-    Ok(sessions.into_iter().filter(|one| one.worktree.as_ref().is_some_and(is_in)).map(|one| one.id).collect())
+/// Sessions that could change files below one of these folders.
+pub(crate) async fn users(store: &dyn Store, folders: &[PathBuf]) -> Result<Vec<SessionId>, EngineError> {
+    let sessions = store.sessions(SEARCHED).await?;
+    let is_user =
+        |one: &SessionSummary| folders.iter().any(|folder| reaches(folder, one.project.as_ref(), &one.folders));
+    Ok(sessions.into_iter().filter(is_user).map(|one| one.id).collect())
 }
 
 /// Leaves the worktrees of a session that is gone: to another one that works there, or removed where they have no changes.
 /// Otherwise they stay, for a person to merge or remove.
-pub(crate) async fn leave(parts: &Ports, gone: SessionId) {
-    let Some(worktrees) = parts.workspaces.worktrees() else { return };
+pub(crate) async fn leave(workspaces: &dyn Workspaces, store: &dyn Store, gone: SessionId) {
+    let Some(worktrees) = workspaces.worktrees() else { return };
     let left = async {
-        for (name, _) in worktrees.names().await?.into_iter().filter(|(_, session)| *session == gone) {
-            let heir = users(parts, &name).await?.into_iter().find(|user| *user != gone);
+        for known in worktrees.known().await?.into_iter().filter(|known| known.session == gone) {
+            let heir = users(store, &[known.top]).await?.into_iter().find(|user| *user != gone);
             match heir {
-                Some(heir) => worktrees.hand_over(name, heir).await?,
-                None if worktrees.leave(name.clone()).await? => {}
-                None => tracing::info!(session = %gone, "the worktree {name} has changes, and stays"),
+                Some(heir) => worktrees.hand_over(known.name, heir).await?,
+                None if worktrees.leave(known.name.clone()).await? => {}
+                None => tracing::info!(session = %gone, "the worktree {} has changes, and stays", known.name),
             }
         }
         Ok::<_, EngineError>(())
@@ -65,4 +70,39 @@ pub(crate) async fn leave(parts: &Ports, gone: SessionId) {
     if let Err(error) = left.await {
         tracing::warn!(session = %gone, "a worktree of the session stays: {error}");
     }
+}
+
+/// Removes the worktree of a subagent that has changed nothing in it and that nobody else uses. Says whether it did.
+pub(crate) async fn leave_unchanged(workspaces: &dyn Workspaces, store: &dyn Store, subagent: SessionId) -> bool {
+    let Some(worktrees) = workspaces.worktrees() else { return false };
+    let left = async {
+        let mut is_gone = false;
+        for known in worktrees.known().await?.into_iter().filter(|known| known.session == subagent) {
+            if users(store, &[known.top]).await?.iter().all(|user| *user == subagent) {
+                is_gone |= worktrees.leave(known.name).await?;
+            }
+        }
+        Ok::<_, EngineError>(is_gone)
+    };
+    left.await.unwrap_or_else(|error| {
+        tracing::warn!(session = %subagent, "the worktree of a subagent stays: {error}");
+        false
+    })
+}
+
+/// Refuses one more worktree where the subagents of a session have many.
+pub(crate) async fn check_number(
+    workspaces: &dyn Workspaces,
+    store: &dyn Store,
+    parent: SessionId,
+) -> Result<(), EngineError> {
+    let children = store.children(parent).await?;
+    let known = ported(workspaces)?.known().await?;
+    let number = known.iter().filter(|known| children.iter().any(|child| child.id == known.session)).count();
+    if number < MOST_OF_SUBAGENTS {
+        return Ok(());
+    }
+    let message = format!("the subagents of this session have {number} worktrees already");
+    Err(EngineError::new(ErrorKind::Conflict, message)
+        .with_hint("leave `worktree` out, or have the user merge and remove some: agentctl worktree list"))
 }

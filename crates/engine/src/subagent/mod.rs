@@ -27,9 +27,13 @@ use crate::{
     links::delegation,
     recovery::{
         subagent_result::{self, SubagentOutput, SubagentResult},
-        subagents::{apart, ended, handed_up},
+        subagents::{apart, ended, handed_up, without_changes},
     },
-    session::{ClientLines, SessionHandle, TurnStart, siblings::WeakRegistry, worktree::with_worktree},
+    session::{
+        ClientLines, SessionHandle, TurnStart,
+        siblings::WeakRegistry,
+        worktree::{check_number, leave_unchanged, with_worktree},
+    },
     turn::{
         TurnContext, TurnExit, dispatch,
         hooks::{Invocation, Subagents, Task},
@@ -163,7 +167,12 @@ impl SessionSubagents {
         let change = StateChange::Subagent(subagent.clone());
         context.recorder.fact(EventKind::StateChanged { change }).await?;
         context.recorder.flush().await?;
-        Ok(self.start(context, task, subagent, agent).await)
+        let started = self.start(context, task, subagent, agent).await;
+        if started.is_err() && task.worktree {
+            // Nobody works in it.
+            leave_unchanged(context.files.session.workspaces(), &*context.records.store, session_id).await;
+        }
+        Ok(started)
     }
 
     /// Starts the work with the settings, rules and grants that the session has now.
@@ -184,9 +193,11 @@ impl SessionSubagents {
                 session
             }
             None if task.worktree => {
+                let (workspaces, store) = (context.files.session.workspaces(), &*context.records.store);
+                check_number(workspaces, store, context.ids.session).await?;
                 let wish = Some(SessionWorktree::default());
                 let settings = SessionSettings { worktree: wish, ..settings };
-                let settings = with_worktree(context.files.session.workspaces(), subagent.session_id, settings).await?;
+                let settings = with_worktree(workspaces, subagent.session_id, settings).await?;
                 registry.newborn(subagent.session_id, settings).await?
             }
             None => registry.newborn(subagent.session_id, settings).await?,
@@ -230,6 +241,11 @@ impl SessionSubagents {
         let output = settled(call, work.output());
         let context = call.context;
         let (store, snapshots) = (&*context.records.store, &*context.files.snapshots);
+        if self.is_apart(context, session.id()).await
+            && leave_unchanged(context.files.session.workspaces(), store, session.id()).await
+        {
+            return Ok(without_changes(output));
+        }
         Ok(handed_up(store, snapshots, session.id(), context.ids.session, output).await)
     }
 }

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     failure::Failure,
     job::Job,
-    process::{self, Binary, CapturedOutput, CommandEnd, FinishedCommand, RunError, Script},
+    process::{self, Binary, CapturedOutput, CommandEnd, FinishedCommand, OutputForm, RunError, Script},
     sandbox::{self, Sandbox},
     skills::{Programs, SkillStore},
     text,
@@ -234,6 +234,7 @@ pub(crate) async fn run(
         environment,
         timeout,
         output_cap: settings.output_bytes,
+        output: OutputForm::Text,
         confinement: context.confinement,
         progress: context.progress.clone(),
     };

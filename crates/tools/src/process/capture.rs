@@ -27,8 +27,19 @@ pub(crate) struct CapturedOutput {
     pub(crate) text: String,
     /// Kind of the output, where it is no text.
     pub(crate) binary: Option<Binary>,
+    /// The beginning as it came, where bytes are wanted and no text.
+    pub(crate) bytes: Vec<u8>,
     /// Number of bytes in all.
     pub(crate) total: u64,
+}
+
+/// Form in which output is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OutputForm {
+    /// As text, in the encoding that it seems to have.
+    Text,
+    /// As it comes: it is for a program, and nothing is guessed of it.
+    Bytes,
 }
 
 /// Output that is no text.
@@ -74,12 +85,15 @@ impl Capture {
         }
     }
 
-    pub(super) fn finish(self) -> CapturedOutput {
+    pub(super) fn finish(self, form: OutputForm) -> CapturedOutput {
         let Self { mut head, tail, total, .. } = self;
         let left_out = total - (head.len() + tail.len()) as u64;
         let mut tail: Vec<u8> = tail.into();
         if left_out == 0 {
             head.append(&mut tail);
+        }
+        if form == OutputForm::Bytes {
+            return CapturedOutput { bytes: head, total, ..CapturedOutput::default() };
         }
         let charset = match charset(&head, left_out == 0) {
             Ok(charset) => charset,
@@ -146,7 +160,16 @@ mod tests {
     fn captured(cap: usize, chunks: &[&[u8]]) -> CapturedOutput {
         let mut capture = Capture::new(cap, CallProgress::default());
         chunks.iter().for_each(|chunk| capture.push(chunk));
-        capture.finish()
+        capture.finish(OutputForm::Text)
+    }
+
+    #[test]
+    fn of_bytes_nothing_is_guessed() {
+        let pairs = "filter.evil.smudge\0filter.evil.clean\0core.bare\0x\0".repeat(9).into_bytes();
+        let mut capture = Capture::new(1 << 20, CallProgress::default());
+        capture.push(&pairs);
+        let found = capture.finish(OutputForm::Bytes);
+        assert_eq!((found.bytes, found.text.as_str(), found.binary), (pairs, "", None));
     }
 
     #[test]

@@ -20,7 +20,7 @@ mod misnamed;
 mod run;
 mod strays;
 
-pub(crate) use capture::{Binary, CapturedOutput};
+pub(crate) use capture::{Binary, CapturedOutput, OutputForm};
 pub use confined::ConfinedPrograms;
 pub(crate) use misnamed::misnamed;
 pub(crate) use run::{CommandEnd, FinishedCommand, RunError, Script, bash, run};

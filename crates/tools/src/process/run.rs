@@ -25,7 +25,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    capture::{Capture, CapturedOutput},
+    capture::{Capture, CapturedOutput, OutputForm},
     environment::MARK,
     group::Group,
     strays,
@@ -51,6 +51,8 @@ pub(crate) struct Script {
     pub(crate) timeout: Duration,
     /// Maximum number of stored bytes of each stream.
     pub(crate) output_cap: usize,
+    /// Form of its output; errors are text.
+    pub(crate) output: OutputForm,
     /// Its limits. Without a sandbox none runs that may change nothing.
     pub(crate) confinement: Confinement,
     /// Listener to its last lines while it runs.
@@ -139,7 +141,7 @@ async fn locked_in(
 ) -> Result<FinishedCommand, RunError> {
     use crate::sandbox::{Report, Walls};
     let began = Instant::now();
-    let Script { command, folder, environment, timeout, output_cap, confinement, progress } = script;
+    let Script { command, folder, environment, timeout, output_cap, output, confinement, progress } = script;
     let (mut child, mut leash) =
         sandbox.run(workspace, command, &environment, &folder, Walls { confinement, ..Walls::default() }).await?;
     let (out_pipe, err_pipe) = (child.stdout.take(), child.stderr.take());
@@ -165,7 +167,8 @@ async fn locked_in(
         (Ok(Report::Ready(_)), None) => return Err(RunError::Refused("there was no command".to_owned())),
         (Err(error), None) => return Err(RunError::Refused(format!("its helper broke: {error}"))),
     };
-    Ok(FinishedCommand { ended, stdout: stdout.finish(), stderr: stderr.finish(), duration: began.elapsed(), strays })
+    let (stdout, stderr) = (stdout.finish(output), stderr.finish(OutputForm::Text));
+    Ok(FinishedCommand { ended, stdout, stderr, duration: began.elapsed(), strays })
 }
 
 /// Lets the command tidy up, and has it killed if it does not come to an end.
@@ -184,7 +187,7 @@ async fn ask_to_end(leash: &mut crate::sandbox::KillGuard) -> io::Result<crate::
 async fn at_large(script: Script, cancel: &CancellationToken) -> io::Result<FinishedCommand> {
     let began = Instant::now();
     let mark = uuid::Uuid::new_v4().simple().to_string();
-    let (timeout, cap, progress) = (script.timeout, script.output_cap, script.progress.clone());
+    let (timeout, cap, output, progress) = (script.timeout, script.output_cap, script.output, script.progress.clone());
     let mut child = spawn(script, &mark)?;
     let group = Group::led_by(&child);
     let (out_pipe, err_pipe) = (child.stdout.take(), child.stderr.take());
@@ -210,7 +213,8 @@ async fn at_large(script: Script, cancel: &CancellationToken) -> io::Result<Fini
         reading.for_at_most(PIPE_GRACE).await;
         (ended, strays)
     };
-    Ok(FinishedCommand { ended, stdout: stdout.finish(), stderr: stderr.finish(), duration: began.elapsed(), strays })
+    let (stdout, stderr) = (stdout.finish(output), stderr.finish(OutputForm::Text));
+    Ok(FinishedCommand { ended, stdout, stderr, duration: began.elapsed(), strays })
 }
 
 async fn drain(capture: &mut Capture, pipe: Option<impl AsyncRead + Unpin>) {

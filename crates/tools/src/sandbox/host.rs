@@ -329,8 +329,13 @@ mod linux {
             let Walls { confinement, input, memory_bytes } = walls;
             let config = &self.config;
             let names = self.names(workspace).await;
-            let mut places = places(workspace, &config.read, &config.write, &config.hidden);
             let read_only = confinement == Confinement::ReadOnly;
+            let is_writable = !read_only && workspace.project.as_ref().is_some_and(|project| project.writable);
+            if let Some(worktree) = workspace.worktree.as_ref().filter(|_| is_writable) {
+                // Git removes them with the last branch in them. Without them only commits fail.
+                let _ = crate::worktrees::own_folders(&worktree.common);
+            }
+            let mut places = places(workspace, &config.read, &config.write, &config.hidden);
             places.confine(workspace, confinement);
             let policy = Policy {
                 exact: exact(workspace),

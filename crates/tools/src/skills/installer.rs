@@ -22,7 +22,7 @@ use super::{
     route::{Network, Route},
 };
 use crate::{
-    process::{self, CommandEnd, FinishedCommand, RunError, Script},
+    process::{self, CommandEnd, FinishedCommand, OutputForm, RunError, Script},
     sandbox::SandboxConfig,
 };
 
@@ -108,6 +108,7 @@ impl Installer {
             environment,
             timeout: PATIENCE,
             output_cap: SAID,
+            output: OutputForm::Text,
             confinement: Confinement::Usual,
             progress: CallProgress::default(),
         };

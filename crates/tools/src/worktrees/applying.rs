@@ -4,7 +4,12 @@
 //! touched; only where it is whole, and touches no file that is changed in the main tree, does the main tree go there, in one
 //! step forward.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use agentd_core::{
     Timestamp,
@@ -14,20 +19,27 @@ use agentd_core::{
 
 use super::{
     Inner,
-    changes::{Objects, WorktreeState, overlap},
+    changes::{FILES_AT_ONCE, Objects, WorktreeState, overlap},
     conflict,
-    git::GitPlace,
     making::own_folders,
-    named,
+    named, output,
+    place::GitPlace,
     record::{Stage, WorktreeRecord},
     refused,
-    repository::Repository,
+    repository::{self, Repository},
     storage,
+    survey::refuse_unfinished,
 };
 
 impl Inner {
     pub(super) async fn applied(&self, name: &str, message: &str) -> Result<WorktreeApplied, WorkspaceError> {
         let record = self.ready(name)?;
+        if !record.repository.is_whole() {
+            let message = format!("the main tree {} of the worktree {name} is gone", record.repository.top.display());
+            let hint = format!("commit in {}, and merge {} by hand", self.records.top(name).display(), record.branch());
+            return Err(WorkspaceError::new(ErrorKind::NotFound, message).with_hint(hint));
+        }
+        refuse_unfinished(&record.repository.git_dir)?;
         let state = self.look(&record, Objects::Kept).await?;
         if state.on != record.reference() {
             let on = state.on.trim_start_matches("refs/heads/");
@@ -36,30 +48,80 @@ impl Inner {
             let hint = format!("run `git checkout -B {}` in {}", record.branch(), self.records.top(name).display());
             return Err(conflict(message, hint));
         }
+        self.refuse_replaced(&record).await?;
         self.refuse_inner_repositories(&record, &state).await?;
+        self.refuse_filtered(&record, &state).await?;
         let tip = self.committed(record.clone(), state, message).await?;
         self.merged(record, &tip, message).await
     }
 
-    /// A repository inside of the worktree would come along as a mere reference to one of its commits.
+    /// A repository inside of the worktree would come along as a mere reference to one of its commits, which goes with it. One
+    /// of a submodule may do so where the main tree has the commit.
     async fn refuse_inner_repositories(
         &self,
         record: &WorktreeRecord,
         state: &WorktreeState,
     ) -> Result<(), WorkspaceError> {
-        const REPOSITORY: &str = "160000";
-        let args = ["diff-tree", "-r", "--raw", "-z", "--no-renames", "--end-of-options", &record.base, &state.tree];
-        let parts = self.git.succeeds(&state.place, &args, "compare files").await?.parts();
-        let inner: Vec<String> = parts
-            .chunks(2)
-            .filter(|pair| pair[0].split(' ').nth(1) == Some(REPOSITORY) && !pair[0].starts_with(":160000"))
-            .filter_map(|pair| pair.get(1).cloned())
-            .collect();
+        let args = ["diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", "--end-of-options"];
+        let args: Vec<&str> = args.into_iter().chain([state.base.as_str(), &state.tree]).collect();
+        let changed = output::changes(&self.git.succeeds(&state.place, &args, "compare files").await?)?;
+        let mut inner = Vec::new();
+        for change in changed.into_iter().filter(|change| change.wanted.is_repository()) {
+            let known = repository::of_submodule(&record.repository.top.join(&change.path));
+            let is_known = match known.filter(|_| change.had.is_repository()) {
+                Some(known) => {
+                    let place = GitPlace::branches(&Repository { common: known, ..record.repository.clone() });
+                    self.git.run(&place, &["cat-file", "-e", &change.wanted.object]).await?.code == 0
+                }
+                None => false,
+            };
+            if !is_known {
+                inner.push(change.path);
+            }
+        }
         if inner.is_empty() {
             return Ok(());
         }
         let message = format!("the worktree {} holds repositories of their own: {}", record.name, named(&inner));
-        Err(conflict(message, "remove `.git` from them, or move them elsewhere, and apply again"))
+        let hint = "remove `.git` from them, or bring their commits into the main tree's submodules, and apply again";
+        Err(conflict(message, hint))
+    }
+
+    /// Files go through no filter here, so those that a filter has to see, such as one that encrypts, are not committed.
+    async fn refuse_filtered(&self, record: &WorktreeRecord, state: &WorktreeState) -> Result<(), WorkspaceError> {
+        let required = state.place.required_filters();
+        if required.is_empty() {
+            return Ok(());
+        }
+        let mut filtered = BTreeSet::new();
+        let files = self.between(&state.place, &state.base, &state.tree).await?;
+        // What a session has made of the attributes counts, and so does what they were.
+        for place in [&state.place, &GitPlace::main(&record.repository)] {
+            for some in files.chunks(FILES_AT_ONCE) {
+                let mut args: Vec<&OsStr> = ["check-attr", "-z", "filter", "--"].map(OsStr::new).into();
+                args.extend(some.iter().map(|file| file.as_os_str()));
+                let told = self.git.succeeds(place, &args, "look for filters").await?;
+                for of_file in told.parts()?.chunks(3) {
+                    if of_file.get(2).is_some_and(|filter| required.iter().any(|known| known.as_bytes() == *filter)) {
+                        filtered.insert(output::path(of_file[0]));
+                    }
+                }
+            }
+        }
+        if filtered.is_empty() {
+            return Ok(());
+        }
+        let filtered: Vec<PathBuf> = filtered.into_iter().collect();
+        let message = format!(
+            "the repository wants a filter of its own on files of the worktree {}: {}",
+            record.name,
+            named(&filtered)
+        );
+        let hint = format!(
+            "the daemon runs no filters: commit them yourself in {}, then apply again",
+            self.records.top(&record.name).display()
+        );
+        Err(conflict(message, hint))
     }
 
     /// The commit of the branch with all that is in the worktree.
@@ -77,6 +139,8 @@ impl Inner {
         let place = state.place.by(author);
         let args = ["commit-tree", "-p", &state.head, "-m", message, &state.tree];
         let commit = git.succeeds(&place, &args, "commit the changes").await?.line();
+        // No command of the session runs now: this one was ended in the middle.
+        let _ = fs::remove_file(record.admin()?.join("index.lock"));
         // Only where its own branch and its own index are: what they lead to elsewhere is not changed.
         let common = &record.repository.common;
         own_folders(common).map_err(|error| storage("make the folders of branches", error))?;
@@ -125,7 +189,7 @@ impl Inner {
         };
         let files = self.between(&main, &from, &to).await?;
         let dirty = self.dirty(&main).await?;
-        let in_the_way: Vec<String> =
+        let in_the_way: Vec<PathBuf> =
             files.iter().filter(|file| dirty.iter().any(|dirty| overlap(file, dirty))).cloned().collect();
         if !in_the_way.is_empty() {
             let message = format!(
@@ -147,6 +211,7 @@ impl Inner {
         record.stage = Stage::Ready;
         self.records.store(&record)?;
         gone_on?;
+        let files = files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
         Ok(WorktreeApplied { name, commit: to, onto, files })
     }
 
@@ -159,9 +224,16 @@ impl Inner {
     ) -> Result<(), WorkspaceError> {
         let repository = &record.repository;
         let place = self.writing_main(main, repository);
-        let args = ["merge", "--ff-only", "--quiet", "--no-stat", "--no-autostash", "--no-overwrite-ignore", to];
+        let args = ["merge", "--ff-only", "--quiet", "--no-stat", "--no-autostash", "--no-overwrite-ignore"];
+        let alone = ["--commit", "--no-squash", "--no-verify-signatures", to];
         let doing = format!("take the main tree {} to the merge", repository.top.display());
-        self.git.succeeds(&place, &args, &doing).await.map(drop)
+        self.git.succeeds(&place, &[&args[..], &alone].concat(), &doing).await?;
+        let head = self.git.succeeds(main, &["rev-parse", "HEAD"], "find the commit of the main tree").await?.line();
+        if head == to {
+            return Ok(());
+        }
+        let message = format!("git says that it merged, but {} is at {head}", repository.top.display());
+        Err(conflict(message, "see what `git status` says there, and which settings change what `git merge` does"))
     }
 
     /// The main tree, to be changed. Where that is a worktree of a session itself, its index and branch are a model's to lead
@@ -193,8 +265,8 @@ impl Inner {
         let git = &self.git;
         let args = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", from, tip];
         // A driver writes into the tree that it is in.
-        let merged = git.run(&main.clone().apart_in(git.merge_folder()?), &args).await?;
-        let mut parts = merged.parts();
+        let merged = git.run(&main.clone().apart_in(git.merge_folder(&record.name)?), &args).await?;
+        let mut parts = merged.paths()?;
         if merged.code == CONFLICTS && !parts.is_empty() {
             parts.remove(0);
             parts.sort();
@@ -217,7 +289,8 @@ impl Inner {
         }
         let author = git.author(main).await?;
         let message = format!("Merge worktree {}: {message}", record.name);
-        let args = ["commit-tree", "-p", from, "-p", tip, "-m", &message, &parts[0]];
+        let tree = parts[0].to_string_lossy();
+        let args = ["commit-tree", "-p", from, "-p", tip, "-m", &message, &tree];
         Ok(git.succeeds(&main.clone().by(author), &args, "commit the merge").await?.line())
     }
 }

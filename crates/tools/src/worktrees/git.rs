@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs, io,
     os::{fd::OwnedFd, unix::fs::PermissionsExt as _},
     path::{Path, PathBuf},
@@ -13,25 +13,31 @@ use std::{
 
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
-    folder::{AddedFolder, FOLDERS},
     policy::Confinement,
-    ports::{CallProgress, Workspace},
+    ports::CallProgress,
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{record::WorktreeRecord, repository::Repository};
+use super::{
+    output::GitOutput,
+    place::{GitPlace, reached},
+};
 use crate::{
     agreed_files,
-    process::{self, CommandEnd, RunError, Script, environment},
+    process::{self, CommandEnd, OutputForm, RunError, Script, environment},
     sandbox::Sandbox,
 };
 
-/// Time limit of one call. A large tree takes a while to be written.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// Time limit of a call.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Time limit of a call that writes a tree. A large one takes a while.
+const TREE_PATIENCE: Duration = Duration::from_secs(600);
+/// Commands that write a tree.
+const OF_TREES: [&str; 3] = ["worktree", "merge", "checkout-index"];
+/// The oldest git that has all that is used here.
+const OLDEST: (u32, u32) = (2, 38);
 /// Bytes of output that are read.
 pub(super) const MAX_OUTPUT: usize = 16 << 20;
-/// Lines of git's own words that are told.
-const TOLD_LINES: usize = 6;
 /// Folder in which git is started; it is told where everything is.
 const START: &str = "/usr";
 /// Folder for files of git's work, in that of the scratch.
@@ -39,10 +45,11 @@ const TEMP: &str = "temp";
 
 /// Settings that stand above those of the repository. All that names a program is turned off; where names are free, as of filters,
 /// they are looked for (see [`Git::own_programs`]).
-const SETTINGS: [&str; 23] = [
+const SETTINGS: [&str; 24] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     "core.untrackedCache=false",
+    "core.splitIndex=false",
     "core.attributesFile=/dev/null",
     "core.excludesFile=/dev/null",
     "core.sparseCheckout=false",
@@ -76,97 +83,6 @@ pub(super) struct Git {
     config: Option<PathBuf>,
 }
 
-/// Where a call works.
-#[derive(Debug, Clone)]
-pub(super) struct GitPlace {
-    git_dir: PathBuf,
-    common: PathBuf,
-    work_tree: PathBuf,
-    index: Option<PathBuf>,
-    /// New objects go there, and are not kept.
-    objects: Option<PathBuf>,
-    /// Folders that it may change.
-    writes: Vec<PathBuf>,
-    /// Name and address of the author of a commit.
-    author: Option<(String, String)>,
-    /// Settings that turn programs off which the repository names.
-    settings: Vec<(String, &'static str)>,
-}
-
-impl GitPlace {
-    /// The main tree. Nothing of it may be changed.
-    pub(super) fn main(repository: &Repository) -> Self {
-        Self {
-            git_dir: repository.git_dir.clone(),
-            common: repository.common.clone(),
-            work_tree: repository.top.clone(),
-            index: None,
-            objects: None,
-            writes: Vec::new(),
-            author: None,
-            settings: Vec::new(),
-        }
-    }
-
-    /// A worktree. Nothing of it may be changed.
-    pub(super) fn worktree(record: &WorktreeRecord, top: &Path) -> Result<Self, WorkspaceError> {
-        let (git_dir, work_tree) = (record.admin()?.to_owned(), top.to_owned());
-        Ok(Self { git_dir, work_tree, ..Self::main(&record.repository) })
-    }
-
-    pub(super) fn writing(mut self, folders: &[&Path]) -> Self {
-        self.writes.extend(folders.iter().map(|folder| folder.to_path_buf()));
-        self
-    }
-
-    pub(super) fn with_index(self, index: PathBuf) -> Self {
-        Self { index: Some(index), ..self }
-    }
-
-    /// New objects go to this folder, which is not kept.
-    pub(super) fn trying(self, objects: PathBuf) -> Self {
-        Self { objects: Some(objects), ..self }
-    }
-
-    /// Files of git's work are in this folder, and none of the tree is seen.
-    pub(super) fn apart_in(self, folder: PathBuf) -> Self {
-        Self { work_tree: folder.clone(), ..self }.writing(&[&folder])
-    }
-
-    pub(super) fn by(self, author: (String, String)) -> Self {
-        Self { author: Some(author), ..self }
-    }
-}
-
-/// Outcome of a call.
-#[derive(Debug)]
-pub(super) struct GitOutput {
-    pub(super) code: i32,
-    pub(super) text: String,
-    /// True if the text lacks its middle.
-    pub(super) is_cut: bool,
-    said: String,
-}
-
-impl GitOutput {
-    /// The only line.
-    pub(super) fn line(&self) -> String {
-        self.text.trim().to_owned()
-    }
-
-    /// The parts of an output that zeros end.
-    pub(super) fn parts(&self) -> Vec<String> {
-        self.text.split('\0').filter(|part| !part.is_empty()).map(str::to_owned).collect()
-    }
-
-    /// The last words of git.
-    pub(super) fn told(&self) -> String {
-        let lines: Vec<&str> = self.said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let told = lines[lines.len().saturating_sub(TOLD_LINES)..].join("; ");
-        if told.is_empty() { format!("it ended with {}", self.code) } else { told }
-    }
-}
-
 impl Git {
     pub(super) fn new(
         scratch: PathBuf,
@@ -189,14 +105,28 @@ impl Git {
             .with_hint("install git, and see that the daemon's PATH names its folder"))
     }
 
+    /// Refuses a git that is too old to merge without a tree.
+    pub(super) async fn check_version(&self, place: &GitPlace) -> Result<(), WorkspaceError> {
+        let said = self.run(place, &["version"]).await?.line();
+        let mut numbers = said.split(|letter: char| !letter.is_ascii_digit()).filter(|part| !part.is_empty());
+        let mut number = || numbers.next().and_then(|part| part.parse::<u32>().ok());
+        match (number(), number()) {
+            (Some(major), Some(minor)) if (major, minor) < OLDEST => {
+                let message = format!("worktrees need git {}.{} or newer, and this is {said}", OLDEST.0, OLDEST.1);
+                Err(WorkspaceError::new(ErrorKind::NotFound, message).with_hint("install a newer git"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// A file for git's work.
     pub(super) fn scratch_file(&self, name: &str) -> Result<PathBuf, WorkspaceError> {
         Ok(self.scratch_folder().map_err(broken)?.join(TEMP).join(name))
     }
 
-    /// A folder in which a merge has its files.
-    pub(super) fn merge_folder(&self) -> Result<PathBuf, WorkspaceError> {
-        let folder = self.scratch_file("merge")?;
+    /// A folder in which a merge of the worktree of that name has its files.
+    pub(super) fn merge_folder(&self, name: &str) -> Result<PathBuf, WorkspaceError> {
+        let folder = self.scratch_file(&format!("{name}.merge"))?;
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).map_err(broken)?;
         Ok(folder)
@@ -207,37 +137,11 @@ impl Git {
         self.scratch.canonicalize()
     }
 
-    /// The same place, in which no program runs that the repository names.
-    ///
-    /// # Errors
-    /// When its settings cannot be read.
-    pub(super) async fn own_programs(&self, place: GitPlace) -> Result<GitPlace, WorkspaceError> {
-        let listed = self.succeeds(&place, &["config", "--list", "--name-only", "-z"], "read the settings").await?;
-        let is_driver = |name: &String| {
-            let part = |prefix: &str, ends: &[&str]| {
-                name.starts_with(prefix) && ends.iter().any(|end| name.ends_with(end)) && name.matches('.').count() > 1
-            };
-            part("filter.", &[".clean", ".smudge", ".process", ".required"])
-                || part("merge.", &[".driver"])
-                || part("diff.", &[".command", ".textconv"])
-                || part("remote.", &[".uploadpack", ".receivepack", ".promisor", ".vcs"])
-        };
-        let value = |name: &str| match name {
-            name if name.ends_with(".required") => "false",
-            // A driver without a command is an error where it is needed: the usual way of merging takes its place.
-            name if name.starts_with("merge.") => "git merge-file --quiet %A %O %B",
-            _ => "",
-        };
-        let names = listed.parts().into_iter().filter(is_driver).collect::<std::collections::BTreeSet<_>>();
-        let settings = names.into_iter().map(|name| (name.clone(), value(&name))).collect();
-        Ok(GitPlace { settings, ..place })
-    }
-
     /// Runs git, which has to succeed.
-    pub(super) async fn succeeds(
+    pub(super) async fn succeeds<A: AsRef<OsStr> + Sync>(
         &self,
         place: &GitPlace,
-        args: &[&str],
+        args: &[A],
         doing: &str,
     ) -> Result<GitOutput, WorkspaceError> {
         let output = self.run(place, args).await?;
@@ -250,7 +154,11 @@ impl Git {
     }
 
     /// Runs git, whatever comes of it.
-    pub(super) async fn run(&self, place: &GitPlace, args: &[&str]) -> Result<GitOutput, WorkspaceError> {
+    pub(super) async fn run<A: AsRef<OsStr> + Sync>(
+        &self,
+        place: &GitPlace,
+        args: &[A],
+    ) -> Result<GitOutput, WorkspaceError> {
         self.check()?;
         let scratch = self.scratch_folder().map_err(broken)?;
         let mut command: Vec<OsString> = ["git", "--no-pager", "--no-replace-objects"].map(OsString::from).into();
@@ -258,14 +166,17 @@ impl Git {
             command.extend(["-c".into(), OsString::from(setting)]);
         }
         command.extend(["-C".into(), place.work_tree.as_os_str().to_owned()]);
-        command.extend(args.iter().map(OsString::from));
+        command.extend(args.iter().map(|arg| arg.as_ref().to_owned()));
+        let is_of_trees = args.first().is_some_and(|first| OF_TREES.iter().any(|known| first.as_ref() == *known));
+        let timeout = if is_of_trees { TREE_PATIENCE } else { PATIENCE };
         let start: OwnedFd = fs::File::open(START).map_err(broken)?.into();
         let script = Script {
             command,
             folder: start,
             environment: self.environment(place, &scratch),
-            timeout: PATIENCE,
+            timeout,
             output_cap: MAX_OUTPUT,
+            output: OutputForm::Bytes,
             confinement: Confinement::Usual,
             progress: CallProgress::default(),
         };
@@ -281,17 +192,14 @@ impl Git {
         let code = match finished.ended {
             CommandEnd::Code(code) => code,
             CommandEnd::TimedOut => {
-                let message = "git did not end in ten minutes, and was stopped";
-                return Err(
-                    WorkspaceError::new(ErrorKind::Timeout, message).with_hint("look at the disk, and try again")
-                );
+                let message = format!("git did not end in {} seconds, and was stopped", timeout.as_secs());
+                return Err(WorkspaceError::new(ErrorKind::Timeout, message)
+                    .with_hint("is there a pipe in place of a file of git's, or a slow disk? look, and try again"));
             }
             CommandEnd::Signal(_) | CommandEnd::Cancelled => -1,
         };
         let is_cut = finished.stdout.total > MAX_OUTPUT as u64;
-        let bytes = finished.stdout.binary.and_then(|binary| binary.content);
-        let text = bytes.map_or(finished.stdout.text, |bytes| String::from_utf8_lossy(&bytes).into_owned());
-        Ok(GitOutput { code, text, is_cut, said: finished.stderr.text })
+        Ok(GitOutput { code, bytes: finished.stdout.bytes, is_cut, said: finished.stderr.text })
     }
 
     fn environment(&self, place: &GitPlace, scratch: &Path) -> BTreeMap<OsString, OsString> {
@@ -357,23 +265,6 @@ impl Git {
         let address = found.pop().unwrap_or_default();
         Ok((found.pop().unwrap_or_default(), address))
     }
-}
-
-/// The folders that a call reaches, as those of a workspace.
-fn reached(place: &GitPlace, scratch: PathBuf) -> Workspace {
-    let mut folders: Vec<(PathBuf, bool)> = Vec::new();
-    for folder in [&place.work_tree, &place.common, &place.git_dir].into_iter().chain(&place.writes) {
-        let writable = place.writes.contains(folder);
-        if !folders.iter().any(|(known, _)| known == folder) {
-            folders.push((folder.clone(), writable));
-        }
-    }
-    let folders = folders.into_iter().enumerate().map(|(number, (path, writable))| AddedFolder {
-        at: format!("{FOLDERS}/{number}"),
-        path,
-        writable,
-    });
-    Workspace { root: scratch, project: None, folders: folders.collect(), memories: None, worktree: None }
 }
 
 fn broken(error: io::Error) -> WorkspaceError {

@@ -4,6 +4,7 @@ use std::{
     fs, io,
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
+    sync::PoisonError,
 };
 
 use agentd_core::{
@@ -15,7 +16,7 @@ use agentd_core::{
 
 use super::{
     Inner, conflict,
-    git::GitPlace,
+    place::GitPlace,
     record::{Stage, WorktreeRecord},
     refused,
     repository::{self, Repository},
@@ -46,7 +47,10 @@ impl Inner {
             let message = format!("the repository {} keeps its branches as reftable", repository.top.display());
             return Err(refused(message, "make a clone with `--ref-format=files`: only such ones have worktrees here"));
         }
+        refuse_borrowed(&repository)?;
+        let _turn = self.turn(&repository.common).await?;
         let main = self.git.own_programs(GitPlace::main(&repository)).await?;
+        self.git.check_version(&main).await?;
         let base = self.git.run(&main, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]).await?;
         if base.code != 0 || base.line().is_empty() {
             let message = format!("the repository {} has no commit to begin from", repository.top.display());
@@ -66,7 +70,7 @@ impl Inner {
             at: Timestamp::now(),
             stage: Stage::Making,
         };
-        self.records.store(&record)?;
+        self.claim(&record)?;
         match self.check_out(record, &main, &top).await {
             Ok(folder) => {
                 let branch = format!("{BRANCHES}{name}");
@@ -79,6 +83,15 @@ impl Inner {
                 Err(error)
             }
         }
+    }
+
+    /// Stores a new record, whose name another repository may just have taken.
+    fn claim(&self, record: &WorktreeRecord) -> Result<(), WorkspaceError> {
+        let _naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.records.find(&record.name)?.is_some() {
+            return Err(conflict(format!("the name {} was taken just now", record.name), "try again"));
+        }
+        self.records.store(record)
     }
 
     /// Has git make the worktree, and returns the folder in it that is the session's project.
@@ -144,13 +157,15 @@ impl Inner {
         }
         let branch = format!("{BRANCHES}{name}");
         // A branch above or below it is in the way as well.
-        for reference in [format!("refs/heads/{branch}"), format!("refs/heads/{}", BRANCHES.trim_end_matches('/'))] {
-            let found = self.git.run(main, &["show-ref", "--verify", "--quiet", "--", &reference]).await?;
-            if found.code == 0 {
-                return Ok(Some(format!("there is a branch {}", reference.trim_start_matches("refs/heads/"))));
-            }
+        let above = BRANCHES.trim_end_matches('/');
+        let found =
+            self.git.run(main, &["show-ref", "--verify", "--quiet", "--", &format!("refs/heads/{above}")]).await?;
+        if found.code == 0 {
+            return Ok(Some(format!("there is a branch {above}")));
         }
-        Ok(None)
+        let args = ["for-each-ref", "--count=1", "--format=%(refname:lstrip=2)", &format!("refs/heads/{branch}")];
+        let found = self.git.succeeds(main, &args, "look for branches").await?.line();
+        Ok(Some(format!("there is a branch {found}")).filter(|_| !found.is_empty()))
     }
 }
 
@@ -164,9 +179,27 @@ fn of_session(session: SessionId) -> Vec<String> {
     OF_SESSION.iter().map(|length| id[id.len().saturating_sub(*length)..].to_owned()).collect()
 }
 
+/// Refuses a repository that has objects elsewhere, as a clone with `--shared` or `--reference` does: git reaches no other folders.
+fn refuse_borrowed(repository: &Repository) -> Result<(), WorkspaceError> {
+    let alternates = repository.common.join("objects/info/alternates");
+    if !fs::metadata(&alternates).is_ok_and(|found| found.len() > 0) {
+        return Ok(());
+    }
+    let message = format!(
+        "the repository {} borrows objects of another one ({})",
+        repository.top.display(),
+        alternates.display()
+    );
+    Err(refused(message, "make it whole: `git repack -a -d`, then remove that file"))
+}
+
 /// Makes the folders in which git keeps the branches of worktrees: a command may write in them, and not make them. Git removes
 /// them where they are empty. Those that a command may not write to are made as well: what is not there could be made by it.
+/// Nothing is made where the repository is gone.
 pub(crate) fn own_folders(common: &Path) -> io::Result<()> {
+    if !common.join("HEAD").is_file() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
     let branches = BRANCHES.trim_end_matches('/');
     for place in ["refs/heads", "logs/refs/heads"] {
         fs::create_dir_all(common.join(place).join(branches))?;

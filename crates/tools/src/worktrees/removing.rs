@@ -10,17 +10,24 @@ use super::{
     applying::now,
     changes::Objects,
     conflict,
-    git::GitPlace,
     making::index_name,
+    place::GitPlace,
     record::{Stage, WorktreeRecord},
     repository, storage,
-    unfinished::remove_stale_locks,
 };
 use crate::workspace::remove;
 
 impl Inner {
     pub(super) async fn removed(&self, name: &str, force: bool) -> Result<(), WorkspaceError> {
         let record = self.records.get(name)?;
+        let children = self.children(&record)?;
+        if !children.is_empty() {
+            let message = format!(
+                "worktrees were made from the worktree {name}, and are merged into it: {}",
+                children.join(", ")
+            );
+            return Err(conflict(message, "apply or remove those first"));
+        }
         if !force && !self.is_spare(&record).await? {
             let message = format!("the worktree {name} has changes that are merged nowhere");
             let hint = format!(
@@ -35,10 +42,17 @@ impl Inner {
     /// Removes a worktree that has nothing to be lost, and says whether it did.
     pub(super) async fn left(&self, name: &str) -> Result<bool, WorkspaceError> {
         let Some(record) = self.records.find(name)? else { return Ok(true) };
-        if !self.is_spare(&record).await? {
+        if !self.children(&record)?.is_empty() || !self.is_spare(&record).await? {
             return Ok(false);
         }
         self.take_away(record).await.map(|()| true)
+    }
+
+    /// Names of the worktrees whose main tree is this one.
+    fn children(&self, record: &WorktreeRecord) -> Result<Vec<String>, WorkspaceError> {
+        let top = self.records.real_base()?.join(&record.name);
+        let is_child = |other: &WorktreeRecord| other.name != record.name && other.repository.top == top;
+        Ok(self.records.all()?.into_iter().filter(is_child).map(|other| other.name).collect())
     }
 
     /// True if nothing is lost with a worktree.
@@ -54,11 +68,11 @@ impl Inner {
     }
 
     async fn take_away(&self, mut record: WorktreeRecord) -> Result<(), WorkspaceError> {
-        let main = GitPlace::main(&record.repository);
+        let branches = GitPlace::branches(&record.repository);
         let mut tip = None;
         if record.repository.common.is_dir() {
             let reference = format!("{}^{{commit}}", record.reference());
-            let found = self.git.run(&main, &["rev-parse", "--verify", "--quiet", &reference]).await?;
+            let found = self.git.run(&branches, &["rev-parse", "--verify", "--quiet", &reference]).await?;
             tip = Some(found.line()).filter(|_| found.code == 0);
         }
         record.stage = Stage::Removing { tip, at: now() };
@@ -68,9 +82,10 @@ impl Inner {
 
     /// Removes what is left of a worktree.
     pub(super) async fn finish_removal(&self, record: &WorktreeRecord) -> Result<(), WorkspaceError> {
-        let Stage::Removing { tip, at } = &record.stage else { return Ok(()) };
+        let Stage::Removing { tip, .. } = &record.stage else { return Ok(()) };
         self.remove_files(record)?;
-        remove_stale_locks(record, *at);
+        // Of locks, only its own go: in the main tree a person may be at work.
+        let _ = fs::remove_file(record.repository.common.join(record.reference() + ".lock"));
         if let Some(tip) = tip
             && record.repository.common.is_dir()
         {
@@ -103,13 +118,20 @@ impl Inner {
         if let Ok(index) = self.git.scratch_file(&index_name(&record.name)) {
             let _ = fs::remove_file(index);
         }
+        if let Ok(merge) = self.git.merge_folder(&record.name) {
+            let _ = fs::remove_dir(merge);
+        }
         Ok(())
     }
 
     /// Removes the branch, unless somebody has moved it.
     async fn remove_branch(&self, record: &WorktreeRecord, tip: &str) {
-        let place = GitPlace::main(&record.repository).writing(&[&record.repository.common]);
-        let removed = self.git.run(&place, &["update-ref", "--no-deref", "-d", &record.reference(), tip]).await;
+        let removed = async {
+            let place = self.git.own_programs(GitPlace::branches(&record.repository)).await?;
+            let place = place.writing(&[&record.repository.common]);
+            self.git.run(&place, &["update-ref", "--no-deref", "-d", &record.reference(), tip]).await
+        };
+        let removed: Result<_, WorkspaceError> = removed.await;
         match removed {
             Ok(output) if output.code == 0 => {}
             Ok(output) => tracing::warn!("the branch {} is left: {}", record.branch(), output.told()),

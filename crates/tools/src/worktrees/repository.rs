@@ -6,10 +6,12 @@
 use std::{
     fs,
     io::Read as _,
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
 use agentd_core::error::WorkspaceError;
+use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
 
 use super::refused;
@@ -26,6 +28,13 @@ pub(super) struct Repository {
     pub(super) git_dir: PathBuf,
     /// The folder with branches and objects, which its worktrees share.
     pub(super) common: PathBuf,
+}
+
+impl Repository {
+    /// True if the main tree is there, and not only the repository that it had.
+    pub(super) fn is_whole(&self) -> bool {
+        self.top.is_dir() && self.git_dir.join("HEAD").is_file()
+    }
 }
 
 /// Finds the repository that a folder is in, which is a real path.
@@ -76,14 +85,25 @@ fn linked(top: &Path, git: &Path) -> Result<Repository, WorkspaceError> {
     })
 }
 
-/// The line of a file that names a folder.
-fn pointer(path: &Path) -> Option<String> {
-    if !fs::symlink_metadata(path).ok()?.is_file() {
+/// The line of a file that names a folder or a branch. A pipe that is put there is not waited for.
+pub(super) fn pointer(path: &Path) -> Option<String> {
+    let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    if !file.metadata().ok()?.is_file() {
         return None;
     }
     let mut text = String::new();
-    fs::File::open(path).ok()?.take(MAX_POINTER).read_to_string(&mut text).ok()?;
+    file.take(MAX_POINTER).read_to_string(&mut text).ok()?;
     Some(text.trim_end_matches(['\r', '\n']).to_owned()).filter(|text| !text.is_empty())
+}
+
+/// The repository of a submodule of the main tree, where it has one.
+pub(super) fn of_submodule(folder: &Path) -> Option<PathBuf> {
+    let git = folder.join(".git");
+    if git.symlink_metadata().ok()?.is_dir() {
+        return git.canonicalize().ok();
+    }
+    folder.join(pointer(&git)?.strip_prefix("gitdir: ")?).canonicalize().ok()
 }
 
 /// The worktree's own folder in a repository, as the file that git has just made in its top names it.

@@ -32,4 +32,6 @@ mod sandbox;
 mod searching;
 mod state;
 mod undoing;
+#[cfg(unix)]
+mod worktrees;
 mod writing;
