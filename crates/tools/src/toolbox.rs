@@ -116,7 +116,8 @@ impl BuiltinToolbox {
                 self.write(context, rewrites, rename_symbol::run).await
             }
             Builtin::SearchDocuments => {
-                let (mut search, knowledge) = (search_documents::Search::new(self.read(tool, call)?)?, self.knowledge()?);
+                let (mut search, knowledge) =
+                    (search_documents::Search::new(self.read(tool, call)?)?, self.knowledge()?);
                 while let Some(next) = search.next() {
                     let (by, cancel) = (Arc::clone(knowledge), context.cancel.clone());
                     let opened = self.work_with(context, move |job| search_documents::open(job, next, &by)).await?;

@@ -126,7 +126,11 @@ mod tests {
     #[test]
     fn words_have_the_stems_of_their_language_and_no_accents() {
         let dictionary = Dictionary::default();
-        check(&dictionary, "die Häuser und die Wellen der Straßen", &["die", "haus", "und", "die", "well", "der", "strass"]);
+        check(
+            &dictionary,
+            "die Häuser und die Wellen der Straßen",
+            &["die", "haus", "und", "die", "well", "der", "strass"],
+        );
         assert!(stems("Häusern").contains(&"haus".to_owned()), "{:?}", stems("Häusern"));
         assert_eq!(stems("connections")[0], "connect");
         assert_eq!(stems("2023"), ["2023"]);

@@ -15,7 +15,7 @@ use crate::{
     index::{error::IndexError, view::View},
 };
 
-/// Worth of a word in the heading that a chunk stands under, beside one in its text.
+/// Worth of a word that stands only in the heading of a chunk, beside one in its text.
 const IN_HEADING: f32 = 0.5;
 /// Worth of a part of something that belongs together: a pair of letters, or a word of a phrase.
 const PART: f32 = 0.3;
@@ -38,7 +38,10 @@ pub(super) struct Concept {
 
 /// A form of it, and what that is worth.
 pub(super) enum Alternative {
+    /// A word in the text.
     Term(Term, f32),
+    /// A word in the heading.
+    Heading(Term, f32),
     /// Chunks, by segment.
     Chunks(Vec<Vec<DocId>>, f32),
 }
@@ -61,17 +64,17 @@ impl<'a> Concepts<'a> {
     /// The concepts of a query, the rarest first, and the words that were taken for what was meant.
     pub(super) fn of(mut self, parsed: &ParsedQuery) -> Result<(Vec<Concept>, Vec<String>), IndexError> {
         for unit in &parsed.units {
-            self.add(unit)?;
+            self.add(unit, parsed.units.len() == 1)?;
         }
         self.made.retain(|concept| !concept.alternatives.is_empty());
         self.made.sort_by(|one, other| other.weight.total_cmp(&one.weight));
         Ok((self.made, self.meant))
     }
 
-    fn add(&mut self, unit: &Unit) -> Result<(), IndexError> {
+    fn add(&mut self, unit: &Unit, is_alone: bool) -> Result<(), IndexError> {
         match unit {
             Unit::Word { exact, stems } => self.word(exact, stems, 1.0),
-            Unit::Letters(letters) => self.letters(letters),
+            Unit::Letters(letters) => self.letters(letters, is_alone),
             Unit::Prefix(prefix) => {
                 let query = self.planner.matching(&format!("{prefix}.*"));
                 self.chunks(query, false).map(drop)
@@ -119,9 +122,9 @@ impl<'a> Concepts<'a> {
     /// Adds a word in text and headings, and says how many chunks have it in their text.
     fn take(&self, word: &str, quality: f32, into: &mut Vec<Alternative>) -> Result<u64, IndexError> {
         let fields = self.planner.fields;
-        let is_there = |term: &Term| into.iter().any(|other| matches!(other, Alternative::Term(known, _) if known == term));
-        let (text, heading) =
-            (Term::from_field_text(fields.words, word), Term::from_field_text(fields.heading, word));
+        let is_there =
+            |term: &Term| into.iter().any(|other| matches!(other, Alternative::Term(known, _) if known == term));
+        let (text, heading) = (Term::from_field_text(fields.words, word), Term::from_field_text(fields.heading, word));
         if is_there(&text) {
             return Ok(0);
         }
@@ -130,12 +133,12 @@ impl<'a> Concepts<'a> {
             into.push(Alternative::Term(text, quality));
         }
         if self.frequencies.doc_freq(&heading)? > 0 {
-            into.push(Alternative::Term(heading, quality * IN_HEADING));
+            into.push(Alternative::Heading(heading, quality * IN_HEADING));
         }
         Ok(known)
     }
 
-    fn letters(&mut self, letters: &str) -> Result<(), IndexError> {
+    fn letters(&mut self, letters: &str, is_alone: bool) -> Result<(), IndexError> {
         let mut alternatives = Vec::new();
         let known = self.take(letters, 1.0, &mut alternatives)?;
         let count = letters.chars().count();
@@ -146,7 +149,8 @@ impl<'a> Concepts<'a> {
         }
         let weight = self.rarity(known.max(size));
         self.made.push(Concept { weight, alternatives, is_required: false });
-        if count > 2 {
+        // Who asks for nothing else wants no parts of it, unless there is nothing of the kind.
+        if count > 2 && !(is_alone && size > 0) {
             let mut all = Vec::new();
             pairs(letters, &mut |pair| all.push(pair));
             for pair in all {

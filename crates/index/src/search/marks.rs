@@ -6,12 +6,7 @@ use super::{
     parse::{ParsedQuery, Unit},
     plan::phrase_terms,
 };
-use crate::analyze::{
-    Form, Language, Token,
-    exact::tokens,
-    stem, stems,
-    words::language,
-};
+use crate::analyze::{Form, Language, Token, exact::tokens, stem, stems, words::language};
 
 /// Terms that are highlighted.
 #[derive(Debug, Default)]
@@ -48,7 +43,8 @@ impl HighlightTerms {
         for token in &tokens {
             let is_word = matches!(token.form, Form::Word | Form::Part);
             if is_word
-                && (self.is_stem_of(&token.text, language) || self.prefixes.iter().any(|prefix| token.text.starts_with(prefix)))
+                && (self.is_stem_of(&token.text, language)
+                    || self.prefixes.iter().any(|prefix| token.text.starts_with(prefix)))
             {
                 marks.push(token.range.clone());
             }
@@ -70,8 +66,8 @@ impl HighlightTerms {
     /// the stemming.
     fn is_stem_of(&self, word: &str, language: Language) -> bool {
         let first = word.chars().next();
-        let may_be = first.is_some_and(|first| !first.is_ascii())
-            || self.stems.iter().any(|stem| stem.chars().next() == first);
+        let may_be =
+            first.is_some_and(|first| !first.is_ascii()) || self.stems.iter().any(|stem| stem.chars().next() == first);
         may_be && self.stems.contains(&stem(word, language))
     }
 
@@ -80,7 +76,9 @@ impl HighlightTerms {
             let needle_stem = stem(&needle.text, language);
             let begins_so = |token: &Token| token.text.chars().next() == needle_stem.chars().next();
             let is_needle = |token: &&&Token| match needle.form {
-                Form::Word => token.form == Form::Word && begins_so(token) && stem(&token.text, language) == needle_stem,
+                Form::Word => {
+                    token.form == Form::Word && begins_so(token) && stem(&token.text, language) == needle_stem
+                }
                 Form::Pair => token.text == needle.text,
                 Form::Part | Form::Last => false,
             };

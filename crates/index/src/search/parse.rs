@@ -96,7 +96,8 @@ fn push(parsed: &mut ParsedQuery, units: Vec<Unit>, text: &str, is_excluded: &mu
 }
 
 fn drop_stop_words(units: &mut Vec<Unit>) {
-    let words: Vec<&str> = units.iter().map(|unit| if let Unit::Word { exact, .. } = unit { exact } else { "" }).collect();
+    let words: Vec<&str> =
+        units.iter().map(|unit| if let Unit::Word { exact, .. } = unit { exact } else { "" }).collect();
     let small = small_words(&words);
     let says_nothing = |(unit, small): (&Unit, &bool)| match unit {
         Unit::Letters(word) => is_stop_word(word),

@@ -1,7 +1,6 @@
 //! The best chunks for some words: which of them a chunk has counts before all else, each as much as it is rare.
 //!
-//! Chunks are about equally long, so how often a word stands in one says little, and a word in a heading says less than one in
-//! the text. What cannot be among the best any more is not looked at: the rarest words come first, and once enough chunks have
+//! Chunks are about equally long, so how often a word stands in one says little, and so does a heading. What cannot be among the best any more is not looked at: the rarest words come first, and once enough chunks have
 //! them, the more frequent ones are looked up in those alone.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
@@ -23,6 +22,8 @@ use crate::index::{error::IndexError, schema::split_key, view::View};
 const REPEATED: f32 = 0.3;
 /// Share of the length of a chunk that counts against it.
 const LENGTH: f32 = 0.2;
+/// What a word in the heading adds to one in the text: no more than any number of repetitions does.
+const HEADING: f32 = 0.25;
 /// More than all words together are worth, so that what was asked for to the letter comes first.
 const WHOLE_PHRASE: f32 = 1000.0;
 /// Chunks with a word, in a segment, from which on it is worth the while to look whether they all matter.
@@ -59,9 +60,11 @@ pub(super) fn best(
 
 #[expect(clippy::cast_precision_loss, reason = "it is an average")]
 fn average_length(view: &View) -> Result<f32, IndexError> {
-    let tokens = view.searcher.segment_readers().iter().map(|reader| {
-        reader.inverted_index(view.fields.words).map(|index| index.total_num_tokens())
-    });
+    let tokens = view
+        .searcher
+        .segment_readers()
+        .iter()
+        .map(|reader| reader.inverted_index(view.fields.words).map(|index| index.total_num_tokens()));
     let tokens: u64 = tokens.sum::<tantivy::Result<u64>>()?;
     Ok((tokens as f32 / view.searcher.num_docs().max(1) as f32).max(1.0))
 }
@@ -174,7 +177,8 @@ impl<'a> Board<'a> {
             return Ok(known);
         }
         let keys = self.view.keys(self.segment)?;
-        let is_seen = |doc: &&DocId| best.allowed.has(split_key(keys.get_val(**doc)).0) && !self.reader.is_deleted(**doc);
+        let is_seen =
+            |doc: &&DocId| best.allowed.has(split_key(keys.get_val(**doc)).0) && !self.reader.is_deleted(**doc);
         let mut scores: Vec<f32> = self.touched.iter().filter(is_seen).map(|doc| self.score(*doc)).collect();
         let Some(last) = best.most.checked_sub(1).filter(|last| *last < scores.len()) else { return Ok(known) };
         let (_, least, _) = scores.select_nth_unstable_by(last, |one, other| other.total_cmp(one));
@@ -185,16 +189,21 @@ impl<'a> Board<'a> {
         let mut lists = Vec::with_capacity(concept.alternatives.len());
         for alternative in &concept.alternatives {
             match alternative {
-                Alternative::Term(term, quality) => {
+                Alternative::Term(term, quality) | Alternative::Heading(term, quality) => {
                     let index = self.reader.inverted_index(term.field())?;
+                    let is_heading = matches!(alternative, Alternative::Heading(..));
                     if let Some(postings) = index.read_postings(term, IndexRecordOption::WithFreqs)? {
-                        lists.push(List { source: Source::Postings(Box::new(postings)), quality: *quality });
+                        lists.push(List {
+                            source: Source::Postings(Box::new(postings)),
+                            quality: *quality,
+                            is_heading,
+                        });
                     }
                 }
                 Alternative::Chunks(docs, quality) => {
                     let docs = docs.get(self.segment as usize).map_or(&[][..], Vec::as_slice);
                     if !docs.is_empty() {
-                        lists.push(List { source: Source::Chunks(docs), quality: *quality });
+                        lists.push(List { source: Source::Chunks(docs), quality: *quality, is_heading: false });
                     }
                 }
             }
@@ -231,15 +240,24 @@ impl<'a> Board<'a> {
 
     /// The worth of the best of the lists that are at this chunk, which are moved on.
     fn take(&self, lists: &mut [List<'_>], doc: DocId) -> f32 {
-        let mut factor: f32 = 0.0;
+        let (mut factor, mut heading): (f32, f32) = (0.0, 0.0);
         for list in lists.iter_mut().filter(|list| list.doc() == doc) {
+            if list.is_heading {
+                heading = heading.max(list.quality);
+                list.advance();
+                continue;
+            }
             let times = f32::from(u16::try_from(list.times()).unwrap_or(u16::MAX));
             let length = f32::from(u16::try_from(self.lengths.fieldnorm(doc)).unwrap_or(u16::MAX)) / self.average;
             let length = (1.0 - LENGTH + LENGTH * length).max(1.0);
             factor = factor.max(list.quality * times * (1.0 + REPEATED) / (times + REPEATED * length));
             list.advance();
         }
-        factor
+        match (factor > 0.0, heading > 0.0) {
+            (true, true) => factor + HEADING,
+            (true, false) => factor,
+            (false, _) => heading,
+        }
     }
 
     fn score(&self, doc: DocId) -> f32 {
@@ -271,7 +289,7 @@ impl<'a> Board<'a> {
 impl Concept {
     /// The most that it can add to a score.
     fn most(&self) -> f32 {
-        self.weight * (1.0 + REPEATED)
+        self.weight * (1.0 + REPEATED + HEADING)
     }
 }
 
@@ -279,6 +297,7 @@ impl Concept {
 struct List<'a> {
     source: Source<'a>,
     quality: f32,
+    is_heading: bool,
 }
 
 enum Source<'a> {

@@ -36,7 +36,8 @@ pub(crate) fn search(
     text: &str,
 ) -> Result<Answer, IndexError> {
     let parsed = parse(text, dictionary);
-    let mut answer = Answer { hits: Vec::new(), missing: Vec::new(), complete: true, notes: Vec::new(), how: How::Index };
+    let mut answer =
+        Answer { hits: Vec::new(), missing: Vec::new(), complete: true, notes: Vec::new(), how: How::Index };
     if parsed.units.is_empty() {
         answer.notes.push("there is no word in what was searched for".to_owned());
     }
