@@ -25,6 +25,8 @@ const ALMOST: f32 = 0.8;
 const RARE: u64 = 3;
 /// Letters of a word from which on it may be one that was typed wrong.
 const LEAST_LETTERS: usize = 4;
+/// Where the terms of scripts without spaces begin, of which there are too many to look at: each differs by one letter from much.
+const UNSPACED: &str = "\u{2e80}";
 /// Words that are taken for what was meant by one.
 const MOST_MEANT: usize = 8;
 
@@ -184,10 +186,11 @@ impl<'a> Concepts<'a> {
     /// Words of the index that differ by one letter, or by two that changed places; the most frequent first.
     fn almost(&self, word: &str, known: u64) -> Result<Vec<String>, IndexError> {
         let query = FuzzyTermQuery::new(Term::from_field_text(self.planner.fields.exact, word), 1, true);
+        let automaton = query.automaton()?;
         let mut words: Vec<(u64, String)> = Vec::new();
         for reader in self.view.searcher.segment_readers() {
             let index = reader.inverted_index(self.planner.fields.exact)?;
-            let mut stream = index.terms().search(query.automaton()?).into_stream()?;
+            let mut stream = index.terms().search(&automaton).lt(UNSPACED).into_stream()?;
             while stream.advance() {
                 let Ok(found) = std::str::from_utf8(stream.key()) else { continue };
                 let chunks = u64::from(stream.value().doc_freq);

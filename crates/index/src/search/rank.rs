@@ -22,15 +22,15 @@ use crate::index::{error::IndexError, schema::split_key, view::View};
 const REPEATED: f32 = 0.3;
 /// Share of the length of a chunk that counts against it.
 const LENGTH: f32 = 0.2;
-/// What a word in the heading adds to one in the text: no more than any number of repetitions does.
+/// Bonus of a word in the text that is in the heading, too: no more than any number of repetitions adds.
 const HEADING: f32 = 0.25;
 /// More than all words together are worth, so that what was asked for to the letter comes first.
 const WHOLE_PHRASE: f32 = 1000.0;
 /// Chunks with a word, in a segment, from which on it is worth the while to look whether they all matter.
 const MANY: u32 = 1024;
 
-/// What is looked for.
-pub(super) struct Wanted {
+/// Chunks that are looked for.
+pub(super) struct RankQuery {
     /// The rarest first.
     pub(super) concepts: Vec<Concept>,
     /// Chunks that are looked at, by segment; none for all.
@@ -45,7 +45,7 @@ pub(super) struct Wanted {
 pub(super) fn best(
     view: &View,
     allowed: &AllowedDocuments,
-    wanted: &Wanted,
+    wanted: &RankQuery,
     most: usize,
 ) -> Result<Vec<Candidate>, IndexError> {
     let mut best = Best { allowed, most, heap: BinaryHeap::with_capacity(most + 1) };
@@ -71,17 +71,17 @@ fn average_length(view: &View) -> Result<f32, IndexError> {
 
 /// Ordered by score; of equal ones the first in the order of the documents is the better one.
 #[derive(PartialEq)]
-struct Ranked(Candidate);
+struct RankedChunk(Candidate);
 
-impl Eq for Ranked {}
+impl Eq for RankedChunk {}
 
-impl Ord for Ranked {
+impl Ord for RankedChunk {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.0.score.total_cmp(&other.0.score).then_with(|| other.0.place().cmp(&self.0.place()))
     }
 }
 
-impl PartialOrd for Ranked {
+impl PartialOrd for RankedChunk {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
@@ -91,7 +91,7 @@ impl PartialOrd for Ranked {
 struct Best<'a> {
     allowed: &'a AllowedDocuments,
     most: usize,
-    heap: BinaryHeap<Reverse<Ranked>>,
+    heap: BinaryHeap<Reverse<RankedChunk>>,
 }
 
 impl Best<'_> {
@@ -104,7 +104,7 @@ impl Best<'_> {
     }
 
     fn add(&mut self, candidate: Candidate) {
-        self.heap.push(Reverse(Ranked(candidate)));
+        self.heap.push(Reverse(RankedChunk(candidate)));
         if self.heap.len() > self.most {
             self.heap.pop();
         }
@@ -135,7 +135,7 @@ impl<'a> Board<'a> {
         Ok(Self { view, segment, reader, lengths, average, scores, touched: Vec::new() })
     }
 
-    fn fill(mut self, wanted: &Wanted, best: &mut Best<'_>) -> Result<(), IndexError> {
+    fn fill(mut self, wanted: &RankQuery, best: &mut Best<'_>) -> Result<(), IndexError> {
         let of_segment = |docs: &Vec<Vec<DocId>>| docs.get(self.segment as usize).cloned().unwrap_or_default();
         let mut is_closed = wanted.within.is_some();
         if let Some(within) = &wanted.within {

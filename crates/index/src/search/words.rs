@@ -11,7 +11,7 @@ use super::{
     marks::HighlightTerms,
     parse::{ParsedQuery, Unit, parse},
     plan::Planner,
-    rank::{Wanted, best},
+    rank::{RankQuery, best},
     request::{Answer, Hit, How, Request},
 };
 use crate::{
@@ -70,7 +70,7 @@ fn candidates(
     let whole = planner.phrase(&parsed.whole).filter(|_| is_short);
     let whole = whole.map(|query| found(view, &*query)).transpose()?;
     let within = if planner.is_few() { Some(found(view, &*planner.seen())?) } else { None };
-    let mut wanted = Wanted { concepts, within, without, whole };
+    let mut wanted = RankQuery { concepts, within, without, whole };
     let required = wanted.concepts.iter().filter(|concept| concept.is_required);
     let required: Vec<&Vec<Vec<u32>>> = required
         .flat_map(|concept| &concept.alternatives)

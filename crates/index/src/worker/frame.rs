@@ -20,6 +20,7 @@ pub struct Job {
     /// Limits on the cost of reading it.
     pub limits: Limits,
     /// The first page that is told, counted from 1; others than PDFs are told from their beginning all the same.
+    #[serde(default)]
     pub first: u32,
 }
 
