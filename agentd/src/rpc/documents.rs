@@ -25,7 +25,7 @@ use super::{Context, Refusal};
 /// Steps that a client has not taken yet; more are left out, as the next one says more.
 const STEPS: usize = 32;
 /// Paths of one request.
-const MOST_PATHS: usize = 300;
+const MOST_PATHS: usize = 10_000;
 /// Documents that are open at once for one request.
 const OPEN_AT_ONCE: usize = 300;
 /// Time limit for one search to start on further documents.

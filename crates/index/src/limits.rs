@@ -27,12 +27,12 @@ pub struct Limits {
 const MIB: u64 = 1024 * 1024;
 
 impl Default for Limits {
-    /// Enough for a book of ten thousand pages, too little to hurt a small machine.
+    /// Enough for any book, too little to hurt a small machine.
     fn default() -> Self {
         Self {
             bytes_in: 100 * MIB,
             bytes_out: 64 * MIB,
-            parts: 20_000,
+            parts: 200_000,
             cells: 5_000_000,
             time: Duration::from_secs(120),
             memory: 1024 * MIB,

@@ -116,10 +116,14 @@ impl BuiltinToolbox {
                 self.write(context, rewrites, rename_symbol::run).await
             }
             Builtin::SearchDocuments => {
-                let (args, knowledge) = (self.read(tool, call)?, self.knowledge()?);
-                let (by, cancel) = (Arc::clone(knowledge), context.cancel.clone());
-                let opened = self.work_with(context, move |job| search_documents::prepare(job, args, &by)).await?;
-                search_documents::search(&**knowledge, opened, &context.progress, cancel).await
+                let (mut search, knowledge) =
+                    (search_documents::Search::new(self.read(tool, call)?)?, self.knowledge()?);
+                while let Some(next) = search.next() {
+                    let (by, cancel) = (Arc::clone(knowledge), context.cancel.clone());
+                    let opened = self.work_with(context, move |job| search_documents::open(job, next, &by)).await?;
+                    search.take(&**knowledge, opened, &context.progress, cancel).await?;
+                }
+                Ok(search.told())
             }
             Builtin::SearchFile => {
                 let (args, knowledge) = (self.read(tool, call)?, self.knowledge()?);

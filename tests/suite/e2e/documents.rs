@@ -292,17 +292,15 @@ async fn what_is_beyond_the_first_three_hundred_is_listed_and_found() {
     let found = docs(&["search", "zircon303", "--json"]).await.exits(0).json();
     assert_eq!(found["hits"][0]["document"], "/project/0303.docx", "{found}");
     assert_eq!((found["searched"].as_u64(), &found["complete"]), (Some(MANY as u64), &serde_json::json!(true)));
-    // The tool says what it leaves out, and how to reach it.
+    // The tool goes through all of them at one call.
     world.model.respond_with(|request| {
         let told = super::tool_texts(request);
-        match told.contains("zircon303.") || told.contains("**zircon303**") {
-            true => Reply::text("There."),
-            false if told.is_empty() => Reply::tool_call("search_documents", serde_json::json!({"query": "zircon303"})),
-            false => {
-                assert!(told.contains("4 documents not searched") && told.contains("offset=300"), "{told}");
-                Reply::tool_call("search_documents", serde_json::json!({"query": "zircon303", "offset": 300}))
-            }
+        if told.is_empty() {
+            return Reply::tool_call("search_documents", serde_json::json!({"query": "zircon303"}));
         }
+        assert!(told.contains("**zircon303**") && told.contains("in 304 documents"), "{told}");
+        assert!(!told.contains("not searched"), "{told}");
+        Reply::text("There.")
     });
     let output = world.daemon.agentctl(["run", "Where is zircon303?", "--continue", "-C", mount]).await.exits(0);
     assert_eq!(output.stdout.trim(), "There.");

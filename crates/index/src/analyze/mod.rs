@@ -6,12 +6,14 @@
 //! - [`runs`]: where words end, and where scripts without spaces begin.
 //! - [`exact`](mod@exact): every word as it is written, parts of `camelCase` beside the whole, and Chinese, Japanese and Korean as pairs
 //!   of letters; with positions, so that phrases are found to the letter.
-//! - [`words`](mod@words): stemmed English, Chinese words of a dictionary, pairs of kana and hangul; by these chunks are ranked.
+//! - [`language`]: the language of a text, told by its smallest words.
+//! - [`words`](mod@words): words by their stems, Chinese words of a dictionary, pairs of kana and hangul; by these chunks are ranked.
 //! - [`dictionary`]: the Chinese dictionary, which is large and therefore there only while it is needed.
-//! - [`stop`]: words that say nothing about what a text is about.
+//! - [`stop`]: Chinese and Japanese words that say nothing about what a text is about.
 
 pub mod dictionary;
 pub mod exact;
+pub mod language;
 pub mod normal;
 pub mod runs;
 pub mod stop;
@@ -19,7 +21,8 @@ pub mod words;
 
 pub use dictionary::Dictionary;
 pub use exact::{Form, Token, exact};
-pub use words::{stem, words};
+pub use language::Language;
+pub use words::{stem, stems, words};
 
 /// Counts up whenever the same text gives other terms than before: an index made by another version is made anew.
-pub const ANALYSIS_VERSION: u32 = 1;
+pub const ANALYSIS_VERSION: u32 = 2;

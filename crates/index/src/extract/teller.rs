@@ -17,6 +17,7 @@ pub struct Teller<'a> {
     listener: Listener<'a>,
     kind: Kind,
     has_head: bool,
+    first: u32,
     parts: u32,
     bytes: u64,
     cells: u64,
@@ -26,7 +27,18 @@ pub struct Teller<'a> {
 impl<'a> Teller<'a> {
     /// A teller that has told nothing yet of a document of this kind.
     pub fn new(kind: Kind, limits: &'a Limits, listener: Listener<'a>) -> Self {
-        Self { limits, listener, kind, has_head: false, parts: 0, bytes: 0, cells: 0, last: None }
+        Self { limits, listener, kind, has_head: false, first: 1, parts: 0, bytes: 0, cells: 0, last: None }
+    }
+
+    /// The same, for whoever wants no page before this one, counted from 1.
+    #[must_use]
+    pub fn from_page(self, first: u32) -> Self {
+        Self { first: first.max(1), ..self }
+    }
+
+    /// The first page that is wanted, counted from 1.
+    pub(super) const fn first(&self) -> u32 {
+        self.first
     }
 
     /// Number of pages, sheets or slides so far.

@@ -89,7 +89,7 @@ impl Library {
         cancel: CancellationToken,
     ) -> Result<Reading, Failure> {
         let named = Kind::of_name(&document.name);
-        let mut extraction = self.extractor.extract(document.file, named, cancel).await?;
+        let mut extraction = self.extractor.extract_from(document.file, named, range.first, cancel).await?;
         let mut reader = Reader::new(range, self.reading);
         loop {
             match extraction.next().await {

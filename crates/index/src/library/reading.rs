@@ -51,7 +51,11 @@ impl Reader {
     pub(super) fn take(&mut self, part: Part) -> ControlFlow<()> {
         let is_new = self.last.as_ref().is_none_or(|last| !last.is_same(&part.place));
         self.last = Some(part.place.clone());
-        self.seen += u32::from(is_new);
+        self.seen = match part.place {
+            // Pages before the first that is wanted may not have been told.
+            DocumentPlace::Page(number) => number,
+            _ => self.seen + u32::from(is_new),
+        };
         let whole = part.place == DocumentPlace::Whole;
         let behind = self.seen >= self.range.first.saturating_add(self.wanted());
         if !whole && behind {

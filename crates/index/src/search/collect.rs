@@ -1,10 +1,6 @@
-//! The best chunks among those that may be seen, and no others.
+//! The chunks that may be seen, and no others.
 
-use std::{
-    cmp::{Ordering, Reverse},
-    collections::{BinaryHeap, HashMap, hash_map::Entry::Vacant},
-    sync::{Mutex, PoisonError},
-};
+use std::collections::{HashMap, hash_map::Entry::Vacant};
 
 use tantivy::{
     DocAddress, DocId, Score, SegmentOrdinal, SegmentReader,
@@ -60,7 +56,7 @@ impl AllowedDocuments {
         self.positions.keys().copied()
     }
 
-    fn has(&self, owner: u32) -> bool {
+    pub(crate) fn has(&self, owner: u32) -> bool {
         self.bits.get(owner as usize / 64).is_some_and(|bits| bits & (1 << (owner % 64)) != 0)
     }
 
@@ -87,120 +83,6 @@ impl Candidate {
     /// In the order of the documents.
     pub(crate) const fn place(&self) -> (usize, u32) {
         (self.position, self.ordinal)
-    }
-}
-
-/// The best of what a query finds. What must not be seen is left out before it can take a place, and what cannot be among the
-/// best is skipped by the library.
-pub(crate) struct Best<'a> {
-    view: &'a View,
-    allowed: &'a AllowedDocuments,
-    limit: usize,
-    /// The best scores of the segments that were looked through, sorted: what is worse than all of them is skipped in the
-    /// next one.
-    scores: Mutex<Vec<Score>>,
-}
-
-/// Ordered by score; where scores are the same, the one that was indexed first is the better one.
-#[derive(PartialEq)]
-struct RankedChunk {
-    score: Score,
-    key: u64,
-    doc: DocId,
-}
-
-impl Eq for RankedChunk {}
-
-impl Ord for RankedChunk {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.score.total_cmp(&other.score).then_with(|| other.key.cmp(&self.key))
-    }
-}
-
-impl PartialOrd for RankedChunk {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<'a> Best<'a> {
-    pub(crate) fn new(view: &'a View, allowed: &'a AllowedDocuments, limit: usize) -> Self {
-        Self { view, allowed, limit, scores: Mutex::default() }
-    }
-
-    /// Threshold of a score. One that is as good as the worst so far may stand before it, and the library adds up what
-    /// a score can be in more than one order.
-    fn least(&self) -> Score {
-        let scores = self.scores.lock().unwrap_or_else(PoisonError::into_inner);
-        let worst = self.limit.checked_sub(1).and_then(|last| scores.get(last));
-        worst.map_or(Score::MIN, |worst| worst - worst.abs() * 1e-5)
-    }
-
-    fn note(&self, best: &BinaryHeap<Reverse<RankedChunk>>) {
-        let mut scores = self.scores.lock().unwrap_or_else(PoisonError::into_inner);
-        scores.extend(best.iter().map(|Reverse(ranked)| ranked.score));
-        scores.sort_unstable_by(|one, other| other.total_cmp(one));
-        scores.truncate(self.limit);
-    }
-
-    fn of_segment(
-        &self,
-        weight: &dyn Weight,
-        segment: SegmentOrdinal,
-        reader: &SegmentReader,
-    ) -> tantivy::Result<Vec<Candidate>> {
-        let keys = self.view.keys(segment)?;
-        let alive = reader.alive_bitset();
-        let mut best: BinaryHeap<Reverse<RankedChunk>> = BinaryHeap::with_capacity(self.limit + 1);
-        let least = self.least();
-        weight.for_each_pruning(least, reader, &mut |doc, score| {
-            let key = keys.get_val(doc);
-            let may_be_seen = self.allowed.has(split_key(key).0) && alive.is_none_or(|alive| alive.is_alive(doc));
-            if may_be_seen {
-                best.push(Reverse(RankedChunk { score, key, doc }));
-                if best.len() > self.limit {
-                    best.pop();
-                }
-            }
-            match best.peek() {
-                Some(Reverse(worst)) if best.len() == self.limit => worst.score.max(least),
-                _ => least,
-            }
-        })?;
-        self.note(&best);
-        let candidate = |Reverse(ranked): Reverse<RankedChunk>| {
-            self.allowed.candidate(ranked.key, DocAddress::new(segment, ranked.doc), ranked.score)
-        };
-        Ok(best.into_iter().filter_map(candidate).collect())
-    }
-}
-
-impl Collector for Best<'_> {
-    type Fruit = Vec<Candidate>;
-    type Child = Nobody;
-
-    fn for_segment(&self, _: SegmentOrdinal, _: &SegmentReader) -> tantivy::Result<Nobody> {
-        Ok(Nobody)
-    }
-
-    fn requires_scoring(&self) -> bool {
-        true
-    }
-
-    fn collect_segment(
-        &self,
-        weight: &dyn Weight,
-        segment: SegmentOrdinal,
-        reader: &SegmentReader,
-    ) -> tantivy::Result<Vec<Candidate>> {
-        self.of_segment(weight, segment, reader)
-    }
-
-    fn merge_fruits(&self, fruits: Vec<Vec<Candidate>>) -> tantivy::Result<Vec<Candidate>> {
-        let mut best: Vec<Candidate> = fruits.into_iter().flatten().collect();
-        best.sort_by(|one, other| other.score.total_cmp(&one.score).then_with(|| one.place().cmp(&other.place())));
-        best.truncate(self.limit);
-        Ok(best)
     }
 }
 
@@ -243,7 +125,7 @@ impl Collector for All<'_> {
     }
 }
 
-/// The trait asks for one; both collectors go over segments by themselves.
+/// The trait asks for one; the collector goes over segments by itself.
 pub(crate) struct Nobody;
 
 impl SegmentCollector for Nobody {

@@ -6,7 +6,7 @@ use super::{
     parse::{ParsedQuery, Unit},
     plan::phrase_terms,
 };
-use crate::analyze::{Form, Token, exact::tokens, stem};
+use crate::analyze::{Form, Language, Token, exact::tokens, stem, stems, words::language};
 
 /// Terms that are highlighted.
 #[derive(Debug, Default)]
@@ -18,17 +18,19 @@ pub(crate) struct HighlightTerms {
 }
 
 impl HighlightTerms {
-    pub(crate) fn new(parsed: &ParsedQuery) -> Self {
+    /// Those of a query, and of words that were taken for what was meant by one.
+    pub(crate) fn new(parsed: &ParsedQuery, meant: &[String]) -> Self {
         let mut needles = Self::default();
         for unit in &parsed.units {
             match unit {
-                Unit::Word { stem, .. } => drop(needles.stems.insert(stem.clone())),
+                Unit::Word { stems, .. } => needles.stems.extend(stems.iter().cloned()),
                 Unit::Prefix(prefix) => needles.prefixes.push(prefix.clone()),
                 Unit::Letters(text) | Unit::Chain(text) | Unit::Phrase(text) => {
                     needles.phrases.push(phrase_terms(text))
                 }
             }
         }
+        needles.stems.extend(meant.iter().flat_map(|word| stems(word)));
         // A phrase of which nothing is there word for word was found by its words, so these are marked then.
         needles
     }
@@ -36,11 +38,13 @@ impl HighlightTerms {
     /// Where they are in a text, in bytes, in order, apart from each other.
     pub(crate) fn marks(&self, text: &str) -> Vec<Range<usize>> {
         let tokens = tokens(text);
+        let language = language(text);
         let mut marks = Vec::new();
         for token in &tokens {
             let is_word = matches!(token.form, Form::Word | Form::Part);
             if is_word
-                && (self.is_stem_of(&token.text) || self.prefixes.iter().any(|prefix| token.text.starts_with(prefix)))
+                && (self.is_stem_of(&token.text, language)
+                    || self.prefixes.iter().any(|prefix| token.text.starts_with(prefix)))
             {
                 marks.push(token.range.clone());
             }
@@ -53,23 +57,28 @@ impl HighlightTerms {
             marks.extend(found);
         }
         if !has_phrase {
-            self.loose_marks(&whole, &mut marks);
+            self.loose_marks(&whole, language, &mut marks);
         }
         apart(marks)
     }
 
-    /// Returns whether it is the stem of a word. A word begins as its stem does, which spares most words the stemming.
-    fn is_stem_of(&self, word: &str) -> bool {
+    /// Returns whether it is the stem of a word. A word begins as its stem does, but for an accent, which spares most words
+    /// the stemming.
+    fn is_stem_of(&self, word: &str, language: Language) -> bool {
         let first = word.chars().next();
-        self.stems.iter().any(|stem| stem.chars().next() == first) && self.stems.contains(&stem(word))
+        let may_be =
+            first.is_some_and(|first| !first.is_ascii()) || self.stems.iter().any(|stem| stem.chars().next() == first);
+        may_be && self.stems.contains(&stem(word, language))
     }
 
-    fn loose_marks(&self, whole: &[&Token], marks: &mut Vec<Range<usize>>) {
+    fn loose_marks(&self, whole: &[&Token], language: Language, marks: &mut Vec<Range<usize>>) {
         for needle in self.phrases.iter().flatten() {
-            let needle_stem = stem(&needle.text);
+            let needle_stem = stem(&needle.text, language);
             let begins_so = |token: &Token| token.text.chars().next() == needle_stem.chars().next();
             let is_needle = |token: &&&Token| match needle.form {
-                Form::Word => token.form == Form::Word && begins_so(token) && stem(&token.text) == needle_stem,
+                Form::Word => {
+                    token.form == Form::Word && begins_so(token) && stem(&token.text, language) == needle_stem
+                }
                 Form::Pair => token.text == needle.text,
                 Form::Part | Form::Last => false,
             };
@@ -125,7 +134,7 @@ mod tests {
     use crate::{analyze::Dictionary, search::parse::parse};
 
     fn check(query: &str, text: &str, expected: &[&str]) {
-        let needles = HighlightTerms::new(&parse(query, &Dictionary::default()));
+        let needles = HighlightTerms::new(&parse(query, &Dictionary::default()), &[]);
         let told: Vec<&str> = needles.marks(text).into_iter().map(|mark| &text[mark]).collect();
         assert_eq!(told, expected, "{query} in {text}");
     }

@@ -2,21 +2,24 @@
 //!
 //! - [`request`]: what is asked and answered.
 //! - [`parse`]: makes words and phrases of whatever was written; nothing is refused.
-//! - [`plan`]: makes a query of them, and knows what comes first.
+//! - [`plan`]: makes queries of phrases and the like. [`concept`]: what words stand for in the index, and their worth.
+//! - [`rank`]: the best chunks for them.
 //! - [`frequencies`]: in how many chunks a term stands, looked up once for each search.
-//! - [`collect`]: the best chunks among those that may be seen, and no others.
+//! - [`collect`]: the chunks that may be seen, and no others.
 //! - [`pattern`]: regular expressions: [`narrow`] tells which chunks can match at all, and those are read.
 //! - [`marks`] and [`snippet`]: where the hits are, and as much around them as one looks at.
 //!
-//! Exact phrases and words of headings come first, then chunks that have all words, then those that have some.
+//! Exact phrases come first, then the chunks with the most of the words, each counted by how rare it is.
 
 pub(crate) mod collect;
+pub(crate) mod concept;
 pub(crate) mod frequencies;
 pub mod marks;
 pub(crate) mod narrow;
 pub mod parse;
 pub(crate) mod pattern;
 pub(crate) mod plan;
+pub(crate) mod rank;
 pub mod request;
 pub mod snippet;
 pub(crate) mod words;

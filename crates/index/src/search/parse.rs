@@ -3,9 +3,10 @@
 use crate::analyze::{
     Dictionary, Form,
     exact::{small, tokens},
+    language::small_words,
     normal::Normal,
     runs::runs,
-    stem,
+    stems,
     stop::is_stop_word,
 };
 
@@ -39,8 +40,8 @@ pub enum Unit {
     Word {
         /// In small letters.
         exact: String,
-        /// Without its ending.
-        stem: String,
+        /// Without its ending, in each language.
+        stems: Vec<String>,
     },
     /// A word of Chinese, Japanese or Korean.
     Letters(String),
@@ -95,12 +96,17 @@ fn push(parsed: &mut ParsedQuery, units: Vec<Unit>, text: &str, is_excluded: &mu
 }
 
 fn drop_stop_words(units: &mut Vec<Unit>) {
-    let says_nothing = |unit: &Unit| match unit {
-        Unit::Word { exact: word, .. } | Unit::Letters(word) => is_stop_word(word),
-        _ => false,
+    let words: Vec<&str> =
+        units.iter().map(|unit| if let Unit::Word { exact, .. } = unit { exact } else { "" }).collect();
+    let small = small_words(&words);
+    let says_nothing = |(unit, small): (&Unit, &bool)| match unit {
+        Unit::Letters(word) => is_stop_word(word),
+        _ => *small,
     };
-    if !units.iter().all(says_nothing) {
-        units.retain(|unit| !says_nothing(unit));
+    let says_nothing: Vec<bool> = units.iter().zip(&small).map(says_nothing).collect();
+    if says_nothing.iter().any(|nothing| !nothing) {
+        let mut nothing = says_nothing.iter();
+        units.retain(|_| nothing.next() == Some(&false));
     }
     let mut seen: Vec<Unit> = Vec::with_capacity(units.len());
     units.retain(|unit| {
@@ -186,7 +192,7 @@ fn joined(text: &str, dictionary: &Dictionary) -> Vec<Unit> {
         let Some((range, count)) = spaced.take() else { return };
         let text = normal.text().get(range).unwrap_or_default();
         units.push(match count {
-            1 => Unit::Word { exact: small(text), stem: stem(text) },
+            1 => Unit::Word { exact: small(text), stems: stems(text) },
             _ => Unit::Chain(text.to_owned()),
         });
     };
@@ -238,7 +244,7 @@ mod tests {
 
     fn told(units: &[Unit]) -> String {
         let unit = |unit: &Unit| match unit {
-            Unit::Word { stem, .. } => stem.clone(),
+            Unit::Word { stems, .. } => stems[0].clone(),
             Unit::Letters(letters) => letters.clone(),
             Unit::Prefix(prefix) => format!("{prefix}*"),
             Unit::Chain(chain) => format!("<{chain}>"),
@@ -264,6 +270,8 @@ mod tests {
         check("Total connections", "total connect");
         check("what was the total revenue in 2023?", "total revenu 2023");
         check("to be or not to be", "to be or not");
+        check("What does it say about wave and direct?", "wave direct");
+        check("was steht im Dokument über Wellen", "wellen");
         check("\"annual report\" 2023", "\"annual report\" 2023");
         check("“annual report” 「四月」", "\"annual report\" \"四月\"");
         check("unbalanced \"quote here", "unbalanc quot here");

@@ -2,27 +2,16 @@
 
 use tantivy::{
     Term,
-    query::{BooleanQuery, BoostQuery, ConstScoreQuery, Occur, PhraseQuery, Query, RegexQuery, TermQuery},
+    query::{BooleanQuery, ConstScoreQuery, Occur, PhraseQuery, Query, RegexQuery, TermQuery},
     schema::{Field, IndexRecordOption},
 };
 
-use super::{
-    collect::AllowedDocuments,
-    parse::{ParsedQuery, Unit},
-};
+use super::{collect::AllowedDocuments, parse::Unit};
 use crate::{
-    analyze::{Form, Token, exact::tokens, stem, words::pairs},
+    analyze::{Form, Token, exact::tokens},
     index::schema::Fields,
 };
 
-/// More than all words together are worth, so that what was asked for to the letter comes first.
-const WHOLE_PHRASE: f32 = 1000.0;
-/// A word in a heading beside the one in the text.
-const IN_HEADING: f32 = 2.0;
-/// A word as it was written beside any with the same stem.
-const AS_WRITTEN: f32 = 0.3;
-/// Pairs of letters beside words of the dictionary, which may be cut in another way.
-const PAIR: f32 = 0.3;
 /// With so few documents it is faster to look at nothing else than to look at all and leave out most.
 const FEW: usize = 32;
 
@@ -37,48 +26,8 @@ pub(crate) struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Plan for chunks with all words. None where there is nothing to look for.
-    pub(crate) fn all(&self, parsed: &ParsedQuery) -> Option<Part> {
-        let mut parts: Vec<(Occur, Part)> = Vec::new();
-        for unit in &parsed.units {
-            parts.push((Occur::Must, self.required(unit)?));
-            parts.extend(self.bonus(unit).into_iter().map(|part| (Occur::Should, part)));
-        }
-        if parts.is_empty() {
-            return None;
-        }
-        if parsed.units.len() > 1
-            && let Some(phrase) = self.phrase(&parsed.whole)
-        {
-            parts.push((Occur::Should, Box::new(ConstScoreQuery::new(phrase, WHOLE_PHRASE))));
-        }
-        Some(self.framed(parts, parsed))
-    }
-
-    /// Plan for chunks with any of the words, also those of phrases.
-    pub(crate) fn any(&self, parsed: &ParsedQuery) -> Option<Part> {
-        let parts: Vec<(Occur, Part)> =
-            parsed.units.iter().flat_map(|unit| self.loose(unit)).map(|part| (Occur::Should, part)).collect();
-        if parts.is_empty() {
-            return None;
-        }
-        let is_framed = !parsed.excluded.is_empty() || self.is_few();
-        let union: Part = Box::new(BooleanQuery::new(parts));
-        Some(if is_framed { self.framed(vec![(Occur::Must, union)], parsed) } else { union })
-    }
-
-    /// Leaves out what is excluded and, where that is faster, what must not be seen.
-    fn framed(&self, mut parts: Vec<(Occur, Part)>, parsed: &ParsedQuery) -> Part {
-        for unit in &parsed.excluded {
-            parts.extend(self.required(unit).map(|part| (Occur::MustNot, part)));
-        }
-        if self.is_few() {
-            parts.push((Occur::Must, self.seen()));
-        }
-        Box::new(BooleanQuery::new(parts))
-    }
-
-    fn is_few(&self) -> bool {
+    /// Returns whether so few of all chunks may be seen that it is faster to look at nothing else.
+    pub(crate) fn is_few(&self) -> bool {
         self.allowed.owners().len() <= FEW && self.allowed.chunks < self.all_chunks / 8
     }
 
@@ -91,60 +40,13 @@ impl Planner<'_> {
         Box::new(ConstScoreQuery::new(Box::new(BooleanQuery::new(self.allowed.owners().map(one).collect())), 0.0))
     }
 
-    /// Without which a chunk is not found. A word may also stand in its heading.
-    fn required(&self, unit: &Unit) -> Option<Part> {
-        let in_heading = |word: &str| self.term(self.fields.heading, word);
+    /// Chunks that have what is left out.
+    pub(crate) fn excluded(&self, unit: &Unit) -> Option<Part> {
         Some(match unit {
-            Unit::Word { stem, .. } => one_of(vec![self.term(self.fields.words, stem), in_heading(stem)]),
-            Unit::Letters(letters) => one_of(vec![self.phrase(letters)?, in_heading(letters)]),
+            Unit::Word { stems, .. } => one_of(stems.iter().map(|stem| self.term(self.fields.words, stem)).collect()),
+            Unit::Letters(text) | Unit::Chain(text) | Unit::Phrase(text) => self.phrase(text)?,
             Unit::Prefix(prefix) => self.matching(&format!("{prefix}.*"))?,
-            Unit::Chain(text) | Unit::Phrase(text) => self.phrase(text)?,
         })
-    }
-
-    /// Bonus of a better chunk.
-    fn bonus(&self, unit: &Unit) -> Vec<Part> {
-        let heading = |word: &str| boosted(self.term(self.fields.heading, word), IN_HEADING);
-        match unit {
-            Unit::Word { exact, stem } => {
-                vec![heading(stem), boosted(self.term(self.fields.exact, exact), AS_WRITTEN)]
-            }
-            Unit::Letters(letters) => vec![heading(letters), self.term(self.fields.words, letters)],
-            Unit::Prefix(_) | Unit::Chain(_) | Unit::Phrase(_) => Vec::new(),
-        }
-    }
-
-    /// Its words, each for itself: terms only, as the library can skip what cannot be among the best of those.
-    fn loose(&self, unit: &Unit) -> Vec<Part> {
-        match unit {
-            Unit::Word { stem, .. } => self.word_anywhere(stem),
-            Unit::Letters(letters) => self.letters_anywhere(letters),
-            Unit::Prefix(prefix) => self.matching(&format!("{prefix}.*")).into_iter().collect(),
-            Unit::Chain(text) | Unit::Phrase(text) => {
-                let mut parts = Vec::new();
-                for token in tokens(text) {
-                    match token.form {
-                        // A number such as 4.1 is no four and no one.
-                        Form::Word if token.text.len() > 1 => parts.extend(self.word_anywhere(&stem(&token.text))),
-                        Form::Pair => parts.push(boosted(self.term(self.fields.exact, &token.text), PAIR)),
-                        Form::Word | Form::Part | Form::Last => {}
-                    }
-                }
-                parts
-            }
-        }
-    }
-
-    fn word_anywhere(&self, stem: &str) -> Vec<Part> {
-        vec![self.term(self.fields.words, stem), boosted(self.term(self.fields.heading, stem), IN_HEADING)]
-    }
-
-    fn letters_anywhere(&self, letters: &str) -> Vec<Part> {
-        let mut parts = self.word_anywhere(letters);
-        if letters.chars().nth(1).is_some() {
-            pairs(letters, &mut |pair| parts.push(boosted(self.term(self.fields.exact, &pair), PAIR)));
-        }
-        parts
     }
 
     fn term(&self, field: Field, text: &str) -> Part {
@@ -190,8 +92,4 @@ pub(crate) fn phrase_terms(text: &str) -> Vec<Token> {
 
 fn one_of(parts: Vec<Part>) -> Part {
     Box::new(BooleanQuery::union(parts))
-}
-
-fn boosted(part: Part, by: f32) -> Part {
-    Box::new(BoostQuery::new(part, by))
 }

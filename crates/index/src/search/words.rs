@@ -1,26 +1,33 @@
 //! Searching by words: the index knows all.
 
-use tantivy::query::Query as IndexQuery;
+use std::collections::HashSet;
 
 use super::{
     FoundChunk,
-    collect::{AllowedDocuments, Best, Candidate},
+    collect::{AllowedDocuments, Candidate},
+    concept::{Alternative, Concepts, found},
     frequencies::Frequencies,
     hit,
     marks::HighlightTerms,
     parse::{ParsedQuery, Unit, parse},
     plan::Planner,
-    request::{Answer, How, Request},
+    rank::{RankQuery, best},
+    request::{Answer, Hit, How, Request},
 };
 use crate::{
-    analyze::Dictionary,
+    analyze::{Dictionary, exact::tokens},
+    document::DocumentPlace,
     index::{error::IndexError, view::View},
 };
 
 /// Maximum number of hits, whatever is asked for.
 const MOST: usize = 200;
+/// Words of a query up to which it is looked for to the letter as a whole. A question is in no text.
+const MOST_WHOLE: usize = 10;
+/// Chunks that are looked at for each hit: several of a page are one hit where there are others.
+const LOOKED_AT: usize = 3;
 
-/// Chunks with all words first, then those with some.
+/// The chunks with the most of the words.
 pub(crate) fn search(
     view: &View,
     dictionary: &Dictionary,
@@ -29,62 +36,102 @@ pub(crate) fn search(
     text: &str,
 ) -> Result<Answer, IndexError> {
     let parsed = parse(text, dictionary);
-    let mut notes = Vec::new();
-    let limit = request.limit.clamp(1, MOST);
-    let mut found =
-        if allowed.chunks == 0 { Vec::new() } else { candidates(view, allowed, &parsed, limit, &mut notes)? };
-    found.truncate(limit);
+    let mut answer =
+        Answer { hits: Vec::new(), missing: Vec::new(), complete: true, notes: Vec::new(), how: How::Index };
     if parsed.units.is_empty() {
-        notes.push("there is no word in what was searched for".to_owned());
+        answer.notes.push("there is no word in what was searched for".to_owned());
     }
-    let needles = HighlightTerms::new(&parsed);
-    let mut hits = Vec::with_capacity(found.len());
-    for candidate in &found {
-        let chunk = view.chunk(candidate.address)?;
-        let marks = needles.marks(&chunk.text);
-        hits.extend(hit(view, request, candidate, FoundChunk { chunk, marks }));
+    if allowed.chunks == 0 {
+        return Ok(answer);
     }
-    Ok(Answer { hits, missing: Vec::new(), complete: true, notes, how: How::Index })
+    let limit = request.limit.clamp(1, MOST);
+    let (candidates, meant) = candidates(view, allowed, &parsed, limit * LOOKED_AT, &mut answer.notes)?;
+    let needles = HighlightTerms::new(&parsed, &meant);
+    answer.hits = hits(view, request, &candidates, limit, &needles)?;
+    Ok(answer)
 }
 
+/// Chunks that may be hits, the best first, and the words that were taken for what was meant.
 fn candidates(
     view: &View,
     allowed: &AllowedDocuments,
     parsed: &ParsedQuery,
-    limit: usize,
+    most: usize,
     notes: &mut Vec<String>,
-) -> Result<Vec<Candidate>, IndexError> {
+) -> Result<(Vec<Candidate>, Vec<String>), IndexError> {
     let planner = Planner { fields: &view.fields, allowed, all_chunks: view.searcher.num_docs() };
     let frequencies = Frequencies::new(&view.searcher);
-    let best = |query: Option<Box<dyn IndexQuery>>| -> Result<Vec<Candidate>, IndexError> {
-        let Some(query) = query else { return Ok(Vec::new()) };
-        let best = Best::new(view, allowed, limit);
-        Ok(view.searcher.search_with_statistics_provider(&query, &best, &frequencies)?)
-    };
-    let mut found = if parsed.any { Vec::new() } else { best(planner.all(parsed))? };
-    let has_phrase = parsed.units.iter().any(|unit| matches!(unit, Unit::Phrase(_)));
-    // Who writes quotes wants nothing else, unless there is nothing of the kind.
-    let is_enough = found.len() >= limit || (has_phrase && !found.is_empty() && !parsed.any);
-    let is_same = parsed.units.len() == 1 && !has_phrase && !found.is_empty();
-    if is_enough || is_same {
-        return Ok(found);
+    let (concepts, meant) = Concepts::new(view, &planner, &frequencies).of(parsed)?;
+    let mut without = Vec::new();
+    for query in parsed.excluded.iter().filter_map(|unit| planner.excluded(unit)) {
+        without.push(found(view, &*query)?);
     }
-    if has_phrase && !parsed.any {
+    let is_short = parsed.units.len() > 1 && tokens(&parsed.whole).len() <= MOST_WHOLE;
+    let whole = planner.phrase(&parsed.whole).filter(|_| is_short);
+    let whole = whole.map(|query| found(view, &*query)).transpose()?;
+    let within = if planner.is_few() { Some(found(view, &*planner.seen())?) } else { None };
+    let mut wanted = RankQuery { concepts, within, without, whole };
+    let required = wanted.concepts.iter().filter(|concept| concept.is_required);
+    let required: Vec<&Vec<Vec<u32>>> = required
+        .flat_map(|concept| &concept.alternatives)
+        .filter_map(|form| if let Alternative::Chunks(docs, _) = form { Some(docs) } else { None })
+        .collect();
+    // Who writes quotes wants nothing else, unless there is nothing of the kind.
+    if !parsed.any && !required.is_empty() {
+        let with_all = common(&required, wanted.within.as_ref());
+        let anywhere = wanted.within.replace(with_all);
+        let found = best(view, allowed, &wanted, most)?;
+        if !found.is_empty() {
+            return Ok((found, meant));
+        }
+        wanted.within = anywhere;
+    }
+    let found = best(view, allowed, &wanted, most)?;
+    let has_phrase = parsed.units.iter().any(|unit| matches!(unit, Unit::Phrase(_)));
+    if has_phrase && !parsed.any && !found.is_empty() {
         notes.push("nothing has it word for word; these have some of its words".to_owned());
     }
-    // The scores of both go on a common scale: what has all words stays above what has some.
-    let mut more = best(planner.any(parsed))?;
-    more.retain(|candidate| !found.iter().any(|known| known.address == candidate.address));
-    let least = found.last().map(|last| last.score);
-    if let (Some(least), Some(most)) = (least, more.first().map(|first| first.score))
-        && most > 0.0
-    {
-        let scale = (least / most).min(1.0);
-        more.iter_mut().for_each(|candidate| candidate.score *= scale);
+    Ok((found, meant))
+}
+
+/// Chunks that are in all of them, by segment.
+fn common(all: &[&Vec<Vec<u32>>], within: Option<&Vec<Vec<u32>>>) -> Vec<Vec<u32>> {
+    let mut sets = all.iter().copied().chain(within);
+    let Some(first) = sets.next() else { return Vec::new() };
+    let mut common = first.clone();
+    for set in sets {
+        for (docs, other) in common.iter_mut().zip(set) {
+            docs.retain(|doc| other.binary_search(doc).is_ok());
+        }
     }
-    if more.is_empty() && found.is_empty() && has_phrase {
-        notes.clear();
+    common
+}
+
+/// The best chunk of each page first, and then others of the same pages, as far as there is room.
+fn hits(
+    view: &View,
+    request: &Request,
+    candidates: &[Candidate],
+    limit: usize,
+    needles: &HighlightTerms,
+) -> Result<Vec<Hit>, IndexError> {
+    let (mut hits, mut others, mut pages) = (Vec::with_capacity(limit), Vec::new(), HashSet::new());
+    for candidate in candidates {
+        if hits.len() == limit {
+            break;
+        }
+        let chunk = view.chunk(candidate.address)?;
+        let page = match &chunk.place {
+            DocumentPlace::Page(number) | DocumentPlace::Slide(number) => Some((candidate.owner, *number)),
+            DocumentPlace::Sheet { .. } | DocumentPlace::Whole => None,
+        };
+        let is_new = page.is_none_or(|page| pages.insert(page));
+        let into = if is_new { &mut hits } else { &mut others };
+        let marks = needles.marks(&chunk.text);
+        into.extend(hit(view, request, candidate, FoundChunk { chunk, marks }));
     }
-    found.append(&mut more);
-    Ok(found)
+    others.truncate(limit.saturating_sub(hits.len()));
+    hits.append(&mut others);
+    hits.sort_by(|one, other| other.score.total_cmp(&one.score));
+    Ok(hits)
 }

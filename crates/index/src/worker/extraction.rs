@@ -66,6 +66,21 @@ impl Extractor {
         named: Option<Kind>,
         cancel: CancellationToken,
     ) -> Result<Extraction, Failure> {
+        self.extract_from(file, named, 1, cancel).await
+    }
+
+    /// The same from a page on, counted from 1: pages of a PDF before it are not read. Other documents are told from their
+    /// beginning, as nothing but reading them tells where a part of them begins.
+    ///
+    /// # Errors
+    /// When it is no regular file or too large, and when no worker can be started.
+    pub async fn extract_from(
+        &self,
+        file: File,
+        named: Option<Kind>,
+        first: u32,
+        cancel: CancellationToken,
+    ) -> Result<Extraction, Failure> {
         let turn = tokio::select! {
             turn = Arc::clone(&self.turns).acquire_owned() => turn,
             () = cancel.cancelled() => return Err(Failure::Cancelled),
@@ -79,7 +94,7 @@ impl Extractor {
             return Err(too_large("its size", self.limits.bytes_in));
         }
         let child = self
-            .start(file, Job { named, limits: self.limits })
+            .start(file, Job { named, limits: self.limits, first })
             .map_err(|error| Failure::Worker(format!("no worker could be started: {error}")))?;
         Extraction::of(child, self.limits, cancel, turn)
     }

@@ -19,6 +19,9 @@ pub struct Job {
     pub named: Option<Kind>,
     /// Limits on the cost of reading it.
     pub limits: Limits,
+    /// The first page that is told, counted from 1; others than PDFs are told from their beginning all the same.
+    #[serde(default)]
+    pub first: u32,
 }
 
 /// Piece of a document, in this order.

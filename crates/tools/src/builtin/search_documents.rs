@@ -1,9 +1,13 @@
 //! `search_documents`: what the documents of a session say about something, each find with the place to cite.
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::{
+    ops::ControlFlow,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use agentd_core::{
-    knowledge::{DocumentQuery, OpenDocument},
+    knowledge::{DocumentFinds, DocumentQuery, OpenDocument},
     ports::{CallProgress, Knowledge},
     tool::ToolOutput,
 };
@@ -29,6 +33,8 @@ use crate::{
 
 /// Finds where no number is given.
 const USUAL: usize = 10;
+/// Time after which a search begins with no further documents.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Searches the documents of this session (PDF, Word, Excel, PowerPoint and the like, in the workspace and the project) and
 /// returns file and place of each hit, to be cited. Query with a few words in the language of the documents; put a phrase
@@ -50,23 +56,125 @@ pub(crate) struct Args {
     max_results: Option<usize>,
 }
 
-/// The documents, open.
-pub(crate) struct PreparedSearch {
-    documents: Vec<OpenDocument>,
+/// A search that goes on until it has seen all documents, so many at a time as may be open.
+pub(crate) struct Search {
     query: DocumentQuery,
+    path: Option<String>,
+    begun: Instant,
+    finds: Option<DocumentFinds>,
+    /// Documents before the next ones.
+    next: usize,
+    /// Those behind the ones that were looked at.
+    beyond: usize,
+    /// Those that the rules do not let be read without asking.
+    withheld: usize,
     /// Reason why there may be more.
     cut: Option<&'static str>,
-    /// Those after the ones that are open.
+    /// Documents that were searched.
+    searched: usize,
+}
+
+/// Documents that are searched next.
+#[derive(Debug)]
+pub(crate) struct Next {
+    path: Option<String>,
+    offset: usize,
+}
+
+/// Documents that are open.
+pub(crate) struct OpenDocuments {
+    documents: Vec<OpenDocument>,
+    cut: Option<&'static str>,
     beyond: usize,
-    /// The number of documents before those.
     next: usize,
-    /// Those that the rules do not let be read without asking.
     withheld: usize,
 }
 
-pub(crate) fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> Result<PreparedSearch, Failure> {
-    let Args { query: text, path, regex, offset, max_results } = args;
-    check(&text)?;
+impl Search {
+    pub(crate) fn new(args: Args) -> Result<Self, Failure> {
+        let Args { query: text, path, regex, offset, max_results } = args;
+        check(&text)?;
+        let limit = max_results.unwrap_or(USUAL).clamp(1, MOST);
+        Ok(Self {
+            query: DocumentQuery { text, regex, limit, neighbours: false },
+            path,
+            begun: Instant::now(),
+            finds: None,
+            next: offset,
+            beyond: 0,
+            withheld: 0,
+            cut: None,
+            searched: 0,
+        })
+    }
+
+    /// The documents to open next; none when there are no more, or when it has taken too long.
+    pub(crate) fn next(&self) -> Option<Next> {
+        let is_first = self.finds.is_none();
+        let goes_on = is_first || (self.beyond > 0 && self.begun.elapsed() < PATIENCE);
+        goes_on.then(|| Next { path: self.path.clone(), offset: self.next })
+    }
+
+    /// Searches documents that are open.
+    pub(crate) async fn take(
+        &mut self,
+        knowledge: &dyn Knowledge,
+        opened: OpenDocuments,
+        progress: &CallProgress,
+        cancel: CancellationToken,
+    ) -> Result<(), Failure> {
+        let OpenDocuments { documents, cut, beyond, next, withheld } = opened;
+        (self.next, self.beyond, self.cut) = (next, beyond, cut.or(self.cut));
+        self.withheld += withheld;
+        self.searched += documents.len();
+        let finds = if documents.is_empty() {
+            DocumentFinds::default()
+        } else {
+            let count = text::count(documents.len(), "document");
+            let found = knowledge.search(documents, self.query.clone(), documents::telling(progress), cancel).await;
+            found.map_err(|error| documents::failed(&format!("search {count}"), &error))?
+        };
+        match &mut self.finds {
+            Some(known) => known.add(finds, self.query.limit),
+            None => self.finds = Some(finds),
+        }
+        Ok(())
+    }
+
+    /// All that was found.
+    pub(crate) fn told(self) -> ToolOutput {
+        let Self { query, finds, next, beyond, withheld, cut, searched, .. } = self;
+        if searched == 0 && withheld == 0 && next > 0 {
+            return ToolOutput::ok(format!("There are {} here, and no more.", text::count(next, "document")));
+        }
+        if searched == 0 && withheld == 0 {
+            let nothing = "There is no document here. list_workspace_files shows what is; grep searches text files.";
+            return ToolOutput::ok(nothing);
+        }
+        let mut shown = documents::show_finds(&query.text, &finds.unwrap_or_default());
+        if beyond > 0 {
+            let beyond = text::count(beyond, "document");
+            shown.push_str(&format!(
+                "\n[{beyond} not searched, because it took too long; continue with offset={next}, or name a smaller folder \
+                 with path]"
+            ));
+        }
+        if let Some(cut) = cut {
+            shown.push_str(&format!("\n[not all documents were searched: {cut}; name a folder with path]"));
+        }
+        if withheld > 0 {
+            let withheld = text::count(withheld, "document");
+            shown.push_str(&format!(
+                "\n[{withheld} left out, which the rules do not let you read without asking; of one that you name as path \
+                 they decide]"
+            ));
+        }
+        ToolOutput::ok(shown)
+    }
+}
+
+pub(crate) fn open(job: &Job, wanted: Next, knowledge: &Arc<dyn Knowledge>) -> Result<OpenDocuments, Failure> {
+    let Next { path, offset } = wanted;
     let start = job.files.start(path.as_deref())?;
     let (mut documents, mut left) = (Vec::new(), UnreadEntries::default());
     let mut take = |path: &ToolPath| {
@@ -104,52 +212,5 @@ pub(crate) fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> 
         take(&start)?;
     }
     job.check()?;
-    let (cut, next) = (left.cut, seen - beyond);
-    let limit = max_results.unwrap_or(USUAL).clamp(1, MOST);
-    Ok(PreparedSearch {
-        documents,
-        query: DocumentQuery { text, regex, limit, neighbours: false },
-        cut,
-        beyond,
-        next,
-        withheld,
-    })
-}
-
-pub(crate) async fn search(
-    knowledge: &dyn Knowledge,
-    prepared: PreparedSearch,
-    progress: &CallProgress,
-    cancel: CancellationToken,
-) -> Result<ToolOutput, Failure> {
-    let PreparedSearch { documents, query, cut, beyond, next, withheld } = prepared;
-    if documents.is_empty() && withheld == 0 && next > 0 {
-        return Ok(ToolOutput::ok(format!("There are {} here, and no more.", text::count(next, "document"))));
-    }
-    if documents.is_empty() && withheld == 0 {
-        let nothing = "There is no document here. list_workspace_files shows what is; grep searches text files.";
-        return Ok(ToolOutput::ok(nothing));
-    }
-    let (asked, count) = (query.text.clone(), documents.len());
-    let finds = knowledge.search(documents, query, documents::telling(progress), cancel).await;
-    let doing = || format!("search {}", text::count(count, "document"));
-    let finds = finds.map_err(|error| documents::failed(&doing(), &error))?;
-    let mut shown = documents::show_finds(&asked, &finds);
-    if beyond > 0 {
-        let beyond = text::count(beyond, "document");
-        shown.push_str(&format!(
-            "\n[{beyond} not searched, because there are too many; continue with offset={next}, or name a smaller folder with path]"
-        ));
-    }
-    if let Some(cut) = cut {
-        shown.push_str(&format!("\n[not all documents were searched: {cut}; name a folder with path]"));
-    }
-    if withheld > 0 {
-        let withheld = text::count(withheld, "document");
-        shown.push_str(&format!(
-            "\n[{withheld} left out, which the rules do not let you read without asking; of one that you name as path they \
-             decide]"
-        ));
-    }
-    Ok(ToolOutput::ok(shown))
+    Ok(OpenDocuments { documents, cut: left.cut, beyond, next: seen - beyond, withheld })
 }

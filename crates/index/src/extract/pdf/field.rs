@@ -4,6 +4,7 @@ use pdf_oxide::{
     PdfDocument,
     annotation_types::{AnnotationFlags, AnnotationSubtype},
     annotations::Annotation,
+    object::Object,
 };
 
 use super::line::Piece;
@@ -13,8 +14,26 @@ const MOST_LETTERS: usize = 4000;
 
 /// The texts of the fields and notes of a page, where they stand.
 pub(super) fn pieces(document: &PdfDocument, page: usize) -> Vec<Piece> {
+    if !has_texts(document, page) {
+        return Vec::new();
+    }
     let annotations = document.get_annotations(page).unwrap_or_default();
     annotations.iter().flat_map(pieces_of).collect()
+}
+
+/// Returns whether there may be any on a page. The library looks for them by going through all pages before it, which takes
+/// the square of the time for a book; most pages have none, or links only.
+fn has_texts(document: &PdfDocument, page: usize) -> bool {
+    let resolved = |object: &Object| document.resolve_object(object).ok();
+    let Ok(page) = document.get_page(page) else { return false };
+    let Some(notes) = page.as_dict().and_then(|page| resolved(page.get("Annots")?)) else { return false };
+    notes.as_array().is_some_and(|notes| {
+        notes.iter().any(|note| {
+            let note = resolved(note);
+            let subtype = note.as_ref().and_then(|note| note.as_dict()?.get("Subtype")?.as_name());
+            matches!(subtype, Some("Widget" | "FreeText" | "Stamp"))
+        })
+    })
 }
 
 fn pieces_of(annotation: &Annotation) -> Vec<Piece> {

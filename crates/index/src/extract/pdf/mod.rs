@@ -41,11 +41,13 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
     let read = tell_pages(&document, pages, teller)?;
     let pages = u32::try_from(pages).unwrap_or(u32::MAX);
     let scanned = Failure::Scanned { kind: Kind::Pdf, pictures: read.pictures, pages };
+    // Those of pages that were not looked at are not known; each one that is told says so itself.
+    let has_pictures = read.pictures > 0 && teller.first() == 1;
     match read.first_error {
-        _ if !read.has_text && read.pictures > 0 => Err(scanned),
+        _ if !read.has_text && has_pictures => Err(scanned),
         _ if !is_whole => Err(cut_off()),
         Some(why) => Err(broken(Kind::Pdf, &why)),
-        None if read.pictures > 0 => Err(scanned),
+        None if has_pictures => Err(scanned),
         None => Ok(()),
     }
 }
@@ -62,7 +64,7 @@ struct PageContent {
 
 fn tell_pages(document: &PdfDocument, pages: usize, teller: &mut Teller<'_>) -> Result<PageContent, Failure> {
     let mut read = PageContent::default();
-    for page in 0..pages {
+    for page in usize::try_from(teller.first() - 1).unwrap_or(usize::MAX)..pages {
         let number = u32::try_from(page + 1).unwrap_or(u32::MAX);
         let text = markdown(document, page).unwrap_or_else(|error| {
             read.first_error.get_or_insert(format!("page {number}: {error}"));

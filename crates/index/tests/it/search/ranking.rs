@@ -79,6 +79,79 @@ async fn exact_phrases_come_first_then_headings_then_all_words_then_some() {
 }
 
 #[tokio::test]
+async fn the_words_that_a_chunk_has_count_before_all_else() {
+    let shelf = Shelf::new().await;
+    let mut pages = vec![
+        (Some("direct Slur.direction direct"), "The direction of a slur is set by override.".to_owned()),
+        (None, "A wave equation of the direct kind is solved by macsyma in a few lines.".to_owned()),
+        (Some("Waves"), "Waves upon waves, a wave and a wave, waves of water.".to_owned()),
+    ];
+    pages
+        .extend((0..40).map(|number| (None, format!("Filler {number} says what the document means by a page of it."))));
+    let documents = [put(&shelf.index, "m.pdf", None, pages).await.unwrap()];
+    for query in [
+        "wave direct macsyma",
+        "What does it say about wave and direct and macsyma?",
+        "What does the document say about waves, macsyma and zeppelins?",
+        "How are zeppelin, wave and macsyma described?",
+        "wave direct macsima",
+        "waving directed macsyma",
+    ] {
+        let answer = shelf.search(&documents, query).await;
+        assert_eq!(cited(&answer).first(), Some(&"m.pdf p. 2"), "{query}: {:?}", told(&answer));
+    }
+}
+
+#[tokio::test]
+async fn words_of_other_languages_are_found_with_other_endings_and_without_accents() {
+    let shelf = Shelf::new().await;
+    let pages = [
+        "Die Häuser an der Straße sind alt und werden nicht mehr von den Städten gepflegt.",
+        "Les chevaux sont dans le pré et les élèves les regardent avec leurs professeurs.",
+        "Файлы хранятся в каталогах, и это не зависит от того, как их читают программы.",
+        "The houses in the street are old and are not kept by the cities any more.",
+    ];
+    let documents = [shelf.add("many.pdf", &pages).await];
+    for (query, page) in [
+        ("Haus Stadt Strassen", "many.pdf p. 1"),
+        ("Was steht im Dokument über Städte und Häusern?", "many.pdf p. 1"),
+        ("eleve professeur", "many.pdf p. 2"),
+        ("Что говорится в документе о файлах и программе?", "many.pdf p. 3"),
+        ("house city", "many.pdf p. 4"),
+    ] {
+        let answer = shelf.search(&documents, query).await;
+        assert_eq!(cited(&answer).first(), Some(&page), "{query}: {:?}", told(&answer));
+    }
+}
+
+#[tokio::test]
+async fn a_page_takes_one_place_while_there_are_others() {
+    let shelf = Shelf::new().await;
+    let id = DocumentId::new(ContentHash::of(b"pages"), Kind::Pdf, 1);
+    let mut indexing = shelf.index.begin(&id, None).await.unwrap().unwrap();
+    let chunk = |page, text: &str| Chunk {
+        place: DocumentPlace::Page(page),
+        text: text.to_owned(),
+        heading: None,
+        bytes: 0..0,
+    };
+    let chunks = vec![
+        chunk(1, "The heron and the harbour."),
+        chunk(1, "The heron and the harbour, once more."),
+        chunk(2, "A heron in a harbour far away from here, as is told."),
+    ];
+    indexing.add(chunks).await.unwrap();
+    indexing.finish(About::default()).await.unwrap();
+    let documents = vec![Visible { id, name: "p.pdf".to_owned() }];
+    let ask = async |limit| {
+        let request = Request { limit, ..Request::new(documents.clone(), Query::Words("heron harbour".to_owned())) };
+        cited(&shelf.ask(request).await).iter().map(|cited| cited.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(ask(2).await, ["p.pdf p. 1", "p.pdf p. 2"]);
+    assert_eq!(ask(3).await, ["p.pdf p. 1", "p.pdf p. 1", "p.pdf p. 2"]);
+}
+
+#[tokio::test]
 async fn a_title_counts_for_every_chunk() {
     let shelf = Shelf::new().await;
     let one =

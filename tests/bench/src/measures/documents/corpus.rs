@@ -21,24 +21,36 @@ pub(super) struct Environment {
 }
 
 impl Environment {
-    /// The environment, made where it is not there yet; its packages come from the registry, so that may fail.
+    /// The environment with the documents that `make.py` makes.
     pub(super) async fn prepared() -> anyhow::Result<Self> {
-        let scripts = Scripts::of(SCRIPTS, "bench-python")?;
-        let environment = Self { scripts, corpus: python::target()?.join("bench-corpus") };
+        Self::with("bench-corpus", &["make.py", "makers.py", "facts.py", "words.py", "real.py"]).await
+    }
+
+    /// The environment with manuals that others wrote.
+    pub(super) async fn with_manuals() -> anyhow::Result<Self> {
+        Self::with("bench-manuals", &["manuals.py", "forms.py", "real.py"]).await
+    }
+
+    /// Made where it is not there yet; its packages come from the registries, so that may fail. The first script makes the
+    /// corpus, with the help of the others.
+    async fn with(corpus: &str, scripts: &[&str]) -> anyhow::Result<Self> {
+        let environment =
+            Self { scripts: Scripts::of(SCRIPTS, "bench-python")?, corpus: python::target()?.join(corpus) };
         environment.scripts.bring_packages().await?;
-        environment.make_corpus().await?;
+        environment.make_corpus(scripts).await?;
         Ok(environment)
     }
 
     /// Made once, and again when a script changes.
-    async fn make_corpus(&self) -> anyhow::Result<()> {
-        let scripts = self.scripts.text(&["make.py", "makers.py", "facts.py", "words.py", "real.py"])?;
+    async fn make_corpus(&self, names: &[&str]) -> anyhow::Result<()> {
+        let scripts = self.scripts.text(names)?;
         let stamp = self.corpus.join("scripts.txt");
         if fs::read_to_string(&stamp).is_ok_and(|known| known == scripts) {
             return Ok(());
         }
         python::say("making the documents, which takes a minute…");
-        python::run(self.script("make.py").arg(&self.corpus)).await.context("the documents could not be made")?;
+        let maker = names.first().context("no script makes them")?;
+        python::run(self.script(maker).arg(&self.corpus)).await.context("the documents could not be made")?;
         fs::write(stamp, scripts)?;
         Ok(())
     }
@@ -55,16 +67,19 @@ impl Environment {
     }
 }
 
-/// What `make.py` says of the corpus.
+/// What the script that made it says of the corpus.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Corpus {
     #[serde(skip)]
     pub(super) folder: PathBuf,
     pub(super) documents: Vec<Document>,
+    #[serde(default)]
     pub(super) filler: Vec<Document>,
     pub(super) questions: Vec<Question>,
+    #[serde(default)]
     pub(super) long: Long,
     /// How many of the documents others made.
+    #[serde(default)]
     pub(super) real: usize,
 }
 
@@ -79,6 +94,9 @@ pub(super) struct Question {
     document: String,
     page: Option<Page>,
     pub(super) query: String,
+    /// Form in which it is asked, where there are several.
+    #[serde(default)]
+    pub(super) form: Option<String>,
 }
 
 /// The number of a page or a slide, or the name of a sheet.
@@ -89,7 +107,7 @@ enum Page {
     Name(String),
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Long {
     pub(super) document: String,
     pub(super) query: String,

@@ -1,0 +1,152 @@
+//! The language of a text, told by its smallest words.
+
+use std::{collections::HashMap, sync::LazyLock};
+
+use frostem::Algorithm;
+
+/// A language whose words are found by their stems, or whose small words are known at least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Language(u8);
+
+/// The words by which languages are told apart.
+const WORDS: &str = include_str!("small_words.txt");
+
+/// In the order of `small_words.txt`.
+const LANGUAGES: [(&str, Option<Algorithm>); 22] = [
+    ("en", Some(Algorithm::English)),
+    ("de", Some(Algorithm::German)),
+    ("fr", Some(Algorithm::French)),
+    ("es", Some(Algorithm::Spanish)),
+    ("it", Some(Algorithm::Italian)),
+    ("pt", Some(Algorithm::Portuguese)),
+    ("nl", Some(Algorithm::Dutch)),
+    ("sv", Some(Algorithm::Swedish)),
+    ("da", Some(Algorithm::Danish)),
+    ("no", Some(Algorithm::Norwegian)),
+    ("fi", Some(Algorithm::Finnish)),
+    ("ru", Some(Algorithm::Russian)),
+    ("pl", Some(Algorithm::Polish)),
+    ("cs", Some(Algorithm::Czech)),
+    ("ro", Some(Algorithm::Romanian)),
+    ("hu", Some(Algorithm::Hungarian)),
+    ("tr", Some(Algorithm::Turkish)),
+    ("ca", Some(Algorithm::Catalan)),
+    ("el", Some(Algorithm::Greek)),
+    ("uk", Some(Algorithm::Ukrainian)),
+    ("ar", Some(Algorithm::Arabic)),
+    ("id", Some(Algorithm::Indonesian)),
+];
+
+impl Language {
+    /// English, which is the language of what does not tell.
+    pub const ENGLISH: Self = Self(0);
+
+    /// All that have stems.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0_u8..).zip(LANGUAGES).map(|(index, _)| Self(index))
+    }
+
+    /// The language of the most small words among words in small letters; English where there are next to none.
+    pub fn of<'a>(words: impl Iterator<Item = &'a str>) -> Self {
+        let mut counts = [0_u16; LANGUAGES.len() + 1];
+        for word in words {
+            add(&mut counts, SMALL.get(word).map_or(0, |of| of.texts));
+        }
+        let most = counts.iter().copied().max().unwrap_or_default();
+        let first = counts.iter().position(|count| *count == most).filter(|_| most >= LEAST);
+        first.and_then(|index| u8::try_from(index).ok()).map_or(Self::ENGLISH, Self)
+    }
+
+    pub(super) fn algorithm(self) -> Option<Algorithm> {
+        LANGUAGES.get(usize::from(self.0)).and_then(|(_, algorithm)| *algorithm)
+    }
+}
+
+/// Small words that a text must have to be taken for something else than English.
+const LEAST: u16 = 2;
+
+/// Which of the words of a query, in small letters, say nothing: those of the language in which most of them are small, and
+/// small words of English. What questions are made of says something where nothing else makes a question of it.
+#[must_use]
+pub fn small_words(words: &[&str]) -> Vec<bool> {
+    let small = |word: &&str| SMALL.get(word).copied().unwrap_or_default();
+    let mut counts = [0_u16; LANGUAGES.len() + 1];
+    let is_question = words.iter().any(|word| small(word).texts != 0);
+    let of = |word: &&str| small(word).texts | if is_question { small(word).questions } else { 0 };
+    words.iter().for_each(|word| add(&mut counts, of(word)));
+    let most = counts.iter().copied().max().filter(|most| *most > 0);
+    let spoken = (0_u32..).zip(counts).filter(|(_, count)| Some(*count) == most);
+    let spoken = spoken.fold(0, |all, (index, _)| all | 1 << index);
+    words.iter().map(|word| of(word) & spoken != 0 || small(word).texts & 1 != 0).collect()
+}
+
+fn add<const N: usize>(counts: &mut [u16; N], of: u32) {
+    if of != 0 {
+        for (index, count) in counts.iter_mut().enumerate() {
+            *count += u16::from(of >> index & 1 != 0);
+        }
+    }
+}
+
+/// In which languages a word is small: a bit for each.
+#[derive(Debug, Default, Clone, Copy)]
+struct SmallIn {
+    /// Wherever it stands.
+    texts: u32,
+    /// In questions.
+    questions: u32,
+}
+
+static SMALL: LazyLock<HashMap<&'static str, SmallIn>> = LazyLock::new(|| {
+    let mut small: HashMap<&'static str, SmallIn> = HashMap::new();
+    for line in WORDS.lines().filter(|line| !line.starts_with('#')) {
+        let Some((name, words)) = line.split_once(' ') else { continue };
+        // One without stems comes behind all that have them.
+        let language = name.trim_end_matches('?');
+        let index = LANGUAGES.iter().position(|(known, _)| *known == language).unwrap_or(LANGUAGES.len());
+        for word in words.split_whitespace() {
+            let of = small.entry(word).or_default();
+            *(if name.ends_with('?') { &mut of.questions } else { &mut of.texts }) |= 1 << index;
+        }
+    }
+    small
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_tells_its_language() {
+        let check = |text: &str, expected: &str| {
+            let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
+            let Language(index) = Language::of(words.iter().map(String::as_str));
+            assert_eq!(LANGUAGES[usize::from(index)].0, expected, "{text}");
+        };
+        check("The file is read by the program and not by you", "en");
+        check("Die Datei wird von dem Programm gelesen und nicht von Ihnen", "de");
+        check("Le fichier est lu par le programme et pas par vous", "fr");
+        check("El programa lee el archivo y no usted", "es");
+        check("Файл читается программой, а не вами, если это так", "ru");
+        check("Filen læses af programmet og ikke af dig", "da");
+        check("config path 12 x86", "en");
+        check("", "en");
+    }
+
+    #[test]
+    fn the_small_words_of_a_question_say_nothing() {
+        let check = |query: &str, expected: &str| {
+            let words: Vec<&str> = query.split_whitespace().collect();
+            let left: Vec<&str> =
+                words.iter().zip(small_words(&words)).filter(|(_, small)| !small).map(|(word, _)| *word).collect();
+            assert_eq!(left.join(" "), expected, "{query}");
+        };
+        check("what does the document say about waves", "waves");
+        check("was steht im dokument über wellen", "wellen");
+        check("que dit le document sur les ondes", "ondes");
+        check("что говорится в документе о волнах", "волнах");
+        check("tell me about the war", "war");
+        check("document says", "document says");
+        check("war machines", "war machines");
+    }
+}

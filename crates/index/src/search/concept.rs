@@ -1,0 +1,238 @@
+//! What the words of a query stand for in the index, and what each is worth.
+
+use tantivy::{
+    DocId, DocSet as _, TERMINATED, Term,
+    query::{Bm25StatisticsProvider as _, EnableScoring, FuzzyTermQuery, Query},
+};
+
+use super::{
+    frequencies::Frequencies,
+    parse::{ParsedQuery, Unit},
+    plan::Planner,
+};
+use crate::{
+    analyze::{Form, exact::tokens, stems, words::pairs},
+    index::{error::IndexError, view::View},
+};
+
+/// Worth of a word that stands only in the heading of a chunk, beside one in its text.
+const IN_HEADING: f32 = 0.5;
+/// Worth of a part of something that belongs together: a pair of letters, or a word of a phrase.
+const PART: f32 = 0.3;
+/// Worth of a word that is written almost like the one that was asked for.
+const ALMOST: f32 = 0.8;
+/// Chunks with a word up to which it may be one that was typed wrong.
+const RARE: u64 = 3;
+/// Letters of a word from which on it may be one that was typed wrong.
+const LEAST_LETTERS: usize = 4;
+/// Where the terms of scripts without spaces begin, of which there are too many to look at: each differs by one letter from much.
+const UNSPACED: &str = "\u{2e80}";
+/// Words that are taken for what was meant by one.
+const MOST_MEANT: usize = 8;
+
+/// Something that is asked for, and the forms in which a chunk may have it.
+pub(super) struct Concept {
+    pub(super) weight: f32,
+    pub(super) alternatives: Vec<Alternative>,
+    /// Set if chunks without it are no finds, where there are some with it.
+    pub(super) is_required: bool,
+}
+
+/// A form of it, and what that is worth.
+pub(super) enum Alternative {
+    /// A word in the text.
+    Term(Term, f32),
+    /// A word in the heading.
+    Heading(Term, f32),
+    /// Chunks, by segment.
+    Chunks(Vec<Vec<DocId>>, f32),
+}
+
+/// Makes concepts of what was asked for.
+pub(super) struct Concepts<'a> {
+    pub(super) view: &'a View,
+    pub(super) planner: &'a Planner<'a>,
+    pub(super) frequencies: &'a Frequencies<'a>,
+    made: Vec<Concept>,
+    /// Words that were taken for what was meant.
+    pub(super) meant: Vec<String>,
+}
+
+impl<'a> Concepts<'a> {
+    pub(super) const fn new(view: &'a View, planner: &'a Planner<'a>, frequencies: &'a Frequencies<'a>) -> Self {
+        Self { view, planner, frequencies, made: Vec::new(), meant: Vec::new() }
+    }
+
+    /// The concepts of a query, the rarest first, and the words that were taken for what was meant.
+    pub(super) fn of(mut self, parsed: &ParsedQuery) -> Result<(Vec<Concept>, Vec<String>), IndexError> {
+        for unit in &parsed.units {
+            self.add(unit, parsed.units.len() == 1)?;
+        }
+        self.made.retain(|concept| !concept.alternatives.is_empty());
+        self.made.sort_by(|one, other| other.weight.total_cmp(&one.weight));
+        Ok((self.made, self.meant))
+    }
+
+    fn add(&mut self, unit: &Unit, is_alone: bool) -> Result<(), IndexError> {
+        match unit {
+            Unit::Word { exact, stems } => self.word(exact, stems, 1.0),
+            Unit::Letters(letters) => self.letters(letters, is_alone),
+            Unit::Prefix(prefix) => {
+                let query = self.planner.matching(&format!("{prefix}.*"));
+                self.chunks(query, false).map(drop)
+            }
+            Unit::Chain(text) | Unit::Phrase(text) => {
+                let query = self.planner.phrase(text);
+                self.chunks(query, matches!(unit, Unit::Phrase(_)))?;
+                for token in tokens(text) {
+                    match token.form {
+                        // A number such as 4.1 is no four and no one.
+                        Form::Word if token.text.len() > 1 => self.word(&token.text, &stems(&token.text), PART)?,
+                        Form::Pair => self.pair(&token.text)?,
+                        Form::Word | Form::Part | Form::Last => {}
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn word(&mut self, exact: &str, stems: &[String], share: f32) -> Result<(), IndexError> {
+        let (mut alternatives, mut known) = (Vec::new(), 0);
+        for stem in stems {
+            known += self.take(stem, 1.0, &mut alternatives)?;
+        }
+        let mut share = share;
+        if known <= RARE && exact.chars().count() >= LEAST_LETTERS && exact.chars().all(char::is_alphabetic) {
+            let mut as_meant = 0;
+            for word in self.almost(exact, known)? {
+                for stem in crate::analyze::stems(&word) {
+                    as_meant += self.take(&stem, if known == 0 { 1.0 } else { ALMOST }, &mut alternatives)?;
+                }
+                self.meant.push(word);
+            }
+            if known == 0 && as_meant > 0 {
+                share *= ALMOST;
+            }
+            known += as_meant;
+        }
+        let weight = share * self.rarity(known);
+        self.made.push(Concept { weight, alternatives, is_required: false });
+        Ok(())
+    }
+
+    /// Adds a word in text and headings, and says how many chunks have it in their text.
+    fn take(&self, word: &str, quality: f32, into: &mut Vec<Alternative>) -> Result<u64, IndexError> {
+        let fields = self.planner.fields;
+        let is_there =
+            |term: &Term| into.iter().any(|other| matches!(other, Alternative::Term(known, _) if known == term));
+        let (text, heading) = (Term::from_field_text(fields.words, word), Term::from_field_text(fields.heading, word));
+        if is_there(&text) {
+            return Ok(0);
+        }
+        let known = self.frequencies.doc_freq(&text)?;
+        if known > 0 {
+            into.push(Alternative::Term(text, quality));
+        }
+        if self.frequencies.doc_freq(&heading)? > 0 {
+            into.push(Alternative::Heading(heading, quality * IN_HEADING));
+        }
+        Ok(known)
+    }
+
+    fn letters(&mut self, letters: &str, is_alone: bool) -> Result<(), IndexError> {
+        let mut alternatives = Vec::new();
+        let known = self.take(letters, 1.0, &mut alternatives)?;
+        let count = letters.chars().count();
+        let found = self.found(self.planner.phrase(letters))?;
+        let size = count_of(&found);
+        if size > 0 {
+            alternatives.push(Alternative::Chunks(found, 1.0));
+        }
+        let weight = self.rarity(known.max(size));
+        self.made.push(Concept { weight, alternatives, is_required: false });
+        // Who asks for nothing else wants no parts of it, unless there is nothing of the kind.
+        if count > 2 && !(is_alone && size > 0) {
+            let mut all = Vec::new();
+            pairs(letters, &mut |pair| all.push(pair));
+            for pair in all {
+                self.pair(&pair)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn pair(&mut self, pair: &str) -> Result<(), IndexError> {
+        let term = Term::from_field_text(self.planner.fields.exact, pair);
+        let known = self.frequencies.doc_freq(&term)?;
+        if known > 0 {
+            let weight = PART * self.rarity(known);
+            self.made.push(Concept { weight, alternatives: vec![Alternative::Term(term, 1.0)], is_required: false });
+        }
+        Ok(())
+    }
+
+    fn chunks(&mut self, query: Option<Box<dyn Query>>, is_required: bool) -> Result<(), IndexError> {
+        let found = self.found(query)?;
+        let weight = self.rarity(count_of(&found));
+        self.made.push(Concept { weight, alternatives: vec![Alternative::Chunks(found, 1.0)], is_required });
+        Ok(())
+    }
+
+    fn found(&self, query: Option<Box<dyn Query>>) -> Result<Vec<Vec<DocId>>, IndexError> {
+        query.map_or_else(|| Ok(Vec::new()), |query| found(self.view, &*query))
+    }
+
+    /// Words of the index that differ by one letter, or by two that changed places; the most frequent first.
+    fn almost(&self, word: &str, known: u64) -> Result<Vec<String>, IndexError> {
+        let query = FuzzyTermQuery::new(Term::from_field_text(self.planner.fields.exact, word), 1, true);
+        let automaton = query.automaton()?;
+        let mut words: Vec<(u64, String)> = Vec::new();
+        for reader in self.view.searcher.segment_readers() {
+            let index = reader.inverted_index(self.planner.fields.exact)?;
+            let mut stream = index.terms().search(&automaton).lt(UNSPACED).into_stream()?;
+            while stream.advance() {
+                let Ok(found) = std::str::from_utf8(stream.key()) else { continue };
+                let chunks = u64::from(stream.value().doc_freq);
+                match words.iter_mut().find(|(_, other)| other == found) {
+                    Some((all, _)) => *all += chunks,
+                    None => words.push((chunks, found.to_owned())),
+                }
+            }
+        }
+        // What is as rare may be as wrong.
+        words.retain(|(chunks, found)| found != word && *chunks > known && found.chars().all(char::is_alphabetic));
+        words.sort_by(|one, other| other.cmp(one));
+        words.truncate(MOST_MEANT);
+        Ok(words.into_iter().map(|(_, word)| word).collect())
+    }
+
+    /// Worth of what so many chunks have.
+    #[expect(clippy::cast_precision_loss, reason = "it goes into a logarithm")]
+    fn rarity(&self, chunks: u64) -> f32 {
+        let all = self.planner.all_chunks.max(chunks) as f32;
+        let chunks = chunks as f32;
+        (1.0 + (all - chunks + 0.5) / (chunks + 0.5)).ln()
+    }
+}
+
+/// Chunks that a query finds, by segment.
+pub(super) fn found(view: &View, query: &dyn Query) -> Result<Vec<Vec<DocId>>, IndexError> {
+    let weight = query.weight(EnableScoring::disabled_from_searcher(&view.searcher))?;
+    let of_segment = |reader| -> Result<Vec<DocId>, IndexError> {
+        let mut scorer = weight.scorer(reader, 1.0)?;
+        let mut docs = Vec::new();
+        let mut doc = scorer.doc();
+        while doc != TERMINATED {
+            docs.push(doc);
+            doc = scorer.advance();
+        }
+        Ok(docs)
+    };
+    view.searcher.segment_readers().iter().map(of_segment).collect()
+}
+
+/// Chunks of all segments.
+pub(super) fn count_of(found: &[Vec<DocId>]) -> u64 {
+    found.iter().map(|docs| docs.len() as u64).sum()
+}

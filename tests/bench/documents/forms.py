@@ -1,0 +1,173 @@
+"""Sentences of manuals that others wrote, asked for in the six forms in which people ask:
+
+- `keywords`: four of its words.
+- `question3`, `question4`: a question with three, or four, of its words.
+- `extra`: four of its words, and one that its page has not.
+- `typo`: four of its words, one of them with a letter too many, too few, wrong, or in the wrong place.
+- `endings`: four of its words, each with another ending where the language offers one.
+
+Half of the sentences, `tuned`, are those on which the ranking was tuned; the other half is reported.
+"""
+
+import collections
+import random
+import re
+
+import pymupdf
+
+SEED = 20251127
+SENTENCES = 240
+LEAST_LETTERS = 5
+# Share of all pages.
+FREQUENT = 0.05
+
+# How a question is put, by language.
+QUESTIONS = {
+    "en": ["What does it say about {}?", "How is {} described in the document?", "Tell me about {}"],
+    "de": ["Was steht im Dokument über {}?", "Was wird zu {} gesagt?"],
+    "fr": ["Que dit le document sur {} ?", "Comment est décrit {} ?"],
+    "es": ["¿Qué dice el documento sobre {}?", "¿Cómo se describe {}?"],
+    "it": ["Che cosa dice il documento su {}?", "Come si descrive {}?"],
+    "pt": ["O que diz o documento sobre {}?"],
+    "nl": ["Wat zegt het document over {}?"],
+    "sv": ["Vad säger dokumentet om {}?"],
+    "da": ["Hvad siger dokumentet om {}?"],
+    "ru": ["Что говорится в документе о {}?"],
+}
+AND = {"en": "and", "de": "und", "fr": "et", "es": "y", "it": "e", "pt": "e", "nl": "en", "sv": "och", "da": "og", "ru": "и"}
+
+# The most frequent words: none of them is asked for, and they tell the language of a sentence.
+SMALL = {
+    "en": "the of and to in is that for are with this be you can not from which will have when your should other there these would about where their more also been only after into some such then them than they",
+    "de": "der die das und ist von zu mit auf für den nicht ein eine werden wird sie dem des sich auch wenn oder kann aus nach können durch einer einen sind wie über werden diese dieser diesem",
+    "fr": "le la les des et est une un que dans pour sur par avec pas qui vous ce cette sont peut être plus ou aux comme votre pouvez",
+    "es": "el la los las de que en es un una por con para se del no como su este esta son puede más pero sus todos desde cuando",
+    "it": "il la le di che è un una per con non si del della dei in sono questo questa come può anche più gli nel alla essere",
+    "pt": "o a os as de que em um uma por com para se do da não como este esta são pode mais mas seus todos quando",
+    "nl": "de het een van en is dat in op te zijn met voor niet aan worden wordt kan bij ook als deze dit naar door",
+    "sv": "och att det som en är på för med av inte den till om har kan från eller ett du ska vara detta denna",
+    "da": "og at det som en er på for med af ikke den til om har kan fra eller et du skal være dette denne vil",
+    "ru": "и в не на что с для по как это из или если будет вы при может от также быть все того чтобы",
+}
+SMALL = {language: set(words.split()) for language, words in SMALL.items()}
+ALL_SMALL = set().union(*SMALL.values())
+
+
+def language_of(words):
+    """The language whose small words are the most; none where that is not clear."""
+    scores = sorted(((sum(word.lower() in small for word in words), language) for language, small in SMALL.items()), reverse=True)
+    return scores[0][1] if scores[0][0] >= 4 and scores[0][0] > scores[1][0] + 1 else None
+
+
+def wrong(dice, word):
+    """One typo, somewhere behind the first letter, as most are."""
+    at = dice.randrange(1, len(word) - 1)
+    letters = "".join(sorted({letter for letter in word.lower()} | set("aeinrst")))
+    kind = dice.randrange(4)
+    if kind == 0:
+        return word[:at] + word[at + 1 :]
+    if kind == 1:
+        return word[:at] + dice.choice(letters) + word[at:]
+    if kind == 2:
+        return word[:at] + dice.choice([letter for letter in letters if letter != word[at].lower()]) + word[at + 1 :]
+    return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+
+
+def other_ending(word, language):
+    """The word with another ending of its language, by rules that are right for most words."""
+    low = word.lower()
+    if language == "en":
+        for old, new in [("ies", "y"), ("ing", "s"), ("ed", "ing"), ("es", "e"), ("s", "")]:
+            if low.endswith(old) and len(low) > len(old) + 3 and not low.endswith("ss"):
+                return low[: -len(old)] + new
+        return low[:-1] + "ies" if re.search("[^aeiou]y$", low) else low + ("es" if re.search("(s|x|ch|sh)$", low) else "s")
+    rules = {
+        "de": [("en", "e"), ("er", "e"), ("es", "e"), ("e", "en"), ("n", ""), ("t", "en"), ("s", ""), ("", "en")],
+        "fr": [("es", "e"), ("aux", "al"), ("s", ""), ("é", "ée"), ("er", "é"), ("e", "es"), ("", "s")],
+        "es": [("es", ""), ("os", "o"), ("as", "a"), ("ar", "ado"), ("o", "os"), ("a", "as"), ("e", "es"), ("", "es")],
+        "it": [("are", "ato"), ("i", "o"), ("e", "a"), ("o", "i"), ("a", "e"), ("", "")],
+        "pt": [("os", "o"), ("as", "a"), ("ar", "ado"), ("o", "os"), ("a", "as"), ("e", "es"), ("", "s")],
+        "nl": [("en", "e"), ("e", "en"), ("s", ""), ("", "en")],
+        "sv": [("arna", "ar"), ("en", ""), ("et", ""), ("ar", ""), ("a", "ar"), ("", "en")],
+        "da": [("erne", "er"), ("en", ""), ("et", ""), ("er", ""), ("e", "er"), ("", "en")],
+        "ru": [("ов", "ы"), ("ами", "ы"), ("ы", "а"), ("и", "ей"), ("а", "ы"), ("о", "а"), ("е", "я"), ("", "а")],
+    }
+    for old, new in rules[language]:
+        if low.endswith(old) and len(low) > len(old) + 3:
+            return low[: len(low) - len(old)] + new
+    return low
+
+
+def sentences(dice, text, frequent):
+    """Sentences of running text: language, words that can be asked for, and the sentence. Nobody asks for words that are
+    everywhere, or twice for one."""
+    for sentence in dice.sample(parts := re.split(r"(?<=[^\W\d_]{2})[.!?] ", text)[1:-1], len(parts)):
+        words = re.findall(r"[^\W\d_]+", sentence)
+        language = language_of(words) if 9 <= len(words) <= 40 else None
+        asked = {}
+        for word in sorted(words):
+            if len(word) >= LEAST_LETTERS and word.lower() not in ALL_SMALL and word.lower() not in frequent:
+                asked.setdefault(word.lower()[:LEAST_LETTERS], word)
+        if language and len(asked) >= 4:
+            yield language, list(asked.values()), sentence
+
+
+def forms(dice, language, words, foreign):
+    four = dice.sample(words, 4)
+    three = dice.sample(words, 3)
+    glue = f" {AND[language]} "
+    question = QUESTIONS[language]
+    spoilt = list(four)
+    at = dice.randrange(4)
+    spoilt[at] = wrong(dice, spoilt[at])
+    return {
+        "keywords": " ".join(four),
+        "question3": dice.choice(question).format(glue.join(three)),
+        "question4": dice.choice(question).format(glue.join(four)),
+        "extra": " ".join(dice.sample([*four, foreign], 5)),
+        "typo": " ".join(spoilt),
+        "endings": " ".join(other_ending(word, language) for word in four),
+    }
+
+
+def questions(paths, count=SENTENCES):
+    """A list of `{document, page, form, query, tuned, language}` over PDFs; the same from the same files. The pages are read by the
+    library of the stack that is compared, so that none is asked for that it cannot read."""
+    dice = random.Random(SEED)
+    pages, vocabulary = [], {}
+    for path in sorted(paths):
+        with pymupdf.open(path) as made:
+            for page in made:
+                text = re.sub(r"\s+", " ", re.sub(r"(\w)[-\u00ad]\n(\w)", r"\1\2", page.get_text()))
+                # Tables of contents and indexes are full of dots.
+                if len(text) >= 600 and text.count(". . .") + text.count("....") + text.count("…") == 0:
+                    pages.append((path.name, page.number + 1, text))
+    dice.shuffle(pages)
+    # As many of each document, as far as it goes: a manual of a thousand pages is not all that is asked for.
+    turns, taken = {}, {}
+    for page in pages:
+        taken[page[0]] = taken.get(page[0], 0) + 1
+        turns.setdefault(taken[page[0]], []).append(page)
+    whole = "\n".join(text for _, _, text in pages)
+    seen = collections.Counter(word for _, _, text in pages for word in set(re.findall(r"[^\W\d_]+", text.lower())))
+    frequent = {word for word, times in seen.items() if times > len(pages) * FREQUENT}
+    chosen = []
+    for turn in sorted(turns):
+        for document, number, text in turns[turn]:
+            # One that another page has as well would be answered there, too.
+            one = next((one for one in sentences(dice, text, frequent) if whole.count(one[2]) == 1), None)
+            if one:
+                vocabulary.setdefault(one[0], set()).update(one[1])
+                chosen.append((document, number, text, *one[:2]))
+            if len(chosen) == count:
+                break
+        if len(chosen) == count:
+            break
+    asked = []
+    for index, (document, number, text, language, words) in enumerate(chosen):
+        low = text.lower()
+        others = [word for word in sorted(vocabulary[language]) if word.lower() not in low]
+        for form, query in forms(dice, language, words, dice.choice(others)).items():
+            asked.append({"document": document, "page": number, "form": form, "query": query, "language": language,
+                          "tuned": index % 2 == 0})
+    return asked
