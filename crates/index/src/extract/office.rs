@@ -17,6 +17,8 @@ use crate::{failure::Failure, kind::Kind, limits::Limits};
 pub(super) fn read(bytes: Vec<u8>, kind: Kind, ours: &Limits) -> Result<(DocumentIR, Result<(), Failure>), Failure> {
     let format = match kind {
         Kind::Pptx => DocumentFormat::Pptx,
+        Kind::Ppt => DocumentFormat::Ppt,
+        Kind::Doc => DocumentFormat::Doc,
         _ => DocumentFormat::Docx,
     };
     let mut options = ParseOptions::default();

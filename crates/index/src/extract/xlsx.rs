@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, io::Cursor};
 
 use calamine::{
-    Data, DataType, Dimensions, ExcelDateTime, Ods, OdsError, Reader, Xls, XlsError, Xlsx, XlsxError,
+    Data, DataType, Dimensions, ExcelDateTime, Ods, OdsError, Reader, Xls, XlsError, Xlsb, XlsbError, Xlsx, XlsxError,
     XlsxFormulaMetadata,
 };
 
@@ -91,6 +91,35 @@ pub(super) fn xls(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure
         let merged = merged(workbook.merge_cells_by_sheet_name(&name).unwrap_or_default());
         let range = workbook.worksheet_range(&name).map_err(|error| failure(&error))?;
         tell_range(number, name, &range, merged, teller)?;
+    }
+    Ok(())
+}
+
+/// A workbook of Excel in its binary form. Cells come one by one.
+pub(super) fn xlsb(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    let failure = |error: &XlsbError| match error {
+        XlsbError::Password => Failure::Encrypted(Kind::Xlsb),
+        error => broken(Kind::Xlsb, &error.to_string()),
+    };
+    let mut workbook: Xlsb<Bytes> = Xlsb::new(Cursor::new(bytes)).map_err(|error| failure(&error))?;
+    let names = workbook.sheet_names();
+    teller.head(None, Some(names.len()))?;
+    for (number, name) in (1..).zip(names) {
+        let mut cells = workbook.worksheet_cells_reader(&name).map_err(|error| failure(&error))?;
+        let mut sheet =
+            Merging { sheet: Sheet::new(number, name), merged: MergedCells::new(), row: 0, waiting: Vec::new() };
+        let whole = loop {
+            match cells.next_cell() {
+                Ok(Some(cell)) => {
+                    let (row, column) = cell.get_position();
+                    sheet.cell(row, column, shown(cell.get_value()).unwrap_or_default(), teller)?;
+                }
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(failure(&error)),
+            }
+        };
+        sheet.end(teller)?;
+        whole?;
     }
     Ok(())
 }

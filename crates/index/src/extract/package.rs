@@ -1,0 +1,48 @@
+//! Files in a ZIP archive, as office documents and books are.
+
+use std::io::{Cursor, Read as _};
+
+use zip::ZipArchive;
+
+use super::{broken, too_large};
+use crate::{failure::Failure, kind::Kind, limits::Limits};
+
+/// Bytes of one file as a multiple of those of a document's text: markup takes more than what it marks.
+const MARKUP: u64 = 4;
+
+/// An archive, and whose it is.
+pub(super) struct Package {
+    archive: ZipArchive<Cursor<Vec<u8>>>,
+    kind: Kind,
+    most: u64,
+}
+
+impl Package {
+    pub(super) fn open(bytes: Vec<u8>, kind: Kind, limits: &Limits) -> Result<Self, Failure> {
+        let archive = ZipArchive::new(Cursor::new(bytes)).map_err(|error| broken(kind, &error.to_string()))?;
+        Ok(Self { archive, kind, most: limits.bytes_out.saturating_mul(MARKUP) })
+    }
+
+    /// The file of that name as text; none where there is no such file.
+    pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, Failure> {
+        let Some(index) = self.archive.index_for_name(name) else { return Ok(None) };
+        let broken = |why: String| broken(self.kind, &format!("{name}: {why}"));
+        let file = self.archive.by_index(index).map_err(|error| match error {
+            zip::result::ZipError::UnsupportedArchive(zip::result::ZipError::PASSWORD_REQUIRED) => {
+                Failure::Encrypted(self.kind)
+            }
+            error => broken(error.to_string()),
+        })?;
+        let mut bytes = Vec::new();
+        file.take(self.most + 1).read_to_end(&mut bytes).map_err(|error| broken(error.to_string()))?;
+        if bytes.len() as u64 > self.most {
+            return Err(too_large(name, self.most));
+        }
+        Ok(Some(super::encoding::decode(&bytes, None)))
+    }
+
+    /// The file that there must be.
+    pub(super) fn needed(&mut self, name: &str) -> Result<String, Failure> {
+        self.text(name)?.ok_or_else(|| broken(self.kind, &format!("{name} is missing")))
+    }
+}
