@@ -4,15 +4,17 @@
 //! - `teller`: [`Teller`] keeps the limits, and cuts what is large into pieces.
 //! - `pdf`, `docx`, `pptx`, `epub`, `rtf`, `notebook`, `html`, `markdown`, `plain`: one file a format.
 //! - `open_document`: texts and presentations of LibreOffice. `mail`: messages. `package`, `xml`: what many formats are made of.
-//! - `xlsx`: workbooks, those of Excel before 2007 and of LibreOffice too; `csv`; both are told by `sheet`, row by row.
+//! - `xlsx`: workbooks, those of Excel before 2007 and of LibreOffice too; `csv`; both are told by `sheet`, row by row. `comments` on cells; `equation`s of Word.
 //! - [`encoding`]: bytes of text files as text.
 //! - [`clean`]: text as everybody can show it.
 
 pub mod clean;
+mod comments;
 mod csv;
 mod docx;
 pub mod encoding;
 mod epub;
+mod equation;
 mod html;
 mod mail;
 mod markdown;

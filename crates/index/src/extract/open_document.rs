@@ -77,7 +77,12 @@ fn opened(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(Packag
 
 /// The text of a frame that holds the title of a slide.
 fn title_of(node: &Node) -> Option<String> {
-    (node.attribute("class") == Some("title")).then(|| line(node)).filter(|text| !text.is_empty())
+    if node.attribute("class") != Some("title") {
+        return None;
+    }
+    let mut blocks = Vec::new();
+    write(node, 0, &mut blocks);
+    Some(blocks.join(" ")).filter(|text| !text.is_empty())
 }
 
 fn write(node: &Node, depth: usize, blocks: &mut Vec<String>) {

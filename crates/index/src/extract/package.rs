@@ -1,8 +1,8 @@
 //! Files in a ZIP archive, as office documents and books are.
 
-use std::io::{Cursor, Read as _};
+use std::io::{Cursor, Read as _, Write as _};
 
-use zip::ZipArchive;
+use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 
 use super::{broken, too_large};
 use crate::{failure::Failure, kind::Kind, limits::Limits};
@@ -21,6 +21,32 @@ impl Package {
     pub(super) fn open(bytes: Vec<u8>, kind: Kind, limits: &Limits) -> Result<Self, Failure> {
         let archive = ZipArchive::new(Cursor::new(bytes)).map_err(|error| broken(kind, &error.to_string()))?;
         Ok(Self { archive, kind, most: limits.bytes_out.saturating_mul(MARKUP) })
+    }
+
+    /// Names of the files in it.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.archive.file_names().flatten().map(|name| name.to_string()).collect()
+    }
+
+    /// The archive with other texts for some of its files.
+    pub(super) fn rewritten(mut self, texts: &[(String, String)]) -> Result<Vec<u8>, Failure> {
+        let kind = self.kind;
+        let failed = |error: zip::result::ZipError| broken(kind, &error.to_string());
+        let mut other = ZipWriter::new(Cursor::new(Vec::new()));
+        for index in 0..self.archive.len() {
+            let file = self.archive.by_index_raw(index).map_err(failed)?;
+            let name = file.name().map_err(failed)?.to_string();
+            match texts.iter().find(|(changed, _)| *changed == name) {
+                Some((_, text)) => {
+                    drop(file);
+                    let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+                    other.start_file(name, stored).map_err(failed)?;
+                    other.write_all(text.as_bytes()).map_err(|error| broken(kind, &error.to_string()))?;
+                }
+                None => other.raw_copy_file(file).map_err(failed)?,
+            }
+        }
+        Ok(other.finish().map_err(failed)?.into_inner())
     }
 
     /// The file of that name as text; none where there is no such file.
