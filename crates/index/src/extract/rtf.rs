@@ -234,11 +234,8 @@ impl<'a> Reader<'a> {
             word if NO_TEXT.contains(&word) => self.leave_out(),
             // Notes, comments and what the text was written over in are told.
             "annotation" => self.letters(" [Comment: "),
-            "shppict" | "atnid" | "atnauthor" | "shpinst" | "shptxt" => {
-                if word.starts_with("atn") {
-                    self.leave_out();
-                }
-            }
+            "atnid" | "atnauthor" => self.leave_out(),
+            "shppict" | "shpinst" | "shptxt" => {}
             _ if is_optional => self.leave_out(),
             _ => {}
         }
@@ -251,27 +248,24 @@ impl<'a> Reader<'a> {
 
     /// A letter by its number; those beyond two bytes come as two.
     fn by_number(&mut self, number: i32) {
-        self.skipped = self.state.stand_ins;
         let unit = u16::try_from(number.rem_euclid(0x1_0000)).unwrap_or_default();
-        let kept = self.skipped;
-        if (0xd800..0xe000).contains(&unit) {
-            // Half a letter: the other half is kept with it, as UTF-16.
-            self.flush_letters();
-            self.half(unit);
-        } else if let Some(letter) = char::from_u32(u32::from(unit)) {
-            self.skipped = 0;
+        if let Some(letter) = char::from_u32(u32::from(unit)) {
             self.letters(letter.encode_utf8(&mut [0; 4]));
-            self.skipped = kept;
+        } else {
+            self.flush();
+            self.half(unit);
         }
+        self.skipped = self.state.stand_ins;
     }
 
+    /// Half a letter of UTF-16.
     fn half(&mut self, unit: u16) {
         // The first half waits in the text as a letter of private use, and is replaced by the whole.
         const FIRST: u32 = 0xf_0000;
-        let target = if self.state.to == Target::Title { &mut self.title } else { &mut self.text };
         if self.state.to != Target::Text || self.state.is_hidden {
             return;
         }
+        let target = &mut self.text;
         if unit < 0xdc00 {
             target.extend(char::from_u32(FIRST + u32::from(unit)));
         } else if let Some(first) = target.chars().next_back().and_then(|last| u32::from(last).checked_sub(FIRST))
@@ -294,10 +288,6 @@ impl<'a> Reader<'a> {
         self.flush();
         self.skipped = 0;
         self.put(letters);
-    }
-
-    fn flush_letters(&mut self) {
-        self.flush();
     }
 
     fn flush(&mut self) {
