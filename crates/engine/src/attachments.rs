@@ -31,7 +31,7 @@ const MAX_NAMES: usize = 20;
 /// Time limit for reading all short texts. No answer waits for a disk that hangs.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Prefix of RTF: markup that says little as it stands, and that tools refuse with what it is.
+/// Prefix of RTF: markup that says little as it stands, and that tools read as a document.
 const RTF: &str = "{\\rtf";
 
 /// Tool that opens files.
@@ -39,7 +39,10 @@ const READ: &str = "read_file";
 /// Tool that finds places in documents, with what to cite them by.
 const SEARCH: &str = "search_file";
 /// Names of what has pages, sheets or slides and is better searched than read.
-const DOCUMENTS: [&str; 6] = [".pdf", ".docx", ".xlsx", ".xls", ".ods", ".pptx"];
+const DOCUMENTS: [&str; 16] = [
+    ".pdf", ".docx", ".doc", ".xlsx", ".xls", ".xlsb", ".ods", ".pptx", ".ppt", ".odt", ".odp", ".rtf", ".epub",
+    ".eml", ".msg", ".ipynb",
+];
 
 /// A file that was handed over, as far as a model is to know it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -146,6 +146,9 @@ pub enum Body {
     Picture,
 }
 
+/// Rows without anything that are shown one by one; of more their numbers are.
+const EMPTY_ROWS: u32 = 2;
+
 /// The cells of a sheet that hold something.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
@@ -175,7 +178,19 @@ impl Table {
         text.push('|');
         (0..width).for_each(|_| text.push_str(" --- |"));
         text.push('\n');
-        rows.iter().for_each(|row| row.write(&mut text, 0));
+        let mut before: Option<u32> = None;
+        for row in rows {
+            // Rows without anything are told, so that each row can be counted to.
+            let gap = before.map_or(0, |before| row.number.saturating_sub(before).saturating_sub(1));
+            if gap > EMPTY_ROWS {
+                // Writing to a string cannot fail.
+                let _ = writeln!(text, "| (rows {} to {} are empty) |", row.number - gap, row.number - 1);
+            } else {
+                (0..gap).for_each(|_| empty.write(&mut text, width));
+            }
+            row.write(&mut text, 0);
+            before = Some(row.number);
+        }
         text
     }
 

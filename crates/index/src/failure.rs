@@ -113,7 +113,7 @@ impl Failure {
             Self::Broken { .. } => "open it in the program that made it and save it again, or get it once more",
             Self::Mismatch { .. } => "give it the ending of what it really is",
             Self::Foreign { .. } => {
-                "save or export it as PDF, DOCX, XLSX, PPTX, ODS, CSV, HTML, Markdown or plain text"
+                "save or export it as PDF, DOCX, XLSX, PPTX, ODT, ODS, ODP, RTF, EPUB, CSV, HTML, Markdown or plain text"
             }
             Self::TooLarge { .. } => "split it, or raise the limit",
             Self::TookTooLong { .. } | Self::OutOfMemory { .. } => {

@@ -20,6 +20,26 @@ pub enum Kind {
     Ods,
     /// Slides of PowerPoint.
     Pptx,
+    /// A text document of Word before 2007.
+    Doc,
+    /// Slides of PowerPoint before 2007.
+    Ppt,
+    /// A workbook of Excel in its binary form.
+    Xlsb,
+    /// A text document of LibreOffice.
+    Odt,
+    /// Slides of LibreOffice.
+    Odp,
+    /// Rich text.
+    Rtf,
+    /// A book.
+    Epub,
+    /// A message, as mail servers keep it.
+    Eml,
+    /// A message of Outlook.
+    Msg,
+    /// A notebook of Jupyter.
+    Ipynb,
     /// A table as text.
     Csv,
     /// A page of the web.
@@ -32,13 +52,23 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 20] = [
         Self::Pdf,
         Self::Docx,
         Self::Xlsx,
         Self::Xls,
         Self::Ods,
         Self::Pptx,
+        Self::Doc,
+        Self::Ppt,
+        Self::Xlsb,
+        Self::Odt,
+        Self::Odp,
+        Self::Rtf,
+        Self::Epub,
+        Self::Eml,
+        Self::Msg,
+        Self::Ipynb,
         Self::Csv,
         Self::Html,
         Self::Markdown,
@@ -56,6 +86,16 @@ impl Kind {
             "xls" | "xlt" => Self::Xls,
             "ods" | "ots" => Self::Ods,
             "pptx" | "pptm" | "ppsx" | "ppsm" | "potx" => Self::Pptx,
+            "doc" | "dot" => Self::Doc,
+            "ppt" | "pps" | "pot" => Self::Ppt,
+            "xlsb" => Self::Xlsb,
+            "odt" | "ott" => Self::Odt,
+            "odp" | "otp" => Self::Odp,
+            "rtf" => Self::Rtf,
+            "epub" => Self::Epub,
+            "eml" => Self::Eml,
+            "msg" => Self::Msg,
+            "ipynb" => Self::Ipynb,
             "csv" | "tsv" | "tab" => Self::Csv,
             "html" | "htm" | "xhtml" => Self::Html,
             "md" | "markdown" | "mdown" | "mkd" => Self::Markdown,
@@ -79,6 +119,16 @@ impl Kind {
             Self::Xls => "xls",
             Self::Ods => "ods",
             Self::Pptx => "pptx",
+            Self::Doc => "doc",
+            Self::Ppt => "ppt",
+            Self::Xlsb => "xlsb",
+            Self::Odt => "odt",
+            Self::Odp => "odp",
+            Self::Rtf => "rtf",
+            Self::Epub => "epub",
+            Self::Eml => "eml",
+            Self::Msg => "msg",
+            Self::Ipynb => "ipynb",
             Self::Csv => "csv",
             Self::Html => "html",
             Self::Markdown => "markdown",
@@ -89,7 +139,18 @@ impl Kind {
     /// Returns whether it has pages, sheets or slides that can be cited.
     #[must_use]
     pub const fn has_places(self) -> bool {
-        matches!(self, Self::Pdf | Self::Xlsx | Self::Xls | Self::Ods | Self::Pptx | Self::Csv)
+        matches!(
+            self,
+            Self::Pdf
+                | Self::Xlsx
+                | Self::Xls
+                | Self::Xlsb
+                | Self::Ods
+                | Self::Pptx
+                | Self::Ppt
+                | Self::Odp
+                | Self::Csv
+        )
     }
 }
 
@@ -98,10 +159,17 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Pdf => "PDF",
-            Self::Docx => "Word document",
-            Self::Xlsx | Self::Xls => "Excel workbook",
+            Self::Docx | Self::Doc => "Word document",
+            Self::Odt => "OpenDocument text",
+            Self::Odp => "OpenDocument presentation",
+            Self::Rtf => "RTF document",
+            Self::Epub => "EPUB book",
+            Self::Eml => "mail",
+            Self::Msg => "Outlook message",
+            Self::Ipynb => "Jupyter notebook",
+            Self::Xlsx | Self::Xls | Self::Xlsb => "Excel workbook",
             Self::Ods => "OpenDocument spreadsheet",
-            Self::Pptx => "PowerPoint presentation",
+            Self::Pptx | Self::Ppt => "PowerPoint presentation",
             Self::Csv => "CSV file",
             Self::Html => "HTML page",
             Self::Markdown => "Markdown file",

@@ -77,9 +77,17 @@ impl Default for ReadingLimits {
 impl ReadingLimits {
     pub(crate) const fn of(&self, kind: Kind) -> ReadingLimit {
         match kind {
-            Kind::Pdf | Kind::Docx => self.pages,
-            Kind::Xlsx | Kind::Xls | Kind::Ods => self.sheets,
-            Kind::Pptx => self.slides,
+            Kind::Pdf
+            | Kind::Docx
+            | Kind::Doc
+            | Kind::Odt
+            | Kind::Rtf
+            | Kind::Epub
+            | Kind::Eml
+            | Kind::Msg
+            | Kind::Ipynb => self.pages,
+            Kind::Xlsx | Kind::Xls | Kind::Xlsb | Kind::Ods => self.sheets,
+            Kind::Pptx | Kind::Ppt | Kind::Odp => self.slides,
             Kind::Csv | Kind::Html | Kind::Markdown | Kind::Plain => self.sections,
         }
     }

@@ -12,11 +12,24 @@ const NO_TEXT: [&str; 8] = ["script", "style", "noscript", "template", "svg", "i
 const START: usize = 4096;
 
 pub(super) fn extract(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
-    let page = encoding::decode(bytes, declared(bytes).as_deref());
+    let page = decoded(bytes);
     teller.head(title(&page).as_deref(), None)?;
-    let converter = HtmlToMarkdown::builder().skip_tags(NO_TEXT.to_vec()).build();
-    let text = converter.convert(&page).map_err(|error| broken(Kind::Html, &error.to_string()))?;
+    let text = markdown(&page).map_err(|why| broken(Kind::Html, &why))?;
     teller.text(DocumentPlace::Whole, text, None)
+}
+
+/// A page as text, in the encoding that it declares.
+pub(super) fn decoded(bytes: &[u8]) -> String {
+    encoding::decode(bytes, declared(bytes).as_deref())
+}
+
+/// What a reader of the page sees.
+///
+/// # Errors
+/// The damage, in words of the parser.
+pub(super) fn markdown(page: &str) -> Result<String, String> {
+    let converter = HtmlToMarkdown::builder().skip_tags(NO_TEXT.to_vec()).build();
+    converter.convert(page).map_err(|error| error.to_string())
 }
 
 /// `<meta charset="…">`, and the older form of it.

@@ -2,25 +2,35 @@
 //!
 //! - [`recognise()`]: what the bytes are, whatever the name says.
 //! - `teller`: [`Teller`] keeps the limits, and cuts what is large into pieces.
-//! - `pdf`, `docx`, `pptx`, `html`, `markdown`, `plain`: one file a format.
-//! - `xlsx`: workbooks, those of Excel before 2007 and of LibreOffice too; `csv`; both are told by `sheet`, row by row.
+//! - `pdf`, `docx`, `pptx`, `epub`, `rtf`, `notebook`, `html`, `markdown`, `plain`: one file a format.
+//! - `open_document`: texts and presentations of LibreOffice. `mail`: messages. `package`, `xml`: what many formats are made of.
+//! - `xlsx`: workbooks, those of Excel before 2007 and of LibreOffice too; `csv`; both are told by `sheet`, row by row. `comments` on cells; `equation`s of Word.
 //! - [`encoding`]: bytes of text files as text.
 //! - [`clean`]: text as everybody can show it.
 
 pub mod clean;
+mod comments;
 mod csv;
 mod docx;
 pub mod encoding;
+mod epub;
+mod equation;
 mod html;
+mod mail;
 mod markdown;
+mod notebook;
 mod office;
+mod open_document;
+mod package;
 mod pdf;
 mod plain;
 mod pptx;
 mod recognise;
+mod rtf;
 mod sheet;
 mod teller;
 mod xlsx;
+mod xml;
 
 pub use recognise::recognise;
 pub use teller::Teller;
@@ -34,10 +44,18 @@ use crate::{failure::Failure, kind::Kind};
 pub fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
     match kind {
         Kind::Pdf => pdf::extract(bytes, teller),
-        Kind::Docx => docx::extract(bytes, teller),
-        Kind::Pptx => pptx::extract(bytes, teller),
+        Kind::Docx | Kind::Doc => docx::extract(bytes, kind, teller),
+        Kind::Pptx | Kind::Ppt => pptx::extract(bytes, kind, teller),
+        Kind::Odt => open_document::text(bytes, teller),
+        Kind::Odp => open_document::presentation(bytes, teller),
+        Kind::Rtf => rtf::extract(&bytes, teller),
+        Kind::Epub => epub::extract(bytes, teller),
+        Kind::Eml => mail::message(&bytes, teller),
+        Kind::Msg => mail::outlook(bytes, teller),
+        Kind::Ipynb => notebook::extract(&bytes, teller),
         Kind::Xlsx => xlsx::xlsx(bytes, teller),
         Kind::Xls => xlsx::xls(bytes, teller),
+        Kind::Xlsb => xlsx::xlsb(bytes, teller),
         Kind::Ods => xlsx::ods(bytes, teller),
         Kind::Csv => csv::extract(&bytes, teller),
         Kind::Html => html::extract(&bytes, teller),
@@ -57,4 +75,35 @@ pub(crate) fn too_large(what: &str, most: u64) -> Failure {
 /// Damaged, in words for people.
 fn broken(kind: Kind, why: &str) -> Failure {
     Failure::Broken { kind, parts: 0, why: clean::line(why, 200) }
+}
+
+/// Rows of cells as a Markdown table; none where nothing is in them.
+fn table(rows: &[Vec<String>]) -> Option<String> {
+    let width = rows.iter().map(Vec::len).max()?;
+    if rows.iter().flatten().all(|cell| cell.trim().is_empty()) {
+        return None;
+    }
+    let mut lines = Vec::with_capacity(rows.len() + 1);
+    for (number, row) in rows.iter().enumerate() {
+        let cells = (0..width).map(|at| row.get(at).map_or("", |cell| cell.trim()));
+        let cells: Vec<String> = cells.map(|cell| cell.replace('|', "\\|").replace('\n', "<br>")).collect();
+        lines.push(format!("| {} |", cells.join(" | ")));
+        if number == 0 {
+            lines.push(format!("|{}", " --- |".repeat(width)));
+        }
+    }
+    Some(lines.join("\n"))
+}
+
+/// Adds what stands above and below the pages of a text, each line once: many sections repeat it.
+fn add_margins(blocks: &mut Vec<String>, margins: Vec<String>) {
+    let mut told: Vec<String> = Vec::new();
+    for line in margins {
+        if !told.contains(&line) {
+            told.push(line);
+        }
+    }
+    let (above, below): (Vec<String>, Vec<String>) = told.into_iter().partition(|line| line.starts_with("Header"));
+    blocks.splice(0..0, above);
+    blocks.extend(below);
 }

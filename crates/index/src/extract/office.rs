@@ -9,7 +9,7 @@ use office_oxide::{
     options::ParseOptions,
 };
 
-use super::broken;
+use super::{broken, equation, package::Package};
 use crate::{failure::Failure, kind::Kind, limits::Limits};
 
 /// Reads it whole; the library has its own limits, which are told to be no wider than ours. With it comes what is missing,
@@ -17,8 +17,11 @@ use crate::{failure::Failure, kind::Kind, limits::Limits};
 pub(super) fn read(bytes: Vec<u8>, kind: Kind, ours: &Limits) -> Result<(DocumentIR, Result<(), Failure>), Failure> {
     let format = match kind {
         Kind::Pptx => DocumentFormat::Pptx,
+        Kind::Ppt => DocumentFormat::Ppt,
+        Kind::Doc => DocumentFormat::Doc,
         _ => DocumentFormat::Docx,
     };
+    let bytes = if matches!(kind, Kind::Docx | Kind::Pptx) { with_equations(bytes, kind, ours)? } else { bytes };
     let mut options = ParseOptions::default();
     options.limits = limits::Limits::strict();
     options.limits.text_chars = usize::try_from(ours.bytes_out).unwrap_or(usize::MAX);
@@ -29,10 +32,26 @@ pub(super) fn read(bytes: Vec<u8>, kind: Kind, ours: &Limits) -> Result<(Documen
     Ok((office.to_ir(), whole))
 }
 
+/// The document with its equations spelled out. One that is damaged is left as it is: the library reads more of it.
+fn with_equations(bytes: Vec<u8>, kind: Kind, limits: &Limits) -> Result<Vec<u8>, Failure> {
+    let Ok(mut package) = Package::open(bytes.clone(), kind, limits) else { return Ok(bytes) };
+    let mut changed = Vec::new();
+    for name in package.names() {
+        let is_text = name.starts_with("word/document") || name.starts_with("ppt/slides/slide");
+        if is_text
+            && name.ends_with(".xml")
+            && let Ok(Some(text)) = package.text(&name)
+        {
+            changed.extend(equation::spelled_out(&text).map(|text| (name, text)));
+        }
+    }
+    if changed.is_empty() { Ok(bytes) } else { package.rewritten(&changed).or(Ok(bytes)) }
+}
+
 /// Some of a document as Markdown.
 pub(super) fn markdown(elements: Vec<Element>) -> String {
     let section = Section { elements, ..Section::default() };
-    DocumentIR { sections: vec![section], ..DocumentIR::default() }.to_markdown()
+    equation::released(DocumentIR { sections: vec![section], ..DocumentIR::default() }.to_markdown())
 }
 
 fn failure(error: &OfficeError, kind: Kind) -> Failure {

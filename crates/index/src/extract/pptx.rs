@@ -3,8 +3,8 @@
 use super::{Teller, office};
 use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
 
-pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
-    let (document, whole) = office::read(bytes, Kind::Pptx, teller.limits())?;
+pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    let (document, whole) = office::read(bytes, kind, teller.limits())?;
     teller.head(document.metadata.title.as_deref(), Some(document.sections.len()))?;
     for (number, slide) in (1..).zip(document.sections) {
         let notes = slide.speaker_notes.map(office::markdown);

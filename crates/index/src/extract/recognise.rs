@@ -36,7 +36,7 @@ pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
         return compound(bytes, named);
     }
     if bytes.starts_with(b"{\\rtf") {
-        return Err(foreign(named, "it is an RTF document"));
+        return Ok(Kind::Rtf);
     }
     if let Some(what) = named_by_its_bytes(bytes) {
         return Err(foreign(named, &what));
@@ -78,12 +78,37 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 /// Text is what its name says, unless the name says that it is no text.
 fn text(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     match named {
+        Some(Kind::Eml) if is_mail(bytes) => Ok(Kind::Eml),
+        Some(Kind::Ipynb) if is_notebook(bytes) => Ok(Kind::Ipynb),
+        // Made up by hand, or something else under that name.
+        Some(Kind::Eml | Kind::Ipynb | Kind::Rtf) => Ok(Kind::Plain),
         Some(named) if !named.is_text() => {
             Err(Failure::Mismatch { named, found: "its bytes are plain text".to_owned() })
         }
         Some(Kind::Plain) | None if is_html(bytes) => Ok(Kind::Html),
         named => Ok(named.unwrap_or(Kind::Plain)),
     }
+}
+
+/// Returns whether lines of a header come first, one of them of those that every message has.
+fn is_mail(bytes: &[u8]) -> bool {
+    const SAMPLE: usize = 16 * 1024;
+    let start = String::from_utf8_lossy(&bytes[..bytes.len().min(SAMPLE)]);
+    let head = start.lines().take_while(|line| !line.trim().is_empty());
+    let is_name = |name: &str| !name.is_empty() && name.chars().all(|letter| letter.is_ascii_graphic());
+    let mut has_known = false;
+    for line in head.filter(|line| !line.starts_with([' ', '\t']) && !line.starts_with("From ")) {
+        let Some((name, _)) = line.split_once(':').filter(|(name, _)| is_name(name)) else { return false };
+        has_known |=
+            ["from", "to", "date", "subject", "received", "mime-version"].contains(&&*name.to_ascii_lowercase());
+    }
+    has_known
+}
+
+/// Returns whether it begins as a notebook does. A beginning may be all that there is to look at.
+fn is_notebook(bytes: &[u8]) -> bool {
+    let start = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    start.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
 }
 
 fn is_html(bytes: &[u8]) -> bool {
@@ -96,16 +121,23 @@ fn zipped(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     let mut archive = match zip::ZipArchive::new(Cursor::new(bytes)) {
         Ok(archive) => archive,
         Err(error) => {
-            let named = named.filter(|kind| matches!(kind, Kind::Docx | Kind::Xlsx | Kind::Pptx | Kind::Ods));
+            let named = named.filter(|kind| {
+                matches!(
+                    kind,
+                    Kind::Docx | Kind::Xlsx | Kind::Xlsb | Kind::Pptx | Kind::Ods | Kind::Odt | Kind::Odp | Kind::Epub
+                )
+            });
             return Err(match named {
                 Some(kind) => broken(kind, &format!("its parts cannot be separated: {error}")),
                 None => foreign(None, "it is a damaged ZIP archive"),
             });
         }
     };
-    let has = |start: &str| archive.file_names().flatten().any(|name| name.trim_start_matches("/").starts_with(start));
+    // Some programs write the separators of Windows.
+    let is_below = |name: &str, start: &str| name.trim_start_matches(['/', '\\']).replace('\\', "/").starts_with(start);
+    let has = |start: &str| archive.file_names().flatten().any(|name| is_below(&name, start));
     if has("xl/workbook.bin") {
-        return Err(Failure::Foreign { found: "it is a binary Excel workbook (.xlsb)".to_owned() });
+        return Ok(Kind::Xlsb);
     }
     for (folder, kind) in [("word/", Kind::Docx), ("xl/", Kind::Xlsx), ("ppt/", Kind::Pptx)] {
         if has(folder) {
@@ -122,9 +154,12 @@ fn zipped(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
         | "application/vnd.oasis.opendocument.spreadsheet-template" => {
             return Ok(Kind::Ods);
         }
-        "application/vnd.oasis.opendocument.text" => foreign(named, "it is an OpenDocument text"),
-        "application/vnd.oasis.opendocument.presentation" => foreign(named, "it is an OpenDocument presentation"),
-        "application/epub+zip" => foreign(named, "it is an EPUB book"),
+        "application/vnd.oasis.opendocument.text" | "application/vnd.oasis.opendocument.text-template" => {
+            return Ok(Kind::Odt);
+        }
+        "application/vnd.oasis.opendocument.presentation"
+        | "application/vnd.oasis.opendocument.presentation-template" => return Ok(Kind::Odp),
+        "application/epub+zip" => return Ok(Kind::Epub),
         _ => foreign(named, "it is a ZIP archive"),
     })
 }
@@ -142,13 +177,16 @@ fn compound(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     if holds("Workbook") || holds("Book") {
         return Ok(Kind::Xls);
     }
-    Err(if holds("WordDocument") {
-        Failure::Foreign { found: "it is a Word document from before 2007 (.doc)".to_owned() }
-    } else if holds("PowerPoint Document") {
-        Failure::Foreign { found: "it is a PowerPoint presentation from before 2007 (.ppt)".to_owned() }
-    } else {
-        foreign(named, "it is an old office file without a document in it")
-    })
+    if holds("WordDocument") {
+        return Ok(Kind::Doc);
+    }
+    if holds("PowerPoint Document") {
+        return Ok(Kind::Ppt);
+    }
+    if holds("__properties_version1.0") {
+        return Ok(Kind::Msg);
+    }
+    Err(foreign(named, "it is an old office file without a document in it"))
 }
 
 #[cfg(test)]
@@ -176,7 +214,12 @@ mod tests {
         check(b"", "a.txt", Ok(Kind::Plain));
         check(b"\0\x01\x02\x03\xff\xfe\xfd", "a.bin", Err("foreign"));
         check(b"PK\x03\x04 and no more", "a.docx", Err("broken"));
-        check(b"{\\rtf1 hello}", "a", Err("foreign"));
+        check(b"{\\rtf1 hello}", "a", Ok(Kind::Rtf));
+        check(b"hello", "a.rtf", Ok(Kind::Plain));
+        check(b"Received: x\n  y\nSubject: Barn\n\ntext", "a.eml", Ok(Kind::Eml));
+        check(b"Hello: this is\nno mail.\n", "a.eml", Ok(Kind::Plain));
+        check(b"Subject: Barn\n\ntext", "a.txt", Ok(Kind::Plain));
+        check(b"{\"cells\": []}", "a.ipynb", Ok(Kind::Ipynb));
         check("h\0i\0".repeat(40).as_bytes(), "a.txt", Ok(Kind::Plain));
     }
 }

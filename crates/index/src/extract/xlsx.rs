@@ -4,48 +4,58 @@
 use std::{collections::BTreeMap, io::Cursor};
 
 use calamine::{
-    Data, DataType, Dimensions, ExcelDateTime, Ods, OdsError, Reader, Xls, XlsError, Xlsx, XlsxError,
+    Data, DataType, Dimensions, ExcelDateTime, Ods, OdsError, Reader, Xls, XlsError, Xlsb, XlsbError, Xlsx, XlsxError,
     XlsxFormulaMetadata,
 };
 
-use super::{Teller, broken, sheet::Sheet};
+use super::{
+    Teller, broken,
+    comments::{self, Comments},
+    sheet::Sheet,
+};
 use crate::{failure::Failure, kind::Kind};
 
 type Bytes = Cursor<Vec<u8>>;
 
+/// Cells of a sheet that may be unreadable before it is left.
+const UNREADABLE: u32 = 1000;
 /// Merged cells beyond this many are not looked at: nobody merges so many by hand.
 const MERGED: usize = 10_000;
 
 /// A workbook of Excel.
 pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    let (mut comments, bytes) = comments::read(bytes, teller.limits());
     let mut workbook: Xlsx<Bytes> = Xlsx::new(Cursor::new(bytes)).map_err(|error| xlsx_failure(&error))?;
     let names = workbook.sheet_names();
     teller.head(None, Some(names.len()))?;
+    let mut damage = None;
     for (number, name) in (1..).zip(names) {
         let merged = merged(workbook.merge_cells_by_sheet_name(&name).unwrap_or_default());
-        match xlsx_sheet(&mut workbook, number, &name, merged, teller) {
-            // A sheet that is one chart.
-            Ok(Err(XlsxError::NotAWorksheet(_))) => {}
-            Ok(Err(error)) => return Err(xlsx_failure(&error)),
-            Ok(Ok(())) => {}
-            Err(failure) => return Err(failure),
+        let own = comments.remove(&name).unwrap_or_default();
+        match xlsx_sheet(&mut workbook, number, &name, (merged, own), teller)? {
+            // A sheet that is one chart, or one of macros.
+            Err(XlsxError::NotAWorksheet(_)) | Ok(()) => {}
+            // The other sheets are read all the same.
+            Err(error) => damage = damage.or(Some(xlsx_failure(&error))),
         }
     }
-    Ok(())
+    damage.map_or(Ok(()), Err)
 }
 
 fn xlsx_sheet(
     workbook: &mut Xlsx<Bytes>,
     number: u32,
     name: &str,
-    merged: MergedCells,
+    (merged, comments): (MergedCells, Comments),
     teller: &mut Teller<'_>,
 ) -> Result<Result<(), XlsxError>, Failure> {
     let mut cells = match workbook.worksheet_cells_reader(name) {
         Ok(cells) => cells,
         Err(error) => return Ok(Err(error)),
     };
-    let mut sheet = Merging { sheet: Sheet::new(number, name.to_owned()), merged, row: 0, waiting: Vec::new() };
+    let mut sheet = Merging { comments, ..Merging::new(number, name.to_owned(), merged) };
+    let mut unreadable: Option<XlsxError> = None;
+    let mut times = 0;
     loop {
         // Not the call that spells shared formulas out: it believes how many there are.
         match cells.next_cell_with_formula_metadata() {
@@ -54,7 +64,12 @@ fn xlsx_sheet(
                 let text = shown(&cell.value).or_else(|| cell.formula.and_then(formula));
                 sheet.cell(row, column, text.unwrap_or_default(), teller)?;
             }
-            Ok(None) => return sheet.end(teller).map(Ok),
+            Ok(None) => return sheet.end(teller).map(|()| unreadable.map_or(Ok(()), Err)),
+            // A cell that holds no number is left out.
+            Err(error @ (XlsxError::ParseFloat(_) | XlsxError::ParseInt(_))) if times < UNREADABLE => {
+                times += 1;
+                unreadable.get_or_insert(error);
+            }
             // What came before the damage is told.
             Err(error) => return sheet.end(teller).map(|()| Err(error)),
         }
@@ -95,6 +110,34 @@ pub(super) fn xls(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure
     Ok(())
 }
 
+/// A workbook of Excel in its binary form. Cells come one by one.
+pub(super) fn xlsb(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    let failure = |error: &XlsbError| match error {
+        XlsbError::Password => Failure::Encrypted(Kind::Xlsb),
+        error => broken(Kind::Xlsb, &error.to_string()),
+    };
+    let mut workbook: Xlsb<Bytes> = Xlsb::new(Cursor::new(bytes)).map_err(|error| failure(&error))?;
+    let names = workbook.sheet_names();
+    teller.head(None, Some(names.len()))?;
+    for (number, name) in (1..).zip(names) {
+        let mut cells = workbook.worksheet_cells_reader(&name).map_err(|error| failure(&error))?;
+        let mut sheet = Merging::new(number, name, MergedCells::new());
+        let whole = loop {
+            match cells.next_cell() {
+                Ok(Some(cell)) => {
+                    let (row, column) = cell.get_position();
+                    sheet.cell(row, column, shown(cell.get_value()).unwrap_or_default(), teller)?;
+                }
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(failure(&error)),
+            }
+        };
+        sheet.end(teller)?;
+        whole?;
+    }
+    Ok(())
+}
+
 /// A workbook of LibreOffice. Its reader limits how many cells it makes.
 pub(super) fn ods(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let failure = |error: &OdsError| match error {
@@ -119,7 +162,7 @@ fn tell_range(
     teller: &mut Teller<'_>,
 ) -> Result<(), Failure> {
     let (first_row, first_column) = range.start().unwrap_or_default();
-    let mut sheet = Merging { sheet: Sheet::new(number, name), merged, row: 0, waiting: Vec::new() };
+    let mut sheet = Merging::new(number, name, merged);
     for (row, column, value) in range.used_cells() {
         let row = first_row.saturating_add(u32::try_from(row).unwrap_or(u32::MAX));
         let column = first_column.saturating_add(u32::try_from(column).unwrap_or(u32::MAX));
@@ -154,11 +197,43 @@ struct Merging {
     row: u32,
     /// The cells of the row.
     waiting: Vec<(u32, String)>,
+    /// Those on cells that did not come yet.
+    comments: Comments,
 }
 
 impl Merging {
+    fn new(number: u32, name: String, merged: MergedCells) -> Self {
+        let sheet = Sheet::new(number, name);
+        Self { sheet, merged, row: 0, waiting: Vec::new(), comments: Comments::new() }
+    }
+
+    /// Takes the comments on cells before this one, which hold nothing else, and adds its own to its text.
+    fn with_comments(
+        &mut self,
+        row: u32,
+        column: u32,
+        mut text: String,
+        teller: &mut Teller<'_>,
+    ) -> Result<String, Failure> {
+        while let Some(first) = self.comments.first_entry().filter(|first| *first.key() <= (row, column)) {
+            let (place, comment) = first.remove_entry();
+            if place == (row, column) {
+                let gap = if text.is_empty() { "" } else { " " };
+                text = format!("{text}{gap}{comment}");
+            } else {
+                self.plain_cell(place.0, place.1, comment, teller)?;
+            }
+        }
+        Ok(text)
+    }
+
     /// Takes a cell; rows count from 0 here.
     fn cell(&mut self, row: u32, column: u32, text: String, teller: &mut Teller<'_>) -> Result<(), Failure> {
+        let text = self.with_comments(row, column, text, teller)?;
+        self.plain_cell(row, column, text, teller)
+    }
+
+    fn plain_cell(&mut self, row: u32, column: u32, text: String, teller: &mut Teller<'_>) -> Result<(), Failure> {
         if row != self.row {
             self.flush(teller)?;
             self.row = row;
@@ -194,6 +269,7 @@ impl Merging {
     }
 
     fn end(mut self, teller: &mut Teller<'_>) -> Result<(), Failure> {
+        self.with_comments(u32::MAX, u32::MAX, String::new(), teller)?;
         self.flush(teller)?;
         self.sheet.end(teller)
     }
@@ -220,7 +296,8 @@ fn shown(value: &impl DataType) -> Option<String> {
 fn date_shown(date: ExcelDateTime) -> String {
     const DAY_SECONDS: f64 = 86_400.0;
     let value = date.as_f64();
-    if date.is_duration() {
+    // There are no days before the first one; spreadsheets show them as so much time before it, or not at all.
+    if date.is_duration() || value < 0.0 {
         let seconds = value * DAY_SECONDS;
         let sign = if seconds < 0.0 { "-" } else { "" };
         // A span of more seconds than fit is shown as the longest one.
@@ -256,6 +333,8 @@ mod tests {
         check(1.25, ExcelDateTimeType::TimeDelta, "30:00:00");
         check(f64::MAX, ExcelDateTimeType::DateTime, "9999-12-31");
         check(f64::NAN, ExcelDateTimeType::TimeDelta, "0:00:00");
+        check(-0.5, ExcelDateTimeType::DateTime, "-12:00:00");
+        check(-2.25, ExcelDateTimeType::DateTime, "-54:00:00");
     }
 
     #[test]

@@ -42,7 +42,7 @@ use crate::{
 
 /// Version of the readers of text and chunks. Counted up with every change of what comes of a document, so that
 /// documents are read again.
-const READING: u32 = 3;
+const READING: u32 = 4;
 /// Documents that one search brings into the index at the same time: more than are read at once, so that some are read while
 /// others are written for good together.
 const AT_ONCE: usize = 8;
@@ -333,7 +333,9 @@ impl Knowledge for Library {
         if head.starts_with(b"PK\x03\x04") || head.starts_with(b"\xd0\xcf\x11\xe0") {
             return named.is_some_and(|kind| !kind.is_text());
         }
-        recognise(head, None).is_ok_and(|kind| !kind.is_text())
+        // Mail and notebooks are text by their bytes.
+        let named = named.filter(|kind| matches!(kind, Kind::Eml | Kind::Ipynb));
+        recognise(head, named).is_ok_and(|kind| !kind.is_text())
     }
 
     fn refusal(&self, _name: &str, head: &[u8]) -> Option<String> {

@@ -4,6 +4,7 @@
 
 mod bench;
 mod documents;
+mod formats;
 mod hostile;
 mod library;
 mod programs;

@@ -22,8 +22,6 @@ use crate::{
 
 /// Bytes of a file that tell its kind.
 const HEAD: u64 = 8 * 1024;
-/// Prefix of RTF: text to every byte, and markup that says little as it stands.
-const RTF: &[u8] = b"{\\rtf";
 /// Documents that could not be searched are named up to this many.
 const MAX_NAMED: usize = 5;
 
@@ -52,20 +50,6 @@ fn head(path: &ToolPath, opened: &mut OpenFile) -> Result<Vec<u8>, Failure> {
     Ok(head)
 }
 
-/// Refuses a file that is text by its bytes and a document that is not read by its markup, with what it is.
-pub(super) fn readable(knowledge: &dyn Knowledge, path: &ToolPath, mut opened: OpenFile) -> Result<OpenFile, Failure> {
-    let (name, head) = (path.to_string(), head(path, &mut opened)?);
-    match of_markup(knowledge, &name, &head) {
-        Some(why) => Err(Failure::tool(format!("{name} cannot be read: {why}"))),
-        None => Ok(opened),
-    }
-}
-
-/// The reason why markup is not shown as text; none where it is none.
-fn of_markup(knowledge: &dyn Knowledge, name: &str, head: &[u8]) -> Option<String> {
-    if head.starts_with(RTF) { knowledge.refusal(name, head) } else { None }
-}
-
 /// Reports whether a file that is no document can be searched line by line. If it is neither text nor a known document,
 /// it is refused with its kind, for "nothing found" would be misleading. A file that only its whole content identifies
 /// is returned as a document, to be refused by the reader.
@@ -87,10 +71,7 @@ pub(super) fn searchable(
     }
     let why = match encoding::detect(&head, (head.len() as u64) < HEAD) {
         Err(what) => knowledge.refusal(&name, &head).unwrap_or_else(|| format!("it is {what}, not text")),
-        Ok(_) => match of_markup(knowledge, &name, &head) {
-            Some(why) => why,
-            None => return Ok(None),
-        },
+        Ok(_) => return Ok(None),
     };
     Err(Failure::tool(format!("{name} cannot be searched: {why}")))
 }
@@ -144,7 +125,9 @@ pub(super) fn show(name: &str, first: u32, reading: &Reading) -> Result<ToolOutp
         shown.push_str(&format!("; {noun}s {first}-{last} of {total}]\n"));
     }
     for part in parts {
-        shown.push_str(&format!("\n--- {} ---\n{}\n", part.label, part.text.trim_end()));
+        let text = part.text.trim_end();
+        let text = if text.is_empty() { format!("[this {noun} has no letters]") } else { text.to_owned() };
+        shown.push_str(&format!("\n--- {} ---\n{text}\n", part.label));
         if part.cut {
             shown.push_str(&format!("[the rest of this {noun} is left out; search_file finds text in it]\n"));
         }

@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// Reads a text file or a document (PDF, Word, Excel, PowerPoint and the like). Text under 100 KB is returned whole; larger
+/// Reads a text file or a document (PDF, Word, Excel, PowerPoint, OpenDocument, RTF, EPUB, mail, notebooks). Text under 100 KB is returned whole; larger
 /// files and documents in parts, with the offset of the next. Find the place in a large file first: grep for text,
 /// search_file for documents. Images are refused.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -73,7 +73,6 @@ pub(crate) fn run(job: &Job, args: Args, knowledge: Option<&Arc<dyn Knowledge>>)
             Ok(OpenedFile::Document(document, range))
         }
         Err(opened) => {
-            let opened = documents::readable(&**knowledge, &path, opened)?;
             let opened = job.files.present(&path, opened)?;
             text(job, &args, &path, opened).map(OpenedFile::Text)
         }
@@ -165,8 +164,8 @@ const MAX_COUNTED: u64 = 64 * 1024 * 1024;
 
 fn not_text(path: &ToolPath, size: u64, what: &str) -> Failure {
     Failure::tool(format!(
-        "{path} is {what} ({}), and cannot be read: text, PDF, Word (.docx), Excel, OpenDocument spreadsheets and \
-         PowerPoint (.pptx) can; convert it first, for example with run_bash_command",
+        "{path} is {what} ({}), and cannot be read: text, PDF, Word, Excel, PowerPoint, OpenDocument, RTF, EPUB, mail and \
+         notebooks can; convert it first, for example with run_bash_command",
         text::size(size)
     ))
 }

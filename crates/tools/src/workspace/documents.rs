@@ -24,8 +24,10 @@ pub(crate) const MAX_OPEN: usize = 300;
 
 /// Returns whether a name is worth a look into the file: a project may have a hundred thousand others.
 pub(crate) fn has_document_name(name: &str) -> bool {
-    const ENDINGS: [&str; 12] =
-        ["pdf", "docx", "docm", "dotx", "xlsx", "xlsm", "xltx", "xls", "ods", "pptx", "pptm", "ppsx"];
+    const ENDINGS: [&str; 22] = [
+        "pdf", "docx", "docm", "dotx", "doc", "xlsx", "xlsm", "xltx", "xls", "xlsb", "ods", "pptx", "pptm", "ppsx",
+        "ppt", "odt", "odp", "rtf", "epub", "eml", "msg", "ipynb",
+    ];
     let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
     ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()))
 }

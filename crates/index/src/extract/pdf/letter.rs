@@ -19,10 +19,12 @@ pub(super) struct Letter {
     pub(super) is_bold: bool,
     /// Set if all letters of its font are as wide, as in listings.
     pub(super) is_mono: bool,
+    /// Set if its place is counted leftwards, because the page is read from the right.
+    pub(super) from_right: bool,
 }
 
 impl Letter {
-    fn of(char: &TextChar) -> Option<Self> {
+    pub(super) fn of(char: &TextChar) -> Option<Self> {
         let letter = Self {
             letter: char.char,
             left: char.bbox.x,
@@ -31,9 +33,16 @@ impl Letter {
             size: char.font_size.abs(),
             is_bold: char.font_weight.is_bold(),
             is_mono: char.is_monospace,
+            from_right: false,
         };
         let is_somewhere = [letter.left, letter.right, letter.base, letter.size].iter().all(|value| value.is_finite());
         (is_somewhere && !char.char.is_control() && char.char != '\u{fffd}').then_some(letter)
+    }
+
+    /// The same on a page that is larger by this factor.
+    pub(super) fn larger(self, by: f32) -> Self {
+        let Self { left, right, base, size, .. } = self;
+        Self { left: left * by, right: right * by, base: base * by, size: size * by, ..self }
     }
 
     /// Returns whether it says something.
@@ -42,31 +51,39 @@ impl Letter {
     }
 }
 
-/// The letters of a page that is read from left to right and from top to bottom; none where it has to be read in another way,
-/// because it lies on its side or is written in another direction.
-pub(super) fn letters(document: &PdfDocument, page: usize) -> pdf_oxide::Result<Option<Vec<Letter>>> {
-    if document.get_page_rotation(page).unwrap_or(0).rem_euclid(360) != 0 {
-        return Ok(None);
-    }
-    let chars = chars(document, page)?;
-    let turned = chars.iter().filter(|char| char.rotation_degrees.abs() > 1.0).count();
-    let from_right = chars.iter().filter(|char| is_from_right(char.char)).count();
-    if turned * 10 > chars.len() || from_right * 20 > chars.len() {
-        return Ok(None);
-    }
-    let letters: Vec<Letter> = chars.iter().filter_map(Letter::of).collect();
-    Ok((!is_vertical(&letters)).then_some(letters))
-}
-
-/// Tagged documents, as browsers make them, say of some glyphs apart from them which letters they are; the library knows that only
-/// of whole stretches, which cost more to find.
-fn chars(document: &PdfDocument, page: usize) -> pdf_oxide::Result<Vec<TextChar>> {
-    if !document.mark_info().is_ok_and(|info| info.marked) {
+/// The letters of a page as the page is stored, whatever way they stand.
+pub(super) fn chars(document: &PdfDocument, page: usize) -> pdf_oxide::Result<Vec<TextChar>> {
+    if !replaces_letters(document, page) || document.get_page_rotation(page).unwrap_or(0) != 0 {
         return document.extract_chars_filtered(page, HashSet::new(), HashSet::new());
     }
     let spans = document.extract_spans(page)?;
-    Ok(spans.iter().flat_map(in_order).collect())
+    let is_from_right = |span: &TextSpan| span.text.chars().any(super::direction::is_from_right);
+    // The library puts such letters into another order, which does not fit their places any longer.
+    if spans.iter().any(is_from_right) {
+        return document.extract_chars_filtered(page, HashSet::new(), HashSet::new());
+    }
+    Ok(spans.iter().filter(|span| span.sequence < OF_ANNOTATIONS).flat_map(in_order).collect())
 }
+
+/// Returns whether the page says of glyphs apart from them which letters they are, as those of browsers do. The library knows that
+/// only of whole stretches, of whose letters the places are guessed.
+fn replaces_letters(document: &PdfDocument, page: usize) -> bool {
+    const REPLACED: &[u8] = b"ActualText";
+    if !document.mark_info().is_ok_and(|info| info.marked) {
+        return false;
+    }
+    let resources = document.get_page(page).ok().and_then(|page| {
+        let resources = page.as_dict()?.get("Resources")?.clone();
+        document.resolve_object(&resources).ok()
+    });
+    // Said there, and named on the page.
+    let is_apart = resources.as_ref().and_then(|all| all.as_dict()).is_some_and(|all| all.contains_key("Properties"));
+    let said = |content: Vec<u8>| content.windows(REPLACED.len()).any(|window| window == REPLACED);
+    is_apart || document.get_page_content_data(page).is_ok_and(said)
+}
+
+/// From this number on the stretches are those of notes and fields, which are read apart from the page.
+const OF_ANNOTATIONS: usize = 1_000_000;
 
 /// The letters of a stretch. Where those of one glyph stand is guessed, so they are only kept from changing places.
 fn in_order(span: &TextSpan) -> Vec<TextChar> {
@@ -77,26 +94,6 @@ fn in_order(span: &TextSpan) -> Vec<TextChar> {
         at = char.bbox.x + 0.01;
     }
     chars
-}
-
-/// Hebrew, Arabic, and their forms for printing.
-fn is_from_right(letter: char) -> bool {
-    matches!(letter, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefe}')
-}
-
-/// Returns whether Chinese and Japanese letters stand below each other instead of beside each other.
-fn is_vertical(letters: &[Letter]) -> bool {
-    let wide: Vec<&Letter> = letters.iter().filter(|letter| is_wide(letter.letter)).collect();
-    if wide.len() < 20 || wide.len() * 2 < letters.iter().filter(|letter| letter.is_ink()).count() {
-        return false;
-    }
-    // Where lines are read, they come in the order of lines: most letters have their neighbour next to them.
-    let is_beside = |pair: &&[&Letter]| {
-        let [one, other] = pair else { return false };
-        (one.base - other.base).abs() < one.size * 0.2 && (other.left - one.right).abs() < one.size * 0.6
-    };
-    let beside = wide.windows(2).filter(is_beside).count();
-    beside * 4 < wide.len()
 }
 
 /// Letters of scripts that are written without spaces, and their punctuation.

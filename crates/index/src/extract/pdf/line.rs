@@ -1,7 +1,7 @@
 //! Letters that stand beside each other as pieces of lines; pure.
 
 use super::{
-    accent,
+    accent, direction,
     letter::{Letter, is_wide},
 };
 
@@ -9,6 +9,10 @@ use super::{
 const OFF_LINE: f32 = 0.4;
 /// From this gap on there is a space between letters, as a part of their size.
 const WORD_GAP: f32 = 0.16;
+/// From this gap on a space that is written counts.
+const SPACE_GAP: f32 = 0.01;
+/// The same as [`WORD_GAP`] between letters that are joined.
+const JOINED_GAP: f32 = 0.3;
 /// From this gap on what follows may belong to another column.
 const GUTTER_GAP: f32 = 0.6;
 /// From this gap on what follows is likely to belong to something else, such as another cell.
@@ -91,9 +95,14 @@ fn cut(mut row: Vec<Letter>, pieces: &mut Vec<Piece>) {
             let gap = letter.left - current.last.right;
             if gap <= GUTTER_GAP * size {
                 let is_wide_pair = is_wide(current.last.letter) && is_wide(letter.letter);
-                let is_gap = gap > WORD_GAP * size;
+                // Arabic letters are stretched instead of the spaces, and programs tell little of how wide they are then.
+                let is_joined =
+                    direction::is_from_right(current.last.letter) && direction::is_from_right(letter.letter);
+                let is_gap = gap > if is_joined { JOINED_GAP } else { WORD_GAP } * size;
                 // Chinese is set with small gaps here and there, which mean nothing.
-                current.push(letter, if is_wide_pair { has_space && is_gap } else { has_space || is_gap });
+                // The spaces at the end of a cell may lie under the letters of the next one.
+                let is_space = has_space && (gap > SPACE_GAP * size || is_joined);
+                current.push(letter, if is_wide_pair { has_space && is_gap } else { is_space || is_gap });
                 has_space = false;
                 continue;
             }
@@ -148,9 +157,10 @@ impl OpenPiece {
         if is_apart {
             self.text.push(' ');
         }
-        match plain(letter.letter) {
-            Some(letters) => self.text.push_str(letters),
-            None => self.text.push(letter.letter),
+        match (plain(letter.letter), direction::typed(letter.letter, letter.from_right)) {
+            (Some(letters), _) => self.text.push_str(letters),
+            (None, Some(letters)) => self.text.push_str(&letters),
+            (None, None) => self.text.push(letter.letter),
         }
         self.right = self.right.max(letter.right);
         self.count += 1;
@@ -172,7 +182,7 @@ impl OpenPiece {
     fn done(self) -> Piece {
         let size = self.sizes.iter().max_by_key(|(_, count)| *count).map_or(self.last.size, |(size, _)| *size);
         Piece {
-            text: self.text,
+            text: direction::logical(self.text, self.last.from_right),
             left: self.left,
             right: self.right,
             base: self.base,
@@ -232,7 +242,16 @@ pub(super) mod tests {
             .map(|letter| {
                 let width = if is_wide(letter) { size } else { size * 0.5 };
                 at += width;
-                Letter { letter, left: at - width, right: at, base, size, is_bold: false, is_mono: false }
+                Letter {
+                    letter,
+                    left: at - width,
+                    right: at,
+                    base,
+                    size,
+                    is_bold: false,
+                    is_mono: false,
+                    from_right: false,
+                }
             })
             .collect()
     }
@@ -255,6 +274,8 @@ pub(super) mod tests {
         check([set("x", 0.0, 0.0, 10.0), set("i", 5.0, -1.5, 7.0), set("y", 12.0, 0.0, 10.0)].concat(), &["xi y"]);
         check([set("fat", 0.0, 0.0, 10.0), set("fat", 0.3, 0.0, 10.0)].concat(), &["fat"]);
         check(set("oﬃce ﬂoor", 0.0, 0.0, 10.0), &["office floor"]);
+        // Spaces of the cell before.
+        check([set("      ", 1.0, 0.0, 10.0), set("3/2016", 0.0, 0.0, 10.0)].concat(), &["3/2016"]);
     }
 
     #[test]

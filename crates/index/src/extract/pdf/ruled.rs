@@ -8,6 +8,7 @@ use super::{
     letter::Letter,
     line::{Piece, pieces, rows},
     text,
+    turn::View,
 };
 
 /// Lines that are looked at; drawings have more.
@@ -72,12 +73,12 @@ fn middle(letter: &Letter) -> (f32, f32) {
     ((letter.left + letter.right) / 2.0, letter.base + letter.size * 0.3)
 }
 
-/// The lines that are drawn on a page, level and upright ones; a box is four.
-pub(super) fn strokes(document: &PdfDocument, page: usize) -> Vec<RulingLine> {
+/// The lines that are drawn on a page, level and upright ones as the view shows them; a box is four.
+pub(super) fn strokes(document: &PdfDocument, page: usize, view: &View) -> Vec<RulingLine> {
     let Ok(paths) = document.extract_paths(page) else { return Vec::new() };
     let mut strokes = Vec::new();
     for path in paths {
-        trace(&path.operations, &mut strokes);
+        trace(&path.operations, &|point| view.point(point), &mut strokes);
         if strokes.len() > MOST_STROKES {
             return Vec::new();
         }
@@ -85,26 +86,27 @@ pub(super) fn strokes(document: &PdfDocument, page: usize) -> Vec<RulingLine> {
     strokes
 }
 
-/// The straight lines of a path.
-fn trace(path: &[PathOperation], strokes: &mut Vec<RulingLine>) {
+/// The straight lines of a path, each point where it is seen.
+fn trace(path: &[PathOperation], seen: &dyn Fn((f32, f32)) -> (f32, f32), strokes: &mut Vec<RulingLine>) {
     let (mut start, mut pen) = ((0.0, 0.0), (0.0, 0.0));
+    let mut draw = |from, to| strokes.extend(RulingLine::between(seen(from), seen(to)));
     for step in path {
         match *step {
             PathOperation::MoveTo(x, y) => (start, pen) = ((x, y), (x, y)),
             PathOperation::LineTo(x, y) => {
-                strokes.extend(RulingLine::between(pen, (x, y)));
+                draw(pen, (x, y));
                 pen = (x, y);
             }
             PathOperation::CurveTo(_, _, _, _, x, y) => pen = (x, y),
             PathOperation::Rectangle(x, y, width, height) => {
                 let (far_x, far_y) = (x + width, y + height);
-                strokes.extend(RulingLine::between((x, y), (far_x, y)));
-                strokes.extend(RulingLine::between((x, far_y), (far_x, far_y)));
-                strokes.extend(RulingLine::between((x, y), (x, far_y)));
-                strokes.extend(RulingLine::between((far_x, y), (far_x, far_y)));
+                draw((x, y), (far_x, y));
+                draw((x, far_y), (far_x, far_y));
+                draw((x, y), (x, far_y));
+                draw((far_x, y), (far_x, far_y));
             }
             PathOperation::ClosePath => {
-                strokes.extend(RulingLine::between(pen, start));
+                draw(pen, start);
                 pen = start;
             }
         }

@@ -1,0 +1,130 @@
+//! Comments on cells, which workbooks keep apart from their sheets.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{
+    package::Package,
+    xml::{self, Node},
+};
+use crate::{failure::Failure, kind::Kind, limits::Limits};
+
+/// Comments of a sheet by row and column, both from 0.
+pub(super) type Comments = BTreeMap<(u32, u32), String>;
+
+/// Comments of one sheet that are read.
+const MOST: usize = 20_000;
+/// Bytes of one comment.
+const LENGTH: usize = 4096;
+
+/// The comments of all sheets by their names, and the bytes again.
+pub(super) fn read(bytes: Vec<u8>, limits: &Limits) -> (HashMap<String, Comments>, Vec<u8>) {
+    if !contains(&bytes, b"comments") {
+        return (HashMap::new(), bytes);
+    }
+    // A workbook without comments is still one: what is wrong is found by whoever reads its cells.
+    match Package::open(bytes.clone(), Kind::Xlsx, limits) {
+        Ok(mut package) => (found(&mut package).unwrap_or_default(), bytes),
+        Err(_) => (HashMap::new(), bytes),
+    }
+}
+
+/// Names of files stand in an archive as they are.
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+fn found(package: &mut Package) -> Result<HashMap<String, Comments>, Failure> {
+    let mut all = HashMap::new();
+    let Some(book) = tree(package, "xl/workbook.xml")? else { return Ok(all) };
+    let sheets = related(package, "xl/workbook.xml")?;
+    let mut named = Vec::new();
+    book.all("sheet", &mut named);
+    for sheet in named {
+        let (Some(name), Some(id)) = (sheet.attribute("name"), sheet.attribute("id")) else { continue };
+        let Some((_, _, path)) = sheets.iter().find(|(own, ..)| own == id) else { continue };
+        let beside = related(package, path)?;
+        let Some((_, _, path)) = beside.iter().find(|(_, kind, _)| kind.ends_with("/comments")) else { continue };
+        if let Some(told) = tree(package, path)? {
+            all.insert(name.to_owned(), comments(&told));
+        }
+    }
+    Ok(all)
+}
+
+fn tree(package: &mut Package, path: &str) -> Result<Option<Node>, Failure> {
+    Ok(package.text(path)?.and_then(|text| xml::parse(&text).ok()))
+}
+
+/// Files that a file names: id, kind and path of each.
+fn related(package: &mut Package, path: &str) -> Result<Vec<(String, String, String)>, Failure> {
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let Some(list) = tree(package, &format!("{folder}/_rels/{name}.rels"))? else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    list.all("Relationship", &mut found);
+    let of = |node: &&Node| {
+        let target = node.attribute("Target")?;
+        let path = match target.strip_prefix('/') {
+            Some(path) => path.to_owned(),
+            None => joined(folder, target),
+        };
+        Some((node.attribute("Id")?.to_owned(), node.attribute("Type")?.to_owned(), path))
+    };
+    Ok(found.iter().filter_map(of).collect())
+}
+
+fn joined(folder: &str, target: &str) -> String {
+    let mut parts: Vec<&str> = folder.split('/').collect();
+    for part in target.split('/') {
+        match part {
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+fn comments(told: &Node) -> Comments {
+    let mut authors = Vec::new();
+    told.all("author", &mut authors);
+    let mut list = Vec::new();
+    told.all("comment", &mut list);
+    let of = |comment: &&Node| {
+        let place = place(comment.attribute("ref")?)?;
+        let by: Option<usize> = comment.attribute("authorId").and_then(|id| id.parse().ok());
+        let by = by.and_then(|by| authors.get(by)).map(|by| by.text()).unwrap_or_default();
+        let text = comment.node("text").map(Node::text).unwrap_or_default();
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        // Many programs write the name into the comment as well.
+        let text = text.strip_prefix(by.trim()).map(|rest| rest.trim_start_matches([':', ' '])).unwrap_or(&text);
+        let text = text.get(..text.floor_char_boundary(LENGTH)).unwrap_or_default();
+        let by = if by.trim().is_empty() { String::new() } else { format!(" by {}", by.trim()) };
+        (!text.is_empty()).then(|| (place, format!("[Comment{by}: {text}]")))
+    };
+    list.iter().filter_map(of).take(MOST).collect()
+}
+
+/// Row and column of `B3`, both from 0.
+fn place(name: &str) -> Option<(u32, u32)> {
+    let digits = name.find(|letter: char| letter.is_ascii_digit())?;
+    let (letters, number) = name.split_at(digits);
+    let column = letters.bytes().try_fold(0_u32, |column, letter| {
+        let letter = letter.to_ascii_uppercase().checked_sub(b'A').filter(|letter| *letter < 26)?;
+        column.checked_mul(26)?.checked_add(u32::from(letter) + 1)
+    })?;
+    Some((number.parse::<u32>().ok()?.checked_sub(1)?, column.checked_sub(1)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comment_is_at_its_cell() {
+        assert_eq!((place("B3"), place("AA10"), place("3")), (Some((2, 1)), Some((9, 26)), None));
+        let told = xml::parse(
+            "<comments><authors><author>Anna</author></authors><commentList><comment ref='B3' authorId='0'><text><r><t>Anna:\n\
+             </t></r><r><t>check this</t></r></text></comment></commentList></comments>",
+        );
+        assert_eq!(comments(&told.unwrap()), Comments::from([((2, 1), "[Comment by Anna: check this]".to_owned())]));
+    }
+}

@@ -1,0 +1,83 @@
+//! EPUB: a book as pages of the web in an archive, in the order in which they are read.
+
+use super::{Teller, broken, html, package::Package, xml};
+use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
+
+/// Chapters that are read of a book.
+const MOST: usize = 5000;
+
+pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    let damaged = |why: String| broken(Kind::Epub, &why);
+    let mut package = Package::open(bytes, Kind::Epub, teller.limits())?;
+    let container = xml::parse(&package.needed("META-INF/container.xml")?).map_err(damaged)?;
+    let root = container.find("rootfile").and_then(|root| root.attribute("full-path")).unwrap_or_default().to_owned();
+    let book = xml::parse(&package.needed(&root)?).map_err(damaged)?;
+    let said = |name: &str| book.find("metadata").and_then(|about| about.find(name)).map(xml::Node::text);
+    teller.head(said("title").as_deref(), None)?;
+    let (Some(manifest), Some(spine)) = (book.find("manifest"), book.find("spine")) else {
+        return Err(damaged("it does not say what is in it".to_owned()));
+    };
+    let folder = root.rsplit_once('/').map(|(folder, _)| format!("{folder}/")).unwrap_or_default();
+    let mut missing = None;
+    let by = said("creator").filter(|by| !by.trim().is_empty());
+    teller.text(DocumentPlace::Whole, by.map(|by| format!("By {}", by.trim())).unwrap_or_default(), None)?;
+    for item in spine.nodes().filter(|item| item.name == "itemref").take(MOST) {
+        let id = item.attribute("idref");
+        let Some(item) = manifest.nodes().find(|item| id.is_some() && item.attribute("id") == id) else { continue };
+        let Some(path) = item.attribute("href").map(|href| resolved(&folder, href)) else { continue };
+        match package.text(&path) {
+            Ok(Some(page)) => {
+                let text = html::markdown(&page).map_err(damaged)?;
+                // One text, in as many pieces as there are chapters.
+                teller.text(DocumentPlace::Whole, format!("\n\n{}", text.trim()), None)?;
+            }
+            Ok(None) => missing = missing.or(Some(format!("{path} is missing"))),
+            Err(Failure::Encrypted(kind)) => return Err(Failure::Encrypted(kind)),
+            Err(failure @ Failure::TooLarge { .. }) => return Err(failure),
+            Err(failure) => missing = missing.or(Some(failure.to_string())),
+        }
+    }
+    missing.map_or(Ok(()), |why| Err(damaged(why)))
+}
+
+/// Path in the archive of what a page of the book names, without `..` and with its letters as they are.
+fn resolved(folder: &str, href: &str) -> String {
+    let href = href.split('#').next().unwrap_or_default();
+    let mut bytes = Vec::new();
+    let mut rest = href.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let code = after.get(..2).and_then(|code| std::str::from_utf8(code).ok());
+        match code.filter(|_| *first == b'%').and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = after.get(2..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    let path = format!("{folder}{}", String::from_utf8_lossy(&bytes));
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            ".." => drop(parts.pop()),
+            "." | "" => {}
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chapters_are_found_where_the_book_says() {
+        assert_eq!(resolved("OEBPS/", "text/ch%201.xhtml#top"), "OEBPS/text/ch 1.xhtml");
+        assert_eq!(resolved("OEBPS/", "../Text/a.html"), "Text/a.html");
+        assert_eq!(resolved("", "100%.html"), "100%.html");
+    }
+}

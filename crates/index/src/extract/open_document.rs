@@ -1,0 +1,224 @@
+//! OpenDocument: texts and presentations, as LibreOffice saves them.
+
+use super::{
+    Teller, broken,
+    package::Package,
+    xml::{self, Child, Node},
+};
+use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
+
+/// Spaces that one element may stand for.
+const SPACES: usize = 100;
+/// Cells that one element may stand for.
+const REPEATED: usize = 100;
+
+/// A text, with what stands above and below its pages.
+pub(super) fn text(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    let (mut package, content) = opened(bytes, Kind::Odt, teller)?;
+    let mut blocks = Vec::new();
+    if let Some(body) = content.find("body").and_then(|body| body.node("text")) {
+        write(body, 0, &mut blocks);
+    }
+    let styles = package.text("styles.xml")?.map(|styles| xml::parse(&styles)).and_then(Result::ok);
+    let mut margins = Vec::new();
+    for name in ["header", "footer", "header-first", "footer-first", "header-left", "footer-left"] {
+        let mut found = Vec::new();
+        if let Some(styles) = styles.as_ref().and_then(|styles| styles.find("master-styles")) {
+            styles.all(name, &mut found);
+        }
+        for one in found {
+            let mut lines = Vec::new();
+            write(one, 0, &mut lines);
+            let what = if name.starts_with("header") { "Header" } else { "Footer" };
+            margins.extend(lines.into_iter().map(|line| format!("{what}: {line}")));
+        }
+    }
+    super::add_margins(&mut blocks, margins);
+    teller.text(DocumentPlace::Whole, blocks.join("\n\n"), None)
+}
+
+/// Slides with their speaker's notes.
+pub(super) fn presentation(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    let (_, content) = opened(bytes, Kind::Odp, teller)?;
+    let mut pages = Vec::new();
+    content.all("page", &mut pages);
+    for (number, page) in (1..).zip(pages) {
+        let (mut blocks, mut notes) = (Vec::new(), Vec::new());
+        for node in page.nodes() {
+            if node.name == "notes" {
+                write(node, 0, &mut notes);
+            } else if let Some(text) = title_of(node) {
+                blocks.push(format!("# {text}"));
+            } else {
+                write_one(node, 0, &mut blocks);
+            }
+        }
+        let notes = Some(notes.join("\n\n")).filter(|notes| !notes.is_empty());
+        teller.text(DocumentPlace::Slide(number), blocks.join("\n\n"), notes)?;
+    }
+    Ok(())
+}
+
+fn opened(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(Package, Node), Failure> {
+    let mut package = Package::open(bytes, kind, teller.limits())?;
+    if package.text("META-INF/manifest.xml")?.is_some_and(|manifest| manifest.contains("encryption-data")) {
+        return Err(Failure::Encrypted(kind));
+    }
+    let content = xml::parse(&package.needed("content.xml")?).map_err(|why| broken(kind, &why))?;
+    let title = package.text("meta.xml")?.and_then(|meta| Some(xml::parse(&meta).ok()?.find("title")?.text()));
+    let slides = (kind == Kind::Odp).then(|| {
+        let mut pages = Vec::new();
+        content.all("page", &mut pages);
+        pages.len()
+    });
+    teller.head(title.as_deref(), slides)?;
+    Ok((package, content))
+}
+
+/// The text of a frame that holds the title of a slide.
+fn title_of(node: &Node) -> Option<String> {
+    if node.attribute("class") != Some("title") {
+        return None;
+    }
+    let mut blocks = Vec::new();
+    write(node, 0, &mut blocks);
+    Some(blocks.join(" ")).filter(|text| !text.is_empty())
+}
+
+fn write(node: &Node, depth: usize, blocks: &mut Vec<String>) {
+    for node in node.nodes() {
+        write_one(node, depth, blocks);
+    }
+}
+
+fn write_one(node: &Node, depth: usize, blocks: &mut Vec<String>) {
+    match node.name.as_str() {
+        "h" => {
+            let level = node.attribute("outline-level").and_then(|level| level.parse().ok()).unwrap_or(1_usize);
+            let text = line(node);
+            if !text.is_empty() {
+                blocks.push(format!("{} {text}", "#".repeat(level.clamp(1, 6))));
+            }
+        }
+        "p" => {
+            let text = line(node);
+            if !text.is_empty() {
+                blocks.push(text);
+            }
+            // Frames are anchored in a paragraph and stand beside it.
+            let mut frames = Vec::new();
+            node.all("text-box", &mut frames);
+            frames.into_iter().for_each(|frame| write(frame, depth, blocks));
+        }
+        "list" => {
+            for item in node.nodes() {
+                let mut inner = Vec::new();
+                write(item, depth + 1, &mut inner);
+                let indent = "  ".repeat(depth);
+                for (number, block) in inner.into_iter().enumerate() {
+                    let is_nested = block.trim_start().starts_with("- ");
+                    let mark = if number == 0 && !is_nested { format!("{indent}- ") } else { String::new() };
+                    blocks.push(format!("{mark}{block}"));
+                }
+            }
+        }
+        "table" => blocks.extend(table(node)),
+        // What was deleted, and forms of tables of contents, stand in the text a second time.
+        "tracked-changes" | "index-title-template" | "table-of-content-source" | "notes" | "sequence-decls" => {}
+        _ => write(node, depth, blocks),
+    }
+}
+
+fn table(node: &Node) -> Option<String> {
+    let mut rows = Vec::new();
+    node.all("table-row", &mut rows);
+    let rows: Vec<Vec<String>> = rows.into_iter().map(cells).collect();
+    super::table(&rows)
+}
+
+fn cells(row: &Node) -> Vec<String> {
+    let mut cells = Vec::new();
+    for cell in row.nodes().filter(|cell| cell.name.ends_with("table-cell")) {
+        let mut blocks = Vec::new();
+        write(cell, 0, &mut blocks);
+        let repeated =
+            cell.attribute("number-columns-repeated").and_then(|times| times.parse().ok()).unwrap_or(1_usize);
+        let text = blocks.join("<br>");
+        (0..repeated.min(REPEATED)).for_each(|_| cells.push(text.clone()));
+    }
+    cells
+}
+
+/// The text of a paragraph, in one line but for the breaks in it; notes and comments in brackets.
+fn line(node: &Node) -> String {
+    let mut text = String::new();
+    add(node, &mut text);
+    text.trim().to_owned()
+}
+
+fn add(node: &Node, text: &mut String) {
+    for child in &node.children {
+        match child {
+            // White space stands for one space; more of it is spelled out.
+            Child::Text(more) => {
+                let mut last = text.chars().next_back();
+                for letter in more.chars() {
+                    let letter = if letter.is_ascii_whitespace() { ' ' } else { letter };
+                    if letter != ' ' || last != Some(' ') {
+                        text.push(letter);
+                    }
+                    last = Some(letter);
+                }
+            }
+            Child::Node(node) => match node.name.as_str() {
+                "s" => {
+                    let count = node.attribute("c").and_then(|count| count.parse().ok()).unwrap_or(1_usize);
+                    text.push_str(&" ".repeat(count.min(SPACES)));
+                }
+                "tab" => text.push('\t'),
+                "line-break" => text.push('\n'),
+                "note" => {
+                    let body = node.node("note-body").map(line).unwrap_or_default();
+                    text.push_str(&format!(" [Note: {body}]"));
+                }
+                "annotation" => {
+                    let by = node.node("creator").map(Node::text).map(|by| format!(" by {by}")).unwrap_or_default();
+                    let told: Vec<String> = node.nodes().filter(|node| node.name == "p").map(line).collect();
+                    text.push_str(&format!(" [Comment{by}: {}]", told.join(" ")));
+                }
+                "text-box" | "tracked-changes" => {}
+                "p" | "h" => {
+                    if !text.is_empty() {
+                        text.push(' ');
+                    }
+                    add(node, text);
+                }
+                _ => add(node, text),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_keeps_its_headings_lists_tables_and_notes() {
+        let body = xml::parse(
+            "<office:text><text:h text:outline-level='2'>Rules</text:h><text:p>One<text:s text:c='2'/>two<text:note>\
+             <text:note-citation>1</text:note-citation><text:note-body><text:p>see below</text:p></text:note-body></text:note>\
+             </text:p><text:list><text:list-item><text:p>keys</text:p><text:list><text:list-item><text:p>of doors</text:p>\
+             </text:list-item></text:list></text:list-item></text:list><table:table><table:table-row><table:table-cell>\
+             <text:p>A</text:p></table:table-cell><table:table-cell><text:p>B|</text:p></table:table-cell></table:table-row>\
+             </table:table></office:text>",
+        )
+        .unwrap();
+        let mut blocks = Vec::new();
+        write(&body, 0, &mut blocks);
+        assert_eq!(
+            blocks,
+            ["## Rules", "One  two [Note: see below]", "- keys", "  - of doors", "| A | B\\| |\n| --- | --- |"]
+        );
+    }
+}

@@ -1,0 +1,74 @@
+//! Files in a ZIP archive, as office documents and books are.
+
+use std::io::{Cursor, Read as _, Write as _};
+
+use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
+
+use super::{broken, too_large};
+use crate::{failure::Failure, kind::Kind, limits::Limits};
+
+/// Bytes of one file as a multiple of those of a document's text: markup takes more than what it marks.
+const MARKUP: u64 = 4;
+
+/// An archive, and whose it is.
+pub(super) struct Package {
+    archive: ZipArchive<Cursor<Vec<u8>>>,
+    kind: Kind,
+    most: u64,
+}
+
+impl Package {
+    pub(super) fn open(bytes: Vec<u8>, kind: Kind, limits: &Limits) -> Result<Self, Failure> {
+        let archive = ZipArchive::new(Cursor::new(bytes)).map_err(|error| broken(kind, &error.to_string()))?;
+        Ok(Self { archive, kind, most: limits.bytes_out.saturating_mul(MARKUP) })
+    }
+
+    /// Names of the files in it.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.archive.file_names().flatten().map(|name| name.to_string()).collect()
+    }
+
+    /// The archive with other texts for some of its files.
+    pub(super) fn rewritten(mut self, texts: &[(String, String)]) -> Result<Vec<u8>, Failure> {
+        let kind = self.kind;
+        let failed = |error: zip::result::ZipError| broken(kind, &error.to_string());
+        let mut other = ZipWriter::new(Cursor::new(Vec::new()));
+        for index in 0..self.archive.len() {
+            let file = self.archive.by_index_raw(index).map_err(failed)?;
+            let name = file.name().map_err(failed)?.to_string();
+            match texts.iter().find(|(changed, _)| *changed == name) {
+                Some((_, text)) => {
+                    drop(file);
+                    let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+                    other.start_file(name, stored).map_err(failed)?;
+                    other.write_all(text.as_bytes()).map_err(|error| broken(kind, &error.to_string()))?;
+                }
+                None => other.raw_copy_file(file).map_err(failed)?,
+            }
+        }
+        Ok(other.finish().map_err(failed)?.into_inner())
+    }
+
+    /// The file of that name as text; none where there is no such file.
+    pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, Failure> {
+        let Some(index) = self.archive.index_for_name(name) else { return Ok(None) };
+        let broken = |why: String| broken(self.kind, &format!("{name}: {why}"));
+        let file = self.archive.by_index(index).map_err(|error| match error {
+            zip::result::ZipError::UnsupportedArchive(zip::result::ZipError::PASSWORD_REQUIRED) => {
+                Failure::Encrypted(self.kind)
+            }
+            error => broken(error.to_string()),
+        })?;
+        let mut bytes = Vec::new();
+        file.take(self.most + 1).read_to_end(&mut bytes).map_err(|error| broken(error.to_string()))?;
+        if bytes.len() as u64 > self.most {
+            return Err(too_large(name, self.most));
+        }
+        Ok(Some(super::encoding::decode(&bytes, None)))
+    }
+
+    /// The file that there must be.
+    pub(super) fn needed(&mut self, name: &str) -> Result<String, Failure> {
+        self.text(name)?.ok_or_else(|| broken(self.kind, &format!("{name} is missing")))
+    }
+}

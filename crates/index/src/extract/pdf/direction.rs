@@ -1,0 +1,283 @@
+//! Scripts that are not written from left to right: Arabic and Hebrew, and Chinese and Japanese in columns. Pure.
+//!
+//! A page that is read from the right is laid out as if seen in a mirror, so that its columns, indents and lines are told as those of
+//! any other page. In it words of other scripts stand the wrong way round, as words from the right do on other pages; [`logical`] puts
+//! them as they are spoken.
+
+use unicode_normalization::{UnicodeNormalization as _, char::canonical_combining_class};
+
+use super::letter::{Letter, is_wide};
+
+/// Marks of a page that are looked for letters to stand on.
+const MOST_MARKS: usize = 20_000;
+
+/// Hebrew, Arabic and their relatives, and their forms for printing.
+pub(super) fn is_from_right(letter: char) -> bool {
+    matches!(letter, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefe}') && !is_digit(letter)
+}
+
+/// Numbers are written from left to right in every script.
+fn is_digit(letter: char) -> bool {
+    letter.is_ascii_digit() || matches!(letter, '\u{660}'..='\u{669}' | '\u{6f0}'..='\u{6f9}' | '\u{66b}' | '\u{66c}')
+}
+
+/// Returns whether it is a mark above or below another letter.
+fn is_mark(letter: char) -> bool {
+    canonical_combining_class(letter) != 0
+}
+
+/// Way in which the lines of a page run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Writing {
+    /// As Latin does.
+    FromLeft,
+    /// As Arabic does; laid out as in a mirror.
+    FromRight,
+    /// In columns, the first one at the right; laid out as lines.
+    Downwards,
+}
+
+impl Writing {
+    /// Where a point of an upright page is laid out.
+    pub(super) const fn point(self, (x, y): (f32, f32)) -> (f32, f32) {
+        match self {
+            Self::FromLeft => (x, y),
+            Self::FromRight => (-x, y),
+            Self::Downwards => (-y, x),
+        }
+    }
+}
+
+/// The letters with places in the direction in which they are read.
+pub(super) fn laid_out(mut letters: Vec<Letter>) -> (Vec<Letter>, Writing) {
+    if is_vertical(&letters) {
+        for letter in &mut letters {
+            lay(letter);
+        }
+        return (letters, Writing::Downwards);
+    }
+    let from_right = letters.iter().filter(|letter| is_from_right(letter.letter)).count();
+    if from_right == 0 {
+        return (letters, Writing::FromLeft);
+    }
+    let all = letters.iter().filter(|letter| letter.letter.is_alphabetic()).count();
+    let is_mirrored = from_right * 3 > all;
+    if is_mirrored {
+        for letter in &mut letters {
+            (letter.left, letter.right, letter.from_right) = (-letter.right, -letter.left, true);
+        }
+    }
+    set_marks(&mut letters);
+    (letters, if is_mirrored { Writing::FromRight } else { Writing::FromLeft })
+}
+
+/// Places a letter of a column in a line: columns from the right become lines from the top.
+fn lay(letter: &mut Letter) {
+    let top = letter.base + letter.size * 0.85;
+    let middle = (letter.left + letter.right) / 2.0;
+    (letter.left, letter.right, letter.base) = (-top, letter.size - top, middle);
+}
+
+/// Returns whether Chinese and Japanese letters stand below each other instead of beside each other.
+fn is_vertical(letters: &[Letter]) -> bool {
+    let wide: Vec<&Letter> = letters.iter().filter(|letter| is_wide(letter.letter)).collect();
+    if wide.len() < 20 || wide.len() * 2 < letters.iter().filter(|letter| letter.is_ink()).count() {
+        return false;
+    }
+    // Where lines are read, they come in the order of lines: most letters have their neighbour next to them.
+    let is_beside = |pair: &&[&Letter]| {
+        let [one, other] = pair else { return false };
+        (one.base - other.base).abs() < one.size * 0.2 && (other.left - one.right).abs() < one.size * 0.6
+    };
+    let beside = wide.windows(2).filter(is_beside).count();
+    beside * 4 < wide.len()
+}
+
+/// Changes the places of letters of one glyph, which come from left to right whatever their script is. Some programs write them
+/// down as they are seen, which shows where alef comes before the lam that it is joined with.
+pub(super) fn turn_glyph(letters: &mut [Letter]) {
+    let is_seen = matches!(letters, [one, other] if other.letter == '\u{644}' && one.letter != '\u{644}');
+    if letters.len() < 2 || is_seen || !letters.iter().all(|letter| is_from_right(letter.letter)) {
+        return;
+    }
+    let places: Vec<(f32, f32)> = letters.iter().rev().map(|letter| (letter.left, letter.right)).collect();
+    for (letter, place) in letters.iter_mut().zip(places) {
+        (letter.left, letter.right) = place;
+    }
+}
+
+/// Puts marks, which are drawn above and below letters, into the line and behind the letter that they are on.
+fn set_marks(letters: &mut [Letter]) {
+    let marks: Vec<usize> =
+        (0..letters.len()).filter(|at| letters.get(*at).is_some_and(|l| is_mark(l.letter))).collect();
+    if marks.is_empty() || marks.len() > MOST_MARKS {
+        return;
+    }
+    let bases: Vec<Letter> = letters.iter().filter(|l| l.is_ink() && !is_mark(l.letter)).copied().collect();
+    for at in marks {
+        let Some(mark) = letters.get_mut(at) else { continue };
+        let middle = (mark.left + mark.right) / 2.0;
+        let away = |base: &Letter| {
+            let beside = (base.left - middle).max(middle - base.right).max(0.0);
+            beside + 0.3 * (base.base - mark.base).abs()
+        };
+        let near = bases.iter().filter(|base| (base.base - mark.base).abs() < 1.5 * base.size);
+        let Some(base) = near.min_by(|one, other| away(one).total_cmp(&away(other))) else { continue };
+        if away(base) > base.size {
+            continue;
+        }
+        // Behind its letter as it is spoken, and as wide, so that no space comes of it.
+        let is_against = is_from_right(base.letter) != mark.from_right;
+        let left = if is_against { base.left - 0.01 } else { base.left + 0.01 };
+        (mark.left, mark.right, mark.base, mark.size) = (left, base.right, base.base, base.size);
+    }
+}
+
+/// The letters that a glyph stands for: forms for printing as those that are typed, in the order of the line.
+pub(super) fn typed(letter: char, from_right: bool) -> Option<String> {
+    if !matches!(letter, '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefe}') {
+        return None;
+    }
+    let letters: Vec<char> = std::iter::once(letter).nfkc().collect();
+    Some(if from_right { letters.into_iter().collect() } else { letters.into_iter().rev().collect() })
+}
+
+/// The text of a piece of a line as it is spoken. What comes is in the order of places: from the right if `from_right`.
+pub(super) fn logical(text: String, from_right: bool) -> String {
+    let strong = |is_one: fn(char) -> bool| text.chars().filter(|letter| is_one(*letter)).count();
+    let (right, left) = (strong(is_from_right), strong(is_from_left));
+    if right == 0 && !from_right {
+        return text;
+    }
+    let mut letters: Vec<char> = text.chars().collect();
+    // Its own direction counts, not that of the page.
+    let is_from_right_itself = if right == left { from_right } else { right > left };
+    if is_from_right_itself != from_right {
+        letters.reverse();
+    }
+    let mut start = 0;
+    while start < letters.len() {
+        let end = if is_from_right_itself { end_of_left(&letters, start) } else { end_of_right(&letters, start) };
+        if end > start {
+            if let Some(run) = letters.get_mut(start..end) {
+                run.reverse();
+            }
+            start = end;
+        } else {
+            start += 1;
+        }
+    }
+    if is_from_right_itself {
+        mirror_outside_of_left(&mut letters);
+    }
+    letters.into_iter().nfc().collect()
+}
+
+/// Letters of scripts that are written from the left.
+fn is_from_left(letter: char) -> bool {
+    letter.is_alphabetic() && !is_from_right(letter)
+}
+
+/// End of a stretch that is written from the left: words with all between them, or one number.
+fn end_of_left(letters: &[char], start: usize) -> usize {
+    let (mut end, mut has_word) = (start, false);
+    for (at, letter) in letters.iter().enumerate().skip(start) {
+        let is_word = is_from_left(*letter);
+        if is_word || is_digit(*letter) {
+            // Two numbers with a space between them are two stretches.
+            let between = letters.get(end..at).unwrap_or_default();
+            let is_close = between.iter().all(|letter| ".,:/-+%'$€£°".contains(*letter)) && between.len() < 2;
+            if end > start && !is_close && !is_word && !has_word {
+                return end;
+            }
+            has_word |= is_word;
+            end = at + 1;
+        } else if is_from_right(*letter) {
+            return end;
+        } else if end == start {
+            return start;
+        }
+    }
+    end
+}
+
+/// End of a stretch that is written from the right, with all between its words.
+fn end_of_right(letters: &[char], start: usize) -> usize {
+    let mut end = start;
+    for (at, letter) in letters.iter().enumerate().skip(start) {
+        if is_from_right(*letter) {
+            end = at + 1;
+        } else if is_from_left(*letter) || end == start {
+            return end;
+        }
+    }
+    end
+}
+
+/// Turns brackets round that stand between words from the right: they are drawn as they are seen, and typed as they are meant.
+fn mirror_outside_of_left(letters: &mut [char]) {
+    let mut at = 0;
+    while at < letters.len() {
+        let end = end_of_left(letters, at);
+        if end > at {
+            at = end;
+            continue;
+        }
+        if let Some(letter) = letters.get_mut(at) {
+            *letter = mirrored(*letter);
+        }
+        at += 1;
+    }
+}
+
+const fn mirrored(letter: char) -> char {
+    match letter {
+        '(' => ')',
+        ')' => '(',
+        '[' => ']',
+        ']' => '[',
+        '{' => '}',
+        '}' => '{',
+        '<' => '>',
+        '>' => '<',
+        '«' => '»',
+        '»' => '«',
+        letter => letter,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(text: &str) -> String {
+        text.chars().rev().collect()
+    }
+
+    #[test]
+    fn words_are_told_as_they_are_spoken_whichever_way_the_page_is_read() {
+        // A line of Arabic as it stands from the left, and as it comes on a page from the right.
+        let spoken = "البرمجة بلغة Python 3.12 سهلة";
+        let from_the_right = "البرمجة بلغة 21.3 nohtyP سهلة";
+        assert_eq!(logical(from_the_right.to_owned(), true), spoken);
+        assert_eq!(logical(seen(from_the_right), false), spoken);
+        assert_eq!(logical("English only".to_owned(), false), "English only");
+        assert_eq!(logical(seen("English only"), true), "English only");
+        assert_eq!(logical("The word םולש means peace".to_owned(), false), "The word שלום means peace");
+    }
+
+    #[test]
+    fn numbers_stand_from_the_left_each_for_itself() {
+        assert_eq!(logical("سنة 4202 و 05.3".to_owned(), true), "سنة 2024 و 3.50");
+        assert_eq!(logical("١٢".chars().rev().collect(), true), "١٢");
+        assert_eq!(logical("4202 3202".to_owned(), true), "2024 2023");
+        assert_eq!(logical(")أ(".to_owned(), true), "(أ)");
+    }
+
+    #[test]
+    fn forms_for_printing_are_told_as_typed() {
+        assert_eq!(typed('\u{fefb}', true).as_deref(), Some("لا"));
+        assert_eq!(typed('\u{fe91}', false).as_deref(), Some("ب"));
+        assert_eq!(typed('a', true), None);
+    }
+}

@@ -1,0 +1,373 @@
+//! RTF: the text of it, with its tables row by row. A small reader of its own: what is drawn and how is skipped.
+
+use encoding_rs::{Encoding, WINDOWS_1252};
+
+use super::{Teller, broken};
+use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
+
+/// Groups within groups.
+const DEEP: usize = 2000;
+
+/// Groups that hold no text of the document.
+const NO_TEXT: [&str; 21] = [
+    "fonttbl",
+    "colortbl",
+    "stylesheet",
+    "pict",
+    "object",
+    "info",
+    "listtable",
+    "listoverridetable",
+    "revtbl",
+    "rsidtbl",
+    "generator",
+    "themedata",
+    "colorschememapping",
+    "latentstyles",
+    "datastore",
+    "xmlnstbl",
+    "mmathPr",
+    "fldinst",
+    "filetbl",
+    "nonshppict",
+    "pnseclvl",
+];
+
+pub(super) fn extract(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
+    let mut reader = Reader::new(bytes);
+    let whole = reader.read();
+    reader.flush();
+    teller.head(Some(&reader.title), None)?;
+    let text: Vec<&str> = reader.text.lines().map(str::trim_end).collect();
+    teller.text(DocumentPlace::Whole, text.join("\n"), None)?;
+    whole.map_err(|why| broken(Kind::Rtf, why))
+}
+
+/// What holds until the end of a group.
+#[derive(Debug, Clone, Copy)]
+struct State {
+    /// Where its text goes.
+    to: Target,
+    encoding: &'static Encoding,
+    /// Characters that stand in for one that is told by its number.
+    stand_ins: usize,
+    is_hidden: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    Text,
+    Title,
+    Fonts,
+    Nowhere,
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    state: State,
+    outer: Vec<State>,
+    /// Bytes of text that are not letters yet: some letters take two.
+    waiting: Vec<u8>,
+    /// Characters still to be left out, for they stand in for another.
+    skipped: usize,
+    usual: &'static Encoding,
+    fonts: Vec<(i32, &'static Encoding)>,
+    font: i32,
+    text: String,
+    title: String,
+    /// Set behind `\*`: a group that is unknown is left out.
+    is_optional: bool,
+}
+
+impl<'a> Reader<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        let state = State { to: Target::Text, encoding: WINDOWS_1252, stand_ins: 1, is_hidden: false };
+        Self {
+            bytes,
+            at: 0,
+            state,
+            outer: Vec::new(),
+            waiting: Vec::new(),
+            skipped: 0,
+            usual: WINDOWS_1252,
+            fonts: Vec::new(),
+            font: 0,
+            text: String::new(),
+            title: String::new(),
+            is_optional: false,
+        }
+    }
+
+    /// Reads to the end of the document. What was read before the damage holds.
+    fn read(&mut self) -> Result<(), &'static str> {
+        while let Some(byte) = self.next() {
+            match byte {
+                b'{' => {
+                    self.flush();
+                    if self.outer.len() == DEEP {
+                        return Err("its groups are nested too deep");
+                    }
+                    self.outer.push(self.state);
+                    self.skipped = 0;
+                }
+                b'}' => {
+                    self.flush();
+                    self.is_optional = false;
+                    self.skipped = 0;
+                    match self.outer.pop() {
+                        Some(outer) => self.state = outer,
+                        None => return Ok(()),
+                    }
+                    if self.outer.is_empty() {
+                        return Ok(());
+                    }
+                }
+                b'\\' => self.control(),
+                b'\r' | b'\n' | 0 => {}
+                byte => self.byte(byte),
+            }
+        }
+        Err("it ends early, as if it was not copied whole")
+    }
+
+    fn next(&mut self) -> Option<u8> {
+        let byte = self.bytes.get(self.at).copied();
+        self.at += usize::from(byte.is_some());
+        byte
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn control(&mut self) {
+        let Some(first) = self.next() else { return };
+        if !first.is_ascii_alphabetic() {
+            match first {
+                b'\'' => {
+                    let digits =
+                        self.bytes.get(self.at..self.at + 2).and_then(|digits| std::str::from_utf8(digits).ok());
+                    if let Some(byte) = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+                        self.at += 2;
+                        self.byte(byte);
+                    }
+                }
+                b'*' => self.is_optional = true,
+                b'~' => self.letters("\u{a0}"),
+                b'_' => self.letters("-"),
+                b'-' | b':' | b'|' => {}
+                b'\r' | b'\n' => self.letters("\n"),
+                byte => self.byte(byte),
+            }
+            return;
+        }
+        let start = self.at - 1;
+        while self.peek().is_some_and(|byte| byte.is_ascii_alphabetic()) {
+            self.at += 1;
+        }
+        let word = self.word(start);
+        let begin = self.at;
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) && self.at - begin < 11 {
+            self.at += 1;
+        }
+        let number: Option<i32> = self.word(begin).parse().ok();
+        if self.peek() == Some(b' ') {
+            self.at += 1;
+        }
+        self.command(word, number);
+    }
+
+    fn word(&self, start: usize) -> &'a str {
+        self.bytes.get(start..self.at).and_then(|word| std::str::from_utf8(word).ok()).unwrap_or_default()
+    }
+
+    fn command(&mut self, word: &str, number: Option<i32>) {
+        let is_optional = std::mem::take(&mut self.is_optional);
+        match word {
+            "par" | "line" | "row" | "nestrow" | "sect" | "page" => self.letters("\n"),
+            "tab" => self.letters("\t"),
+            "cell" | "nestcell" => self.letters(" | "),
+            "emdash" => self.letters("—"),
+            "endash" => self.letters("–"),
+            "bullet" => self.letters("•"),
+            "lquote" => self.letters("‘"),
+            "rquote" => self.letters("’"),
+            "ldblquote" => self.letters("“"),
+            "rdblquote" => self.letters("”"),
+            "emspace" | "enspace" | "qmspace" => self.letters(" "),
+            "u" => self.by_number(number.unwrap_or_default()),
+            "uc" => self.state.stand_ins = usize::try_from(number.unwrap_or(1)).unwrap_or_default().min(16),
+            "ansicpg" => {
+                self.usual = number.and_then(of_page).unwrap_or(self.usual);
+                self.state.encoding = self.usual;
+            }
+            "mac" => self.usual = encoding_rs::MACINTOSH,
+            "f" | "af" if self.state.to == Target::Fonts => self.font = number.unwrap_or_default(),
+            "f" => {
+                self.flush();
+                let font = self.fonts.iter().find(|(font, _)| Some(*font) == number);
+                self.state.encoding = font.map_or(self.usual, |(_, encoding)| encoding);
+            }
+            "fcharset" if self.state.to == Target::Fonts => {
+                let encoding = number.and_then(of_charset).unwrap_or(self.usual);
+                self.fonts.push((self.font, encoding));
+            }
+            "plain" => {
+                self.flush();
+                self.state.encoding = self.usual;
+                self.state.is_hidden = false;
+            }
+            "v" => {
+                self.flush();
+                self.state.is_hidden = number != Some(0);
+            }
+            "bin" => self.at = self.at.saturating_add(usize::try_from(number.unwrap_or_default()).unwrap_or_default()),
+            "title" if self.state.to == Target::Nowhere => self.state.to = Target::Title,
+            "fonttbl" => self.state.to = Target::Fonts,
+            "footnote" => self.letters(" [Note: "),
+            "header" | "headerl" | "headerr" | "headerf" => self.letters("\nHeader: "),
+            "footer" | "footerl" | "footerr" | "footerf" => self.letters("\nFooter: "),
+            word if NO_TEXT.contains(&word) => self.leave_out(),
+            // Notes, comments and what the text was written over in are told.
+            "annotation" => self.letters(" [Comment: "),
+            "atnid" | "atnauthor" => self.leave_out(),
+            "shppict" | "shpinst" | "shptxt" => {}
+            _ if is_optional => self.leave_out(),
+            _ => {}
+        }
+    }
+
+    fn leave_out(&mut self) {
+        self.flush();
+        self.state.to = Target::Nowhere;
+    }
+
+    /// A letter by its number; those beyond two bytes come as two.
+    fn by_number(&mut self, number: i32) {
+        let unit = u16::try_from(number.rem_euclid(0x1_0000)).unwrap_or_default();
+        if let Some(letter) = char::from_u32(u32::from(unit)) {
+            self.letters(letter.encode_utf8(&mut [0; 4]));
+        } else {
+            self.flush();
+            self.half(unit);
+        }
+        self.skipped = self.state.stand_ins;
+    }
+
+    /// Half a letter of UTF-16.
+    fn half(&mut self, unit: u16) {
+        // The first half waits in the text as a letter of private use, and is replaced by the whole.
+        const FIRST: u32 = 0xf_0000;
+        if self.state.to != Target::Text || self.state.is_hidden {
+            return;
+        }
+        let target = &mut self.text;
+        if unit < 0xdc00 {
+            target.extend(char::from_u32(FIRST + u32::from(unit)));
+        } else if let Some(first) = target.chars().next_back().and_then(|last| u32::from(last).checked_sub(FIRST))
+            && let Ok(first) = u16::try_from(first)
+        {
+            target.pop();
+            target.extend(char::decode_utf16([first, unit]).flatten());
+        }
+    }
+
+    fn byte(&mut self, byte: u8) {
+        if self.skipped > 0 {
+            self.skipped -= 1;
+        } else {
+            self.waiting.push(byte);
+        }
+    }
+
+    fn letters(&mut self, letters: &str) {
+        self.flush();
+        self.skipped = 0;
+        self.put(letters);
+    }
+
+    fn flush(&mut self) {
+        if !self.waiting.is_empty() {
+            let bytes = std::mem::take(&mut self.waiting);
+            let (letters, _) = self.state.encoding.decode_without_bom_handling(&bytes);
+            self.put(&letters);
+        }
+    }
+
+    fn put(&mut self, letters: &str) {
+        match self.state.to {
+            Target::Text if !self.state.is_hidden => self.text.push_str(letters),
+            Target::Title => self.title.push_str(letters),
+            _ => {}
+        }
+    }
+}
+
+/// The encoding of a code page.
+fn of_page(number: i32) -> Option<&'static Encoding> {
+    let label = match number {
+        932 => "shift_jis".to_owned(),
+        936 => "gbk".to_owned(),
+        949 => "euc-kr".to_owned(),
+        950 => "big5".to_owned(),
+        65001 => "utf-8".to_owned(),
+        10000 => "macintosh".to_owned(),
+        number => format!("windows-{number}"),
+    };
+    Encoding::for_label(label.as_bytes())
+}
+
+/// The encoding of a font.
+fn of_charset(number: i32) -> Option<&'static Encoding> {
+    of_page(match number {
+        77 => 10000,
+        128 => 932,
+        129 => 949,
+        134 => 936,
+        136 => 950,
+        161 => 1253,
+        162 => 1254,
+        163 => 1258,
+        177 => 1255,
+        178 => 1256,
+        186 => 1257,
+        204 => 1251,
+        222 => 874,
+        238 => 1250,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(rtf: &str, expected: &str) {
+        let mut reader = Reader::new(rtf.as_bytes());
+        let whole = reader.read();
+        reader.flush();
+        assert_eq!((reader.text.trim(), whole), (expected, Ok(())), "{rtf}");
+    }
+
+    #[test]
+    fn the_text_is_read_in_whatever_it_is_encoded() {
+        check(r"{\rtf1\ansi{\fonttbl\f0 Helvetica;}\f0\pard The {\b vermilion} barn.\par}", "The vermilion barn.");
+        check(r"{\rtf1\ansi\ansicpg1252 Gr\'fc\'dfe \u8364? \emdash  \{x\}}", "Grüße € — {x}");
+        check(r"{\rtf1{\fonttbl{\f1\fcharset134 SimSun;}}\f1 \'b1\'a8\'b8\'e6}", "报告");
+        check(r"{\rtf1\uc1 \u-10179?\u-8704?}", "😀");
+        check(r"{\rtf1 a\cell b\cell\row c}", "a | b | \nc");
+        check(r"{\rtf1{\*\unknown hidden}{\pict 0102}{\v hidden}seen}", "seen");
+    }
+
+    #[test]
+    fn titles_are_told_and_damage_is_said() {
+        let mut reader = Reader::new(br"{\rtf1{\info{\title Plan}{\author X}}text");
+        assert!(reader.read().is_err());
+        reader.flush();
+        assert_eq!((reader.title.as_str(), reader.text.as_str()), ("Plan", "text"));
+    }
+}
