@@ -9,7 +9,7 @@ use std::{
 use agentd_audit::AuditLog;
 use agentd_core::ports::Clock;
 use agentd_engine::Engine;
-use agentd_lsp::LanguagePool;
+use agentd_lsp::{FoundServer, LanguagePool};
 use agentd_mcp::{McpPool, SessionServers};
 use agentd_store::SqliteStore;
 use agentd_tools::Sandbox;
@@ -124,6 +124,7 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
         data_dir: recipe.paths.data.clone(),
         sandbox: Some(sandbox.clone()),
         health: Some(Arc::clone(&health)),
+        languages: Some(languages.clone()),
         started_with: recipe.env.told(),
     };
     let retention = Arc::new(Retention::new(
@@ -164,8 +165,7 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
     tokio::spawn(look_at_sandbox(sandbox));
     tokio::spawn(look_for_lost(health));
     tokio::spawn(finish_removals(engine.clone()));
-    let found: Vec<String> = languages.found().into_iter().map(|server| server.name).collect();
-    tracing::info!(?found, "language servers on this machine");
+    log_language_servers(&languages);
     mcp.open();
     log_ready(started, &presence.socket().borrow());
 
@@ -199,6 +199,16 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
         () = running.finish(drain) => Ok(()),
         () = signals.next_stop() => Err(Failure::broken("stopped at once by a second signal")
             .with_hint("the turns that were running can be continued after the next start")),
+    }
+}
+
+/// Logs which language servers are there, and how to have those that are not.
+fn log_language_servers(languages: &LanguagePool) {
+    let (found, missing): (Vec<_>, Vec<_>) = languages.found().into_iter().partition(|server| server.program.is_some());
+    let found: Vec<String> = found.into_iter().map(|server| server.name).collect();
+    tracing::info!(?found, "language servers on this machine");
+    for FoundServer { name, hint, .. } in missing {
+        tracing::info!("the language server {name} is not installed: {}", hint.unwrap_or_default());
     }
 }
 

@@ -16,9 +16,10 @@ use agentd_core::{
     session::SessionSettings,
 };
 use agentd_engine::{Engine, EngineConfig, EngineParts};
-use agentd_lsp::LanguagePool;
+use agentd_lsp::{FoundServer, LanguagePool, ProgramPlaces};
 use agentd_mcp::{McpPool, SessionServers};
 use agentd_models::{ModelRecords, ModelRouter};
+use agentd_proto::client::LanguageServer;
 use agentd_store::{SqliteStore, StoreConfig};
 use agentd_tools::{
     BuiltinToolbox, ConfinedPrograms, FileSnapshots, HardLinks, ProjectStore, Sandbox, SkillStore, SnapshotConfig,
@@ -187,7 +188,15 @@ fn idle(config: &Config) -> &'static [&'static str] {
 /// Those that have nothing to work with now.
 #[must_use]
 pub fn idle_now(languages: &LanguagePool) -> &'static [&'static str] {
-    if languages.found().is_empty() { &["definition", "diagnostics", "references", "rename_symbol"] } else { &[] }
+    let is_there = languages.found().iter().any(|server| server.program.is_some());
+    if !is_there { &["definition", "diagnostics", "references", "rename_symbol"] } else { &[] }
+}
+
+/// The language servers of this machine, as clients are told of them. It may block.
+#[must_use]
+pub fn language_servers(languages: &LanguagePool) -> Vec<LanguageServer> {
+    let found = languages.found().into_iter();
+    found.map(|FoundServer { name, hint, .. }| LanguageServer { name, hint }).collect()
 }
 
 /// Documents are read by this program, started once more as a worker, and MCP servers are guarded by it; its own file
@@ -288,8 +297,9 @@ fn toolbox_config(
 fn language_pool(config: &Config, paths: &Paths, env: &Environment, confined: Arc<Sandbox>) -> LanguagePool {
     let place = paths.data.join("languages");
     let programs = ConfinedPrograms::new(confined, passed(env), sandbox::variables(config, env), place);
+    let rustup = env.path("RUSTUP_HOME").or_else(|| env.path("HOME").map(|home| home.join(".rustup")));
     let search_path = env.text("PATH").unwrap_or_default().into();
-    LanguagePool::new(config.languages.clone(), search_path, Arc::new(programs))
+    LanguagePool::new(config.languages.clone(), ProgramPlaces { search_path, rustup }, Arc::new(programs))
 }
 
 /// Variables of the daemon's environment that commands see.

@@ -116,6 +116,17 @@ pub struct DaemonStatus {
     pub sandbox: Option<SandboxState>,
     /// Problems of what is stored, as far as they can be seen at once.
     pub problems: Vec<Finding>,
+    /// Language servers of this machine, where they are known.
+    pub language_servers: Option<Vec<LanguageServer>>,
+}
+
+/// A language server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LanguageServer {
+    /// Its name in `languages.yaml`.
+    pub name: String,
+    /// Hint on how to install it, where only something that stands in for it is there.
+    pub hint: Option<String>,
 }
 
 /// Something that is wrong with what is kept.

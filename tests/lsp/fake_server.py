@@ -3,16 +3,39 @@
 import json
 import os
 import sys
+import threading
 import time
 
 HOW = sys.argv[1] if len(sys.argv) > 1 else "works"
 texts, versions = {}, {}
+# Names of files whose changes it was told of, and how often it was asked to rename.
+told, renames = [], 0
+loaded = HOW not in ("loads", "progresses")
+writing = threading.Lock()
 
 
 def write(message):
     body = json.dumps({"jsonrpc": "2.0", **message}).encode()
-    sys.stdout.buffer.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
-    sys.stdout.buffer.flush()
+    with writing:
+        sys.stdout.buffer.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        sys.stdout.buffer.flush()
+
+
+def load(capabilities):
+    """Knows nothing of the project for a while, and says so in its way."""
+    global loaded
+    status = capabilities.get("experimental", {}).get("serverStatusNotification")
+    if HOW == "loads" and status:
+        write({"method": "experimental/serverStatus", "params": {"health": "ok", "quiescent": False}})
+    if HOW == "progresses":
+        write({"id": "p", "method": "window/workDoneProgress/create", "params": {"token": 7}})
+        write({"method": "$/progress", "params": {"token": 7, "value": {"kind": "begin", "title": "loads"}}})
+    time.sleep(4)
+    loaded = True
+    if HOW == "loads" and status:
+        write({"method": "experimental/serverStatus", "params": {"health": "ok", "quiescent": True}})
+    if HOW == "progresses":
+        write({"method": "$/progress", "params": {"token": 7, "value": {"kind": "end"}}})
 
 
 def read():
@@ -33,6 +56,8 @@ def place(line, start, end):
 
 def findings(uri):
     found = []
+    if not loaded:
+        return found
     for number, line in enumerate(texts[uri].split("\n")):
         if "BROKEN" in line:
             message = "this is broken:\n\x1b[31m " + line.strip()
@@ -82,10 +107,13 @@ while True:
         if HOW == "mute":
             time.sleep(3600)
         capabilities = {"textDocumentSync": 1}
-        if HOW == "pulled":
+        pulled = HOW in ("pulled", "loads", "progresses")
+        if pulled:
             capabilities["diagnosticProvider"] = {"interFileDependencies": False, "workspaceDiagnostics": False}
         write({"id": message["id"], "result": {"capabilities": capabilities}})
         write({"id": "c", "method": "workspace/configuration", "params": {"items": [{"section": "a"}, {"section": "b"}]}})
+        if not loaded:
+            threading.Thread(target=load, args=[params["capabilities"]], daemon=True).start()
     elif method in ("textDocument/didOpen", "textDocument/didChange"):
         misbehave()
         document = params["textDocument"]
@@ -94,11 +122,13 @@ while True:
         versions[uri] = document["version"]
         if HOW == "slow":
             time.sleep(1)
-        if HOW not in ("hangs", "pulled"):
+        if HOW != "hangs" and not pulled:
             shown = {"uri": uri, "version": versions[uri], "diagnostics": findings(uri)}
             if HOW == "unversioned":
                 del shown["version"]
             write({"method": "textDocument/publishDiagnostics", "params": shown})
+    elif method == "workspace/didChangeWatchedFiles":
+        told += [change["uri"].rsplit("/", 1)[1] + "-" + str(change["type"]) for change in params["changes"]]
     elif method == "textDocument/diagnostic":
         write({"id": message["id"], "result": {"kind": "full", "items": findings(uri)}})
     elif method == "textDocument/references":
@@ -118,8 +148,11 @@ while True:
                 except OSError:
                     told += "-held"
             write({"id": message["id"], "result": [{"uri": "file:///" + told, "range": place(0, 0, 1)}]})
+        elif not loaded:
+            write({"id": message["id"], "result": None})
         else:
             found = [{"uri": uri, "range": place(line, at, at + 3)} for line, at in names(texts[uri], "foo")]
+            found += [{"uri": "file:///told/" + name, "range": place(0, 0, 1)} for name in told]
             write({"id": message["id"], "result": found})
     elif method == "textDocument/definition":
         found = [{"uri": uri, "range": place(line, at, at + 3)} for line, at in names(texts[uri], "foo")][:1]
@@ -128,7 +161,9 @@ while True:
     elif method == "textDocument/rename":
         others = {"escapes": "/../../etc/other.fk", "hooks": "/.git/hooks/other.fk"}
         other = uri.rsplit("/", 1)[0] + others.get(HOW, "/other.fk")
-        edits = [{"range": place(line, at, at + 3), "newText": params["newName"]} for line, at in names(texts[uri], "foo")]
+        renames += 1
+        new = {"wrong": "evil", "fickle": params["newName"] + "x" * (renames - 1)}.get(HOW, params["newName"])
+        edits = [{"range": place(line, at, at + 3), "newText": new} for line, at in names(texts[uri], "foo")]
         changes = {uri: edits, other: [{"range": place(0, 0, 3), "newText": params["newName"]}]}
         write({"id": message["id"], "result": {"changes": changes}})
     elif method == "shutdown":

@@ -14,7 +14,10 @@ use agentd_core::{
     error::ErrorKind,
     model::{Slot, SlotInfo, WindowSource},
 };
-use agentd_proto::{client::Finding, packaged};
+use agentd_proto::{
+    client::{Finding, LanguageServer},
+    packaged,
+};
 use clap::Args;
 use serde::Serialize;
 use url::Url;
@@ -93,6 +96,7 @@ pub(crate) async fn handle(global: &Global, _: DoctorArgs) -> anyhow::Result<Exi
             let is_told = checks.iter().any(|check| check.name == "data" && check.state == State::Fail);
             checks.extend(kept(daemon, is_told).await);
             checks.extend(sandbox(daemon).await);
+            checks.extend(language_servers(daemon).await);
             checks.extend(models(daemon).await);
         }
         Err(failure) => checks.push(Check::failure("daemon", failure)),
@@ -297,6 +301,25 @@ async fn sandbox(daemon: &Daemon) -> Option<Check> {
     } else {
         Check::warn(NAME, message, "commands run, and most is kept from them; docs/security.md says what is not")
     })
+}
+
+/// None where the daemon says nothing of them: an older one, or one whose answer another check reports.
+async fn language_servers(daemon: &Daemon) -> Option<Check> {
+    const NAME: &str = "languages";
+    let (missing, there): (Vec<LanguageServer>, Vec<LanguageServer>) =
+        daemon.client.status().await.ok()?.language_servers?.into_iter().partition(|server| server.hint.is_some());
+    let names = |servers: &[LanguageServer]| -> String {
+        let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+        names.join(", ")
+    };
+    let installed = if there.is_empty() { "none installed".to_owned() } else { names(&there) };
+    let installed = format!("language servers: {installed}");
+    if missing.is_empty() {
+        return Some(Check::ok(NAME, installed));
+    }
+    let hints: Vec<String> = missing.iter().filter_map(|server| server.hint.clone()).collect();
+    let message = format!("{installed}\n{} is not installed: rustup only stands in for it", names(&missing));
+    Some(Check::warn(NAME, message, hints.join("\n")))
 }
 
 async fn models(daemon: &Daemon) -> Vec<Check> {

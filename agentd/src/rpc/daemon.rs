@@ -63,6 +63,12 @@ impl Daemon for Context {
                 Some(health) => health.problems().await,
                 None => Vec::new(),
             },
+            language_servers: match self.info.languages.clone() {
+                Some(languages) => {
+                    tokio::task::spawn_blocking(move || crate::boot::language_servers(&languages)).await.ok()
+                }
+                None => None,
+            },
         };
         Ok(Response::new((&status).into()))
     }

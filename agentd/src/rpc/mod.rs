@@ -54,6 +54,7 @@ use agentd_core::{
     ports::{AuditReader, Knowledge},
 };
 use agentd_engine::Engine;
+use agentd_lsp::LanguagePool;
 use agentd_mcp::{McpPool, SessionServers};
 use agentd_policy::Policy;
 use agentd_proto::{
@@ -95,6 +96,8 @@ pub struct DaemonInfo {
     pub sandbox: Option<Arc<Sandbox>>,
     /// Looks after what is kept.
     pub health: Option<Arc<Health>>,
+    /// Language servers.
+    pub languages: Option<Arc<LanguagePool>>,
     /// The variables of models and keys that it was started with, as clients are told of them.
     pub started_with: StartVariables,
 }

@@ -149,6 +149,7 @@ impl Daemon {
             data_dir: home.path().to_owned(),
             sandbox: None,
             health: None,
+            languages: None,
             started_with: StartVariables::new(Vec::new(), []),
         };
         let worker = Extractor::new("/nonexistent".into(), Limits::default(), 1);

@@ -71,7 +71,7 @@ pub struct Diagnostic {
     pub file: String,
     /// Line, from 1.
     pub line: u32,
-    /// Column, from 1.
+    /// Column, from 1, in UTF-16 units.
     pub column: u32,
     /// Weight of it.
     pub severity: Severity,
@@ -145,7 +145,7 @@ pub struct SourcePosition {
 /// Place in a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinePlace {
-    /// Column, from 1, in characters.
+    /// Column, from 1, in UTF-16 units: as servers tell them.
     Column(u32),
     /// The first word that is this symbol.
     Symbol(String),
@@ -160,7 +160,7 @@ pub struct SourceLocation {
     pub is_own: bool,
     /// Line, from 1.
     pub line: u32,
-    /// Column, from 1.
+    /// Column, from 1, in UTF-16 units.
     pub column: u32,
 }
 

@@ -46,7 +46,7 @@ pub use self::{
     audit::{Audit, AuditReader},
     client_files::{ClientFileAccess, ClientFiles},
     code::{CodeReader, OnCodeProgress},
-    confined::{ConfineError, ConfinedProcess, ConfinedProgram, Confiner},
+    confined::{ConfineError, ConfinedProcess, ConfinedProgram, Confiner, ProgramEnd},
     knowledge::{Knowledge, OnProgress},
     languages::{Languages, NoLanguages},
     person::Person,

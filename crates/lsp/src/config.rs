@@ -1,6 +1,6 @@
 //! Settings of language servers.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 /// All servers, and their limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,4 +43,12 @@ pub struct ServerConfig {
     pub languages: BTreeMap<String, String>,
     /// Files and folders whose presence makes a folder the root of its work.
     pub root_markers: Vec<String>,
+}
+
+impl ServerConfig {
+    /// The name that servers have for the language of a file; none where it is none of this one's.
+    pub(crate) fn language_of(&self, below: &Path) -> Option<&str> {
+        let extension = below.extension()?.to_str()?.to_lowercase();
+        self.languages.get(&extension).map(String::as_str)
+    }
 }

@@ -13,7 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     protocol::Finding,
-    server::{DiskChange, Findings, OpenText, ServerError, ServerHandle, text_of},
+    server::{CheckPurpose, DiskChange, Findings, MAX_OPEN, OpenText, ServerError, ServerHandle},
     source::{self, Content},
 };
 
@@ -22,6 +22,9 @@ const MAX_FILES: usize = 100;
 
 /// Text of a file before it was edited; none where nobody looked.
 type Before = Option<Content>;
+
+/// The servers of some files.
+pub(crate) type ServersOfFiles = BTreeMap<SourceFile, Arc<ServerHandle>>;
 
 /// Edits of one session that are not settled.
 #[derive(Debug, Default)]
@@ -37,7 +40,30 @@ pub(crate) struct SessionEdits {
 struct Comparison {
     server: Arc<ServerHandle>,
     files: BTreeMap<SourceFile, Before>,
+    /// Files that were edited since it began: they are compared when it has ended.
+    next: BTreeMap<SourceFile, Before>,
     task: AbortOnDropHandle<Result<Vec<Diagnostic>, ServerError>>,
+}
+
+impl Comparison {
+    fn begin(server: Arc<ServerHandle>, files: BTreeMap<SourceFile, Before>) -> Self {
+        let task = AbortOnDropHandle::new(tokio::spawn(compare(Arc::clone(&server), files.clone())));
+        Self { server, files, next: BTreeMap::new(), task }
+    }
+
+    /// The comparison of what was edited meanwhile; none where nothing was.
+    fn successor(self) -> Option<Self> {
+        let Self { server, mut files, next, .. } = self;
+        // What was there before the first of the edits counts.
+        let next: BTreeMap<_, _> = next
+            .into_iter()
+            .map(|(file, before)| {
+                let before = files.remove(&file).unwrap_or(before);
+                (file, before)
+            })
+            .collect();
+        (!next.is_empty()).then(|| Self::begin(server, next))
+    }
 }
 
 impl SessionEdits {
@@ -51,49 +77,72 @@ impl SessionEdits {
         self.before.clear();
     }
 
+    /// Ends comparisons that an earlier turn has left: by now they would tell what is not so any more. Their files are compared
+    /// anew.
+    pub(crate) fn begin_turn(&mut self) {
+        for Comparison { files, next, .. } in std::mem::take(&mut self.comparisons) {
+            for (file, before) in next.into_iter().chain(files) {
+                self.edited.insert(file.clone());
+                if let Some(content) = before {
+                    self.before.insert(file, content);
+                }
+            }
+        }
+    }
+
+    /// The files of these that are not known as they were, as far as there is room.
+    pub(crate) fn unknown(&self, mut files: Vec<SourceFile>) -> Vec<SourceFile> {
+        files.retain(|file| !self.before.contains_key(file));
+        files.truncate(MAX_FILES.saturating_sub(self.before.len()));
+        files
+    }
+
     /// Takes note of files that are about to be edited, and has their servers look at them as they are.
-    pub(crate) async fn before(
-        &mut self,
-        files: Vec<SourceFile>,
-        server_of: impl Fn(&SourceFile) -> Option<Arc<ServerHandle>>,
-    ) {
-        let room = MAX_FILES.saturating_sub(self.before.len());
-        let unknown: Vec<SourceFile> =
-            files.into_iter().filter(|file| !self.before.contains_key(file)).take(room).collect();
-        for (file, content) in read(unknown).await {
-            if let (Some(server), Some(text)) = (server_of(&file), text_of(&content)) {
-                server.look_ahead(vec![OpenText { below: file.below.clone(), text }]);
+    pub(crate) async fn before(&mut self, files: ServersOfFiles) {
+        for (file, content) in read(files.keys().cloned().collect()).await {
+            if let (Some(server), Some(text)) = (files.get(&file), OpenText::of(&file.below, &content)) {
+                server.look_ahead(vec![text]);
             }
             self.before.insert(file, content);
         }
     }
 
     /// Takes note of files that were edited.
-    pub(crate) fn after(&mut self, files: Vec<SourceFile>) {
+    pub(crate) fn after(&mut self, files: impl IntoIterator<Item = SourceFile>) {
         let room = MAX_FILES.saturating_sub(self.edited.len());
         self.edited.extend(files.into_iter().take(room));
     }
 
-    /// Begins to compare what was edited. What is under way for the same server begins anew.
-    pub(crate) fn begin(&mut self, server_of: impl Fn(&SourceFile) -> Option<Arc<ServerHandle>>) {
+    /// Files that were edited, and are not compared yet.
+    pub(crate) fn edited(&self) -> Vec<SourceFile> {
+        self.edited.iter().cloned().collect()
+    }
+
+    /// Begins to compare what was edited, or has it compared after what is under way with the same server. True if there was
+    /// anything.
+    pub(crate) fn begin(&mut self, servers: &ServersOfFiles) -> bool {
         let mut of_servers: Vec<(Arc<ServerHandle>, BTreeMap<SourceFile, Before>)> = Vec::new();
         let mut before = std::mem::take(&mut self.before);
         for file in std::mem::take(&mut self.edited) {
-            let Some(server) = server_of(&file) else { continue };
+            let Some(server) = servers.get(&file) else { continue };
             let content = before.remove(&file);
-            match of_servers.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &server)) {
+            match of_servers.iter_mut().find(|(known, _)| Arc::ptr_eq(known, server)) {
                 Some((_, files)) => drop(files.insert(file, content)),
-                None => of_servers.push((server, BTreeMap::from([(file, content)]))),
+                None => of_servers.push((Arc::clone(server), BTreeMap::from([(file, content)]))),
             }
         }
-        for (server, mut files) in of_servers {
-            if let Some(at) = self.comparisons.iter().position(|known| Arc::ptr_eq(&known.server, &server)) {
-                // What was there before the first of the edits counts.
-                files.extend(self.comparisons.swap_remove(at).files);
+        let any = !of_servers.is_empty();
+        for (server, files) in of_servers {
+            match self.comparisons.iter_mut().find(|known| Arc::ptr_eq(&known.server, &server)) {
+                Some(comparison) => {
+                    for (file, before) in files {
+                        comparison.next.entry(file).or_insert(before);
+                    }
+                }
+                None => self.comparisons.push(Comparison::begin(server, files)),
             }
-            let task = tokio::spawn(compare(Arc::clone(&server), files.clone()));
-            self.comparisons.push(Comparison { server, files, task: AbortOnDropHandle::new(task) });
         }
+        any
     }
 
     /// Returns whether all servers that are asked have answered before.
@@ -104,14 +153,23 @@ impl SessionEdits {
     /// Outcome of the comparisons that end within this time. The others go on.
     pub(crate) async fn news(&mut self, wait: Duration) -> LanguageNews {
         let (mut news, deadline) = (LanguageNews::default(), Instant::now() + wait);
-        for mut comparison in std::mem::take(&mut self.comparisons) {
+        let mut left = std::mem::take(&mut self.comparisons);
+        while let Some(mut comparison) = left.pop() {
             match timeout_at(deadline, &mut comparison.task).await {
-                Ok(Ok(Ok(errors))) => news.errors.extend(errors),
+                Ok(Ok(Ok(errors))) => {
+                    // Of a file that was edited since it is not known any more.
+                    let edited: Vec<String> = comparison.next.keys().map(SourceFile::name).collect();
+                    news.errors.extend(errors.into_iter().filter(|error| !edited.contains(&error.file)));
+                }
                 Ok(Ok(Err(ServerError { message, given_up: true }))) => news.words.push(message),
                 Ok(Ok(Err(error))) => tracing::debug!("nothing is known of the last edits: {error}"),
                 Ok(Err(error)) => tracing::error!("a comparison broke: {error}"),
-                Err(_) => self.comparisons.push(comparison),
+                Err(_) => {
+                    self.comparisons.push(comparison);
+                    continue;
+                }
             }
+            left.extend(comparison.successor());
         }
         news.errors.sort();
         news
@@ -137,17 +195,16 @@ async fn compare(
     server: Arc<ServerHandle>,
     files: BTreeMap<SourceFile, Before>,
 ) -> Result<Vec<Diagnostic>, ServerError> {
-    let open = |file: &SourceFile, text: Arc<str>| OpenText { below: file.below.clone(), text };
     let mut known: BTreeMap<PathBuf, Findings> = BTreeMap::new();
     let mut texts = Vec::new();
     for (file, before) in &files {
         match before {
-            Some(content) => texts.extend(text_of(content).map(|text| open(file, text))),
+            Some(content) => texts.extend(OpenText::of(&file.below, content)),
             // Nobody saw the text before: what was known last is what there is.
             None => known.extend(server.recall(&file.below).await.map(|findings| (file.below.clone(), findings))),
         }
     }
-    known.extend(check(&server, texts, false).await?);
+    known.extend(check(&server, texts, CheckPurpose::Baseline).await?);
 
     let (mut texts, mut changes) = (Vec::new(), Vec::new());
     for (file, content) in read(files.keys().cloned().collect()).await {
@@ -158,10 +215,10 @@ async fn compare(
             _ => DiskChange::Changed,
         };
         changes.push((file.below.clone(), change));
-        texts.extend(text_of(&content).map(|text| open(&file, text)));
+        texts.extend(OpenText::of(&file.below, &content));
     }
     server.tell_changed(changes).await;
-    let now = check(&server, texts, true).await?;
+    let now = check(&server, texts, CheckPurpose::Comparison).await?;
     let mut errors = Vec::new();
     for (file, _) in files {
         let findings = now.get(&file.below).map(|findings| &**findings).unwrap_or_default();
@@ -171,16 +228,18 @@ async fn compare(
     Ok(errors)
 }
 
+/// Findings in texts: no more at once than can be open.
 async fn check(
     server: &ServerHandle,
     texts: Vec<OpenText>,
-    follows_disk: bool,
+    purpose: CheckPurpose,
 ) -> Result<BTreeMap<PathBuf, Findings>, ServerError> {
-    if texts.is_empty() {
-        return Ok(BTreeMap::new());
+    let mut all = BTreeMap::new();
+    for part in texts.chunks(MAX_OPEN) {
+        let names = part.iter().map(|file| file.below.clone());
+        all.extend(names.zip(server.check(part.to_vec(), purpose).await?));
     }
-    let names: Vec<PathBuf> = texts.iter().map(|file| file.below.clone()).collect();
-    Ok(names.into_iter().zip(server.check(texts, follows_disk).await?).collect())
+    Ok(all)
 }
 
 /// Errors that are there more often than before, by what they say: lines move with every edit.

@@ -25,4 +25,5 @@ mod source;
 mod uri;
 
 pub use config::{LanguageConfig, LanguageLimits, ServerConfig};
-pub use pool::LanguagePool;
+pub use pool::{FoundServer, LanguagePool};
+pub use program::ProgramPlaces;

@@ -17,6 +17,8 @@ pub(crate) enum Incoming {
     Request { id: Value, method: String, params: Option<Box<RawValue>> },
     /// Something that the server tells.
     Notification { method: String, params: Option<Box<RawValue>> },
+    /// An error that names no request.
+    Meaningless,
 }
 
 /// Error of an answer.
@@ -43,6 +45,7 @@ pub(crate) fn parse(body: &[u8]) -> Option<Incoming> {
     match (method, id) {
         (Some(method), Some(id)) if id.is_string() || id.is_number() => Some(Incoming::Request { id, method, params }),
         (Some(method), None | Some(Value::Null)) => Some(Incoming::Notification { method, params }),
+        (None, None | Some(Value::Null)) if error.is_some() => Some(Incoming::Meaningless),
         (None, Some(id)) => Some(Incoming::Answer { id: id.as_i64()?, result: error.map_or(Ok(result), Err) }),
         _ => None,
     }
@@ -100,12 +103,14 @@ mod tests {
                 Some(Incoming::Answer { result: Err(_), .. }) => "error",
                 Some(Incoming::Request { .. }) => "request",
                 Some(Incoming::Notification { .. }) => "notification",
+                Some(Incoming::Meaningless) => "meaningless",
                 None => "nothing",
             };
             assert_eq!(kind, expected, "{body}");
         };
         check(r#"{"jsonrpc":"2.0","id":1,"result":null}"#, "answer");
         check(r#"{"id":1,"error":{"code":-1,"message":"no"}}"#, "error");
+        check(r#"{"id":null,"error":{"code":-32700,"message":"no"}}"#, "meaningless");
         check(r#"{"id":"a","method":"x"}"#, "request");
         check(r#"{"method":"x","params":{}}"#, "notification");
         check(r#"{"id":"a","result":1}"#, "nothing");

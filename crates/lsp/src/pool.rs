@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    ffi::OsString,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -14,38 +13,40 @@ use agentd_core::{
         Diagnostic, LanguageError, LanguageNews, Patience, SourceFile, SourceLocation, SourcePosition, SourceRewrite,
     },
     ports::{Confiner, Languages, Workspace},
+    tool::FileChangeKind,
 };
 use futures_util::{FutureExt as _, future::BoxFuture, future::join_all};
 use tokio::time::Instant;
 
 use crate::{
     config::{LanguageConfig, ServerConfig},
-    edits::{self, SessionEdits},
-    program, questions,
-    server::{ServerHandle, ServerParts},
+    edits::{self, ServersOfFiles, SessionEdits},
+    program::{self, FoundProgram, ProgramPlaces, Programs},
+    questions,
+    server::{DiskChange, ServerHandle, ServerParts},
 };
 
-/// Servers that are known at once, running or not.
-const MAX_SERVERS: usize = 24;
+/// Servers that run at once. The one that was not used for longest is stopped for another.
+const MAX_SERVERS: usize = 6;
 /// Sessions whose edits are remembered at once.
 const MAX_SESSIONS: usize = 1000;
 /// Words that are remembered as told.
 const MAX_TOLD: usize = 4000;
-/// Time for which it is remembered where a program is.
-const PROGRAM_AGE: Duration = Duration::from_secs(10);
 
 /// A server that was found on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundServer {
     /// Its name.
     pub name: String,
-    /// Its program.
-    pub program: PathBuf,
+    /// Its program; none where something stands in for it, and it is not installed.
+    pub program: Option<PathBuf>,
+    /// Hint on how to install it, where it is not.
+    pub hint: Option<String>,
 }
 
 /// All language servers.
 pub struct LanguagePool {
-    search_path: OsString,
+    programs: Arc<Programs>,
     confiner: Arc<dyn Confiner>,
     state: Mutex<PoolState>,
 }
@@ -54,7 +55,6 @@ struct PoolState {
     config: Arc<LanguageConfig>,
     /// By the name of the server and the folder of its work.
     servers: HashMap<(String, PathBuf), (Arc<ServerHandle>, Instant)>,
-    programs: HashMap<String, (Instant, Option<PathBuf>)>,
     sessions: HashMap<SessionId, Arc<tokio::sync::Mutex<SessionEdits>>>,
     told: Vec<(SessionId, String)>,
     closed: bool,
@@ -66,6 +66,13 @@ pub(crate) struct ServerOfFile {
     pub(crate) file: SourceFile,
 }
 
+/// Server that a file needs.
+struct NeededServer {
+    config: ServerConfig,
+    program: PathBuf,
+    root: PathBuf,
+}
+
 impl std::fmt::Debug for LanguagePool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LanguagePool").finish_non_exhaustive()
@@ -73,41 +80,51 @@ impl std::fmt::Debug for LanguagePool {
 }
 
 impl LanguagePool {
-    /// Servers of this configuration, none of which runs yet. Programs are looked for in the search path.
+    /// Servers of this configuration, none of which runs yet.
     #[must_use]
-    pub fn new(config: LanguageConfig, search_path: OsString, confiner: Arc<dyn Confiner>) -> Self {
+    pub fn new(config: LanguageConfig, places: ProgramPlaces, confiner: Arc<dyn Confiner>) -> Self {
         let state = PoolState {
             config: Arc::new(config),
             servers: HashMap::new(),
-            programs: HashMap::new(),
             sessions: HashMap::new(),
             told: Vec::new(),
             closed: false,
         };
-        Self { search_path, confiner, state: Mutex::new(state) }
+        Self { programs: Arc::new(Programs::new(places)), confiner, state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Follows another configuration. All servers end, and are started anew where they are needed, those included that were
-    /// given up.
+    /// Follows another configuration. Servers whose settings have changed end, and are started anew where they are needed, as
+    /// are those that were given up. The others go on.
     pub fn reconfigure(&self, config: LanguageConfig) {
+        self.programs.forget();
         let mut state = self.state();
+        let same_limits = state.config.limits == config.limits;
+        state.servers.retain(|_, (server, _)| {
+            same_limits && !server.is_given_up() && config.servers.iter().any(|known| *known == *server.config)
+        });
         state.config = Arc::new(config);
-        state.servers.clear();
-        state.programs.clear();
         state.told.clear();
     }
 
-    /// The servers whose programs are there now.
+    /// The servers whose programs are there now, and those which something else stands in for. It may block.
     #[must_use]
     pub fn found(&self) -> Vec<FoundServer> {
         let config = Arc::clone(&self.state().config);
         let found = |server: &ServerConfig| {
-            let program = program::find(&server.command, &self.search_path)?;
-            Some(FoundServer { name: server.name.clone(), program })
+            let name = server.name.clone();
+            match self.programs.find(&server.command) {
+                FoundProgram::There(program) => Some(FoundServer { name, program: Some(program), hint: None }),
+                FoundProgram::Absent => None,
+                FoundProgram::NotInToolchains => {
+                    let command = Path::new(&server.command).file_name().unwrap_or_default().to_string_lossy();
+                    let hint = format!("install it with `rustup component add {command}`, then `agentctl reload`");
+                    Some(FoundServer { name, program: None, hint: Some(hint) })
+                }
+            }
         };
         config.servers.iter().filter_map(found).collect()
     }
@@ -123,30 +140,23 @@ impl LanguagePool {
         join_all(servers.iter().map(|server| server.stop())).await;
     }
 
-    /// The server of a file; none where there is none.
-    pub(crate) fn server_of(&self, file: &SourceFile) -> Option<Arc<ServerHandle>> {
+    /// The servers of files; a file that has none is left out.
+    async fn servers_of(&self, files: Vec<SourceFile>) -> ServersOfFiles {
+        let (config, programs) = (Arc::clone(&self.state().config), Arc::clone(&self.programs));
+        let needed = tokio::task::spawn_blocking(move || {
+            let needed = |file: SourceFile| Some((needed_server(&config, &programs, &file)?, file));
+            files.into_iter().filter_map(needed).collect::<Vec<_>>()
+        });
+        let needed = needed.await.unwrap_or_default();
         let mut state = self.state();
+        let mut servers = ServersOfFiles::new();
         if state.closed {
-            return None;
+            return servers;
         }
-        let (config, program) = state.server_for(file, &self.search_path)?;
-        let limits = state.config.limits.clone();
-        let root = root_of(file, &config.root_markers);
-        let key = (config.name.clone(), file.folder.join(&root));
-        let now = Instant::now();
-        if let Some((server, used)) = state.servers.get_mut(&key) {
-            *used = now;
-            return Some(Arc::clone(server));
+        for (needed, file) in needed {
+            servers.insert(file.clone(), state.server(needed, &file.folder, &self.confiner));
         }
-        if state.servers.len() >= MAX_SERVERS {
-            let oldest = state.servers.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone());
-            oldest.and_then(|key| state.servers.remove(&key));
-        }
-        let confiner = Arc::clone(&self.confiner);
-        let folder = file.folder.clone();
-        let server = Arc::new(ServerHandle::spawn(ServerParts { config, limits, program, folder, root, confiner }));
-        state.servers.insert(key, (Arc::clone(&server), now));
-        Some(server)
+        servers
     }
 
     fn edits_of(&self, session: SessionId) -> Arc<tokio::sync::Mutex<SessionEdits>> {
@@ -183,37 +193,69 @@ impl LanguagePool {
             return LanguageNews::default();
         }
         let limits = self.state().config.limits.clone();
-        edits.begin(|file| self.server_of(file));
-        let is_warm = patience == Patience::End || edits.are_warm();
-        let news = edits.news(if is_warm { limits.wait } else { limits.cold_wait.min(limits.wait) }).await;
+        let servers = self.servers_of(edits.edited()).await;
+        let begun = edits.begin(&servers);
+        let wait = match patience {
+            Patience::End => limits.wait,
+            // What is under way since an earlier step was waited for then.
+            Patience::Step if !begun => Duration::ZERO,
+            Patience::Step if edits.are_warm() => limits.wait,
+            Patience::Step => limits.cold_wait.min(limits.wait),
+        };
+        let news = edits.news(wait).await;
         LanguageNews { words: self.untold(session, news.words), ..news }
+    }
+
+    /// Tells servers which run of changes of files that are none of theirs: settings, and what they make code from.
+    async fn tell_changed(&self, files: Vec<(SourceFile, DiskChange)>) {
+        if files.is_empty() {
+            return;
+        }
+        let servers: Vec<_> = self.state().servers.values().map(|(server, _)| Arc::clone(server)).collect();
+        for server in servers {
+            let is_of = |file: &SourceFile| file.folder == server.folder && file.below.starts_with(&server.root);
+            let of_server = files.iter().filter(|(file, _)| is_of(file));
+            let changes: Vec<_> = of_server.map(|(file, change)| (file.below.clone(), *change)).collect();
+            if !changes.is_empty() {
+                server.tell_changed(changes).await;
+            }
+        }
     }
 }
 
 impl PoolState {
-    /// The first server for files of that name whose program is there.
-    fn server_for(&mut self, file: &SourceFile, search_path: &OsString) -> Option<(Arc<ServerConfig>, PathBuf)> {
-        let extension = file.below.extension()?.to_str()?.to_lowercase();
-        let config = Arc::clone(&self.config);
-        let mut fit = config.servers.iter().filter(|server| server.languages.contains_key(&extension));
-        fit.find_map(|server| {
-            let program = self.program(&server.command, search_path)?;
-            // By its name: where the walls close the folder that has it, another one may have it too.
-            let named = PathBuf::from(&server.command);
-            (!program::is_of(&program, &file.folder)).then(|| (Arc::new(server.clone()), named))
-        })
-    }
-
-    fn program(&mut self, command: &str, search_path: &OsString) -> Option<PathBuf> {
-        match self.programs.get(command) {
-            Some((at, program)) if at.elapsed() < PROGRAM_AGE => program.clone(),
-            _ => {
-                let program = program::find(command, search_path);
-                self.programs.insert(command.to_owned(), (Instant::now(), program.clone()));
-                program
-            }
+    fn server(&mut self, needed: NeededServer, folder: &Path, confiner: &Arc<dyn Confiner>) -> Arc<ServerHandle> {
+        let NeededServer { config, program, root } = needed;
+        let (key, now) = ((config.name.clone(), folder.join(&root)), Instant::now());
+        if let Some((server, used)) = self.servers.get_mut(&key) {
+            *used = now;
+            return Arc::clone(server);
         }
+        if self.servers.len() >= MAX_SERVERS {
+            let oldest = self.servers.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone());
+            oldest.and_then(|key| self.servers.remove(&key));
+        }
+        let server = Arc::new(ServerHandle::spawn(ServerParts {
+            config: Arc::new(config),
+            limits: self.config.limits.clone(),
+            program,
+            folder: folder.to_path_buf(),
+            root,
+            confiner: Arc::clone(confiner),
+        }));
+        self.servers.insert(key, (Arc::clone(&server), now));
+        server
     }
+}
+
+/// The first server for files of that name whose program is there. It may block.
+fn needed_server(config: &LanguageConfig, programs: &Programs, file: &SourceFile) -> Option<NeededServer> {
+    let mut fit = config.servers.iter().filter(|server| server.language_of(&file.below).is_some());
+    fit.find_map(|server| {
+        let FoundProgram::There(program) = programs.find(&server.command) else { return None };
+        let root = root_of(file, &server.root_markers);
+        (!program::is_of(&program, &file.folder)).then(|| NeededServer { config: server.clone(), program, root })
+    })
 }
 
 /// The outermost folder on the way to a file that has one of the markers, below the folder of the person; empty for that one.
@@ -227,24 +269,47 @@ fn root_of(file: &SourceFile, markers: &[String]) -> PathBuf {
 
 impl Languages for LanguagePool {
     fn knows(&self, file: &SourceFile) -> bool {
-        let mut state = self.state();
-        !state.closed && state.server_for(file, &self.search_path).is_some()
+        let config = Arc::clone(&self.state().config);
+        needed_server(&config, &self.programs, file).is_some()
+    }
+
+    fn begin_turn(&self, session: SessionId) -> BoxFuture<'_, ()> {
+        async move {
+            let known = self.state().sessions.get(&session).cloned();
+            if let Some(edits) = known {
+                edits.lock().await.begin_turn();
+            }
+        }
+        .boxed()
     }
 
     fn before_edit(&self, session: SessionId, files: Vec<SourceFile>) -> BoxFuture<'_, ()> {
         async move {
             let edits = self.edits_of(session);
-            edits.lock().await.before(files, |file| self.server_of(file)).await;
+            let mut edits = edits.lock().await;
+            let servers = self.servers_of(edits.unknown(files)).await;
+            edits.before(servers).await;
         }
         .boxed()
     }
 
-    fn after_edit(&self, session: SessionId, files: Vec<SourceFile>) -> BoxFuture<'_, ()> {
+    fn after_edit(&self, session: SessionId, files: Vec<(SourceFile, FileChangeKind)>) -> BoxFuture<'_, ()> {
         async move {
-            let edits = self.edits_of(session);
-            edits.lock().await.after(files);
+            let servers = self.servers_of(files.iter().map(|(file, _)| file.clone()).collect()).await;
+            let (compared, others): (Vec<_>, Vec<_>) =
+                files.into_iter().partition(|(file, _)| servers.contains_key(file));
+            if !compared.is_empty() {
+                self.edits_of(session).lock().await.after(compared.into_iter().map(|(file, _)| file));
+            }
+            self.tell_changed(others.into_iter().map(|(file, kind)| (file, kind.into())).collect()).await;
         }
         .boxed()
+    }
+
+    fn end_session(&self, session: SessionId) {
+        let mut state = self.state();
+        state.sessions.remove(&session);
+        state.told.retain(|(of, _)| *of != session);
     }
 
     fn news(&self, session: SessionId, patience: Patience) -> BoxFuture<'_, LanguageNews> {
@@ -255,7 +320,9 @@ impl Languages for LanguagePool {
         async move {
             let servers: Vec<_> = self.state().servers.values().map(|(server, _)| Arc::clone(server)).collect();
             let mut all = Vec::new();
-            for server in servers {
+            let is_seen =
+                |server: &Arc<ServerHandle>| SourceFile::below(&workspace, &server.folder, Path::new("")).is_some();
+            for server in servers.into_iter().filter(is_seen) {
                 for (below, findings) in server.recall_all().await {
                     let file = SourceFile::below(&workspace, &server.folder, &below);
                     all.extend(
@@ -271,25 +338,29 @@ impl Languages for LanguagePool {
     }
 
     fn diagnostics(&self, file: SourceFile) -> BoxFuture<'_, Result<Vec<Diagnostic>, LanguageError>> {
-        async move { questions::diagnostics(self.of_file(file)?).await }.boxed()
+        async move { questions::diagnostics(self.of_file(file).await?).await }.boxed()
     }
 
     fn definition(&self, at: SourcePosition) -> BoxFuture<'_, Result<Vec<SourceLocation>, LanguageError>> {
-        async move { questions::definition(self.of_file(at.file.clone())?, at).await }.boxed()
+        async move { questions::definition(self.of_file(at.file.clone()).await?, at).await }.boxed()
     }
 
     fn references(&self, at: SourcePosition) -> BoxFuture<'_, Result<Vec<SourceLocation>, LanguageError>> {
-        async move { questions::references(self.of_file(at.file.clone())?, at).await }.boxed()
+        async move { questions::references(self.of_file(at.file.clone()).await?, at).await }.boxed()
     }
 
     fn rename(&self, at: SourcePosition, name: String) -> BoxFuture<'_, Result<Vec<SourceRewrite>, LanguageError>> {
-        async move { questions::rename(self.of_file(at.file.clone())?, at, name).await }.boxed()
+        async move {
+            let wait = self.state().config.limits.wait;
+            questions::rename(self.of_file(at.file.clone()).await?, at, name, wait).await
+        }
+        .boxed()
     }
 }
 
 impl LanguagePool {
-    fn of_file(&self, file: SourceFile) -> Result<ServerOfFile, LanguageError> {
-        let server = self.server_of(&file).ok_or_else(|| {
+    async fn of_file(&self, file: SourceFile) -> Result<ServerOfFile, LanguageError> {
+        let server = self.servers_of(vec![file.clone()]).await.remove(&file).ok_or_else(|| {
             LanguageError::new(format!("no language server for {} is installed here; use grep", file.name()))
         })?;
         Ok(ServerOfFile { server, file })
@@ -298,9 +369,73 @@ impl LanguagePool {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _};
+
+    use agentd_core::ports::{ConfineError, ConfinedProcess, ConfinedProgram};
 
     use super::*;
+    use crate::config::LanguageLimits;
+
+    /// Walls that cannot be had.
+    struct NoWalls;
+
+    impl Confiner for NoWalls {
+        fn start(&self, _: ConfinedProgram) -> BoxFuture<'_, Result<ConfinedProcess, ConfineError>> {
+            std::future::ready(Err(ConfineError { message: "no walls".to_owned(), lasting: true })).boxed()
+        }
+    }
+
+    fn config(command: &Path, names: &[&str]) -> LanguageConfig {
+        let second = Duration::from_secs(1);
+        let server = |name: &&str| ServerConfig {
+            name: (*name).to_owned(),
+            command: command.display().to_string(),
+            args: Vec::new(),
+            environment: BTreeMap::new(),
+            languages: BTreeMap::from([((*name).to_owned(), String::new())]),
+            root_markers: vec!["root".to_owned()],
+        };
+        let limits = LanguageLimits {
+            idle_stop: None,
+            start_timeout: second,
+            request_timeout: second,
+            wait: second,
+            cold_wait: second,
+            memory_bytes: None,
+        };
+        LanguageConfig { servers: names.iter().map(server).collect(), limits }
+    }
+
+    #[tokio::test]
+    async fn servers_are_few_and_a_reload_ends_only_those_that_changed_or_were_given_up() {
+        let (tools, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let program = tools.path().join("server");
+        fs::write(&program, "").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let file = |below: String| {
+            fs::create_dir_all(folder.path().join(&below).with_file_name("root")).unwrap();
+            fs::write(folder.path().join(&below), "").unwrap();
+            SourceFile { folder: folder.path().into(), mount: "/project".to_owned(), below: below.into() }
+        };
+        let places = ProgramPlaces { search_path: "".into(), rustup: None };
+        let pool = LanguagePool::new(config(&program, &["one", "two"]), places, Arc::new(NoWalls));
+        let count = || pool.state().servers.len();
+        let both = vec![file("a/x.one".to_owned()), file("a/x.two".to_owned())];
+        assert_eq!(pool.servers_of(both.clone()).await.len(), 2);
+        let refused = pool.diagnostics(both[0].clone()).await.unwrap_err();
+        assert!(refused.message.contains("no walls"), "{refused}");
+        pool.reconfigure(config(&program, &["one", "two"]));
+        assert_eq!(count(), 1, "the other one is tried again");
+        pool.servers_of(both).await;
+        pool.reconfigure(config(&program, &["two"]));
+        assert_eq!(count(), 1);
+        let mut other = config(&program, &["two"]);
+        other.servers[0].args.push("more".to_owned());
+        pool.reconfigure(other);
+        assert_eq!(count(), 0);
+        pool.servers_of((0..9).map(|number| file(format!("{number}/x.two"))).collect()).await;
+        assert_eq!(count(), MAX_SERVERS);
+    }
 
     #[test]
     fn the_outermost_folder_with_a_marker_is_the_root() {

@@ -1,22 +1,98 @@
 //! Programs of servers: looked for in the daemon's search path, never in a folder of the project.
 
 use std::{
-    ffi::OsStr,
+    collections::HashMap,
+    ffi::{OsStr, OsString},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
-/// Absolute path of a program; none where it is not there.
-pub(crate) fn find(command: &str, search_path: &OsStr) -> Option<PathBuf> {
+use tokio::time::Instant;
+
+/// Time for which it is remembered where a program is.
+const AGE: Duration = Duration::from_secs(10);
+/// Name of the program that stands in for those of Rust's toolchains, whether they have them or not.
+const RUSTUP: &str = "rustup";
+
+/// Places of programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProgramPlaces {
+    /// Folders, as `PATH` lists them.
+    pub search_path: OsString,
+    /// The folder of rustup with Rust's toolchains.
+    pub rustup: Option<PathBuf>,
+}
+
+/// Outcome of a search for a program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum FoundProgram {
+    /// Its absolute path.
+    There(PathBuf),
+    Absent,
+    /// Rustup stands in for it, and no toolchain has it.
+    NotInToolchains,
+}
+
+/// Programs that were looked for lately.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    places: ProgramPlaces,
+    known: Mutex<HashMap<String, (Instant, FoundProgram)>>,
+}
+
+impl Programs {
+    pub(crate) fn new(places: ProgramPlaces) -> Self {
+        Self { places, known: Mutex::default() }
+    }
+
+    /// Looks for a program, unless that was done a moment ago. It may block.
+    pub(crate) fn find(&self, command: &str) -> FoundProgram {
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let remembered = known().get(command).filter(|(at, _)| at.elapsed() < AGE).map(|(_, found)| found.clone());
+        remembered.unwrap_or_else(|| {
+            let found = find(command, &self.places);
+            known().insert(command.to_owned(), (Instant::now(), found.clone()));
+            found
+        })
+    }
+
+    pub(crate) fn forget(&self) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+fn find(command: &str, places: &ProgramPlaces) -> FoundProgram {
     let named = Path::new(command);
-    if named.is_absolute() {
-        return is_program(named).then(|| named.to_path_buf());
+    if command.is_empty() || (!named.is_absolute() && command.contains('/')) {
+        return FoundProgram::Absent;
     }
-    if command.is_empty() || command.contains('/') {
-        return None;
+    let folders = std::env::split_paths(&places.search_path).filter(|folder| folder.is_absolute());
+    let mut found = FoundProgram::Absent;
+    // Joined to a folder, an absolute path stays what it is.
+    for path in folders.chain([PathBuf::from("/")]).map(|folder| folder.join(named)) {
+        if !is_program(&path) {
+            continue;
+        }
+        if is_in_place(&path, named, places) {
+            return FoundProgram::There(path);
+        }
+        found = FoundProgram::NotInToolchains;
     }
-    let folders = std::env::split_paths(search_path).filter(|folder| folder.is_absolute());
-    folders.map(|folder| folder.join(command)).find(|path| is_program(path))
+    found
+}
+
+/// Returns whether a program is itself there, and not only what stands in for it.
+fn is_in_place(path: &Path, named: &Path, places: &ProgramPlaces) -> bool {
+    let is_rustup = |real: &Path| real.file_name() == Some(OsStr::new(RUSTUP));
+    if !path.canonicalize().is_ok_and(|real| is_rustup(&real)) {
+        return true;
+    }
+    let toolchains = places.rustup.as_ref().and_then(|rustup| rustup.join("toolchains").read_dir().ok());
+    let mut toolchains = toolchains.into_iter().flatten().flatten();
+    let Some(name) = named.file_name() else { return false };
+    toolchains.any(|toolchain| is_program(&toolchain.path().join("bin").join(name)))
 }
 
 /// Returns whether a program lies in a folder of the person: whoever wrote that project would have it started.
@@ -31,27 +107,51 @@ fn is_program(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, os::unix::fs::symlink};
 
     use super::*;
+
+    fn program(path: &Path) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
 
     #[test]
     fn programs_are_found_by_name_in_absolute_folders_only() {
         let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join("server");
-        fs::write(&program, "").unwrap();
+        let server = folder.path().join("server");
+        program(&server);
         fs::write(folder.path().join("text"), "").unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let search = format!(".:bin:{}", folder.path().display());
+        let search_path = format!(".:bin:{}", folder.path().display()).into();
+        let places = ProgramPlaces { search_path, rustup: None };
         let check = |command: &str, expected: Option<&Path>| {
-            assert_eq!(find(command, OsStr::new(&search)).as_deref(), expected, "{command}");
+            let expected = expected.map_or(FoundProgram::Absent, |path| FoundProgram::There(path.to_path_buf()));
+            assert_eq!(find(command, &places), expected, "{command}");
         };
-        check("server", Some(&program));
-        check(program.to_str().unwrap(), Some(&program));
+        check("server", Some(&server));
+        check(server.to_str().unwrap(), Some(&server));
         check("text", None);
         check("missing", None);
         check("./server", None);
         check("", None);
-        assert!(is_of(&program, folder.path()) && !is_of(&program, Path::new("/elsewhere")));
+        assert!(is_of(&server, folder.path()) && !is_of(&server, Path::new("/elsewhere")));
+    }
+
+    #[test]
+    fn what_rustup_stands_in_for_is_there_where_a_toolchain_has_it() {
+        let home = tempfile::tempdir().unwrap();
+        let path = |name: &str| home.path().join(name);
+        program(&path("cargo/bin/rustup"));
+        symlink("rustup", path("cargo/bin/rust-analyzer")).unwrap();
+        program(&path("rustup/toolchains/stable/bin/cargo"));
+        let search_path: OsString = format!("{}:{}", path("cargo/bin").display(), path("usr/bin").display()).into();
+        let places = ProgramPlaces { search_path, rustup: Some(path("rustup")) };
+        let look = || find("rust-analyzer", &places);
+        assert_eq!(look(), FoundProgram::NotInToolchains);
+        program(&path("usr/bin/rust-analyzer"));
+        assert_eq!(look(), FoundProgram::There(path("usr/bin/rust-analyzer")), "one that is itself there");
+        program(&path("rustup/toolchains/stable/bin/rust-analyzer"));
+        assert_eq!(look(), FoundProgram::There(path("cargo/bin/rust-analyzer")));
     }
 }

@@ -105,6 +105,35 @@ pub(crate) struct FindingReport {
     pub(crate) items: Vec<WrittenFinding>,
 }
 
+/// Word on work that a server is at.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Progress {
+    /// A number or a text.
+    pub(crate) token: Value,
+    pub(crate) value: ProgressValue,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct ProgressValue {
+    #[serde(default)]
+    pub(crate) kind: Option<ProgressKind>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ProgressKind {
+    Begin,
+    End,
+    #[serde(other)]
+    Other,
+}
+
+/// Word of some servers on whether they have loaded the project.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ServerStatus {
+    pub(crate) quiescent: Option<bool>,
+}
+
 #[derive(Debug, Deserialize)]
 pub(crate) struct InitializeResult {
     #[serde(default)]
@@ -230,6 +259,7 @@ pub(crate) fn initialize(root: &Path) -> Value {
                 "workspaceFolders": true,
                 "didChangeWatchedFiles": {"dynamicRegistration": true, "relativePatternSupport": true},
                 "workspaceEdit": {"documentChanges": true},
+                "diagnostics": {"refreshSupport": true},
             },
             "textDocument": {
                 "synchronization": {"didSave": true},
@@ -239,6 +269,7 @@ pub(crate) fn initialize(root: &Path) -> Value {
                 "references": {},
                 "rename": {},
             },
+            "experimental": {"serverStatusNotification": true},
         },
     })
 }

@@ -1,6 +1,9 @@
 //! Questions of tools about places in source code.
 
-use std::path::{Component, Path};
+use std::{
+    path::{Component, Path},
+    time::Duration,
+};
 
 use agentd_core::language::{
     Diagnostic, LanguageError, LinePlace, SourceEdit, SourceFile, SourceLocation, SourcePosition, SourceRewrite,
@@ -13,7 +16,7 @@ use crate::{
     edits::diagnostic,
     pool::ServerOfFile,
     protocol::{DocumentChange, Position, Range, TextEdit, WorkspaceEdit, WrittenLocations},
-    server::{OpenText, Question, ServerAnswer, ServerError, text_of},
+    server::{CheckPurpose, MAX_OPEN, OpenText, Question, ServerAnswer, ServerError},
     source, uri,
 };
 
@@ -23,8 +26,6 @@ const MAX_PLACES: usize = 1000;
 const MAX_FILES: usize = 200;
 const MAX_EDITS: usize = 5000;
 const MAX_TEXT: usize = 1 << 20;
-/// Files of a rename in which errors are known before it.
-const MAX_KNOWN: usize = 30;
 /// Characters of a path outside of the folders of the person.
 const MAX_PATH: usize = 300;
 
@@ -36,7 +37,7 @@ impl From<ServerError> for LanguageError {
 
 pub(crate) async fn diagnostics(of: ServerOfFile) -> Result<Vec<Diagnostic>, LanguageError> {
     let open = open(&of.file).await?;
-    let findings = of.server.check(vec![open], true).await?;
+    let findings = of.server.check(vec![open], CheckPurpose::Question).await?;
     Ok(findings.iter().flat_map(|list| list.iter()).map(|finding| diagnostic(&of.file, finding)).collect())
 }
 
@@ -51,22 +52,23 @@ pub(crate) async fn references(of: ServerOfFile, at: SourcePosition) -> Result<V
     locations(&of.file, answer)
 }
 
+/// Edits of a rename. What is wrong with its files before is known then, as far as that takes no longer than `wait`.
 pub(crate) async fn rename(
     of: ServerOfFile,
     at: SourcePosition,
     name: String,
+    wait: Duration,
 ) -> Result<Vec<SourceRewrite>, LanguageError> {
     let answer = ask(&of, &at, "textDocument/rename", vec![("newName", name.into())]).await?;
     let folder = answer.folder.clone();
     let edit: Option<WorkspaceEdit> = read(&answer)?;
     let rewrites = rewrites(&of.file, &folder, edit.unwrap_or_default())?;
-    // What is wrong with these files before they change is known then.
-    for rewrite in rewrites.iter().take(MAX_KNOWN) {
+    let mut texts = Vec::new();
+    for rewrite in rewrites.iter().take(MAX_OPEN) {
         let below = rewrite.file.strip_prefix(&of.file.mount).unwrap_or_default().trim_start_matches('/');
-        if let Ok(text) = open(&SourceFile { below: below.into(), ..of.file.clone() }).await {
-            of.server.look_ahead(vec![text]);
-        }
+        texts.extend(open(&SourceFile { below: below.into(), ..of.file.clone() }).await.ok());
     }
+    let _ = tokio::time::timeout(wait, of.server.check(texts, CheckPurpose::Comparison)).await;
     Ok(rewrites)
 }
 
@@ -74,14 +76,12 @@ pub(crate) async fn rename(
 async fn open(file: &SourceFile) -> Result<OpenText, LanguageError> {
     let of = file.clone();
     let content = tokio::task::spawn_blocking(move || source::read(&of)).await;
-    let text = content.ok().as_ref().and_then(text_of);
-    let text = text.ok_or_else(|| {
+    content.ok().and_then(|content| OpenText::of(&file.below, &content)).ok_or_else(|| {
         let name = file.name();
         LanguageError::new(format!(
             "{name} is not there, or no UTF-8 text of at most 1 MiB, or is reached through a link"
         ))
-    })?;
-    Ok(OpenText { below: file.below.clone(), text })
+    })
 }
 
 async fn ask(
@@ -108,7 +108,7 @@ fn position(text: &str, at: &SourcePosition) -> Result<Position, LanguageError> 
     })?;
     let before = match &at.at {
         LinePlace::Column(column) => {
-            line.chars().take(usize::try_from(column.saturating_sub(1)).unwrap_or(usize::MAX)).collect()
+            return Ok(Position { line: at.line - 1, character: column.saturating_sub(1) });
         }
         LinePlace::Symbol(symbol) => {
             let start = word(line, symbol).ok_or_else(|| {
@@ -118,7 +118,7 @@ fn position(text: &str, at: &SourcePosition) -> Result<Position, LanguageError> 
                     clean::line(line, 120)
                 ))
             })?;
-            line[..start].to_owned()
+            &line[..start]
         }
     };
     let units = before.encode_utf16().count();
@@ -240,7 +240,7 @@ mod tests {
         check(2, symbol("y"), Ok(6));
         check(2, symbol("z"), Err("`z` is not in line 2"));
         check(2, symbol(""), Err("not in line"));
-        check(2, LinePlace::Column(2), Ok(2));
+        check(2, LinePlace::Column(3), Ok(2));
         check(2, LinePlace::Column(0), Ok(0));
         check(3, LinePlace::Column(1), Err("has 2 lines"));
         check(0, LinePlace::Column(1), Err("has 2 lines"));

@@ -1,7 +1,7 @@
 //! Files of the person's folders, read without following a link: one may have been laid by whatever ran there last.
 
 use std::{
-    fs::File,
+    fs::{File, Metadata},
     io::Read as _,
     path::{Component, Path},
     sync::Arc,
@@ -20,8 +20,8 @@ const FILE: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOFOLL
 /// Content of a file, as far as a server can be told of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// Its text.
-    Text(Arc<str>),
+    /// Its text, with the signs that the file had when it was opened: one that changes while it is read is read again.
+    Text(Arc<str>, Stamp),
     /// There is no file.
     Absent,
     /// It is too large, no UTF-8, or no file that may be read.
@@ -37,8 +37,14 @@ pub(crate) struct Stamp {
 
 /// Signs of the file as it is now; none where there is none.
 pub(crate) fn stamp(path: &Path) -> Option<Stamp> {
-    let found = path.symlink_metadata().ok()?;
-    Some(Stamp { modified: found.modified().ok(), size: found.len() })
+    path.symlink_metadata().ok().map(|found| Stamp::of(&found))
+}
+
+impl Stamp {
+    /// The signs in what a file system says of a file.
+    pub(crate) fn of(found: &Metadata) -> Self {
+        Self { modified: found.modified().ok(), size: found.len() }
+    }
 }
 
 /// Reads a file. It may block.
@@ -77,7 +83,7 @@ fn whole(file: File) -> Option<Content> {
     if bytes.len() as u64 > MAX_FILE {
         return None;
     }
-    String::from_utf8(bytes).ok().map(|text| Content::Text(text.into()))
+    String::from_utf8(bytes).ok().map(|text| Content::Text(text.into(), Stamp::of(&found)))
 }
 
 #[cfg(test)]
@@ -98,7 +104,8 @@ mod tests {
         symlink("src", root.join("lib")).unwrap();
         let check =
             |below: &str, expected: Content| assert_eq!(read_below(root, Path::new(below)), expected, "{below}");
-        check("src/a.py", Content::Text("x = 1\n".into()));
+        let found = stamp(&root.join("src/a.py")).unwrap();
+        check("src/a.py", Content::Text("x = 1\n".into(), found));
         check("src/b.py", Content::Absent);
         for below in ["latin.py", "large.py", "link.py", "lib/a.py", "../a.py", "src"] {
             check(below, Content::Unreadable);

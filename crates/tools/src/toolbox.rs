@@ -3,6 +3,7 @@
 mod code;
 mod config;
 mod languages;
+mod renames;
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -21,8 +22,8 @@ use crate::{
     arguments,
     builtin::{
         self, Builtin, ToolParts, apply_patch, definition, diagnostics, edit_file, find_files, grep, http_fetch,
-        list_workspace_files, now, read_file, read_url, references, rename_symbol, run_bash_command, search_documents,
-        search_file, web_search, write_file,
+        list_workspace_files, now, read_file, read_url, references, run_bash_command, search_documents, search_file,
+        web_search, write_file,
     },
     failure::Failure,
     job::Job,
@@ -34,6 +35,7 @@ use crate::{
 };
 
 pub use self::config::{Limits, ToolboxConfig};
+use self::renames::ShownRenames;
 
 /// The core tools that work on the workspace: files, search, commands, and the time.
 #[derive(Debug)]
@@ -46,6 +48,7 @@ pub struct BuiltinToolbox {
     code: Option<Arc<dyn CodeReader>>,
     web: Option<Arc<dyn Web>>,
     languages: Option<Arc<dyn Languages>>,
+    renames: ShownRenames,
     /// Bounds how many threads are busy with files.
     workers: Arc<Semaphore>,
 }
@@ -82,6 +85,7 @@ impl BuiltinToolbox {
             code: config.code,
             web: config.web,
             languages: config.languages,
+            renames: ShownRenames::default(),
             workers: Arc::new(Semaphore::new(config.parallel_file_calls.max(1))),
         }
     }
@@ -111,10 +115,7 @@ impl BuiltinToolbox {
                 read_url::run(&**self.web()?, self.knowledge.as_deref(), context, args).await
             }
             Builtin::References => self.references(context, self.read(tool, call)?).await,
-            Builtin::RenameSymbol => {
-                let rewrites = self.rewrites(context, self.read(tool, call)?).await?;
-                self.write(context, rewrites, rename_symbol::run).await
-            }
+            Builtin::RenameSymbol => self.rename(context, call, self.read(tool, call)?).await,
             Builtin::SearchDocuments => {
                 let (mut search, knowledge) =
                     (search_documents::Search::new(self.read(tool, call)?)?, self.knowledge()?);
@@ -151,10 +152,7 @@ impl BuiltinToolbox {
                 let args = self.read(tool, call)?;
                 self.work_with(context, move |job| run_bash_command::preview(job, args, &settings)).await.map(Some)
             }
-            Builtin::RenameSymbol => {
-                let rewrites = self.rewrites(context, self.read(tool, call)?).await?;
-                self.work(context, rewrites, rename_symbol::preview).await.map(Some)
-            }
+            Builtin::RenameSymbol => self.preview_rename(context, call, self.read(tool, call)?).await.map(Some),
             Builtin::HttpFetch => http_fetch::preview(&**self.web()?, self.read(tool, call)?).map(Some),
             Builtin::ReadUrl => read_url::preview(&**self.web()?, self.read(tool, call)?).map(Some),
             Builtin::WebSearch => web_search::preview(&self.read(tool, call)?).map(Some),

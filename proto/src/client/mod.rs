@@ -34,6 +34,6 @@ pub use watch::{WatchEvent, WatchStream};
 
 pub use crate::view::{
     AuditChange, AuditComparison, Comparison, ConfigOrigin, ConfigView, DaemonStatus, Finding, ForkReply, Hello,
-    McpServerState, McpServerView, NewSession, NumberedItem, PolicyCall, RecoveredTurn, ReloadOutcome, RuleText,
-    SandboxState, SessionView,
+    LanguageServer, McpServerState, McpServerView, NewSession, NumberedItem, PolicyCall, RecoveredTurn, ReloadOutcome,
+    RuleText, SandboxState, SessionView,
 };

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use super::{WireError, all, id};
 use crate::{
     v1,
-    view::{ConfigOrigin, ConfigView, DaemonStatus, Finding, RecoveredTurn, SandboxState},
+    view::{ConfigOrigin, ConfigView, DaemonStatus, Finding, LanguageServer, RecoveredTurn, SandboxState},
 };
 
 impl From<&DaemonStatus> for v1::StatusResponse {
@@ -24,6 +24,7 @@ impl From<&DaemonStatus> for v1::StatusResponse {
             config_sources: status.config_sources.clone(),
             sandbox: status.sandbox.clone().map(Into::into),
             problems: status.problems.iter().cloned().map(Into::into).collect(),
+            language_servers: status.language_servers.clone().map(Into::into),
         }
     }
 }
@@ -46,6 +47,7 @@ impl TryFrom<v1::StatusResponse> for DaemonStatus {
             config_sources: status.config_sources,
             sandbox: status.sandbox.map(Into::into),
             problems: status.problems.into_iter().map(Into::into).collect(),
+            language_servers: status.language_servers.map(Into::into),
         })
     }
 }
@@ -61,6 +63,19 @@ impl From<v1::Finding> for Finding {
     fn from(finding: v1::Finding) -> Self {
         let v1::Finding { subject, message, hint, is_failure } = finding;
         Self { subject, message, hint, is_failure }
+    }
+}
+
+impl From<Vec<LanguageServer>> for v1::LanguageServers {
+    fn from(servers: Vec<LanguageServer>) -> Self {
+        let server = |LanguageServer { name, hint }| v1::LanguageServer { name, hint };
+        Self { servers: servers.into_iter().map(server).collect() }
+    }
+}
+
+impl From<v1::LanguageServers> for Vec<LanguageServer> {
+    fn from(v1::LanguageServers { servers }: v1::LanguageServers) -> Self {
+        servers.into_iter().map(|v1::LanguageServer { name, hint }| LanguageServer { name, hint }).collect()
     }
 }
 

@@ -24,7 +24,7 @@ use agentd_core::{
     turn::{IfBusy, OnInterrupt, StartTurn, TurnOptions},
 };
 use agentd_proto::{
-    client::{DaemonStatus, Finding, NewSession, RecoveredTurn, SandboxState, SessionView},
+    client::{DaemonStatus, Finding, LanguageServer, NewSession, RecoveredTurn, SandboxState, SessionView},
     convert::{WireError, settings_over},
     v1::{self, turn_request::Start},
 };
@@ -223,6 +223,10 @@ fn the_state_of_the_daemon_survives() {
             hint: "make room".into(),
             is_failure: true,
         }],
+        language_servers: Some(vec![
+            LanguageServer { name: "pyright".into(), hint: None },
+            LanguageServer { name: "rust-analyzer".into(), hint: Some("install it".into()) },
+        ]),
     });
 }
 

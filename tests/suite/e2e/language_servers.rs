@@ -1,9 +1,10 @@
 //! Language servers: errors that an edit brings are told, and servers that do what none should.
 //!
-//! - [`fakes`]: one that does as it is told. [`real`]: pyright.
+//! - [`fakes`]: one that does as it is told. [`timing`]: the same one, which takes its time. [`real`]: pyright.
 
 mod fakes;
 mod real;
+mod timing;
 
 use std::path::{Path, PathBuf};
 

@@ -37,8 +37,17 @@ pub struct ConfinedProcess {
     pub input: OwnedFd,
     /// Read end of its standard output.
     pub output: OwnedFd,
-    /// Resolves when it has ended, with how, in words: `exit code 1`.
-    pub ended: BoxFuture<'static, String>,
+    /// Resolves when it has ended.
+    pub ended: BoxFuture<'static, ProgramEnd>,
+}
+
+/// End of a program that was started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProgramEnd {
+    /// Manner of it, in words: `exit code 1`.
+    pub how: String,
+    /// Set if it never ran, and no later try can help while the settings stay.
+    pub lasting: bool,
 }
 
 /// Reason why a program did not start, in one sentence for people.

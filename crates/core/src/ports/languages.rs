@@ -10,6 +10,7 @@ use crate::{
         Diagnostic, LanguageError, LanguageNews, Patience, SourceFile, SourceLocation, SourcePosition, SourceRewrite,
     },
     ports::Workspace,
+    tool::FileChangeKind,
 };
 
 /// Asks language servers about source code. Whatever a server does stays its own affair: it costs no more than a bounded wait.
@@ -17,11 +18,18 @@ pub trait Languages: Debug + Send + Sync {
     /// Returns whether a server for files of this name is there.
     fn knows(&self, file: &SourceFile) -> bool;
 
+    /// Takes note that a turn begins: what was not told of an earlier one is looked at anew before it is.
+    fn begin_turn(&self, session: SessionId) -> BoxFuture<'_, ()>;
+
+    /// Forgets a session that nobody uses.
+    fn end_session(&self, session: SessionId);
+
     /// Takes note of files that a call is about to change, as they are now, and starts their servers.
     fn before_edit(&self, session: SessionId, files: Vec<SourceFile>) -> BoxFuture<'_, ()>;
 
-    /// Takes note of files that a call has changed, or removed.
-    fn after_edit(&self, session: SessionId, files: Vec<SourceFile>) -> BoxFuture<'_, ()>;
+    /// Takes note of files that a call has changed, or removed. Those of no server's language count too: they may be what its
+    /// findings depend on.
+    fn after_edit(&self, session: SessionId, files: Vec<(SourceFile, FileChangeKind)>) -> BoxFuture<'_, ()>;
 
     /// Errors that are new since the edits of this session of which nothing was told yet. Each is told once. Waits no longer
     /// than the settings allow: what is not known then is told later.
@@ -58,11 +66,17 @@ impl Languages for NoLanguages {
         false
     }
 
+    fn begin_turn(&self, _: SessionId) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn end_session(&self, _: SessionId) {}
+
     fn before_edit(&self, _: SessionId, _: Vec<SourceFile>) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 
-    fn after_edit(&self, _: SessionId, _: Vec<SourceFile>) -> BoxFuture<'_, ()> {
+    fn after_edit(&self, _: SessionId, _: Vec<(SourceFile, FileChangeKind)>) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 

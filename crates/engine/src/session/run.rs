@@ -94,6 +94,7 @@ impl Actor {
         } else if self.draining.is_some() {
             self.journal.close(EngineError::stopping());
         }
+        self.shared.parts.languages.end_session(self.id);
         self.tell_drained();
         ended
     }

@@ -1,24 +1,21 @@
 //! The loop of one server.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
-use agentd_core::ports::ConfinedProgram;
+use agentd_core::ports::{ConfinedProgram, ProgramEnd};
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep_until, timeout},
 };
 
 use super::{
-    Command, DiskChange, OpenText, ServerError, ServerParts,
+    CheckPurpose, Command, Condition, DiskChange, Findings, OpenText, Reply, ServerError, ServerParts,
     checks::Check,
-    connection::{Broken, Connection},
-    crashes::{Crashes, StartVerdict},
-    text_of,
+    connection::{Breakdown, Connection},
+    crashes::{CrashKind, Crashes, StartVerdict},
+    watched::WatchedFiles,
 };
-use crate::{
-    message::Incoming,
-    source::{self, Content},
-};
+use crate::{message::Incoming, source};
 
 /// Commands that wait for a server to get ready.
 const MAX_QUEUE: usize = 64;
@@ -26,13 +23,18 @@ const MAX_QUEUE: usize = 64;
 const END_GRACE: Duration = Duration::from_secs(1);
 
 /// Runs a server until nobody holds its handle.
-pub(super) async fn run(parts: ServerParts, mut commands: mpsc::Receiver<Command>, warm: watch::Sender<bool>) {
+pub(super) async fn run(
+    parts: ServerParts,
+    mut commands: mpsc::Receiver<Command>,
+    condition: watch::Sender<Condition>,
+) {
     let mut actor = Actor {
         parts,
         connection: None,
         queue: VecDeque::new(),
+        watched: WatchedFiles::default(),
         crashes: Crashes::default(),
-        warm,
+        condition,
         used: Instant::now(),
     };
     loop {
@@ -43,7 +45,7 @@ pub(super) async fn run(parts: ServerParts, mut commands: mpsc::Receiver<Command
             }
             Event::Command(command) => actor.command(command).await,
             Event::Message(message) => actor.with(|connection| connection.take(message)),
-            Event::Ended(how) => drop(actor.crash(&how, false)),
+            Event::Ended(end) => drop(actor.ended(&end)),
             Event::Due => actor.look().await,
             Event::NoHandle => return,
         }
@@ -56,8 +58,10 @@ struct Actor {
     connection: Option<Connection>,
     /// Commands for when it is ready.
     queue: VecDeque<Command>,
+    /// Files as the server knows them.
+    watched: WatchedFiles,
     crashes: Crashes,
-    warm: watch::Sender<bool>,
+    condition: watch::Sender<Condition>,
     used: Instant,
 }
 
@@ -65,7 +69,7 @@ enum Event {
     Command(Command),
     Message(Incoming),
     /// The process ended, or nothing more can be heard of it.
-    Ended(String),
+    Ended(ProgramEnd),
     Due,
     NoHandle,
 }
@@ -77,14 +81,14 @@ impl Actor {
         let Some(connection) = &mut self.connection else { return of_handles(commands.recv().await) };
         tokio::select! {
             biased;
-            how = &mut connection.ended => Event::Ended(how),
+            end = &mut connection.ended => Event::Ended(end),
             // Before its messages: there may be no end of them.
             () = until(due) => Event::Due,
             command = commands.recv() => of_handles(command),
             message = connection.streams.incoming.recv() => match message {
                 Some(Ok(message)) => Event::Message(message),
                 Some(Err(why)) => Event::Ended(why_it_ended(why, connection).await),
-                None => Event::Ended("it cannot be heard".to_owned()),
+                None => Event::Ended(why_it_ended("it cannot be heard".to_owned(), connection).await),
             },
         }
     }
@@ -97,9 +101,9 @@ impl Actor {
     }
 
     /// Lets the connection do something. One that is broken is ended.
-    fn with(&mut self, action: impl FnOnce(&mut Connection) -> Result<(), Broken>) {
+    fn with(&mut self, action: impl FnOnce(&mut Connection) -> Result<(), Breakdown>) {
         if let Some(Err(how)) = self.connection.as_mut().map(action) {
-            self.crash(&how, false);
+            self.crash(&how, CrashKind::Other);
         }
     }
 
@@ -107,7 +111,7 @@ impl Actor {
     async fn look(&mut self) {
         let now = Instant::now();
         self.with(|connection| {
-            connection.settle();
+            connection.settle()?;
             connection.expire(now)
         });
         let is_idle = self.connection.as_ref().is_some_and(Connection::is_idle) && self.queue.is_empty();
@@ -123,12 +127,17 @@ impl Actor {
             Command::Changed { files } if is_running => self.queue_up(Command::Changed { files }),
             Command::Changed { .. } => {}
             Command::Recall { below, reply } => {
-                let known = self.connection.as_ref().and_then(|connection| connection.documents.get(&below));
-                let _ = reply.send(known.and_then(super::documents::Document::last_findings));
+                let known = self.connection.as_ref().and_then(|connection| {
+                    connection.documents.get(&below)?.last_findings(connection.sources(CheckPurpose::Comparison))
+                });
+                let _ = reply.send(known);
             }
             Command::RecallAll { reply } => {
-                let documents = self.connection.as_ref().map(|connection| connection.documents.last_findings());
-                let _ = reply.send(documents.unwrap_or_default());
+                let all = self
+                    .connection
+                    .as_ref()
+                    .map(|connection| connection.documents.last_findings(connection.sources(CheckPurpose::Question)));
+                let _ = reply.send(all.unwrap_or_default());
             }
             command => {
                 self.used = Instant::now();
@@ -154,28 +163,20 @@ impl Actor {
         while let Some(connection) = &mut self.connection {
             if connection.has_answered {
                 connection.has_answered = false;
-                self.crashes.settle();
-                self.warm.send_replace(true);
+                self.crashes.settle(Instant::now());
+                self.condition.send_replace(Condition::Warm);
             }
-            if !connection.is_ready {
+            connection.checks.forget_closed();
+            if !connection.is_ready || connection.checks.hold_texts() {
                 return;
             }
             let Some(command) = self.queue.pop_front() else { return };
-            let limit = self.parts.limits.request_timeout;
             let carried_out = match command {
-                Command::Check { files, follows_disk, reply } => {
-                    if follows_disk {
+                Command::Check { files, purpose, reply } => {
+                    if purpose != CheckPurpose::Baseline {
                         self.follow_disk(&files).await;
                     }
-                    let check = |connection: &mut Connection| {
-                        files.iter().try_for_each(|file| connection.sync(file, follows_disk))?;
-                        files.iter().try_for_each(|file| connection.pull(&file.below, 0))?;
-                        let files = files.into_iter().map(|file| file.below).collect();
-                        connection.checks.add(Check { files, deadline: Instant::now() + limit, reply });
-                        connection.settle();
-                        Ok(())
-                    };
-                    self.connection.as_mut().map(check)
+                    self.connection.as_mut().map(|connection| check(connection, &files, purpose, reply))
                 }
                 Command::Ask { file, question, reply } => {
                     self.follow_disk(std::slice::from_ref(&file)).await;
@@ -193,29 +194,37 @@ impl Actor {
                 Command::Recall { .. } | Command::RecallAll { .. } | Command::Stop { .. } => None,
             };
             if let Some(Err(how)) = carried_out {
-                self.crash(&how, false);
+                self.crash(&how, CrashKind::Other);
             }
         }
     }
 
-    /// Tells the server of open files that have changed on the disk, but for these.
+    /// Tells the server of files that have changed on the disk: those of its kind, and those that are open, but for these.
     async fn follow_disk(&mut self, but: &[OpenText]) {
         let Some(connection) = &self.connection else { return };
         let mut stamps = connection.documents.stamps();
         stamps.retain(|(below, _)| !but.iter().any(|file| file.below == *below));
-        let folder = self.parts.folder.clone();
-        let read = tokio::task::spawn_blocking(move || {
+        let (config, folder, root) = self.place();
+        let looked = tokio::task::spawn_blocking(move || {
             let has_changed = |(below, stamp): &(_, _)| source::stamp(&folder.join(below)) != *stamp;
             let changed = stamps.into_iter().filter(has_changed);
-            changed.map(|(below, _)| (source::read_below(&folder, &below), below)).collect::<Vec<_>>()
+            let read = changed.map(|(below, _)| (source::read_below(&folder, &below), below)).collect::<Vec<_>>();
+            (read, WatchedFiles::look(&config, &folder, &root))
         });
-        for (content, below) in read.await.unwrap_or_default() {
-            let is_there = content != Content::Absent;
-            self.with(|connection| match text_of(&content).filter(|_| is_there) {
-                Some(text) => connection.sync(&OpenText { below, text }, true),
+        let Ok((read, watched)) = looked.await else { return };
+        let changes = mem::replace(&mut self.watched, watched).changes(&self.watched);
+        self.with(|connection| connection.tell_changed(&changes));
+        for (content, below) in read {
+            self.with(|connection| match OpenText::of(&below, &content) {
+                Some(file) => connection.sync(&file, true),
                 None => connection.close(&below),
             });
         }
+    }
+
+    fn place(&self) -> (Arc<crate::config::ServerConfig>, std::path::PathBuf, std::path::PathBuf) {
+        let ServerParts { config, folder, root, .. } = &self.parts;
+        (Arc::clone(config), folder.clone(), root.clone())
     }
 
     // --- Start and end ---
@@ -224,12 +233,16 @@ impl Actor {
         if self.connection.is_some() {
             return Ok(());
         }
-        let ServerParts { config, limits, program, folder, root, confiner } = &self.parts;
-        match self.crashes.verdict(&config.name, Instant::now()) {
+        match self.crashes.verdict(&self.parts.config.name, Instant::now()) {
             StartVerdict::Start => {}
             StartVerdict::Later(message) => return Err(ServerError { message, given_up: false }),
             StartVerdict::Never(message) => return Err(ServerError { message, given_up: true }),
         }
+        let (config, folder, root) = self.place();
+        // Before it looks at them itself.
+        let watched = tokio::task::spawn_blocking(move || WatchedFiles::look(&config, &folder, &root)).await;
+        self.watched = watched.unwrap_or_default();
+        let ServerParts { config, limits, program, folder, root, confiner } = &self.parts;
         let started = confiner.start(ConfinedProgram {
             program: program.clone(),
             args: config.args.clone(),
@@ -239,10 +252,11 @@ impl Actor {
         });
         let begun = match timeout(limits.start_timeout, started).await {
             Ok(Ok(process)) => {
-                Connection::begin(config.clone(), limits, folder, root, process).map_err(|how| (how, false))
+                Connection::begin(config.clone(), limits, root, process).map_err(|how| (how, CrashKind::Other))
             }
-            Ok(Err(error)) => Err((error.message, error.lasting)),
-            Err(_) => Err(("it could not be started in time".to_owned(), false)),
+            Ok(Err(error)) if error.lasting => Err((error.message, CrashKind::Lasting)),
+            Ok(Err(error)) => Err((error.message, CrashKind::Other)),
+            Err(_) => Err(("it could not be started in time".to_owned(), CrashKind::Other)),
         };
         match begun {
             Ok(connection) => {
@@ -250,20 +264,31 @@ impl Actor {
                 self.connection = Some(connection);
                 Ok(())
             }
-            Err((how, lasting)) => Err(self.crash(&how, lasting)),
+            Err((how, kind)) => Err(self.crash(&how, kind)),
         }
     }
 
+    fn ended(&mut self, end: &ProgramEnd) -> ServerError {
+        let is_early = self.connection.as_ref().is_some_and(|connection| !connection.is_ready);
+        let kind = match end.lasting {
+            true => CrashKind::Lasting,
+            false if is_early => CrashKind::Early,
+            false => CrashKind::Other,
+        };
+        self.crash(&end.how, kind)
+    }
+
     /// Ends a server that does not work, and tells all who wait.
-    fn crash(&mut self, how: &str, lasting: bool) -> ServerError {
+    fn crash(&mut self, how: &str, kind: CrashKind) -> ServerError {
         let how = crate::clean::line(how, 200);
         let name = &self.parts.config.name;
         tracing::warn!(server = name, folder = %self.parts.folder.display(), "a language server failed: {how}");
-        self.crashes.add(&how, lasting, Instant::now());
-        self.warm.send_replace(false);
+        self.crashes.add(&how, kind, Instant::now());
+        self.condition.send_replace(Condition::Cold);
         let error = match self.crashes.verdict(name, Instant::now()) {
             StartVerdict::Never(message) => {
                 tracing::warn!("{message}");
+                self.condition.send_replace(Condition::GivenUp);
                 ServerError { message, given_up: true }
             }
             StartVerdict::Start | StartVerdict::Later(_) => {
@@ -279,7 +304,7 @@ impl Actor {
 
     /// Ends a server that is not needed.
     async fn end(&mut self) {
-        self.warm.send_replace(false);
+        self.condition.send_replace(Condition::Cold);
         let error = ServerError { message: format!("{} was stopped", self.parts.config.name), given_up: false };
         self.queue.drain(..).for_each(|command| refuse(command, error.clone()));
         if let Some(mut connection) = self.connection.take() {
@@ -292,11 +317,27 @@ impl Actor {
 }
 
 /// The end of a process says more than the end of its output.
-async fn why_it_ended(why: String, connection: &mut Connection) -> String {
+async fn why_it_ended(why: String, connection: &mut Connection) -> ProgramEnd {
     match timeout(END_GRACE / 4, &mut connection.ended).await {
-        Ok(how) => how,
-        Err(_) => why,
+        Ok(end) => end,
+        Err(_) => ProgramEnd { how: why, lasting: false },
     }
+}
+
+/// Has a server look at texts for one who waits.
+fn check(
+    connection: &mut Connection,
+    files: &[OpenText],
+    purpose: CheckPurpose,
+    reply: Reply<Vec<Findings>>,
+) -> Result<(), Breakdown> {
+    let deadline = connection.deadline();
+    // Before it is told of the texts, so that none of these files is closed for another.
+    let waiting = files.iter().map(|file| file.below.clone()).collect();
+    connection.checks.add(Check { files: waiting, purpose, deadline, reply });
+    files.iter().try_for_each(|file| connection.sync(file, purpose != CheckPurpose::Baseline))?;
+    files.iter().try_for_each(|file| connection.pull(&file.below))?;
+    connection.settle()
 }
 
 async fn until(due: Option<Instant>) {

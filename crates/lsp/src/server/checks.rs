@@ -4,11 +4,15 @@ use std::path::PathBuf;
 
 use tokio::time::Instant;
 
-use super::{Findings, Reply, ServerError, documents::Documents};
+use super::{
+    CheckPurpose, Findings, Reply, ServerError,
+    documents::{Documents, FindingSources},
+};
 
 /// One who waits for findings in files.
 pub(super) struct Check {
     pub(super) files: Vec<PathBuf>,
+    pub(super) purpose: CheckPurpose,
     pub(super) deadline: Instant,
     pub(super) reply: Reply<Vec<Findings>>,
 }
@@ -17,6 +21,18 @@ pub(super) struct Check {
 #[derive(Default)]
 pub(super) struct Checks {
     waiting: Vec<Check>,
+}
+
+impl CheckPurpose {
+    /// Findings that count for it.
+    pub(super) fn sources(self, is_pulled: bool) -> FindingSources {
+        match self {
+            _ if !is_pulled => FindingSources::Published,
+            // What is published besides comes too late to be compared.
+            Self::Baseline | Self::Comparison => FindingSources::Pulled,
+            Self::Question => FindingSources::All,
+        }
+    }
 }
 
 impl Checks {
@@ -33,25 +49,31 @@ impl Checks {
         self.waiting.is_empty()
     }
 
-    /// Answers those whose findings are whole. True if there were any.
-    pub(super) fn answer(&mut self, documents: &Documents, is_pulled: bool, now: Instant) -> bool {
-        let findings = |check: &Check| -> Option<Vec<Findings>> {
-            // One that was closed meanwhile has none.
-            let of = |below: &PathBuf| match documents.get(below) {
-                Some(document) => document.findings(is_pulled, now),
-                None => Some(Findings::from(Vec::new())),
-            };
-            check.files.iter().map(of).collect()
-        };
-        let before = self.waiting.len();
+    /// Forgets those who have stopped waiting.
+    pub(super) fn forget_closed(&mut self) {
+        self.waiting.retain(|check| !check.reply.is_closed());
+    }
+
+    /// Returns whether texts have to stay as they are: somebody waits for what was wrong with an earlier one.
+    pub(super) fn hold_texts(&self) -> bool {
+        self.waiting.iter().any(|check| check.purpose == CheckPurpose::Baseline)
+    }
+
+    /// Answers those whose findings are whole.
+    pub(super) fn answer(&mut self, documents: &Documents, is_pulled: bool, now: Instant, closed: &ServerError) {
         for check in std::mem::take(&mut self.waiting) {
-            match findings(&check) {
-                // One who has stopped waiting hears nothing.
+            let sources = check.purpose.sources(is_pulled);
+            let open: Option<Vec<_>> = check.files.iter().map(|below| documents.get(below)).collect();
+            // Nothing is known of a file that was closed meanwhile, and that is no good news.
+            let Some(open) = open else {
+                let _ = check.reply.send(Err(closed.clone()));
+                continue;
+            };
+            match open.into_iter().map(|document| document.findings(sources, now)).collect() {
                 Some(findings) => drop(check.reply.send(Ok(findings))),
                 None => self.waiting.push(check),
             }
         }
-        self.waiting.len() < before
     }
 
     /// Tells those whose time is over. True if there were any.
@@ -75,5 +97,43 @@ impl Checks {
         let files = self.waiting.iter().flat_map(|check| &check.files).filter(|_| !is_pulled);
         let settling = files.filter_map(|below| documents.get(below)?.settles_at()).filter(|at| *at > now);
         deadlines.chain(settling).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, sync::Arc, time::Duration};
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_closed_is_no_file_without_errors() {
+        let (mut checks, mut documents, now) = (Checks::default(), Documents::default(), Instant::now());
+        let (reply, mut answer) = oneshot::channel();
+        let (purpose, deadline) = (CheckPurpose::Baseline, now + Duration::from_secs(9));
+        checks.add(Check { files: vec!["a".into(), "b".into()], purpose, deadline, reply });
+        for name in ["a", "b"] {
+            documents.set(Path::new(name), &"".into(), None, now);
+            documents.publish(Path::new(name), Some(1), Arc::from(Vec::new()), now);
+        }
+        let closed = ServerError { message: "closed".to_owned(), given_up: false };
+        checks.answer(&documents, false, now, &closed);
+        assert!(checks.hold_texts() && answer.try_recv().is_err(), "not whole yet");
+        documents.close(Path::new("a"));
+        checks.answer(&documents, false, now + Duration::from_secs(1), &closed);
+        assert_eq!(answer.try_recv().unwrap(), Err(closed));
+        assert!(!checks.hold_texts());
+    }
+
+    #[test]
+    fn one_who_has_stopped_waiting_is_forgotten() {
+        let (mut checks, now) = (Checks::default(), Instant::now());
+        let (reply, answer) = oneshot::channel();
+        checks.add(Check { files: Vec::new(), purpose: CheckPurpose::Baseline, deadline: now, reply });
+        drop(answer);
+        checks.forget_closed();
+        assert!(checks.is_empty());
     }
 }

@@ -1,73 +1,60 @@
 //! A process that runs, and the conversation with it.
 
 use std::{
-    collections::HashMap,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use agentd_core::ports::ConfinedProcess;
+use agentd_core::ports::{ConfinedProcess, ProgramEnd};
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json, value::RawValue};
 use tokio::time::Instant;
 
 use super::{
-    OpenText, Reply, ServerAnswer, ServerError,
+    CheckPurpose, OpenText, Reply, ServerAnswer, ServerError,
     checks::Checks,
-    documents::{Documents, Telling},
+    documents::{Documents, FindingSources, TextChange},
+    loading::Loading,
+    requests::{AskedQuestion, PendingRequest, Pull, Requests},
     streams::Streams,
 };
 use crate::{
     config::{LanguageLimits, ServerConfig},
     message::{self, Incoming, RpcError},
     protocol::{
-        Capabilities, ConfigurationItems, FindingReport, InitializeResult, PublishedFindings, Registrations, findings,
-        initialize,
+        Capabilities, ConfigurationItems, FindingReport, InitializeResult, PublishedFindings, Registrations,
+        ServerStatus, findings, initialize,
     },
-    source, uri,
+    uri,
 };
 
-/// Codes of answers that say that the text has changed meanwhile, or that it was cancelled: it is asked again.
-const TRY_AGAIN: [i64; 2] = [-32801, -32802];
-/// Times that it is.
-const MOST_TRIES: u32 = 4;
 /// Answers that do not come, in a row, after which a server counts as hanging.
 const MOST_SILENCES: u32 = 3;
 /// Sections of settings that are answered at once.
 const MAX_SECTIONS: usize = 200;
 
-/// A server that does not work. The sentence says how.
-pub(super) type Broken = String;
-
-/// Request that was not answered yet.
-enum PendingRequest {
-    Initialize,
-    /// Findings of a file.
-    Pull {
-        below: PathBuf,
-        version: i32,
-        tries: u32,
-    },
-    Question(Reply<ServerAnswer>),
-}
+/// Reason why a server does not work, in words.
+pub(super) type Breakdown = String;
 
 pub(super) struct Connection {
     config: Arc<ServerConfig>,
     timeout: Duration,
-    /// The folder of the person, really, and under the server's name.
-    folder: PathBuf,
+    /// Until then a server that says nothing is loading.
+    loads_until: Instant,
+    /// The folder of the person under the server's name.
     named: PathBuf,
     pub(super) streams: Streams,
-    pub(super) ended: BoxFuture<'static, String>,
+    pub(super) ended: BoxFuture<'static, ProgramEnd>,
     pub(super) documents: Documents,
     pub(super) checks: Checks,
-    asked: HashMap<i64, (Instant, PendingRequest)>,
-    last_id: i64,
+    requests: Requests,
+    loading: Loading,
     pub(super) is_ready: bool,
     is_pulled: bool,
     silences: u32,
+    answered_once: bool,
     /// Set if it has answered since this was last looked at.
     pub(super) has_answered: bool,
 }
@@ -77,82 +64,89 @@ impl Connection {
     pub(super) fn begin(
         config: Arc<ServerConfig>,
         limits: &LanguageLimits,
-        folder: &Path,
         root: &Path,
         process: ConfinedProcess,
-    ) -> Result<Self, Broken> {
+    ) -> Result<Self, Breakdown> {
         let ConfinedProcess { folder: named, input, output, ended } = process;
         let streams = Streams::open(input, output).map_err(|error| format!("its pipes cannot be used: {error}"))?;
         let mut connection = Self {
             config,
             timeout: limits.request_timeout,
-            folder: folder.to_path_buf(),
+            loads_until: Instant::now() + limits.start_timeout,
             named,
             streams,
             ended,
             documents: Documents::default(),
             checks: Checks::default(),
-            asked: HashMap::new(),
-            last_id: 0,
+            requests: Requests::default(),
+            loading: Loading::default(),
             is_ready: false,
             is_pulled: false,
             silences: 0,
+            answered_once: false,
             has_answered: false,
         };
         let root = if root.as_os_str().is_empty() { connection.named.clone() } else { connection.named.join(root) };
         let params = initialize(&root);
-        connection.request("initialize", &params, limits.start_timeout, PendingRequest::Initialize)?;
+        connection.request("initialize", &params, connection.loads_until, PendingRequest::Initialize)?;
         Ok(connection)
     }
 
     // --- What it is told ---
 
-    fn send(&self, frame: Vec<u8>) -> Result<(), Broken> {
+    fn send(&self, frame: Vec<u8>) -> Result<(), Breakdown> {
         if self.streams.send(frame) { Ok(()) } else { Err("it does not read what it is sent".to_owned()) }
     }
 
-    fn request(&mut self, method: &str, params: &Value, limit: Duration, asked: PendingRequest) -> Result<(), Broken> {
-        self.last_id += 1;
-        self.asked.insert(self.last_id, (Instant::now() + limit, asked));
-        self.send(message::request(self.last_id, method, params))
+    fn request(
+        &mut self,
+        method: &str,
+        params: &Value,
+        deadline: Instant,
+        request: PendingRequest,
+    ) -> Result<(), Breakdown> {
+        let id = self.requests.next_id();
+        self.requests.add(id, deadline, request);
+        self.send(message::request(id, method, params))
     }
 
     fn address(&self, below: &Path) -> String {
         uri::of_path(&self.named.join(below))
     }
 
-    /// Tells it of a text.
-    pub(super) fn sync(&mut self, file: &OpenText, follows_disk: bool) -> Result<(), Broken> {
-        let OpenText { below, text } = file;
-        let stamp = if follows_disk { source::stamp(&self.folder.join(below)) } else { None };
-        let telling = self.documents.set(below, text, stamp, Instant::now());
+    /// Tells it of a text, which is that of the disk or of an earlier time.
+    pub(super) fn sync(&mut self, file: &OpenText, is_of_disk: bool) -> Result<(), Breakdown> {
+        let OpenText { below, text, stamp } = file;
+        let change = self.documents.set(below, text, stamp.filter(|_| is_of_disk), Instant::now());
         let address = self.address(below);
         let version = self.documents.get(below).map_or(0, |document| document.version);
-        match telling {
-            Telling::Nothing => return Ok(()),
-            Telling::Open => {
-                let language = language_of(&self.config, below);
+        match change {
+            TextChange::Unchanged => return Ok(()),
+            TextChange::Opened => {
+                let language = self.config.language_of(below).unwrap_or_default();
                 let document = json!({"uri": address, "languageId": language, "version": version, "text": &**text});
                 self.send(message::notification("textDocument/didOpen", &json!({"textDocument": document})))?;
             }
-            Telling::Change => {
+            TextChange::Changed => {
                 let document = json!({"uri": address, "version": version});
                 let params = json!({"textDocument": document, "contentChanges": [{"text": &**text}]});
                 self.send(message::notification("textDocument/didChange", &params))?;
-                if follows_disk {
+                if is_of_disk {
                     let params = json!({"textDocument": {"uri": address}});
                     self.send(message::notification("textDocument/didSave", &params))?;
                 }
             }
         }
-        if let Some(surplus) = self.documents.surplus() {
+        let mut waited_for = self.checks.files();
+        waited_for.push(below.clone());
+        while let Some(surplus) = self.documents.surplus(&waited_for) {
             self.close(&surplus)?;
         }
         Ok(())
     }
 
     /// Tells it that a file is nobody's any more.
-    pub(super) fn close(&mut self, below: &Path) -> Result<(), Broken> {
+    pub(super) fn close(&mut self, below: &Path) -> Result<(), Breakdown> {
         if !self.documents.close(below) {
             return Ok(());
         }
@@ -161,28 +155,37 @@ impl Connection {
     }
 
     /// Tells it of changes on the disk: it cannot see them by itself.
-    pub(super) fn tell_changed(&mut self, files: &[(PathBuf, super::DiskChange)]) -> Result<(), Broken> {
+    pub(super) fn tell_changed(&mut self, files: &[(PathBuf, super::DiskChange)]) -> Result<(), Breakdown> {
+        if files.is_empty() {
+            return Ok(());
+        }
         let change =
             |(below, change): &(PathBuf, super::DiskChange)| json!({"uri": self.address(below), "type": *change as u8});
         let changes: Vec<Value> = files.iter().map(change).collect();
+        // What was found before may be another thing by now.
+        self.documents.forget_pulled();
         self.send(message::notification("workspace/didChangeWatchedFiles", &json!({"changes": changes})))
     }
 
     /// Asks it for findings, if it can be asked. Else it tells them by itself.
-    pub(super) fn pull(&mut self, below: &Path, tries: u32) -> Result<(), Broken> {
+    pub(super) fn pull(&mut self, below: &Path) -> Result<(), Breakdown> {
         let Some(document) = self.documents.get(below).filter(|_| self.is_pulled) else { return Ok(()) };
-        if document.findings(true, Instant::now()).is_some() {
+        let is_known = document.findings(FindingSources::Pulled, Instant::now()).is_some();
+        if is_known || self.requests.is_pulling(below) {
             return Ok(());
         }
-        let asked = PendingRequest::Pull { below: below.to_path_buf(), version: document.version, tries };
-        let params = json!({"textDocument": {"uri": self.address(below)}});
-        self.request("textDocument/diagnostic", &params, self.timeout, asked)
+        let pull = Pull { below: below.to_path_buf(), generation: self.documents.generation(), tries: 0 };
+        self.ask_again(self.deadline(), PendingRequest::Pull(pull))
     }
 
     /// Asks it anew for the findings that somebody waits for.
-    fn pull_again(&mut self) -> Result<(), Broken> {
+    fn pull_again(&mut self) -> Result<(), Breakdown> {
         self.documents.forget_pulled();
-        self.checks.files().iter().try_for_each(|below| self.pull(below, 0))
+        self.pull_awaited()
+    }
+
+    fn pull_awaited(&mut self) -> Result<(), Breakdown> {
+        self.checks.files().iter().try_for_each(|below| self.pull(below))
     }
 
     /// Asks it about a place.
@@ -191,7 +194,7 @@ impl Connection {
         below: &Path,
         question: super::Question,
         reply: Reply<ServerAnswer>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Breakdown> {
         let super::Question { method, position, more } = question;
         let mut params = json!({
             "textDocument": {"uri": self.address(below)},
@@ -200,79 +203,128 @@ impl Connection {
         for (name, value) in more {
             params[name] = value;
         }
-        self.request(method, &params, self.timeout, PendingRequest::Question(reply))
+        let asked = AskedQuestion { method, params, tries: 0, reply };
+        self.ask_again(self.deadline(), PendingRequest::Question(asked))
+    }
+
+    /// Sends a request, for the first time or once more.
+    fn ask_again(&mut self, deadline: Instant, request: PendingRequest) -> Result<(), Breakdown> {
+        match request {
+            PendingRequest::Initialize => Ok(()),
+            PendingRequest::Pull(pull) => {
+                // Of a file that was closed nobody wants to know any more.
+                if self.documents.get(&pull.below).is_none() {
+                    return Ok(());
+                }
+                let pull = Pull { generation: self.documents.generation(), ..pull };
+                let params = json!({"textDocument": {"uri": self.address(&pull.below)}});
+                self.request("textDocument/diagnostic", &params, deadline, PendingRequest::Pull(pull))
+            }
+            PendingRequest::Question(question) => {
+                let (method, params) = (question.method, question.params.clone());
+                self.request(method, &params, deadline, PendingRequest::Question(question))
+            }
+        }
+    }
+
+    /// Time by which an answer to what is asked now must have come. One that has just begun may still load the project.
+    pub(super) fn deadline(&self) -> Instant {
+        let deadline = Instant::now() + self.timeout;
+        if self.answered_once { deadline } else { deadline.max(self.loads_until) }
     }
 
     /// Asks it to end.
     pub(super) fn ask_to_end(&mut self) {
-        self.last_id += 1;
-        let _ = self.send(message::request(self.last_id, "shutdown", &Value::Null));
+        let id = self.requests.next_id();
+        let _ = self.send(message::request(id, "shutdown", &Value::Null));
         let _ = self.send(message::notification("exit", &Value::Null));
     }
 
     // --- What it says ---
 
     /// Takes in a message.
-    pub(super) fn take(&mut self, message: Incoming) -> Result<(), Broken> {
+    pub(super) fn take(&mut self, message: Incoming) -> Result<(), Breakdown> {
+        // One that says anything does not hang.
+        self.silences = 0;
+        let was_loading = self.loading.is_under_way(Instant::now());
         match message {
             Incoming::Answer { id, result } => self.answered(id, result)?,
             Incoming::Request { id, method, params } => self.requested(&id, &method, params.as_deref())?,
-            Incoming::Notification { method, params } if method == "textDocument/publishDiagnostics" => {
-                self.published(params.as_deref());
-            }
-            Incoming::Notification { .. } => return Ok(()),
+            Incoming::Notification { method, params } => self.notified(&method, params.as_deref()),
+            Incoming::Meaningless => return Ok(()),
         }
-        self.settle();
+        if was_loading && !self.loading.is_under_way(Instant::now()) {
+            self.pull_again()?;
+        }
+        self.settle()
+    }
+
+    /// Does what is due: asks again, and answers those whose findings are whole.
+    pub(super) fn settle(&mut self) -> Result<(), Breakdown> {
+        let now = Instant::now();
+        for (deadline, request) in self.requests.due(now, self.loading.is_under_way(now)) {
+            self.ask_again(deadline, request)?;
+        }
+        self.checks.forget_closed();
+        let message = format!("a file was closed before {} was done with it", self.config.name);
+        self.checks.answer(&self.documents, self.is_pulled, now, &ServerError { message, given_up: false });
         Ok(())
     }
 
-    /// Answers those whose findings are whole.
-    pub(super) fn settle(&mut self) {
-        if self.checks.answer(&self.documents, self.is_pulled, Instant::now()) {
-            (self.has_answered, self.silences) = (true, 0);
-        }
+    fn take_as_answer(&mut self) {
+        (self.has_answered, self.answered_once) = (true, true);
     }
 
-    fn answered(&mut self, id: i64, result: Result<Option<Box<RawValue>>, RpcError>) -> Result<(), Broken> {
-        // One that nobody waits for any more.
-        let Some((_, asked)) = self.asked.remove(&id) else { return Ok(()) };
-        match (asked, result) {
+    fn answered(&mut self, id: i64, result: Result<Option<Box<RawValue>>, RpcError>) -> Result<(), Breakdown> {
+        let Some((deadline, mut request)) = self.requests.answered(id) else { return Ok(()) };
+        let now = Instant::now();
+        // What it knows by then is not all.
+        if self.loading.is_under_way(now) && request.try_again() {
+            self.requests.ask_when_loaded(deadline, request);
+            return Ok(());
+        }
+        if result.as_ref().is_err_and(RpcError::is_passing) && request.try_again() {
+            self.requests.ask_soon(now, deadline, request);
+            return Ok(());
+        }
+        match (request, result) {
             (PendingRequest::Initialize, Ok(result)) => {
                 let InitializeResult { capabilities } =
                     read(result.as_deref()).ok_or("its answer to initialize makes no sense")?;
                 self.initialized(&capabilities)?;
             }
             (PendingRequest::Initialize, Err(error)) => return Err(format!("it refused to begin: {}", told(&error))),
-            (PendingRequest::Pull { below, version, .. }, Ok(result)) => {
-                let report: FindingReport = read(result.as_deref()).ok_or("its findings make no sense")?;
-                self.documents.pull(&below, version, findings(report.items).into());
-            }
-            (PendingRequest::Pull { below, tries, .. }, Err(error))
-                if TRY_AGAIN.contains(&error.code) && tries < MOST_TRIES =>
-            {
-                self.pull(&below, tries + 1)?;
+            (PendingRequest::Pull(Pull { below, generation, .. }), Ok(result)) => {
+                // Nothing at all is no answer; some give it of a file that they do not know yet.
+                let Some(result) = result else { return Ok(()) };
+                let report: FindingReport = read(Some(&*result)).ok_or("its findings make no sense")?;
+                if self.documents.pull(&below, generation, findings(report.items).into()) {
+                    self.take_as_answer();
+                }
+                // Those of other files may have become old meanwhile.
+                self.pull_awaited()?;
             }
             // It tells them by itself, or the wait ends.
-            (PendingRequest::Pull { .. }, Err(_)) => {}
-            (PendingRequest::Question(reply), Ok(result)) => {
-                (self.has_answered, self.silences) = (true, 0);
-                let _ = reply.send(Ok(ServerAnswer { result, folder: self.named.clone() }));
+            (PendingRequest::Pull(_), Err(_)) => {}
+            (PendingRequest::Question(question), Ok(result)) => {
+                self.take_as_answer();
+                let _ = question.reply.send(Ok(ServerAnswer { result, folder: self.named.clone() }));
             }
-            (PendingRequest::Question(reply), Err(error)) => {
+            (PendingRequest::Question(question), Err(error)) => {
                 let message = format!("{} cannot answer that: {}", self.config.name, told(&error));
-                let _ = reply.send(Err(ServerError { message, given_up: false }));
+                let _ = question.reply.send(Err(ServerError { message, given_up: false }));
             }
         }
         Ok(())
     }
 
-    fn initialized(&mut self, capabilities: &Capabilities) -> Result<(), Broken> {
+    fn initialized(&mut self, capabilities: &Capabilities) -> Result<(), Breakdown> {
         self.is_ready = true;
         self.is_pulled |= capabilities.can_be_pulled();
         self.send(message::notification("initialized", &json!({})))
     }
 
-    fn requested(&mut self, id: &Value, method: &str, params: Option<&RawValue>) -> Result<(), Broken> {
+    fn requested(&mut self, id: &Value, method: &str, params: Option<&RawValue>) -> Result<(), Breakdown> {
         let result = match method {
             "workspace/configuration" => {
                 let ConfigurationItems { items } = read(params).ok_or("it asks for settings that make no sense")?;
@@ -303,60 +355,90 @@ impl Connection {
         self.send(message::answer(id, result.as_ref()))
     }
 
+    fn notified(&mut self, method: &str, params: Option<&RawValue>) {
+        match method {
+            "textDocument/publishDiagnostics" => self.published(params),
+            "$/progress" => {
+                if let Some(progress) = read(params) {
+                    self.loading.progress(&progress, Instant::now());
+                }
+            }
+            "experimental/serverStatus" => {
+                if let Some(ServerStatus { quiescent: Some(is_quiescent) }) = read(params) {
+                    self.loading.status(is_quiescent);
+                }
+            }
+            _ => {}
+        }
+    }
+
     fn published(&mut self, params: Option<&RawValue>) {
         let Some(PublishedFindings { uri, version, diagnostics }) = read(params) else { return };
         let path = uri::to_path(&uri);
         if let Some(below) = path.as_deref().and_then(|path| path.strip_prefix(&self.named).ok()) {
-            self.documents.publish(below, version, findings(diagnostics).into(), Instant::now());
+            let is_open = self.documents.publish(below, version, findings(diagnostics).into(), Instant::now());
+            if is_open && !self.is_pulled {
+                self.take_as_answer();
+            }
         }
     }
 
     // --- Time ---
 
     /// Gives up what was waited for long enough.
-    pub(super) fn expire(&mut self, now: Instant) -> Result<(), Broken> {
-        let over: Vec<i64> = self.asked.iter().filter(|(_, (at, _))| *at <= now).map(|(id, _)| *id).collect();
-        let late = ServerError {
-            message: format!("{} did not answer within {} s", self.config.name, self.timeout.as_secs_f64()),
-            given_up: false,
+    pub(super) fn expire(&mut self, now: Instant) -> Result<(), Breakdown> {
+        let name = &self.config.name;
+        let is_loading = self.loading.is_under_way(now);
+        let message = if is_loading {
+            format!("{name} still loads the project; try again later, or use grep")
+        } else {
+            format!("{name} did not answer within {} s", self.timeout.as_secs_f64())
         };
+        let late = ServerError { message, given_up: false };
         let mut is_silent = self.checks.expire(now, &late);
-        for id in over {
-            let asked = self.asked.remove(&id);
+        let (unanswered, unsent) = self.requests.expired(now);
+        for (id, request) in unanswered {
             self.send(message::notification("$/cancelRequest", &json!({"id": id})))?;
-            match asked {
-                Some((_, PendingRequest::Initialize)) => return Err("it did not get ready in time".to_owned()),
-                Some((_, PendingRequest::Question(reply))) => {
+            match request {
+                PendingRequest::Initialize => return Err("it did not get ready in time".to_owned()),
+                PendingRequest::Question(question) => {
                     is_silent = true;
-                    let _ = reply.send(Err(late.clone()));
+                    let _ = question.reply.send(Err(late.clone()));
                 }
                 // Whoever waits for its findings has a deadline too.
-                Some((_, PendingRequest::Pull { .. })) | None => {}
+                PendingRequest::Pull(_) => {}
             }
         }
-        self.silences += u32::from(is_silent);
+        for request in unsent {
+            if let PendingRequest::Question(question) = request {
+                let _ = question.reply.send(Err(late.clone()));
+            }
+        }
+        let may_load = is_loading || (!self.answered_once && now < self.loads_until);
+        self.silences += u32::from(is_silent && !may_load);
         if self.silences >= MOST_SILENCES { Err("it does not answer any more".to_owned()) } else { Ok(()) }
+    }
+
+    /// Sources of the last findings that count for a purpose.
+    pub(super) fn sources(&self, purpose: CheckPurpose) -> FindingSources {
+        purpose.sources(self.is_pulled)
     }
 
     /// When the next thing is due.
     pub(super) fn next_look(&self, now: Instant) -> Option<Instant> {
-        let asked = self.asked.values().map(|(at, _)| *at).min();
-        asked.into_iter().chain(self.checks.next_look(&self.documents, self.is_pulled, now)).min()
+        let requests = self.requests.next_look();
+        requests.into_iter().chain(self.checks.next_look(&self.documents, self.is_pulled, now)).min()
     }
 
     /// Returns whether nobody waits for it.
     pub(super) fn is_idle(&self) -> bool {
-        self.asked.is_empty() && self.checks.is_empty()
+        self.requests.is_empty() && self.checks.is_empty()
     }
 
     /// Tells all who wait.
     pub(super) fn fail(&mut self, error: &ServerError) {
         self.checks.fail(error);
-        for (_, (_, asked)) in self.asked.drain() {
-            if let PendingRequest::Question(reply) = asked {
-                let _ = reply.send(Err(error.clone()));
-            }
-        }
+        self.requests.fail(error);
     }
 }
 
@@ -366,10 +448,4 @@ fn read<T: DeserializeOwned>(value: Option<&RawValue>) -> Option<T> {
 
 fn told(error: &RpcError) -> String {
     crate::clean::line(&error.message, 200)
-}
-
-/// The name that servers have for the language of a file.
-fn language_of(config: &ServerConfig, below: &Path) -> String {
-    let extension = below.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    config.languages.get(extension).cloned().unwrap_or_else(|| extension.to_owned())
 }

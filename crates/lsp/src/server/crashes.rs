@@ -4,19 +4,36 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Crashes in a row after which a server is given up.
+/// Crashes after which a server is given up.
 const MOST_CRASHES: u32 = 4;
+/// Those in a row in which it ended before it was ready: it will not be otherwise next time.
+const MOST_EARLY: u32 = 2;
 /// Pause after the first; each further one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// Time of work without one after which they are forgotten.
+const SOUND: Duration = Duration::from_secs(300);
 
-/// Crashes since a server last answered.
+/// Crashes of a server.
 #[derive(Debug, Default)]
 pub(super) struct Crashes {
     count: u32,
+    early: u32,
     /// The last one, in words.
     last: String,
+    last_at: Option<Instant>,
     retry_at: Option<Instant>,
     given_up: bool,
+}
+
+/// Kind of a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CrashKind {
+    /// It comes again whatever is tried.
+    Lasting,
+    /// It ended before it was ready.
+    Early,
+    /// It was at work, or did not get ready.
+    Other,
 }
 
 /// Answer to whether a server may be started.
@@ -30,28 +47,32 @@ pub(super) enum StartVerdict {
 }
 
 impl Crashes {
-    /// Takes note of one. A lasting one comes again whatever is tried.
-    pub(super) fn add(&mut self, how: &str, lasting: bool, now: Instant) {
+    /// Takes note of one.
+    pub(super) fn add(&mut self, how: &str, kind: CrashKind, now: Instant) {
         self.count += 1;
+        self.early = if kind == CrashKind::Early { self.early + 1 } else { 0 };
         how.clone_into(&mut self.last);
-        self.given_up = lasting || self.count >= MOST_CRASHES;
-        self.retry_at = Some(now + FIRST_PAUSE * 2u32.pow(self.count.min(8) - 1));
+        self.given_up = kind == CrashKind::Lasting || self.early >= MOST_EARLY || self.count >= MOST_CRASHES;
+        (self.last_at, self.retry_at) = (Some(now), Some(now + FIRST_PAUSE * 2u32.pow(self.count.min(8) - 1)));
     }
 
-    /// Takes note of an answer.
-    pub(super) fn settle(&mut self) {
-        *self = Self::default();
+    /// Takes note of an answer. One that crashes soon after each has its crashes counted all the same.
+    pub(super) fn settle(&mut self, now: Instant) {
+        if self.last_at.is_none_or(|at| now >= at + SOUND) {
+            *self = Self::default();
+        }
     }
 
     pub(super) fn verdict(&self, name: &str, now: Instant) -> StartVerdict {
-        let Self { count, last, .. } = self;
-        if self.given_up && *count < MOST_CRASHES {
-            return StartVerdict::Never(format!("{name} is not used: {last}"));
-        }
+        let Self { count, early, last, .. } = self;
         if self.given_up {
+            let why = match count {
+                _ if *early >= MOST_EARLY => format!("it ended {early} times before it was ready, at last so: {last}"),
+                count if *count >= MOST_CRASHES => format!("it failed {count} times, at last so: {last}"),
+                _ => last.clone(),
+            };
             return StartVerdict::Never(format!(
-                "{name} is not used any more: it failed {count} times in a row, at last so: {last}. `agentctl reload` tries it \
-                 again"
+                "{name} is not used any more: {why}. `agentctl reload` tries it again"
             ));
         }
         match self.retry_at {
@@ -67,24 +88,51 @@ impl Crashes {
 mod tests {
     use super::*;
 
+    fn is_given_up(crashes: &Crashes, part: &str) -> bool {
+        let later = Instant::now() + Duration::from_secs(9999);
+        matches!(crashes.verdict("x", later), StartVerdict::Never(why) if why.contains(part))
+    }
+
     #[test]
     fn pauses_grow_and_after_some_crashes_it_is_given_up() {
         let (mut crashes, begun) = (Crashes::default(), Instant::now());
         let at = |seconds| begun + Duration::from_secs(seconds);
         assert_eq!(crashes.verdict("x", begun), StartVerdict::Start);
         for (count, pause) in [(1, 1), (2, 2), (3, 4)] {
-            crashes.add("exit code 1", false, begun);
+            crashes.add("exit code 1", CrashKind::Other, begun);
             assert!(matches!(crashes.verdict("x", at(pause - 1)), StartVerdict::Later(_)), "{count}");
             assert_eq!(crashes.verdict("x", at(pause)), StartVerdict::Start);
+            // It answers once in each of its lives.
+            crashes.settle(at(pause));
         }
-        crashes.add("exit code 1", false, begun);
-        assert!(matches!(crashes.verdict("x", at(9999)), StartVerdict::Never(why) if why.contains("4 times")));
-        crashes.settle();
-        assert_eq!(crashes.verdict("x", begun), StartVerdict::Start);
-        crashes.add("there is no sandbox", true, begun);
-        assert_eq!(
-            crashes.verdict("x", at(9999)),
-            StartVerdict::Never("x is not used: there is no sandbox".to_owned())
-        );
+        crashes.add("exit code 1", CrashKind::Other, begun);
+        assert!(is_given_up(&crashes, "failed 4 times"));
+    }
+
+    #[test]
+    fn crashes_are_forgotten_after_a_time_of_work() {
+        let (mut crashes, begun) = (Crashes::default(), Instant::now());
+        for round in 0..9 {
+            let at = begun + SOUND * round;
+            crashes.settle(at);
+            assert_eq!(crashes.verdict("x", at), StartVerdict::Start, "{round}");
+            crashes.add("exit code 1", CrashKind::Other, at);
+        }
+    }
+
+    #[test]
+    fn what_comes_again_whatever_is_tried_is_not_tried_again() {
+        let mut crashes = Crashes::default();
+        crashes.add("there is no sandbox", CrashKind::Lasting, Instant::now());
+        assert!(is_given_up(&crashes, "x is not used any more: there is no sandbox. `agentctl reload`"));
+        let mut crashes = Crashes::default();
+        for kind in [CrashKind::Early, CrashKind::Other, CrashKind::Early] {
+            crashes.add("exit code 1", kind, Instant::now());
+            assert!(!is_given_up(&crashes, ""));
+        }
+        crashes = Crashes::default();
+        crashes.add("exit code 1", CrashKind::Early, Instant::now());
+        crashes.add("exit code 1", CrashKind::Early, Instant::now());
+        assert!(is_given_up(&crashes, "ended 2 times before it was ready, at last so: exit code 1"));
     }
 }

@@ -3,22 +3,26 @@
 //!
 //! - `actor`: its loop: commands, messages, the end of the process, and time.
 //! - `connection`: a process that runs, with what it was asked and has not answered. `streams`: its pipes.
+//! - `requests`: what it was asked. `loading`: whether what it answers is the whole truth yet.
 //! - `documents`: files that it was told of, and what it found in them. `checks`: who waits for that.
-//! - `crashes`: whether it may be started, pure.
+//! - `watched`: files that change without anybody telling. `crashes`: whether it may be started, pure.
 
 mod actor;
 mod checks;
 mod connection;
 mod crashes;
 mod documents;
+mod loading;
+mod requests;
 mod streams;
+mod watched;
 
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use agentd_core::ports::Confiner;
+use agentd_core::{ports::Confiner, tool::FileChangeKind};
 use serde_json::{Value, value::RawValue};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::AbortOnDropHandle;
@@ -26,8 +30,10 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::{
     config::{LanguageLimits, ServerConfig},
     protocol::{Finding, Position},
-    source::Content,
+    source::{Content, Stamp},
 };
+
+pub(crate) use documents::MAX_OPEN;
 
 /// Commands that wait for a server at most.
 const MAX_COMMANDS: usize = 64;
@@ -62,6 +68,31 @@ pub(crate) struct ServerError {
 pub(crate) struct OpenText {
     pub(crate) below: PathBuf,
     pub(crate) text: Arc<str>,
+    /// The signs that its file had when it was read.
+    pub(crate) stamp: Option<Stamp>,
+}
+
+impl OpenText {
+    /// The text of a file, if it has one that a server can be told.
+    pub(crate) fn of(below: &Path, content: &Content) -> Option<Self> {
+        match content {
+            Content::Text(text, stamp) => {
+                Some(Self { below: below.to_path_buf(), text: Arc::clone(text), stamp: Some(*stamp) })
+            }
+            Content::Absent | Content::Unreadable => None,
+        }
+    }
+}
+
+/// Purpose of findings that are waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CheckPurpose {
+    /// Findings in texts as they were before an edit, with which later ones are compared.
+    Baseline,
+    /// Findings in texts of the disk that are compared with those.
+    Comparison,
+    /// Findings in texts of the disk, to be shown.
+    Question,
 }
 
 /// Change of a file on the disk, by its number in the protocol.
@@ -70,6 +101,16 @@ pub(crate) enum DiskChange {
     Created = 1,
     Changed = 2,
     Deleted = 3,
+}
+
+impl From<FileChangeKind> for DiskChange {
+    fn from(kind: FileChangeKind) -> Self {
+        match kind {
+            FileChangeKind::Created => Self::Created,
+            FileChangeKind::Modified => Self::Changed,
+            FileChangeKind::Deleted => Self::Deleted,
+        }
+    }
 }
 
 /// An answer, and the folder of the person under the name that the server knows.
@@ -82,12 +123,12 @@ type Reply<T> = oneshot::Sender<Result<T, ServerError>>;
 
 enum Command {
     /// Findings in these texts. Where the disk is what they are, other open files follow it first.
-    Check { files: Vec<OpenText>, follows_disk: bool, reply: Reply<Vec<Findings>> },
+    Check { files: Vec<OpenText>, purpose: CheckPurpose, reply: Reply<Vec<Findings>> },
     /// A question about a place in a file.
     Ask { file: OpenText, question: Question, reply: Reply<ServerAnswer> },
     /// Files have changed on the disk.
     Changed { files: Vec<(PathBuf, DiskChange)> },
-    /// Last findings in a file.
+    /// Last findings in a file, to be compared.
     Recall { below: PathBuf, reply: oneshot::Sender<Option<Findings>> },
     /// Last findings in all files that are open.
     RecallAll { reply: oneshot::Sender<Vec<(PathBuf, Findings)>> },
@@ -103,14 +144,26 @@ pub(crate) struct Question {
     pub(crate) more: Vec<(&'static str, Value)>,
 }
 
+/// Condition of a server, for those who decide how long they wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Condition {
+    /// It does not run, or has not answered yet.
+    Cold,
+    Warm,
+    /// It is not started any more.
+    GivenUp,
+}
+
 /// The front of a server. The process ends with it.
 #[derive(Debug)]
 pub(crate) struct ServerHandle {
     pub(crate) config: Arc<ServerConfig>,
     /// The folder of the person.
     pub(crate) folder: PathBuf,
+    /// The folder of its work, below that one.
+    pub(crate) root: PathBuf,
     commands: mpsc::Sender<Command>,
-    warm: watch::Receiver<bool>,
+    condition: watch::Receiver<Condition>,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -118,27 +171,36 @@ impl ServerHandle {
     /// A server that is not running yet.
     pub(crate) fn spawn(parts: ServerParts) -> Self {
         let (commands, receiver) = mpsc::channel(MAX_COMMANDS);
-        let (sender, warm) = watch::channel(false);
-        let (config, folder) = (Arc::clone(&parts.config), parts.folder.clone());
+        let (sender, condition) = watch::channel(Condition::Cold);
+        let (config, folder, root) = (Arc::clone(&parts.config), parts.folder.clone(), parts.root.clone());
         let task = AbortOnDropHandle::new(tokio::spawn(actor::run(parts, receiver, sender)));
-        Self { config, folder, commands, warm, _task: task }
+        Self { config, folder, root, commands, condition, _task: task }
     }
 
     /// Returns whether it runs and has answered before.
     pub(crate) fn is_warm(&self) -> bool {
-        *self.warm.borrow()
+        *self.condition.borrow() == Condition::Warm
+    }
+
+    /// Returns whether it is not started any more.
+    pub(crate) fn is_given_up(&self) -> bool {
+        *self.condition.borrow() == Condition::GivenUp
     }
 
     /// Findings in texts, in their order.
-    pub(crate) async fn check(&self, files: Vec<OpenText>, follows_disk: bool) -> Result<Vec<Findings>, ServerError> {
-        self.send(|reply| Command::Check { files, follows_disk, reply }).await
+    pub(crate) async fn check(
+        &self,
+        files: Vec<OpenText>,
+        purpose: CheckPurpose,
+    ) -> Result<Vec<Findings>, ServerError> {
+        self.send(|reply| Command::Check { files, purpose, reply }).await
     }
 
     /// Starts it, and lets it look at these texts. Nobody waits for that.
     pub(crate) fn look_ahead(&self, files: Vec<OpenText>) {
         let (reply, _) = oneshot::channel();
         // One that is busy is at work already.
-        let _ = self.commands.try_send(Command::Check { files, follows_disk: true, reply });
+        let _ = self.commands.try_send(Command::Check { files, purpose: CheckPurpose::Comparison, reply });
     }
 
     /// Answer to a question.
@@ -180,13 +242,5 @@ impl ServerHandle {
         let gone = || ServerError { message: format!("{} was stopped", self.config.name), given_up: false };
         self.commands.send(command(reply)).await.map_err(|_| gone())?;
         answer.await.unwrap_or_else(|_| Err(gone()))
-    }
-}
-
-/// The text of a file, if it has one that a server can be told.
-pub(crate) fn text_of(content: &Content) -> Option<Arc<str>> {
-    match content {
-        Content::Text(text) => Some(Arc::clone(text)),
-        Content::Absent | Content::Unreadable => None,
     }
 }

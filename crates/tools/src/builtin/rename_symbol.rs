@@ -23,6 +23,8 @@ use crate::{
 
 /// Characters of a name.
 const MAX_NAME: usize = 200;
+/// Bytes that stand around a name in one edit: where a symbol stands for its own name, as in `name: symbol`.
+const MAX_AROUND: usize = 24;
 
 /// Gives a symbol of the project's source code another name, in all files that use it, as a compiler knows them: all of it or
 /// nothing.
@@ -42,7 +44,21 @@ pub(crate) struct Args {
 /// Rename of a symbol.
 pub(crate) struct Rename {
     at: SourcePosition,
-    name: String,
+    names: Names,
+}
+
+/// Names of a symbol before and after.
+#[derive(Debug, Clone)]
+struct Names {
+    old: String,
+    new: String,
+}
+
+/// Rename with the edits that make it.
+#[derive(Debug, Clone)]
+pub(crate) struct PlannedRename {
+    names: Names,
+    rewrites: Vec<SourceRewrite>,
 }
 
 pub(crate) fn prepare(
@@ -57,19 +73,21 @@ pub(crate) fn prepare(
         return Err(Failure::arguments("`new_name` must be a name: without blanks, and of 1 to 200 characters"));
     }
     let file = source_places::file(context, &job.files.meant_to_write(&path)?, languages)?;
-    Ok(Rename { at: SourcePosition { file, line, at: LinePlace::Symbol(symbol) }, name })
+    let names = Names { old: symbol.clone(), new: name };
+    Ok(Rename { at: SourcePosition { file, line, at: LinePlace::Symbol(symbol) }, names })
 }
 
-pub(crate) async fn ask(languages: &dyn Languages, rename: Rename) -> Result<Vec<SourceRewrite>, Failure> {
-    let rewrites = languages.rename(rename.at, rename.name).await?;
+pub(crate) async fn ask(languages: &dyn Languages, rename: Rename) -> Result<PlannedRename, Failure> {
+    let Rename { at, names } = rename;
+    let rewrites = languages.rename(at, names.new.clone()).await?;
     if rewrites.is_empty() {
         return Err(Failure::tool("the language server would change nothing: that is no symbol which can be renamed"));
     }
-    Ok(rewrites)
+    Ok(PlannedRename { names, rewrites })
 }
 
-pub(crate) fn run(job: &Job, rewrites: Vec<SourceRewrite>) -> Result<ToolOutput, Failure> {
-    let steps = plan(job, &rewrites)?;
+pub(crate) fn run(job: &Job, planned: PlannedRename) -> Result<ToolOutput, Failure> {
+    let steps = plan(job, &planned)?;
     job.check()?;
     carry_out(job, &steps)?;
     let told: Vec<&str> = steps.iter().map(|step| step.told.as_str()).collect();
@@ -80,15 +98,15 @@ pub(crate) fn run(job: &Job, rewrites: Vec<SourceRewrite>) -> Result<ToolOutput,
     Ok(output)
 }
 
-pub(crate) fn preview(job: &Job, rewrites: Vec<SourceRewrite>) -> Result<String, Failure> {
-    Ok(plan(job, &rewrites)?.iter().map(|step| step.shown.as_str()).collect())
+pub(crate) fn preview(job: &Job, planned: PlannedRename) -> Result<String, Failure> {
+    Ok(plan(job, &planned)?.iter().map(|step| step.shown.as_str()).collect())
 }
 
-fn plan(job: &Job, rewrites: &[SourceRewrite]) -> Result<Vec<Step>, Failure> {
-    rewrites.iter().map(|rewrite| step(job, rewrite)).collect()
+fn plan(job: &Job, planned: &PlannedRename) -> Result<Vec<Step>, Failure> {
+    planned.rewrites.iter().map(|rewrite| step(job, &planned.names, rewrite)).collect()
 }
 
-fn step(job: &Job, rewrite: &SourceRewrite) -> Result<Step, Failure> {
+fn step(job: &Job, names: &Names, rewrite: &SourceRewrite) -> Result<Step, Failure> {
     job.check()?;
     let SourceRewrite { file, edits } = rewrite;
     // The call names one file, and these are the others: the rules have a say in each.
@@ -101,8 +119,12 @@ fn step(job: &Job, rewrite: &SourceRewrite) -> Result<Step, Failure> {
     let most = job.limits.write_bytes;
     let target = job.files.target(&path, most)?;
     let document = target.document(most)?;
-    let placed = placed(&document, edits).ok_or_else(|| {
-        Failure::tool(format!("{path} has changed while the rename was made; nothing was changed, so call it again"))
+    let placed = placed(&document, names, edits).ok_or_else(|| {
+        Failure::tool(format!(
+            "in {path} the rename would change something else than `{}`, or the file has changed since it was made; nothing was \
+             changed, so call it again, or edit the files yourself",
+            names.old
+        ))
     })?;
     let spliced: Vec<Edit<'_>> = placed.iter().map(|(range, new)| Edit { range: range.clone(), new }).collect();
     let revised = document.revise(&spliced).map_err(|unwritable| unwritable.failure(&path))?;
@@ -118,12 +140,51 @@ fn step(job: &Job, rewrite: &SourceRewrite) -> Result<Step, Failure> {
     })
 }
 
-/// Edits with their bytes; none where the text has no such places.
-fn placed(document: &Document, edits: &[SourceEdit]) -> Option<Vec<(std::ops::Range<usize>, String)>> {
+/// Edits with their bytes; none where the text has no such places, or others than those of the symbol.
+fn placed(document: &Document, names: &Names, edits: &[SourceEdit]) -> Option<Vec<(std::ops::Range<usize>, String)>> {
     let text = document.text();
     let place = |edit: &SourceEdit| {
         let (start, end) = (edit.start.offset(text)?, edit.end.offset(text)?);
-        (start <= end).then(|| (start..end, document.normal(&edit.text)))
+        let replaced = text.get(start..end)?;
+        names.are_all_of(replaced, &edit.text).then(|| (start..end, document.normal(&edit.text)))
     };
     edits.iter().map(place).collect()
+}
+
+impl Names {
+    /// Returns whether an edit gives the symbol its new name, and does nothing besides: what a server says is not trusted.
+    fn are_all_of(&self, replaced: &str, text: &str) -> bool {
+        let Self { old, new } = self;
+        let is_short = |text: &str, name: &str| text.len() <= name.len() + MAX_AROUND && !text.contains(['\n', '\r']);
+        // Where `name: symbol` becomes `name`, or the other way round, a part is taken away or put in.
+        let is_of_symbol = replaced.is_empty() || replaced.contains(old.as_str()) || replaced.contains(new.as_str());
+        let is_named = text.contains(new.as_str()) || (text.is_empty() && !replaced.is_empty() && replaced != old);
+        is_of_symbol && is_named && is_short(replaced, old) && is_short(text, new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_edit_gives_a_symbol_its_new_name_and_nothing_else() {
+        let names = Names { old: "count".to_owned(), new: "total".to_owned() };
+        let check = |replaced: &str, text: &str, expected: bool| {
+            assert_eq!(names.are_all_of(replaced, text), expected, "{replaced:?} {text:?}");
+        };
+        check("count", "total", true);
+        check("r#count", "total", true);
+        check("", "total: ", true);
+        check("count", "count: total", true);
+        check("total: ", "", true);
+        check("other", "total", false);
+        check("count", "other", false);
+        check("count", "", false);
+        check("", "", false);
+        check("count", "total; run(\"something that nobody has asked for\")", false);
+        check("count\nfoo", "total", false);
+        check("count", "total\nfoo", false);
+        check(&format!("count{}", " ".repeat(MAX_AROUND + 1)), "total", false);
+    }
 }

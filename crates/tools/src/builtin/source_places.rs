@@ -10,6 +10,9 @@ use agentd_core::{
     ports::{Languages, ToolContext},
 };
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 use crate::{
     failure::Failure,
     job::Job,
@@ -23,6 +26,21 @@ const MAX_LINE: usize = 200;
 const MAX_FILE: u64 = 4 << 20;
 /// Places that are shown.
 const MAX_SHOWN: usize = 100;
+
+/// Place of a symbol.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct PlaceArgs {
+    /// The file in which the symbol stands, such as /project/src/main.rs.
+    path: String,
+    /// The line in which it stands, from 1.
+    #[schemars(range(min = 1))]
+    line: u32,
+    /// The symbol, as it stands in that line.
+    symbol: Option<String>,
+    /// The column in which it begins, from 1, where it stands there several times.
+    #[schemars(range(min = 1))]
+    column: Option<u32>,
+}
 
 impl From<LanguageError> for Failure {
     fn from(error: LanguageError) -> Self {
@@ -42,13 +60,15 @@ pub(crate) fn file(context: &ToolContext, path: &ToolPath, languages: &dyn Langu
     Err(Failure::tool(format!("no language server for {name} is installed here; use grep, or run the compiler")))
 }
 
-/// Place in a line, from the arguments of a call.
-pub(crate) fn place(
-    file: SourceFile,
-    line: u32,
-    symbol: Option<String>,
-    column: Option<u32>,
+/// The place that the arguments of a call name.
+pub(crate) fn prepare(
+    job: &Job,
+    args: PlaceArgs,
+    context: &ToolContext,
+    languages: &dyn Languages,
 ) -> Result<SourcePosition, Failure> {
+    let PlaceArgs { path, line, symbol, column } = args;
+    let file = file(context, &job.files.meant(&path)?, languages)?;
     let at = match (symbol, column) {
         (_, Some(column)) => LinePlace::Column(column),
         (Some(symbol), None) => LinePlace::Symbol(symbol),

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, sync::Arc};
 
 use agentd_core::{
     environment::ClientEnvironment,
-    ports::{ConfineError, ConfinedProcess, ConfinedProgram, Confiner, Workspace},
+    ports::{ConfineError, ConfinedProcess, ConfinedProgram, Confiner, ProgramEnd, Workspace},
     session::Mount,
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -132,13 +132,14 @@ impl ConfinedPrograms {
 
 /// The end of a program, in words.
 #[cfg(target_os = "linux")]
-fn described(report: std::io::Result<crate::sandbox::Report>) -> String {
+fn described(report: std::io::Result<crate::sandbox::Report>) -> ProgramEnd {
     use crate::sandbox::Report;
+    let ended = |how: String| ProgramEnd { how, lasting: false };
     match report {
-        Ok(Report::Failed(why)) => format!("it did not start: {why}"),
-        Ok(Report::Ended { code: Some(code), .. }) => format!("exit code {code}"),
-        Ok(Report::Ended { signal: Some(signal), .. }) => format!("signal {signal}"),
-        Ok(Report::Ended { .. } | Report::Ready(_)) => "it ended".to_owned(),
-        Err(error) => format!("its helper broke: {error}"),
+        Ok(Report::Failed(why)) => ProgramEnd { how: format!("it did not start: {why}"), lasting: true },
+        Ok(Report::Ended { code: Some(code), .. }) => ended(format!("exit code {code}")),
+        Ok(Report::Ended { signal: Some(signal), .. }) => ended(format!("signal {signal}")),
+        Ok(Report::Ended { .. } | Report::Ready(_)) => ended("it ended".to_owned()),
+        Err(error) => ended(format!("its helper broke: {error}")),
     }
 }

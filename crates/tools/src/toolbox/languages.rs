@@ -3,14 +3,18 @@
 use std::sync::Arc;
 
 use agentd_core::{
-    language::{SourceLocation, SourceRewrite},
+    language::SourceLocation,
     ports::{Languages, ToolContext},
-    tool::{ToolErrorCode, ToolOutput},
+    tool::{ToolCall, ToolErrorCode, ToolOutput},
 };
 
 use super::BuiltinToolbox;
 use crate::{
-    builtin::{definition, diagnostics, references, rename_symbol, source_places},
+    builtin::{
+        definition, diagnostics, references,
+        rename_symbol::{self, PlannedRename},
+        source_places,
+    },
     failure::Failure,
     job::Job,
 };
@@ -19,9 +23,9 @@ impl BuiltinToolbox {
     pub(super) async fn definition(
         &self,
         context: &ToolContext,
-        args: definition::Args,
+        definition::Args(place): definition::Args,
     ) -> Result<ToolOutput, Failure> {
-        let at = self.prepare_for(context, args, definition::prepare).await?;
+        let at = self.prepare_for(context, place, source_places::prepare).await?;
         let found = self.languages()?.definition(at).await?;
         self.show_places(context, found, definition::NONE).await
     }
@@ -38,19 +42,41 @@ impl BuiltinToolbox {
     pub(super) async fn references(
         &self,
         context: &ToolContext,
-        args: references::Args,
+        references::Args(place): references::Args,
     ) -> Result<ToolOutput, Failure> {
-        let at = self.prepare_for(context, args, references::prepare).await?;
+        let at = self.prepare_for(context, place, source_places::prepare).await?;
         let found = self.languages()?.references(at).await?;
         self.show_places(context, found, references::NONE).await
     }
 
-    /// The edits of a rename.
-    pub(super) async fn rewrites(
+    /// Renames a symbol: as it was shown, where it was.
+    pub(super) async fn rename(
         &self,
         context: &ToolContext,
+        call: &ToolCall,
         args: rename_symbol::Args,
-    ) -> Result<Vec<SourceRewrite>, Failure> {
+    ) -> Result<ToolOutput, Failure> {
+        let planned = match self.renames.take(context, call) {
+            Some(shown) => shown,
+            None => self.planned(context, args).await?,
+        };
+        self.write(context, planned, rename_symbol::run).await
+    }
+
+    /// Shows a rename, and keeps it until it runs.
+    pub(super) async fn preview_rename(
+        &self,
+        context: &ToolContext,
+        call: &ToolCall,
+        args: rename_symbol::Args,
+    ) -> Result<String, Failure> {
+        let planned = self.planned(context, args).await?;
+        let shown = self.work(context, planned.clone(), rename_symbol::preview).await?;
+        self.renames.keep(context, call, planned);
+        Ok(shown)
+    }
+
+    async fn planned(&self, context: &ToolContext, args: rename_symbol::Args) -> Result<PlannedRename, Failure> {
         let rename = self.prepare_for(context, args, rename_symbol::prepare).await?;
         rename_symbol::ask(&**self.languages()?, rename).await
     }

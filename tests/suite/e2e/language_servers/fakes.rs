@@ -1,6 +1,6 @@
 //! Servers that do as they are told, or what none should.
 
-use std::time::Duration;
+use std::{os::unix::fs::PermissionsExt as _, time::Duration};
 
 use agentd_testkit::{
     daemon::until,
@@ -20,17 +20,17 @@ fn behaving(how: &str) -> Value {
 }
 
 /// Waits that no busy machine makes too short.
-fn patient() -> Value {
+pub(super) fn patient() -> Value {
     json!({"wait": "60s", "cold_wait": "60s", "request_timeout": "50s"})
 }
 
-async fn with(how: &str, global: Value) -> World {
+pub(super) async fn with(how: &str, global: Value) -> World {
     let world = world(global, behaving(how), &folder()).await;
     world.daemon.write("project/a.fk", SOUND);
     world
 }
 
-fn breaks() -> Reply {
+pub(super) fn breaks() -> Reply {
     edit("a.fk", "two", "BROKEN two")
 }
 
@@ -47,7 +47,7 @@ impl World {
     }
 }
 
-fn count(request: &Recorded) -> usize {
+pub(super) fn count(request: &Recorded) -> usize {
     words(request).matches(BROUGHT).count()
 }
 
@@ -90,7 +90,19 @@ async fn what_a_cold_server_finds_is_told_before_the_turn_ends() {
 
 #[tokio::test]
 async fn a_server_that_misbehaves_costs_a_bounded_wait_and_nothing_else() {
-    for how in ["hangs", "mute", "crashes", "dies", "floods", "nonsense", "huge", "memory", "deaf", "missing"] {
+    let cases = [
+        ("hangs", ""),
+        ("mute", "it did not get ready in time"),
+        ("crashes", "exit code 3"),
+        ("dies", "exit code 7"),
+        ("floods", "it writes without end"),
+        ("nonsense", "it wrote something that is no message"),
+        ("huge", "it wrote a message of more than 8 MiB"),
+        ("memory", "exit code 1"),
+        ("deaf", ""),
+        ("missing", ""),
+    ];
+    for (how, why) in cases {
         let global = json!({
             "wait": "2s", "cold_wait": "2s", "request_timeout": "1s", "start_timeout": "1s", "memory_mib": 256
         });
@@ -105,6 +117,15 @@ async fn a_server_that_misbehaves_costs_a_bounded_wait_and_nothing_else() {
         assert_eq!(count(&requests[1]), 0, "{how}: {}", words(&requests[1]));
         assert!(words(&requests[1]).contains("Edited /project/a.fk"), "{how}");
         world.still_serves().await;
+        let log = || world.daemon.log();
+        if why.is_empty() {
+            assert!(!log().contains("a language server failed"), "{how}: {}", log());
+        } else {
+            let failed =
+                || async { log().lines().any(|line| line.contains("failed") && line.contains(why)).then_some(()) };
+            until(&format!("{how} is in the log"), failed).await;
+        }
+        assert_eq!(log().contains("a language server was started"), how != "missing", "{how}");
         assert_eq!(world.daemon.sigterm().await, Some(0), "{how}: {}", world.daemon.log());
         until("nothing is left", || async { world.daemon.processes().is_empty().then_some(()) }).await;
     }
@@ -121,7 +142,8 @@ async fn a_server_that_crashes_again_and_again_is_given_up_and_a_reload_tries_it
         let (old, new) = if turns % 2 == 0 { ("two", "BROKEN two") } else { ("BROKEN two", "two") };
         world.works(vec![edit("a.fk", old, new), Reply::text("Done.")]).await;
         turns += 1;
-        tokio::time::sleep(Duration::from_millis(400)).await;
+        // It is not started again before its pause is over.
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
     assert_eq!(log_says("a language server failed"), 4, "{}", world.daemon.log());
     world.daemon.write("project/a.fk", SOUND);
@@ -183,7 +205,7 @@ async fn without_the_sandbox_no_server_runs() {
 }
 
 /// What the model is told of calls of tools that are brought by being mentioned.
-async fn ask(world: &World, calls: Vec<(&'static str, Value)>) -> Vec<String> {
+pub(super) async fn ask(world: &World, calls: Vec<(&'static str, Value)>) -> Vec<String> {
     let names: String = calls.iter().map(|(name, _)| format!("@{name} ")).collect();
     let replies: Vec<Reply> = calls.iter().map(|(name, args)| Reply::tool_call(*name, args.clone())).collect();
     let project = format!("{}:rw", world.daemon.path().join("project").display());
@@ -248,19 +270,57 @@ async fn a_rename_that_leaves_the_project_or_that_the_rules_forbid_changes_nothi
 }
 
 #[tokio::test]
+async fn a_rename_is_what_was_shown_and_of_the_symbol_alone() {
+    let rename = json!({"path": "/project/a.fk", "line": 1, "symbol": "foo", "new_name": "bar"});
+    for (how, expected) in [("wrong", "something else than `foo`"), ("fickle", "Renamed")] {
+        let world = with(how, patient()).await;
+        world.daemon.write("project/a.fk", "foo\n");
+        world.daemon.write("project/other.fk", "foo\n");
+        let told = ask(&world, vec![("rename_symbol", rename.clone())]).await;
+        assert!(told[0].contains(expected), "{how}: {told:?}");
+        let left = if how == "wrong" { "foo\n" } else { "bar\n" };
+        assert_eq!(world.daemon.read("project/a.fk"), left, "{how}");
+    }
+}
+
+#[tokio::test]
+async fn errors_that_a_renamed_file_had_before_are_not_told() {
+    let world = with("slow", patient()).await;
+    world.daemon.write("project/a.fk", "foo\nBROKEN before\n");
+    world.daemon.write("project/other.fk", "foo\nBROKEN before\n");
+    let rename = json!({"path": "/project/a.fk", "line": 1, "symbol": "foo", "new_name": "bar"});
+    let told = ask(&world, vec![("rename_symbol", rename)]).await;
+    assert!(told[0].contains("Renamed"), "{told:?}");
+    assert_eq!(count(world.model.requests().last().unwrap()), 0, "{}", words(world.model.requests().last().unwrap()));
+}
+
+#[tokio::test]
 async fn tools_are_not_there_without_a_server() {
     let mut servers = behaving("works");
     servers["fake"]["command"] = json!("no-such-language-server");
-    let world = world(patient(), servers, &folder()).await;
+    let world = world(patient(), servers.clone(), &folder()).await;
     let tier = || async {
         let tools = world.daemon.agentctl(["tools", "--json"]).await.exits(0).json();
         let tool = tools.as_array().unwrap().iter().find(|tool| tool["name"] == "rename_symbol").unwrap().clone();
         tool["tier"].as_str().unwrap().to_owned()
     };
     assert_eq!(tier().await, "off");
+    // What rustup stands in for is not there either.
+    let rustup = world.daemon.path().join("bin/rustup");
+    world.daemon.write("bin/rustup", "");
+    std::fs::set_permissions(&rustup, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::os::unix::fs::symlink("rustup", rustup.with_file_name("fake-analyzer")).unwrap();
+    servers["fake"]["command"] = json!(rustup.with_file_name("fake-analyzer"));
+    world.daemon.write("config/languages.yaml", languages(patient(), servers));
+    world.daemon.agentctl(["reload"]).await.exits(0);
+    assert_eq!(tier().await, "off");
+    let doctor = world.daemon.agentctl(["doctor"]).await;
+    assert!(doctor.stdout.contains("rustup component add fake-analyzer"), "{}", doctor.stdout);
     world.daemon.write("config/languages.yaml", languages(patient(), behaving("works")));
     world.daemon.agentctl(["reload"]).await.exits(0);
     assert_eq!(tier().await, "discovered");
+    let doctor = world.daemon.agentctl(["doctor"]).await;
+    assert!(doctor.stdout.contains("language servers: fake"), "{}", doctor.stdout);
     let wrong = json!({"servers": {"fake": {"comand": "x"}}}).to_string();
     world.daemon.write("config/languages.yaml", wrong);
     world.daemon.agentctl(["reload"]).await.exits(2).says(&["languages.yaml:1:", "did you mean `command`?"]);

@@ -1,0 +1,117 @@
+//! Files that a server relies on, and that change without anybody telling: a server cannot watch them through its walls.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use super::DiskChange;
+use crate::{config::ServerConfig, source::Stamp};
+
+/// Files and folders of one walk.
+const MAX_SEEN: usize = 20_000;
+/// Files that are remembered, and changes that are told at once.
+const MAX_FILES: usize = 5000;
+/// Folders that hold what programs made, besides those whose names begin with a dot.
+const MADE: [&str; 5] = ["node_modules", "target", "__pycache__", "venv", "site-packages"];
+
+/// Signs of the files as they were last seen, by their path below the folder of the person.
+#[derive(Debug, Default)]
+pub(super) struct WatchedFiles {
+    seen: BTreeMap<PathBuf, Stamp>,
+    /// Set if there are more than were looked at.
+    is_cut: bool,
+}
+
+impl WatchedFiles {
+    /// The files of a server's kind below its root as they are now. It may block.
+    pub(super) fn look(config: &ServerConfig, folder: &Path, root: &Path) -> Self {
+        let mut watched = Self::default();
+        let mut left = MAX_SEEN;
+        watched.walk(config, folder, root, &mut left);
+        watched
+    }
+
+    fn walk(&mut self, config: &ServerConfig, folder: &Path, below: &Path, left: &mut usize) {
+        let Ok(entries) = folder.join(below).read_dir() else { return };
+        let mut folders = Vec::new();
+        for entry in entries.flatten() {
+            if *left == 0 || self.seen.len() >= MAX_FILES {
+                self.is_cut = true;
+                return;
+            }
+            *left -= 1;
+            let name = entry.file_name();
+            let text = name.to_string_lossy();
+            // A link is neither followed nor a file.
+            let Ok(kind) = entry.file_type() else { continue };
+            let path = below.join(&name);
+            if kind.is_dir() && !text.starts_with('.') && !MADE.contains(&&*text) {
+                folders.push(path);
+            } else if kind.is_file()
+                && (config.language_of(&path).is_some() || config.root_markers.iter().any(|marker| *marker == text))
+                && let Ok(found) = entry.metadata()
+            {
+                self.seen.insert(path, Stamp::of(&found));
+            }
+        }
+        // Files nearer to the root first.
+        for path in folders {
+            self.walk(config, folder, &path, left);
+        }
+    }
+
+    /// The differences to what is there later.
+    pub(super) fn changes(&self, later: &Self) -> Vec<(PathBuf, DiskChange)> {
+        let there = later.seen.iter().filter_map(|(path, stamp)| match self.seen.get(path) {
+            Some(known) if known == stamp => None,
+            Some(_) => Some((path.clone(), DiskChange::Changed)),
+            None => Some((path.clone(), DiskChange::Created)),
+        });
+        // What one of two walks has not reached need not be gone.
+        let gone = self.seen.keys().filter(|path| !later.is_cut && !later.seen.contains_key(*path));
+        let gone = gone.map(|path| (path.clone(), DiskChange::Deleted));
+        there.chain(gone).take(MAX_FILES).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, fs};
+
+    use super::*;
+
+    #[test]
+    fn changes_of_files_of_a_kind_and_of_markers_are_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let config = ServerConfig {
+            name: "x".to_owned(),
+            command: "x".to_owned(),
+            args: Vec::new(),
+            environment: BTreeMap::new(),
+            languages: BTreeMap::from([("py".to_owned(), "python".to_owned())]),
+            root_markers: vec!["pyproject.toml".to_owned()],
+        };
+        for name in ["app/src", "app/.venv", "app/node_modules", "other"] {
+            fs::create_dir_all(path(name)).unwrap();
+        }
+        fs::write(path("app/src/a.py"), "").unwrap();
+        fs::write(path("app/src/B.PY"), "").unwrap();
+        fs::write(path("app/gone.py"), "").unwrap();
+        let look = || WatchedFiles::look(&config, folder.path(), Path::new("app"));
+        let before = look();
+        assert_eq!(before.changes(&look()), []);
+        for name in ["app/src/a.py", "app/pyproject.toml", "app/text.txt", "app/.venv/c.py", "other/d.py"] {
+            fs::write(path(name), "x = 1\n").unwrap();
+        }
+        fs::write(path("app/node_modules/e.py"), "").unwrap();
+        fs::remove_file(path("app/gone.py")).unwrap();
+        let expected = [
+            ("app/pyproject.toml", DiskChange::Created),
+            ("app/src/a.py", DiskChange::Changed),
+            ("app/gone.py", DiskChange::Deleted),
+        ];
+        assert_eq!(before.changes(&look()), expected.map(|(name, change)| (PathBuf::from(name), change)));
+    }
+}

@@ -1,0 +1,122 @@
+//! Servers that take their time, sessions that do not wait for each other, and files that change behind their backs.
+
+use std::time::{Duration, Instant};
+
+use agentd_testkit::model_server::Reply;
+use serde_json::json;
+
+use super::{
+    BROUGHT, World, edit,
+    fakes::{ask, breaks, count, patient, with},
+    words,
+};
+
+impl World {
+    /// One turn in the project, which begins a session or goes on with the last one.
+    async fn says(&self, prompt: &str, and: &[&str]) {
+        let project = format!("{}:rw", self.daemon.path().join("project").display());
+        let args = ["run", prompt, "-C", &project, "--on-interrupt", "approve"];
+        self.daemon.agentctl(args.iter().chain(and)).await.exits(0);
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_says_while_it_loads_is_not_believed() {
+    for how in ["loads", "progresses"] {
+        // It loads for longer than it may take for an answer.
+        let mut global = patient();
+        global["request_timeout"] = json!("1s");
+        let world = with(how, global).await;
+        world.daemon.write("project/a.fk", "one\ntwo\nBROKEN before\n");
+        let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
+        let told = words(&requests[1]);
+        assert!(told.contains("BROKEN two (fake") && !told.contains("BROKEN before (fake"), "{how}: {told}");
+        assert!(!world.daemon.log().contains("a language server failed"), "{how}: {}", world.daemon.log());
+    }
+}
+
+#[tokio::test]
+async fn a_question_waits_until_the_project_is_loaded() {
+    for how in ["loads", "progresses"] {
+        let world = with(how, patient()).await;
+        world.daemon.write("project/a.fk", "foo\n");
+        let call = ("references", json!({"path": "/project/a.fk", "line": 1, "symbol": "foo"}));
+        let told = ask(&world, vec![call]).await;
+        assert!(told[0].contains("/project/a.fk:1:1"), "{how}: {told:?}");
+    }
+}
+
+#[tokio::test]
+async fn sessions_that_edit_at_once_hear_of_their_own_errors() {
+    let world = with("slow", patient()).await;
+    world.daemon.write("project/b.fk", "one\ntwo\n");
+    let turn = |file: &'static str| vec![edit(file, "two", "BROKEN two"), Reply::text("Done.")].into_iter();
+    let turns = std::sync::Mutex::new([("FIRST", turn("a.fk")), ("SECOND", turn("b.fk"))]);
+    world.model.respond_with(move |request| {
+        let (said, mut turns) = (words(request), turns.lock().unwrap());
+        let own = turns.iter_mut().find(|(prompt, _)| said.contains(prompt));
+        own.and_then(|(_, replies)| replies.next()).unwrap_or_else(|| Reply::text("over"))
+    });
+    tokio::join!(world.says("FIRST", &[]), world.says("SECOND", &[]));
+    for prompt in ["FIRST", "SECOND"] {
+        let requests = world.model.requests();
+        let last = requests.iter().rfind(|request| words(request).contains(prompt)).unwrap();
+        assert_eq!(count(last), 1, "{prompt}: {}", words(last));
+    }
+}
+
+#[tokio::test]
+async fn what_an_earlier_turn_has_not_heard_is_looked_at_anew() {
+    let world = with("slow", json!({"wait": "100ms", "cold_wait": "100ms"})).await;
+    world.daemon.write("project/b.fk", "one\ntwo\n");
+    let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
+    assert_eq!(count(requests.last().unwrap()), 0, "it takes a second");
+    world.daemon.write("project/a.fk", "one\ntwo\nthree\n");
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    world.daemon.write("project/c.txt", "one\n");
+    let replies = vec![edit("c.txt", "one", "two"), Reply::text("Done.")];
+    let replies = std::sync::Mutex::new(replies.into_iter());
+    world.model.respond_with(move |_| replies.lock().unwrap().next().unwrap_or_else(|| Reply::text("over")));
+    world.says("Go on.", &["--continue"]).await;
+    let last = world.model.requests().pop().unwrap();
+    assert!(words(&last).contains("Edited /project/c.txt") && words(&last).contains("BROKEN two"), "{}", words(&last));
+    assert_eq!(count(&last), 0, "a person has mended it: {}", words(&last));
+}
+
+#[tokio::test]
+async fn many_files_at_once_are_all_looked_at() {
+    let world = with("works", patient()).await;
+    let command = "for i in $(seq 40); do echo BROKEN $i > /project/f$i.fk; done";
+    let command = Reply::tool_call("run_bash_command", json!({"command": command}));
+    let requests = world.works(vec![command, Reply::text("Done.")]).await;
+    assert!(words(&requests[1]).contains("(and 23 more)"), "{}", words(&requests[1]));
+}
+
+#[tokio::test]
+async fn only_the_step_after_an_edit_and_the_last_one_wait() {
+    let world = with("hangs", json!({"wait": "4s", "cold_wait": "4s", "request_timeout": "59s"})).await;
+    let read = || Reply::tool_call("read_file", json!({"path": "/project/a.fk"}));
+    let begun = Instant::now();
+    let requests = world.works(vec![breaks(), read(), read(), read(), read(), Reply::text("Done.")]).await;
+    assert_eq!(requests.len(), 6);
+    assert!(!requests.iter().any(|request| words(request).contains(BROUGHT)));
+    // Six waits are 24 s, and two are 8.
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_server_is_told_of_files_that_change_without_it() {
+    let world = with("works", patient()).await;
+    world.daemon.write("project/a.fk", "foo\n");
+    world.daemon.write("project/known.fk", "");
+    let references = || ("references", json!({"path": "/project/a.fk", "line": 1, "symbol": "foo"}));
+    let told = ask(&world, vec![references()]).await;
+    assert!(!told[0].contains("/told/"), "{told:?}");
+    world.daemon.write("project/known.fk", "changed by hand");
+    world.daemon.write("project/sub/new.fk", "");
+    let write = ("write_file", json!({"path": "/project/settings.toml", "content": "a = 1\n"}));
+    let told: Vec<String> = ask(&world, vec![write, references()]).await;
+    for (name, change) in [("settings.toml", 1), ("known.fk", 2), ("new.fk", 1)] {
+        assert!(told[1].contains(&format!("/told/{name}-{change}")), "{name}: {told:?}");
+    }
+}
