@@ -19,7 +19,7 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Re
     whole
 }
 
-/// What stands above and below the pages of a section.
+/// Lines above and below the pages of a section.
 fn margins(section: &mut Section) -> Vec<String> {
     let mut lines = Vec::new();
     let above = [&mut section.header, &mut section.first_page_header, &mut section.even_page_header];

@@ -65,7 +65,7 @@ fn children(node: &Node) -> String {
     node.nodes().map(latex).collect()
 }
 
-/// What is in the part of that name.
+/// The part of that name, without the element around it.
 fn of(node: &Node, name: &str) -> String {
     node.node(name).map(|part| children(part).trim().to_owned()).unwrap_or_default()
 }

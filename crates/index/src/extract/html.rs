@@ -23,7 +23,7 @@ pub(super) fn decoded(bytes: &[u8]) -> String {
     encoding::decode(bytes, declared(bytes).as_deref())
 }
 
-/// What a reader of the page sees.
+/// The page as a reader sees it, as Markdown.
 ///
 /// # Errors
 /// The damage, in words of the parser.

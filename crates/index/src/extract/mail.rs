@@ -75,7 +75,7 @@ fn property(file: &mut CfbReader<Cursor<Vec<u8>>>, folder: &str, number: u16) ->
     super::encoding::decode(&bytes, None).trim_end_matches('\0').to_owned()
 }
 
-/// What is told of a message.
+/// A message as it is told.
 #[derive(Debug, Default)]
 struct Message {
     subject: String,

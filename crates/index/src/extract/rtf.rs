@@ -43,10 +43,10 @@ pub(super) fn extract(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failu
     whole.map_err(|why| broken(Kind::Rtf, why))
 }
 
-/// What holds until the end of a group.
+/// Settings that hold until the end of a group.
 #[derive(Debug, Clone, Copy)]
 struct State {
-    /// Where its text goes.
+    /// Target of its text.
     to: Target,
     encoding: &'static Encoding,
     /// Characters that stand in for one that is told by its number.

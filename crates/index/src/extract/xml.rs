@@ -17,7 +17,7 @@ pub(super) struct Node {
     pub(super) children: Vec<Child>,
 }
 
-/// What is in an element.
+/// Content of an element.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Child {
     /// Text, with its entities resolved.

@@ -38,7 +38,7 @@ pub(super) enum Writing {
 }
 
 impl Writing {
-    /// Where a point of an upright page is laid out.
+    /// Place at which a point of an upright page is laid out.
     pub(super) const fn point(self, (x, y): (f32, f32)) -> (f32, f32) {
         match self {
             Self::FromLeft => (x, y),

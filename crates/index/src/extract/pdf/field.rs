@@ -132,7 +132,7 @@ fn value(document: &PdfDocument, field: &Dictionary) -> Option<String> {
     }
 }
 
-/// What is shown of a choice that a program knows by another name.
+/// Shown name of a choice that programs know by another one.
 fn option(document: &PdfDocument, options: Option<&Object>, chosen: String) -> String {
     let pairs = options.and_then(Object::as_array).into_iter().flatten().filter_map(|one| resolved(document, one));
     let shown = pairs.take(MOST).find_map(|pair| {
@@ -147,7 +147,7 @@ fn shown(document: &PdfDocument, value: &Object) -> Option<String> {
     value.as_string().map(string::text).or_else(|| value.as_name().map(str::to_owned))
 }
 
-/// What a field says of itself, or the field that it is a part of.
+/// Property of a field, or of the field that it is a part of.
 fn inherited(document: &PdfDocument, field: &Dictionary, key: &str) -> Option<Object> {
     let own = |field: &Dictionary| field.get(key).and_then(|value| resolved(document, value));
     if let Some(value) = own(field) {

@@ -20,7 +20,7 @@ pub(super) struct Turn {
     degrees: f32,
     cos: f32,
     sin: f32,
-    /// What is added behind it, so that the page is where it was: the library leaves out what is beside the page.
+    /// Distance added behind it, so that the page is where it was: the library leaves out what is beside the page.
     shift: (f32, f32),
 }
 
@@ -46,7 +46,7 @@ impl Turn {
         turn
     }
 
-    /// Where a point of the stored page is after the turn.
+    /// Place of a point of the stored page after the turn.
     fn point(&self, (x, y): (f32, f32)) -> (f32, f32) {
         let (right, up) = self.shift;
         (x * self.cos - y * self.sin + right, x * self.sin + y * self.cos + up)
@@ -68,7 +68,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Where a point of the stored page is laid out.
+    /// Place at which a point of the stored page is laid out.
     pub(super) fn point(&self, point: (f32, f32)) -> (f32, f32) {
         self.writing.point(self.turn.point(point))
     }
