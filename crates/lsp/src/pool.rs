@@ -253,8 +253,13 @@ fn needed_server(config: &LanguageConfig, programs: &Programs, file: &SourceFile
     let mut fit = config.servers.iter().filter(|server| server.language_of(&file.below).is_some());
     fit.find_map(|server| {
         let FoundProgram::There(program) = programs.find(&server.command) else { return None };
-        let root = root_of(file, &server.root_markers);
-        (!program::is_of(&program, &file.folder)).then(|| NeededServer { config: server.clone(), program, root })
+        if program::is_of(&program, &file.folder) {
+            return None;
+        }
+        // By its name: where the walls close the folder that has it, another one may have it too. They find none by its name
+        // in a folder of the project.
+        let program = PathBuf::from(&server.command);
+        Some(NeededServer { config: server.clone(), program, root: root_of(file, &server.root_markers) })
     })
 }
 
@@ -369,9 +374,73 @@ impl LanguagePool {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _};
+
+    use agentd_core::ports::{ConfineError, ConfinedProcess, ConfinedProgram};
 
     use super::*;
+    use crate::config::LanguageLimits;
+
+    /// Walls that cannot be had.
+    struct NoWalls;
+
+    impl Confiner for NoWalls {
+        fn start(&self, _: ConfinedProgram) -> BoxFuture<'_, Result<ConfinedProcess, ConfineError>> {
+            std::future::ready(Err(ConfineError { message: "no walls".to_owned(), lasting: true })).boxed()
+        }
+    }
+
+    fn config(command: &Path, names: &[&str]) -> LanguageConfig {
+        let second = Duration::from_secs(1);
+        let server = |name: &&str| ServerConfig {
+            name: (*name).to_owned(),
+            command: command.display().to_string(),
+            args: Vec::new(),
+            environment: BTreeMap::new(),
+            languages: BTreeMap::from([((*name).to_owned(), String::new())]),
+            root_markers: vec!["root".to_owned()],
+        };
+        let limits = LanguageLimits {
+            idle_stop: None,
+            start_timeout: second,
+            request_timeout: second,
+            wait: second,
+            cold_wait: second,
+            memory_bytes: None,
+        };
+        LanguageConfig { servers: names.iter().map(server).collect(), limits }
+    }
+
+    #[tokio::test]
+    async fn servers_are_few_and_a_reload_ends_only_those_that_changed_or_were_given_up() {
+        let (tools, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let program = tools.path().join("server");
+        fs::write(&program, "").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let file = |below: String| {
+            fs::create_dir_all(folder.path().join(&below).with_file_name("root")).unwrap();
+            fs::write(folder.path().join(&below), "").unwrap();
+            SourceFile { folder: folder.path().into(), mount: "/project".to_owned(), below: below.into() }
+        };
+        let places = ProgramPlaces { search_path: "".into(), rustup: None };
+        let pool = LanguagePool::new(config(&program, &["one", "two"]), places, Arc::new(NoWalls));
+        let count = || pool.state().servers.len();
+        let both = vec![file("a/x.one".to_owned()), file("a/x.two".to_owned())];
+        assert_eq!(pool.servers_of(both.clone()).await.len(), 2);
+        let refused = pool.diagnostics(both[0].clone()).await.unwrap_err();
+        assert!(refused.message.contains("no walls"), "{refused}");
+        pool.reconfigure(config(&program, &["one", "two"]));
+        assert_eq!(count(), 1, "the other one is tried again");
+        pool.servers_of(both).await;
+        pool.reconfigure(config(&program, &["two"]));
+        assert_eq!(count(), 1);
+        let mut other = config(&program, &["two"]);
+        other.servers[0].args.push("more".to_owned());
+        pool.reconfigure(other);
+        assert_eq!(count(), 0);
+        pool.servers_of((0..9).map(|number| file(format!("{number}/x.two"))).collect()).await;
+        assert_eq!(count(), MAX_SERVERS);
+    }
 
     #[test]
     fn the_outermost_folder_with_a_marker_is_the_root() {

@@ -13,7 +13,7 @@ use super::{
     checks::Check,
     connection::{Breakdown, Connection},
     crashes::{CrashKind, Crashes, StartVerdict},
-    watched::Watched,
+    watched::WatchedFiles,
 };
 use crate::{message::Incoming, source};
 
@@ -32,7 +32,7 @@ pub(super) async fn run(
         parts,
         connection: None,
         queue: VecDeque::new(),
-        watched: Watched::default(),
+        watched: WatchedFiles::default(),
         crashes: Crashes::default(),
         condition,
         used: Instant::now(),
@@ -59,7 +59,7 @@ struct Actor {
     /// Commands for when it is ready.
     queue: VecDeque<Command>,
     /// Files as the server knows them.
-    watched: Watched,
+    watched: WatchedFiles,
     crashes: Crashes,
     condition: watch::Sender<Condition>,
     used: Instant,
@@ -209,7 +209,7 @@ impl Actor {
             let has_changed = |(below, stamp): &(_, _)| source::stamp(&folder.join(below)) != *stamp;
             let changed = stamps.into_iter().filter(has_changed);
             let read = changed.map(|(below, _)| (source::read_below(&folder, &below), below)).collect::<Vec<_>>();
-            (read, Watched::look(&config, &folder, &root))
+            (read, WatchedFiles::look(&config, &folder, &root))
         });
         let Ok((read, watched)) = looked.await else { return };
         let changes = mem::replace(&mut self.watched, watched).changes(&self.watched);
@@ -240,7 +240,7 @@ impl Actor {
         }
         let (config, folder, root) = self.place();
         // Before it looks at them itself.
-        let watched = tokio::task::spawn_blocking(move || Watched::look(&config, &folder, &root)).await;
+        let watched = tokio::task::spawn_blocking(move || WatchedFiles::look(&config, &folder, &root)).await;
         self.watched = watched.unwrap_or_default();
         let ServerParts { config, limits, program, folder, root, confiner } = &self.parts;
         let started = confiner.start(ConfinedProgram {

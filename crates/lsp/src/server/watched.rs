@@ -17,13 +17,13 @@ const MADE: [&str; 5] = ["node_modules", "target", "__pycache__", "venv", "site-
 
 /// Signs of the files as they were last seen, by their path below the folder of the person.
 #[derive(Debug, Default)]
-pub(super) struct Watched {
+pub(super) struct WatchedFiles {
     seen: BTreeMap<PathBuf, Stamp>,
     /// Set if there are more than were looked at.
     is_cut: bool,
 }
 
-impl Watched {
+impl WatchedFiles {
     /// The files of a server's kind below its root as they are now. It may block.
     pub(super) fn look(config: &ServerConfig, folder: &Path, root: &Path) -> Self {
         let mut watched = Self::default();
@@ -99,7 +99,7 @@ mod tests {
         fs::write(path("app/src/a.py"), "").unwrap();
         fs::write(path("app/src/B.PY"), "").unwrap();
         fs::write(path("app/gone.py"), "").unwrap();
-        let look = || Watched::look(&config, folder.path(), Path::new("app"));
+        let look = || WatchedFiles::look(&config, folder.path(), Path::new("app"));
         let before = look();
         assert_eq!(before.changes(&look()), []);
         for name in ["app/src/a.py", "app/pyproject.toml", "app/text.txt", "app/.venv/c.py", "other/d.py"] {

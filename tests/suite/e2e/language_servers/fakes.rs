@@ -126,7 +126,6 @@ async fn a_server_that_misbehaves_costs_a_bounded_wait_and_nothing_else() {
             until(&format!("{how} is in the log"), failed).await;
         }
         assert_eq!(log().contains("a language server was started"), how != "missing", "{how}");
-        let mut world = world;
         assert_eq!(world.daemon.sigterm().await, Some(0), "{how}: {}", world.daemon.log());
         until("nothing is left", || async { world.daemon.processes().is_empty().then_some(()) }).await;
     }
@@ -299,7 +298,7 @@ async fn errors_that_a_renamed_file_had_before_are_not_told() {
 async fn tools_are_not_there_without_a_server() {
     let mut servers = behaving("works");
     servers["fake"]["command"] = json!("no-such-language-server");
-    let world = world(patient(), servers, &folder()).await;
+    let world = world(patient(), servers.clone(), &folder()).await;
     let tier = || async {
         let tools = world.daemon.agentctl(["tools", "--json"]).await.exits(0).json();
         let tool = tools.as_array().unwrap().iter().find(|tool| tool["name"] == "rename_symbol").unwrap().clone();
