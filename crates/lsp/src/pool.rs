@@ -253,8 +253,13 @@ fn needed_server(config: &LanguageConfig, programs: &Programs, file: &SourceFile
     let mut fit = config.servers.iter().filter(|server| server.language_of(&file.below).is_some());
     fit.find_map(|server| {
         let FoundProgram::There(program) = programs.find(&server.command) else { return None };
-        let root = root_of(file, &server.root_markers);
-        (!program::is_of(&program, &file.folder)).then(|| NeededServer { config: server.clone(), program, root })
+        if program::is_of(&program, &file.folder) {
+            return None;
+        }
+        // By its name: where the walls close the folder that has it, another one may have it too. They find none by its name
+        // in a folder of the project.
+        let program = PathBuf::from(&server.command);
+        Some(NeededServer { config: server.clone(), program, root: root_of(file, &server.root_markers) })
     })
 }
 

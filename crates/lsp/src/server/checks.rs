@@ -95,7 +95,7 @@ impl Checks {
     pub(super) fn next_look(&self, documents: &Documents, is_pulled: bool, now: Instant) -> Option<Instant> {
         let deadlines = self.waiting.iter().map(|check| check.deadline);
         let files = self.waiting.iter().flat_map(|check| &check.files).filter(|_| !is_pulled);
-        let settling = files.filter_map(|below| documents.get(below)?.settles_at()).filter(|at| *at > now);
+        let settling = files.filter_map(|below| documents.get(below)?.whole_at()).filter(|at| *at > now);
         deadlines.chain(settling).min()
     }
 }

@@ -17,6 +17,20 @@ pub(crate) const MAX_OPEN: usize = 32;
 
 /// Time for which what a server publishes by itself may still be followed by something better.
 const SETTLING: Duration = Duration::from_millis(100);
+/// The same where it does not say of which text: those publish part by part, and what was found before may come after a change.
+const SETTLING_UNVERSIONED: Duration = Duration::from_secs(1);
+/// Time after which the silence of such a server means that what it published last still holds: some publish nothing where
+/// nothing is new.
+const UNCHANGED: Duration = Duration::from_secs(5);
+
+/// Findings that a server published.
+#[derive(Debug)]
+struct PublishedFindings {
+    /// None where it does not say of which version they are.
+    version: Option<i32>,
+    at: Instant,
+    findings: Findings,
+}
 
 /// A file that is open in a server.
 #[derive(Debug)]
@@ -27,7 +41,7 @@ pub(super) struct Document {
     /// When it was told of this version.
     told_at: Instant,
     /// Findings that the server published.
-    published: Option<(Option<i32>, Instant, Findings)>,
+    published: Option<PublishedFindings>,
     /// Findings that it was asked for, in this version.
     pulled: Option<Findings>,
     /// Those of them that came last, of whatever version.
@@ -138,7 +152,7 @@ impl Documents {
     /// Takes in findings that the server published. True if they are of an open file.
     pub(super) fn publish(&mut self, below: &Path, version: Option<i32>, findings: Findings, now: Instant) -> bool {
         let document = self.open.get_mut(below);
-        document.map(|document| document.published = Some((version, now, findings))).is_some()
+        document.map(|document| document.published = Some(PublishedFindings { version, at: now, findings })).is_some()
     }
 
     /// Takes in findings that the server was asked for. True if nothing has made them old meanwhile.
@@ -158,38 +172,45 @@ impl Documents {
 impl Document {
     /// Findings in its newest text, once they are whole.
     pub(super) fn findings(&self, sources: FindingSources, now: Instant) -> Option<Findings> {
-        let published = self.published.as_ref().filter(|(version, at, _)| match version {
-            Some(version) => *version >= self.version,
-            None => *at >= self.told_at,
-        });
+        let is_whole = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         match sources {
-            FindingSources::Published => {
-                published.filter(|(_, at, _)| now >= *at + SETTLING).map(|(_, _, findings)| Arc::clone(findings))
-            }
+            FindingSources::Published if is_whole(self.whole_at()) => self.last_findings(sources),
+            FindingSources::Published => None,
             FindingSources::Pulled => self.pulled.clone(),
-            FindingSources::All => Some(merged(self.pulled.as_ref()?, published.map(|(_, _, findings)| findings))),
+            FindingSources::All => {
+                let published = self.published.as_ref().filter(|published| match published.version {
+                    Some(version) => version >= self.version,
+                    None => published.at >= self.told_at,
+                });
+                Some(merged(self.pulled.as_ref()?, published))
+            }
         }
     }
 
     /// Findings that were known last, of whatever text.
     pub(super) fn last_findings(&self, sources: FindingSources) -> Option<Findings> {
-        let published = self.published.as_ref().map(|(_, _, findings)| findings);
+        let published = self.published.as_ref();
         match sources {
-            FindingSources::Published => published.cloned(),
+            FindingSources::Published => published.map(|published| Arc::clone(&published.findings)),
             FindingSources::Pulled => self.last_pulled.clone(),
             FindingSources::All => self.last_pulled.as_ref().map(|pulled| merged(pulled, published)),
         }
     }
 
-    /// When published findings are whole.
-    pub(super) fn settles_at(&self) -> Option<Instant> {
-        self.published.as_ref().map(|(_, at, _)| *at + SETTLING)
+    /// When published findings are whole, as far as that is known.
+    pub(super) fn whole_at(&self) -> Option<Instant> {
+        let PublishedFindings { version, at, .. } = self.published.as_ref()?;
+        match version {
+            Some(version) => (*version >= self.version).then(|| *at + SETTLING),
+            None if *at >= self.told_at => Some(*at + SETTLING_UNVERSIONED),
+            None => Some(self.told_at + UNCHANGED),
+        }
     }
 }
 
-fn merged(pulled: &Findings, published: Option<&Findings>) -> Findings {
-    let mut all: Vec<_> =
-        pulled.iter().chain(published.into_iter().flat_map(|findings| findings.iter())).cloned().collect();
+fn merged(pulled: &Findings, published: Option<&PublishedFindings>) -> Findings {
+    let published = published.into_iter().flat_map(|published| published.findings.iter());
+    let mut all: Vec<_> = pulled.iter().chain(published).cloned().collect();
     all.sort();
     all.dedup();
     all.into()
@@ -205,7 +226,8 @@ mod tests {
 
     #[test]
     fn findings_are_those_of_the_newest_text() {
-        use FindingSources::{Published, Pulled};
+        const PUBLISHED: FindingSources = FindingSources::Published;
+        const PULLED: FindingSources = FindingSources::Pulled;
         let (mut documents, begun) = (Documents::default(), Instant::now());
         let later = |ms| begun + Duration::from_millis(ms);
         let path = Path::new("a.py");
@@ -213,20 +235,22 @@ mod tests {
             |documents: &Documents, sources, ms| documents.get(path).unwrap().findings(sources, later(ms)).is_some();
         assert_eq!(documents.set(path, &"1".into(), None, begun), TextChange::Opened);
         documents.publish(path, Some(1), none(), later(10));
-        assert!(!found(&documents, Published, 20) && found(&documents, Published, 200));
+        assert!(!found(&documents, PUBLISHED, 20) && found(&documents, PUBLISHED, 200));
         assert_eq!(documents.set(path, &"1".into(), None, later(300)), TextChange::Unchanged);
-        assert!(found(&documents, Published, 300));
+        assert!(found(&documents, PUBLISHED, 300));
         let old = documents.generation();
         assert_eq!(documents.set(path, &"2".into(), None, later(300)), TextChange::Changed);
-        assert!(!found(&documents, Published, 900));
+        assert!(!found(&documents, PUBLISHED, 900));
         // One without a version counts from when the text was told.
         documents.publish(path, None, none(), later(400));
-        assert!(found(&documents, Published, 900));
-        assert!(!documents.pull(path, old, none()) && !found(&documents, Pulled, 900));
-        assert!(documents.pull(path, documents.generation(), none()) && found(&documents, Pulled, 900));
+        assert!(!found(&documents, PUBLISHED, 900) && found(&documents, PUBLISHED, 1400));
+        documents.set(path, &"3".into(), None, later(2000));
+        assert!(!found(&documents, PUBLISHED, 6900) && found(&documents, PUBLISHED, 7000), "nothing new to say");
+        assert!(!documents.pull(path, old, none()) && !found(&documents, PULLED, 900));
+        assert!(documents.pull(path, documents.generation(), none()) && found(&documents, PULLED, 900));
         let old = documents.generation();
         documents.set(Path::new("b.py"), &"1".into(), None, later(900));
-        assert!(!found(&documents, Pulled, 900), "another file has changed");
+        assert!(!found(&documents, PULLED, 900), "another file has changed");
         assert!(!documents.pull(path, old, none()), "it was found before that");
     }
 
