@@ -74,7 +74,8 @@ pub fn small_words(words: &[&str]) -> Vec<bool> {
     let is_question = words.iter().any(|word| small(word).texts != 0);
     let of = |word: &&str| small(word).texts | if is_question { small(word).questions } else { 0 };
     words.iter().for_each(|word| add(&mut counts, of(word)));
-    let most = counts.iter().copied().max().filter(|most| *most > 0);
+    // One alone may be a word of another language that says something, such as `war`.
+    let most = counts.iter().copied().max().filter(|most| *most >= LEAST);
     let spoken = (0_u32..).zip(counts).filter(|(_, count)| Some(*count) == most);
     let spoken = spoken.fold(0, |all, (index, _)| all | 1 << index);
     words.iter().map(|word| of(word) & spoken != 0 || small(word).texts & 1 != 0).collect()

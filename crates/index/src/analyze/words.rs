@@ -30,7 +30,7 @@ pub fn stem(word: &str, language: Language) -> String {
 /// `order` is no form of `or`.
 fn is_likely(stem: &str, word: &str) -> bool {
     let (left, all) = (stem.chars().count(), word.chars().count());
-    let ending = if all <= 5 { 1 } else { all * 2 / 5 };
+    let ending = if all <= 5 { 1 } else { (all - 1) / 2 };
     left + ending >= all
 }
 

@@ -274,7 +274,7 @@ mod tests {
         check("was steht im Dokument über Wellen", "wellen");
         check("\"annual report\" 2023", "\"annual report\" 2023");
         check("“annual report” 「四月」", "\"annual report\" \"四月\"");
-        check("unbalanced \"quote here", "unbalanc quot here");
+        check("unbalanced \"quote marks", "unbalanc quot mark");
         check("a \\\"escaped one\\\"", "\"escaped one\"");
         check("cats AND dogs", "cat dog");
         check("cats OR dogs", "cat dog |any");

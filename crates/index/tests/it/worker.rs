@@ -26,11 +26,11 @@ async fn texts_are_read_and_named() {
     assert_eq!(told(&document.unwrap()), ["[]\n您好，世界。"]);
 }
 
-#[tokio::test]
-async fn parts_come_one_by_one() {
+async fn told_from(first: u32) -> Vec<String> {
     let extractor = extractor(Limits::default());
     let file = std::fs::File::open(fixture("latin.pdf")).unwrap();
-    let mut extraction = extractor.extract(file, Some(Kind::Pdf), CancellationToken::new()).await.unwrap();
+    let cancel = CancellationToken::new();
+    let mut extraction = extractor.extract_from(file, Some(Kind::Pdf), first, cancel).await.unwrap();
     let mut told = Vec::new();
     while let Some(piece) = extraction.next().await {
         told.push(match piece.unwrap() {
@@ -39,7 +39,18 @@ async fn parts_come_one_by_one() {
             Piece::End(summary) => format!("{} parts", summary.parts),
         });
     }
-    assert_eq!(told, ["Some(3)", "p. 1", "p. 2", "p. 3", "3 parts"]);
+    told
+}
+
+#[tokio::test]
+async fn parts_come_one_by_one() {
+    assert_eq!(told_from(1).await, ["Some(3)", "p. 1", "p. 2", "p. 3", "3 parts"]);
+}
+
+#[tokio::test]
+async fn pages_before_the_first_that_is_wanted_are_not_read() {
+    assert_eq!(told_from(2).await, ["Some(3)", "p. 2", "p. 3", "2 parts"]);
+    assert_eq!(told_from(9).await, ["Some(3)", "0 parts"]);
 }
 
 /// What a worker says that a document has taken over, by the kind that it was told.
