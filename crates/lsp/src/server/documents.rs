@@ -21,7 +21,7 @@ const SETTLING: Duration = Duration::from_millis(100);
 const SETTLING_UNVERSIONED: Duration = Duration::from_secs(1);
 /// Time after which the silence of such a server means that what it published last still holds: some publish nothing where
 /// nothing is new.
-const UNCHANGED: Duration = Duration::from_secs(5);
+const UNCHANGED: Duration = Duration::from_secs(10);
 
 /// Findings that a server published.
 #[derive(Debug)]
@@ -245,7 +245,7 @@ mod tests {
         documents.publish(path, None, none(), later(400));
         assert!(!found(&documents, PUBLISHED, 900) && found(&documents, PUBLISHED, 1400));
         documents.set(path, &"3".into(), None, later(2000));
-        assert!(!found(&documents, PUBLISHED, 6900) && found(&documents, PUBLISHED, 7000), "nothing new to say");
+        assert!(!found(&documents, PUBLISHED, 11900) && found(&documents, PUBLISHED, 12000), "nothing new to say");
         assert!(!documents.pull(path, old, none()) && !found(&documents, PULLED, 900));
         assert!(documents.pull(path, documents.generation(), none()) && found(&documents, PULLED, 900));
         let old = documents.generation();

@@ -49,16 +49,16 @@ pub(crate) struct Rename {
 
 /// Names of a symbol before and after.
 #[derive(Debug, Clone)]
-struct Names {
-    old: String,
-    new: String,
+pub(crate) struct Names {
+    pub(crate) old: String,
+    pub(crate) new: String,
 }
 
 /// Rename with the edits that make it.
 #[derive(Debug, Clone)]
 pub(crate) struct PlannedRename {
-    names: Names,
-    rewrites: Vec<SourceRewrite>,
+    pub(crate) names: Names,
+    pub(crate) rewrites: Vec<SourceRewrite>,
 }
 
 pub(crate) fn prepare(

@@ -1,9 +1,12 @@
 use super::*;
+use crate::builtin::rename_symbol::{Names, PlannedRename};
 use agentd_core::{
     Timestamp,
     ids::{CallId, SessionId, TurnId},
+    language::{SourceEdit, SourceRewrite, WirePosition},
     policy::Confinement,
-    ports::Workspace,
+    ports::{NoLanguages, Workspace},
+    session::Mount,
 };
 
 fn context() -> ToolContext {
@@ -50,4 +53,32 @@ async fn a_cancelled_call_does_not_wait_for_a_thread() {
     context.cancel.cancel();
     let failed = toolbox.work_with(&context, |_| Ok(())).await;
     assert_eq!(failed.unwrap_err().code, ToolErrorCode::Cancelled);
+}
+
+#[tokio::test]
+async fn a_rename_that_was_shown_runs_as_it_was_shown_and_only_for_its_call() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.py"), "foo = 1\n").unwrap();
+    let project = Some(Mount { path: folder.path().canonicalize().unwrap(), writable: true });
+    let workspace = Workspace { project, ..Workspace::clone(&context().workspace) };
+    let context = ToolContext { workspace: Arc::new(workspace), ..context() };
+    // Whoever asks a server anew is refused.
+    let languages: Option<Arc<dyn Languages>> = Some(Arc::new(NoLanguages));
+    let toolbox = BuiltinToolbox::new(ToolboxConfig { languages, ..ToolboxConfig::new(|| TimeZone::UTC) });
+    let call = |symbol: &str| ToolCall {
+        call_id: context.call_id.clone(),
+        name: "rename_symbol".to_owned(),
+        arguments: format!(r#"{{"path": "/project/a.py", "line": 1, "symbol": "{symbol}", "new_name": "bar"}}"#),
+    };
+    let at = |character| WirePosition { line: 0, character };
+    let edits = vec![SourceEdit { start: at(0), end: at(3), text: "bar".to_owned() }];
+    let rewrites = vec![SourceRewrite { file: "/project/a.py".to_owned(), edits }];
+    let names = Names { old: "foo".to_owned(), new: "bar".to_owned() };
+    toolbox.renames.keep(&context, &call("foo"), PlannedRename { names, rewrites });
+    let edited = toolbox.call(&context, &call("other")).await;
+    assert!(edited.error.is_some(), "{edited:?}");
+    let renamed = toolbox.call(&context, &call("foo")).await;
+    assert!(renamed.error.is_none(), "{renamed:?}");
+    assert_eq!(std::fs::read_to_string(folder.path().join("a.py")).unwrap(), "bar = 1\n");
+    assert!(toolbox.call(&context, &call("foo")).await.error.is_some(), "it was not shown twice");
 }

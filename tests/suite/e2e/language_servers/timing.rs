@@ -71,8 +71,9 @@ async fn what_an_earlier_turn_has_not_heard_is_looked_at_anew() {
     world.daemon.write("project/b.fk", "one\ntwo\n");
     let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
     assert_eq!(count(requests.last().unwrap()), 0, "it takes a second");
+    // Its word on that text comes when the turn is over.
+    tokio::time::sleep(Duration::from_secs(5)).await;
     world.daemon.write("project/a.fk", "one\ntwo\nthree\n");
-    tokio::time::sleep(Duration::from_secs(4)).await;
     world.daemon.write("project/c.txt", "one\n");
     let replies = vec![edit("c.txt", "one", "two"), Reply::text("Done.")];
     let replies = std::sync::Mutex::new(replies.into_iter());
