@@ -1,5 +1,5 @@
-//! Documents and pictures: the adapter that the feature `documents` brings, or a stub that reports what this build
-//! lacks.
+//! Documents and pictures: the adapter that the feature `documents` brings, or one that reports what this
+//! build lacks.
 
 #[cfg(not(feature = "documents"))]
 mod missing;

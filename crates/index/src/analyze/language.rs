@@ -65,7 +65,7 @@ impl Language {
 /// Small words that a text must have to be taken for something else than English.
 const LEAST: u16 = 2;
 
-/// Which of the words of a query, in small letters, say nothing: those of the language in which most of them are small, and
+/// Tells of each word of a query, in small letters, whether it says nothing: those of the language in which most of them are small, and
 /// small words of English. What questions are made of says something where nothing else makes a question of it.
 #[must_use]
 pub fn small_words(words: &[&str]) -> Vec<bool> {

@@ -1,4 +1,4 @@
-//! What the words of a query stand for in the index, and what each is worth.
+//! Words of a query: the terms of the index that each stands for, and its weight.
 
 use tantivy::{
     DocId, DocSet as _, TERMINATED, Term,
@@ -25,7 +25,7 @@ const ALMOST: f32 = 0.8;
 const RARE: u64 = 3;
 /// Letters of a word from which on it may be one that was typed wrong.
 const LEAST_LETTERS: usize = 4;
-/// Where the terms of scripts without spaces begin, of which there are too many to look at: each differs by one letter from much.
+/// First term of scripts without spaces. Typos are not looked for from it on: each of those terms differs by one letter from many.
 const UNSPACED: &str = "\u{2e80}";
 /// Words that are taken for what was meant by one.
 const MOST_MEANT: usize = 8;

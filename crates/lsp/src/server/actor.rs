@@ -93,7 +93,7 @@ impl Actor {
         }
     }
 
-    /// When the next thing is due.
+    /// Moment at which the next thing is due.
     fn due(&self) -> Option<Instant> {
         let connection = self.connection.as_ref()?;
         let idle = self.parts.limits.idle_stop.filter(|_| connection.is_idle()).map(|idle| self.used + idle);

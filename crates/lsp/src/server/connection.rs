@@ -424,7 +424,7 @@ impl Connection {
         purpose.sources(self.is_pulled)
     }
 
-    /// When the next thing is due.
+    /// Moment at which the next thing is due.
     pub(super) fn next_look(&self, now: Instant) -> Option<Instant> {
         let requests = self.requests.next_look();
         requests.into_iter().chain(self.checks.next_look(&self.documents, self.is_pulled, now)).min()

@@ -197,7 +197,7 @@ impl Document {
         }
     }
 
-    /// When published findings are whole, as far as that is known.
+    /// Moment from which published findings are whole, as far as that is known.
     pub(super) fn whole_at(&self) -> Option<Instant> {
         let PublishedFindings { version, at, .. } = self.published.as_ref()?;
         match version {

@@ -14,7 +14,7 @@ const MAX_AGE: Duration = Duration::from_secs(300);
 /// Work of a server that it has told of.
 #[derive(Debug, Default)]
 pub(super) struct Loading {
-    /// When each piece of work began, by its token.
+    /// Start of each piece of work, by its token.
     progress: HashMap<String, Instant>,
     /// The server's own word, which counts more; none where it says nothing of it.
     is_quiescent: Option<bool>,

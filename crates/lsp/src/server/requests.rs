@@ -1,4 +1,4 @@
-//! What a server was asked and has not answered, and what it is asked again. Pure.
+//! Requests that a server has not answered, and those that it is sent again. Pure.
 
 use std::{collections::HashMap, path::PathBuf, time::Duration};
 
@@ -38,10 +38,10 @@ pub(super) struct AskedQuestion {
     pub(super) reply: Reply<ServerAnswer>,
 }
 
-/// When a request is sent again.
+/// Moment at which a request is sent again.
 enum Again {
     At(Instant),
-    /// When the server has loaded the project.
+    /// As soon as the server has loaded the project.
     Loaded,
 }
 
@@ -103,7 +103,7 @@ impl Requests {
         (unanswered, unsent.map(|(_, _, request)| request).collect())
     }
 
-    /// When the next thing is due.
+    /// Moment at which the next thing is due.
     pub(super) fn next_look(&self) -> Option<Instant> {
         let again = self.again.iter().map(|(again, deadline, _)| match again {
             Again::At(at) => *at.min(deadline),

@@ -1,4 +1,4 @@
-//! What stands on a page and is not part of it: what was filled into a form, texts that were put on it, and comments.
+//! Texts that stand on a page and are not part of it: values of forms, notes that were put on it, and comments.
 
 use std::collections::HashMap;
 

@@ -67,7 +67,7 @@ impl Environment {
     }
 }
 
-/// What the script that made it says of the corpus.
+/// Account of the corpus, by the script that made it.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Corpus {
     #[serde(skip)]
