@@ -4,6 +4,21 @@ use std::{fs::File, ops::Range, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+/// Ends of the names of documents: what has pages, sheets, slides or chapters and is searched rather than read. Not `dot` and
+/// `pot`, old templates: more often they are graphs and translations, which are text.
+pub const DOCUMENT_ENDINGS: [&str; 31] = [
+    "pdf", "docx", "docm", "dotx", "dotm", "doc", "xlsx", "xlsm", "xltx", "xltm", "xls", "xlt", "xlsb", "ods", "ots",
+    "pptx", "pptm", "ppsx", "ppsm", "potx", "ppt", "pps", "odt", "ott", "odp", "otp", "rtf", "epub", "eml", "msg",
+    "ipynb",
+];
+
+/// Returns whether a file is a document by its name, whatever the case of its letters.
+#[must_use]
+pub fn has_document_name(name: &str) -> bool {
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
+    ending.is_some_and(|ending| DOCUMENT_ENDINGS.contains(&&*ending))
+}
+
 /// A document that is open, under the name by which it is cited. What is read is what was opened, whatever happens to
 /// the path meanwhile.
 #[derive(Debug)]

@@ -16,6 +16,7 @@ use agentd_core::{
     ids::SessionId,
     input::{AttachedPart, LineRange, Selection},
     item::{Item, ItemBody, NoticeSource, NoticeTopic},
+    knowledge::has_document_name,
     ports::{ArtifactDir, Pictures, Workspaces},
 };
 use tokio::time::{Instant, timeout_at};
@@ -38,12 +39,6 @@ const RTF: &str = "{\\rtf";
 const READ: &str = "read_file";
 /// Tool that finds places in documents, with what to cite them by.
 const SEARCH: &str = "search_file";
-/// Names of what has pages, sheets or slides and is better searched than read.
-const DOCUMENTS: [&str; 16] = [
-    ".pdf", ".docx", ".doc", ".xlsx", ".xls", ".xlsb", ".ods", ".pptx", ".ppt", ".odt", ".odp", ".rtf", ".epub",
-    ".eml", ".msg", ".ipynb",
-];
-
 /// A file that was handed over, as far as a model is to know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Attachment {
@@ -138,7 +133,7 @@ pub(crate) async fn read(
     let unnamed = files.len().saturating_sub(MAX_NAMES);
     let deadline = Instant::now() + PATIENCE;
     for file in &mut files[unnamed..] {
-        if file.picture.is_none() && file.selected.is_none() && !is_document(&file.path) {
+        if file.picture.is_none() && file.selected.is_none() && !has_document_name(&file.path) {
             file.text = short_text(workspaces, tree, &file.path, deadline).await;
         }
     }
@@ -153,11 +148,6 @@ async fn short_text(workspaces: &dyn Workspaces, tree: &SessionTree, path: &str,
             None
         }
     }
-}
-
-fn is_document(path: &str) -> bool {
-    let name = path.to_ascii_lowercase();
-    DOCUMENTS.iter().any(|ending| name.ends_with(ending))
 }
 
 /// Notice in front of the turn's input. `window` is in tokens: a small one has room for less.
@@ -237,7 +227,7 @@ fn part(file: &Attachment, text: Option<&str>, tools: &ToolSet) -> String {
         return format!("- {path}: a picture, shown as {width} × {height}");
     }
     let can = |tool: &str| tools.get(tool).is_some();
-    let opened = match (is_document(&file.path) && can(SEARCH), can(READ)) {
+    let opened = match (has_document_name(&file.path) && can(SEARCH), can(READ)) {
         (true, true) => format!(": {SEARCH} finds what it says and the place to cite, {READ} opens it"),
         (true, false) => format!(": {SEARCH} finds what it says and the place to cite"),
         (false, true) => format!(": {READ} opens it"),

@@ -42,7 +42,7 @@ impl Engine {
         Ok(all)
     }
 
-    /// Difference of a worktree, which is named by its name or by a session, from the commit that it began from.
+    /// Difference of a worktree, which is named by its name or by a session, from the newest commit that its main tree has as well.
     ///
     /// # Errors
     /// When there is none, or git fails.

@@ -7,8 +7,10 @@ use agentd_core::{
     ids::SessionId,
     ports::{Store, Workspaces, Worktrees},
     session::{Mount, SessionSettings, SessionSummary},
-    worktree::NewWorktree,
+    worktree::{KnownWorktree, NewWorktree},
 };
+
+use tokio::task::spawn_blocking;
 
 use super::closed::reaches;
 use crate::error::EngineError;
@@ -46,10 +48,24 @@ pub(crate) fn ported(workspaces: &dyn Workspaces) -> Result<&dyn Worktrees, Engi
 
 /// Sessions that could change files below one of these folders.
 pub(crate) async fn users(store: &dyn Store, folders: &[PathBuf]) -> Result<Vec<SessionId>, EngineError> {
-    let sessions = store.sessions(SEARCHED).await?;
+    let (sessions, folders) = (store.sessions(SEARCHED).await?, folders.to_vec());
     let is_user =
-        |one: &SessionSummary| folders.iter().any(|folder| reaches(folder, one.project.as_ref(), &one.folders));
-    Ok(sessions.into_iter().filter(is_user).map(|one| one.id).collect())
+        move |one: &SessionSummary| folders.iter().any(|folder| reaches(folder, one.project.as_ref(), &one.folders));
+    // A folder may be on a disk that answers slowly, or not at all.
+    let found = spawn_blocking(move || sessions.into_iter().filter(is_user).map(|one| one.id).collect()).await;
+    found
+        .map_err(|error| EngineError::new(ErrorKind::Internal, format!("the sessions could not be looked at: {error}")))
+}
+
+/// Another session that works in a worktree. One whose folders are above it does not: it may be all of a person's files.
+async fn heir(store: &dyn Store, known: &KnownWorktree, session: SessionId) -> Result<Option<SessionId>, EngineError> {
+    let works_there = |one: &SessionSummary| {
+        let added = one.folders.iter().map(|added| &added.path);
+        let is_named = one.worktree.as_ref().is_some_and(|worktree| worktree.name == known.name);
+        is_named || one.project.iter().map(|mount| &mount.path).chain(added).any(|path| path.starts_with(&known.top))
+    };
+    let sessions = store.sessions(SEARCHED).await?;
+    Ok(sessions.into_iter().find(|one| one.id != session && works_there(one)).map(|one| one.id))
 }
 
 /// Leaves the worktrees of a session that is gone: to another one that works there, or removed where they have no changes.
@@ -58,8 +74,7 @@ pub(crate) async fn leave(workspaces: &dyn Workspaces, store: &dyn Store, gone: 
     let Some(worktrees) = workspaces.worktrees() else { return };
     let left = async {
         for known in worktrees.known().await?.into_iter().filter(|known| known.session == gone) {
-            let heir = users(store, &[known.top]).await?.into_iter().find(|user| *user != gone);
-            match heir {
+            match heir(store, &known, gone).await? {
                 Some(heir) => worktrees.hand_over(known.name, heir).await?,
                 None if worktrees.leave(known.name.clone()).await? => {}
                 None => tracing::info!(session = %gone, "the worktree {} has changes, and stays", known.name),
@@ -78,7 +93,7 @@ pub(crate) async fn leave_unchanged(workspaces: &dyn Workspaces, store: &dyn Sto
     let left = async {
         let mut is_gone = false;
         for known in worktrees.known().await?.into_iter().filter(|known| known.session == subagent) {
-            if users(store, &[known.top]).await?.iter().all(|user| *user == subagent) {
+            if heir(store, &known, subagent).await?.is_none() {
                 is_gone |= worktrees.leave(known.name).await?;
             }
         }

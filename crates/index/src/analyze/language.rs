@@ -12,29 +12,29 @@ pub struct Language(u8);
 const WORDS: &str = include_str!("small_words.txt");
 
 /// In the order of `small_words.txt`.
-const LANGUAGES: [(&str, Option<Algorithm>); 22] = [
-    ("en", Some(Algorithm::English)),
-    ("de", Some(Algorithm::German)),
-    ("fr", Some(Algorithm::French)),
-    ("es", Some(Algorithm::Spanish)),
-    ("it", Some(Algorithm::Italian)),
-    ("pt", Some(Algorithm::Portuguese)),
-    ("nl", Some(Algorithm::Dutch)),
-    ("sv", Some(Algorithm::Swedish)),
-    ("da", Some(Algorithm::Danish)),
-    ("no", Some(Algorithm::Norwegian)),
-    ("fi", Some(Algorithm::Finnish)),
-    ("ru", Some(Algorithm::Russian)),
-    ("pl", Some(Algorithm::Polish)),
-    ("cs", Some(Algorithm::Czech)),
-    ("ro", Some(Algorithm::Romanian)),
-    ("hu", Some(Algorithm::Hungarian)),
-    ("tr", Some(Algorithm::Turkish)),
-    ("ca", Some(Algorithm::Catalan)),
-    ("el", Some(Algorithm::Greek)),
-    ("uk", Some(Algorithm::Ukrainian)),
-    ("ar", Some(Algorithm::Arabic)),
-    ("id", Some(Algorithm::Indonesian)),
+const LANGUAGES: [(&str, Algorithm); 22] = [
+    ("en", Algorithm::English),
+    ("de", Algorithm::German),
+    ("fr", Algorithm::French),
+    ("es", Algorithm::Spanish),
+    ("it", Algorithm::Italian),
+    ("pt", Algorithm::Portuguese),
+    ("nl", Algorithm::Dutch),
+    ("sv", Algorithm::Swedish),
+    ("da", Algorithm::Danish),
+    ("no", Algorithm::Norwegian),
+    ("fi", Algorithm::Finnish),
+    ("ru", Algorithm::Russian),
+    ("pl", Algorithm::Polish),
+    ("cs", Algorithm::Czech),
+    ("ro", Algorithm::Romanian),
+    ("hu", Algorithm::Hungarian),
+    ("tr", Algorithm::Turkish),
+    ("ca", Algorithm::Catalan),
+    ("el", Algorithm::Greek),
+    ("uk", Algorithm::Ukrainian),
+    ("ar", Algorithm::Arabic),
+    ("id", Algorithm::Indonesian),
 ];
 
 impl Language {
@@ -58,7 +58,7 @@ impl Language {
     }
 
     pub(super) fn algorithm(self) -> Option<Algorithm> {
-        LANGUAGES.get(usize::from(self.0)).and_then(|(_, algorithm)| *algorithm)
+        LANGUAGES.get(usize::from(self.0)).map(|(_, algorithm)| *algorithm)
     }
 }
 

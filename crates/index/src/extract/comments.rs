@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{
     package::Package,
+    recognise::contains,
     xml::{self, Node},
 };
 use crate::{failure::Failure, kind::Kind, limits::Limits};
@@ -26,11 +27,6 @@ pub(super) fn read(bytes: Vec<u8>, limits: &Limits) -> (HashMap<String, Comments
         Ok(mut package) => (found(&mut package).unwrap_or_default(), bytes),
         Err(_) => (HashMap::new(), bytes),
     }
-}
-
-/// Names of files stand in an archive as they are.
-fn contains(bytes: &[u8], part: &[u8]) -> bool {
-    bytes.windows(part.len()).any(|window| window == part)
 }
 
 fn found(package: &mut Package) -> Result<HashMap<String, Comments>, Failure> {

@@ -4,15 +4,11 @@ use super::xml::{self, Child, Node};
 
 /// Replaces the equations of a part of a document by ones of a single text each; none where there are no equations.
 pub(super) fn spelled_out(part: &str) -> Option<String> {
-    const OPEN: &str = "<m:oMath>";
-    const OPEN_MORE: &str = "<m:oMath ";
     const CLOSE: &str = "</m:oMath>";
-    if !part.contains("<m:oMath") {
-        return None;
-    }
+    opening(part)?;
     let mut text = String::with_capacity(part.len());
     let mut rest = part;
-    while let Some(start) = [OPEN, OPEN_MORE].iter().filter_map(|open| rest.find(open)).min() {
+    while let Some(start) = opening(rest) {
         let (before, equation) = rest.split_at(start);
         text.push_str(before);
         let Some(end) = equation.find(CLOSE).map(|at| at + CLOSE.len()) else {
@@ -34,17 +30,25 @@ pub(super) fn spelled_out(part: &str) -> Option<String> {
     Some(text)
 }
 
-/// Marks that Markdown would be told with a backslash before them, and letters for private use that stand in for them until then.
+/// Start of the next equation. A paragraph of them has a name that begins like theirs.
+fn opening(part: &str) -> Option<usize> {
+    const NAME: &str = "<m:oMath";
+    let is_whole = |at: &usize| part[at + NAME.len()..].starts_with(['>', ' ', '\n', '\r', '\t']);
+    part.match_indices(NAME).map(|(at, _)| at).find(is_whole)
+}
+
+/// Marks that Markdown would be told with a backslash before them, and letters for private use that stand in for them until
+/// then: the last ones of all, which no font has.
 const GUARDED: [(char, char); 9] = [
-    ('\\', '\u{f8f0}'),
-    ('<', '\u{f8f1}'),
-    ('>', '\u{f8f2}'),
-    ('*', '\u{f8f3}'),
-    ('[', '\u{f8f4}'),
-    (']', '\u{f8f5}'),
-    ('_', '\u{f8f6}'),
-    ('&', '\u{f8f7}'),
-    ('~', '\u{f8f8}'),
+    ('\\', '\u{10fff0}'),
+    ('<', '\u{10fff1}'),
+    ('>', '\u{10fff2}'),
+    ('*', '\u{10fff3}'),
+    ('[', '\u{10fff4}'),
+    (']', '\u{10fff5}'),
+    ('_', '\u{10fff6}'),
+    ('&', '\u{10fff7}'),
+    ('~', '\u{10fff8}'),
 ];
 
 fn guarded(latex: &str) -> String {
@@ -54,7 +58,7 @@ fn guarded(latex: &str) -> String {
 
 /// The text with the marks of its equations as they are.
 pub(super) fn released(text: String) -> String {
-    if !text.contains(|letter: char| ('\u{f8f0}'..='\u{f8f8}').contains(&letter)) {
+    if !text.contains(|letter: char| ('\u{10fff0}'..='\u{10fff8}').contains(&letter)) {
         return text;
     }
     let own = |letter: char| GUARDED.iter().find(|(_, guard)| *guard == letter).map_or(letter, |(own, _)| *own);

@@ -71,7 +71,7 @@ fn foreign(named: Option<Kind>, found: &str) -> Failure {
     }
 }
 
-fn contains(bytes: &[u8], part: &[u8]) -> bool {
+pub(super) fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 

@@ -52,6 +52,8 @@ struct State {
     /// Characters that stand in for one that is told by its number.
     stand_ins: usize,
     is_hidden: bool,
+    /// Written behind it.
+    end: &'static str,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +84,7 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn new(bytes: &'a [u8]) -> Self {
-        let state = State { to: Target::Text, encoding: WINDOWS_1252, stand_ins: 1, is_hidden: false };
+        let state = State { to: Target::Text, encoding: WINDOWS_1252, stand_ins: 1, is_hidden: false, end: "" };
         Self {
             bytes,
             at: 0,
@@ -109,10 +111,12 @@ impl<'a> Reader<'a> {
                         return Err("its groups are nested too deep");
                     }
                     self.outer.push(self.state);
+                    self.state.end = "";
                     self.skipped = 0;
                 }
                 b'}' => {
                     self.flush();
+                    self.put(self.state.end);
                     self.is_optional = false;
                     self.skipped = 0;
                     match self.outer.pop() {
@@ -205,7 +209,10 @@ impl<'a> Reader<'a> {
                 self.usual = number.and_then(of_page).unwrap_or(self.usual);
                 self.state.encoding = self.usual;
             }
-            "mac" => self.usual = encoding_rs::MACINTOSH,
+            "mac" => {
+                self.usual = encoding_rs::MACINTOSH;
+                self.state.encoding = self.usual;
+            }
             "f" | "af" if self.state.to == Target::Fonts => self.font = number.unwrap_or_default(),
             "f" => {
                 self.flush();
@@ -228,17 +235,23 @@ impl<'a> Reader<'a> {
             "bin" => self.at = self.at.saturating_add(usize::try_from(number.unwrap_or_default()).unwrap_or_default()),
             "title" if self.state.to == Target::Nowhere => self.state.to = Target::Title,
             "fonttbl" => self.state.to = Target::Fonts,
-            "footnote" => self.letters(" [Note: "),
-            "header" | "headerl" | "headerr" | "headerf" => self.letters("\nHeader: "),
-            "footer" | "footerl" | "footerr" | "footerf" => self.letters("\nFooter: "),
+            "footnote" => self.apart(" [Note: ", "]"),
+            "header" | "headerl" | "headerr" | "headerf" => self.apart("\nHeader: ", "\n"),
+            "footer" | "footerl" | "footerr" | "footerf" => self.apart("\nFooter: ", "\n"),
             word if NO_TEXT.contains(&word) => self.leave_out(),
             // Notes, comments and what the text was written over in are told.
-            "annotation" => self.letters(" [Comment: "),
+            "annotation" => self.apart(" [Comment: ", "]"),
             "atnid" | "atnauthor" => self.leave_out(),
             "shppict" | "shpinst" | "shptxt" => {}
             _ if is_optional => self.leave_out(),
             _ => {}
         }
+    }
+
+    /// What stands apart from the text around it, to the end of its group.
+    fn apart(&mut self, start: &str, end: &'static str) {
+        self.letters(start);
+        self.state.end = end;
     }
 
     fn leave_out(&mut self) {
@@ -360,6 +373,9 @@ mod tests {
         check(r"{\rtf1{\fonttbl{\f1\fcharset134 SimSun;}}\f1 \'b1\'a8\'b8\'e6}", "报告");
         check(r"{\rtf1\uc1 \u-10179?\u-8704?}", "😀");
         check(r"{\rtf1 a\cell b\cell\row c}", "a | b | \nc");
+        check(r"{\rtf1\mac caf\'8e}", "café");
+        check(r"{\rtf1 Rate{\footnote see {\i page} 3} applies.}", "Rate [Note: see page 3] applies.");
+        check(r"{\rtf1{\header Top}Text{\*\annotation Why?}.}", "Header: Top\nText [Comment: Why?].");
         check(r"{\rtf1{\*\unknown hidden}{\pict 0102}{\v hidden}seen}", "seen");
     }
 

@@ -121,6 +121,8 @@ struct Board<'a> {
     scores: Vec<f32>,
     /// Those that have a score, or may have one.
     touched: Vec<DocId>,
+    /// Those that are left out, in order.
+    without: Vec<DocId>,
 }
 
 impl<'a> Board<'a> {
@@ -132,7 +134,7 @@ impl<'a> Board<'a> {
     ) -> Result<Self, IndexError> {
         let lengths = reader.get_fieldnorms_reader(view.fields.words)?;
         let scores = vec![0.0; reader.max_doc() as usize];
-        Ok(Self { view, segment, reader, lengths, average, scores, touched: Vec::new() })
+        Ok(Self { view, segment, reader, lengths, average, scores, touched: Vec::new(), without: Vec::new() })
     }
 
     fn fill(mut self, wanted: &RankQuery, best: &mut Best<'_>) -> Result<(), IndexError> {
@@ -145,7 +147,8 @@ impl<'a> Board<'a> {
             }
         }
         let whole = wanted.whole.as_ref().map(of_segment).unwrap_or_default();
-        let without: Vec<Vec<DocId>> = wanted.without.iter().map(of_segment).collect();
+        self.without = wanted.without.iter().flat_map(of_segment).collect();
+        self.without.sort_unstable();
         let mut rest: f32 = wanted.concepts.iter().map(Concept::most).sum();
         for concept in &wanted.concepts {
             let mut lists = self.lists(concept)?;
@@ -162,7 +165,7 @@ impl<'a> Board<'a> {
                 self.raise(doc, WHOLE_PHRASE);
             }
         }
-        for doc in without.iter().flatten() {
+        for doc in &self.without {
             if let Some(score) = self.scores.get_mut(*doc as usize) {
                 *score = 0.0;
             }
@@ -177,8 +180,10 @@ impl<'a> Board<'a> {
             return Ok(known);
         }
         let keys = self.view.keys(self.segment)?;
-        let is_seen =
-            |doc: &&DocId| best.allowed.has(split_key(keys.get_val(**doc)).0) && !self.reader.is_deleted(**doc);
+        let is_seen = |doc: &&DocId| {
+            let is_wanted = self.without.binary_search(doc).is_err() && !self.reader.is_deleted(**doc);
+            is_wanted && best.allowed.has(split_key(keys.get_val(**doc)).0)
+        };
         let mut scores: Vec<f32> = self.touched.iter().filter(is_seen).map(|doc| self.score(*doc)).collect();
         let Some(last) = best.most.checked_sub(1).filter(|last| *last < scores.len()) else { return Ok(known) };
         let (_, least, _) = scores.select_nth_unstable_by(last, |one, other| other.total_cmp(one));

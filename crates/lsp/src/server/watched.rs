@@ -1,7 +1,7 @@
 //! Files that a server relies on, and that change without anybody telling: a server cannot watch them through its walls.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     path::{Path, PathBuf},
 };
 
@@ -10,7 +10,7 @@ use crate::{config::ServerConfig, source::Stamp};
 
 /// Files and folders of one walk.
 const MAX_SEEN: usize = 20_000;
-/// Files that are remembered, and changes that are told at once.
+/// Files that are remembered.
 const MAX_FILES: usize = 5000;
 /// Folders that hold what programs made, besides those whose names begin with a dot.
 const MADE: [&str; 5] = ["node_modules", "target", "__pycache__", "venv", "site-packages"];
@@ -28,13 +28,23 @@ impl WatchedFiles {
     pub(super) fn look(config: &ServerConfig, folder: &Path, root: &Path) -> Self {
         let mut watched = Self::default();
         let mut left = MAX_SEEN;
-        watched.walk(config, folder, root, &mut left);
+        // Files nearer to the root first.
+        let mut folders = VecDeque::from([root.to_owned()]);
+        while let Some(below) = folders.pop_front().filter(|_| !watched.is_cut) {
+            watched.list(config, folder, &below, &mut folders, &mut left);
+        }
         watched
     }
 
-    fn walk(&mut self, config: &ServerConfig, folder: &Path, below: &Path, left: &mut usize) {
+    fn list(
+        &mut self,
+        config: &ServerConfig,
+        folder: &Path,
+        below: &Path,
+        folders: &mut VecDeque<PathBuf>,
+        left: &mut usize,
+    ) {
         let Ok(entries) = folder.join(below).read_dir() else { return };
-        let mut folders = Vec::new();
         for entry in entries.flatten() {
             if *left == 0 || self.seen.len() >= MAX_FILES {
                 self.is_cut = true;
@@ -47,17 +57,13 @@ impl WatchedFiles {
             let Ok(kind) = entry.file_type() else { continue };
             let path = below.join(&name);
             if kind.is_dir() && !text.starts_with('.') && !MADE.contains(&&*text) {
-                folders.push(path);
+                folders.push_back(path);
             } else if kind.is_file()
                 && (config.language_of(&path).is_some() || config.root_markers.iter().any(|marker| *marker == text))
                 && let Ok(found) = entry.metadata()
             {
                 self.seen.insert(path, Stamp::of(&found));
             }
-        }
-        // Files nearer to the root first.
-        for path in folders {
-            self.walk(config, folder, &path, left);
         }
     }
 
@@ -71,7 +77,7 @@ impl WatchedFiles {
         // What one of two walks has not reached need not be gone.
         let gone = self.seen.keys().filter(|path| !later.is_cut && !later.seen.contains_key(*path));
         let gone = gone.map(|path| (path.clone(), DiskChange::Deleted));
-        there.chain(gone).take(MAX_FILES).collect()
+        there.chain(gone).collect()
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use agentd_core::{
-    knowledge::{DocumentFinds, DocumentQuery, OpenDocument},
+    knowledge::{DocumentFinds, DocumentQuery, OpenDocument, has_document_name},
     ports::{CallProgress, Knowledge},
     tool::ToolOutput,
 };
@@ -25,7 +25,7 @@ use crate::{
     text,
     workspace::{
         backend::Backend as _,
-        documents::{MAX_OPEN, has_document_name},
+        documents::MAX_OPEN,
         path::ToolPath,
         walk::{Kind, UnreadEntries, Walk},
     },

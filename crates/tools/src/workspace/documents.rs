@@ -6,7 +6,7 @@ use agentd_core::{
     Timestamp,
     error::WorkspaceError,
     files::SessionTree,
-    knowledge::{DocumentPage, OpenDocument},
+    knowledge::{DocumentPage, OpenDocument, has_document_name},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -21,16 +21,6 @@ use crate::{failure::Failure, job::Job, toolbox::Limits};
 
 /// Maximum number of documents open at once.
 pub(crate) const MAX_OPEN: usize = 300;
-
-/// Returns whether a name is worth a look into the file: a project may have a hundred thousand others.
-pub(crate) fn has_document_name(name: &str) -> bool {
-    const ENDINGS: [&str; 22] = [
-        "pdf", "docx", "docm", "dotx", "doc", "xlsx", "xlsm", "xltx", "xls", "xlsb", "ods", "pptx", "pptm", "ppsx",
-        "ppt", "odt", "odp", "rtf", "epub", "eml", "msg", "ipynb",
-    ];
-    let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
-    ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()))
-}
 
 /// Returns whether a file was handed over and is named as a text. Those of a project are far too many, and `grep` finds
 /// what is in them.

@@ -144,13 +144,15 @@ impl Worktrees for WorktreeFolders {
     }
 
     fn settle(&self) -> BoxFuture<'_, Result<(), WorkspaceError>> {
-        async {
+        let inner = &self.0;
+        async move {
             let mut repositories: Vec<PathBuf> =
-                self.0.records.all()?.into_iter().map(|record| record.repository.common).collect();
+                inner.records.all()?.into_iter().map(|record| record.repository.common).collect();
+            repositories.sort();
             repositories.dedup();
-            // Each operation does so first.
-            let turns = join_all(repositories.iter().map(|repository| self.0.turn(repository))).await;
-            turns.into_iter().try_for_each(|turn| turn.map(drop))
+            // Each operation does so first. A turn ends at once: the next one of its repository would wait for it.
+            let settled = |repository: PathBuf| async move { inner.turn(&repository).await.map(drop) };
+            join_all(repositories.into_iter().map(settled)).await.into_iter().collect()
         }
         .boxed()
     }

@@ -369,3 +369,15 @@ async fn an_object_that_was_replaced_is_found() {
     field.refused(field.worktrees.diff("one".to_owned()).await, &["hash-path mismatch", "git fsck"]);
     field.refused(field.apply("one").await, &["hash-path mismatch"]);
 }
+
+#[tokio::test]
+async fn worktrees_of_several_repositories_are_settled_in_whatever_order_their_names_are() {
+    let field = Field::new();
+    let other = field.root.join("other");
+    git(&field.root, &["clone", "--quiet", "project", "other"]);
+    for (name, project) in [("a", &field.project), ("b", &other), ("c", &field.project)] {
+        field.make_of(name, project).await.unwrap();
+    }
+    let settled = tokio::time::timeout(std::time::Duration::from_secs(60), life(&field.root).settle()).await;
+    settled.expect("they do not wait for each other").unwrap();
+}

@@ -231,3 +231,17 @@ async fn equals_of_many_segments_come_in_the_order_of_the_request() {
         cited(&all).iter().map(|cited| cited.split_whitespace().next().unwrap_or_default()).collect();
     assert_eq!(names, ["best.txt", "5.txt", "4.txt", "3.txt", "2.txt", "1.txt", "0.txt"]);
 }
+
+/// Enough chunks with a rare word end the search for more, but not if they are those that nobody wants.
+#[tokio::test]
+async fn what_is_left_out_takes_no_place_of_what_is_not() {
+    let shelf = Shelf::new().await;
+    let unwanted = (0..60).map(|number| format!("zebra and heron {number}"));
+    let wanted = (0..1500).map(|number| format!("common words {number}"));
+    let pages: Vec<String> = unwanted.chain(wanted).collect();
+    let pages: Vec<&str> = pages.iter().map(String::as_str).collect();
+    let document = shelf.add("many.txt", &pages).await;
+    let request =
+        Request { limit: 5, ..Request::new(vec![document], Query::Words("zebra common NOT heron".to_owned())) };
+    assert_eq!(shelf.ask(request).await.hits.len(), 5);
+}
