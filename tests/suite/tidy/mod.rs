@@ -224,7 +224,7 @@ const HOUSE: [(&str, &[&str]); 18] = [
 ];
 
 /// Libraries whose types stop at the crates that are named.
-const WIRES: [(&str, &[&str]); 15] = [
+const WIRES: [(&str, &[&str]); 17] = [
     ("tonic", &["proto", "agentd"]),
     ("prost", &["proto", "agentd"]),
     ("interprocess", &["proto"]),
@@ -234,7 +234,9 @@ const WIRES: [(&str, &[&str]); 15] = [
     ("candle-core", &["crates/local"]),
     ("tokenizers", &["crates/local"]),
     ("cap-std", &["crates/tools"]),
-    ("pdf_oxide", &["crates/index"]),
+    ("hayro-cmap", &["crates/index"]),
+    ("hayro-font", &["crates/index"]),
+    ("hayro-syntax", &["crates/index"]),
     ("office_oxide", &["crates/index"]),
     ("calamine", &["crates/index"]),
     ("tantivy", &["crates/index"]),

@@ -7,6 +7,7 @@ mod documents;
 mod formats;
 mod hostile;
 mod library;
+mod pages;
 mod programs;
 mod search;
 mod worker;

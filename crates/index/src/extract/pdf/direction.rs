@@ -22,7 +22,7 @@ fn is_digit(letter: char) -> bool {
 }
 
 /// Returns whether it is a mark above or below another letter.
-fn is_mark(letter: char) -> bool {
+pub(super) fn is_mark(letter: char) -> bool {
     canonical_combining_class(letter) != 0
 }
 
@@ -97,12 +97,19 @@ fn is_vertical(letters: &[Letter]) -> bool {
 /// down as they are seen, which shows where alef comes before the lam that it is joined with.
 pub(super) fn turn_glyph(letters: &mut [Letter]) {
     let is_seen = matches!(letters, [one, other] if other.letter == '\u{644}' && one.letter != '\u{644}');
-    if letters.len() < 2 || is_seen || !letters.iter().all(|letter| is_from_right(letter.letter)) {
+    if letters.len() < 2 || is_seen {
         return;
     }
-    let places: Vec<(f32, f32)> = letters.iter().rev().map(|letter| (letter.left, letter.right)).collect();
-    for (letter, place) in letters.iter_mut().zip(places) {
-        (letter.left, letter.right) = place;
+    for stretch in letters.chunk_by_mut(|one, other| is_from_right(one.letter) == is_from_right(other.letter)) {
+        if !stretch.iter().all(|letter| is_from_right(letter.letter)) {
+            continue;
+        }
+        let edge =
+            |of: fn(&Letter) -> f32, far: fn(f32, f32) -> f32| stretch.iter().map(of).reduce(far).unwrap_or_default();
+        let both = edge(|letter| letter.left, f32::min) + edge(|letter| letter.right, f32::max);
+        for letter in stretch {
+            (letter.left, letter.right) = (both - letter.right, both - letter.left);
+        }
     }
 }
 

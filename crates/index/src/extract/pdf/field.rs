@@ -1,10 +1,12 @@
 //! Texts that stand on a page and are not part of it: values of forms, notes that were put on it, and comments.
 
-use std::collections::HashMap;
+use hayro_syntax::{
+    Pdf,
+    object::{Array, Dict, Name, Object, Rect, String as Bytes},
+    page::Page,
+};
 
-use pdf_oxide::{PdfDocument, object::Object};
-
-use super::{line::Piece, string, turn::View};
+use super::{content, line::Piece, string, turn::View};
 
 /// Characters that are read of one.
 const MOST_LETTERS: usize = 4000;
@@ -12,8 +14,6 @@ const MOST_LETTERS: usize = 4000;
 const MOST: usize = 5000;
 /// Fields above a field that are asked for its value.
 const PARENTS: usize = 10;
-
-type Dictionary = HashMap<String, Object>;
 
 /// Texts beside the content of a page.
 #[derive(Debug, Default)]
@@ -27,62 +27,44 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    pub(super) fn of(document: &PdfDocument, page: usize) -> Self {
+    pub(super) fn of(page: &Page<'_>) -> Self {
         let mut beside = Self::default();
-        let Ok(object) = document.get_page(page) else { return beside };
-        let Some(listed) = object.as_dict().and_then(|page| resolved(document, page.get("Annots")?)) else {
-            return beside;
-        };
-        for one in listed.as_array().into_iter().flatten().take(MOST) {
-            if let Some(one) = resolved(document, one)
-                && let Some(dictionary) = one.as_dict()
-            {
-                beside.take(document, dictionary);
-            }
+        if let Some(listed) = page.raw().get::<Array<'_>>("Annots") {
+            listed.iter::<Dict<'_>>().take(MOST).for_each(|one| beside.take(&one));
         }
         beside
     }
 
-    fn take(&mut self, document: &PdfDocument, one: &Dictionary) {
-        let get = |key: &str| one.get(key).and_then(|value| resolved(document, value));
+    fn take(&mut self, one: &Dict<'_>) {
         // Not to be seen, on a screen at least.
-        const UNSEEN: i64 = 1 | 1 << 1 | 1 << 5;
-        let flags = get("F").and_then(|flags| flags.as_integer()).unwrap_or_default();
-        if flags & UNSEEN != 0 {
+        const UNSEEN: u32 = 1 | 1 << 1 | 1 << 5;
+        if one.get::<u32>("F").unwrap_or_default() & UNSEEN != 0 {
             return;
         }
-        let contents = || get("Contents").as_ref().and_then(Object::as_string).map(string::text);
-        match get("Subtype").as_ref().and_then(Object::as_name) {
-            Some("Widget") => self.put(value(document, one), get("Rect")),
-            Some("FreeText" | "Stamp") => self.put(contents(), get("Rect")),
-            Some("Popup" | "Link") | None => {}
+        match one.get::<Name<'_>>("Subtype").as_deref() {
+            Some(b"Widget") => self.put(value(one), one),
+            Some(b"FreeText" | b"Stamp") => self.put(text(one, "Contents"), one),
+            Some(b"Popup" | b"Link") | None => {}
             Some(kind) => {
-                let file = get("FS").and_then(|file| file_name(document, &file));
-                if let Some(file) = file.filter(|_| kind == "FileAttachment") {
-                    self.files.push(file);
-                }
-                let text = contents().map(|text| text.trim().chars().take(MOST_LETTERS).collect::<String>());
-                if let Some(text) = text.filter(|text| !text.is_empty()) {
-                    let by = get("T").as_ref().and_then(Object::as_string).map(string::text);
-                    let by = by.filter(|by| !by.trim().is_empty()).map(|by| format!(" by {}", by.trim()));
-                    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-                    self.comments.push(format!("Comment{}: {text}", by.unwrap_or_default()));
+                let file = one.get::<Object<'_>>("FS").and_then(|file| file_name(&file));
+                self.files.extend(file.filter(|_| kind == b"FileAttachment"));
+                let said = text(one, "Contents").map(|said| said.trim().chars().take(MOST_LETTERS).collect::<String>());
+                if let Some(said) = said.filter(|said| !said.is_empty()) {
+                    let by = text(one, "T").filter(|by| !by.trim().is_empty());
+                    let by = by.map(|by| format!(" by {}", by.trim())).unwrap_or_default();
+                    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+                    self.comments.push(format!("Comment{by}: {said}"));
                 }
             }
         }
     }
 
-    fn put(&mut self, text: Option<String>, place: Option<Object>) {
-        let (Some(text), Some(place)) = (text, place) else { return };
-        #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "points on a page")]
-        let number = |object: &Object| match object {
-            Object::Integer(number) => Some(*number as f32),
-            Object::Real(number) => Some(*number as f32).filter(|number| number.is_finite()),
-            _ => None,
-        };
-        let corners: Vec<f32> = place.as_array().into_iter().flatten().filter_map(number).collect();
-        if let (Ok(corners), false) = (corners.try_into(), text.trim().is_empty()) {
-            self.texts.push((text, corners));
+    /// Keeps a text with the place of what it belongs to.
+    fn put(&mut self, text: Option<String>, of: &Dict<'_>) {
+        if let (Some(text), Some(place)) = (text, of.get::<Rect>("Rect"))
+            && !text.trim().is_empty()
+        {
+            self.texts.push((text, content::rectangle(&place)));
         }
     }
 
@@ -109,84 +91,75 @@ fn pieces_of(text: &str, [one_x, one_y, other_x, other_y]: [f32; 4], view: &View
 }
 
 /// Value of a field, as it is shown.
-fn value(document: &PdfDocument, field: &Dictionary) -> Option<String> {
-    let kind = inherited(document, field, "FT")?;
-    let value = inherited(document, field, "V")?;
-    match kind.as_name()? {
-        "Tx" => shown(document, &value),
-        "Ch" => {
+fn value(field: &Dict<'_>) -> Option<String> {
+    let value = inherited(field, "V")?;
+    match inherited(field, "FT")?.into_name()?.as_ref() {
+        b"Tx" => shown(&value),
+        b"Ch" => {
             let chosen = match &value {
-                Object::Array(several) => several.iter().filter_map(|one| shown(document, one)).collect(),
-                one => vec![shown(document, one)?],
+                Object::Array(several) => several.iter::<Object<'_>>().filter_map(|one| shown(&one)).collect(),
+                one => vec![shown(one)?],
             };
-            let options = inherited(document, field, "Opt");
-            Some(chosen.into_iter().map(|one| option(document, options.as_ref(), one)).collect::<Vec<_>>().join(", "))
+            let options = inherited(field, "Opt").and_then(Object::into_array);
+            Some(chosen.into_iter().map(|one| option(options.as_ref(), one)).collect::<Vec<_>>().join(", "))
         }
         // What is ticked says so by a state other than this one.
-        "Btn" => {
-            let state = field.get("AS").and_then(|state| resolved(document, state));
-            let state = state.as_ref().and_then(Object::as_name)?;
-            (state != "Off").then(|| "☒".to_owned())
-        }
+        b"Btn" => (field.get::<Name<'_>>("AS")?.as_ref() != b"Off").then(|| "☒".to_owned()),
         _ => None,
     }
 }
 
 /// Shown name of a choice that programs know by another one.
-fn option(document: &PdfDocument, options: Option<&Object>, chosen: String) -> String {
-    let pairs = options.and_then(Object::as_array).into_iter().flatten().filter_map(|one| resolved(document, one));
-    let shown = pairs.take(MOST).find_map(|pair| {
-        let [name, text] = pair.as_array()?.as_slice() else { return None };
-        (shown(document, name)? == chosen).then(|| shown(document, text)).flatten()
+fn option(options: Option<&Array<'_>>, chosen: String) -> String {
+    let pairs = options.into_iter().flat_map(|options| options.iter::<Array<'_>>().take(MOST));
+    let mut names = pairs.filter_map(|pair| {
+        let mut pair = pair.iter::<Object<'_>>();
+        let (name, text) = (pair.next()?, pair.next()?);
+        (shown(&name)? == chosen).then(|| shown(&text)).flatten()
     });
-    shown.unwrap_or(chosen)
+    names.next().unwrap_or(chosen)
 }
 
-fn shown(document: &PdfDocument, value: &Object) -> Option<String> {
-    let value = resolved(document, value)?;
-    value.as_string().map(string::text).or_else(|| value.as_name().map(str::to_owned))
+fn shown(value: &Object<'_>) -> Option<String> {
+    match value {
+        Object::String(text) => Some(string::text(text.as_bytes())),
+        Object::Name(name) => Some(name.as_str().to_owned()),
+        // Long texts may be kept apart.
+        Object::Stream(text) => text.decoded_data().ok().map(|text| string::text(&text)),
+        _ => None,
+    }
 }
 
 /// Property of a field, or of the field that it is a part of.
-fn inherited(document: &PdfDocument, field: &Dictionary, key: &str) -> Option<Object> {
-    let own = |field: &Dictionary| field.get(key).and_then(|value| resolved(document, value));
-    if let Some(value) = own(field) {
-        return Some(value);
-    }
-    let mut parent = field.get("Parent").and_then(|parent| resolved(document, parent));
+fn inherited<'a>(field: &Dict<'a>, key: &str) -> Option<Object<'a>> {
+    let mut field = field.clone();
     for _ in 0..PARENTS {
-        let above = parent?;
-        let above = above.as_dict()?;
-        if let Some(value) = own(above) {
+        if let Some(value) = field.get::<Object<'_>>(key).filter(|value| !matches!(value, Object::Null(_))) {
             return Some(value);
         }
-        parent = above.get("Parent").and_then(|parent| resolved(document, parent));
+        field = field.get::<Dict<'_>>("Parent")?;
     }
     None
 }
 
 /// Names of the files that are attached to the document as a whole.
-pub(super) fn attached(document: &PdfDocument) -> Vec<String> {
+pub(super) fn attached(document: &Pdf) -> Vec<String> {
     const DEEP: usize = 8;
     let mut names = Vec::new();
     let root = || {
-        let catalog = document.catalog().ok()?;
-        let names = resolved(document, catalog.as_dict()?.get("Names")?)?;
-        resolved(document, names.as_dict()?.get("EmbeddedFiles")?)
+        let catalog = document.xref().get::<Dict<'_>>(document.xref().root_id())?;
+        catalog.get::<Dict<'_>>("Names")?.get::<Dict<'_>>("EmbeddedFiles")
     };
-    let mut level: Vec<Object> = root().into_iter().collect();
+    let mut level: Vec<Dict<'_>> = root().into_iter().collect();
     for _ in 0..DEEP {
         let mut below = Vec::new();
         for node in &level {
-            let Some(node) = node.as_dict() else { continue };
-            let list = |key: &str| node.get(key).and_then(|list| resolved(document, list));
-            for pair in list("Names").as_ref().and_then(Object::as_array).into_iter().flat_map(|all| all.chunks(2)) {
-                let file = pair.get(1).and_then(|file| resolved(document, file));
-                names.extend(file.and_then(|file| file_name(document, &file)));
-            }
-            let kids = list("Kids");
-            let kids = kids.as_ref().and_then(Object::as_array).into_iter().flatten();
-            below.extend(kids.filter_map(|kid| resolved(document, kid)));
+            // Names and files by turns.
+            let files =
+                node.get::<Array<'_>>("Names").into_iter().flat_map(|all| all.iter::<Object<'_>>().take(2 * MOST));
+            names.extend(files.skip(1).step_by(2).filter_map(|file| file_name(&file)));
+            let kids = node.get::<Array<'_>>("Kids").into_iter().flat_map(|kids| kids.iter::<Dict<'_>>().take(MOST));
+            below.extend(kids);
             if names.len() + below.len() > MOST {
                 return names;
             }
@@ -196,16 +169,16 @@ pub(super) fn attached(document: &PdfDocument) -> Vec<String> {
     names
 }
 
-fn file_name(document: &PdfDocument, file: &Object) -> Option<String> {
-    if let Some(name) = file.as_string() {
-        return Some(string::text(name));
-    }
-    let file = file.as_dict()?;
-    let name = |key: &str| resolved(document, file.get(key)?)?.as_string().map(string::text);
-    name("UF").or_else(|| name("F")).filter(|name| !name.trim().is_empty())
+fn file_name(file: &Object<'_>) -> Option<String> {
+    let file = match file {
+        Object::String(name) => return Some(string::text(name.as_bytes())),
+        Object::Dict(file) => file,
+        _ => return None,
+    };
+    text(file, "UF").or_else(|| text(file, "F")).filter(|name| !name.trim().is_empty())
 }
 
-/// The object itself, wherever it is kept. One that cannot be read is none.
-fn resolved(document: &PdfDocument, object: &Object) -> Option<Object> {
-    document.resolve_object(object).ok().filter(|object| !matches!(object, Object::Null))
+/// Text of a property.
+fn text(of: &Dict<'_>, key: &str) -> Option<String> {
+    of.get::<Bytes<'_>>(key).map(|text| string::text(text.as_bytes()))
 }

@@ -64,7 +64,7 @@ fn rows_of_letters(mut letters: Vec<Letter>) -> Vec<Vec<Letter>> {
     let mut rows: Vec<(f32, f32, Vec<Letter>)> = Vec::new();
     for letter in letters {
         match rows.last_mut() {
-            Some((base, size, row)) if *base - letter.base <= OFF_LINE * size.max(letter.size) => {
+            Some((base, size, row)) if *base - letter.base <= off_line(*size, letter.size) => {
                 // The largest letters tell where the line is.
                 if letter.is_ink() && letter.size > *size {
                     (*base, *size) = (letter.base, letter.size);
@@ -75,6 +75,12 @@ fn rows_of_letters(mut letters: Vec<Letter>) -> Vec<Vec<Letter>> {
         }
     }
     rows.into_iter().map(|(_, _, row)| row).collect()
+}
+
+/// Distance that a letter of one size may stand above or below a line of another. What is much smaller belongs to a line of its own.
+fn off_line(one: f32, other: f32) -> f32 {
+    const MUCH: f32 = 2.5;
+    OFF_LINE * one.max(other).min(MUCH * one.min(other))
 }
 
 /// Cuts a line at its large gaps.

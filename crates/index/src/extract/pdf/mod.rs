@@ -1,25 +1,38 @@
 //! PDF: page by page, in reading order, with headings and tables.
 //!
-//! The library finds the letters of a page with their places. What they make is told here:
+//! Libraries read the file and its fonts. What is drawn, and what it makes, is told here:
 //!
+//! - [`content`]: what is drawn on a page. [`drawing`]: the operators, with those of [`setting`] and [`path`]; [`font`]: their fonts,
+//!   [`glyph`]: the letters as they are drawn. [`layer`]: what is switched off.
 //! - [`letter`]: the letters. [`turn`]: which of them stand upright together. [`direction`]: scripts that are not read from the left.
 //! - [`line`](mod@line): pieces of lines, with [`accent`]s on their letters. [`column`](mod@column): in which order they are read.
 //! - [`field`]: what was filled in, comments and attached files. [`string`]: their texts. [`ruled`]: tables that are drawn with lines. [`text`]: paragraphs, headings, lists and listings.
 
 mod accent;
 mod column;
+mod content;
 mod direction;
+mod drawing;
 mod field;
+mod font;
+mod glyph;
+mod layer;
 mod letter;
 mod line;
+mod path;
 mod ruled;
+mod setting;
 mod string;
 mod text;
 mod turn;
 
-use pdf_oxide::{PdfDocument, object::Object};
+use hayro_syntax::{
+    DecryptionError, LoadPdfError, Pdf,
+    object::{Object, Stream},
+    page::Page,
+};
 
-use self::field::Beside;
+use self::{content::Content, field::Beside, font::Fonts, layer::Layers};
 use super::{Teller, broken};
 use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
 
@@ -31,21 +44,20 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
     let tail = &bytes[bytes.len().saturating_sub(END_MARK_WITHIN)..];
     let is_whole = tail.windows(END_MARK.len()).any(|window| window == END_MARK);
     let cut_off = || broken(Kind::Pdf, "it ends early, as if it was not copied whole");
-    let document = PdfDocument::from_bytes(bytes)
-        .map_err(|error| if is_whole { broken(Kind::Pdf, &error.to_string()) } else { cut_off() })?;
     // Many are encrypted without a password, only to forbid things to programs that ask.
-    if document.is_encrypted() && !matches!(document.authenticate(b""), Ok(true)) {
-        return Err(Failure::Encrypted(Kind::Pdf));
-    }
-    if revision(&document) == Some(5) {
-        return Err(broken(Kind::Pdf, "its encryption is that of Acrobat 9 only (AES-256, revision 5)"));
-    }
-    let pages = document.page_count().map_err(|error| broken(Kind::Pdf, &error.to_string()))?;
+    let document = Pdf::new(bytes).map_err(|error| match error {
+        LoadPdfError::Decryption(DecryptionError::PasswordProtected) => Failure::Encrypted(Kind::Pdf),
+        LoadPdfError::Decryption(_) => broken(Kind::Pdf, "its encryption is damaged or of an unknown kind"),
+        LoadPdfError::Invalid if is_whole => broken(Kind::Pdf, "it is damaged, and no pages can be found in it"),
+        LoadPdfError::Invalid => cut_off(),
+    })?;
+    let pages = document.pages().len();
     if pages == 0 {
         return Err(if is_whole { broken(Kind::Pdf, "it has no pages") } else { cut_off() });
     }
-    teller.head(title(&document).as_deref(), Some(pages))?;
-    let read = tell_pages(&document, pages, teller)?;
+    let title = document.metadata().title.as_deref().map(string::text);
+    teller.head(title.as_deref(), Some(pages))?;
+    let read = tell_pages(&document, teller)?;
     let pages = u32::try_from(pages).unwrap_or(u32::MAX);
     let scanned = Failure::Scanned { kind: Kind::Pdf, pictures: read.pictures, pages };
     // Those of pages that were not looked at are not known; each one that is told says so itself.
@@ -69,26 +81,26 @@ struct PageContent {
     first_error: Option<String>,
 }
 
-fn tell_pages(document: &PdfDocument, pages: usize, teller: &mut Teller<'_>) -> Result<PageContent, Failure> {
+fn tell_pages(document: &Pdf, teller: &mut Teller<'_>) -> Result<PageContent, Failure> {
     let mut read = PageContent::default();
-    for page in usize::try_from(teller.first() - 1).unwrap_or(usize::MAX)..pages {
-        let number = u32::try_from(page + 1).unwrap_or(u32::MAX);
-        let mut text = markdown(document, page).unwrap_or_else(|error| {
-            read.first_error.get_or_insert(format!("page {number}: {error}"));
-            String::new()
-        });
+    let (fonts, layers) = (Fonts::new(), Layers::of(document));
+    let first = usize::try_from(teller.first() - 1).unwrap_or(usize::MAX);
+    for (page, number) in document.pages().iter().zip(1..).skip(first) {
+        let stored = stored(page);
+        let content = Content::of(page, stored.as_deref().unwrap_or_default(), &fonts, &layers);
+        let mut text = markdown(page, &content);
         let has_text = !text.trim().is_empty();
-        if page == 0 {
+        if number == 1 {
             let attached = field::attached(document);
             text.push_str(&attached.iter().map(|file| format!("\n\nAttached file: {file}")).collect::<String>());
         }
-        if !has_text && shows_picture(document, page) {
+        if !has_text && content.has_picture {
             read.pictures += 1;
             teller.picture(DocumentPlace::Page(number))?;
             continue;
         }
-        if !has_text && let Some(why) = damage(document, page) {
-            read.first_error.get_or_insert(format!("page {number}: {why}"));
+        if stored.is_none() {
+            read.first_error.get_or_insert(format!("page {number}: its content cannot be unpacked"));
         }
         read.has_text |= has_text;
         teller.text(DocumentPlace::Page(number), text, None)?;
@@ -96,15 +108,34 @@ fn tell_pages(document: &PdfDocument, pages: usize, teller: &mut Teller<'_>) -> 
     Ok(read)
 }
 
+/// The content of a page, which may be stored in parts. None if there is some and nothing of it can be unpacked.
+fn stored(page: &Page<'_>) -> Option<Vec<u8>> {
+    let parts: Vec<Stream<'_>> = match page.raw().get::<Object<'_>>("Contents") {
+        Some(Object::Stream(whole)) => vec![whole],
+        Some(Object::Array(parts)) => parts.iter::<Stream<'_>>().collect(),
+        _ => Vec::new(),
+    };
+    let mut stored = Vec::new();
+    for part in &parts {
+        if let Some(part) = font::unpacked(part) {
+            stored.extend_from_slice(&part);
+            // No word goes on from one part to the next.
+            stored.push(b'\n');
+        }
+    }
+    let has_some = || parts.iter().any(|part| !part.raw_data().trim_ascii().is_empty());
+    (!stored.trim_ascii().is_empty() || !has_some()).then_some(stored)
+}
+
 /// The text of a page: what is upright or most, then what is turned, then comments.
-fn markdown(document: &PdfDocument, page: usize) -> pdf_oxide::Result<String> {
-    let beside = Beside::of(document, page);
+fn markdown(page: &Page<'_>, content: &Content) -> String {
+    let beside = Beside::of(page);
     let mut texts = Vec::new();
-    for view in turn::views(document, page)? {
+    for view in turn::views(content) {
         let mut letters = view.letters.clone();
         let mut pieces = line::pieces(letters.clone());
         if has_cells(&pieces) {
-            let tables = ruled::tables(&mut letters, &ruled::strokes(document, page, &view));
+            let tables = ruled::tables(&mut letters, &ruled::strokes(content, &view));
             if !tables.is_empty() {
                 pieces = line::pieces(letters);
                 pieces.extend(tables);
@@ -118,51 +149,11 @@ fn markdown(document: &PdfDocument, page: usize) -> pdf_oxide::Result<String> {
     texts.extend(beside.comments);
     texts.extend(beside.files.iter().map(|file| format!("Attached file: {file}")));
     texts.retain(|text| !text.trim().is_empty());
-    Ok(texts.join("\n\n"))
+    texts.join("\n\n")
 }
 
 /// Returns whether some lines have gaps as between cells, so that it is worth while to look for a table.
 fn has_cells(pieces: &[line::Piece]) -> bool {
     let has_gap = |row: &&Vec<line::Piece>| row.windows(2).any(|pair| pair[0].is_far_from(&pair[1]));
     line::rows(pieces.to_vec()).iter().filter(has_gap).count() > 1
-}
-
-fn shows_picture(document: &PdfDocument, page: usize) -> bool {
-    document.page_image_handles(page).is_ok_and(|pictures| !pictures.is_empty())
-}
-
-/// Returns what is wrong with a page that tells nothing although there is something on it.
-fn damage(document: &PdfDocument, page: usize) -> Option<String> {
-    let content = match document.get_page_content_data(page) {
-        Ok(content) => content,
-        Err(error) => return Some(error.to_string()),
-    };
-    let is_blank = content.iter().all(u8::is_ascii_whitespace);
-    let object = document.get_page(page).ok()?;
-    let streams = document.resolve_object(object.as_dict()?.get("Contents")?).ok()?;
-    let streams = match streams {
-        Object::Array(streams) => streams,
-        stream => vec![stream],
-    };
-    let is_stored = |stream: &Object| match document.resolve_object(stream) {
-        // What compresses nothing takes less.
-        Ok(Object::Stream { data, .. }) => data.len() > 16,
-        Ok(_) => false,
-        Err(_) => true,
-    };
-    (is_blank && streams.iter().any(is_stored)).then(|| "its content cannot be unpacked".to_owned())
-}
-
-/// Revision of the encryption.
-fn revision(document: &PdfDocument) -> Option<i64> {
-    let encryption = document.resolve_object(document.trailer().as_dict()?.get("Encrypt")?).ok()?;
-    encryption.as_dict()?.get("R")?.as_integer()
-}
-
-/// Title in the document's own notes. They are read with care: a reference may lead anywhere.
-fn title(document: &PdfDocument) -> Option<String> {
-    let resolved = |object: &Object| document.resolve_object(object).ok();
-    let information = resolved(document.trailer().as_dict()?.get("Info")?)?;
-    let title = resolved(information.as_dict()?.get("Title")?)?;
-    Some(string::text(title.as_string()?))
 }

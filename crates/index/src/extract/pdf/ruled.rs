@@ -1,10 +1,9 @@
-//! Tables that are drawn with lines, as Markdown; pure but for [`strokes`].
+//! Tables that are drawn with lines, as Markdown; pure.
 
 use std::fmt::Write as _;
 
-use pdf_oxide::{PdfDocument, elements::PathOperation};
-
 use super::{
+    content::Content,
     letter::Letter,
     line::{Piece, pieces, rows},
     text,
@@ -74,43 +73,10 @@ fn middle(letter: &Letter) -> (f32, f32) {
 }
 
 /// The lines that are drawn on a page, level and upright ones as the view shows them; a box is four.
-pub(super) fn strokes(document: &PdfDocument, page: usize, view: &View) -> Vec<RulingLine> {
-    let Ok(paths) = document.extract_paths(page) else { return Vec::new() };
-    let mut strokes = Vec::new();
-    for path in paths {
-        trace(&path.operations, &|point| view.point(point), &mut strokes);
-        if strokes.len() > MOST_STROKES {
-            return Vec::new();
-        }
-    }
-    strokes
-}
-
-/// The straight lines of a path, each point where it is seen.
-fn trace(path: &[PathOperation], seen: &dyn Fn((f32, f32)) -> (f32, f32), strokes: &mut Vec<RulingLine>) {
-    let (mut start, mut pen) = ((0.0, 0.0), (0.0, 0.0));
-    let mut draw = |from, to| strokes.extend(RulingLine::between(seen(from), seen(to)));
-    for step in path {
-        match *step {
-            PathOperation::MoveTo(x, y) => (start, pen) = ((x, y), (x, y)),
-            PathOperation::LineTo(x, y) => {
-                draw(pen, (x, y));
-                pen = (x, y);
-            }
-            PathOperation::CurveTo(_, _, _, _, x, y) => pen = (x, y),
-            PathOperation::Rectangle(x, y, width, height) => {
-                let (far_x, far_y) = (x + width, y + height);
-                draw((x, y), (far_x, y));
-                draw((x, far_y), (far_x, far_y));
-                draw((x, y), (x, far_y));
-                draw((far_x, y), (far_x, far_y));
-            }
-            PathOperation::ClosePath => {
-                draw(pen, start);
-                pen = start;
-            }
-        }
-    }
+pub(super) fn strokes(content: &Content, view: &View) -> Vec<RulingLine> {
+    let seen = content.lines.iter().filter_map(|(from, to)| RulingLine::between(view.point(*from), view.point(*to)));
+    let strokes: Vec<RulingLine> = seen.take(MOST_STROKES + 1).collect();
+    if strokes.len() > MOST_STROKES { Vec::new() } else { strokes }
 }
 
 /// Takes the letters of tables out, and gives each table as one piece.
@@ -153,18 +119,31 @@ fn grids(strokes: &[RulingLine]) -> Vec<Grid> {
         groups = apart;
     }
     let grid = |(edge, members): (RulingLine, Vec<RulingLine>)| {
+        let (uprights, levels): (Vec<&RulingLine>, Vec<&RulingLine>) =
+            members.iter().partition(|stroke| stroke.is_upright());
+        let (width, height) = (edge.right - edge.left, edge.top - edge.bottom);
+        let columns = ruled(&uprights, height, |stroke| (stroke.left, stroke.top - stroke.bottom));
+        let rows = ruled(&levels, width, |stroke| (stroke.bottom, stroke.right - stroke.left));
+        let is_drawn = columns.len() > 1 && rows.len() > 1;
         // Many tables have no lines at their sides.
-        let uprights = members.iter().filter(|stroke| stroke.is_upright()).map(|stroke| stroke.left);
-        let levels = members.iter().filter(|stroke| stroke.is_level()).map(|stroke| stroke.bottom);
-        let is_drawn = uprights.clone().count() > 1 && levels.clone().count() > 1;
-        let columns = places(uprights.chain([edge.left, edge.right]).collect());
-        let rows = places(levels.chain([edge.bottom, edge.top]).collect());
+        let columns = places(columns.into_iter().chain([edge.left, edge.right]).collect());
+        let rows = places(rows.into_iter().chain([edge.bottom, edge.top]).collect());
         let is_table = is_drawn && columns.len() > 2 && rows.len() > 2 && columns.len() * rows.len() <= MOST_CELLS;
         is_table.then_some(Grid { edge, columns, rows })
     };
     let mut grids: Vec<Grid> = groups.into_iter().filter_map(grid).collect();
     grids.sort_by(|one, other| other.edge.top.total_cmp(&one.edge.top));
     grids
+}
+
+/// Where there are lines that are drawn over a good part of the table, each told by its place and length.
+fn ruled(strokes: &[&RulingLine], whole: f32, told: fn(&RulingLine) -> (f32, f32)) -> Vec<f32> {
+    const LEAST: f32 = 0.15;
+    let mut lines: Vec<(f32, f32)> = strokes.iter().map(|stroke| told(stroke)).collect();
+    lines.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let near = lines.chunk_by(|before, next| next.0 - before.0 < NEAR);
+    let long = near.filter(|lines| lines.iter().map(|line| line.1).sum::<f32>() >= LEAST * whole);
+    long.filter_map(|lines| lines.first()).map(|line| line.0).collect()
 }
 
 /// In order, those that are near each other as one.

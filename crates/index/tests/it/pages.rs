@@ -1,0 +1,124 @@
+//! Pages written by hand, for what the programs at hand do not write: each operator and table that decides what a letter is.
+
+use std::fmt::Write as _;
+
+use agentd_index::{Document, Limits};
+
+use crate::bench::{document, extractor, read, told};
+
+/// A document of one page with this content. The resources may refer to more objects, which begin with the sixth.
+fn pdf(content: &str, resources: &str, more: &[&str]) -> Vec<u8> {
+    let stream = format!("<< /Length {} >> stream\n{content}\nendstream", content.len());
+    let resources = format!("<< {resources} >>");
+    let mut objects = vec![
+        "<< /Type /Catalog /Pages 2 0 R /OCProperties << /OCGs [6 0 R] /D << /OFF [6 0 R] >> >> >>",
+        "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents 4 0 R /Resources 5 0 R >>",
+        &stream,
+        &resources,
+    ];
+    objects.extend(more);
+    let mut text = "%PDF-1.7\n".to_owned();
+    for (number, object) in (1..).zip(&objects) {
+        writeln!(text, "{number} 0 obj {object} endobj").unwrap();
+    }
+    text.push_str("trailer << /Root 1 0 R /Size 20 >>\n%%EOF\n");
+    text.into_bytes()
+}
+
+const HELVETICA: &str = "/Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >>";
+
+async fn read_page(bytes: &[u8]) -> (Option<Document>, String) {
+    let (document, failure) = read(&extractor(Limits::default()), "page.pdf", bytes).await;
+    let failure = failure.map(|failure| failure.to_string());
+    (document, failure.unwrap_or_default())
+}
+
+/// The text of a page that is read without a failure.
+async fn text(content: &str, resources: &str, more: &[&str]) -> String {
+    let (document, failure) = read_page(&pdf(content, resources, more)).await;
+    assert_eq!(failure, "", "{content}");
+    told(&document.unwrap()).join("\n").trim_start_matches("[p. 1]\n").trim().to_owned()
+}
+
+#[tokio::test]
+async fn a_part_that_says_what_it_is_counts_more_than_its_glyphs() {
+    let content = "BT /F1 12 Tf 10 700 Td /Span << /ActualText (fi) >> BDC (X) Tj EMC (nal) Tj ET";
+    assert_eq!(text(content, HELVETICA, &[]).await, "final");
+    let named = format!("{HELVETICA} /Properties << /P << /ActualText <FEFF5317 4EAC> >> >>");
+    assert_eq!(text("BT /F1 12 Tf 10 700 Td /Span /P BDC (ab) Tj EMC ET", &named, &[]).await, "北京");
+}
+
+#[tokio::test]
+async fn a_layer_that_is_switched_off_is_not_read() {
+    let content = "BT /F1 12 Tf 10 700 Td (seen) Tj ET /OC /L BDC BT /F1 12 Tf 10 600 Td (unseen) Tj ET EMC";
+    let resources = format!("{HELVETICA} /Properties << /L 6 0 R >>");
+    assert_eq!(text(content, &resources, &["<< /Type /OCG /Name (draft) >>"]).await, "seen");
+}
+
+#[tokio::test]
+async fn a_page_seen_in_a_mirror_is_read_as_it_is_meant() {
+    let content = "q -1 0 0 1 600 0 cm BT /F1 12 Tf 100 700 Td (first line) Tj 0 -14 Td (second line) Tj ET Q";
+    assert_eq!(text(content, HELVETICA, &[]).await, "first line second line");
+}
+
+#[tokio::test]
+async fn letters_come_from_the_names_of_glyphs() {
+    let encoding = "/Encoding << /Differences [1 /alpha /element /braceleft /summation] >>";
+    let font = format!("/Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /CMSY10 {encoding} >> >>");
+    assert_eq!(text("BT /F1 12 Tf 10 700 Td <01020304> Tj ET", &font, &[]).await, "α∈{∑");
+}
+
+#[tokio::test]
+async fn chinese_without_a_font_is_read_by_its_encoding() {
+    let descendant = "<< /Type /Font /Subtype /CIDFontType2 /BaseFont /SimSun \
+         /CIDSystemInfo << /Registry (Adobe) /Ordering (GB1) /Supplement 2 >> >>";
+    let font = format!(
+        "/Font << /F1 << /Type /Font /Subtype /Type0 /BaseFont /SimSun /Encoding /GBK-EUC-H /DescendantFonts [{descendant}] >> >>"
+    );
+    assert_eq!(text("BT /F1 12 Tf 10 700 Td <B9D8D3DA> Tj ET", &font, &[]).await, "关于");
+}
+
+#[tokio::test]
+async fn japanese_in_columns_is_read_from_the_right() {
+    let descendant = "<< /Type /Font /Subtype /CIDFontType0 /BaseFont /Ryumin-Light \
+         /CIDSystemInfo << /Registry (Adobe) /Ordering (Japan1) /Supplement 2 >> >>";
+    let font = format!(
+        "/Font << /F1 << /Type /Font /Subtype /Type0 /BaseFont /Ryumin-Light-V /Encoding /UniJIS-UCS2-V \
+         /DescendantFonts [{descendant}] >> >>"
+    );
+    let column = |text: &str| text.encode_utf16().map(|unit| format!("{unit:04X}")).collect::<String>();
+    let lines = ["親譲りの無鉄砲で小供の時から", "損ばかりしている小学校に居る"];
+    let content = format!("BT /F1 12 Tf 500 700 Td <{}> Tj -20 0 Td <{}> Tj ET", column(lines[0]), column(lines[1]));
+    assert_eq!(text(&content, &font, &[]).await, lines.concat());
+}
+
+#[tokio::test]
+async fn the_encryption_of_acrobat_9_is_read() {
+    assert_eq!(told(&document("more/acrobat9.pdf").await), told(&document("latin.pdf").await));
+}
+
+#[tokio::test]
+async fn drawings_within_drawings_and_states_end() {
+    let levels = 11;
+    let form = |level: usize| {
+        let content =
+            if level == levels { "BT /F1 12 Tf 10 700 Td (end) Tj ET".to_owned() } else { "/X Do ".repeat(10) };
+        let below = if level == levels { String::new() } else { format!("/XObject << /X {} 0 R >>", level + 7) };
+        let length = content.len();
+        format!(
+            "<< /Type /XObject /Subtype /Form /BBox [0 0 600 800] /Resources << {HELVETICA} {below} >> /Length {length} >> \
+             stream\n{content}\nendstream"
+        )
+    };
+    let forms: Vec<String> = (0..=levels).map(form).collect();
+    let forms: Vec<&str> = forms.iter().map(String::as_str).collect();
+    let tenfold = pdf("/X Do", &format!("{HELVETICA} /XObject << /X 6 0 R >>"), &forms);
+    let states = pdf(&"q ".repeat(2_000_000), HELVETICA, &[]);
+    let marks = pdf(&"/A BMC ".repeat(2_000_000), HELVETICA, &[]);
+    let numbers = pdf("BT /F1 1e38 Tf 1e38 1e38 1e38 1e38 1e38 1e38 Tm (abc) Tj ET", HELVETICA, &[]);
+    for bytes in [tenfold, states, marks, numbers] {
+        let (document, failure) = read_page(&bytes).await;
+        assert_eq!((document.unwrap().parts.len(), failure.as_str()), (1, ""));
+    }
+}
