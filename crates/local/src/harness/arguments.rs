@@ -92,6 +92,8 @@ pub(crate) fn for_tool(tool: Tool, request: &str, known_paths: &[String]) -> Opt
                 None => Arguments::of(telling_words(request).map(call), false),
             }
         }
+        // Where a document is asked of, that is known by its words.
+        Tool::SearchFile => None,
     }
 }
 

@@ -21,10 +21,12 @@ pub(crate) enum Tool {
     Now,
     FindFiles,
     Grep,
+    SearchFile,
 }
 
 impl Tool {
-    pub(crate) const ALL: [Self; 5] = [Self::ReadFile, Self::ListFiles, Self::Now, Self::FindFiles, Self::Grep];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::ReadFile, Self::ListFiles, Self::Now, Self::FindFiles, Self::Grep, Self::SearchFile];
 
     /// The name in the toolbox.
     pub(crate) fn name(self) -> &'static str {
@@ -34,6 +36,7 @@ impl Tool {
             Self::Now => "now",
             Self::FindFiles => "find_files",
             Self::Grep => "grep",
+            Self::SearchFile => "search_file",
         }
     }
 

@@ -27,6 +27,9 @@ const EARLIER_CHARACTERS: usize = 800;
 /// use for what is long.
 const OTHERS: [&str; 4] = ["<memory>\n", "<skills>\n", "<files>\n", "<conversation_summary>\n"];
 
+/// Words of the message that tells of files that a person handed over.
+const HANDED: &str = "The person has handed over:";
+
 /// Outcome of the turn's call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Outcome {
@@ -43,6 +46,8 @@ pub(crate) struct Outcome {
 pub(crate) struct Conversation {
     /// The current request of the person.
     pub(crate) request: String,
+    /// Set if files were handed over with it.
+    pub(crate) is_handed: bool,
     /// The last result since then.
     pub(crate) outcome: Option<Outcome>,
     /// Earlier turns, oldest first: as much as the model can make use of. Turns that called a tool are left out, since
@@ -55,6 +60,8 @@ impl Conversation {
     pub(crate) fn read(messages: &[Message]) -> Self {
         let mut history: Vec<Turn> = Vec::new();
         let mut request = String::new();
+        // Of what comes next, and of the request.
+        let (mut is_handing, mut is_handed) = (false, false);
         let mut answers: Vec<Turn> = Vec::new();
         let mut outcome = None;
         let mut calls: Vec<&ToolCall> = Vec::new();
@@ -63,12 +70,14 @@ impl Conversation {
                 Message::System { .. } | Message::Pictures { .. } => {}
                 Message::User { text } => {
                     if OTHERS.iter().any(|tag| text.starts_with(tag)) {
+                        is_handing |= text.contains(HANDED);
                         continue;
                     }
                     let text = without_reminders(text);
                     if text.is_empty() {
                         continue;
                     }
+                    is_handed = std::mem::take(&mut is_handing);
                     let before = std::mem::replace(&mut request, text);
                     let used_tool = outcome.take().is_some() || !calls.is_empty();
                     let is_aside = smalltalk::is_small_talk(&before) || limits::met(&before).is_some();
@@ -91,7 +100,7 @@ impl Conversation {
                 }
             }
         }
-        Self { request, outcome, history: trimmed(history) }
+        Self { request, is_handed, outcome, history: trimmed(history) }
     }
 
     /// The turns of a prompt in which the model answers the request.

@@ -32,7 +32,7 @@ fn bonus(tool: Tool, names_file: bool) -> f64 {
     match tool {
         Tool::ReadFile if names_file => NAMED_FILE,
         Tool::ReadFile => UNKNOWN_FILE,
-        Tool::ListFiles | Tool::Now | Tool::FindFiles | Tool::Grep => 0.0,
+        Tool::ListFiles | Tool::Now | Tool::FindFiles | Tool::Grep | Tool::SearchFile => 0.0,
     }
 }
 

@@ -80,6 +80,7 @@ pub(crate) fn hints_at(tool: Tool, request: &str) -> bool {
         Tool::ListFiles => any(PLACES) || words(&lower).any(|word| word.ends_with('/')),
         Tool::FindFiles => any(FINDING) || words(&lower).any(|word| is_path_like(word) || is_glob(word)),
         Tool::Grep => any(SEARCHING) && (quoted(&lower).is_some() || words(&lower).count() > 1),
+        Tool::SearchFile => false,
         // Its arguments are paths out of the request, which is hint enough.
         Tool::ReadFile => true,
     }

@@ -7,7 +7,7 @@
 //! 1. [`conversation`] reads the request: what was asked last, and which results this turn has already.
 //! 2. [`plan`] decides what to do next. Pure, as all of these but the last are.
 //! 3. [`limits`] are what it cannot do, told by the words of an order; [`direct`] are the requests whose words leave no doubt
-//!    about the tool; [`naming`] tells which files a request names.
+//!    about the tool; [`document`] are questions of documents; [`naming`] tells which files a request names.
 //! 4. For all others, [`hints`] tells which tools are worth weighing; [`candidates`] are the tools it knows, each with a description and
 //!    examples; [`decision`] compares their scores. [`smalltalk`] needs none of this.
 //! 5. [`arguments`] constrains each tool's arguments to what exists in the workspace or stands in the request.
@@ -22,6 +22,7 @@ pub(crate) mod candidates;
 pub(crate) mod conversation;
 pub(crate) mod decision;
 pub(crate) mod direct;
+pub(crate) mod document;
 pub(crate) mod extract;
 pub(crate) mod hints;
 pub(crate) mod limits;

@@ -7,7 +7,7 @@ use super::{
     arguments::{self, Arguments},
     candidates::Tool,
     conversation::{Conversation, Outcome, PROMPT_TOKENS},
-    direct, extract,
+    direct, document, extract,
     hints::hints_at,
     limits::{self, Limit},
     naming,
@@ -85,7 +85,8 @@ pub(crate) fn plan(request: &ModelRequest) -> Plan {
     if smalltalk::is_small_talk(&wanted) {
         return Plan::Chat { turns: conversation.into_turns() };
     }
-    if let Some((tool, arguments)) = direct::call(&wanted, &request.known_paths, &tools) {
+    let asked = document::call(&wanted, &request.known_paths, conversation.is_handed, &tools);
+    if let Some((tool, arguments)) = asked.or_else(|| direct::call(&wanted, &request.known_paths, &tools)) {
         return Plan::Call { tool, arguments };
     }
     let hinted = tools.into_iter().filter(|tool| hints_at(*tool, &wanted));
@@ -130,6 +131,7 @@ fn answer(wanted: &str, outcome: &Outcome) -> Plan {
         Some(Tool::ListFiles | Tool::FindFiles) => Plan::Say(report::list(&outcome.text)),
         Some(Tool::Grep) if outcome.text.starts_with("No line matches ") => Plan::Say(outcome.text.trim().to_owned()),
         Some(Tool::ReadFile) => answer_from_file(wanted, outcome),
+        Some(Tool::SearchFile) => answer_from_finds(wanted, outcome),
         Some(Tool::Grep) => Plan::Say(report::verbatim("Here is what I found:", &outcome.text)),
         None => Plan::Say(report::verbatim(&format!("This is what {} returned:", outcome.tool), &outcome.text)),
     }
@@ -169,6 +171,24 @@ fn answer_from_file(wanted: &str, outcome: &Outcome) -> Plan {
                 .collect();
             if sentences.is_empty() { show() } else { Plan::Quote { question: wanted.to_owned(), path, sentences } }
         }
+    }
+}
+
+/// Quotes what answers best of the finds in a document.
+fn answer_from_finds(wanted: &str, outcome: &Outcome) -> Plan {
+    let path = argument(&outcome.arguments, "path").unwrap_or_default();
+    let finds = document::finds(&path, &outcome.text);
+    let mut sentences = Vec::new();
+    for (place, text) in finds {
+        sentences.extend(extract::sentences(text).into_iter().map(|sentence| extract::Sentence { place, ..sentence }));
+    }
+    let sentences: Vec<(String, String)> = extract::promising(&sentences, wanted, SENTENCES)
+        .into_iter()
+        .map(|sentence| (sentence.place.to_owned(), sentence.text.to_owned()))
+        .collect();
+    match sentences.is_empty() {
+        true => Plan::Say(format!("I found nothing about that in {path}.")),
+        false => Plan::Quote { question: wanted.to_owned(), path, sentences },
     }
 }
 

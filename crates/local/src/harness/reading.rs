@@ -2,7 +2,8 @@
 
 use super::{
     direct::asks_of_project,
-    words::{is_path_like, is_telling, words},
+    document::PARTS,
+    words::{among, is_path_like, is_telling, words},
 };
 
 /// The person's wish about a text.
@@ -45,8 +46,14 @@ pub(crate) fn wanted(request: &str, path: &str) -> Reading {
         return Reading::Summarize;
     }
     let path = path.to_lowercase();
-    let tells_more = words(&lower)
-        .any(|word| is_telling(word) && !is_path_like(word) && !QUESTIONS.contains(&word) && !path.contains(word));
+    let names_part = |word: &str| among(PARTS, word) || word.chars().all(|letter| letter.is_ascii_digit());
+    let tells_more = words(&lower).any(|word| {
+        is_telling(word)
+            && !is_path_like(word)
+            && !QUESTIONS.contains(&word)
+            && !path.contains(word)
+            && !names_part(word)
+    });
     let is_question = lower.trim_end().ends_with('?') || words(&lower).any(|word| QUESTIONS.contains(&word));
     if tells_more && is_question { Reading::Ask } else { Reading::Show }
 }

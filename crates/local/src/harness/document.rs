@@ -1,0 +1,160 @@
+//! Questions of documents: the part that is named, or the place that fits the question best. Pure.
+//!
+//! A document is too long for this model. So the index finds the place, and the model only chooses the sentence.
+
+use agentd_core::knowledge::has_document_name;
+use serde_json::{Value, json};
+
+use super::{
+    candidates::Tool,
+    naming::{in_project, named_files},
+    reading::{self, Reading},
+    words::{among, is_path_like, is_telling, words},
+};
+
+/// Finds that are looked at for an answer.
+const FINDS: usize = 3;
+/// Nouns for the parts of a document.
+pub(super) const PARTS: &str = "page pages p p. pg pg. slide slides sheet sheets seite folie página pagina";
+/// Words for a document that was handed over.
+const DOCUMENTS: &str = "document documents file report paper pdf presentation deck slides spreadsheet workbook table book \
+    article contract invoice letter attachment attached uploaded upload";
+/// Words of a question that say nothing of what is sought.
+const ASKING: &str = "much many did do does was were when who whom whose why how which what is are say says according";
+const ORDINALS: [&str; 10] =
+    ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"];
+
+/// The call that answers a question of a document, if the request is one. `is_handed` tells that files came with it.
+pub(crate) fn call(request: &str, known_paths: &[String], is_handed: bool, offered: &[Tool]) -> Option<(Tool, Value)> {
+    let path = meant(request, known_paths, is_handed)?;
+    if let Some(part) = part(request)
+        && offered.contains(&Tool::ReadFile)
+    {
+        return Some((Tool::ReadFile, json!({ "path": path, "offset": part, "limit": 1 })));
+    }
+    let query = query(request, path);
+    let asks = reading::wanted(request, path) == Reading::Ask && !query.is_empty();
+    let arguments = || (Tool::SearchFile, json!({ "path": path, "query": query, "max_results": FINDS }));
+    (asks && offered.contains(&Tool::SearchFile)).then(arguments)
+}
+
+/// The document that the request is about: one that it names, or the newest that was handed over, if it speaks of one.
+fn meant<'a>(request: &str, known_paths: &'a [String], is_handed: bool) -> Option<&'a str> {
+    let named = named_files(request, known_paths);
+    if !named.is_empty() {
+        let mut documents = named.into_iter().filter(|path| has_document_name(path));
+        return documents.next().filter(|_| documents.next().is_none());
+    }
+    // Newest first.
+    let newest = known_paths.iter().map(String::as_str).find(|path| in_project(path).is_none())?;
+    let lower = request.to_lowercase();
+    let speaks_of_one = is_handed || part(request).is_some() || words(&lower).any(|word| among(DOCUMENTS, word));
+    (speaks_of_one && has_document_name(newest)).then_some(newest)
+}
+
+/// The number of the part that the request names.
+fn part(request: &str) -> Option<u32> {
+    let lower = request.to_lowercase();
+    let spoken: Vec<&str> = words(&lower).collect();
+    let number = |word: &str| word.parse::<u32>().ok().filter(|number| *number > 0);
+    let ordinal = |word: &str| {
+        let written = ["st", "nd", "rd", "th"].iter().find_map(|end| word.strip_suffix(end).and_then(number));
+        let place = ORDINALS.iter().position(|ordinal| *ordinal == word);
+        written.or_else(|| u32::try_from(place? + 1).ok())
+    };
+    let noun = |word: &str| among(PARTS, word);
+    let pair = spoken.windows(2).find_map(|pair| match pair {
+        [one, other] if noun(one) => number(other),
+        [one, other] if noun(other) => ordinal(one),
+        _ => None,
+    });
+    let joined = || spoken.iter().find_map(|word| number(word.strip_prefix("p.")?));
+    pair.or_else(joined).or_else(|| counted(&lower))
+}
+
+/// The number of a part in a script that joins it with its noun: 第3页, 3ページ.
+fn counted(request: &str) -> Option<u32> {
+    let end = request.find(['页', '頁']).or_else(|| request.find("ページ"))?;
+    let digits: String = request[..end].chars().rev().take_while(char::is_ascii_digit).collect();
+    digits.chars().rev().collect::<String>().parse().ok().filter(|number| *number > 0)
+}
+
+/// The words to search a document for.
+fn query(request: &str, path: &str) -> String {
+    let path = path.to_lowercase();
+    let tells = |word: &&str| {
+        let lower = word.to_lowercase();
+        is_telling(word)
+            && !is_path_like(word)
+            && !among(ASKING, &lower)
+            && !among(DOCUMENTS, &lower)
+            && !path.contains(&lower)
+    };
+    words(request).filter(tells).collect::<Vec<_>>().join(" ")
+}
+
+/// The finds of a search of a document, each line behind its place. Empty if nothing was found.
+pub(crate) fn finds<'a>(path: &str, told: &'a str) -> Vec<(&'a str, &'a str)> {
+    let mut place = "";
+    let mut finds = Vec::new();
+    for line in told.lines() {
+        if let Some(said) = line.strip_prefix("   ") {
+            finds.push((place, said.trim()));
+        } else if let Some((number, found)) = line.split_once(". ")
+            && number.parse::<usize>().is_ok()
+        {
+            place = found.strip_prefix(path).unwrap_or(found).trim();
+        }
+    }
+    finds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOOLS: [Tool; 2] = [Tool::ReadFile, Tool::SearchFile];
+
+    fn called(request: &str, is_handed: bool) -> Option<String> {
+        let known = ["uploads/report.pdf", "uploads/notes.txt", "/project/plan.docx"].map(str::to_owned);
+        call(request, &known, is_handed, &TOOLS).map(|(tool, arguments)| format!("{} {arguments}", tool.name()))
+    }
+
+    #[test]
+    fn a_part_that_is_named_is_read() {
+        let check = |request: &str, part: u32| {
+            let expected = format!(r#"read_file {{"path":"uploads/report.pdf","offset":{part},"limit":1}}"#);
+            assert_eq!(called(request, false), Some(expected), "{request}");
+        };
+        check("What does page 3 say?", 3);
+        check("Summarise page 12 of report.pdf", 12);
+        check("what is on p. 4", 4);
+        check("what is on p.4?", 4);
+        check("Show me the third page", 3);
+        check("what stands on the 21st page?", 21);
+        check("第7页说了什么？", 7);
+        assert_eq!(called("What is on page 3 of notes.txt?", false), None);
+    }
+
+    #[test]
+    fn a_question_of_a_document_searches_it() {
+        let found = |query: &str| {
+            Some(format!(r#"search_file {{"path":"uploads/report.pdf","query":"{query}","max_results":3}}"#))
+        };
+        assert_eq!(called("How much did revenue grow?", true), found("revenue grow"));
+        assert_eq!(called("How much did revenue grow?", false), None);
+        assert_eq!(called("How much did revenue grow in the report?", false), found("revenue grow"));
+        assert_eq!(called("Who signed plan.docx?", false).as_deref().map(|call| &call[..12]), Some("search_file "));
+        assert_eq!(called("Summarise the report", true), None);
+        assert_eq!(called("When is the deadline in notes.txt?", true), None);
+    }
+
+    #[test]
+    fn finds_have_their_places() {
+        let told = "1. uploads/report.pdf p. 3\n   Revenue grew. It was a good year.\n\n2. uploads/report.pdf Sales!A2:C9\n   Anna | 12\n\n\
+                    [2 finds in 1 document; cite a find by its file and place]\n";
+        let found = finds("uploads/report.pdf", told);
+        assert_eq!(found, [("p. 3", "Revenue grew. It was a good year."), ("Sales!A2:C9", "Anna | 12")]);
+        assert_eq!(finds("a.pdf", "Nothing fits \"x\" in a.pdf"), []);
+    }
+}
