@@ -15,7 +15,7 @@ use super::{
 /// Finds that are looked at for an answer.
 const FINDS: usize = 3;
 /// Nouns for the parts of a document.
-pub(super) const PARTS: &str = "page pages p p. pg pg. slide slides sheet sheets seite folie página pagina";
+const PARTS: &str = "page pages p p. pg pg. slide slides sheet sheets seite folie página pagina";
 /// Words for a document that was handed over.
 const DOCUMENTS: &str = "document documents file report paper pdf presentation deck slides spreadsheet workbook table book \
     article contract invoice letter attachment attached uploaded upload";
@@ -72,6 +72,14 @@ fn part(request: &str) -> Option<u32> {
     pair.or_else(joined).or_else(|| counted(&lower))
 }
 
+/// Returns whether a word only says which part is meant.
+pub(super) fn names_part(word: &str) -> bool {
+    let number = word.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    among(PARTS, word)
+        || ORDINALS.contains(&word)
+        || !number.is_empty() && number.chars().all(|letter| letter.is_ascii_digit())
+}
+
 /// The number of a part in a script that joins it with its noun: 第3页, 3ページ.
 fn counted(request: &str) -> Option<u32> {
     let end = request.find(['页', '頁']).or_else(|| request.find("ページ"))?;
@@ -94,12 +102,12 @@ fn query(request: &str, path: &str) -> String {
 }
 
 /// The finds of a search of a document, each line behind its place. Empty if nothing was found.
-pub(crate) fn finds<'a>(path: &str, told: &'a str) -> Vec<(&'a str, &'a str)> {
+pub(crate) fn finds<'a>(path: &str, told: &'a str) -> Vec<(&'a str, String)> {
     let mut place = "";
     let mut finds = Vec::new();
     for line in told.lines() {
         if let Some(said) = line.strip_prefix("   ") {
-            finds.push((place, said.trim()));
+            finds.extend(rows(said).into_iter().map(|row| (place, row)));
         } else if let Some((number, found)) = line.split_once(". ")
             && number.parse::<usize>().is_ok()
         {
@@ -107,6 +115,30 @@ pub(crate) fn finds<'a>(path: &str, told: &'a str) -> Vec<(&'a str, &'a str)> {
         }
     }
     finds
+}
+
+/// The rows of a table that is told in one line, each cell behind the name of its column; or the line itself.
+fn rows(said: &str) -> Vec<String> {
+    const BETWEEN_ROWS: &str = "| |";
+    let said = said.trim();
+    if !said.starts_with('|') {
+        return vec![said.to_owned()];
+    }
+    let cells = |row: &str| row.trim().trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
+    let is_ruler =
+        |row: &Vec<String>| row.iter().all(|cell| cell.chars().all(|letter| matches!(letter, '-' | ':' | ' ')));
+    let mut rows: Vec<Vec<String>> = said.split(BETWEEN_ROWS).map(cells).collect();
+    let head = if rows.get(1).is_some_and(is_ruler) { rows.remove(0) } else { Vec::new() };
+    rows.retain(|row| !is_ruler(row));
+    let named = |(number, cell): (usize, &String)| match head.get(number).filter(|name| !name.is_empty()) {
+        Some(name) => format!("{name}: {cell}"),
+        None => cell.clone(),
+    };
+    let told = |row: &Vec<String>| {
+        let filled = row.iter().enumerate().filter(|(_, cell)| !cell.is_empty());
+        filled.map(named).collect::<Vec<_>>().join("; ")
+    };
+    rows.iter().map(told).collect()
 }
 
 #[cfg(test)]
@@ -154,7 +186,11 @@ mod tests {
         let told = "1. uploads/report.pdf p. 3\n   Revenue grew. It was a good year.\n\n2. uploads/report.pdf Sales!A2:C9\n   Anna | 12\n\n\
                     [2 finds in 1 document; cite a find by its file and place]\n";
         let found = finds("uploads/report.pdf", told);
-        assert_eq!(found, [("p. 3", "Revenue grew. It was a good year."), ("Sales!A2:C9", "Anna | 12")]);
+        let expected = [("p. 3", "Revenue grew. It was a good year."), ("Sales!A2:C9", "Anna | 12")];
+        assert_eq!(found, expected.map(|(place, said)| (place, said.to_owned())));
+        let table = "1. a.xlsx Sales!A2:D4\n   | Region | Amount | | --- | --- | | North | 3 | | South | 4 |\n";
+        let rows = ["Region: North; Amount: 3", "Region: South; Amount: 4"].map(|row| ("Sales!A2:D4", row.to_owned()));
+        assert_eq!(finds("a.xlsx", table), rows);
         assert_eq!(finds("a.pdf", "Nothing fits \"x\" in a.pdf"), []);
     }
 }

@@ -20,6 +20,9 @@ use crate::chat::Turn;
 /// Sentences that are weighed against a question at the most; each takes the model a fifth of a second.
 const SENTENCES: usize = 8;
 
+/// The same of those that a search found, which fit already.
+const FOUND_SENTENCES: usize = 4;
+
 const WHICH_FILE: &str = "Which file? Name it, as in \"Summarise README.md\"; \"List the files\" shows what is there.";
 
 /// The next step.
@@ -177,12 +180,14 @@ fn answer_from_file(wanted: &str, outcome: &Outcome) -> Plan {
 /// Quotes what answers best of the finds in a document.
 fn answer_from_finds(wanted: &str, outcome: &Outcome) -> Plan {
     let path = argument(&outcome.arguments, "path").unwrap_or_default();
-    let finds = document::finds(&path, &outcome.text);
+    // The words that fit are marked in what a tool tells.
+    let told = outcome.text.replace("**", "");
+    let finds = document::finds(&path, &told);
     let mut sentences = Vec::new();
-    for (place, text) in finds {
+    for (place, text) in &finds {
         sentences.extend(extract::sentences(text).into_iter().map(|sentence| extract::Sentence { place, ..sentence }));
     }
-    let sentences: Vec<(String, String)> = extract::promising(&sentences, wanted, SENTENCES)
+    let sentences: Vec<(String, String)> = extract::promising(&sentences, wanted, FOUND_SENTENCES)
         .into_iter()
         .map(|sentence| (sentence.place.to_owned(), sentence.text.to_owned()))
         .collect();
@@ -303,6 +308,27 @@ mod tests {
         check("read notes.txt", "read_file", "Buy milk.\n", "uploads/notes.txt:\n\n```\nBuy milk.\n```");
         check("read notes.txt", "read_file", "[uploads/notes.txt is empty]", "uploads/notes.txt is empty.");
         check("look", "run_bash_command", "done", "This is what run_bash_command returned:\n\n```\ndone\n```");
+    }
+
+    #[test]
+    fn a_page_that_is_asked_for_is_shown_and_a_question_of_it_answered() {
+        let arguments = r#"{"path":"uploads/a.pdf","offset":2,"limit":1}"#;
+        let page = "[a.pdf: PDF; page 2 of 3]\n\n--- page 2 ---\n# Fees\n\nA berth costs 12 euros. It rained.\n";
+        assert!(matches!(after("What does page 2 say?", "read_file", arguments, page), Plan::Say(_)));
+        let Plan::Quote { sentences, .. } = after("What does a berth cost on page 2?", "read_file", arguments, page)
+        else {
+            panic!()
+        };
+        assert!(sentences.contains(&("page 2".to_owned(), "A berth costs 12 euros.".to_owned())), "{sentences:?}");
+        let found = "1. uploads/a.pdf p. 2\n   A berth costs 12 euros.\n";
+        let arguments = r#"{"path":"uploads/a.pdf","query":"berth cost"}"#;
+        let Plan::Quote { sentences, .. } = after("What does a berth cost?", "search_file", arguments, found) else {
+            panic!()
+        };
+        assert_eq!(sentences, [("p. 2".to_owned(), "A berth costs 12 euros.".to_owned())]);
+        let none =
+            after("What does a berth cost?", "search_file", arguments, "Nothing fits \"berth\" in uploads/a.pdf");
+        assert_eq!(none, Plan::Say("I found nothing about that in uploads/a.pdf.".to_owned()));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use super::{
     direct::asks_of_project,
-    document::PARTS,
-    words::{among, is_path_like, is_telling, words},
+    document::names_part,
+    words::{is_path_like, is_telling, words},
 };
 
 /// The person's wish about a text.
@@ -46,7 +46,6 @@ pub(crate) fn wanted(request: &str, path: &str) -> Reading {
         return Reading::Summarize;
     }
     let path = path.to_lowercase();
-    let names_part = |word: &str| among(PARTS, word) || word.chars().all(|letter| letter.is_ascii_digit());
     let tells_more = words(&lower).any(|word| {
         is_telling(word)
             && !is_path_like(word)
@@ -90,6 +89,10 @@ mod tests {
         check("Read uploads/notes.txt and tell me who wrote it", Reading::Ask);
         check("Read notes.txt and tell me the author", Reading::Ask);
         check("How many lines does notes.txt have?", Reading::Count);
+        check("What does page 3 say?", Reading::Show);
+        check("What is on the third page?", Reading::Show);
+        check("Who signed on page 3?", Reading::Ask);
+        check("What does page 3 say?\n\nUploaded file: uploads/notes.txt", Reading::Show);
         check("What does this project do?", Reading::Open);
     }
 }

@@ -109,6 +109,7 @@ const EMPTY: &[&str] = &[
     "look",
     "into",
     "uploads",
+    "uploaded",
 ];
 
 /// The words of a text as they stand there, without the punctuation around them.
