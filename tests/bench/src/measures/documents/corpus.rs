@@ -31,6 +31,11 @@ impl Environment {
         Self::with("bench-manuals", &["manuals.py", "forms.py", "real.py"]).await
     }
 
+    /// The environment with documents that are known to be hard.
+    pub(super) async fn with_foreign() -> anyhow::Result<Self> {
+        Self::with("bench-foreign", &["foreign.py", "manuals.py", "forms.py", "real.py"]).await
+    }
+
     /// Made where it is not there yet; its packages come from the registries, so that may fail. The first script makes the
     /// corpus, with the help of the others.
     async fn with(corpus: &str, scripts: &[&str]) -> anyhow::Result<Self> {

@@ -1,12 +1,13 @@
 //! Documents: how fast they are indexed and found, and how often the right page is, beside another stack in the same run.
 //!
 //! - [`corpus`]: the documents and the questions, and the Python that makes them. [`peer`]: the other stack.
-//! - [`forms`]: the forms in which people ask, over manuals that others wrote.
+//! - [`foreign`]: what is read of documents that others made. [`forms`]: the forms in which people ask, over manuals that others wrote.
 //! - [`ours`]: the daemon, and its library by itself. [`memory`]: what the daemon and its workers take.
 //!
 //! What the registries do not give cannot be compared: then a row says so, and nothing else of the bench is lost.
 
 mod corpus;
+pub(super) mod foreign;
 pub(super) mod forms;
 mod memory;
 mod ours;

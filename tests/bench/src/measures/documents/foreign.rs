@@ -1,0 +1,94 @@
+//! Documents that others made: how many of the words that other libraries read are there, and in which order.
+
+use std::{collections::BTreeMap, fs::File, time::Instant};
+
+use agentd_index::{DocumentPlace, Extractor, Kind, Limits};
+use anyhow::Context as _;
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+use super::corpus::Environment;
+use crate::{
+    figures::{Figure, as_f64, rate},
+    measures::python::answer,
+    report::Row,
+    world,
+};
+
+/// Share of the other library's words that are to be there.
+const WORDS: f64 = 99.0;
+/// Documents that are named, of those of which too little is there.
+const NAMED: usize = 6;
+
+/// What the script finds of the documents of a format.
+#[derive(Debug, Deserialize)]
+struct Verdict {
+    documents: u64,
+    words: u64,
+    /// Words that are there.
+    found: u64,
+    /// Words that are compared by their order, and those of them that are in the same.
+    compared: u64,
+    ordered: u64,
+    /// Documents with less than nine tenths of their words.
+    worst: Vec<String>,
+}
+
+pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
+    let environment = match Environment::with_foreign().await {
+        Ok(environment) => environment,
+        Err(why) => {
+            return Ok(vec![Row::new("foreign documents", Vec::new()).with_note(format!("not measured: {why:#}"))]);
+        }
+    };
+    let corpus = environment.corpus()?;
+    let extractor = Extractor::new(world::program("agentd")?, Limits::default(), 2);
+    let mut texts: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
+    let begun = Instant::now();
+    for (document, path) in corpus.documents.iter().zip(corpus.paths(&corpus.documents)) {
+        let file = File::open(&path).with_context(|| path.display().to_string())?;
+        let (read, _) = extractor.read(file, Kind::of_name(&document.name), CancellationToken::new()).await;
+        let pages = texts.entry(&document.name).or_default();
+        for part in read.iter().flat_map(|read| &read.parts) {
+            // Of a text without pages, all parts are one.
+            let place = match part.place {
+                DocumentPlace::Page(number) | DocumentPlace::Slide(number) => number.to_string(),
+                _ => String::new(),
+            };
+            let page = pages.entry(place).or_default();
+            page.push_str(&part.markdown());
+            page.push('\n');
+        }
+    }
+    let took = begun.elapsed();
+    let folder = world::folder()?;
+    let told = folder.path().join("texts.json");
+    std::fs::write(&told, serde_json::to_vec(&texts)?)?;
+    let mut script = environment.script("foreign.py");
+    let verdicts: BTreeMap<String, Verdict> = answer(script.arg("judge").arg(&corpus.folder).arg(&told)).await?;
+    let mut rows: Vec<Row> = verdicts.iter().flat_map(|(format, verdict)| of_format(format, verdict)).collect();
+    rows.push(
+        Row::new("pages of all of them a second", vec![Figure::per_second("", rate(corpus.pages(), took))])
+            .with_note(format!("{} pages", corpus.pages())),
+    );
+    Ok(rows)
+}
+
+fn of_format(format: &str, verdict: &Verdict) -> [Row; 2] {
+    let Verdict { documents, words, found, compared, ordered, worst } = verdict;
+    let share = |part: u64, whole: u64| 100.0 * as_f64(part) / as_f64(whole.max(1));
+    let named = worst.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    let note = format!(
+        "{documents} files, {words} words, each once a page; {:.1} % of them in the same order",
+        share(*ordered, *compared)
+    );
+    let missing = Figure::count("", as_f64(worst.len() as u64)).at_most(0.0);
+    [
+        Row::new(
+            format!("words of foreign {format}"),
+            vec![Figure::percent("", share(*found, *words)).at_least(WORDS)],
+        )
+        .with_note(note),
+        Row::new(format!("foreign {format} of which a tenth is missing"), vec![missing]).with_note(named),
+    ]
+}
