@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use agentd_core::{
     ids::SessionId,
-    knowledge::{DocumentListing, DocumentProgress, DocumentQuery, PartRange},
+    knowledge::{DocumentListing, DocumentProgress, DocumentQuery, PartCursor, PartRange},
 };
 use agentd_proto::client::NewSession;
 use clap::{Args, Subcommand};
@@ -69,6 +69,12 @@ enum DocsCommand {
         /// Number of pages, sheets or slides [default: as many as fit]
         #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         count: Option<u32>,
+        /// First row of a sheet that was shown in part
+        #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+        row: u32,
+        /// First character of a page that was shown in part
+        #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+        column: u32,
         #[command(flatten)]
         common: Common,
     },
@@ -127,9 +133,9 @@ pub(crate) async fn handle(global: &Global, args: DocsArgs) -> anyhow::Result<Ex
             let states = daemon.client.list_documents(&session.to_string(), &path).await?;
             listing_shown(session, &states, json)
         }
-        DocsCommand::Show { path, page, count, common } => {
+        DocsCommand::Show { path, page, count, row, column, common } => {
             let session = named(&common).await?;
-            let range = PartRange { first: page, count };
+            let range = PartRange { first: page, count, from: PartCursor { row, column } };
             let reading = daemon.client.read_document(&session.to_string(), &path, range).await?;
             report::show(json, &reading, || show::reading(&path, page, &reading))
         }

@@ -74,11 +74,71 @@ pub struct PartRange {
     pub first: u32,
     /// Maximum number; none for as many as are usual for that kind of document.
     pub count: Option<u32>,
+    /// Where in the first one to begin.
+    pub from: PartCursor,
 }
 
 impl Default for PartRange {
     fn default() -> Self {
-        Self { first: 1, count: None }
+        Self { first: 1, count: None, from: PartCursor::default() }
+    }
+}
+
+/// A place within a page, sheet or slide, from which it is read on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartCursor {
+    /// The row of a sheet, by its number; 0 for its beginning.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub row: u32,
+    /// The character of the text that begins there, counted from 1; 0 for its beginning.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub column: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the form that serde calls")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// Unit in which the extent of what is shown of a part is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExtentUnit {
+    /// Rows of a sheet, by their numbers.
+    Row,
+    /// Characters.
+    Character,
+}
+
+impl ExtentUnit {
+    /// Its name, for one.
+    #[must_use]
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Self::Row => "row",
+            Self::Character => "character",
+        }
+    }
+}
+
+/// Extent of what is shown of a part, of how much in all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extent {
+    /// Unit of the numbers.
+    pub unit: ExtentUnit,
+    /// The first that is shown, counted from 1.
+    pub first: u32,
+    /// The last.
+    pub last: u32,
+    /// The last that there is.
+    pub total: u32,
+}
+
+/// Such as `rows 2-412 of 5000`.
+impl std::fmt::Display for Extent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { unit, first, last, total } = self;
+        write!(f, "{}s {first}-{last} of {total}", unit.noun())
     }
 }
 
@@ -108,8 +168,14 @@ pub struct ReadPart {
     pub label: String,
     /// Its text, as Markdown.
     pub text: String,
-    /// Set if that is only its beginning.
+    /// Set if there is more of it behind.
     pub cut: bool,
+    /// How much of it that is, where it is not all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown: Option<Extent>,
+    /// Where it goes on, where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<PartCursor>,
 }
 
 /// Query for documents.

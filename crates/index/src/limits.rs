@@ -75,6 +75,11 @@ impl Default for ReadingLimits {
 }
 
 impl ReadingLimits {
+    /// Characters of whatever shows most.
+    pub(crate) fn most_letters(&self) -> usize {
+        [self.pages, self.sheets, self.slides, self.sections].map(|limit| limit.letters).into_iter().max().unwrap_or(0)
+    }
+
     pub(crate) const fn of(&self, kind: Kind) -> ReadingLimit {
         match kind {
             Kind::Pdf

@@ -59,6 +59,7 @@ impl Client {
             path: path.to_owned(),
             first: range.first,
             count: range.count.unwrap_or_default(),
+            from: Some(range.from.into()),
         };
         Ok(self.documents().read(request).await?.into_inner().try_into()?)
     }

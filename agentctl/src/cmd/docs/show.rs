@@ -2,7 +2,9 @@
 
 use std::io::Write as _;
 
-use agentd_core::knowledge::{DocumentFinds, DocumentHit, DocumentListing, DocumentState, KnowledgeStats, Reading};
+use agentd_core::knowledge::{
+    DocumentFinds, DocumentHit, DocumentListing, DocumentState, KnowledgeStats, PartCursor, Reading,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -65,11 +67,19 @@ pub(super) fn reading(path: &str, first: u32, reading: &Reading) -> anyhow::Resu
     writeln!(out, "{}", paint(color, QUIET, &whole))?;
     for part in parts {
         writeln!(out, "\n{}\n{}", paint(color, STRONG, &clean_line(&part.label)), clean(part.text.trim_end()))?;
-        if part.cut {
-            writeln!(out, "{}", paint(color, QUIET, "[the rest is left out]"))?;
+        if let Some(extent) = &part.shown {
+            writeln!(out, "{}", paint(color, QUIET, &format!("[{extent}]")))?;
         }
     }
     drop(out);
+    for part in parts {
+        if let Some(PartCursor { row, column }) = part.next {
+            let row = if row > 0 { format!(" --row {row}") } else { String::new() };
+            let column = if column > 0 { format!(" --column {column}") } else { String::new() };
+            let (noun, number) = (parts_are.noun(), part.number);
+            crate::terminal::note(&format!("there is more of this {noun}: --page {number}{row}{column}"));
+        }
+    }
     match parts.last() {
         None if *total > 0 => crate::terminal::note(&format!("it has {}", report::count(*total, parts_are.noun()))),
         None => crate::terminal::note("it has no text"),

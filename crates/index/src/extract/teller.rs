@@ -2,11 +2,11 @@
 
 use super::{clean, too_large};
 use crate::{
-    document::{Body, DocumentPlace, Part, Table},
+    document::{Body, DocumentPlace, Part, Row, Table},
     failure::Failure,
     kind::Kind,
     limits::Limits,
-    worker::frame::{Head, PIECE_BYTES, Piece, Summary},
+    worker::frame::{Head, PIECE_BYTES, Piece, Summary, Window},
 };
 
 type Listener<'a> = &'a mut dyn FnMut(Piece) -> Result<(), Failure>;
@@ -18,6 +18,7 @@ pub struct Teller<'a> {
     kind: Kind,
     has_head: bool,
     first: u32,
+    window: Option<Window>,
     parts: u32,
     bytes: u64,
     cells: u64,
@@ -27,7 +28,18 @@ pub struct Teller<'a> {
 impl<'a> Teller<'a> {
     /// A teller that has told nothing yet of a document of this kind.
     pub fn new(kind: Kind, limits: &'a Limits, listener: Listener<'a>) -> Self {
-        Self { limits, listener, kind, has_head: false, first: 1, parts: 0, bytes: 0, cells: 0, last: None }
+        Self {
+            limits,
+            listener,
+            kind,
+            has_head: false,
+            first: 1,
+            window: None,
+            parts: 0,
+            bytes: 0,
+            cells: 0,
+            last: None,
+        }
     }
 
     /// The same, for whoever wants no page before this one, counted from 1.
@@ -36,7 +48,13 @@ impl<'a> Teller<'a> {
         Self { first: first.max(1), ..self }
     }
 
-    /// The first page that is wanted, counted from 1.
+    /// The same, for whoever wants no more than these rows.
+    #[must_use]
+    pub fn within(self, window: Option<Window>) -> Self {
+        Self { window, ..self }
+    }
+
+    /// The first page or sheet that is wanted, counted from 1.
     pub(super) const fn first(&self) -> u32 {
         self.first
     }
@@ -79,10 +97,28 @@ impl<'a> Teller<'a> {
     }
 
     /// Tells rows of a sheet; few enough for one piece.
-    pub(super) fn table(&mut self, number: u32, name: &str, table: Table) -> Result<(), Failure> {
+    pub(super) fn table(&mut self, number: u32, name: &str, mut table: Table) -> Result<(), Failure> {
         let range = table.range_of(&table.rows);
+        if let Some(window) = &mut self.window {
+            let wanted = |row: &Row| number > self.first || number == self.first && row.number >= window.row;
+            table.rows.retain(|row| {
+                let is_told = window.letters > 0 && wanted(row);
+                let letters: usize = row.cells.iter().map(|cell| cell.chars().count() + 3).sum();
+                window.letters -= if is_told { letters.min(window.letters) } else { 0 };
+                is_told
+            });
+        }
         let place = DocumentPlace::Sheet { number, name: name.to_owned(), range };
         self.part(Part { place, body: Body::Table(table), notes: None })
+    }
+
+    /// Tells of a sheet before the first that is wanted that it is there, so that it need not be read.
+    pub(super) fn skips(&mut self, number: u32, name: &str) -> Result<bool, Failure> {
+        if number >= self.first {
+            return Ok(false);
+        }
+        self.table(number, name, Table::default())?;
+        Ok(true)
     }
 
     /// Tells a page that is a picture without text.

@@ -30,6 +30,9 @@ pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
     teller.head(None, Some(names.len()))?;
     let mut damage = None;
     for (number, name) in (1..).zip(names) {
+        if teller.skips(number, &name)? {
+            continue;
+        }
         let merged = merged(workbook.merge_cells_by_sheet_name(&name).unwrap_or_default());
         let own = comments.remove(&name).unwrap_or_default();
         match xlsx_sheet(&mut workbook, number, &name, (merged, own), teller)? {
@@ -103,6 +106,9 @@ pub(super) fn xls(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure
     let names = workbook.sheet_names();
     teller.head(None, Some(names.len()))?;
     for (number, name) in (1..).zip(names) {
+        if teller.skips(number, &name)? {
+            continue;
+        }
         let merged = merged(workbook.merge_cells_by_sheet_name(&name).unwrap_or_default());
         let range = workbook.worksheet_range(&name).map_err(|error| failure(&error))?;
         tell_range(number, name, &range, merged, teller)?;
@@ -120,6 +126,9 @@ pub(super) fn xlsb(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
     let names = workbook.sheet_names();
     teller.head(None, Some(names.len()))?;
     for (number, name) in (1..).zip(names) {
+        if teller.skips(number, &name)? {
+            continue;
+        }
         let mut cells = workbook.worksheet_cells_reader(&name).map_err(|error| failure(&error))?;
         let mut sheet = Merging::new(number, name, MergedCells::new());
         let whole = loop {
@@ -148,6 +157,9 @@ pub(super) fn ods(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure
     let names = workbook.sheet_names();
     teller.head(None, Some(names.len()))?;
     for (number, name) in (1..).zip(names) {
+        if teller.skips(number, &name)? {
+            continue;
+        }
         let range = workbook.worksheet_range(&name).map_err(|error| failure(&error))?;
         tell_range(number, name, &range, MergedCells::new(), teller)?;
     }

@@ -4,13 +4,14 @@
 //! - `bring`: a document on its way from a file into the index.
 //! - `shelf`: the index while it is needed.
 //! - `told`: what is known of the documents that somebody asks about, and what is found in them as it is told.
-//! - `reading`: which parts of a document are shown, and how much of them; pure.
+//! - `reading`: which parts of a document are shown; `fitting`: how much of each, and where it is read on; pure.
 //!
 //! A document comes into the index at its first search, and stays there for everybody who has the same bytes. Nobody finds
 //! what he does not have: a search names its documents, and they are told by their bytes.
 
 mod bring;
 mod digests;
+mod fitting;
 mod reading;
 mod shelf;
 mod told;
@@ -35,7 +36,7 @@ use self::{
     told::ResolvedDocuments,
 };
 use crate::{
-    ChunkConfig, Extractor, Failure, Kind, Piece, ReadingLimits,
+    ChunkConfig, Extractor, Failure, Kind, Piece, ReadingLimits, Wanted, Window,
     extract::recognise,
     index::{DocumentId, IndexConfig, IndexError, IndexHandle},
 };
@@ -89,7 +90,11 @@ impl Library {
         cancel: CancellationToken,
     ) -> Result<Reading, Failure> {
         let named = Kind::of_name(&document.name);
-        let mut extraction = self.extractor.extract_from(document.file, named, range.first, cancel).await?;
+        let (row, letters) = (range.from.row, self.reading.most_letters());
+        // Characters that come before those that are shown are told, too.
+        let letters = letters.saturating_add(usize::try_from(range.from.column).unwrap_or(usize::MAX));
+        let wanted = Wanted { named, first: range.first, window: Some(Window { row, letters }) };
+        let mut extraction = self.extractor.extract_wanted(document.file, wanted, cancel).await?;
         let mut reader = Reader::new(range, self.reading);
         loop {
             match extraction.next().await {

@@ -101,7 +101,7 @@ fn tell(out: &mut File, file: File, job: &Job) -> io::Result<()> {
             Failure::Cancelled
         })
     };
-    let mut teller = extract::Teller::new(kind, &job.limits, &mut listener).from_page(job.first);
+    let mut teller = extract::Teller::new(kind, &job.limits, &mut listener).from_page(job.first).within(job.window);
     let outcome = catch_unwind(AssertUnwindSafe(|| extract::extract(bytes, kind, &mut teller)));
     let read = teller.parts();
     match (broken_pipe, outcome.unwrap_or_else(|panic| Err(gave_up(kind, panic.as_ref())))) {

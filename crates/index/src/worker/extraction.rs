@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     WORKER_ARGUMENT,
-    frame::{FRAME_BYTES, Frame, Job, Piece, Summary},
+    frame::{FRAME_BYTES, Frame, Job, Piece, Summary, Window},
     post_mortem,
 };
 use crate::{
@@ -66,19 +66,17 @@ impl Extractor {
         named: Option<Kind>,
         cancel: CancellationToken,
     ) -> Result<Extraction, Failure> {
-        self.extract_from(file, named, 1, cancel).await
+        self.extract_wanted(file, Wanted { named, ..Wanted::default() }, cancel).await
     }
 
-    /// The same from a page on, counted from 1: pages of a PDF before it are not read. Other documents are told from their
-    /// beginning, as nothing but reading them tells where a part of them begins.
+    /// The same for what is wanted of a document.
     ///
     /// # Errors
     /// When it is no regular file or too large, and when no worker can be started.
-    pub async fn extract_from(
+    pub async fn extract_wanted(
         &self,
         file: File,
-        named: Option<Kind>,
-        first: u32,
+        wanted: Wanted,
         cancel: CancellationToken,
     ) -> Result<Extraction, Failure> {
         let turn = tokio::select! {
@@ -94,7 +92,7 @@ impl Extractor {
             return Err(too_large("its size", self.limits.bytes_in));
         }
         let child = self
-            .start(file, Job { named, limits: self.limits, first })
+            .start(file, wanted)
             .map_err(|error| Failure::Worker(format!("no worker could be started: {error}")))?;
         Extraction::of(child, self.limits, cancel, turn)
     }
@@ -125,7 +123,8 @@ impl Extractor {
         }
     }
 
-    fn start(&self, file: File, job: Job) -> io::Result<Child> {
+    fn start(&self, file: File, Wanted { named, first, window }: Wanted) -> io::Result<Child> {
+        let job = Job { named, limits: self.limits, first: first.max(1), window };
         Command::new(&self.program)
             .arg(WORKER_ARGUMENT)
             .arg(serde_json::to_string(&job)?)
@@ -138,6 +137,18 @@ impl Extractor {
             .kill_on_drop(true)
             .spawn()
     }
+}
+
+/// What is wanted of a document.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// What its name says: [`Kind::of_name`].
+    pub named: Option<Kind>,
+    /// The first page or sheet, counted from 1; 0 the same. Pages of a PDF before it are not read. Other documents are told
+    /// from their beginning, as nothing but reading them tells where a part of them begins.
+    pub first: u32,
+    /// How much is told of rows; all of them where it is not said.
+    pub window: Option<Window>,
 }
 
 /// A document that is being read. Dropping it ends the worker.

@@ -19,9 +19,22 @@ pub struct Job {
     pub named: Option<Kind>,
     /// Limits on the cost of reading it.
     pub limits: Limits,
-    /// The first page that is told, counted from 1; others than PDFs are told from their beginning all the same.
+    /// The first page or sheet of which something is told, counted from 1; documents of other parts are told from their
+    /// beginning all the same.
     #[serde(default)]
     pub first: u32,
+    /// How much is told of rows; all of them where it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
+}
+
+/// Rows of sheets that are told. Of the others it is told that they are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    /// The first row of the first sheet.
+    pub row: u32,
+    /// Characters after which no more rows are told.
+    pub letters: usize,
 }
 
 /// Piece of a document, in this order.

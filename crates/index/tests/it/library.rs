@@ -9,7 +9,7 @@ use std::{
 
 use agentd_core::{
     error::ErrorKind,
-    knowledge::{DocumentFinds, DocumentQuery, OpenDocument, PartKind, PartRange},
+    knowledge::{DocumentFinds, DocumentQuery, ExtentUnit, OpenDocument, PartCursor, PartKind, PartRange},
     ports::Knowledge as _,
 };
 use agentd_index::{
@@ -151,7 +151,7 @@ async fn pages_that_are_pictures_are_a_flaw_of_a_document_that_has_text() {
 async fn whoever_reads_pages_that_are_pictures_is_told_so() {
     let shop = Shop::new();
     let check = async |first: u32, count: Option<u32>, shown: usize, broken: Option<&str>| {
-        let range = PartRange { first, count };
+        let range = PartRange { first, count, ..PartRange::default() };
         let reading = shop.library.read(open("partly.pdf"), range, CancellationToken::new()).await.unwrap();
         assert_eq!((reading.total, reading.parts.len()), (3, shown), "{reading:?}");
         assert_eq!(reading.broken.as_deref(), broken, "{reading:?}");
@@ -189,7 +189,7 @@ async fn what_an_earlier_version_indexed_without_a_word_on_pictures_is_read_agai
 async fn parts_are_read_by_their_numbers() {
     let shop = Shop::new();
     let check = async |name: &str, first: u32, count: Option<u32>| {
-        let range = PartRange { first, count };
+        let range = PartRange { first, count, ..PartRange::default() };
         shop.library.read(open(name), range, CancellationToken::new()).await.unwrap()
     };
     let reading = check("latin.pdf", 2, Some(1)).await;
@@ -302,4 +302,36 @@ async fn the_index_is_put_away_when_nobody_needs_it_and_comes_back() {
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ShuttingDown);
+}
+
+/// Every row of a sheet and every cell that a reader comes by who goes on as he is told.
+#[tokio::test]
+async fn a_long_sheet_is_read_on_row_by_row_to_its_end() {
+    let shop = Shop::new();
+    let path = shop.folder.path().join("long.csv");
+    let lines: Vec<String> = (1..=9000)
+        .map(|row| match row {
+            1 => "ship,fee".to_owned(),
+            row if row % 100 == 0 => String::from(","),
+            row => format!("Alma {row},{}", row * 3),
+        })
+        .collect();
+    std::fs::write(&path, lines.join("\n")).unwrap();
+    let mut from = PartCursor::default();
+    let (mut steps, mut next_row) = (0, 2);
+    loop {
+        let range = PartRange { from, ..PartRange::default() };
+        let reading = shop.library.read(named(&path, "long.csv"), range, CancellationToken::new()).await.unwrap();
+        let [part] = &reading.parts[..] else { panic!("{reading:?}") };
+        let shown = part.shown.unwrap();
+        assert_eq!((shown.unit, shown.first, shown.total), (ExtentUnit::Row, next_row, 8999), "{shown}");
+        assert!(part.text.starts_with("| ship | fee |") && part.label.contains("header in row 1"), "{}", part.label);
+        assert!(part.text.contains(&format!("| Alma {} | {} |", shown.last, shown.last * 3)), "{}", part.text);
+        steps += 1;
+        let Some(next) = part.next else { break };
+        assert_eq!((part.cut, next), (true, PartCursor { row: shown.last + 1, column: 0 }));
+        from = next;
+        next_row = if next.row % 100 == 0 { next.row + 1 } else { next.row };
+    }
+    assert!(steps > 2, "{steps}");
 }

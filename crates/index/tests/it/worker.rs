@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agentd_index::{Extractor, Kind, Limits, Piece};
+use agentd_index::{Extractor, Kind, Limits, Piece, Wanted};
 use tokio_util::sync::CancellationToken;
 
 use crate::bench::{extractor, fixture, read, told, worker};
@@ -30,7 +30,10 @@ async fn told_from(first: u32) -> Vec<String> {
     let extractor = extractor(Limits::default());
     let file = std::fs::File::open(fixture("latin.pdf")).unwrap();
     let cancel = CancellationToken::new();
-    let mut extraction = extractor.extract_from(file, Some(Kind::Pdf), first, cancel).await.unwrap();
+    let mut extraction = extractor
+        .extract_wanted(file, Wanted { named: Some(Kind::Pdf), first, ..Wanted::default() }, cancel)
+        .await
+        .unwrap();
     let mut told = Vec::new();
     while let Some(piece) = extraction.next().await {
         told.push(match piece.unwrap() {

@@ -8,7 +8,7 @@ use std::{
 
 use agentd_core::{
     error::{ErrorKind, KnowledgeError},
-    knowledge::{DocumentFinds, DocumentProgress, OpenDocument, Reading, SearchedBy},
+    knowledge::{DocumentFinds, DocumentProgress, Extent, OpenDocument, PartCursor, PartRange, Reading, SearchedBy},
     ports::{CallProgress, Knowledge, OnProgress},
     tool::ToolOutput,
 };
@@ -101,12 +101,17 @@ fn step_line(DocumentProgress { document, parts, total }: &DocumentProgress) -> 
 }
 
 /// Parts of a document, as a model reads them.
-pub(super) fn show(name: &str, first: u32, reading: &Reading) -> Result<ToolOutput, Failure> {
+pub(super) fn show(name: &str, range: PartRange, reading: &Reading) -> Result<ToolOutput, Failure> {
     let Reading { format, title, parts_are, total, parts, broken } = reading;
-    let noun = parts_are.noun();
+    let (first, noun) = (range.first, parts_are.noun());
     if parts.is_empty() {
         return Err(match broken {
             Some(why) => Failure::tool(format!("{name} could not be read: {why}")),
+            None if *total > 0 && first <= *total && range.from != PartCursor::default() => {
+                Failure::arguments(format!(
+                    "{name}: {noun} {first} ends before that row or column; leave row and column out to see its beginning"
+                ))
+            }
             None if *total > 0 && first > *total => Failure::arguments(format!(
                 "{name} has {}; offset {first} is past the end",
                 text::count(*total as usize, noun)
@@ -128,8 +133,8 @@ pub(super) fn show(name: &str, first: u32, reading: &Reading) -> Result<ToolOutp
         let text = part.text.trim_end();
         let text = if text.is_empty() { format!("[this {noun} has no letters]") } else { text.to_owned() };
         shown.push_str(&format!("\n--- {} ---\n{text}\n", part.label));
-        if part.cut {
-            shown.push_str(&format!("[the rest of this {noun} is left out; search_file finds text in it]\n"));
+        if let Some(extent) = &part.shown {
+            shown.push_str(&format!("[{}]\n", extent_line(noun, part.number, extent, part.next)));
         }
     }
     if last < *total {
@@ -140,6 +145,15 @@ pub(super) fn show(name: &str, first: u32, reading: &Reading) -> Result<ToolOutp
         shown.push_str(&format!("\n[it could not be read to its end: {why}]"));
     }
     Ok(ToolOutput::ok(shown))
+}
+
+/// `rows 2-412 of 5000 of this sheet; read on in it with offset=1 and row=413, or find the place with search_file`.
+fn extent_line(noun: &str, number: u32, extent: &Extent, next: Option<PartCursor>) -> String {
+    let shown = format!("{extent} of this {noun}");
+    let Some(PartCursor { row, column }) = next else { return shown };
+    let row = if row > 0 { format!(" and row={row}") } else { String::new() };
+    let column = if column > 0 { format!(" and column={column}") } else { String::new() };
+    format!("{shown}; read on in it with offset={number}{row}{column}, or find the place with search_file")
 }
 
 /// Finds, as a model reads them.

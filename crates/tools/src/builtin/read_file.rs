@@ -6,7 +6,7 @@ use std::{
 };
 
 use agentd_core::{
-    knowledge::{OpenDocument, PartRange},
+    knowledge::{OpenDocument, PartCursor, PartRange},
     ports::Knowledge,
     tool::ToolOutput,
 };
@@ -39,8 +39,11 @@ pub(crate) struct Args {
     offset: Option<u64>,
     #[schemars(range(min = 1), description = "How many lines, pages, sheets or slides to read.")]
     limit: Option<u64>,
-    /// Only for a line that is too long: the first of its characters to read, counted from 1. Up to 4000 of them come;
-    /// offset says which line.
+    /// Only for a sheet that is shown in part: the first row to read, by its number; offset says which sheet.
+    #[schemars(range(min = 1))]
+    row: Option<u64>,
+    /// Only for a line or page that is too long: the first of its characters to read, counted from 1. Of a line up to
+    /// 4000 come; offset says which line or page.
     #[schemars(range(min = 1))]
     column: Option<u64>,
 }
@@ -69,7 +72,11 @@ pub(crate) fn run(job: &Job, args: Args, knowledge: Option<&Arc<dyn Knowledge>>)
     match documents::document(&**knowledge, &path, opened)? {
         Ok(document) => {
             let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-            let range = PartRange { first: args.offset.map_or(1, number), count: args.limit.map(number) };
+            let from = PartCursor {
+                row: args.row.map_or(0, number),
+                column: args.column.filter(|column| *column > 1).map_or(0, number),
+            };
+            let range = PartRange { first: args.offset.map_or(1, number), count: args.limit.map(number), from };
             Ok(OpenedFile::Document(document, range))
         }
         Err(opened) => {
@@ -92,7 +99,7 @@ pub(crate) async fn finish(
     };
     let name = document.name.clone();
     match knowledge.read(document, range, cancel).await {
-        Ok(reading) => documents::show(&name, range.first, &reading),
+        Ok(reading) => documents::show(&name, range, &reading),
         Err(error) => Err(documents::failed(&format!("read {name}"), &error)),
     }
 }

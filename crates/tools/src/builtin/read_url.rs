@@ -73,7 +73,7 @@ pub(crate) async fn run(
     let document = OpenDocument { file: held(&content)?, name: name.clone() };
     let cancel = context.cancel.child_token();
     let _ended = cancel.clone().drop_guard();
-    let reading = knowledge.read(document, PartRange { first, count: None }, cancel);
+    let reading = knowledge.read(document, PartRange { first, ..PartRange::default() }, cancel);
     let reading = match tokio::time::timeout(READING, reading).await {
         Ok(reading) => reading.map_err(|error| documents::failed(&format!("read {}", answer.url), &error))?,
         Err(_) => {
@@ -164,6 +164,9 @@ fn show(answer: &WebAnswer, first: u32, reading: Reading) -> Result<ToolOutput, 
             words.push_str(&format!("--- {} ---\n", part.label));
         }
         words.push_str(part.text.trim_end());
+        if let Some(extent) = part.shown.filter(|_| part.cut) {
+            words.push_str(&format!("\n[{extent} of this {noun}; read_file shows the rest in the file that is kept]"));
+        }
         words.push_str("\n\n");
     }
     if is_page && let Ok(base) = Url::parse(&answer.url) {
@@ -187,7 +190,7 @@ fn show(answer: &WebAnswer, first: u32, reading: Reading) -> Result<ToolOutput, 
         output.text.push_str(&format!("\n[it could not be read to its end: {}]", web::told(&why)));
     }
     cut(answer, &mut output.text);
-    if !is_page && last < total {
+    if !is_page && (last < total || parts.iter().any(|part| part.cut)) {
         // The file can be read on and searched without being fetched again.
         output.data.push(web::data("document", answer));
     }
