@@ -46,9 +46,9 @@ pub(crate) fn ask(console: &mut dyn Console, interrupt: &Interrupt, color: bool)
             question.show_approval(tool, *risk, &asking::why(reason, *layer, rule.as_deref()), &preview)?;
             question.approval(args, *risk, &preview, Offers::new(grants, wider, for_good))
         }
-        Ask::Question { question: text, context, default, required, choices } => {
+        Ask::Question { question: text, context, default, required, choices, secret } => {
             question.show_question(text, context.as_deref(), choices)?;
-            question.text(default.as_deref(), *required)
+            if *secret { question.secret() } else { question.text(default.as_deref(), *required) }
         }
     }
 }
@@ -410,11 +410,33 @@ impl Question<'_> {
         }
     }
 
+    /// A secret, which is not shown as it is typed. Where a terminal shows all that is typed, none is taken.
+    fn secret(&mut self) -> io::Result<Option<Answer>> {
+        if self.console.shows_typed() {
+            return self.skipped("");
+        }
+        loop {
+            let Some(text) = self.typed("  (not shown) > ", "", |text| "•".repeat(text.chars().count()))? else {
+                return if self.is_dropped { self.dropped() } else { self.skipped("") };
+            };
+            let answer = Answer::Text { text };
+            match answer.misfit(&self.interrupt.ask) {
+                Some(why) => self.not_taken(why)?,
+                None => return Ok(Some(answer)),
+            };
+        }
+    }
+
     /// A line as the person types it; none after Escape, or where the question was dropped.
     pub(super) fn line(&mut self, prompt: &str, initial: &str) -> io::Result<Option<String>> {
         if let Some(read) = self.console.read_line(prompt, initial) {
             return read;
         }
+        self.typed(prompt, initial, |text| text.replace(visible::is_hidden, "�"))
+    }
+
+    /// A line that is typed key by key, and how it is shown.
+    fn typed(&mut self, prompt: &str, initial: &str, shown: fn(&str) -> String) -> io::Result<Option<String>> {
         let mut line = initial.to_owned();
         loop {
             // The end of the line is what is being typed; the start of a long one is out of sight.
@@ -422,7 +444,7 @@ impl Question<'_> {
             self.console.write(&format!(
                 "\r\x1b[K{}{}",
                 paint(self.color, QUIET, prompt),
-                tail(&line.replace(visible::is_hidden, "�"), room)
+                tail(&shown(&line), room)
             ))?;
             let key = self.console.key()?;
             self.is_dropped = key.is_none();
@@ -466,7 +488,8 @@ impl Question<'_> {
     fn skipped(&mut self, example: &str) -> io::Result<Option<Answer>> {
         let id = short_id(self.interrupt.id);
         let line = format!("left open; answer it later with: agentctl answer {id} {example}");
-        self.console.write(&format!("\r\x1b[J  {}\n", paint(self.color, QUIET, &line)))?;
+        let line = line.trim_end();
+        self.console.write(&format!("\r\x1b[J  {}\n", paint(self.color, QUIET, line)))?;
         Ok(None)
     }
 

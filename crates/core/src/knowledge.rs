@@ -27,6 +27,69 @@ pub struct OpenDocument {
     pub name: String,
     /// Open for reading.
     pub file: File,
+    /// Path of the document in the archive that the file is; none where it is the file itself.
+    pub inner: Option<String>,
+    /// The password that may open it. What such a document says is kept nowhere.
+    pub password: Option<Password>,
+}
+
+impl OpenDocument {
+    /// A file that is a document.
+    #[must_use]
+    pub const fn new(name: String, file: File) -> Self {
+        Self { name, file, inner: None, password: None }
+    }
+
+    /// The same document once more, with a password or without.
+    ///
+    /// # Errors
+    /// When there are too many open files.
+    pub fn again(&self, password: Option<Password>) -> std::io::Result<Self> {
+        Ok(Self { name: self.name.clone(), file: self.file.try_clone()?, inner: self.inner.clone(), password })
+    }
+}
+
+/// A password. It has no form that could be shown or stored by accident.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(String);
+
+impl Password {
+    /// What a person typed.
+    #[must_use]
+    pub const fn new(text: String) -> Self {
+        Self(text)
+    }
+
+    /// The text, for whoever opens the document.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Password {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Password(…)")
+    }
+}
+
+/// Ends of the names of archives, whose documents are named with `!/` behind them.
+const ARCHIVE_ENDINGS: [&str; 4] = [".zip", ".tar", ".tgz", ".tar.gz"];
+
+/// Returns whether a file is an archive of documents by its name, whatever the case of its letters.
+#[must_use]
+pub fn has_archive_name(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ARCHIVE_ENDINGS.iter().any(|ending| name.ends_with(ending))
+}
+
+/// The archive and the path in it, of a name such as `uploads/all.zip!/report.pdf`; the slash may be left out.
+#[must_use]
+pub fn in_archive(name: &str) -> Option<(&str, &str)> {
+    name.match_indices('!').find_map(|(at, _)| {
+        let (archive, inner) = (&name[..at], name[at + 1..].trim_start_matches('/'));
+        (has_archive_name(archive) && !inner.is_empty()).then_some((archive, inner))
+    })
 }
 
 /// The documents of a session, as many as may be open at once.
@@ -157,6 +220,9 @@ pub struct Reading {
     pub parts: Vec<ReadPart>,
     /// Why it could not be read to its end, and what to do.
     pub broken: Option<String>,
+    /// Set if nothing of it was read because it needs a password, or another one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub locked: bool,
 }
 
 /// A part that was read.
@@ -224,6 +290,9 @@ pub struct DocumentFinds {
     pub notes: Vec<String>,
     /// Set if the search was ended before it had seen everything.
     pub late: bool,
+    /// Names of documents that were not searched because they need a password.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub locked: Vec<String>,
 }
 
 impl DocumentFinds {
@@ -249,6 +318,7 @@ impl DocumentFinds {
             }
         }
         self.late |= other.late;
+        self.locked.extend(other.locked);
     }
 }
 
@@ -311,7 +381,7 @@ pub struct KnowledgeStats {
 pub struct DocumentHit {
     /// The document's name, as it was given.
     pub document: String,
-    /// Where in it, as it is cited: `p. 12`, `Sales!A2:F20`, `slide 7`. Empty where there is only one place.
+    /// Where in it, as it is cited: `p. 12`, `Sales!A2:F20`, `slide 7`, `:120-134` for lines. Empty where there is only one place.
     pub place: String,
     /// Its score; only to be compared with others of the same search.
     pub score: f32,
@@ -332,7 +402,17 @@ impl DocumentHit {
     #[must_use]
     pub fn citation(&self) -> String {
         let name = self.document.rsplit('/').next().unwrap_or(&self.document);
-        if self.place.is_empty() { name.to_owned() } else { format!("{name} {}", self.place) }
+        self.behind(name, " ")
+    }
+
+    /// The place behind a name of its document, with a gap between them unless it is lines.
+    #[must_use]
+    pub fn behind(&self, name: &str, gap: &str) -> String {
+        match self.place.as_str() {
+            "" => name.to_owned(),
+            lines if lines.starts_with(':') => format!("{name}{lines}"),
+            place => format!("{name}{gap}{place}"),
+        }
     }
 
     /// The snippet with what was looked for between marks.
@@ -376,7 +456,20 @@ mod tests {
         check("uploads/report.pdf", "p. 12", vec![0..6], "report.pdf p. 12", "**纳税** is due");
         check("notes.md", "", Vec::new(), "notes.md", "纳税 is due");
         check("a/b.xlsx", "Sales!A2:F20", vec![0..3, 10..13], "b.xlsx Sales!A2:F20", "**纳**税 is **due**");
+        check("uploads/notes.md", ":120-134", Vec::new(), "notes.md:120-134", "纳税 is due");
         // Marks that do not fit the text are left out.
         check("a", "", vec![1..2, 9..99], "a", "纳税 is due");
+    }
+
+    #[test]
+    fn a_document_in_an_archive_is_named_behind_it() {
+        let check = |name: &str, expected: Option<(&str, &str)>| assert_eq!(in_archive(name), expected, "{name}");
+        check("uploads/all.zip!/a/b.pdf", Some(("uploads/all.zip", "a/b.pdf")));
+        check("all.TAR.GZ!b.pdf", Some(("all.TAR.GZ", "b.pdf")));
+        check("a!b/all.tgz!/c!.pdf", Some(("a!b/all.tgz", "c!.pdf")));
+        check("all.zip!/", None);
+        check("all.pdf!/a", None);
+        check("all.zip", None);
+        assert_eq!(format!("{:?}", Password::new("secret".to_owned())), "Password(…)");
     }
 }

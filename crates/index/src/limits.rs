@@ -93,7 +93,7 @@ impl ReadingLimits {
             | Kind::Ipynb => self.pages,
             Kind::Xlsx | Kind::Xls | Kind::Xlsb | Kind::Ods => self.sheets,
             Kind::Pptx | Kind::Ppt | Kind::Odp => self.slides,
-            Kind::Csv | Kind::Html | Kind::Markdown | Kind::Plain => self.sections,
+            Kind::Csv | Kind::Html | Kind::Markdown | Kind::Plain | Kind::Zip | Kind::Tar => self.sections,
         }
     }
 }

@@ -150,9 +150,9 @@ impl TryFrom<v1::ReadPart> for ReadPart {
 
 impl From<Reading> for v1::ReadDocumentResponse {
     fn from(reading: Reading) -> Self {
-        let Reading { format, title, parts_are, total, parts, broken } = reading;
+        let Reading { format, title, parts_are, total, parts, broken, locked } = reading;
         let parts = parts.into_iter().map(Into::into).collect();
-        Self { format, title, parts_are: part_kind_to_wire(parts_are), total, parts, broken }
+        Self { format, title, parts_are: part_kind_to_wire(parts_are), total, parts, broken, locked }
     }
 }
 
@@ -160,8 +160,8 @@ impl TryFrom<v1::ReadDocumentResponse> for Reading {
     type Error = WireError;
 
     fn try_from(reading: v1::ReadDocumentResponse) -> Result<Self, WireError> {
-        let v1::ReadDocumentResponse { format, title, parts_are, total, parts, broken } = reading;
-        Ok(Self { format, title, parts_are: part_kind(parts_are)?, total, parts: all(parts)?, broken })
+        let v1::ReadDocumentResponse { format, title, parts_are, total, parts, broken, locked } = reading;
+        Ok(Self { format, title, parts_are: part_kind(parts_are)?, total, parts: all(parts)?, broken, locked })
     }
 }
 
@@ -192,6 +192,8 @@ impl TryFrom<v1::SearchDocumentsResponse> for DocumentFinds {
 
     fn try_from(finds: v1::SearchDocumentsResponse) -> Result<Self, WireError> {
         Ok(Self {
+            // Which of the broken ones those are is for tools, which can ask.
+            locked: Vec::new(),
             by: by(finds.by)?,
             hits: all(finds.hits)?,
             searched: size(finds.searched),

@@ -59,7 +59,7 @@ fn broken_lines(broken: &[(String, String)]) -> Vec<String> {
 
 /// Pages, each below its name.
 pub(super) fn reading(path: &str, first: u32, reading: &Reading) -> anyhow::Result<()> {
-    let Reading { format, title, parts_are, total, parts, broken } = reading;
+    let Reading { format, title, parts_are, total, parts, broken, .. } = reading;
     let color = TerminalStyle::detect().out_color;
     let mut out = anstream::stdout().lock();
     let title = title.as_deref().map(|title| format!("  {}", clean_line(title))).unwrap_or_default();
@@ -150,7 +150,8 @@ pub(super) fn json_of(finds: &DocumentFinds) -> Value {
 
 fn place(hit: &DocumentHit) -> String {
     let (document, place) = (clean_line(&hit.document), clean_line(&hit.place));
-    if place.is_empty() { document } else { format!("{document}  {place}") }
+    let shown = DocumentHit { place, ..hit.clone() };
+    shown.behind(&document, "  ")
 }
 
 /// Prints the size of the index.

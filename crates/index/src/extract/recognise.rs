@@ -35,6 +35,9 @@ pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     if bytes.starts_with(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1") {
         return compound(bytes, named);
     }
+    if named == Some(Kind::Tar) && (bytes.starts_with(b"\x1f\x8b") || bytes.get(257..262) == Some(b"ustar")) {
+        return Ok(Kind::Tar);
+    }
     if bytes.starts_with(b"{\\rtf") {
         return Ok(Kind::Rtf);
     }
@@ -124,12 +127,20 @@ fn zipped(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
             let named = named.filter(|kind| {
                 matches!(
                     kind,
-                    Kind::Docx | Kind::Xlsx | Kind::Xlsb | Kind::Pptx | Kind::Ods | Kind::Odt | Kind::Odp | Kind::Epub
+                    Kind::Docx
+                        | Kind::Xlsx
+                        | Kind::Xlsb
+                        | Kind::Pptx
+                        | Kind::Ods
+                        | Kind::Odt
+                        | Kind::Odp
+                        | Kind::Epub
+                        | Kind::Zip
                 )
             });
             return Err(match named {
                 Some(kind) => broken(kind, &format!("its parts cannot be separated: {error}")),
-                None => foreign(None, "it is a damaged ZIP archive"),
+                None => foreign(None, &format!("it is a damaged ZIP archive ({error})")),
             });
         }
     };
@@ -160,6 +171,7 @@ fn zipped(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
         "application/vnd.oasis.opendocument.presentation"
         | "application/vnd.oasis.opendocument.presentation-template" => return Ok(Kind::Odp),
         "application/epub+zip" => return Ok(Kind::Epub),
+        _ if named == Some(Kind::Zip) => return Ok(Kind::Zip),
         _ => foreign(named, "it is a ZIP archive"),
     })
 }

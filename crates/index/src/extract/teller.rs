@@ -19,6 +19,8 @@ pub struct Teller<'a> {
     has_head: bool,
     first: u32,
     window: Option<Window>,
+    lists_only: bool,
+    password: Option<String>,
     parts: u32,
     bytes: u64,
     cells: u64,
@@ -35,6 +37,8 @@ impl<'a> Teller<'a> {
             has_head: false,
             first: 1,
             window: None,
+            lists_only: false,
+            password: None,
             parts: 0,
             bytes: 0,
             cells: 0,
@@ -52,6 +56,28 @@ impl<'a> Teller<'a> {
     #[must_use]
     pub fn within(self, window: Option<Window>) -> Self {
         Self { window, ..self }
+    }
+
+    /// The same, for whoever wants to know of an archive what is in it, and no more.
+    #[must_use]
+    pub fn listing(self, lists_only: bool) -> Self {
+        Self { lists_only, ..self }
+    }
+
+    /// The same, of a document that this password may open.
+    #[must_use]
+    pub fn with_password(self, password: Option<String>) -> Self {
+        Self { password, ..self }
+    }
+
+    /// Returns whether of an archive only the names of its files are wanted.
+    pub(super) const fn lists_only(&self) -> bool {
+        self.lists_only
+    }
+
+    /// The password that may open it.
+    pub(super) fn password(&self) -> Option<&str> {
+        self.password.as_deref()
     }
 
     /// The first page or sheet that is wanted, counted from 1.
@@ -94,6 +120,29 @@ impl<'a> Teller<'a> {
         }
         let rest = if rest.len() == text.len() { text } else { rest.to_owned() };
         self.part(Part { notes, ..Part::text(place, rest) })
+    }
+
+    /// Tells a text of which the lines count, in pieces where it is large.
+    pub(super) fn lines(&mut self, text: &str) -> Result<(), Failure> {
+        // What ends a line for a printer ends none for an editor.
+        let mut text = text.replace(['\u{b}', '\u{c}', '\u{85}'], " ");
+        if text.contains('\r') {
+            text = text.replace("\r\n", "\n");
+            text = text.replace('\r', if text.contains('\n') { " " } else { "\n" });
+        }
+        let mut rest = text.trim_end();
+        let mut first = 1_u32;
+        loop {
+            let (piece, after) = if rest.len() > PIECE_BYTES { rest.split_at(end_of_piece(rest)) } else { (rest, "") };
+            let ends = piece.bytes().filter(|byte| *byte == b'\n').count();
+            let next = first.saturating_add(u32::try_from(ends).unwrap_or(u32::MAX));
+            let last = if piece.ends_with('\n') { next.saturating_sub(1).max(first) } else { next };
+            self.part(Part::text(DocumentPlace::Lines { first, last }, clean::text(piece)))?;
+            if after.is_empty() {
+                return Ok(());
+            }
+            (first, rest) = (next, after);
+        }
     }
 
     /// Tells rows of a sheet; few enough for one piece.
@@ -141,7 +190,7 @@ impl<'a> Teller<'a> {
         (self.listener)(Piece::End(Summary { parts: self.parts }))
     }
 
-    fn part(&mut self, part: Part) -> Result<(), Failure> {
+    pub(super) fn part(&mut self, part: Part) -> Result<(), Failure> {
         let is_new = self.last.as_ref().is_none_or(|last| !last.is_same(&part.place));
         if is_new && self.parts == self.limits.parts {
             return Err(crate::worker::too_many_parts(self.limits.parts));

@@ -60,7 +60,7 @@ impl Reader {
             DocumentPlace::Page(number) => number,
             _ => self.seen + u32::from(is_new),
         };
-        let whole = part.place == DocumentPlace::Whole;
+        let whole = is_whole(&part.place);
         let is_full = is_new && self.seen > self.range.first && self.letters > self.limits.of(self.kind()).letters;
         let behind = is_full || self.seen >= self.range.first.saturating_add(self.wanted());
         if !whole && behind {
@@ -93,7 +93,7 @@ impl Reader {
         let head = self.head.unwrap_or(Head { kind, title: None, parts: None });
         let pictures = self.kept.iter().filter(|(_, part)| part.body == Body::Picture).map(|(number, _)| *number);
         let pictures: Vec<u32> = pictures.collect();
-        let is_whole = self.kept.iter().any(|(_, part)| part.place == DocumentPlace::Whole);
+        let is_whole = self.kept.iter().any(|(_, part)| is_whole(&part.place));
         let (parts_are, total, parts) = if is_whole {
             let text: Vec<String> = self.kept.iter().map(|(_, part)| part.markdown()).collect();
             let sections = sections(&text.join("\n\n"));
@@ -120,8 +120,13 @@ impl Reader {
         let parts = fit(parts, self.range, letters);
         let shown = parts.iter().filter(|part| pictures.contains(&part.number)).count();
         let broken = broken.or_else(|| (shown > 0).then(|| scanned_of_shown(shown)));
-        Reading { format: kind.to_string(), title: head.title, parts_are, total, parts, broken }
+        Reading { format: kind.to_string(), title: head.title, parts_are, total, parts, broken, locked: false }
     }
+}
+
+/// Returns whether a part is all of a document, or a piece of that.
+const fn is_whole(place: &DocumentPlace) -> bool {
+    matches!(place, DocumentPlace::Whole | DocumentPlace::Lines { .. } | DocumentPlace::Inner { .. })
 }
 
 /// Characters of a part, about.
@@ -146,7 +151,7 @@ fn label(part: &Part, number: u32) -> String {
             let range = range.map(|range| format!(" ({range}{header})")).unwrap_or_default();
             format!("sheet {name}{range}")
         }
-        DocumentPlace::Whole => format!("section {number}"),
+        DocumentPlace::Whole | DocumentPlace::Lines { .. } | DocumentPlace::Inner { .. } => format!("section {number}"),
     }
 }
 

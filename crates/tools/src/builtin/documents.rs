@@ -8,7 +8,9 @@ use std::{
 
 use agentd_core::{
     error::{ErrorKind, KnowledgeError},
-    knowledge::{DocumentFinds, DocumentProgress, Extent, OpenDocument, PartCursor, PartRange, Reading, SearchedBy},
+    knowledge::{
+        DocumentFinds, DocumentProgress, Extent, OpenDocument, PartCursor, PartRange, Reading, SearchedBy, in_archive,
+    },
     ports::{CallProgress, Knowledge, OnProgress},
     tool::ToolOutput,
 };
@@ -16,8 +18,12 @@ use agentd_core::{
 use crate::{
     encoding,
     failure::Failure,
+    job::Job,
     text,
-    workspace::{backend::OpenFile, path::ToolPath},
+    workspace::{
+        backend::{Backend as _, OpenFile},
+        path::ToolPath,
+    },
 };
 
 /// Bytes of a file that tell its kind.
@@ -36,8 +42,28 @@ pub(super) fn document(
         return Ok(Err(opened));
     }
     match opened.content.into_file() {
-        Some(file) => Ok(Ok(OpenDocument { name, file })),
+        Some(file) => Ok(Ok(OpenDocument::new(name, file))),
         None => Err(Failure::tool(format!("{path} is kept as text and cannot be read as a document"))),
+    }
+}
+
+/// The file that a path means, and the path in it where it is an archive: `uploads/all.zip!/report.pdf`. A file of that very name
+/// comes first.
+pub(super) fn located(job: &Job, written: &str) -> Result<(ToolPath, Option<String>), Failure> {
+    let Some((archive, inner)) = in_archive(written) else { return Ok((job.files.meant(written)?, None)) };
+    if let Ok(path) = job.files.meant(written)
+        && job.files.open_file(&path).is_ok()
+    {
+        return Ok((path, None));
+    }
+    Ok((job.files.meant(archive)?, Some(inner.to_owned())))
+}
+
+/// The document in an archive, where a path in it is given.
+pub(super) fn within(document: OpenDocument, inner: Option<String>) -> OpenDocument {
+    match inner {
+        Some(inner) => OpenDocument { name: format!("{}!/{inner}", document.name), inner: Some(inner), ..document },
+        None => document,
     }
 }
 
@@ -67,7 +93,7 @@ pub(super) fn searchable(
     // A document by now, where it was replaced since it was looked at.
     let may_be = ARCHIVES.iter().any(|begin| head.starts_with(begin)) || knowledge.is_document(&name, &head);
     if may_be && let Some(file) = opened.content.into_file() {
-        return Ok(Some(OpenDocument { name, file }));
+        return Ok(Some(OpenDocument::new(name, file)));
     }
     let why = match encoding::detect(&head, (head.len() as u64) < HEAD) {
         Err(what) => knowledge.refusal(&name, &head).unwrap_or_else(|| format!("it is {what}, not text")),
@@ -102,7 +128,7 @@ fn step_line(DocumentProgress { document, parts, total }: &DocumentProgress) -> 
 
 /// Parts of a document, as a model reads them.
 pub(super) fn show(name: &str, range: PartRange, reading: &Reading) -> Result<ToolOutput, Failure> {
-    let Reading { format, title, parts_are, total, parts, broken } = reading;
+    let Reading { format, title, parts_are, total, parts, broken, .. } = reading;
     let (first, noun) = (range.first, parts_are.noun());
     if parts.is_empty() {
         return Err(match broken {
@@ -160,8 +186,7 @@ fn extent_line(noun: &str, number: u32, extent: &Extent, next: Option<PartCursor
 pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
     let mut shown = String::new();
     for (number, hit) in finds.hits.iter().enumerate() {
-        let path = if hit.place.is_empty() { String::new() } else { format!(" {}", hit.place) };
-        shown.push_str(&format!("{}. {}{path}\n", number + 1, hit.document));
+        shown.push_str(&format!("{}. {}\n", number + 1, hit.behind(&hit.document, " ")));
         for part in [hit.before.as_deref(), Some(&*hit.marked("**", "**")), hit.after.as_deref()].into_iter().flatten()
         {
             shown.push_str(&format!("   {}\n", part.split_whitespace().collect::<Vec<_>>().join(" ")));
@@ -191,6 +216,12 @@ pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
     if finds.broken.len() > MAX_NAMED {
         let more = text::count(finds.broken.len() - MAX_NAMED, "more document");
         shown.push_str(&format!("[{more} could not be searched to the end; search_file says why of one]\n"));
+    }
+    if !finds.locked.is_empty() && finds.searched + finds.locked.len() > 1 {
+        let locked = text::count(finds.locked.len(), "document");
+        shown.push_str(&format!(
+            "[{locked} need a password; search_file and read_file ask the person for that of one]\n"
+        ));
     }
     if finds.late {
         shown.push_str("[the search is incomplete: time limit; search one file]\n");

@@ -70,7 +70,7 @@ pub(crate) async fn run(
         }
     };
     let Some(knowledge) = knowledge else { return Ok(unread(&answer)) };
-    let document = OpenDocument { file: held(&content)?, name: name.clone() };
+    let document = OpenDocument::new(name.clone(), held(&content)?);
     let cancel = context.cancel.child_token();
     let _ended = cancel.clone().drop_guard();
     let reading = knowledge.read(document, PartRange { first, ..PartRange::default() }, cancel);
@@ -149,7 +149,7 @@ fn cut(answer: &WebAnswer, shown: &mut String) {
 }
 
 fn show(answer: &WebAnswer, first: u32, reading: Reading) -> Result<ToolOutput, Failure> {
-    let Reading { format, title, parts_are, total, parts, broken } = reading;
+    let Reading { format, title, parts_are, total, parts, broken, .. } = reading;
     let noun = parts_are.noun();
     if parts.is_empty() && total > 0 && first > total {
         let parts = text::count(total as usize, noun);

@@ -27,14 +27,15 @@ use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
 const END_MARK: &[u8] = b"%%EOF";
 const END_MARK_WITHIN: usize = 4096;
 
-pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
+pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>, password: Option<&str>) -> Result<(), Failure> {
     let tail = &bytes[bytes.len().saturating_sub(END_MARK_WITHIN)..];
     let is_whole = tail.windows(END_MARK.len()).any(|window| window == END_MARK);
     let cut_off = || broken(Kind::Pdf, "it ends early, as if it was not copied whole");
     let document = PdfDocument::from_bytes(bytes)
         .map_err(|error| if is_whole { broken(Kind::Pdf, &error.to_string()) } else { cut_off() })?;
     // Many are encrypted without a password, only to forbid things to programs that ask.
-    if document.is_encrypted() && !matches!(document.authenticate(b""), Ok(true)) {
+    let opens = |word: &str| matches!(document.authenticate(word.as_bytes()), Ok(true));
+    if document.is_encrypted() && !opens("") && !password.is_some_and(opens) {
         return Err(Failure::Encrypted(Kind::Pdf));
     }
     if revision(&document) == Some(5) {
