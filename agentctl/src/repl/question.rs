@@ -118,10 +118,10 @@ impl<'a> Offers<'a> {
 
 pub(super) struct Question<'a> {
     pub(super) console: &'a mut dyn Console,
-    interrupt: &'a Interrupt,
+    pub(super) interrupt: &'a Interrupt,
     color: bool,
     /// A line was left because the question needs no answer any more.
-    is_dropped: bool,
+    pub(super) is_dropped: bool,
 }
 
 impl Question<'_> {
@@ -410,23 +410,6 @@ impl Question<'_> {
         }
     }
 
-    /// A secret, which is not shown as it is typed. Where a terminal shows all that is typed, none is taken.
-    fn secret(&mut self) -> io::Result<Option<Answer>> {
-        if self.console.shows_typed() {
-            return self.skipped("");
-        }
-        loop {
-            let Some(text) = self.typed("  (not shown) > ", "", |text| "•".repeat(text.chars().count()))? else {
-                return if self.is_dropped { self.dropped() } else { self.skipped("") };
-            };
-            let answer = Answer::Text { text };
-            match answer.misfit(&self.interrupt.ask) {
-                Some(why) => self.not_taken(why)?,
-                None => return Ok(Some(answer)),
-            };
-        }
-    }
-
     /// A line as the person types it; none after Escape, or where the question was dropped.
     pub(super) fn line(&mut self, prompt: &str, initial: &str) -> io::Result<Option<String>> {
         if let Some(read) = self.console.read_line(prompt, initial) {
@@ -436,7 +419,12 @@ impl Question<'_> {
     }
 
     /// A line that is typed key by key, and how it is shown.
-    fn typed(&mut self, prompt: &str, initial: &str, shown: fn(&str) -> String) -> io::Result<Option<String>> {
+    pub(super) fn typed(
+        &mut self,
+        prompt: &str,
+        initial: &str,
+        shown: fn(&str) -> String,
+    ) -> io::Result<Option<String>> {
         let mut line = initial.to_owned();
         loop {
             // The end of the line is what is being typed; the start of a long one is out of sight.
@@ -485,7 +473,7 @@ impl Question<'_> {
         self.console.write(&format!("\r\x1b[J  {}\n", paint(self.color, style, &line)))
     }
 
-    fn skipped(&mut self, example: &str) -> io::Result<Option<Answer>> {
+    pub(super) fn skipped(&mut self, example: &str) -> io::Result<Option<Answer>> {
         let id = short_id(self.interrupt.id);
         let line = format!("left open; answer it later with: agentctl answer {id} {example}");
         let line = line.trim_end();
@@ -493,7 +481,7 @@ impl Question<'_> {
         Ok(None)
     }
 
-    fn dropped(&mut self) -> io::Result<Option<Answer>> {
+    pub(super) fn dropped(&mut self) -> io::Result<Option<Answer>> {
         // Who has dropped it says why.
         self.console.write("\r\x1b[J")?;
         Ok(None)

@@ -286,11 +286,11 @@ impl DocumentPlace {
     /// The place as it is written behind the name of its document: `report.pdf p. 12`, `notes.md:120-134`.
     #[must_use]
     pub fn behind(&self, name: &str) -> String {
-        match (self, self.to_string()) {
-            (Self::Inner { path, place }, _) => place.behind(&format!("{name}!/{path}")),
-            (_, place) if place.is_empty() => name.to_owned(),
-            (Self::Lines { .. }, place) => format!("{name}{place}"),
-            (_, place) => format!("{name} {place}"),
+        match self {
+            Self::Inner { path, place } => place.behind(&format!("{name}!/{path}")),
+            Self::Lines { .. } => format!("{name}{self}"),
+            Self::Whole => name.to_owned(),
+            _ => format!("{name} {self}"),
         }
     }
 

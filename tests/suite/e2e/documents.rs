@@ -390,8 +390,7 @@ async fn a_password_goes_from_a_person_to_the_reader_and_nowhere_else() {
         assert!(interrupt["context"].as_str().unwrap().contains(again), "{interrupt}");
         let id = interrupt["id"].as_str().unwrap();
         world.daemon.agentctl(["answer", id, password]).await.exits(2).says(&["not given as an argument"]);
-        let answering = world.daemon.spawn_agentctl(["answer", id]);
-        answering.output(format!("{password}\n").into_bytes()).await.exits(0);
+        world.daemon.agentctl_with(["answer", id], format!("{password}\n")).await.exits(0);
         let (resolved, _) = running.event("interrupt_resolved").await;
         assert!(!resolved.to_string().contains(password) && resolved.to_string().contains("(not shown)"), "{resolved}");
     }

@@ -47,12 +47,12 @@ pub(crate) fn unlocked(bytes: Vec<u8>, named: Option<Kind>, password: Option<&st
     Err(Failure::Encrypted(kind))
 }
 
-/// How a document is encrypted.
+/// Encryption of a document.
 enum Lock {
     Agile {
-        /// How its content is.
+        /// That of its content.
         content: Cipher,
-        /// How the key of it is.
+        /// That of its key.
         of_key: Cipher,
         rounds: u32,
         verifier: Vec<u8>,

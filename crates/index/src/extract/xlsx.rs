@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, io::Cursor, rc::Rc};
 
 use calamine::{
-    Data, DataType, Dimensions, ExcelDateTime, Ods, OdsError, Reader, Xls, XlsError, Xlsb, XlsbError, Xlsx, XlsxError,
-    XlsxFormulaMetadata,
+    Data, DataType, Dimensions, ExcelDateTime, Ods, OdsError, Reader, SheetType, Xls, XlsError, Xlsb, XlsbError, Xlsx,
+    XlsxError, XlsxFormulaMetadata,
 };
 
 use super::{
@@ -56,7 +56,7 @@ pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
         let mut told = xlsx_sheet(&mut workbook, &name, &mut sheet, &mut last, !is_mended, teller)?;
         // What was read up to there stays; the rest is read once more, with its numbers as they should stand.
         if !is_mended
-            && matches!(told, Err(XlsxError::ParseFloat(_) | XlsxError::ParseInt(_)))
+            && matches!(told, Err(XlsxError::ParseFloat(_) | XlsxError::ParseInt(_) | XlsxError::CellError(_)))
             && let Some(mended) = mended(&bytes, teller.limits())
         {
             is_mended = true;
@@ -65,7 +65,9 @@ pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
                 told = xlsx_sheet(&mut workbook, &name, &mut sheet, &mut last, false, teller)?;
             }
         }
-        sheet.end(teller)?;
+        if !matches!(told, Err(XlsxError::NotAWorksheet(_))) {
+            sheet.end(teller)?;
+        }
         match told {
             // A sheet that is one chart, or one of macros.
             Err(XlsxError::NotAWorksheet(_)) | Ok(()) => {}
@@ -83,21 +85,28 @@ fn opened(bytes: Bytes, limits: &crate::Limits) -> Result<(Bytes, Xlsx<Bytes>), 
         Ok(workbook) => return Ok((bytes, workbook)),
         Err(error) => error,
     };
-    let without_macros = || {
-        let mut package = Package::open(bytes.get_ref().as_ref().to_vec(), Kind::Xlsx, limits).ok()?;
-        let list = package.names().into_iter().find(|name| name.ends_with("workbook.xml.rels"))?;
-        let text = package.text(&list).ok().flatten()?;
-        let changed =
-            text.replace("/xlMacrosheet\"", "/dialogsheet\"").replace("/xlIntlMacrosheet\"", "/dialogsheet\"");
-        if changed == text { None } else { package.rewritten(&[(list, changed)]).ok() }
-    };
-    match (&error, without_macros().map(cursor)) {
+    match (&error, without_macros(&bytes, limits).map(cursor)) {
         (XlsxError::Unrecognized { .. }, Some(other)) => match Xlsx::new(other.clone()) {
             Ok(workbook) => Ok((other, workbook)),
             Err(_) => Err(xlsx_failure(&error)),
         },
         _ => Err(xlsx_failure(&error)),
     }
+}
+
+/// The workbook with its sheets of macros named as dialogs; none where it has none.
+fn without_macros(bytes: &Bytes, limits: &crate::Limits) -> Option<Vec<u8>> {
+    const NAMES: [(&str, &str); 3] = [
+        ("/xlMacrosheet\"", "/dialogsheet\""),
+        ("/xlIntlMacrosheet\"", "/dialogsheet\""),
+        ("macrosheets/", "dialogsheets/"),
+    ];
+    let mut package = Package::open(bytes.get_ref().as_ref().to_vec(), Kind::Xlsx, limits).ok()?;
+    let is_list = |name: &String| name.ends_with("workbook.xml.rels") || name.ends_with("workbook.bin.rels");
+    let list = package.names().into_iter().find(is_list)?;
+    let text = package.text(&list).ok().flatten()?;
+    let changed = NAMES.into_iter().fold(text.clone(), |text, (macros, dialog)| text.replace(macros, dialog));
+    if changed == text { None } else { package.rewritten(&[(list, changed)]).ok() }
 }
 
 /// The workbook with the values of its cells without blanks around them, which some programs write; none where that
@@ -143,9 +152,13 @@ fn xlsx_sheet(
                 sheet.cell(row, column, text.unwrap_or_default(), teller)?;
             }
             Ok(None) => return Ok(unreadable.map_or(Ok(()), Err)),
-            Err(error @ (XlsxError::ParseFloat(_) | XlsxError::ParseInt(_))) if stops => return Ok(Err(error)),
+            Err(error @ (XlsxError::ParseFloat(_) | XlsxError::ParseInt(_) | XlsxError::CellError(_))) if stops => {
+                return Ok(Err(error));
+            }
             // A cell that holds no number is left out.
-            Err(error @ (XlsxError::ParseFloat(_) | XlsxError::ParseInt(_))) if times < UNREADABLE => {
+            Err(error @ (XlsxError::ParseFloat(_) | XlsxError::ParseInt(_) | XlsxError::CellError(_)))
+                if times < UNREADABLE =>
+            {
                 times += 1;
                 unreadable.get_or_insert(error);
             }
@@ -198,11 +211,20 @@ pub(super) fn xlsb(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
         XlsbError::Password => Failure::Encrypted(Kind::Xlsb),
         error => broken(Kind::Xlsb, &error.to_string()),
     };
-    let mut workbook: Xlsb<Bytes> = Xlsb::new(cursor(bytes)).map_err(|error| failure(&error))?;
-    let names = workbook.sheet_names();
-    teller.head(None, Some(names.len()))?;
-    for (number, name) in (1..).zip(names) {
-        if teller.skips(number, &name)? {
+    let bytes = cursor(bytes);
+    let opened: Result<Xlsb<Bytes>, XlsbError> = match Xlsb::new(bytes.clone()) {
+        Err(error @ XlsbError::Unrecognized { .. }) => match without_macros(&bytes, teller.limits()) {
+            Some(other) => Xlsb::new(cursor(other)),
+            None => Err(error),
+        },
+        opened => opened,
+    };
+    let mut workbook = opened.map_err(|error| failure(&error))?;
+    let sheets = workbook.sheets_metadata().to_vec();
+    teller.head(None, Some(sheets.len()))?;
+    for (number, calamine::Sheet { name, typ, .. }) in (1..).zip(sheets) {
+        // Charts, dialogs and macros have no cells of their own.
+        if teller.skips(number, &name)? || typ != SheetType::WorkSheet {
             continue;
         }
         let mut cells = workbook.worksheet_cells_reader(&name).map_err(|error| failure(&error))?;

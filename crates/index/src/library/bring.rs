@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::digests;
 use crate::{
-    ChunkConfig, Extractor, Failure, Kind, Piece, Wanted,
+    ChunkConfig, Extractor, Failure, Kind, Piece, WantedParts,
     chunk::Chunker,
     index::{About, Claim, DocumentId, IndexError, IndexHandle, Indexing},
 };
@@ -122,7 +122,7 @@ impl Ingester<'_> {
         if !id.is_of(hash) {
             return Ok(Err(Failure::Worker("it was changed while it was being read".to_owned())));
         }
-        let wanted = Wanted { named, inner, password, ..Wanted::default() };
+        let wanted = WantedParts { named, inner, password, ..WantedParts::default() };
         let mut extraction = match self.extractor.extract_wanted(copy, wanted, self.cancel.clone()).await {
             Ok(extraction) => extraction,
             Err(failure) => return Ok(Err(failure)),

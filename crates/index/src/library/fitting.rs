@@ -6,19 +6,19 @@ use crate::{Body, DocumentPlace, Part, Row, Table};
 
 /// A part that could be shown.
 #[derive(Debug)]
-pub(super) struct Shown {
+pub(super) struct ShowablePart {
     pub(super) number: u32,
     pub(super) label: String,
     pub(super) part: Part,
 }
 
 /// As many parts as there is room for; of the first as much as fits, so that there always is something.
-pub(super) fn fit(parts: Vec<Shown>, range: PartRange, mut letters: usize) -> Vec<ReadPart> {
+pub(super) fn fit(parts: Vec<ShowablePart>, range: PartRange, mut letters: usize) -> Vec<ReadPart> {
     let ends = last_rows(&parts);
     let end_of = |number: u32| ends.iter().find(|(known, _)| *known == number).map_or(0, |(_, row)| *row);
     let mut fitting: Vec<ReadPart> = Vec::new();
     let mut last_row = 0;
-    for Shown { number, label, part } in parts {
+    for ShowablePart { number, label, part } in parts {
         let from = if number == range.first { range.from } else { PartCursor::default() };
         let is_first = fitting.first().is_none_or(|first| first.number == number);
         let piece = match &part.body {
@@ -58,9 +58,9 @@ const fn own_end(place: &DocumentPlace) -> u32 {
 }
 
 /// The last row of each sheet.
-fn last_rows(parts: &[Shown]) -> Vec<(u32, u32)> {
+fn last_rows(parts: &[ShowablePart]) -> Vec<(u32, u32)> {
     let mut ends: Vec<(u32, u32)> = Vec::new();
-    for Shown { number, part, .. } in parts {
+    for ShowablePart { number, part, .. } in parts {
         let DocumentPlace::Sheet { range: Some(range), .. } = part.place else { continue };
         match ends.last_mut().filter(|(known, _)| known == number) {
             Some((_, row)) => *row = range.last.1.max(*row),
@@ -70,7 +70,7 @@ fn last_rows(parts: &[Shown]) -> Vec<(u32, u32)> {
     ends
 }
 
-/// What is shown of a part.
+/// Text of a part that is shown.
 struct Piece {
     text: String,
     extent: Option<Extent>,
@@ -148,12 +148,12 @@ mod tests {
     use crate::CellRange;
 
     /// A sheet with a title, a header and rows, of which only some may have been told.
-    fn sheet(told: &[(u32, String)], last: u32) -> Vec<Shown> {
+    fn sheet(told: &[(u32, String)], last: u32) -> Vec<ShowablePart> {
         let part = |rows: Vec<Row>, header: Option<Row>, first: u32, last: u32| {
             let range = Some(CellRange { first: (0, first), last: (0, last) });
             let place = DocumentPlace::Sheet { number: 1, name: "S".to_owned(), range };
             let body = Body::Table(Table { first_column: 0, header, rows });
-            Shown { number: 1, label: String::new(), part: Part { place, body, notes: None } }
+            ShowablePart { number: 1, label: String::new(), part: Part { place, body, notes: None } }
         };
         let row = |number: u32, text: &str| Row { number, cells: vec![text.to_owned()] };
         let rows = told.iter().map(|(number, text)| row(*number, text)).collect();
@@ -191,7 +191,11 @@ mod tests {
     #[test]
     fn a_long_page_is_read_on_by_its_characters() {
         let page = || {
-            vec![Shown { number: 4, label: String::new(), part: Part::text(DocumentPlace::Page(4), "héllo wörld") }]
+            vec![ShowablePart {
+                number: 4,
+                label: String::new(),
+                part: Part::text(DocumentPlace::Page(4), "héllo wörld"),
+            }]
         };
         let read = |column: u32| {
             let from = PartCursor { row: 0, column };

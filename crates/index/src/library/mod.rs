@@ -36,7 +36,7 @@ use self::{
     told::ResolvedDocuments,
 };
 use crate::{
-    ChunkConfig, Extractor, Failure, Kind, Piece, ReadingLimits, Wanted, Window,
+    ChunkConfig, Extractor, Failure, Kind, Piece, ReadingLimits, WantedParts, Window,
     extract::recognise,
     index::{DocumentId, IndexConfig, IndexError, IndexHandle},
 };
@@ -92,7 +92,7 @@ impl Library {
         let OpenDocument { file, inner, password, .. } = document;
         let window = Some(Window { row, letters });
         // An archive is read by the names of its files; each of them is a document.
-        let wanted = Wanted { named, first: range.first, window, listing: true, inner, password };
+        let wanted = WantedParts { named, first: range.first, window, listing: true, inner, password };
         let mut extraction = self.extractor.extract_wanted(file, wanted, cancel).await?;
         let mut reader = Reader::new(range, self.reading);
         loop {

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use agentd_core::knowledge::{PartKind, PartRange, Reading};
 
-use super::fitting::{Shown, fit};
+use super::fitting::{ShowablePart, fit};
 use crate::{Body, DocumentPlace, Kind, Part, failure::scanned_of_shown, limits::ReadingLimits, worker::frame::Head};
 
 /// Characters of a section: a text without pages is cut into such pieces, so that it can be read on.
@@ -57,7 +57,8 @@ impl Reader {
         self.last = Some(part.place.clone());
         self.seen = match part.place {
             // Pages before the first that is wanted may not have been told.
-            DocumentPlace::Page(number) => number,
+            // Sheets that are charts are not told.
+            DocumentPlace::Page(number) | DocumentPlace::Sheet { number, .. } => number,
             _ => self.seen + u32::from(is_new),
         };
         let whole = is_whole(&part.place);
@@ -100,7 +101,7 @@ impl Reader {
             let total = u32::try_from(sections.len()).unwrap_or(u32::MAX);
             let from = usize::try_from(first - 1).unwrap_or(usize::MAX);
             let numbered = (first..).zip(sections.into_iter().skip(from)).take(wanted as usize);
-            let part = |(number, text)| Shown {
+            let part = |(number, text)| ShowablePart {
                 number,
                 label: format!("section {number}"),
                 part: Part::text(DocumentPlace::Whole, text),
@@ -113,10 +114,10 @@ impl Reader {
                 _ => PartKind::Page,
             };
             let total = head.parts.unwrap_or(self.seen).max(self.seen);
-            let part = |(number, part): (u32, Part)| Shown { number, label: label(&part, number), part };
+            let part = |(number, part): (u32, Part)| ShowablePart { number, label: label(&part, number), part };
             (parts_are, total, self.kept.into_iter().map(part).collect())
         };
-        let parts: Vec<Shown> = parts;
+        let parts: Vec<ShowablePart> = parts;
         let parts = fit(parts, self.range, letters);
         let shown = parts.iter().filter(|part| pictures.contains(&part.number)).count();
         let broken = broken.or_else(|| (shown > 0).then(|| scanned_of_shown(shown)));

@@ -84,7 +84,7 @@ fn hold_leash(out: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// What comes before the document.
+/// Reads the preface of the document.
 fn private(file: &mut File) -> io::Result<Private> {
     let mut length = [0; 4];
     file.read_exact(&mut length)?;

@@ -75,7 +75,7 @@ impl Extractor {
         named: Option<Kind>,
         cancel: CancellationToken,
     ) -> Result<Extraction, Failure> {
-        self.extract_wanted(file, Wanted { named, ..Wanted::default() }, cancel).await
+        self.extract_wanted(file, WantedParts { named, ..WantedParts::default() }, cancel).await
     }
 
     /// The same for what is wanted of a document.
@@ -85,7 +85,7 @@ impl Extractor {
     pub async fn extract_wanted(
         &self,
         file: File,
-        wanted: Wanted,
+        wanted: WantedParts,
         cancel: CancellationToken,
     ) -> Result<Extraction, Failure> {
         let turn = tokio::select! {
@@ -132,8 +132,8 @@ impl Extractor {
         }
     }
 
-    fn start(&self, file: File, wanted: Wanted) -> io::Result<Child> {
-        let Wanted { named, first, window, listing, inner, password } = wanted;
+    fn start(&self, file: File, wanted: WantedParts) -> io::Result<Child> {
+        let WantedParts { named, first, window, listing, inner, password } = wanted;
         let private = inner.is_some() || password.is_some();
         let job = Job { named, limits: self.limits, first: first.max(1), window, listing, private };
         let stdin = if private {
@@ -156,15 +156,15 @@ impl Extractor {
     }
 }
 
-/// What is wanted of a document.
+/// Parts of a document that are wanted, and in which form.
 #[derive(Debug, Clone, Default)]
-pub struct Wanted {
-    /// What its name says: [`Kind::of_name`].
+pub struct WantedParts {
+    /// Kind by its name: [`Kind::of_name`].
     pub named: Option<Kind>,
     /// The first page or sheet, counted from 1; 0 the same. Pages of a PDF before it are not read. Other documents are told
     /// from their beginning, as nothing but reading them tells where a part of them begins.
     pub first: u32,
-    /// How much is told of rows; all of them where it is not said.
+    /// Rows that are told; all of them where it is not said.
     pub window: Option<Window>,
     /// Set if of an archive only the names of its files are wanted.
     pub listing: bool,

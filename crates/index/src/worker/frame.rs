@@ -23,7 +23,7 @@ pub struct Job {
     /// beginning all the same.
     #[serde(default)]
     pub first: u32,
-    /// How much is told of rows; all of them where it is not said.
+    /// Rows that are told; all of them where it is not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
     /// Set if of an archive only the names of its files are wanted.
@@ -34,7 +34,7 @@ pub struct Job {
     pub private: bool,
 }
 
-/// What comes before the document on standard input: its length in four bytes, and as much JSON.
+/// Preface of the document on standard input: its length in four bytes, and as much JSON.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Private {
     /// The password that may open the document.

@@ -19,7 +19,7 @@ mod post_mortem;
 
 pub use child::run_worker;
 pub(crate) use extraction::too_many_parts;
-pub use extraction::{Extraction, Extractor, Wanted};
+pub use extraction::{Extraction, Extractor, WantedParts};
 pub use frame::{Piece, Summary, Window};
 pub use picture::{PICTURE_WORKER_ARGUMENT, run_picture_worker};
 pub(crate) use picture::{PictureHeader, SIDE};
