@@ -19,7 +19,7 @@ use crate::{
         diff::{self, Room},
     },
     report::short_id,
-    terminal::paint::{BAD, CODE, GOOD, QUIET, STRONG, WARN, clip, fold, paint, tail, width},
+    terminal::paint::{BAD, CODE, GOOD, QUIET, STRONG, WARN, clip, fold, paint, width},
     turn::foreseen::EDITED,
 };
 
@@ -119,7 +119,7 @@ impl<'a> Offers<'a> {
 pub(super) struct Question<'a> {
     pub(super) console: &'a mut dyn Console,
     pub(super) interrupt: &'a Interrupt,
-    color: bool,
+    pub(super) color: bool,
     /// A line was left because the question needs no answer any more.
     pub(super) is_dropped: bool,
 }
@@ -416,48 +416,6 @@ impl Question<'_> {
             return read;
         }
         self.typed(prompt, initial, |text| text.replace(visible::is_hidden, "�"))
-    }
-
-    /// A line that is typed key by key, and how it is shown.
-    pub(super) fn typed(
-        &mut self,
-        prompt: &str,
-        initial: &str,
-        shown: fn(&str) -> String,
-    ) -> io::Result<Option<String>> {
-        let mut line = initial.to_owned();
-        loop {
-            // The end of the line is what is being typed; the start of a long one is out of sight.
-            let room = self.console.size().0.saturating_sub(width(prompt) + 1).max(1);
-            self.console.write(&format!(
-                "\r\x1b[K{}{}",
-                paint(self.color, QUIET, prompt),
-                tail(&shown(&line), room)
-            ))?;
-            let key = self.console.key()?;
-            self.is_dropped = key.is_none();
-            match key {
-                None | Some(Key::Escape | Key::Leave) => {
-                    self.console.write("\r\x1b[K")?;
-                    return Ok(None);
-                }
-                Some(Key::Enter) => {
-                    self.console.write("\n")?;
-                    return Ok(Some(line));
-                }
-                Some(Key::Backspace) => {
-                    line.pop();
-                }
-                Some(Key::Erase) => line.clear(),
-                Some(Key::Word) => line.truncate(line.trim_end().rfind(' ').map_or(0, |at| at + 1)),
-                Some(Key::Char(c)) => line.push(c),
-                // One line, whatever it was.
-                Some(Key::Paste(text)) => {
-                    line.extend(text.trim_end().chars().map(|c| if c.is_control() { ' ' } else { c }));
-                }
-                Some(_) => {}
-            }
-        }
     }
 
     fn said(&mut self, answer: &Answer, grants: &[String]) -> io::Result<()> {

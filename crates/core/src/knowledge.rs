@@ -54,7 +54,7 @@ impl OpenDocument {
 pub struct Password(String);
 
 impl Password {
-    /// What a person typed.
+    /// The words that a person typed.
     #[must_use]
     pub const fn new(text: String) -> Self {
         Self(text)
@@ -236,7 +236,7 @@ pub struct ReadPart {
     pub text: String,
     /// Set if there is more of it behind.
     pub cut: bool,
-    /// How much of it that is, where it is not all of it.
+    /// Extent of that, where it is not all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown: Option<Extent>,
     /// Where it goes on, where it does.

@@ -40,6 +40,10 @@ const MERGED: usize = 10_000;
 /// A workbook of Excel.
 pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let (mut comments, bytes) = comments::read(bytes, teller.limits());
+    let bytes = match has_blanks(&bytes, teller.limits()).then(|| mended(&bytes, teller.limits())).flatten() {
+        Some(mended) => mended,
+        None => bytes,
+    };
     let (bytes, mut workbook) = opened(cursor(bytes), teller.limits())?;
     let names = workbook.sheet_names();
     teller.head(None, Some(names.len()))?;
@@ -57,7 +61,7 @@ pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
         // What was read up to there stays; the rest is read once more, with its numbers as they should stand.
         if !is_mended
             && matches!(told, Err(XlsxError::ParseFloat(_) | XlsxError::ParseInt(_) | XlsxError::CellError(_)))
-            && let Some(mended) = mended(&bytes, teller.limits())
+            && let Some(mended) = mended(bytes.get_ref().as_ref(), teller.limits())
         {
             is_mended = true;
             if let Ok(again) = Xlsx::new(cursor(mended)) {
@@ -109,13 +113,32 @@ fn without_macros(bytes: &Bytes, limits: &crate::Limits) -> Option<Vec<u8>> {
     if changed == text { None } else { package.rewritten(&[(list, changed)]).ok() }
 }
 
+/// Returns whether its program writes blanks around values, as a look at the beginnings of its sheets tells. The library takes
+/// such a value for another one.
+fn has_blanks(bytes: &[u8], limits: &crate::Limits) -> bool {
+    const LOOK_AT: u64 = 64 * 1024;
+    let Ok(mut package) = Package::open(bytes.to_vec(), Kind::Xlsx, limits) else { return false };
+    let sheets: Vec<String> = package.names().into_iter().filter(|name| is_sheet(name)).collect();
+    let has_blank = |start: &str| {
+        start.split("<v>").skip(1).any(|value| {
+            let value = value.split("</v>").next().unwrap_or_default();
+            value != value.trim() && !value.contains('<')
+        })
+    };
+    sheets.iter().any(|name| package.beginning(name, LOOK_AT).is_some_and(|start| has_blank(&start)))
+}
+
+fn is_sheet(name: &str) -> bool {
+    name.replace('\\', "/").contains("worksheets/sheet")
+}
+
 /// The workbook with the values of its cells without blanks around them, which some programs write; none where that
 /// changes nothing.
-fn mended(bytes: &Bytes, limits: &crate::Limits) -> Option<Vec<u8>> {
-    let mut package = Package::open(bytes.get_ref().as_ref().to_vec(), Kind::Xlsx, limits).ok()?;
+fn mended(bytes: &[u8], limits: &crate::Limits) -> Option<Vec<u8>> {
+    let mut package = Package::open(bytes.to_vec(), Kind::Xlsx, limits).ok()?;
     let blank = regex::Regex::new(r"(<(?:\w+:)?v(?:\s[^>]*)?>)\s*([^<\s]+)\s*(</(?:\w+:)?v>)").ok()?;
     let mut changed = Vec::new();
-    for name in package.names().into_iter().filter(|name| name.replace('\\', "/").contains("worksheets/sheet")) {
+    for name in package.names().into_iter().filter(|name| is_sheet(name)) {
         let text = package.text(&name).ok().flatten()?;
         if let std::borrow::Cow::Owned(text) = blank.replace_all(&text, "$1$2$3") {
             changed.push((name, text));

@@ -71,7 +71,7 @@ async fn documents_in_an_archive_are_found_and_read_by_their_paths() {
         for (text, document, place) in [
             ("QUARTZ-2", "papers/latin.pdf", "p. 2"),
             ("苹果", "sheets/sales.xlsx", "'销售 2024'!C6:D6"),
-            ("vermilion", "notes.md", ":3-5"),
+            ("vermilion", "notes.md", ":1-5"),
             ("picture.png", "", ""),
         ] {
             let finds = shop.search(vec![archive()], text).await;
