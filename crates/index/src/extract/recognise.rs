@@ -25,6 +25,10 @@ pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
             named => Ok(named.unwrap_or(Kind::Plain)),
         };
     }
+    // Its first file may be a PDF.
+    if named == Some(Kind::Tar) && (bytes.starts_with(b"\x1f\x8b") || bytes.get(257..262) == Some(b"ustar")) {
+        return Ok(Kind::Tar);
+    }
     let start = &bytes[..bytes.len().min(PDF_HEADER_WITHIN)];
     if contains(start, b"%PDF-") && (start.starts_with(b"%PDF-") || !named.is_some_and(Kind::is_text)) {
         return Ok(Kind::Pdf);
@@ -34,9 +38,6 @@ pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     }
     if bytes.starts_with(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1") {
         return compound(bytes, named);
-    }
-    if named == Some(Kind::Tar) && (bytes.starts_with(b"\x1f\x8b") || bytes.get(257..262) == Some(b"ustar")) {
-        return Ok(Kind::Tar);
     }
     if bytes.starts_with(b"{\\rtf") {
         return Ok(Kind::Rtf);
