@@ -8,6 +8,7 @@ use std::{
 
 use agentd_core::{
     catalogue::{Catalogue, CatalogueTool, ToolLabel, ToolOrigin, ToolTier},
+    ids::SessionId,
     ports::{ToolContext, Toolbox},
     tool::{AdaptedCall, FollowedLink, StartFolder, ToolCall, ToolOutput, ToolSpec},
 };
@@ -187,6 +188,10 @@ impl Toolbox for AllTools {
 
     fn catalogue(&self) -> Arc<Catalogue> {
         self.now().0
+    }
+
+    fn end_session(&self, session: SessionId) -> BoxFuture<'_, ()> {
+        self.ours.end_session(session)
     }
 
     fn canonical_name<'a>(&self, name: &'a str) -> &'a str {

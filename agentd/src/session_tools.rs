@@ -121,7 +121,11 @@ impl Toolbox for SessionTools {
 
     fn end_session(&self, session: SessionId) -> BoxFuture<'_, ()> {
         self.together().remove(&session);
-        self.servers.remove(session).boxed()
+        async move {
+            self.inner.end_session(session).await;
+            self.servers.remove(session).await;
+        }
+        .boxed()
     }
 
     fn canonical_name<'a>(&self, name: &'a str) -> &'a str {

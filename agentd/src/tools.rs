@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use agentd_core::{
     catalogue::{Catalogue, CatalogueTool, ToolLabel, ToolOrigin, ToolTier},
+    ids::SessionId,
     ports::{ToolContext, Toolbox},
     tool::{AdaptedCall, FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
 };
@@ -95,6 +96,10 @@ impl Toolbox for ConfiguredToolbox {
 
     fn catalogue(&self) -> Arc<Catalogue> {
         self.now(|made| Arc::clone(&made.catalogue))
+    }
+
+    fn end_session(&self, session: SessionId) -> BoxFuture<'_, ()> {
+        self.inner.end_session(session)
     }
 
     fn canonical_name<'a>(&self, name: &'a str) -> &'a str {

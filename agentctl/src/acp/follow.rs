@@ -299,6 +299,11 @@ impl Follow {
         }
         let call = interrupt.call_id.as_ref().map(|call| self.updates.call_id(interrupt.session_id, call));
         match &interrupt.ask {
+            Ask::Question { .. } if interrupt.ask.is_secret() => {
+                let words = question::secret_words(interrupt).filter(|_| self.asked.insert(interrupt.id))?;
+                self.tell(updates::message(&words)).await;
+                return None;
+            }
             Ask::Question { .. } if !self.editor.has_forms => {
                 let words = question::words(interrupt).filter(|_| self.asked.insert(interrupt.id))?;
                 self.session.state().questions.insert(interrupt.id);

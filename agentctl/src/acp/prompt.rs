@@ -172,7 +172,7 @@ async fn hand_over(
 /// The question in words that the prompt answers: one that was told here, and still waits.
 fn question<'a>(session: &OpenSession, view: &'a SessionView) -> Option<&'a Interrupt> {
     let told: HashSet<InterruptId> = std::mem::take(&mut session.state().questions);
-    let is_question = |interrupt: &&Interrupt| matches!(interrupt.ask, Ask::Question { .. });
+    let is_question = |interrupt: &&Interrupt| matches!(interrupt.ask, Ask::Question { secret: false, .. });
     view.pending.iter().filter(is_question).find(|interrupt| told.contains(&interrupt.id))
 }
 

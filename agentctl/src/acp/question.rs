@@ -12,7 +12,11 @@ use crate::{render::asking, report::short_id};
 
 /// The parameters of the form for a question; none where it is none.
 pub(super) fn form(session: &SessionId, call: Option<&str>, interrupt: &Interrupt) -> Option<Value> {
-    let Ask::Question { question, context, default, required, choices } = &interrupt.ask else { return None };
+    let Ask::Question { question, context, default, required, choices, .. } = &interrupt.ask else { return None };
+    // Editors show what is typed into a form, and may keep it.
+    if interrupt.ask.is_secret() {
+        return None;
+    }
     let mut message = visible::lines(question.trim());
     if let Some(context) = context {
         message.push_str(&format!("\n\n{}", visible::lines(context)));
@@ -77,6 +81,17 @@ pub(super) fn words(interrupt: &Interrupt) -> Option<String> {
     ))
 }
 
+/// The way to answer a question for a secret, which is none for an editor: it would show and keep what is typed.
+pub(super) fn secret_words(interrupt: &Interrupt) -> Option<String> {
+    let Ask::Question { question, context, .. } = &interrupt.ask else { return None };
+    let context = context.as_deref().map(|context| format!("\n{}\n", visible::lines(context))).unwrap_or_default();
+    let id = short_id(interrupt.id);
+    Some(format!(
+        "\n\n**{}**\n{context}\nType it in a terminal, which does not show it: `agentctl answer {id}`\n",
+        visible::lines(question.trim())
+    ))
+}
+
 /// The ways to answer what an editor has put off.
 pub(super) fn put_off(interrupt: &Interrupt) -> String {
     let id = short_id(interrupt.id);
@@ -104,6 +119,7 @@ mod tests {
             call_id: None,
             asked_by: Default::default(),
             ask: Ask::Question {
+                secret: false,
                 question: "Which colour?".to_owned(),
                 context: Some("For the door".to_owned()),
                 default: default.map(str::to_owned),

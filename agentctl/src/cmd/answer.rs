@@ -1,6 +1,6 @@
 //! `agentctl answer`: answers what a turn waits for.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
 
 use agentd_core::{
     Timestamp,
@@ -23,7 +23,7 @@ use crate::{
         diff::{self, Room},
     },
     report::{self, short_id},
-    terminal::look::TerminalStyle,
+    terminal::{ask, look::TerminalStyle},
 };
 
 /// The arguments of `answer`.
@@ -45,8 +45,8 @@ before it runs, and refused if the rules deny it. The turn continues at once, ev
 pub(crate) struct AnswerArgs {
     /// The interrupt: its id, the start or the end of it, or its number in `agentctl interrupts`
     id: String,
-    /// approve, reject, always or edit; for a question, the text of the answer
-    #[arg(value_name = "approve|reject|always|edit|TEXT", required = true, num_args = 1..)]
+    /// approve, reject, always or edit; for a question, the text of the answer; leave it out for a password
+    #[arg(value_name = "approve|reject|always|edit|TEXT", num_args = 0..)]
     words: Vec<String>,
     /// Reason of a rejection, shown to the model
     #[arg(long, value_name = "TEXT")]
@@ -70,7 +70,11 @@ pub(crate) async fn handle(global: &Global, args: AnswerArgs) -> anyhow::Result<
     let daemon = daemon::connect(global).await?;
     let pending = daemon.client.interrupts(None).await?;
     let (id, interrupt) = resolve(&args.id, &pending)?;
-    let answer = parse(&args, interrupt.map(|interrupt| &interrupt.ask))?;
+    let ask = interrupt.map(|interrupt| &interrupt.ask);
+    let answer = match ask {
+        Some(ask) if ask.is_secret() => secret(&args, ask)?,
+        ask => parse(&args, ask)?,
+    };
     check_place(&args, &answer, interrupt)?;
     if let Some(misfit) = interrupt.and_then(|interrupt| answer.misfit(&interrupt.ask)) {
         return Err(Failure::usage(format!("this answer does not fit: {misfit}"))
@@ -195,6 +199,11 @@ pub(crate) fn bare(id: &str) -> String {
 /// Understands the answer. The words have their special meaning for approvals; for a question only `reject` has
 /// one, because everything else may be just what the person wants to say.
 fn parse(args: &AnswerArgs, ask: Option<&Ask>) -> Result<Answer, Failure> {
+    if args.words.is_empty() {
+        return Err(
+            Failure::usage("there is no answer").hint("write approve, reject, always, edit or the text behind the id")
+        );
+    }
     let words = args.words.join(" ");
     let is_question = matches!(ask, Some(Ask::Question { .. }));
     let answer = match words.as_str() {
@@ -223,6 +232,32 @@ fn parse(args: &AnswerArgs, ask: Option<&Ask>) -> Result<Answer, Failure> {
         None => Ok(answer),
     }
 }
+
+/// A secret: typed where nothing shows it, or read from a pipe. Arguments would stay in the shell's history.
+fn secret(args: &AnswerArgs, asked: &Ask) -> Result<Answer, Failure> {
+    let failed = |error: std::io::Error| Failure::usage(format!("the password could not be read: {error}"));
+    match args.words.as_slice() {
+        [word] if word == "reject" => return Ok(Answer::Reject { reason: args.reason.clone() }),
+        [] => {}
+        _ => {
+            return Err(Failure::usage("a password is not given as an argument, where others could read it")
+                .hint("leave it out: it is asked for and not shown, or read from a pipe; `reject` refuses"));
+        }
+    }
+    let text = if std::io::stdin().is_terminal() {
+        let Ask::Question { question, .. } = asked else { return Err(Failure::usage("there is nothing to type")) };
+        ask::hidden(&format!("{} (not shown): ", visible::line(question))).map_err(failed)?
+    } else {
+        let mut line = String::new();
+        std::io::stdin().lock().take(MOST_SECRET).read_line(&mut line).map_err(failed)?;
+        Some(line.trim_end_matches(['\r', '\n']).to_owned())
+    };
+    let text = text.ok_or_else(|| Failure::usage("nothing was typed; the question still waits"))?;
+    Ok(Answer::Text { text })
+}
+
+/// Bytes of a secret at the most.
+const MOST_SECRET: u64 = 4096;
 
 fn edited(args: Option<&str>) -> Result<Value, Failure> {
     const FORM: &str = "give all arguments as one JSON object: --args '{\"path\": \"notes.txt\"}'";
@@ -264,6 +299,7 @@ mod tests {
 
     fn question() -> Ask {
         Ask::Question {
+            secret: false,
             question: "Which?".to_owned(),
             context: None,
             default: None,

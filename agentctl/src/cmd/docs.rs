@@ -2,11 +2,11 @@
 
 mod show;
 
-use std::path::PathBuf;
+use std::{io::IsTerminal as _, path::PathBuf};
 
 use agentd_core::{
     ids::SessionId,
-    knowledge::{DocumentListing, DocumentProgress, DocumentQuery, PartRange},
+    knowledge::{DocumentListing, DocumentProgress, DocumentQuery, PartCursor, PartRange, Password, Reading},
 };
 use agentd_proto::client::NewSession;
 use clap::{Args, Subcommand};
@@ -15,11 +15,12 @@ use serde_json::json;
 use crate::{
     daemon::{self, Daemon},
     exit::Exit,
+    failure::Failure,
     flags::Global,
     render::spinner::Spinner,
     report,
     session::{self, Upload},
-    terminal::{look::TerminalStyle, sanitize::clean_line},
+    terminal::{ask, look::TerminalStyle, sanitize::clean_line},
 };
 
 /// The arguments of `docs`.
@@ -30,10 +31,11 @@ use crate::{
   agentctl docs search annual revenue           matches, each with file and page
   agentctl docs search '\"net income\"' --in uploads/report.pdf --json
   agentctl docs show uploads/report.pdf --page 12
+  agentctl docs show 'uploads/all.zip!/report.pdf'
   agentctl docs reindex                         read all of them again
   agentctl docs stats
 
-PDF, Word, Excel, PowerPoint, OpenDocument, RTF, EPUB, mail, notebooks, and text. Attached text files are searched like documents, those \
+PDF, Word, Excel, PowerPoint, OpenDocument, RTF, EPUB, mail, notebooks, text, and archives of these (ZIP, TAR). Attached text files and archives are searched like documents, those \
 of a project if --in names them. Paths are those of the session's tools; a session finds only its own documents.")]
 pub(crate) struct DocsArgs {
     #[command(subcommand)]
@@ -69,6 +71,12 @@ enum DocsCommand {
         /// Number of pages, sheets or slides [default: as many as fit]
         #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         count: Option<u32>,
+        /// First row of a sheet that was shown in part
+        #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+        row: u32,
+        /// First character of a page that was shown in part
+        #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+        column: u32,
         #[command(flatten)]
         common: Common,
     },
@@ -127,10 +135,10 @@ pub(crate) async fn handle(global: &Global, args: DocsArgs) -> anyhow::Result<Ex
             let states = daemon.client.list_documents(&session.to_string(), &path).await?;
             listing_shown(session, &states, json)
         }
-        DocsCommand::Show { path, page, count, common } => {
+        DocsCommand::Show { path, page, count, row, column, common } => {
             let session = named(&common).await?;
-            let range = PartRange { first: page, count };
-            let reading = daemon.client.read_document(&session.to_string(), &path, range).await?;
+            let range = PartRange { first: page, count, from: PartCursor { row, column } };
+            let reading = unlocked(&daemon, session, &path, range).await?;
             report::show(json, &reading, || show::reading(&path, page, &reading))
         }
         DocsCommand::Search { query, within, regex, limit, common } => {
@@ -152,6 +160,36 @@ pub(crate) async fn handle(global: &Global, args: DocsArgs) -> anyhow::Result<Ex
             report::show(json, &stats, || show::stats(&stats))
         }
     }
+}
+
+/// Times that a password is asked for.
+const TRIES: usize = 3;
+
+/// Reads a document, and asks for its password where it wants one and somebody can be asked.
+async fn unlocked(daemon: &Daemon, session: SessionId, path: &str, range: PartRange) -> anyhow::Result<Reading> {
+    let session = session.to_string();
+    let mut reading = daemon.client.read_document(&session, path, range, None).await?;
+    let name = clean_line(path);
+    for tried in 0..TRIES {
+        if !reading.locked {
+            return Ok(reading);
+        }
+        if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+            return Err(Failure::usage(format!("{name} opens with a password only"))
+                .hint("run this in a terminal, where it asks for the password and does not show it")
+                .into());
+        }
+        if tried > 0 {
+            crate::terminal::note("that password does not open it");
+        }
+        let question = format!("Password of {name} (not shown): ");
+        let Some(typed) = tokio::task::spawn_blocking(move || ask::hidden(&question)).await?? else { break };
+        reading = daemon.client.read_document(&session, path, range, Some(&Password::new(typed))).await?;
+    }
+    if reading.locked {
+        return Err(Failure::usage(format!("{name} was not opened: no password was right")).into());
+    }
+    Ok(reading)
 }
 
 /// The session that was named or used last; a new one where there is none.

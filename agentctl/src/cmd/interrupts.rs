@@ -180,6 +180,7 @@ mod tests {
                 deadline: Some(Timestamp::UNIX_EPOCH),
                 on_deadline: Some(Answer::Reject { reason: None }),
                 ..interrupt(Ask::Question {
+                    secret: false,
                     question: "Which one?".to_owned(),
                     context: None,
                     default: None,

@@ -109,6 +109,7 @@ pub(crate) fn question(session_id: SessionId, preview: &UndoReport) -> Interrupt
         call_id: None,
         asked_by: AskedBy::default(),
         ask: Ask::Question {
+            secret: false,
             question: format!("Undo turn {}? y/n", preview.turn),
             context: None,
             default: Some("n".to_owned()),

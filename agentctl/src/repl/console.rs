@@ -52,6 +52,11 @@ pub(crate) trait Console {
         None
     }
 
+    /// Returns whether the terminal shows whatever is typed, so that no secret can be asked for.
+    fn shows_typed(&self) -> bool {
+        false
+    }
+
     /// Shows a long text page by page, in the person's own program; false where there is none.
     fn page(&mut self, _text: &str) -> io::Result<bool> {
         Ok(false)

@@ -50,6 +50,7 @@ mod plain;
 mod prepared;
 mod question;
 pub(crate) mod replay;
+mod secret;
 mod shell;
 mod show;
 mod slash;

@@ -251,6 +251,10 @@ impl Console for PlainConsole {
         if keys.len() == 1 { self.offer_again("no answer to this question") } else { Ok(()) }
     }
 
+    fn shows_typed(&self) -> bool {
+        true
+    }
+
     fn read_line(&mut self, prompt: &str, initial: &str) -> Option<io::Result<Option<String>>> {
         let kept =
             if initial.is_empty() { String::new() } else { format!("  now: {}\n  Enter keeps it\n", clean(initial)) };

@@ -19,7 +19,7 @@ use crate::{
         diff::{self, Room},
     },
     report::short_id,
-    terminal::paint::{BAD, CODE, GOOD, QUIET, STRONG, WARN, clip, fold, paint, tail, width},
+    terminal::paint::{BAD, CODE, GOOD, QUIET, STRONG, WARN, clip, fold, paint, width},
     turn::foreseen::EDITED,
 };
 
@@ -46,9 +46,9 @@ pub(crate) fn ask(console: &mut dyn Console, interrupt: &Interrupt, color: bool)
             question.show_approval(tool, *risk, &asking::why(reason, *layer, rule.as_deref()), &preview)?;
             question.approval(args, *risk, &preview, Offers::new(grants, wider, for_good))
         }
-        Ask::Question { question: text, context, default, required, choices } => {
+        Ask::Question { question: text, context, default, required, choices, secret } => {
             question.show_question(text, context.as_deref(), choices)?;
-            question.text(default.as_deref(), *required)
+            if *secret { question.secret() } else { question.text(default.as_deref(), *required) }
         }
     }
 }
@@ -118,10 +118,10 @@ impl<'a> Offers<'a> {
 
 pub(super) struct Question<'a> {
     pub(super) console: &'a mut dyn Console,
-    interrupt: &'a Interrupt,
-    color: bool,
+    pub(super) interrupt: &'a Interrupt,
+    pub(super) color: bool,
     /// A line was left because the question needs no answer any more.
-    is_dropped: bool,
+    pub(super) is_dropped: bool,
 }
 
 impl Question<'_> {
@@ -415,39 +415,7 @@ impl Question<'_> {
         if let Some(read) = self.console.read_line(prompt, initial) {
             return read;
         }
-        let mut line = initial.to_owned();
-        loop {
-            // The end of the line is what is being typed; the start of a long one is out of sight.
-            let room = self.console.size().0.saturating_sub(width(prompt) + 1).max(1);
-            self.console.write(&format!(
-                "\r\x1b[K{}{}",
-                paint(self.color, QUIET, prompt),
-                tail(&line.replace(visible::is_hidden, "�"), room)
-            ))?;
-            let key = self.console.key()?;
-            self.is_dropped = key.is_none();
-            match key {
-                None | Some(Key::Escape | Key::Leave) => {
-                    self.console.write("\r\x1b[K")?;
-                    return Ok(None);
-                }
-                Some(Key::Enter) => {
-                    self.console.write("\n")?;
-                    return Ok(Some(line));
-                }
-                Some(Key::Backspace) => {
-                    line.pop();
-                }
-                Some(Key::Erase) => line.clear(),
-                Some(Key::Word) => line.truncate(line.trim_end().rfind(' ').map_or(0, |at| at + 1)),
-                Some(Key::Char(c)) => line.push(c),
-                // One line, whatever it was.
-                Some(Key::Paste(text)) => {
-                    line.extend(text.trim_end().chars().map(|c| if c.is_control() { ' ' } else { c }));
-                }
-                Some(_) => {}
-            }
-        }
+        self.typed(prompt, initial, |text| text.replace(visible::is_hidden, "�"))
     }
 
     fn said(&mut self, answer: &Answer, grants: &[String]) -> io::Result<()> {
@@ -463,14 +431,15 @@ impl Question<'_> {
         self.console.write(&format!("\r\x1b[J  {}\n", paint(self.color, style, &line)))
     }
 
-    fn skipped(&mut self, example: &str) -> io::Result<Option<Answer>> {
+    pub(super) fn skipped(&mut self, example: &str) -> io::Result<Option<Answer>> {
         let id = short_id(self.interrupt.id);
         let line = format!("left open; answer it later with: agentctl answer {id} {example}");
-        self.console.write(&format!("\r\x1b[J  {}\n", paint(self.color, QUIET, &line)))?;
+        let line = line.trim_end();
+        self.console.write(&format!("\r\x1b[J  {}\n", paint(self.color, QUIET, line)))?;
         Ok(None)
     }
 
-    fn dropped(&mut self) -> io::Result<Option<Answer>> {
+    pub(super) fn dropped(&mut self) -> io::Result<Option<Answer>> {
         // Who has dropped it says why.
         self.console.write("\r\x1b[J")?;
         Ok(None)

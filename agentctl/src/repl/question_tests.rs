@@ -100,6 +100,7 @@ fn approval_of(risk: Risk, grants: &[&str]) -> Interrupt {
 
 fn question(default: Option<&str>, required: bool) -> Interrupt {
     interrupt(Ask::Question {
+        secret: false,
         question: "Which colour?".into(),
         context: Some("For the\nwall.".into()),
         default: default.map(str::to_owned),

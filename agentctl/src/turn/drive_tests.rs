@@ -173,6 +173,7 @@ fn raised(turn: TurnId) -> Interrupt {
         call_id: Some(CallId::generate()),
         asked_by: AskedBy::default(),
         ask: Ask::Question {
+            secret: false,
             question: "Which?".to_owned(),
             context: None,
             default: None,

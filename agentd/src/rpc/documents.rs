@@ -8,7 +8,7 @@ use std::{
 
 use agentd_core::{
     ids::SessionId,
-    knowledge::{DocumentFinds, DocumentProgress, DocumentQuery, DocumentState, OpenDocument, PartRange},
+    knowledge::{DocumentFinds, DocumentProgress, DocumentQuery, DocumentState, OpenDocument, PartRange, Password},
     ports::OnProgress,
 };
 use agentd_proto::v1::{self, documents_server::Documents, index_documents_response::Part};
@@ -103,8 +103,20 @@ impl Documents for Context {
         })?;
         let cancel = self.shutdown.child_token();
         let _guard = cancel.clone().drop_guard();
-        let reading = self.knowledge.read(document, range, cancel).await.map_err(Refusal::from)?;
-        Ok(Response::new(reading.into()))
+        let document = OpenDocument { password: request.password.map(Password::new), ..document };
+        let reading = match self.knowledge.read(document, range, cancel).await {
+            Err(error) if error.needs_password() => {
+                let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+                v1::ReadDocumentResponse {
+                    parts_are: v1::PartKind::Page.into(),
+                    broken: Some(format!("{error}{hint}")),
+                    locked: true,
+                    ..v1::ReadDocumentResponse::default()
+                }
+            }
+            read => read.map_err(Refusal::from)?.into(),
+        };
+        Ok(Response::new(reading))
     }
 
     async fn search(

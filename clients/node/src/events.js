@@ -122,8 +122,8 @@ function interruptEvent(raw, send) {
     };
   }
   if (interrupt.ask === "question") {
-    const { question, choices } = interrupt.question;
-    return { type: "question", interrupt, question, choices, answer: (text) => answer({ text: { text } }), reject, raw };
+    const { question, choices, secret = false } = interrupt.question;
+    return { type: "question", interrupt, question, choices, secret, answer: (text) => answer({ text: { text } }), reject, raw };
   }
   return { type: "other", raw };
 }

@@ -77,6 +77,8 @@ export type Question = Waiting & {
   question: string;
   /** Answers to choose from; another text will do, too. */
   choices: string[];
+  /** The answer is a password: not to be shown as it is typed, nor kept. */
+  secret: boolean;
   /** Answers; an empty text takes the default, if there is one. */
   answer(text: string): Promise<void>;
 };

@@ -131,8 +131,23 @@ port_error!(
 );
 port_error!(
     /// A document could not be read or searched.
-    KnowledgeError
+    KnowledgeError { needs_password: bool }
 );
+
+impl KnowledgeError {
+    /// The same, where a password is all that it needs, or another one than was given.
+    #[must_use]
+    pub fn needing_password(self, needs_password: bool) -> Self {
+        Self { needs_password, ..self }
+    }
+
+    /// Returns whether a password is all that it needs, or another one than was given.
+    #[must_use]
+    pub fn needs_password(&self) -> bool {
+        self.needs_password
+    }
+}
+
 port_error!(
     /// The code of a folder could not be looked at.
     CodeError

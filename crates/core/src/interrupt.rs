@@ -132,6 +132,9 @@ pub enum Ask {
         /// Answers to choose from. Another one is taken, too.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         choices: Vec<String>,
+        /// Set if the answer is a secret, such as a password: nothing shows it, and nothing stores it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        secret: bool,
     },
 }
 
@@ -164,6 +167,12 @@ impl Ask {
             Self::Approval { tool, args, .. } if tool == Self::PLAN => args.get(Self::PLAN)?.as_str(),
             _ => None,
         }
+    }
+
+    /// Returns whether the answer is a secret. Only a person gives one, and only whoever asked learns it.
+    #[must_use]
+    pub fn is_secret(&self) -> bool {
+        matches!(self, Self::Question { secret: true, .. })
     }
 
     /// Prefix of every question that an MCP server asks. Its name follows.
@@ -245,6 +254,18 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// The answer as it is stored and told to others than whoever asked.
+    #[must_use]
+    pub fn shown(&self, ask: &Ask) -> Self {
+        match self {
+            Self::Text { .. } if ask.is_secret() => Self::Text { text: Self::SECRET.to_owned() },
+            answer => answer.clone(),
+        }
+    }
+
+    /// The text that stands in the place of a secret.
+    pub const SECRET: &str = "(not shown)";
+
     /// Why this answer does not fit what was asked, if it does not. The sentence says what fits.
     #[must_use]
     pub fn misfit(&self, ask: &Ask) -> Option<&'static str> {
@@ -343,6 +364,7 @@ mod tests {
     #[test]
     fn a_choice_is_meant_by_its_number_or_by_its_words() {
         let ask = |choices: &[&str]| Ask::Question {
+            secret: false,
             question: "Which?".to_owned(),
             context: None,
             default: None,

@@ -27,6 +27,69 @@ pub struct OpenDocument {
     pub name: String,
     /// Open for reading.
     pub file: File,
+    /// Path of the document in the archive that the file is; none where it is the file itself.
+    pub inner: Option<String>,
+    /// The password that may open it. What such a document says is kept nowhere.
+    pub password: Option<Password>,
+}
+
+impl OpenDocument {
+    /// A file that is a document.
+    #[must_use]
+    pub const fn new(name: String, file: File) -> Self {
+        Self { name, file, inner: None, password: None }
+    }
+
+    /// The same document once more, with a password or without.
+    ///
+    /// # Errors
+    /// When there are too many open files.
+    pub fn again(&self, password: Option<Password>) -> std::io::Result<Self> {
+        Ok(Self { name: self.name.clone(), file: self.file.try_clone()?, inner: self.inner.clone(), password })
+    }
+}
+
+/// A password. It has no form that could be shown or stored by accident.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(String);
+
+impl Password {
+    /// The words that a person typed.
+    #[must_use]
+    pub const fn new(text: String) -> Self {
+        Self(text)
+    }
+
+    /// The text, for whoever opens the document.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Password {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Password(…)")
+    }
+}
+
+/// Ends of the names of archives, whose documents are named with `!/` behind them.
+const ARCHIVE_ENDINGS: [&str; 4] = [".zip", ".tar", ".tgz", ".tar.gz"];
+
+/// Returns whether a file is an archive of documents by its name, whatever the case of its letters.
+#[must_use]
+pub fn has_archive_name(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ARCHIVE_ENDINGS.iter().any(|ending| name.ends_with(ending))
+}
+
+/// The archive and the path in it, of a name such as `uploads/all.zip!/report.pdf`; the slash may be left out.
+#[must_use]
+pub fn in_archive(name: &str) -> Option<(&str, &str)> {
+    name.match_indices('!').find_map(|(at, _)| {
+        let (archive, inner) = (&name[..at], name[at + 1..].trim_start_matches('/'));
+        (has_archive_name(archive) && !inner.is_empty()).then_some((archive, inner))
+    })
 }
 
 /// The documents of a session, as many as may be open at once.
@@ -74,11 +137,71 @@ pub struct PartRange {
     pub first: u32,
     /// Maximum number; none for as many as are usual for that kind of document.
     pub count: Option<u32>,
+    /// Where in the first one to begin.
+    pub from: PartCursor,
 }
 
 impl Default for PartRange {
     fn default() -> Self {
-        Self { first: 1, count: None }
+        Self { first: 1, count: None, from: PartCursor::default() }
+    }
+}
+
+/// A place within a page, sheet or slide, from which it is read on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartCursor {
+    /// The row of a sheet, by its number; 0 for its beginning.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub row: u32,
+    /// The character of the text that begins there, counted from 1; 0 for its beginning.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub column: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the form that serde calls")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// Unit in which the extent of what is shown of a part is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExtentUnit {
+    /// Rows of a sheet, by their numbers.
+    Row,
+    /// Characters.
+    Character,
+}
+
+impl ExtentUnit {
+    /// Its name, for one.
+    #[must_use]
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Self::Row => "row",
+            Self::Character => "character",
+        }
+    }
+}
+
+/// Extent of what is shown of a part, of how much in all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extent {
+    /// Unit of the numbers.
+    pub unit: ExtentUnit,
+    /// The first that is shown, counted from 1.
+    pub first: u32,
+    /// The last.
+    pub last: u32,
+    /// The last that there is.
+    pub total: u32,
+}
+
+/// Such as `rows 2-412 of 5000`.
+impl std::fmt::Display for Extent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { unit, first, last, total } = self;
+        write!(f, "{}s {first}-{last} of {total}", unit.noun())
     }
 }
 
@@ -97,6 +220,9 @@ pub struct Reading {
     pub parts: Vec<ReadPart>,
     /// Why it could not be read to its end, and what to do.
     pub broken: Option<String>,
+    /// Set if nothing of it was read because it needs a password, or another one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub locked: bool,
 }
 
 /// A part that was read.
@@ -108,8 +234,14 @@ pub struct ReadPart {
     pub label: String,
     /// Its text, as Markdown.
     pub text: String,
-    /// Set if that is only its beginning.
+    /// Set if there is more of it behind.
     pub cut: bool,
+    /// Extent of that, where it is not all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown: Option<Extent>,
+    /// Where it goes on, where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<PartCursor>,
 }
 
 /// Query for documents.
@@ -158,6 +290,9 @@ pub struct DocumentFinds {
     pub notes: Vec<String>,
     /// Set if the search was ended before it had seen everything.
     pub late: bool,
+    /// Names of documents that were not searched because they need a password.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub locked: Vec<String>,
 }
 
 impl DocumentFinds {
@@ -183,6 +318,7 @@ impl DocumentFinds {
             }
         }
         self.late |= other.late;
+        self.locked.extend(other.locked);
     }
 }
 
@@ -245,7 +381,7 @@ pub struct KnowledgeStats {
 pub struct DocumentHit {
     /// The document's name, as it was given.
     pub document: String,
-    /// Where in it, as it is cited: `p. 12`, `Sales!A2:F20`, `slide 7`. Empty where there is only one place.
+    /// Where in it, as it is cited: `p. 12`, `Sales!A2:F20`, `slide 7`, `:120-134` for lines. Empty where there is only one place.
     pub place: String,
     /// Its score; only to be compared with others of the same search.
     pub score: f32,
@@ -266,7 +402,17 @@ impl DocumentHit {
     #[must_use]
     pub fn citation(&self) -> String {
         let name = self.document.rsplit('/').next().unwrap_or(&self.document);
-        if self.place.is_empty() { name.to_owned() } else { format!("{name} {}", self.place) }
+        self.behind(name, " ")
+    }
+
+    /// The place behind a name of its document, with a gap between them unless it is lines.
+    #[must_use]
+    pub fn behind(&self, name: &str, gap: &str) -> String {
+        match self.place.as_str() {
+            "" => name.to_owned(),
+            lines if lines.starts_with(':') => format!("{name}{lines}"),
+            place => format!("{name}{gap}{place}"),
+        }
     }
 
     /// The snippet with what was looked for between marks.
@@ -310,7 +456,20 @@ mod tests {
         check("uploads/report.pdf", "p. 12", vec![0..6], "report.pdf p. 12", "**纳税** is due");
         check("notes.md", "", Vec::new(), "notes.md", "纳税 is due");
         check("a/b.xlsx", "Sales!A2:F20", vec![0..3, 10..13], "b.xlsx Sales!A2:F20", "**纳**税 is **due**");
+        check("uploads/notes.md", ":120-134", Vec::new(), "notes.md:120-134", "纳税 is due");
         // Marks that do not fit the text are left out.
         check("a", "", vec![1..2, 9..99], "a", "纳税 is due");
+    }
+
+    #[test]
+    fn a_document_in_an_archive_is_named_behind_it() {
+        let check = |name: &str, expected: Option<(&str, &str)>| assert_eq!(in_archive(name), expected, "{name}");
+        check("uploads/all.zip!/a/b.pdf", Some(("uploads/all.zip", "a/b.pdf")));
+        check("all.TAR.GZ!b.pdf", Some(("all.TAR.GZ", "b.pdf")));
+        check("a!b/all.tgz!/c!.pdf", Some(("a!b/all.tgz", "c!.pdf")));
+        check("all.zip!/", None);
+        check("all.pdf!/a", None);
+        check("all.zip", None);
+        assert_eq!(format!("{:?}", Password::new("secret".to_owned())), "Password(…)");
     }
 }

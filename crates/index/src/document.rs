@@ -121,14 +121,7 @@ impl Part {
             }
             (_, body) => return Some(Part { body, ..next }),
         }
-        if let (DocumentPlace::Sheet { range, .. }, DocumentPlace::Sheet { range: more, .. }) =
-            (&mut self.place, next.place)
-        {
-            *range = match (*range, more) {
-                (Some(first), Some(second)) => Some(first.around(second)),
-                (range, more) => range.or(more),
-            };
-        }
+        self.place.extend(next.place);
         self.notes = next.notes;
         None
     }
@@ -256,8 +249,22 @@ pub enum DocumentPlace {
     },
     /// A slide, from 1.
     Slide(u32),
+    /// Lines of a text, from 1, both included.
+    Lines {
+        /// The first.
+        first: u32,
+        /// The last.
+        last: u32,
+    },
     /// The whole document: it has no pages of its own.
     Whole,
+    /// A place in a document that is in an archive.
+    Inner {
+        /// Path of the document in the archive.
+        path: String,
+        /// The place in it.
+        place: Box<DocumentPlace>,
+    },
 }
 
 impl DocumentPlace {
@@ -266,18 +273,53 @@ impl DocumentPlace {
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Sheet { number, .. }, Self::Sheet { number: other, .. }) => number == other,
+            (Self::Lines { .. }, Self::Lines { .. }) => true,
+            (Self::Inner { path, place }, Self::Inner { path: other_path, place: other }) => {
+                path == other_path && place.is_same(other)
+            }
             _ => self == other,
         }
     }
 }
 
-/// `p. 12`, `Sales!A2:F20`, `slide 7`; nothing for a whole document.
+impl DocumentPlace {
+    /// The place as it is written behind the name of its document: `report.pdf p. 12`, `notes.md:120-134`.
+    #[must_use]
+    pub fn behind(&self, name: &str) -> String {
+        match self {
+            Self::Inner { path, place } => place.behind(&format!("{name}!/{path}")),
+            Self::Lines { .. } => format!("{name}{self}"),
+            Self::Whole => name.to_owned(),
+            _ => format!("{name} {self}"),
+        }
+    }
+
+    /// Takes in what goes on with it.
+    fn extend(&mut self, next: Self) {
+        match (self, next) {
+            (Self::Sheet { range, .. }, Self::Sheet { range: more, .. }) => {
+                *range = match (*range, more) {
+                    (Some(first), Some(second)) => Some(first.around(second)),
+                    (range, more) => range.or(more),
+                };
+            }
+            (Self::Lines { last, .. }, Self::Lines { last: more, .. }) => *last = more.max(*last),
+            (Self::Inner { place, .. }, Self::Inner { place: more, .. }) => place.extend(*more),
+            _ => {}
+        }
+    }
+}
+
+/// `p. 12`, `Sales!A2:F20`, `slide 7`, `:120-134`, `!/a.pdf p. 3`; nothing for a whole document.
 impl fmt::Display for DocumentPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Page(number) => write!(f, "p. {number}"),
             Self::Slide(number) => write!(f, "slide {number}"),
             Self::Whole => Ok(()),
+            Self::Lines { first, last } if first == last => write!(f, ":{first}"),
+            Self::Lines { first, last } => write!(f, ":{first}-{last}"),
+            Self::Inner { .. } => f.write_str(&self.behind("")),
             Self::Sheet { name, range, .. } => {
                 let range = range.map(|range| range.to_string()).unwrap_or_default();
                 let edge = if name.is_empty() || range.is_empty() { "" } else { "!" };

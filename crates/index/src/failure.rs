@@ -45,6 +45,24 @@ pub enum Failure {
         /// Kind by its bytes.
         found: String,
     },
+    /// Files of an archive were not read. All others are told.
+    #[error("could not read all of the {kind}: {failed} of its {entries} files were not read ({why})")]
+    Entries {
+        /// Its kind.
+        kind: Kind,
+        /// Number of files that were not read.
+        failed: u32,
+        /// Number of files.
+        entries: u32,
+        /// Which, and why.
+        why: String,
+    },
+    /// There is no such file in the archive.
+    #[error("could not find {path} in the archive")]
+    NoEntry {
+        /// Its path.
+        path: String,
+    },
     /// It is something whose text is not read here.
     #[error("could not read the file: {found}")]
     Foreign {
@@ -93,6 +111,8 @@ impl Failure {
             Self::Encrypted(_) => "encrypted",
             Self::Scanned { .. } => "scanned",
             Self::Broken { .. } => "broken",
+            Self::Entries { .. } => "entries",
+            Self::NoEntry { .. } => "no_entry",
             Self::Mismatch { .. } => "mismatch",
             Self::Foreign { .. } => "foreign",
             Self::TooLarge { .. } => "too_large",
@@ -107,7 +127,15 @@ impl Failure {
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {
+            Self::Encrypted(kind) if kind.opens_with_password() => {
+                "read_file, search_file and agentctl docs show ask for the password where a person can answer; it is left out \
+                 of the index; or open it with its password and save a copy without one"
+            }
             Self::Encrypted(_) => "open it with its password and save a copy without one",
+            Self::Entries { .. } => {
+                "read_file names the files of an archive, with what is wrong; unpack it to see to those"
+            }
+            Self::NoEntry { .. } => "read the archive itself to see the names of the files in it",
             Self::Scanned { pictures, pages, .. } if pictures < pages => RECOGNITION,
             Self::Scanned { .. } => "its pages are pictures: run it through text recognition (OCR) first",
             Self::Broken { .. } => "open it in the program that made it and save it again, or get it once more",
@@ -122,6 +150,12 @@ impl Failure {
             Self::Cancelled => "ask again",
             Self::Worker(_) => "try again; if it stays so, the log of the daemon says more",
         }
+    }
+
+    /// Returns whether a password is all that it needs.
+    #[must_use]
+    pub const fn needs_password(&self) -> bool {
+        matches!(self, Self::Encrypted(kind) if kind.opens_with_password())
     }
 
     /// The same failure, after so many parts.

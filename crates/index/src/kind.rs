@@ -48,11 +48,15 @@ pub enum Kind {
     Markdown,
     /// Any other text.
     Plain,
+    /// An archive of files.
+    Zip,
+    /// An archive of files on a tape, maybe packed.
+    Tar,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::Pdf,
         Self::Docx,
         Self::Xlsx,
@@ -73,12 +77,15 @@ impl Kind {
         Self::Html,
         Self::Markdown,
         Self::Plain,
+        Self::Zip,
+        Self::Tar,
     ];
 
     /// Kind by a name, whatever the case of its letters; none where its extension is unknown.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
-        let (_, ending) = name.rsplit_once('.')?;
+        let (before, ending) = name.rsplit_once('.')?;
+        let is_packed_tar = || before.rsplit_once('.').is_some_and(|(_, ending)| ending.eq_ignore_ascii_case("tar"));
         Some(match ending.to_ascii_lowercase().as_str() {
             "pdf" => Self::Pdf,
             "docx" | "docm" | "dotx" | "dotm" => Self::Docx,
@@ -99,6 +106,9 @@ impl Kind {
             "csv" | "tsv" | "tab" => Self::Csv,
             "html" | "htm" | "xhtml" => Self::Html,
             "md" | "markdown" | "mdown" | "mkd" => Self::Markdown,
+            "zip" => Self::Zip,
+            "tar" | "tgz" => Self::Tar,
+            "gz" if is_packed_tar() => Self::Tar,
             "txt" | "text" | "log" | "rst" => Self::Plain,
             _ => return None,
         })
@@ -108,6 +118,18 @@ impl Kind {
     #[must_use]
     pub const fn is_text(self) -> bool {
         matches!(self, Self::Csv | Self::Html | Self::Markdown | Self::Plain)
+    }
+
+    /// Returns whether it is an archive of documents.
+    #[must_use]
+    pub const fn is_archive(self) -> bool {
+        matches!(self, Self::Zip | Self::Tar)
+    }
+
+    /// Returns whether a password opens it here.
+    #[must_use]
+    pub const fn opens_with_password(self) -> bool {
+        matches!(self, Self::Pdf | Self::Docx | Self::Xlsx | Self::Xlsb | Self::Pptx)
     }
 
     /// One word for it, which stands in what is written down.
@@ -133,6 +155,8 @@ impl Kind {
             Self::Html => "html",
             Self::Markdown => "markdown",
             Self::Plain => "plain",
+            Self::Zip => "zip",
+            Self::Tar => "tape",
         }
     }
 
@@ -174,6 +198,8 @@ impl fmt::Display for Kind {
             Self::Html => "HTML page",
             Self::Markdown => "Markdown file",
             Self::Plain => "text file",
+            Self::Zip => "ZIP archive",
+            Self::Tar => "TAR archive",
         })
     }
 }

@@ -43,5 +43,6 @@ pub use memory::give_back;
 pub use picture::PictureReader;
 pub use search::{Answer, Hit, How, Query, Request, Snippet, Visible};
 pub use worker::{
-    Extraction, Extractor, PICTURE_WORKER_ARGUMENT, Piece, Summary, WORKER_ARGUMENT, run_picture_worker, run_worker,
+    Extraction, Extractor, PICTURE_WORKER_ARGUMENT, Piece, Summary, WORKER_ARGUMENT, WantedParts, Window,
+    run_picture_worker, run_worker,
 };

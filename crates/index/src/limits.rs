@@ -75,6 +75,11 @@ impl Default for ReadingLimits {
 }
 
 impl ReadingLimits {
+    /// Characters of whatever shows most.
+    pub(crate) fn most_letters(&self) -> usize {
+        [self.pages, self.sheets, self.slides, self.sections].map(|limit| limit.letters).into_iter().max().unwrap_or(0)
+    }
+
     pub(crate) const fn of(&self, kind: Kind) -> ReadingLimit {
         match kind {
             Kind::Pdf
@@ -88,7 +93,7 @@ impl ReadingLimits {
             | Kind::Ipynb => self.pages,
             Kind::Xlsx | Kind::Xls | Kind::Xlsb | Kind::Ods => self.sheets,
             Kind::Pptx | Kind::Ppt | Kind::Odp => self.slides,
-            Kind::Csv | Kind::Html | Kind::Markdown | Kind::Plain => self.sections,
+            Kind::Csv | Kind::Html | Kind::Markdown | Kind::Plain | Kind::Zip | Kind::Tar => self.sections,
         }
     }
 }

@@ -130,7 +130,14 @@ pub(crate) async fn put(server: &str, call: &Call, log: &Log, message: &str, con
     let waiting = call.wait_for_us();
     let answer = call
         .person()
-        .ask(Ask::Question { question, context: Some(context), default: None, required: true, choices: Vec::new() })
+        .ask(Ask::Question {
+            secret: false,
+            question,
+            context: Some(context),
+            default: None,
+            required: true,
+            choices: Vec::new(),
+        })
         .await;
     drop(waiting);
     match answer {

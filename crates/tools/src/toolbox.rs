@@ -8,6 +8,8 @@ mod renames;
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use agentd_core::{
+    ids::SessionId,
+    knowledge::in_archive,
     ports::{CodeReader, Knowledge, Languages, ToolContext, Toolbox, Web},
     tool::{AdaptedCall, FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
 };
@@ -22,13 +24,14 @@ use crate::{
     arguments,
     builtin::{
         self, Builtin, ToolParts, apply_patch, definition, diagnostics, edit_file, find_files, grep, http_fetch,
-        list_workspace_files, now, read_file, read_url, references, run_bash_command, search_documents, search_file,
-        web_search, write_file,
+        list_workspace_files, now, passwords::Passwords, read_file, read_url, references, run_bash_command,
+        search_documents, search_file, web_search, write_file,
     },
     failure::Failure,
     job::Job,
     meant, text,
     workspace::{
+        backend::Backend as _,
         jail::Jail,
         path::{PathPlace, ToolPath},
     },
@@ -45,6 +48,7 @@ pub struct BuiltinToolbox {
     commands: run_bash_command::Settings,
     limits: Limits,
     knowledge: Option<Arc<dyn Knowledge>>,
+    passwords: Passwords,
     code: Option<Arc<dyn CodeReader>>,
     web: Option<Arc<dyn Web>>,
     languages: Option<Arc<dyn Languages>>,
@@ -82,6 +86,7 @@ impl BuiltinToolbox {
             },
             limits: config.limits,
             knowledge: config.knowledge,
+            passwords: Passwords::default(),
             code: config.code,
             web: config.web,
             languages: config.languages,
@@ -108,7 +113,7 @@ impl BuiltinToolbox {
             Builtin::ReadFile => {
                 let (args, knowledge) = (self.read(tool, call)?, self.knowledge.clone());
                 let opened = self.work_with(context, move |job| read_file::run(job, args, knowledge.as_ref())).await?;
-                read_file::finish(self.knowledge.as_deref(), opened, context.cancel.clone()).await
+                read_file::finish(self.knowledge.as_deref(), opened, context, &self.passwords).await
             }
             Builtin::ReadUrl => {
                 let args = self.read(tool, call)?;
@@ -128,9 +133,9 @@ impl BuiltinToolbox {
             }
             Builtin::SearchFile => {
                 let (args, knowledge) = (self.read(tool, call)?, self.knowledge()?);
-                let (by, cancel) = (Arc::clone(knowledge), context.cancel.clone());
+                let by = Arc::clone(knowledge);
                 let opened = self.work_with(context, move |job| search_file::prepare(job, args, &by)).await?;
-                search_file::search(&**knowledge, opened, &context.progress, cancel).await
+                search_file::search(&**knowledge, opened, context, &self.passwords).await
             }
             Builtin::RunBashCommand => {
                 let prepared = self.work(context, self.read(tool, call)?, run_bash_command::prepare).await?;
@@ -201,16 +206,31 @@ impl BuiltinToolbox {
         }
         let mut arguments: Map<String, Value> = self.read(tool, call)?;
         let Some(written) = arguments.get(FollowedLink::PATH).and_then(Value::as_str) else { return Ok(None) };
+        // Of a document in an archive, the archive is what a link may lead to.
+        let (written, inner) =
+            match in_archive(written).filter(|_| matches!(tool, Builtin::ReadFile | Builtin::SearchFile)) {
+                Some((archive, inner)) if !self.is_there(context, written).await => (archive, format!("!/{inner}")),
+                _ => (written, String::new()),
+            };
         let by_name = ToolPath::begins_with_name(written);
         let (path, named, real) = self.work(context, written.to_owned(), Self::lead).await?;
         // A name of the session's tree may turn out to be one of the project's: the rules hear of both.
         if real == path && (path.place() == named.place() || !by_name) {
             return Ok(None);
         }
-        arguments.insert(FollowedLink::PATH.to_owned(), real.written().into());
+        arguments.insert(FollowedLink::PATH.to_owned(), format!("{}{inner}", real.written()).into());
         let arguments = Value::Object(arguments).to_string();
         let path = if by_name { named } else { path };
-        Ok(Some(FollowedLink { arguments, path: path.to_string(), leads_to: real.to_string() }))
+        Ok(Some(FollowedLink { arguments, path: format!("{path}{inner}"), leads_to: format!("{real}{inner}") }))
+    }
+
+    /// Returns whether there is a file of that very name.
+    async fn is_there(&self, context: &ToolContext, written: &str) -> bool {
+        let open = |job: &Job, written: String| {
+            let path = job.files.meant(&written)?;
+            job.files.open_file(&path).map(drop)
+        };
+        self.work(context, written.to_owned(), open).await.is_ok()
     }
 
     /// The file that a path means, the one that it would name from the root of the tree, and the one that it leads to.
@@ -318,6 +338,11 @@ impl BuiltinToolbox {
 impl Toolbox for BuiltinToolbox {
     fn specs(&self) -> Arc<[ToolSpec]> {
         Arc::clone(&self.specs)
+    }
+
+    fn end_session(&self, session: SessionId) -> BoxFuture<'_, ()> {
+        self.passwords.forget(session);
+        std::future::ready(()).boxed()
     }
 
     fn canonical_name<'a>(&self, name: &'a str) -> &'a str {

@@ -1,7 +1,7 @@
 //! Calls about the documents of sessions.
 
 use agentd_core::knowledge::{
-    DocumentFinds, DocumentListing, DocumentProgress, DocumentQuery, KnowledgeStats, PartRange, Reading,
+    DocumentFinds, DocumentListing, DocumentProgress, DocumentQuery, KnowledgeStats, PartRange, Password, Reading,
 };
 
 use super::{Client, ClientError};
@@ -53,12 +53,20 @@ impl Client {
     ///
     /// # Errors
     /// As of [`Self::index_documents`]; also when the document cannot be read.
-    pub async fn read_document(&self, session: &str, path: &str, range: PartRange) -> Result<Reading, ClientError> {
+    pub async fn read_document(
+        &self,
+        session: &str,
+        path: &str,
+        range: PartRange,
+        password: Option<&Password>,
+    ) -> Result<Reading, ClientError> {
         let request = v1::ReadDocumentRequest {
             session: session.to_owned(),
             path: path.to_owned(),
             first: range.first,
             count: range.count.unwrap_or_default(),
+            from: Some(range.from.into()),
+            password: password.map(|password| password.reveal().to_owned()),
         };
         Ok(self.documents().read(request).await?.into_inner().try_into()?)
     }

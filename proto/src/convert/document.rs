@@ -1,8 +1,8 @@
 //! Documents: what they are, what they say, and where.
 
 use agentd_core::knowledge::{
-    DocumentFinds, DocumentHit, DocumentListing, DocumentProgress, DocumentQuery, DocumentState, KnowledgeStats,
-    PartKind, PartRange, ReadPart, Reading, SearchedBy,
+    DocumentFinds, DocumentHit, DocumentListing, DocumentProgress, DocumentQuery, DocumentState, Extent, ExtentUnit,
+    KnowledgeStats, PartCursor, PartKind, PartRange, ReadPart, Reading, SearchedBy,
 };
 
 use super::{WireError, all, mirrored};
@@ -16,6 +16,16 @@ mirrored!(
     optional_part_kind,
     "the kind of a document's parts",
     [Page, Sheet, Slide, Section]
+);
+
+mirrored!(
+    ExtentUnit,
+    v1::ExtentUnit,
+    extent_unit_to_wire,
+    extent_unit,
+    optional_extent_unit,
+    "the unit of an extent",
+    [Row, Character]
 );
 
 mirrored!(
@@ -92,16 +102,57 @@ impl TryFrom<v1::ListDocumentsResponse> for DocumentListing {
 
 impl From<&v1::ReadDocumentRequest> for PartRange {
     fn from(request: &v1::ReadDocumentRequest) -> Self {
-        Self { first: request.first.max(1), count: Some(request.count).filter(|count| *count > 0) }
+        let count = Some(request.count).filter(|count| *count > 0);
+        Self { first: request.first.max(1), count, from: request.from.map(Into::into).unwrap_or_default() }
+    }
+}
+
+impl From<PartCursor> for v1::PartCursor {
+    fn from(PartCursor { row, column }: PartCursor) -> Self {
+        Self { row, column }
+    }
+}
+
+impl From<v1::PartCursor> for PartCursor {
+    fn from(v1::PartCursor { row, column }: v1::PartCursor) -> Self {
+        Self { row, column }
+    }
+}
+
+impl From<Extent> for v1::Extent {
+    fn from(Extent { unit, first, last, total }: Extent) -> Self {
+        Self { unit: extent_unit_to_wire(unit), first, last, total }
+    }
+}
+
+impl TryFrom<v1::Extent> for Extent {
+    type Error = WireError;
+
+    fn try_from(v1::Extent { unit, first, last, total }: v1::Extent) -> Result<Self, WireError> {
+        Ok(Self { unit: extent_unit(unit)?, first, last, total })
+    }
+}
+
+impl From<ReadPart> for v1::ReadPart {
+    fn from(ReadPart { number, label, text, cut, shown, next }: ReadPart) -> Self {
+        Self { number, label, text, cut, shown: shown.map(Into::into), next: next.map(Into::into) }
+    }
+}
+
+impl TryFrom<v1::ReadPart> for ReadPart {
+    type Error = WireError;
+
+    fn try_from(v1::ReadPart { number, label, text, cut, shown, next }: v1::ReadPart) -> Result<Self, WireError> {
+        let shown = shown.map(TryInto::try_into).transpose()?;
+        Ok(Self { number, label, text, cut, shown, next: next.map(Into::into) })
     }
 }
 
 impl From<Reading> for v1::ReadDocumentResponse {
     fn from(reading: Reading) -> Self {
-        let Reading { format, title, parts_are, total, parts, broken } = reading;
-        let part = |ReadPart { number, label, text, cut }| v1::ReadPart { number, label, text, cut };
-        let parts = parts.into_iter().map(part).collect();
-        Self { format, title, parts_are: part_kind_to_wire(parts_are), total, parts, broken }
+        let Reading { format, title, parts_are, total, parts, broken, locked } = reading;
+        let parts = parts.into_iter().map(Into::into).collect();
+        Self { format, title, parts_are: part_kind_to_wire(parts_are), total, parts, broken, locked }
     }
 }
 
@@ -109,10 +160,8 @@ impl TryFrom<v1::ReadDocumentResponse> for Reading {
     type Error = WireError;
 
     fn try_from(reading: v1::ReadDocumentResponse) -> Result<Self, WireError> {
-        let v1::ReadDocumentResponse { format, title, parts_are, total, parts, broken } = reading;
-        let part = |v1::ReadPart { number, label, text, cut }| ReadPart { number, label, text, cut };
-        let parts = parts.into_iter().map(part).collect();
-        Ok(Self { format, title, parts_are: part_kind(parts_are)?, total, parts, broken })
+        let v1::ReadDocumentResponse { format, title, parts_are, total, parts, broken, locked } = reading;
+        Ok(Self { format, title, parts_are: part_kind(parts_are)?, total, parts: all(parts)?, broken, locked })
     }
 }
 
@@ -143,6 +192,8 @@ impl TryFrom<v1::SearchDocumentsResponse> for DocumentFinds {
 
     fn try_from(finds: v1::SearchDocumentsResponse) -> Result<Self, WireError> {
         Ok(Self {
+            // Which of the broken ones those are is for tools, which can ask.
+            locked: Vec::new(),
             by: by(finds.by)?,
             hits: all(finds.hits)?,
             searched: size(finds.searched),

@@ -89,13 +89,16 @@ impl From<&Ask> for interrupt::Ask {
                     rule: rule.clone(),
                 })
             }
-            Ask::Question { question, context, default, required, choices } => Self::Question(interrupt::Question {
-                question: question.clone(),
-                context: context.clone(),
-                default: default.clone(),
-                required: *required,
-                choices: choices.clone(),
-            }),
+            Ask::Question { question, context, default, required, choices, secret } => {
+                Self::Question(interrupt::Question {
+                    question: question.clone(),
+                    context: context.clone(),
+                    default: default.clone(),
+                    required: *required,
+                    choices: choices.clone(),
+                    secret: *secret,
+                })
+            }
         }
     }
 }
@@ -127,6 +130,7 @@ impl TryFrom<interrupt::Ask> for Ask {
                 default: question.default,
                 required: question.required,
                 choices: question.choices,
+                secret: question.secret,
             },
         })
     }

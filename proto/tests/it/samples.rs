@@ -128,6 +128,7 @@ pub(crate) fn interrupts() -> Vec<Interrupt> {
         owner: None,
     };
     let question = |required, default| Ask::Question {
+        secret: false,
         question: "Which?".into(),
         context: None,
         default,

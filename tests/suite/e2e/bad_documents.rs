@@ -325,8 +325,8 @@ async fn what_is_neither_a_document_nor_text_is_refused_with_what_it_is_and_neve
         ("letter.doc", doc, "Word document"),
         ("letter.odt", archive("mimetype", "application/vnd.oasis.opendocument.text"), "OpenDocument text"),
         ("photo.jpg", jpg, "picture (image/jpeg)"),
-        ("all.zip", archive("barn.txt", "vermilion"), "ZIP archive"),
-        ("none.zip", [&b"PK\x05\x06"[..], &[0; 18]].concat(), "ZIP archive"),
+        ("all.jar", archive("barn.txt", "vermilion"), "ZIP archive"),
+        ("none.jar", [&b"PK\x05\x06"[..], &[0; 18]].concat(), "ZIP archive"),
         ("song.mp3", mp3, "recording (audio/mpeg)"),
         ("bare.mp3", bare, "recording (audio/mpeg)"),
     ];

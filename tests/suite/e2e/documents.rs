@@ -193,12 +193,8 @@ pub(super) fn docx(paragraphs: &[String]) -> Vec<u8> {
     let body = format!(
         r#"<?xml version="1.0"?><w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body>{text}</w:body></w:document>"#
     );
-    let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
-    for (name, content) in [("[Content_Types].xml", TYPES), ("_rels/.rels", RELATIONS), ("word/document.xml", &body)] {
-        archive.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
-        archive.write_all(content.as_bytes()).unwrap();
-    }
-    archive.finish().unwrap().into_inner()
+    let parts = [("[Content_Types].xml", TYPES), ("_rels/.rels", RELATIONS), ("word/document.xml", &body)];
+    zipped(&parts.map(|(name, content)| (name, content.as_bytes().to_vec())))
 }
 
 #[tokio::test]
@@ -256,21 +252,180 @@ async fn a_person_adds_lists_shows_and_searches_documents() {
 }
 
 #[tokio::test]
-async fn a_text_that_is_added_is_listed_and_found() {
+async fn a_text_that_is_added_is_indexed_and_cited_by_its_lines() {
     let world = World::start().await;
     let text = world.daemon.path().join("n.txt");
-    std::fs::write(&text, "The colour of the barn is vermilion.\n").unwrap();
+    std::fs::write(&text, "About the barn.\n\nIts colour is vermilion.\n").unwrap();
     let docs = async |args: &[&str]| world.daemon.agentctl(["docs"].iter().chain(args)).await;
-    let added =
-        docs(&["add", text.to_str().unwrap()]).await.exits(0).says(&["text is not indexed ahead", "docs search"]);
-    assert!(added.stdout.contains("not indexed"), "{}", added.stdout);
+    let added = docs(&["add", text.to_str().unwrap()]).await.exits(0);
+    assert!(!added.stdout.contains("not indexed") && added.stdout.contains("text file"), "{}", added.stdout);
     let listed = docs(&["list"]).await.exits(0);
     assert!(listed.stdout.contains("uploads/n.txt"), "{}", listed.stdout);
     for args in [&["search", "vermilion"][..], &["search", "vermilion", "--in", "uploads/n.txt"]] {
         let found = docs(args).await.exits(0);
-        assert!(found.stdout.contains("uploads/n.txt") && found.stdout.contains("vermilion"), "{}", found.stdout);
+        assert!(
+            found.stdout.starts_with("uploads/n.txt:1-3\n") && found.stdout.contains("vermilion"),
+            "{}",
+            found.stdout
+        );
     }
     docs(&["search", "azure"]).await.exits(0).says(&["nothing was found in 1 document;", "--in names them"]);
+    world.model.respond_with(|request| {
+        let told = super::tool_texts(request);
+        if told.is_empty() {
+            return Reply::tool_call("search_documents", json!({"query": "vermilion"}));
+        }
+        assert!(told.contains("1. uploads/n.txt:1-3\n"), "{told}");
+        Reply::text("There.")
+    });
+    let output = world.daemon.agentctl(["run", "Which colour?", "--continue"]).await.exits(0);
+    assert_eq!(output.stdout.trim(), "There.");
+}
+
+#[tokio::test]
+async fn a_long_sheet_is_read_on_to_its_last_row() {
+    let world = World::start().await;
+    let rows: Vec<String> = (1..=3000).map(|row| format!("<row r=\"{row}\"><c r=\"A{row}\"><v>{row}</v></c><c r=\"B{row}\" t=\"inlineStr\"><is><t>berth {row}</t></is></c></row>")).collect();
+    let book = world.daemon.write("long.xlsx", xlsx(&rows.concat()));
+    let call = |row: u64| ("read_file", json!({"path": "uploads/long.xlsx", "row": row}));
+    let (told, output) = world.call_all(vec![call(1), call(2999)], &["--file", book.to_str().unwrap()]).await;
+    output.exits(0);
+    let line = told[0].lines().find(|line| line.starts_with("[rows 1-")).unwrap_or_else(|| panic!("{}", told[0]));
+    let last: u64 = line["[rows 1-".len()..].split(' ').next().unwrap().parse().unwrap();
+    assert!(line.contains("of 3000 of this sheet; read on in it with offset=1 and row="), "{line}");
+    assert!(line.contains(&format!("row={}", last + 1)) && told[0].contains(&format!("| berth {last} |")), "{line}");
+    assert!(
+        told[1].contains("[rows 2999-3000 of 3000 of this sheet]") && told[1].contains("berth 3000"),
+        "{}",
+        told[1]
+    );
+    let docs = async |args: &[&str]| world.daemon.agentctl(["docs"].iter().chain(args)).await;
+    let shown = docs(&["show", "uploads/long.xlsx"]).await.exits(0);
+    let next = shown.stderr.lines().find(|line| line.contains("--row")).unwrap_or_else(|| panic!("{}", shown.stderr));
+    let row = next.rsplit(' ').next().unwrap();
+    let shown = docs(&["show", "uploads/long.xlsx", "--row", row, "--json"]).await.exits(0).json();
+    assert_eq!(
+        (&shown["parts"][0]["shown"]["first"], &shown["parts"][0]["shown"]["total"]),
+        (&json!(row.parse::<u64>().unwrap()), &json!(3000))
+    );
+    assert!(shown["parts"][0]["next"]["row"].as_u64() > row.parse().ok(), "{shown}");
+}
+
+/// A workbook of one sheet with these rows, as small as one can be.
+fn xlsx(rows: &str) -> Vec<u8> {
+    const TYPES: &str = r#"<?xml version="1.0"?><Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Override PartName="/xl/workbook.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml"/><Override PartName="/xl/worksheets/sheet1.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/></Types>"#;
+    const RELATIONS: &str = r#"<?xml version="1.0"?><Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="xl/workbook.xml"/></Relationships>"#;
+    const BOOK: &str = r#"<?xml version="1.0"?><workbook xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"><sheets><sheet name="Berths" sheetId="1" r:id="rId1"/></sheets></workbook>"#;
+    const SHEETS: &str = r#"<?xml version="1.0"?><Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet1.xml"/></Relationships>"#;
+    let sheet = format!(
+        r#"<?xml version="1.0"?><worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>{rows}</sheetData></worksheet>"#
+    );
+    let parts = [
+        ("[Content_Types].xml", TYPES),
+        ("_rels/.rels", RELATIONS),
+        ("xl/workbook.xml", BOOK),
+        ("xl/_rels/workbook.xml.rels", SHEETS),
+        ("xl/worksheets/sheet1.xml", &sheet),
+    ];
+    zipped(&parts.map(|(name, content)| (name, content.as_bytes().to_vec())))
+}
+
+fn zipped(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
+    let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    for (name, content) in files {
+        archive.start_file(*name, zip::write::SimpleFileOptions::default()).unwrap();
+        archive.write_all(content).unwrap();
+    }
+    archive.finish().unwrap().into_inner()
+}
+
+#[tokio::test]
+async fn an_archive_is_a_folder_of_documents() {
+    let world = World::start().await;
+    let of = |name: &str| std::fs::read(fixture(name)).unwrap();
+    let archive = zipped(&[("papers/latin.pdf", of("latin.pdf")), ("deck.pptx", of("deck.pptx"))]);
+    let archive = world.daemon.write("all.zip", archive);
+    let docs = async |args: &[&str]| world.daemon.agentctl(["docs"].iter().chain(args)).await;
+    let added = docs(&["add", archive.to_str().unwrap()]).await.exits(0);
+    assert!(added.stdout.contains("ZIP archive"), "{}", added.stdout);
+    let found = docs(&["search", "QUARTZ-2"]).await.exits(0);
+    assert!(found.stdout.starts_with("uploads/all.zip!/papers/latin.pdf  p. 2\n"), "{}", found.stdout);
+    let shown = docs(&["show", "uploads/all.zip"]).await.exits(0);
+    assert!(shown.stdout.contains("- papers/latin.pdf ("), "{}", shown.stdout);
+    let shown = docs(&["show", "uploads/all.zip!/papers/latin.pdf", "--page", "3"]).await.exits(0);
+    assert!(shown.stdout.contains("QUARTZ-3"), "{}", shown.stdout);
+    docs(&["show", "uploads/all.zip!/none.pdf"]).await.says(&["could not find none.pdf in the archive", "hint:"]);
+    let (told, output) = world
+        .call_all(
+            vec![
+                ("search_documents", json!({"query": "预算"})),
+                ("read_file", json!({"path": "uploads/all.zip!/deck.pptx", "offset": 2, "limit": 1})),
+                ("search_file", json!({"path": "uploads/all.zip!/papers/latin.pdf", "query": "QUARTZ-1"})),
+            ],
+            &["--continue"],
+        )
+        .await;
+    output.exits(0);
+    assert!(told[0].contains("1. uploads/all.zip!/deck.pptx slide 2"), "{}", told[0]);
+    assert!(told[1].contains("预算") && told[1].contains("slide 2 of 3"), "{}", told[1]);
+    assert!(told[2].contains("1. uploads/all.zip!/papers/latin.pdf p. 1"), "{}", told[2]);
+}
+
+#[tokio::test]
+async fn a_password_goes_from_a_person_to_the_reader_and_nowhere_else() {
+    let world = World::start().await;
+    let call = json!({"path": "uploads/password.pdf", "offset": 2, "limit": 1});
+    world.model.respond_with(move |request| {
+        let told = super::tool_texts(request);
+        if told.is_empty() { Reply::tool_call("read_file", call.clone()) } else { Reply::text("Read.") }
+    });
+    let file = fixture("password.pdf");
+    let args = ["run", "What?", "--file", &file, "--on-interrupt", "wait", "--output", "stream-json"];
+    let mut running = world.daemon.spawn_agentctl(args);
+    // The first answer is wrong, as the fixture's password is another word.
+    for (password, again) in [("vermilion-0", ""), ("secret", "did not open it (try 2 of 3)")] {
+        let (raised, _) = running.event("interrupt_raised").await;
+        let interrupt = &raised["interrupt"];
+        assert_eq!((&interrupt["kind"], &interrupt["secret"]), (&json!("question"), &json!(true)), "{interrupt}");
+        assert!(interrupt["context"].as_str().unwrap().contains(again), "{interrupt}");
+        let id = interrupt["id"].as_str().unwrap();
+        world.daemon.agentctl(["answer", id, password]).await.exits(2).says(&["not given as an argument"]);
+        world.daemon.agentctl_with(["answer", id], format!("{password}\n")).await.exits(0);
+        let (resolved, _) = running.event("interrupt_resolved").await;
+        assert!(!resolved.to_string().contains(password) && resolved.to_string().contains("(not shown)"), "{resolved}");
+    }
+    let output = running.output(Vec::new()).await.exits(0);
+    assert!(!output.stdout.contains("vermilion-0"), "{}", output.stdout);
+    let told = world.model.requests().iter().map(|request| request.messages().to_vec()).collect::<Vec<_>>();
+    let told = format!("{told:?}");
+    assert!(told.contains("QUARTZ-2") && !told.contains("vermilion-0"), "{told}");
+    // The session knows it now.
+    let (told, _) = world
+        .call_all(
+            vec![
+                ("search_file", json!({"path": "uploads/password.pdf", "query": "QUARTZ-3"})),
+                ("search_documents", json!({"query": "QUARTZ-3"})),
+            ],
+            &["--continue"],
+        )
+        .await;
+    assert!(told[0].contains("uploads/password.pdf p. 3"), "{}", told[0]);
+    assert!(!told[1].contains("p. 3") && told[1].contains("password"), "{}", told[1]);
+    world.daemon.agentctl(["docs", "show", "uploads/password.pdf"]).await.exits(2).says(&["run this in a terminal"]);
+    world.daemon.sigterm().await;
+    // Neither what was typed nor what the index would have of it is in the data folder.
+    assert!(!holds(&world.daemon.data(), b"vermilion-0"), "a password was stored");
+    assert!(!holds(&world.daemon.data().join("index"), b"QUARTZ"), "the text was indexed");
+    assert!(!world.daemon.log().contains("vermilion-0"), "a password was logged");
+}
+
+/// Returns whether a file in a folder or below it holds these bytes.
+fn holds(folder: &Path, bytes: &[u8]) -> bool {
+    let Ok(entries) = std::fs::read_dir(folder) else { return false };
+    entries.flatten().any(|entry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => holds(&entry.path(), bytes),
+        _ => std::fs::read(entry.path()).is_ok_and(|content| content.windows(bytes.len()).any(|part| part == bytes)),
+    })
 }
 
 #[tokio::test]

@@ -2,7 +2,9 @@
 
 use std::io::Write as _;
 
-use agentd_core::knowledge::{DocumentFinds, DocumentHit, DocumentListing, DocumentState, KnowledgeStats, Reading};
+use agentd_core::knowledge::{
+    DocumentFinds, DocumentHit, DocumentListing, DocumentState, KnowledgeStats, PartCursor, Reading,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -57,7 +59,7 @@ fn broken_lines(broken: &[(String, String)]) -> Vec<String> {
 
 /// Pages, each below its name.
 pub(super) fn reading(path: &str, first: u32, reading: &Reading) -> anyhow::Result<()> {
-    let Reading { format, title, parts_are, total, parts, broken } = reading;
+    let Reading { format, title, parts_are, total, parts, broken, .. } = reading;
     let color = TerminalStyle::detect().out_color;
     let mut out = anstream::stdout().lock();
     let title = title.as_deref().map(|title| format!("  {}", clean_line(title))).unwrap_or_default();
@@ -65,11 +67,19 @@ pub(super) fn reading(path: &str, first: u32, reading: &Reading) -> anyhow::Resu
     writeln!(out, "{}", paint(color, QUIET, &whole))?;
     for part in parts {
         writeln!(out, "\n{}\n{}", paint(color, STRONG, &clean_line(&part.label)), clean(part.text.trim_end()))?;
-        if part.cut {
-            writeln!(out, "{}", paint(color, QUIET, "[the rest is left out]"))?;
+        if let Some(extent) = &part.shown {
+            writeln!(out, "{}", paint(color, QUIET, &format!("[{extent}]")))?;
         }
     }
     drop(out);
+    for part in parts {
+        if let Some(PartCursor { row, column }) = part.next {
+            let row = if row > 0 { format!(" --row {row}") } else { String::new() };
+            let column = if column > 0 { format!(" --column {column}") } else { String::new() };
+            let (noun, number) = (parts_are.noun(), part.number);
+            crate::terminal::note(&format!("there is more of this {noun}: --page {number}{row}{column}"));
+        }
+    }
     match parts.last() {
         None if *total > 0 => crate::terminal::note(&format!("it has {}", report::count(*total, parts_are.noun()))),
         None => crate::terminal::note("it has no text"),
@@ -140,7 +150,8 @@ pub(super) fn json_of(finds: &DocumentFinds) -> Value {
 
 fn place(hit: &DocumentHit) -> String {
     let (document, place) = (clean_line(&hit.document), clean_line(&hit.place));
-    if place.is_empty() { document } else { format!("{document}  {place}") }
+    let shown = DocumentHit { place, ..hit.clone() };
+    shown.behind(&document, "  ")
 }
 
 /// Prints the size of the index.

@@ -153,6 +153,11 @@ class Question(Interrupt):
         """Answers to choose from; another text will do, too."""
         return list(self.interrupt.question.choices)
 
+    @property
+    def secret(self) -> bool:
+        """Whether the answer is a password: not to be shown as it is typed, nor kept."""
+        return self.interrupt.question.secret
+
     async def answer(self, text: str) -> None:
         """Answers; an empty text takes the default, if there is one."""
         await self._send(self.interrupt.id, v1.Answer(text=v1.Answer.Text(text=text)))

@@ -134,7 +134,7 @@ fn misfit(choices: &[String]) -> Option<String> {
 
 async fn ask(call: &Invocation<'_>, arguments: Arguments) -> Result<ToolOutput, TurnExit> {
     let Arguments { question, context, default, required, choices } = arguments;
-    let ask = Ask::Question { question, context, default: default.clone(), required, choices };
+    let ask = Ask::Question { secret: false, question, context, default: default.clone(), required, choices };
     let answered = call.ask(ask).await?;
     call.record.affect(|effects| effects.said = answered.words_of_person());
     Ok(match answered.answer {

@@ -20,7 +20,14 @@ fn what_a_call_asked_that_is_over_is_asked_no_more() {
         turn_id,
         call_id: Some(call.call_id.clone()),
         asked_by: AskedBy { agent: "main".to_owned(), session_title: None, client: None },
-        ask: Ask::Question { question, context: None, default: None, required: true, choices: Vec::new() },
+        ask: Ask::Question {
+            secret: false,
+            question,
+            context: None,
+            default: None,
+            required: true,
+            choices: Vec::new(),
+        },
         raised_at: Timestamp::UNIX_EPOCH,
         deadline: None,
         on_deadline: None,
@@ -55,6 +62,7 @@ fn of_a_damaged_turn_nothing_goes_on_and_no_call_is_said_not_to_have_run() {
         call_id: Some(call.call_id.clone()),
         asked_by: AskedBy { agent: "main".to_owned(), session_title: None, client: None },
         ask: Ask::Question {
+            secret: false,
             question: "Sure?".to_owned(),
             context: None,
             default: None,

@@ -37,7 +37,8 @@ impl Actor {
         ask: Ask,
         waiter: oneshot::Sender<ResolvedInterrupt>,
     ) -> Result<(), Fault> {
-        let known = self.interrupts.answer_to(&call_id, &ask).cloned();
+        // A secret is asked again rather than kept.
+        let known = self.interrupts.answer_to(&call_id, &ask).filter(|_| !ask.is_secret()).cloned();
         if let Some(answered) = known.or_else(|| self.granted(&ask)) {
             let _ = waiter.send(answered);
             return Ok(());
@@ -214,7 +215,8 @@ impl Actor {
             Some((rules, GrantScope::Session)) => self.grants_of_answer(rules, &by),
             _ => None,
         };
-        let mut facts = vec![EventKind::InterruptResolved { interrupt_id: id, call_id, answer: answer.clone(), by }];
+        let shown = answer.shown(&interrupt.ask);
+        let mut facts = vec![EventKind::InterruptResolved { interrupt_id: id, call_id, answer: shown, by }];
         facts.extend(kept);
         // Rules that are kept for good are stored with the answer, by the journal itself.
         self.commit(Some(interrupt.turn_id), facts).await?;

@@ -103,7 +103,7 @@ impl Interrupts {
     pub(crate) fn resolve(&mut self, id: InterruptId, answered: ResolvedInterrupt) {
         let Some(index) = self.pending.iter().position(|pending| pending.interrupt.id == id) else { return };
         let Pending { interrupt, waiter } = self.pending.remove(index);
-        if let Some(call) = interrupt.call_id {
+        if let Some(call) = interrupt.call_id.filter(|_| !interrupt.ask.is_secret()) {
             self.answered.entry(call).or_default().note(answered.clone());
         }
         if let Some(waiter) = waiter {

@@ -6,8 +6,10 @@
 //! - [`sentence`]: where sentences end, in English, Chinese, Japanese and Korean.
 //! - `unit`: a text taken apart into headings, lines of lists and tables, and sentences.
 //! - `prose`: units packed into chunks.
+//! - `lines`: the lines that chunks of a text stand in.
 //! - `table`: rows packed into chunks, each with the names of the columns.
 
+mod lines;
 mod prose;
 pub mod sentence;
 mod table;
@@ -79,15 +81,29 @@ impl Chunker {
     /// The chunks of the next part.
     pub fn chunks(&mut self, part: &Part) -> Vec<Chunk> {
         let is_new = self.last.as_ref().is_none_or(|last| !last.is_same(&part.place));
-        // The heading of a slide says nothing of the next one.
-        if is_new && matches!(part.place, DocumentPlace::Slide(_)) {
+        // The heading of a slide, or of a document in an archive, says nothing of the next one.
+        if is_new && matches!(part.place, DocumentPlace::Slide(_) | DocumentPlace::Inner { .. }) {
             self.heading = None;
         }
         self.last = Some(part.place.clone());
-        match &part.body {
-            Body::Table(table) if part.notes.is_none() => table::chunks(&part.place, table, &self.config),
-            _ => prose::chunks(&part.place, &part.markdown(), &mut self.heading, &self.config),
+        let at = match &part.place {
+            DocumentPlace::Inner { place, .. } => place,
+            place => place,
+        };
+        let mut chunks = match &part.body {
+            Body::Table(table) if part.notes.is_none() => table::chunks(at, table, &self.config),
+            _ => prose::chunks(at, &part.markdown(), &mut self.heading, &self.config),
+        };
+        if let DocumentPlace::Lines { first, .. } = at {
+            lines::number(&mut chunks, &part.markdown(), *first);
         }
+        if let DocumentPlace::Inner { path, .. } = &part.place {
+            for chunk in &mut chunks {
+                let place = std::mem::replace(&mut chunk.place, DocumentPlace::Whole);
+                chunk.place = DocumentPlace::Inner { path: path.clone(), place: Box::new(place) };
+            }
+        }
+        chunks
     }
 }
 

@@ -11,6 +11,7 @@ const MAX_COLUMNS: usize = 16_384;
 /// Rows that any spreadsheet has at most, with room for text files.
 const MAX_ROWS: u32 = 1 << 30;
 const NAME_BYTES: usize = 300;
+const PATH_BYTES: usize = 1000;
 const TITLE_BYTES: usize = 500;
 
 /// Without control characters but line ends and tabs, without marks that turn the direction of what follows, and with plain
@@ -78,26 +79,39 @@ pub(crate) fn part(part: Part) -> Part {
         }
         Body::Picture => Body::Picture,
     };
-    let place = match part.place {
+    Part { place: place(part.place), body, notes: part.notes.map(owned) }
+}
+
+fn place(place: DocumentPlace) -> DocumentPlace {
+    match place {
         DocumentPlace::Sheet { number, name, range } => {
             DocumentPlace::Sheet { number, name: line(&name, NAME_BYTES), range }
         }
+        DocumentPlace::Inner { path, place } => {
+            DocumentPlace::Inner { path: line(&path, PATH_BYTES), place: Box::new(self::place(*place)) }
+        }
         place => place,
-    };
-    Part { place, body, notes: part.notes.map(owned) }
+    }
 }
 
 /// Returns whether a part is at a place that can be, with cells where its place says.
 pub(crate) fn is_sound(part: &Part) -> bool {
-    let number = match &part.place {
+    // One archive in another is never told.
+    let at = match &part.place {
+        DocumentPlace::Inner { place, .. } if matches!(**place, DocumentPlace::Inner { .. }) => return false,
+        DocumentPlace::Inner { place, .. } => &**place,
+        place => place,
+    };
+    let number = match at {
         DocumentPlace::Page(number) | DocumentPlace::Slide(number) | DocumentPlace::Sheet { number, .. } => *number,
-        DocumentPlace::Whole => 1,
+        DocumentPlace::Lines { first, last } => (*first).min(last.saturating_sub(*first).saturating_add(1)),
+        DocumentPlace::Whole | DocumentPlace::Inner { .. } => 1,
     };
     if number == 0 {
         return false;
     }
     let Body::Table(table) = &part.body else { return true };
-    let DocumentPlace::Sheet { range, .. } = &part.place else { return false };
+    let DocumentPlace::Sheet { range, .. } = at else { return false };
     let is_ordered = table.rows.windows(2).all(|pair| pair[0].number < pair[1].number);
     let columns = usize::try_from(table.first_column).unwrap_or(usize::MAX);
     let fits = table
@@ -105,7 +119,13 @@ pub(crate) fn is_sound(part: &Part) -> bool {
         .iter()
         .chain(&table.rows)
         .all(|row| (1..=MAX_ROWS).contains(&row.number) && columns.saturating_add(row.cells.len()) <= MAX_COLUMNS);
-    is_ordered && fits && *range == table.range_of(&table.rows)
+    // Rows that nobody wants are not told, though the place has them.
+    let is_within = match (range, table.range_of(&table.rows)) {
+        (_, None) => true,
+        (None, Some(_)) => false,
+        (Some(whole), Some(told)) => whole.around(told) == *whole,
+    };
+    is_ordered && fits && is_within
 }
 
 pub(crate) fn failure(failure: Failure) -> Failure {
@@ -114,6 +134,8 @@ pub(crate) fn failure(failure: Failure) -> Failure {
     match failure {
         Failure::Broken { kind, parts, why } => Failure::Broken { kind, parts, why: short(why) },
         Failure::Mismatch { named, found } => Failure::Mismatch { named, found: short(found) },
+        Failure::Entries { kind, failed, entries, why } => Failure::Entries { kind, failed, entries, why: short(why) },
+        Failure::NoEntry { path } => Failure::NoEntry { path: short(path) },
         Failure::Foreign { found } => Failure::Foreign { found: short(found) },
         Failure::TooLarge { what, most, parts } => Failure::TooLarge { what: short(what), most: short(most), parts },
         Failure::Worker(why) => Failure::Worker(short(why)),

@@ -5,9 +5,11 @@
 //! - `pdf`, `docx`, `pptx`, `epub`, `rtf`, `notebook`, `html`, `markdown`, `plain`: one file a format.
 //! - `open_document`: texts and presentations of LibreOffice. `mail`: messages. `package`, `xml`: what many formats are made of.
 //! - `xlsx`: workbooks, those of Excel before 2007 and of LibreOffice too; `csv`; both are told by `sheet`, row by row. `comments` on cells; `equation`s of Word.
+//! - `archive`: documents in archives. `unlock`: office documents that are encrypted with a password.
 //! - [`encoding`]: bytes of text files as text.
 //! - [`clean`]: text as everybody can show it.
 
+mod archive;
 pub mod clean;
 mod comments;
 mod csv;
@@ -29,11 +31,14 @@ mod recognise;
 mod rtf;
 mod sheet;
 mod teller;
+mod unlock;
 mod xlsx;
 mod xml;
 
+pub(crate) use archive::entry;
 pub use recognise::recognise;
 pub use teller::Teller;
+pub(crate) use unlock::unlocked;
 
 use crate::{failure::Failure, kind::Kind};
 
@@ -43,7 +48,11 @@ use crate::{failure::Failure, kind::Kind};
 /// The damage, and whatever the teller's listener refuses. What was told before holds.
 pub fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
     match kind {
-        Kind::Pdf => pdf::extract(bytes, teller),
+        Kind::Pdf => {
+            let password = teller.password().map(str::to_owned);
+            pdf::extract(bytes, teller, password.as_deref())
+        }
+        Kind::Zip | Kind::Tar => archive::extract(bytes, kind, teller),
         Kind::Docx | Kind::Doc => docx::extract(bytes, kind, teller),
         Kind::Pptx | Kind::Ppt => pptx::extract(bytes, kind, teller),
         Kind::Odt => open_document::text(bytes, teller),

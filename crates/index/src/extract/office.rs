@@ -55,5 +55,13 @@ pub(super) fn markdown(elements: Vec<Element>) -> String {
 }
 
 fn failure(error: &OfficeError, kind: Kind) -> Failure {
+    let is_locked = matches!(
+        error,
+        OfficeError::Ppt(office_oxide::ppt::PptError::Encrypted)
+            | OfficeError::Doc(office_oxide::doc::DocError::Encrypted)
+    );
+    if is_locked {
+        return Failure::Encrypted(kind);
+    }
     broken(kind, &error.to_string())
 }

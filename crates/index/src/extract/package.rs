@@ -67,6 +67,15 @@ impl Package {
         Ok(Some(super::encoding::decode(&bytes, None)))
     }
 
+    /// The beginning of the file of that name, as far as it can be read.
+    pub(super) fn beginning(&mut self, name: &str, bytes: u64) -> Option<String> {
+        let index = self.archive.index_for_name(name)?;
+        let mut start = Vec::new();
+        // Of a damaged one what comes before the damage.
+        let _ = self.archive.by_index(index).ok()?.take(bytes).read_to_end(&mut start);
+        Some(String::from_utf8_lossy(&start).into_owned())
+    }
+
     /// The file that there must be.
     pub(super) fn needed(&mut self, name: &str) -> Result<String, Failure> {
         self.text(name)?.ok_or_else(|| broken(self.kind, &format!("{name} is missing")))

@@ -1,9 +1,10 @@
-//! Text as it is.
+//! Text as it is, with its lines.
 
 use super::{Teller, encoding};
-use crate::{document::DocumentPlace, failure::Failure};
+use crate::failure::Failure;
 
 pub(super) fn extract(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
+    let text = encoding::decode(bytes, None);
     teller.head(None, None)?;
-    teller.text(DocumentPlace::Whole, encoding::decode(bytes, None), None)
+    teller.lines(&text)
 }

@@ -25,6 +25,10 @@ pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
             named => Ok(named.unwrap_or(Kind::Plain)),
         };
     }
+    // Its first file may be a PDF.
+    if named == Some(Kind::Tar) && (bytes.starts_with(b"\x1f\x8b") || bytes.get(257..262) == Some(b"ustar")) {
+        return Ok(Kind::Tar);
+    }
     let start = &bytes[..bytes.len().min(PDF_HEADER_WITHIN)];
     if contains(start, b"%PDF-") && (start.starts_with(b"%PDF-") || !named.is_some_and(Kind::is_text)) {
         return Ok(Kind::Pdf);
@@ -124,12 +128,20 @@ fn zipped(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
             let named = named.filter(|kind| {
                 matches!(
                     kind,
-                    Kind::Docx | Kind::Xlsx | Kind::Xlsb | Kind::Pptx | Kind::Ods | Kind::Odt | Kind::Odp | Kind::Epub
+                    Kind::Docx
+                        | Kind::Xlsx
+                        | Kind::Xlsb
+                        | Kind::Pptx
+                        | Kind::Ods
+                        | Kind::Odt
+                        | Kind::Odp
+                        | Kind::Epub
+                        | Kind::Zip
                 )
             });
             return Err(match named {
                 Some(kind) => broken(kind, &format!("its parts cannot be separated: {error}")),
-                None => foreign(None, "it is a damaged ZIP archive"),
+                None => foreign(None, &format!("it is a damaged ZIP archive ({error})")),
             });
         }
     };
@@ -160,6 +172,7 @@ fn zipped(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
         "application/vnd.oasis.opendocument.presentation"
         | "application/vnd.oasis.opendocument.presentation-template" => return Ok(Kind::Odp),
         "application/epub+zip" => return Ok(Kind::Epub),
+        _ if named == Some(Kind::Zip) => return Ok(Kind::Zip),
         _ => foreign(named, "it is a ZIP archive"),
     })
 }

@@ -248,7 +248,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What stands apart from the text around it, to the end of its group.
+    /// Text that stands apart from the text around it, to the end of its group.
     fn apart(&mut self, start: &str, end: &'static str) {
         self.letters(start);
         self.state.end = end;

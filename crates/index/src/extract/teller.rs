@@ -2,11 +2,11 @@
 
 use super::{clean, too_large};
 use crate::{
-    document::{Body, DocumentPlace, Part, Table},
+    document::{Body, DocumentPlace, Part, Row, Table},
     failure::Failure,
     kind::Kind,
     limits::Limits,
-    worker::frame::{Head, PIECE_BYTES, Piece, Summary},
+    worker::frame::{Head, PIECE_BYTES, Piece, Summary, Window},
 };
 
 type Listener<'a> = &'a mut dyn FnMut(Piece) -> Result<(), Failure>;
@@ -18,6 +18,9 @@ pub struct Teller<'a> {
     kind: Kind,
     has_head: bool,
     first: u32,
+    window: Option<Window>,
+    lists_only: bool,
+    password: Option<String>,
     parts: u32,
     bytes: u64,
     cells: u64,
@@ -27,7 +30,20 @@ pub struct Teller<'a> {
 impl<'a> Teller<'a> {
     /// A teller that has told nothing yet of a document of this kind.
     pub fn new(kind: Kind, limits: &'a Limits, listener: Listener<'a>) -> Self {
-        Self { limits, listener, kind, has_head: false, first: 1, parts: 0, bytes: 0, cells: 0, last: None }
+        Self {
+            limits,
+            listener,
+            kind,
+            has_head: false,
+            first: 1,
+            window: None,
+            lists_only: false,
+            password: None,
+            parts: 0,
+            bytes: 0,
+            cells: 0,
+            last: None,
+        }
     }
 
     /// The same, for whoever wants no page before this one, counted from 1.
@@ -36,7 +52,35 @@ impl<'a> Teller<'a> {
         Self { first: first.max(1), ..self }
     }
 
-    /// The first page that is wanted, counted from 1.
+    /// The same, for whoever wants no more than these rows.
+    #[must_use]
+    pub fn within(self, window: Option<Window>) -> Self {
+        Self { window, ..self }
+    }
+
+    /// The same, for whoever wants to know of an archive what is in it, and no more.
+    #[must_use]
+    pub fn listing(self, lists_only: bool) -> Self {
+        Self { lists_only, ..self }
+    }
+
+    /// The same, of a document that this password may open.
+    #[must_use]
+    pub fn with_password(self, password: Option<String>) -> Self {
+        Self { password, ..self }
+    }
+
+    /// Returns whether of an archive only the names of its files are wanted.
+    pub(super) const fn lists_only(&self) -> bool {
+        self.lists_only
+    }
+
+    /// The password that may open it.
+    pub(super) fn password(&self) -> Option<&str> {
+        self.password.as_deref()
+    }
+
+    /// The first page or sheet that is wanted, counted from 1.
     pub(super) const fn first(&self) -> u32 {
         self.first
     }
@@ -78,11 +122,52 @@ impl<'a> Teller<'a> {
         self.part(Part { notes, ..Part::text(place, rest) })
     }
 
+    /// Tells a text of which the lines count, in pieces where it is large.
+    pub(super) fn lines(&mut self, text: &str) -> Result<(), Failure> {
+        // What ends a line for a printer ends none for an editor.
+        let mut text = text.replace(['\u{b}', '\u{c}', '\u{85}'], " ");
+        if text.contains('\r') {
+            text = text.replace("\r\n", "\n");
+            text = text.replace('\r', if text.contains('\n') { " " } else { "\n" });
+        }
+        let mut rest = text.trim_end();
+        let mut first = 1_u32;
+        loop {
+            let (piece, after) = if rest.len() > PIECE_BYTES { rest.split_at(end_of_piece(rest)) } else { (rest, "") };
+            let ends = piece.bytes().filter(|byte| *byte == b'\n').count();
+            let next = first.saturating_add(u32::try_from(ends).unwrap_or(u32::MAX));
+            let last = if piece.ends_with('\n') { next.saturating_sub(1).max(first) } else { next };
+            self.part(Part::text(DocumentPlace::Lines { first, last }, clean::text(piece)))?;
+            if after.is_empty() {
+                return Ok(());
+            }
+            (first, rest) = (next, after);
+        }
+    }
+
     /// Tells rows of a sheet; few enough for one piece.
-    pub(super) fn table(&mut self, number: u32, name: &str, table: Table) -> Result<(), Failure> {
+    pub(super) fn table(&mut self, number: u32, name: &str, mut table: Table) -> Result<(), Failure> {
         let range = table.range_of(&table.rows);
+        if let Some(window) = &mut self.window {
+            let wanted = |row: &Row| number > self.first || number == self.first && row.number >= window.row;
+            table.rows.retain(|row| {
+                let is_told = window.letters > 0 && wanted(row);
+                let letters: usize = row.cells.iter().map(|cell| cell.chars().count() + 3).sum();
+                window.letters -= if is_told { letters.min(window.letters) } else { 0 };
+                is_told
+            });
+        }
         let place = DocumentPlace::Sheet { number, name: name.to_owned(), range };
         self.part(Part { place, body: Body::Table(table), notes: None })
+    }
+
+    /// Tells of a sheet before the first that is wanted that it is there, so that it need not be read.
+    pub(super) fn skips(&mut self, number: u32, name: &str) -> Result<bool, Failure> {
+        if number >= self.first {
+            return Ok(false);
+        }
+        self.table(number, name, Table::default())?;
+        Ok(true)
     }
 
     /// Tells a page that is a picture without text.
@@ -105,7 +190,7 @@ impl<'a> Teller<'a> {
         (self.listener)(Piece::End(Summary { parts: self.parts }))
     }
 
-    fn part(&mut self, part: Part) -> Result<(), Failure> {
+    pub(super) fn part(&mut self, part: Part) -> Result<(), Failure> {
         let is_new = self.last.as_ref().is_none_or(|last| !last.is_same(&part.place));
         if is_new && self.parts == self.limits.parts {
             return Err(crate::worker::too_many_parts(self.limits.parts));

@@ -1,21 +1,36 @@
 //! Workbooks: what their cells show. Cells are taken one by one where the format allows it, because a file of two kilobytes
 //! can claim billions of them.
 
-use std::{collections::BTreeMap, io::Cursor};
+use std::{collections::BTreeMap, io::Cursor, rc::Rc};
 
 use calamine::{
-    Data, DataType, Dimensions, ExcelDateTime, Ods, OdsError, Reader, Xls, XlsError, Xlsb, XlsbError, Xlsx, XlsxError,
-    XlsxFormulaMetadata,
+    Data, DataType, Dimensions, ExcelDateTime, Ods, OdsError, Reader, SheetType, Xls, XlsError, Xlsb, XlsbError, Xlsx,
+    XlsxError, XlsxFormulaMetadata,
 };
 
 use super::{
     Teller, broken,
     comments::{self, Comments},
+    package::Package,
     sheet::Sheet,
 };
 use crate::{failure::Failure, kind::Kind};
 
-type Bytes = Cursor<Vec<u8>>;
+type Bytes = Cursor<Shared>;
+
+/// A file that is read more than once.
+#[derive(Clone)]
+struct Shared(Rc<Vec<u8>>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+fn cursor(bytes: Vec<u8>) -> Bytes {
+    Cursor::new(Shared(Rc::new(bytes)))
+}
 
 /// Cells of a sheet that may be unreadable before it is left.
 const UNREADABLE: u32 = 1000;
@@ -25,14 +40,39 @@ const MERGED: usize = 10_000;
 /// A workbook of Excel.
 pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let (mut comments, bytes) = comments::read(bytes, teller.limits());
-    let mut workbook: Xlsx<Bytes> = Xlsx::new(Cursor::new(bytes)).map_err(|error| xlsx_failure(&error))?;
+    let bytes = match has_blanks(&bytes, teller.limits()).then(|| mended(&bytes, teller.limits())).flatten() {
+        Some(mended) => mended,
+        None => bytes,
+    };
+    let (bytes, mut workbook) = opened(cursor(bytes), teller.limits())?;
     let names = workbook.sheet_names();
     teller.head(None, Some(names.len()))?;
     let mut damage = None;
+    let mut is_mended = false;
     for (number, name) in (1..).zip(names) {
+        if teller.skips(number, &name)? {
+            continue;
+        }
         let merged = merged(workbook.merge_cells_by_sheet_name(&name).unwrap_or_default());
         let own = comments.remove(&name).unwrap_or_default();
-        match xlsx_sheet(&mut workbook, number, &name, (merged, own), teller)? {
+        let mut sheet = Merging { comments: own, ..Merging::new(number, name.clone(), merged) };
+        let mut last = None;
+        let mut told = xlsx_sheet(&mut workbook, &name, &mut sheet, &mut last, !is_mended, teller)?;
+        // What was read up to there stays; the rest is read once more, with its numbers as they should stand.
+        if !is_mended
+            && matches!(told, Err(XlsxError::ParseFloat(_) | XlsxError::ParseInt(_) | XlsxError::CellError(_)))
+            && let Some(mended) = mended(bytes.get_ref().as_ref(), teller.limits())
+        {
+            is_mended = true;
+            if let Ok(again) = Xlsx::new(cursor(mended)) {
+                workbook = again;
+                told = xlsx_sheet(&mut workbook, &name, &mut sheet, &mut last, false, teller)?;
+            }
+        }
+        if !matches!(told, Err(XlsxError::NotAWorksheet(_))) {
+            sheet.end(teller)?;
+        }
+        match told {
             // A sheet that is one chart, or one of macros.
             Err(XlsxError::NotAWorksheet(_)) | Ok(()) => {}
             // The other sheets are read all the same.
@@ -42,18 +82,84 @@ pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
     damage.map_or(Ok(()), Err)
 }
 
+/// The workbook, and its bytes as they could be opened. One with sheets of macros of Excel 4 is opened as if they were dialogs,
+/// which is what else has no cells of its own: the others are read all the same.
+fn opened(bytes: Bytes, limits: &crate::Limits) -> Result<(Bytes, Xlsx<Bytes>), Failure> {
+    let error = match Xlsx::new(bytes.clone()) {
+        Ok(workbook) => return Ok((bytes, workbook)),
+        Err(error) => error,
+    };
+    match (&error, without_macros(&bytes, limits).map(cursor)) {
+        (XlsxError::Unrecognized { .. }, Some(other)) => match Xlsx::new(other.clone()) {
+            Ok(workbook) => Ok((other, workbook)),
+            Err(_) => Err(xlsx_failure(&error)),
+        },
+        _ => Err(xlsx_failure(&error)),
+    }
+}
+
+/// The workbook with its sheets of macros named as dialogs; none where it has none.
+fn without_macros(bytes: &Bytes, limits: &crate::Limits) -> Option<Vec<u8>> {
+    const NAMES: [(&str, &str); 3] = [
+        ("/xlMacrosheet\"", "/dialogsheet\""),
+        ("/xlIntlMacrosheet\"", "/dialogsheet\""),
+        ("macrosheets/", "dialogsheets/"),
+    ];
+    let mut package = Package::open(bytes.get_ref().as_ref().to_vec(), Kind::Xlsx, limits).ok()?;
+    let is_list = |name: &String| name.ends_with("workbook.xml.rels") || name.ends_with("workbook.bin.rels");
+    let list = package.names().into_iter().find(is_list)?;
+    let text = package.text(&list).ok().flatten()?;
+    let changed = NAMES.into_iter().fold(text.clone(), |text, (macros, dialog)| text.replace(macros, dialog));
+    if changed == text { None } else { package.rewritten(&[(list, changed)]).ok() }
+}
+
+/// Returns whether its program writes blanks around values, as a look at the beginnings of its sheets tells. The library takes
+/// such a value for another one.
+fn has_blanks(bytes: &[u8], limits: &crate::Limits) -> bool {
+    const LOOK_AT: u64 = 64 * 1024;
+    let Ok(mut package) = Package::open(bytes.to_vec(), Kind::Xlsx, limits) else { return false };
+    let sheets: Vec<String> = package.names().into_iter().filter(|name| is_sheet(name)).collect();
+    let has_blank = |start: &str| {
+        start.split("<v>").skip(1).any(|value| {
+            let value = value.split("</v>").next().unwrap_or_default();
+            value != value.trim() && !value.contains('<')
+        })
+    };
+    sheets.iter().any(|name| package.beginning(name, LOOK_AT).is_some_and(|start| has_blank(&start)))
+}
+
+fn is_sheet(name: &str) -> bool {
+    name.replace('\\', "/").contains("worksheets/sheet")
+}
+
+/// The workbook with the values of its cells without blanks around them, which some programs write; none where that
+/// changes nothing.
+fn mended(bytes: &[u8], limits: &crate::Limits) -> Option<Vec<u8>> {
+    let mut package = Package::open(bytes.to_vec(), Kind::Xlsx, limits).ok()?;
+    let blank = regex::Regex::new(r"(<(?:\w+:)?v(?:\s[^>]*)?>)\s*([^<\s]+)\s*(</(?:\w+:)?v>)").ok()?;
+    let mut changed = Vec::new();
+    for name in package.names().into_iter().filter(|name| is_sheet(name)) {
+        let text = package.text(&name).ok().flatten()?;
+        if let std::borrow::Cow::Owned(text) = blank.replace_all(&text, "$1$2$3") {
+            changed.push((name, text));
+        }
+    }
+    if changed.is_empty() { None } else { package.rewritten(&changed).ok() }
+}
+
+/// Reads the cells behind the last one. A value that is no number is left out, unless it `stops`.
 fn xlsx_sheet(
     workbook: &mut Xlsx<Bytes>,
-    number: u32,
     name: &str,
-    (merged, comments): (MergedCells, Comments),
+    sheet: &mut Merging,
+    last: &mut Option<(u32, u32)>,
+    stops: bool,
     teller: &mut Teller<'_>,
 ) -> Result<Result<(), XlsxError>, Failure> {
     let mut cells = match workbook.worksheet_cells_reader(name) {
         Ok(cells) => cells,
         Err(error) => return Ok(Err(error)),
     };
-    let mut sheet = Merging { comments, ..Merging::new(number, name.to_owned(), merged) };
     let mut unreadable: Option<XlsxError> = None;
     let mut times = 0;
     loop {
@@ -61,17 +167,26 @@ fn xlsx_sheet(
         match cells.next_cell_with_formula_metadata() {
             Ok(Some(cell)) => {
                 let (row, column) = cell.pos;
+                if last.is_some_and(|last| (row, column) <= last) {
+                    continue;
+                }
+                *last = Some((row, column));
                 let text = shown(&cell.value).or_else(|| cell.formula.and_then(formula));
                 sheet.cell(row, column, text.unwrap_or_default(), teller)?;
             }
-            Ok(None) => return sheet.end(teller).map(|()| unreadable.map_or(Ok(()), Err)),
+            Ok(None) => return Ok(unreadable.map_or(Ok(()), Err)),
+            Err(error @ (XlsxError::ParseFloat(_) | XlsxError::ParseInt(_) | XlsxError::CellError(_))) if stops => {
+                return Ok(Err(error));
+            }
             // A cell that holds no number is left out.
-            Err(error @ (XlsxError::ParseFloat(_) | XlsxError::ParseInt(_))) if times < UNREADABLE => {
+            Err(error @ (XlsxError::ParseFloat(_) | XlsxError::ParseInt(_) | XlsxError::CellError(_)))
+                if times < UNREADABLE =>
+            {
                 times += 1;
                 unreadable.get_or_insert(error);
             }
             // What came before the damage is told.
-            Err(error) => return sheet.end(teller).map(|()| Err(error)),
+            Err(error) => return Ok(Err(error)),
         }
     }
 }
@@ -99,10 +214,13 @@ pub(super) fn xls(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure
         XlsError::Password => Failure::Encrypted(Kind::Xls),
         error => broken(Kind::Xls, &error.to_string()),
     };
-    let mut workbook: Xls<Bytes> = Xls::new(Cursor::new(bytes)).map_err(|error| failure(&error))?;
+    let mut workbook: Xls<Bytes> = Xls::new(cursor(bytes)).map_err(|error| failure(&error))?;
     let names = workbook.sheet_names();
     teller.head(None, Some(names.len()))?;
     for (number, name) in (1..).zip(names) {
+        if teller.skips(number, &name)? {
+            continue;
+        }
         let merged = merged(workbook.merge_cells_by_sheet_name(&name).unwrap_or_default());
         let range = workbook.worksheet_range(&name).map_err(|error| failure(&error))?;
         tell_range(number, name, &range, merged, teller)?;
@@ -116,10 +234,22 @@ pub(super) fn xlsb(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
         XlsbError::Password => Failure::Encrypted(Kind::Xlsb),
         error => broken(Kind::Xlsb, &error.to_string()),
     };
-    let mut workbook: Xlsb<Bytes> = Xlsb::new(Cursor::new(bytes)).map_err(|error| failure(&error))?;
-    let names = workbook.sheet_names();
-    teller.head(None, Some(names.len()))?;
-    for (number, name) in (1..).zip(names) {
+    let bytes = cursor(bytes);
+    let opened: Result<Xlsb<Bytes>, XlsbError> = match Xlsb::new(bytes.clone()) {
+        Err(error @ XlsbError::Unrecognized { .. }) => match without_macros(&bytes, teller.limits()) {
+            Some(other) => Xlsb::new(cursor(other)),
+            None => Err(error),
+        },
+        opened => opened,
+    };
+    let mut workbook = opened.map_err(|error| failure(&error))?;
+    let sheets = workbook.sheets_metadata().to_vec();
+    teller.head(None, Some(sheets.len()))?;
+    for (number, calamine::Sheet { name, typ, .. }) in (1..).zip(sheets) {
+        // Charts, dialogs and macros have no cells of their own.
+        if teller.skips(number, &name)? || typ != SheetType::WorkSheet {
+            continue;
+        }
         let mut cells = workbook.worksheet_cells_reader(&name).map_err(|error| failure(&error))?;
         let mut sheet = Merging::new(number, name, MergedCells::new());
         let whole = loop {
@@ -144,10 +274,13 @@ pub(super) fn ods(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure
         OdsError::Password => Failure::Encrypted(Kind::Ods),
         error => broken(Kind::Ods, &error.to_string()),
     };
-    let mut workbook: Ods<Bytes> = Ods::new(Cursor::new(bytes)).map_err(|error| failure(&error))?;
+    let mut workbook: Ods<Bytes> = Ods::new(cursor(bytes)).map_err(|error| failure(&error))?;
     let names = workbook.sheet_names();
     teller.head(None, Some(names.len()))?;
     for (number, name) in (1..).zip(names) {
+        if teller.skips(number, &name)? {
+            continue;
+        }
         let range = workbook.worksheet_range(&name).map_err(|error| failure(&error))?;
         tell_range(number, name, &range, MergedCells::new(), teller)?;
     }

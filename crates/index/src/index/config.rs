@@ -9,6 +9,8 @@ use crate::{chunk::ChunkConfig, limits::ReadingLimits};
 pub struct IndexConfig {
     /// The folder of its files. It is made when it is not there; other versions in it are removed.
     pub folder: PathBuf,
+    /// Set if nothing of it is written to the folder: it is gone when it is closed.
+    pub in_memory: bool,
     /// Bytes of memory in which chunks gather before they are written. At least 15,000,000.
     pub memory: usize,
     /// Number of finished documents that may wait for others, so that they are written together.
@@ -37,6 +39,7 @@ impl IndexConfig {
     pub fn new(folder: PathBuf, now: Arc<dyn Fn() -> u64 + Send + Sync>) -> Self {
         Self {
             folder,
+            in_memory: false,
             memory: 16_000_000,
             commit_documents: 64,
             commit_wait: Duration::from_millis(500),

@@ -7,7 +7,10 @@ use std::{
     sync::Arc,
 };
 
-use tantivy::{Index, IndexReader, IndexSettings, ReloadPolicy};
+use tantivy::{
+    Index, IndexReader, IndexSettings, ReloadPolicy,
+    directory::{Directory, RamDirectory},
+};
 
 use super::{
     error::IndexError,
@@ -19,6 +22,8 @@ use crate::analyze::{ANALYSIS_VERSION, Dictionary};
 /// The open files of the index.
 pub(crate) struct Folder {
     path: PathBuf,
+    /// Set if the files are in memory only.
+    is_held: bool,
     pub(crate) fields: Fields,
     pub(crate) index: Index,
     pub(crate) reader: IndexReader,
@@ -43,33 +48,52 @@ impl Folder {
         }
     }
 
+    /// An index that is in memory only.
+    pub(crate) fn held(dictionary: &Arc<Dictionary>) -> Result<Self, IndexError> {
+        Self::of(PathBuf::new(), true, RamDirectory::create(), dictionary)
+    }
+
     fn try_open(path: &Path, dictionary: &Arc<Dictionary>) -> Result<Self, IndexError> {
+        let directory = ReadFolder::open(path).map_err(tantivy::TantivyError::from)?;
+        Self::of(path.to_owned(), false, directory, dictionary)
+    }
+
+    fn of(
+        path: PathBuf,
+        is_held: bool,
+        directory: impl Directory,
+        dictionary: &Arc<Dictionary>,
+    ) -> Result<Self, IndexError> {
         let fields = Fields::new();
         let gate = Arc::new(Gate::default());
-        let directory = ReadFolder::open(path).map_err(tantivy::TantivyError::from)?;
         let index = Index::builder()
             .schema(fields.schema.clone())
             .settings(IndexSettings::default())
             .tokenizers(analyzers(dictionary, &gate))
             .open_or_create(directory)?;
         let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
-        Ok(Self { path: path.to_owned(), fields, index, reader, gate })
+        Ok(Self { path, is_held, fields, index, reader, gate })
     }
 
     /// Returns whether its files are still where they were. They stay readable to whoever has them open, wherever they
     /// went.
     pub(crate) fn is_there(&self) -> bool {
-        self.path.join("meta.json").exists()
+        self.is_held || self.path.join("meta.json").exists()
+    }
+
+    /// The file that is there as long as the index is; none where it is in memory only.
+    pub(crate) fn home(&self) -> Option<PathBuf> {
+        (!self.is_held).then(|| self.path.join("meta.json"))
     }
 
     /// Bytes of all its files.
     pub(crate) fn size(&self) -> u64 {
-        size(&self.path)
+        if self.is_held { 0 } else { size(&self.path) }
     }
 
     /// Where what belongs to the index besides the library's own files is kept.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    pub(crate) fn path(&self) -> Option<&Path> {
+        (!self.is_held).then_some(self.path.as_path())
     }
 }
 

@@ -41,6 +41,12 @@ impl ContentHash {
 }
 
 impl ContentHash {
+    /// The hash of a document in an archive that has this one.
+    #[must_use]
+    pub fn within(self, path: &str) -> Self {
+        Self::of(&[&self.0, b"!/".as_slice(), path.as_bytes()].concat())
+    }
+
     /// The hash that is written so.
     fn parse(text: &str) -> Option<Self> {
         let digits = text.as_bytes();

@@ -56,12 +56,13 @@ pub(crate) struct View {
     pub(crate) epoch: u64,
     /// By segment: every query looks at them, and the library would read them anew each time.
     keys: Vec<OnceLock<Keys>>,
-    home: PathBuf,
+    /// None where the files are in memory only.
+    home: Option<PathBuf>,
 }
 
 impl View {
     pub(crate) fn new(folder: &Folder, entries: Arc<Entries>, epoch: u64) -> Self {
-        let home = folder.path().join("meta.json");
+        let home = folder.home();
         let searcher = folder.reader.searcher();
         let keys = searcher.segment_readers().iter().map(|_| OnceLock::new()).collect();
         Self { searcher, fields: folder.fields.clone(), entries, epoch, keys, home }
@@ -79,12 +80,12 @@ impl View {
 
     /// Returns whether its files are still where they were. Blocks.
     pub(crate) fn is_there(&self) -> bool {
-        self.home.exists()
+        self.home.as_ref().is_none_or(|home| home.exists())
     }
 
     /// Bytes of its files. Blocks.
     pub(crate) fn size(&self) -> u64 {
-        self.home.parent().map_or(0, size)
+        self.home.as_ref().and_then(|home| home.parent()).map_or(0, size)
     }
 
     /// Where a chunk is kept; none where there is no such chunk.

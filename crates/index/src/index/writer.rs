@@ -121,12 +121,16 @@ struct Writer {
 impl Writer {
     fn open(config: IndexConfig) -> Result<Self, IndexError> {
         let dictionary = Arc::new(Dictionary::default());
-        let (mut folder, mut damage) = Folder::open(&config.folder, &dictionary)?;
+        let (mut folder, mut damage) = if config.in_memory {
+            (Folder::held(&dictionary)?, None)
+        } else {
+            Folder::open(&config.folder, &dictionary)?
+        };
         let found = match guarded(|| look_through(&folder)) {
             Ok(found) => found,
             Err(error) if error.is_loss() => {
                 damage = Some(error.to_string());
-                std::fs::remove_dir_all(folder.path())?;
+                folder.path().map_or(Ok(()), std::fs::remove_dir_all)?;
                 (folder, _) = Folder::open(&config.folder, &dictionary)?;
                 look_through(&folder)?
             }
@@ -137,7 +141,9 @@ impl Writer {
         }
         let entries = Arc::new(found.entries);
         let uses = Uses::default();
-        uses.load(folder.path());
+        if let Some(path) = folder.path() {
+            uses.load(path);
+        }
         let view = RwLock::new(Arc::new(View::new(&folder, Arc::clone(&entries), 0)));
         Ok(Self {
             shared: Arc::new(Shared { config, dictionary, uses, view, is_asleep: AtomicBool::new(false) }),
@@ -420,11 +426,14 @@ impl Writer {
         self.batch.fail(&IndexError::Lost(why.to_owned()));
         self.orphans.clear();
         self.writer = None;
-        match std::fs::remove_dir_all(self.folder.path()) {
+        match self.folder.path().map_or(Ok(()), std::fs::remove_dir_all) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
-        (self.folder, _) = Folder::open(&self.shared.config.folder, &self.shared.dictionary)?;
+        self.folder = match self.shared.config.in_memory {
+            true => Folder::held(&self.shared.dictionary)?,
+            false => Folder::open(&self.shared.config.folder, &self.shared.dictionary)?.0,
+        };
         self.entries = Arc::default();
         self.epoch += 1;
         self.publish();
@@ -453,7 +462,8 @@ impl Writer {
             self.publish();
         }
         self.shared.dictionary.rest(self.shared.config.rest_after);
-        let saved = self.shared.uses.save(self.folder.path(), |id| self.entries.contains_key(id));
+        let Some(path) = self.folder.path() else { return };
+        let saved = self.shared.uses.save(path, |id| self.entries.contains_key(id));
         if let Err(error) = saved {
             tracing::debug!(%error, "could not write down when documents were used");
         }

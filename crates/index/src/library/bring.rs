@@ -3,18 +3,16 @@
 use std::{
     collections::HashMap,
     fs::File,
-    os::unix::fs::FileExt as _,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use agentd_core::knowledge::DocumentProgress;
+use agentd_core::knowledge::{DocumentProgress, Password};
 use tokio_util::sync::CancellationToken;
 
 use super::digests;
 use crate::{
-    ChunkConfig, Extractor, Failure, Kind, Piece,
+    ChunkConfig, Extractor, Failure, Kind, Piece, WantedParts,
     chunk::Chunker,
-    extract::recognise,
     index::{About, Claim, DocumentId, IndexError, IndexHandle, Indexing},
 };
 
@@ -30,24 +28,14 @@ pub(super) struct KnownDocument {
     pub(super) id: DocumentId,
     pub(super) name: String,
     pub(super) file: Arc<File>,
-}
-
-impl KnownDocument {
-    /// True for text as it stands, by its name and its first bytes. Blocks.
-    pub(super) fn is_text(&self) -> bool {
-        const HEAD: usize = 8 << 10;
-        if Kind::of_name(&self.name).is_some_and(|kind| !kind.is_text()) {
-            return false;
-        }
-        let mut head = vec![0; HEAD];
-        let read = self.file.read_at(&mut head, 0).unwrap_or_default();
-        recognise(&head[..read], None).is_ok_and(Kind::is_text)
-    }
+    /// Path in the archive that the file is.
+    pub(super) inner: Option<String>,
+    pub(super) password: Option<Password>,
 }
 
 /// Documents that could not be read at all, and why.
-#[derive(Debug, Default)]
-pub(super) struct FailureCache(Mutex<HashMap<DocumentId, Failure>>);
+#[derive(Debug, Default, Clone)]
+pub(super) struct FailureCache(Arc<Mutex<HashMap<DocumentId, Failure>>>);
 
 impl FailureCache {
     /// Why it could not be read, where that is known and trying again would come to the same. What went wrong with the
@@ -115,7 +103,7 @@ impl Ingester<'_> {
     async fn read(
         &self,
         claim: Claim,
-        KnownDocument { id, name, file }: KnownDocument,
+        KnownDocument { id, name, file, inner, password }: KnownDocument,
         progress: Progress<'_>,
     ) -> Result<Result<(), Failure>, IndexError> {
         let named = Kind::of_name(&name);
@@ -130,10 +118,12 @@ impl Ingester<'_> {
                 error => return Ok(Err(Failure::Worker(error.to_string()))),
             },
         };
+        let hash = inner.as_deref().map_or(hash, |path| hash.within(path));
         if !id.is_of(hash) {
             return Ok(Err(Failure::Worker("it was changed while it was being read".to_owned())));
         }
-        let mut extraction = match self.extractor.extract(copy, named, self.cancel.clone()).await {
+        let wanted = WantedParts { named, inner, password, ..WantedParts::default() };
+        let mut extraction = match self.extractor.extract_wanted(copy, wanted, self.cancel.clone()).await {
             Ok(extraction) => extraction,
             Err(failure) => return Ok(Err(failure)),
         };

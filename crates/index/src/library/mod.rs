@@ -4,13 +4,14 @@
 //! - `bring`: a document on its way from a file into the index.
 //! - `shelf`: the index while it is needed.
 //! - `told`: what is known of the documents that somebody asks about, and what is found in them as it is told.
-//! - `reading`: which parts of a document are shown, and how much of them; pure.
+//! - `reading`: which parts of a document are shown; `fitting`: how much of each, and where it is read on; pure.
 //!
 //! A document comes into the index at its first search, and stays there for everybody who has the same bytes. Nobody finds
 //! what he does not have: a search names its documents, and they are told by their bytes.
 
 mod bring;
 mod digests;
+mod fitting;
 mod reading;
 mod shelf;
 mod told;
@@ -35,21 +36,17 @@ use self::{
     told::ResolvedDocuments,
 };
 use crate::{
-    ChunkConfig, Extractor, Failure, Kind, Piece, ReadingLimits,
+    ChunkConfig, Extractor, Failure, Kind, Piece, ReadingLimits, WantedParts, Window,
     extract::recognise,
     index::{DocumentId, IndexConfig, IndexError, IndexHandle},
 };
 
 /// Version of the readers of text and chunks. Counted up with every change of what comes of a document, so that
 /// documents are read again.
-const READING: u32 = 4;
+const READING: u32 = 5;
 /// Documents that one search brings into the index at the same time: more than are read at once, so that some are read while
 /// others are written for good together.
 const AT_ONCE: usize = 8;
-
-/// The word on a text.
-const TEXT: &str = "text is not indexed ahead: agentctl docs search finds in it what was handed over or is named by --in, and \
-                    models use search_file and grep";
 
 /// Reads documents and finds what they say.
 #[derive(Debug)]
@@ -89,7 +86,14 @@ impl Library {
         cancel: CancellationToken,
     ) -> Result<Reading, Failure> {
         let named = Kind::of_name(&document.name);
-        let mut extraction = self.extractor.extract_from(document.file, named, range.first, cancel).await?;
+        let (row, letters) = (range.from.row, self.reading.most_letters());
+        // Characters that come before those that are shown are told, too.
+        let letters = letters.saturating_add(usize::try_from(range.from.column).unwrap_or(usize::MAX));
+        let OpenDocument { file, inner, password, .. } = document;
+        let window = Some(Window { row, letters });
+        // An archive is read by the names of its files; each of them is a document.
+        let wanted = WantedParts { named, first: range.first, window, listing: true, inner, password };
+        let mut extraction = self.extractor.extract_wanted(file, wanted, cancel).await?;
         let mut reader = Reader::new(range, self.reading);
         loop {
             match extraction.next().await {
@@ -136,7 +140,47 @@ impl Library {
         progress: &OnProgress,
         cancel: &CancellationToken,
     ) -> Result<DocumentFinds, IndexError> {
+        let (open, locked): (Vec<_>, Vec<_>) = documents.into_iter().partition(|document| document.password.is_none());
+        let mut finds = if open.is_empty() {
+            DocumentFinds::default()
+        } else {
+            self.ask_open(open, query, progress, cancel).await?
+        };
+        for document in locked {
+            finds.add(self.ask_locked(document, query, progress, cancel).await?, query.limit);
+        }
+        Ok(finds)
+    }
+
+    /// Searches a document that a password opens, in an index that is held in memory and is gone with the answer.
+    async fn ask_locked(
+        &self,
+        document: OpenDocument,
+        query: &DocumentQuery,
+        progress: &OnProgress,
+        cancel: &CancellationToken,
+    ) -> Result<DocumentFinds, IndexError> {
+        let config = IndexConfig { in_memory: true, ..self.shelf.config().clone() };
+        let index = Arc::new(IndexHandle::open(config).await?);
+        let told = self.look_at(vec![document], cancel).await?;
+        let broken = FailureCache::default();
+        let unreadable = self.bring_in(&index, &broken, &told.known, progress, cancel).await?;
+        let answer = index.search(told.request(query), cancel.clone()).await?;
+        let finds = told.finds(&index, answer, unreadable, query, &broken);
+        index.close().await?;
+        Ok(finds)
+    }
+
+    /// Searches documents that are in the index or come there.
+    async fn ask_open(
+        &self,
+        documents: Vec<OpenDocument>,
+        query: &DocumentQuery,
+        progress: &OnProgress,
+        cancel: &CancellationToken,
+    ) -> Result<DocumentFinds, IndexError> {
         let index = self.shelf.take().await?;
+        let broken = self.broken.clone();
         let (digests, asked, stop) = (self.digests.clone(), query.clone(), cancel.child_token());
         let most = self.extractor.limits().bytes_in;
         let _abandoned = stop.clone().drop_guard();
@@ -144,7 +188,7 @@ impl Library {
             let told = ResolvedDocuments::of(documents, &digests, most, &stop);
             let has_all = index.has_all(told.known.iter().map(|known| &known.id));
             let answer = if has_all { index.search_at_once(&told.request(&asked), stop) } else { None };
-            let finds = answer.map(|answer| told.finds(&index, answer, Vec::new(), &asked));
+            let finds = answer.map(|answer| told.finds(&index, answer, Vec::new(), &asked, &broken));
             (told, finds)
         };
         let (told, finds) = tokio::task::spawn_blocking(look).await.map_err(|_| IndexError::Closed)?;
@@ -173,10 +217,10 @@ impl Library {
         let index = self.shelf.take().await?;
         let mut broken = Vec::new();
         if !index.has_all(told.known.iter().map(|known| &known.id)) {
-            broken = self.bring_in(&index, &told.known, progress, cancel).await?;
+            broken = self.bring_in(&index, &self.broken, &told.known, progress, cancel).await?;
         }
         let answer = index.search(told.request(query), cancel.clone()).await?;
-        Ok(told.finds(&index, answer, broken, query))
+        Ok(told.finds(&index, answer, broken, query, &self.broken))
     }
 
     /// Indexes what is not there yet. A document that fails does so alone, and is told with the reason; a failing index fails
@@ -184,6 +228,7 @@ impl Library {
     async fn bring_in(
         &self,
         index: &Arc<IndexHandle>,
+        failures: &FailureCache,
         known: &[KnownDocument],
         progress: &OnProgress,
         cancel: &CancellationToken,
@@ -193,12 +238,12 @@ impl Library {
         let mut unreadable = Vec::new();
         let mut new = Vec::new();
         for known in known.iter().filter(|known| missing.contains(&known.id)) {
-            match self.broken.why(&known.id) {
+            match failures.why(&known.id) {
                 Some(failure) => unreadable.push((known.name.clone(), told(&failure))),
                 None => new.push(known.clone()),
             }
         }
-        let bringer = Ingester { extractor: &self.extractor, index, broken: &self.broken, chunks: self.chunks, cancel };
+        let bringer = Ingester { extractor: &self.extractor, index, broken: failures, chunks: self.chunks, cancel };
         let tell = |step: DocumentProgress| progress(step);
         let bring = |known: KnownDocument| {
             let (name, bringer, tell) = (known.name.clone(), &bringer, &tell);
@@ -221,7 +266,7 @@ impl Library {
         progress: OnProgress,
         cancel: &CancellationToken,
     ) -> Result<Vec<DocumentState>, IndexError> {
-        let (ResolvedDocuments { known, unreadable }, texts) = self.without_texts(documents, cancel).await?;
+        let ResolvedDocuments { known, unreadable } = self.look_at(documents, cancel).await?;
         let names: Vec<(DocumentId, String)> = known.iter().map(|known| (known.id, known.name.clone())).collect();
         let index = self.shelf.take().await?;
         if again {
@@ -230,44 +275,15 @@ impl Library {
                 index.remove(id).await?;
             }
         }
-        let broken = self.bring_in(&index, &known, &progress, cancel).await?;
-        let mut states = self.states_of(&index, names, unreadable.into_iter().chain(broken).collect());
-        states.extend(texts);
-        Ok(states)
-    }
-
-    /// Which documents these are, and what is told of those that are text: nobody needs an index to search them.
-    async fn without_texts(
-        &self,
-        documents: Vec<OpenDocument>,
-        cancel: &CancellationToken,
-    ) -> Result<(ResolvedDocuments, Vec<DocumentState>), IndexError> {
-        let told = self.look_at(documents, cancel).await?;
-        let part = move || {
-            let (texts, known) = told.known.into_iter().partition(KnownDocument::is_text);
-            (ResolvedDocuments { known, ..told }, texts)
-        };
-        let parted: (ResolvedDocuments, Vec<KnownDocument>) =
-            tokio::task::spawn_blocking(part).await.map_err(|_| IndexError::Closed)?;
-        let state = |text: KnownDocument| DocumentState {
-            format: Kind::of_name(&text.name).unwrap_or(Kind::Plain).to_string(),
-            name: text.name,
-            title: None,
-            parts: 0,
-            chunks: None,
-            problem: Some(TEXT.to_owned()),
-        };
-        Ok((parted.0, parted.1.into_iter().map(state).collect()))
+        let broken = self.bring_in(&index, &self.broken, &known, &progress, cancel).await?;
+        Ok(self.states_of(&index, names, unreadable.into_iter().chain(broken).collect()))
     }
 
     /// States of documents, without reading them.
     async fn known_of(&self, documents: Vec<OpenDocument>) -> Result<Vec<DocumentState>, IndexError> {
-        let (ResolvedDocuments { known, unreadable }, texts) =
-            self.without_texts(documents, &CancellationToken::new()).await?;
+        let ResolvedDocuments { known, unreadable } = self.look_at(documents, &CancellationToken::new()).await?;
         let index = self.shelf.take().await?;
-        let mut states = self.states_of(&index, known.into_iter().map(|known| (known.id, known.name)), unreadable);
-        states.extend(texts);
-        Ok(states)
+        Ok(self.states_of(&index, known.into_iter().map(|known| (known.id, known.name)), unreadable))
     }
 
     fn states_of(
@@ -333,8 +349,8 @@ impl Knowledge for Library {
         if head.starts_with(b"PK\x03\x04") || head.starts_with(b"\xd0\xcf\x11\xe0") {
             return named.is_some_and(|kind| !kind.is_text());
         }
-        // Mail and notebooks are text by their bytes.
-        let named = named.filter(|kind| matches!(kind, Kind::Eml | Kind::Ipynb));
+        // Mail and notebooks are text by their bytes, and of a packed archive they tell too little.
+        let named = named.filter(|kind| matches!(kind, Kind::Eml | Kind::Ipynb | Kind::Tar));
         recognise(head, named).is_ok_and(|kind| !kind.is_text())
     }
 
@@ -405,7 +421,8 @@ fn of_failure(failure: &Failure) -> KnowledgeError {
         Failure::Worker(_) | Failure::Cancelled => ErrorKind::Internal,
         _ => ErrorKind::Rejected,
     };
-    KnowledgeError::new(kind, failure.to_string()).with_hint(failure.hint())
+    let error = KnowledgeError::new(kind, failure.to_string()).with_hint(failure.hint());
+    error.needing_password(failure.needs_password())
 }
 
 fn of_index(error: &IndexError) -> KnowledgeError {

@@ -2,8 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use agentd_core::knowledge::{PartKind, PartRange, ReadPart, Reading};
+use agentd_core::knowledge::{PartKind, PartRange, Reading};
 
+use super::fitting::{ShowablePart, fit};
 use crate::{Body, DocumentPlace, Kind, Part, failure::scanned_of_shown, limits::ReadingLimits, worker::frame::Head};
 
 /// Characters of a section: a text without pages is cut into such pieces, so that it can be read on.
@@ -18,6 +19,8 @@ pub(super) struct Reader {
     /// Parts that have begun.
     seen: u32,
     last: Option<DocumentPlace>,
+    /// Characters of what is kept.
+    letters: usize,
     /// Those that are wanted, or the whole text of a document without pages.
     kept: Vec<(u32, Part)>,
 }
@@ -30,6 +33,7 @@ impl Reader {
             head: None,
             seen: 0,
             last: None,
+            letters: 0,
             kept: Vec::new(),
         }
     }
@@ -53,17 +57,20 @@ impl Reader {
         self.last = Some(part.place.clone());
         self.seen = match part.place {
             // Pages before the first that is wanted may not have been told.
-            DocumentPlace::Page(number) => number,
+            // Sheets that are charts are not told.
+            DocumentPlace::Page(number) | DocumentPlace::Sheet { number, .. } => number,
             _ => self.seen + u32::from(is_new),
         };
-        let whole = part.place == DocumentPlace::Whole;
-        let behind = self.seen >= self.range.first.saturating_add(self.wanted());
+        let whole = is_whole(&part.place);
+        let is_full = is_new && self.seen > self.range.first && self.letters > self.limits.of(self.kind()).letters;
+        let behind = is_full || self.seen >= self.range.first.saturating_add(self.wanted());
         if !whole && behind {
             // How many there are is known, or is worth counting on for.
             let counted = self.head.as_ref().is_some_and(|head| head.parts.is_some());
             return if counted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
         }
         if whole || self.seen >= self.range.first {
+            self.letters += letters(&part);
             let rest = match self.kept.last_mut().filter(|_| !is_new) {
                 Some((_, last)) => last.join(part),
                 None => Some(part),
@@ -87,14 +94,18 @@ impl Reader {
         let head = self.head.unwrap_or(Head { kind, title: None, parts: None });
         let pictures = self.kept.iter().filter(|(_, part)| part.body == Body::Picture).map(|(number, _)| *number);
         let pictures: Vec<u32> = pictures.collect();
-        let is_whole = self.kept.iter().any(|(_, part)| part.place == DocumentPlace::Whole);
+        let is_whole = self.kept.iter().any(|(_, part)| is_whole(&part.place));
         let (parts_are, total, parts) = if is_whole {
             let text: Vec<String> = self.kept.iter().map(|(_, part)| part.markdown()).collect();
             let sections = sections(&text.join("\n\n"));
             let total = u32::try_from(sections.len()).unwrap_or(u32::MAX);
             let from = usize::try_from(first - 1).unwrap_or(usize::MAX);
             let numbered = (first..).zip(sections.into_iter().skip(from)).take(wanted as usize);
-            let part = |(number, text)| ReadPart { number, label: format!("section {number}"), text, cut: false };
+            let part = |(number, text)| ShowablePart {
+                number,
+                label: format!("section {number}"),
+                part: Part::text(DocumentPlace::Whole, text),
+            };
             (PartKind::Section, total, numbered.map(part).collect())
         } else {
             let parts_are = match self.last {
@@ -103,51 +114,46 @@ impl Reader {
                 _ => PartKind::Page,
             };
             let total = head.parts.unwrap_or(self.seen).max(self.seen);
-            let part = |(number, part): (u32, Part)| ReadPart {
-                number,
-                label: label(&part.place, number),
-                text: part.markdown(),
-                cut: false,
-            };
+            let part = |(number, part): (u32, Part)| ShowablePart { number, label: label(&part, number), part };
             (parts_are, total, self.kept.into_iter().map(part).collect())
         };
-        let parts = fit(parts, letters);
+        let parts: Vec<ShowablePart> = parts;
+        let parts = fit(parts, self.range, letters);
         let shown = parts.iter().filter(|part| pictures.contains(&part.number)).count();
         let broken = broken.or_else(|| (shown > 0).then(|| scanned_of_shown(shown)));
-        Reading { format: kind.to_string(), title: head.title, parts_are, total, parts, broken }
+        Reading { format: kind.to_string(), title: head.title, parts_are, total, parts, broken, locked: false }
     }
 }
 
-fn label(place: &DocumentPlace, number: u32) -> String {
-    match place {
+/// Returns whether a part is all of a document, or a piece of that.
+const fn is_whole(place: &DocumentPlace) -> bool {
+    matches!(place, DocumentPlace::Whole | DocumentPlace::Lines { .. } | DocumentPlace::Inner { .. })
+}
+
+/// Characters of a part, about.
+fn letters(part: &Part) -> usize {
+    match &part.body {
+        Body::Text(text) => text.chars().count(),
+        Body::Table(table) => table.rows.iter().flat_map(|row| &row.cells).map(|cell| cell.chars().count() + 3).sum(),
+        Body::Picture => 0,
+    }
+}
+
+fn label(part: &Part, number: u32) -> String {
+    match &part.place {
         DocumentPlace::Page(page) => format!("page {page}"),
         DocumentPlace::Slide(slide) => format!("slide {slide}"),
         DocumentPlace::Sheet { name, range, .. } => {
-            let range = range.map(|range| format!(" ({range})")).unwrap_or_default();
+            let header = match &part.body {
+                Body::Table(table) => table.header.as_ref(),
+                _ => None,
+            };
+            let header = header.map(|row| format!(", header in row {}", row.number)).unwrap_or_default();
+            let range = range.map(|range| format!(" ({range}{header})")).unwrap_or_default();
             format!("sheet {name}{range}")
         }
-        DocumentPlace::Whole => format!("section {number}"),
+        DocumentPlace::Whole | DocumentPlace::Lines { .. } | DocumentPlace::Inner { .. } => format!("section {number}"),
     }
-}
-
-/// As many parts as there is room for; of the first as much as fits, so that there always is something.
-fn fit(parts: Vec<ReadPart>, mut letters: usize) -> Vec<ReadPart> {
-    let mut fitting: Vec<ReadPart> = Vec::new();
-    for mut part in parts {
-        let length = part.text.chars().count();
-        if length > letters {
-            if fitting.is_empty() {
-                let end = part.text.char_indices().nth(letters).map_or(part.text.len(), |(at, _)| at);
-                part.text.truncate(end);
-                part.cut = true;
-                fitting.push(part);
-            }
-            break;
-        }
-        letters -= length;
-        fitting.push(part);
-    }
-    fitting
 }
 
 /// A text without pages in pieces that end where a paragraph does, if one does.

@@ -7,11 +7,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     READING,
-    bring::KnownDocument,
+    bring::{FailureCache, KnownDocument},
     digests::{DigestError, Digests},
 };
 use crate::{
-    Kind,
+    DocumentPlace, Kind,
     extract::too_large,
     index::{DocumentId, IndexHandle},
     search::{Answer, Hit, How, Query, Request, Visible},
@@ -31,17 +31,20 @@ impl ResolvedDocuments {
     /// Which documents these are: those that have at most so many bytes. Blocks, until that is known or nobody waits for it.
     pub(super) fn of(documents: Vec<OpenDocument>, digests: &Digests, most: u64, cancel: &CancellationToken) -> Self {
         let mut told = Self { known: Vec::with_capacity(documents.len()), unreadable: Vec::new() };
-        for OpenDocument { name, file } in documents {
+        for OpenDocument { name, file, inner, password } in documents {
             if cancel.is_cancelled() {
                 break;
             }
             match digests.of(&file, most, cancel) {
                 Ok(hash) => {
+                    let hash = inner.as_deref().map_or(hash, |path| hash.within(path));
                     let kind = Kind::of_name(&name).unwrap_or(Kind::Plain);
                     told.known.push(KnownDocument {
                         id: DocumentId::new(hash, kind, READING),
                         name,
                         file: Arc::new(file),
+                        inner,
+                        password,
                     });
                 }
                 Err(DigestError::TooLarge) => told.unreadable.push((name, super::told(&too_large("its size", most)))),
@@ -61,6 +64,13 @@ impl ResolvedDocuments {
         Request { limit: query.limit.max(1), context: query.neighbours, within: SCAN, ..Request::new(visible, asked) }
     }
 
+    /// Names of documents that a password would open.
+    fn locked(&self, failures: &FailureCache) -> Vec<String> {
+        let is_locked =
+            |known: &&KnownDocument| failures.why(&known.id).is_some_and(|failure| failure.needs_password());
+        self.known.iter().filter(is_locked).map(|known| known.name.clone()).collect()
+    }
+
     /// The finds, with the documents of which something is wrong: those that could not be looked at, those that
     /// `broken` names, and those that could be read in part.
     pub(super) fn finds(
@@ -69,6 +79,7 @@ impl ResolvedDocuments {
         answer: Answer,
         broken: Vec<(String, String)>,
         query: &DocumentQuery,
+        failures: &FailureCache,
     ) -> DocumentFinds {
         let by = match answer.how {
             How::Index if is_phrase(query) => SearchedBy::Phrase,
@@ -86,6 +97,7 @@ impl ResolvedDocuments {
             broken: self.unreadable.iter().cloned().chain(broken).chain(flawed).collect(),
             notes: answer.notes,
             late: !answer.complete,
+            locked: self.locked(failures),
         }
     }
 }
@@ -95,8 +107,13 @@ fn is_phrase(query: &DocumentQuery) -> bool {
 }
 
 fn told_hit(hit: Hit) -> DocumentHit {
-    let place = hit.chunk.place.to_string();
-    let document = hit.citation.strip_suffix(place.as_str()).unwrap_or(&hit.citation).trim_end().to_owned();
+    let whole = hit.chunk.place.to_string();
+    let archive = hit.citation.strip_suffix(whole.as_str()).unwrap_or(&hit.citation).trim_end();
+    // A document in an archive is named as it can be read.
+    let (document, place) = match &hit.chunk.place {
+        DocumentPlace::Inner { path, place } => (format!("{archive}!/{path}"), place.to_string()),
+        _ => (archive.to_owned(), whole),
+    };
     DocumentHit {
         document,
         place,

@@ -112,6 +112,5 @@ pub struct Hit {
 /// A document and a place in it as people write it.
 #[must_use]
 pub fn citation(name: &str, place: &DocumentPlace) -> String {
-    let place = place.to_string();
-    if place.is_empty() { name.to_owned() } else { format!("{name} {place}") }
+    place.behind(name)
 }

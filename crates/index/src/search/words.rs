@@ -123,7 +123,7 @@ fn hits(
         let chunk = view.chunk(candidate.address)?;
         let page = match &chunk.place {
             DocumentPlace::Page(number) | DocumentPlace::Slide(number) => Some((candidate.owner, *number)),
-            DocumentPlace::Sheet { .. } | DocumentPlace::Whole => None,
+            _ => None,
         };
         let is_new = page.is_none_or(|page| pages.insert(page));
         let into = if is_new { &mut hits } else { &mut others };

@@ -18,7 +18,7 @@ use nix::{
 
 use super::{
     confine,
-    frame::{self, Frame, Job},
+    frame::{self, Frame, Job, PRIVATE_BYTES, Private},
 };
 use crate::{extract, failure::Failure, kind::Kind, limits::Limits};
 
@@ -84,9 +84,28 @@ fn hold_leash(out: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-fn tell(out: &mut File, file: File, job: &Job) -> io::Result<()> {
+/// Reads the preface of the document.
+fn private(file: &mut File) -> io::Result<Private> {
+    let mut length = [0; 4];
+    file.read_exact(&mut length)?;
+    let length = u32::from_le_bytes(length);
+    if length > PRIVATE_BYTES {
+        return Err(io::Error::other("too much comes before the document"));
+    }
+    let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+    file.read_exact(&mut bytes)?;
+    Ok(serde_json::from_slice(&bytes)?)
+}
+
+fn tell(out: &mut File, mut file: File, job: &Job) -> io::Result<()> {
+    let Private { password, inner } = if job.private { private(&mut file)? } else { Private::default() };
     let recognised = read_all(file, &job.limits).and_then(|bytes| {
-        let kind = extract::recognise(&bytes, job.named)?;
+        let (bytes, named) = match &inner {
+            Some(path) => (extract::entry(bytes, path, &job.limits)?, Kind::of_name(path)),
+            None => (bytes, job.named),
+        };
+        let bytes = extract::unlocked(bytes, named, password.as_deref())?;
+        let kind = extract::recognise(&bytes, named)?;
         Ok((kind, bytes))
     });
     let (kind, bytes) = match recognised {
@@ -101,7 +120,8 @@ fn tell(out: &mut File, file: File, job: &Job) -> io::Result<()> {
             Failure::Cancelled
         })
     };
-    let mut teller = extract::Teller::new(kind, &job.limits, &mut listener).from_page(job.first);
+    let teller = extract::Teller::new(kind, &job.limits, &mut listener).from_page(job.first).within(job.window);
+    let mut teller = teller.listing(job.listing).with_password(password);
     let outcome = catch_unwind(AssertUnwindSafe(|| extract::extract(bytes, kind, &mut teller)));
     let read = teller.parts();
     match (broken_pipe, outcome.unwrap_or_else(|panic| Err(gave_up(kind, panic.as_ref())))) {

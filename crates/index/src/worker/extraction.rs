@@ -1,6 +1,15 @@
 //! The daemon's side: starts workers, and believes nothing that they say before it is checked.
 
-use std::{fs::File, io, path::PathBuf, process::Stdio, sync::Arc};
+use std::{
+    fs::File,
+    io::{self, Write as _},
+    os::unix::fs::FileExt as _,
+    path::PathBuf,
+    process::Stdio,
+    sync::Arc,
+};
+
+use agentd_core::knowledge::Password;
 
 use futures_util::{Stream, stream};
 use nix::{
@@ -17,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     WORKER_ARGUMENT,
-    frame::{FRAME_BYTES, Frame, Job, Piece, Summary},
+    frame::{FRAME_BYTES, Frame, Job, PRIVATE_BYTES, Piece, Private, Summary, Window},
     post_mortem,
 };
 use crate::{
@@ -66,19 +75,17 @@ impl Extractor {
         named: Option<Kind>,
         cancel: CancellationToken,
     ) -> Result<Extraction, Failure> {
-        self.extract_from(file, named, 1, cancel).await
+        self.extract_wanted(file, WantedParts { named, ..WantedParts::default() }, cancel).await
     }
 
-    /// The same from a page on, counted from 1: pages of a PDF before it are not read. Other documents are told from their
-    /// beginning, as nothing but reading them tells where a part of them begins.
+    /// The same for what is wanted of a document.
     ///
     /// # Errors
     /// When it is no regular file or too large, and when no worker can be started.
-    pub async fn extract_from(
+    pub async fn extract_wanted(
         &self,
         file: File,
-        named: Option<Kind>,
-        first: u32,
+        wanted: WantedParts,
         cancel: CancellationToken,
     ) -> Result<Extraction, Failure> {
         let turn = tokio::select! {
@@ -94,7 +101,7 @@ impl Extractor {
             return Err(too_large("its size", self.limits.bytes_in));
         }
         let child = self
-            .start(file, Job { named, limits: self.limits, first })
+            .start(file, wanted)
             .map_err(|error| Failure::Worker(format!("no worker could be started: {error}")))?;
         Extraction::of(child, self.limits, cancel, turn)
     }
@@ -125,19 +132,76 @@ impl Extractor {
         }
     }
 
-    fn start(&self, file: File, job: Job) -> io::Result<Child> {
+    fn start(&self, file: File, wanted: WantedParts) -> io::Result<Child> {
+        let WantedParts { named, first, window, listing, inner, password } = wanted;
+        let private = inner.is_some() || password.is_some();
+        let job = Job { named, limits: self.limits, first: first.max(1), window, listing, private };
+        let stdin = if private {
+            let password = password.map(|password| password.reveal().to_owned());
+            Stdio::from(with_preface(file, &Private { password, inner }, self.limits.bytes_in)?)
+        } else {
+            Stdio::from(file)
+        };
         Command::new(&self.program)
             .arg(WORKER_ARGUMENT)
             .arg(serde_json::to_string(&job)?)
             .env_clear()
             .current_dir("/")
-            .stdin(Stdio::from(file))
+            .stdin(stdin)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
     }
+}
+
+/// Parts of a document that are wanted, and in which form.
+#[derive(Debug, Clone, Default)]
+pub struct WantedParts {
+    /// Kind by its name: [`Kind::of_name`].
+    pub named: Option<Kind>,
+    /// The first page or sheet, counted from 1; 0 the same. Pages of a PDF before it are not read. Other documents are told
+    /// from their beginning, as nothing but reading them tells where a part of them begins.
+    pub first: u32,
+    /// Rows that are told; all of them where it is not said.
+    pub window: Option<Window>,
+    /// Set if of an archive only the names of its files are wanted.
+    pub listing: bool,
+    /// Path of the document in the archive that the file is.
+    pub inner: Option<String>,
+    /// The password that may open it.
+    pub password: Option<Password>,
+}
+
+/// A pipe with what is private, and then the file: unlike arguments nobody else sees it. A thread fills it; it ends with
+/// whoever reads.
+fn with_preface(file: File, private: &Private, most: u64) -> io::Result<io::PipeReader> {
+    let preface = serde_json::to_vec(private)?;
+    let length = u32::try_from(preface.len()).ok().filter(|length| *length <= PRIVATE_BYTES);
+    let length = length.ok_or_else(|| io::Error::other("the password or the path is too long"))?;
+    let (reader, mut writer) = io::pipe()?;
+    tokio::task::spawn_blocking(move || {
+        let mut fill = || -> io::Result<()> {
+            writer.write_all(&length.to_le_bytes())?;
+            writer.write_all(&preface)?;
+            // From its beginning, wherever others read it.
+            let mut buffer = vec![0; 64 * 1024];
+            let mut at = 0;
+            while at <= most {
+                let read = file.read_at(&mut buffer, at)?;
+                if read == 0 {
+                    break;
+                }
+                writer.write_all(buffer.get(..read).unwrap_or_default())?;
+                at += read as u64;
+            }
+            Ok(())
+        };
+        // A worker that reads no more has said why.
+        drop(fill());
+    });
+    Ok(reader)
 }
 
 /// A document that is being read. Dropping it ends the worker.

@@ -19,9 +19,42 @@ pub struct Job {
     pub named: Option<Kind>,
     /// Limits on the cost of reading it.
     pub limits: Limits,
-    /// The first page that is told, counted from 1; others than PDFs are told from their beginning all the same.
+    /// The first page or sheet of which something is told, counted from 1; documents of other parts are told from their
+    /// beginning all the same.
     #[serde(default)]
     pub first: u32,
+    /// Rows that are told; all of them where it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
+    /// Set if of an archive only the names of its files are wanted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub listing: bool,
+    /// Set if on standard input, before the document, there is what the list of processes must not show.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub private: bool,
+}
+
+/// Preface of the document on standard input: its length in four bytes, and as much JSON.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Private {
+    /// The password that may open the document.
+    #[serde(default)]
+    pub(super) password: Option<String>,
+    /// Path of the document in the archive that follows.
+    #[serde(default)]
+    pub(super) inner: Option<String>,
+}
+
+/// Bytes of it at the most.
+pub(super) const PRIVATE_BYTES: u32 = 64 * 1024;
+
+/// Rows of sheets that are told. Of the others it is told that they are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    /// The first row of the first sheet.
+    pub row: u32,
+    /// Characters after which no more rows are told.
+    pub letters: usize,
 }
 
 /// Piece of a document, in this order.

@@ -19,8 +19,8 @@ mod post_mortem;
 
 pub use child::run_worker;
 pub(crate) use extraction::too_many_parts;
-pub use extraction::{Extraction, Extractor};
-pub use frame::{Piece, Summary};
+pub use extraction::{Extraction, Extractor, WantedParts};
+pub use frame::{Piece, Summary, Window};
 pub use picture::{PICTURE_WORKER_ARGUMENT, run_picture_worker};
 pub(crate) use picture::{PictureHeader, SIDE};
 

@@ -32,7 +32,7 @@ fn fixture_bytes(name: &str) -> Vec<u8> {
 }
 
 /// The same archive with other content of one part; the others as they are.
-fn with_part(archive: &[u8], part: &str, content: impl FnOnce(&mut dyn std::io::Write)) -> Vec<u8> {
+pub(crate) fn with_part(archive: &[u8], part: &str, content: impl FnOnce(&mut dyn std::io::Write)) -> Vec<u8> {
     let mut old = ZipArchive::new(Cursor::new(archive)).unwrap();
     let mut new = ZipWriter::new(Cursor::new(Vec::new()));
     for index in 0..old.len() {
@@ -46,7 +46,7 @@ fn with_part(archive: &[u8], part: &str, content: impl FnOnce(&mut dyn std::io::
     new.finish().unwrap().into_inner()
 }
 
-fn part(archive: &[u8], part: &str) -> String {
+pub(crate) fn part(archive: &[u8], part: &str) -> String {
     let mut text = String::new();
     ZipArchive::new(Cursor::new(archive)).unwrap().by_name(part).unwrap().read_to_string(&mut text).unwrap();
     text

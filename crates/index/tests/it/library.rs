@@ -9,7 +9,7 @@ use std::{
 
 use agentd_core::{
     error::ErrorKind,
-    knowledge::{DocumentFinds, DocumentQuery, OpenDocument, PartKind, PartRange},
+    knowledge::{DocumentFinds, DocumentQuery, ExtentUnit, OpenDocument, PartCursor, PartKind, PartRange},
     ports::Knowledge as _,
 };
 use agentd_index::{
@@ -20,13 +20,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bench::{extractor, fixture};
 
-struct Shop {
-    folder: TempDir,
-    library: Library,
+pub(crate) struct Shop {
+    pub(crate) folder: TempDir,
+    pub(crate) library: Library,
 }
 
 impl Shop {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::resting_after(Duration::from_secs(60))
     }
 
@@ -37,7 +37,7 @@ impl Shop {
         Self { folder, library }
     }
 
-    async fn search(&self, documents: Vec<OpenDocument>, text: &str) -> DocumentFinds {
+    pub(crate) async fn search(&self, documents: Vec<OpenDocument>, text: &str) -> DocumentFinds {
         self.library.search(documents, query(text), Arc::new(|_| {}), CancellationToken::new()).await.unwrap()
     }
 
@@ -61,20 +61,20 @@ fn config(folder: &Path) -> IndexConfig {
     IndexConfig::new(folder.join("index"), Arc::new(|| 1_700_000_000))
 }
 
-fn query(text: &str) -> DocumentQuery {
+pub(crate) fn query(text: &str) -> DocumentQuery {
     DocumentQuery { text: text.to_owned(), regex: false, limit: 5, neighbours: false }
 }
 
-fn open(name: &str) -> OpenDocument {
-    OpenDocument { name: format!("uploads/{name}"), file: File::open(fixture(name)).unwrap() }
+pub(crate) fn open(name: &str) -> OpenDocument {
+    OpenDocument::new(format!("uploads/{name}"), File::open(fixture(name)).unwrap())
 }
 
-fn named(path: &Path, name: &str) -> OpenDocument {
-    OpenDocument { name: name.to_owned(), file: File::open(path).unwrap() }
+pub(crate) fn named(path: &Path, name: &str) -> OpenDocument {
+    OpenDocument::new(name.to_owned(), File::open(path).unwrap())
 }
 
 /// The best find.
-fn first(finds: &DocumentFinds) -> String {
+pub(crate) fn first(finds: &DocumentFinds) -> String {
     finds.hits.first().map(|hit| format!("{}: {}", hit.citation(), hit.marked("[", "]"))).unwrap_or_default()
 }
 
@@ -121,7 +121,10 @@ async fn what_cannot_be_read_is_told_and_stops_no_other() {
     }
     let read = shop.library.read(open("password.pdf"), PartRange::default(), CancellationToken::new()).await;
     let error = read.unwrap_err();
-    assert!(error.kind() == ErrorKind::Rejected && error.hint().unwrap().contains("without one"), "{error}");
+    assert!(
+        error.kind() == ErrorKind::Rejected && error.hint().unwrap().contains("without one") && error.needs_password(),
+        "{error}"
+    );
 }
 
 /// What is wrong with a document that begins with a page of text and goes on with two pictures.
@@ -151,7 +154,7 @@ async fn pages_that_are_pictures_are_a_flaw_of_a_document_that_has_text() {
 async fn whoever_reads_pages_that_are_pictures_is_told_so() {
     let shop = Shop::new();
     let check = async |first: u32, count: Option<u32>, shown: usize, broken: Option<&str>| {
-        let range = PartRange { first, count };
+        let range = PartRange { first, count, ..PartRange::default() };
         let reading = shop.library.read(open("partly.pdf"), range, CancellationToken::new()).await.unwrap();
         assert_eq!((reading.total, reading.parts.len()), (3, shown), "{reading:?}");
         assert_eq!(reading.broken.as_deref(), broken, "{reading:?}");
@@ -189,7 +192,7 @@ async fn what_an_earlier_version_indexed_without_a_word_on_pictures_is_read_agai
 async fn parts_are_read_by_their_numbers() {
     let shop = Shop::new();
     let check = async |name: &str, first: u32, count: Option<u32>| {
-        let range = PartRange { first, count };
+        let range = PartRange { first, count, ..PartRange::default() };
         shop.library.read(open(name), range, CancellationToken::new()).await.unwrap()
     };
     let reading = check("latin.pdf", 2, Some(1)).await;
@@ -302,4 +305,59 @@ async fn the_index_is_put_away_when_nobody_needs_it_and_comes_back() {
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ShuttingDown);
+}
+
+#[tokio::test]
+async fn texts_are_in_the_same_index_with_their_lines() {
+    let shop = Shop::new();
+    let path = shop.folder.path().join("notes.md");
+    let mut lines: Vec<String> = (1..=400).map(|line| format!("Line {line} tells of the harbour.\r")).collect();
+    lines[199] = "## Barn\u{c}s\r".to_owned();
+    lines[201] = "The barn is vermilion.\r".to_owned();
+    std::fs::write(&path, lines.join("\n")).unwrap();
+    let text = || named(&path, "uploads/notes.md");
+    let taken = shop.library.take_in(vec![text()], false, Arc::new(|_| {}), CancellationToken::new()).await.unwrap();
+    assert!(taken[0].chunks.is_some_and(|chunks| chunks > 3) && taken[0].problem.is_none(), "{taken:?}");
+    let finds = shop.search(vec![text(), open("latin.pdf")], "vermilion").await;
+    let hit = &finds.hits[0];
+    let (from, to) = hit.place.trim_start_matches(':').split_once('-').unwrap();
+    let (from, to): (u32, u32) = (from.parse().unwrap(), to.parse().unwrap());
+    assert!(from <= 202 && 202 <= to && to - from < 30, "{}", hit.place);
+    assert_eq!(hit.citation(), format!("notes.md:{from}-{to}"));
+    // The lines are those of the chunk to the letter.
+    let words = |line: u32| format!("Line {line} tells");
+    let chunk = hit.snippet.trim_matches('…');
+    assert!(!chunk.contains(&words(from - 1)) && !chunk.contains(&words(to + 1)), "{hit:?}");
+}
+
+/// Every row of a sheet and every cell that a reader comes by who goes on as he is told.
+#[tokio::test]
+async fn a_long_sheet_is_read_on_row_by_row_to_its_end() {
+    let shop = Shop::new();
+    let path = shop.folder.path().join("long.csv");
+    let lines: Vec<String> = (1..=9000)
+        .map(|row| match row {
+            1 => "ship,fee".to_owned(),
+            row if row % 100 == 0 => String::from(","),
+            row => format!("Alma {row},{}", row * 3),
+        })
+        .collect();
+    std::fs::write(&path, lines.join("\n")).unwrap();
+    let mut from = PartCursor::default();
+    let (mut steps, mut next_row) = (0, 2);
+    loop {
+        let range = PartRange { from, ..PartRange::default() };
+        let reading = shop.library.read(named(&path, "long.csv"), range, CancellationToken::new()).await.unwrap();
+        let [part] = &reading.parts[..] else { panic!("{reading:?}") };
+        let shown = part.shown.unwrap();
+        assert_eq!((shown.unit, shown.first, shown.total), (ExtentUnit::Row, next_row, 8999), "{shown}");
+        assert!(part.text.starts_with("| ship | fee |") && part.label.contains("header in row 1"), "{}", part.label);
+        assert!(part.text.contains(&format!("| Alma {} | {} |", shown.last, shown.last * 3)), "{}", part.text);
+        steps += 1;
+        let Some(next) = part.next else { break };
+        assert_eq!((part.cut, next), (true, PartCursor { row: shown.last + 1, column: 0 }));
+        from = next;
+        next_row = if next.row % 100 == 0 { next.row + 1 } else { next.row };
+    }
+    assert!(steps > 2, "{steps}");
 }

@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+mod archives;
 mod bench;
 mod documents;
 mod formats;
 mod hostile;
 mod library;
+mod locked;
 mod pages;
 mod programs;
 mod search;
+mod workbooks;
 mod worker;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agentd_index::{Extractor, Kind, Limits, Piece};
+use agentd_index::{Extractor, Kind, Limits, Piece, WantedParts};
 use tokio_util::sync::CancellationToken;
 
 use crate::bench::{extractor, fixture, read, told, worker};
@@ -23,14 +23,17 @@ async fn texts_are_read_and_named() {
     let (document, _) = read(&extractor, "t.csv", "名称;数量\n苹果;\"1;2\"\n".as_bytes()).await;
     assert_eq!(told(&document.unwrap()), ["[A2:B2]\n| 名称 | 数量 |\n| --- | --- |\n| 苹果 | 1;2 |"]);
     let (document, _) = read(&extractor, "t.txt", b"\xc4\xfa\xba\xc3\xa3\xac\xca\xc0\xbd\xe7\xa1\xa3").await;
-    assert_eq!(told(&document.unwrap()), ["[]\n您好，世界。"]);
+    assert_eq!(told(&document.unwrap()), ["[:1]\n您好，世界。"]);
 }
 
 async fn told_from(first: u32) -> Vec<String> {
     let extractor = extractor(Limits::default());
     let file = std::fs::File::open(fixture("latin.pdf")).unwrap();
     let cancel = CancellationToken::new();
-    let mut extraction = extractor.extract_from(file, Some(Kind::Pdf), first, cancel).await.unwrap();
+    let mut extraction = extractor
+        .extract_wanted(file, WantedParts { named: Some(Kind::Pdf), first, ..WantedParts::default() }, cancel)
+        .await
+        .unwrap();
     let mut told = Vec::new();
     while let Some(piece) = extraction.next().await {
         told.push(match piece.unwrap() {

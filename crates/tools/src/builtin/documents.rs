@@ -8,7 +8,9 @@ use std::{
 
 use agentd_core::{
     error::{ErrorKind, KnowledgeError},
-    knowledge::{DocumentFinds, DocumentProgress, OpenDocument, Reading, SearchedBy},
+    knowledge::{
+        DocumentFinds, DocumentProgress, Extent, OpenDocument, PartCursor, PartRange, Reading, SearchedBy, in_archive,
+    },
     ports::{CallProgress, Knowledge, OnProgress},
     tool::ToolOutput,
 };
@@ -16,8 +18,12 @@ use agentd_core::{
 use crate::{
     encoding,
     failure::Failure,
+    job::Job,
     text,
-    workspace::{backend::OpenFile, path::ToolPath},
+    workspace::{
+        backend::{Backend as _, OpenFile},
+        path::ToolPath,
+    },
 };
 
 /// Bytes of a file that tell its kind.
@@ -36,8 +42,28 @@ pub(super) fn document(
         return Ok(Err(opened));
     }
     match opened.content.into_file() {
-        Some(file) => Ok(Ok(OpenDocument { name, file })),
+        Some(file) => Ok(Ok(OpenDocument::new(name, file))),
         None => Err(Failure::tool(format!("{path} is kept as text and cannot be read as a document"))),
+    }
+}
+
+/// The file that a path means, and the path in it where it is an archive: `uploads/all.zip!/report.pdf`. A file of that very name
+/// comes first.
+pub(super) fn located(job: &Job, written: &str) -> Result<(ToolPath, Option<String>), Failure> {
+    let Some((archive, inner)) = in_archive(written) else { return Ok((job.files.meant(written)?, None)) };
+    if let Ok(path) = job.files.meant(written)
+        && job.files.open_file(&path).is_ok()
+    {
+        return Ok((path, None));
+    }
+    Ok((job.files.meant(archive)?, Some(inner.to_owned())))
+}
+
+/// The document in an archive, where a path in it is given.
+pub(super) fn within(document: OpenDocument, inner: Option<String>) -> OpenDocument {
+    match inner {
+        Some(inner) => OpenDocument { name: format!("{}!/{inner}", document.name), inner: Some(inner), ..document },
+        None => document,
     }
 }
 
@@ -67,7 +93,7 @@ pub(super) fn searchable(
     // A document by now, where it was replaced since it was looked at.
     let may_be = ARCHIVES.iter().any(|begin| head.starts_with(begin)) || knowledge.is_document(&name, &head);
     if may_be && let Some(file) = opened.content.into_file() {
-        return Ok(Some(OpenDocument { name, file }));
+        return Ok(Some(OpenDocument::new(name, file)));
     }
     let why = match encoding::detect(&head, (head.len() as u64) < HEAD) {
         Err(what) => knowledge.refusal(&name, &head).unwrap_or_else(|| format!("it is {what}, not text")),
@@ -101,12 +127,17 @@ fn step_line(DocumentProgress { document, parts, total }: &DocumentProgress) -> 
 }
 
 /// Parts of a document, as a model reads them.
-pub(super) fn show(name: &str, first: u32, reading: &Reading) -> Result<ToolOutput, Failure> {
-    let Reading { format, title, parts_are, total, parts, broken } = reading;
-    let noun = parts_are.noun();
+pub(super) fn show(name: &str, range: PartRange, reading: &Reading) -> Result<ToolOutput, Failure> {
+    let Reading { format, title, parts_are, total, parts, broken, .. } = reading;
+    let (first, noun) = (range.first, parts_are.noun());
     if parts.is_empty() {
         return Err(match broken {
             Some(why) => Failure::tool(format!("{name} could not be read: {why}")),
+            None if *total > 0 && first <= *total && range.from != PartCursor::default() => {
+                Failure::arguments(format!(
+                    "{name}: {noun} {first} ends before that row or column; leave row and column out to see its beginning"
+                ))
+            }
             None if *total > 0 && first > *total => Failure::arguments(format!(
                 "{name} has {}; offset {first} is past the end",
                 text::count(*total as usize, noun)
@@ -128,8 +159,8 @@ pub(super) fn show(name: &str, first: u32, reading: &Reading) -> Result<ToolOutp
         let text = part.text.trim_end();
         let text = if text.is_empty() { format!("[this {noun} has no letters]") } else { text.to_owned() };
         shown.push_str(&format!("\n--- {} ---\n{text}\n", part.label));
-        if part.cut {
-            shown.push_str(&format!("[the rest of this {noun} is left out; search_file finds text in it]\n"));
+        if let Some(extent) = &part.shown {
+            shown.push_str(&format!("[{}]\n", extent_line(noun, part.number, extent, part.next)));
         }
     }
     if last < *total {
@@ -142,12 +173,20 @@ pub(super) fn show(name: &str, first: u32, reading: &Reading) -> Result<ToolOutp
     Ok(ToolOutput::ok(shown))
 }
 
+/// `rows 2-412 of 5000 of this sheet; read on in it with offset=1 and row=413, or find the place with search_file`.
+fn extent_line(noun: &str, number: u32, extent: &Extent, next: Option<PartCursor>) -> String {
+    let shown = format!("{extent} of this {noun}");
+    let Some(PartCursor { row, column }) = next else { return shown };
+    let row = if row > 0 { format!(" and row={row}") } else { String::new() };
+    let column = if column > 0 { format!(" and column={column}") } else { String::new() };
+    format!("{shown}; read on in it with offset={number}{row}{column}, or find the place with search_file")
+}
+
 /// Finds, as a model reads them.
 pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
     let mut shown = String::new();
     for (number, hit) in finds.hits.iter().enumerate() {
-        let path = if hit.place.is_empty() { String::new() } else { format!(" {}", hit.place) };
-        shown.push_str(&format!("{}. {}{path}\n", number + 1, hit.document));
+        shown.push_str(&format!("{}. {}\n", number + 1, hit.behind(&hit.document, " ")));
         for part in [hit.before.as_deref(), Some(&*hit.marked("**", "**")), hit.after.as_deref()].into_iter().flatten()
         {
             shown.push_str(&format!("   {}\n", part.split_whitespace().collect::<Vec<_>>().join(" ")));
@@ -177,6 +216,12 @@ pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
     if finds.broken.len() > MAX_NAMED {
         let more = text::count(finds.broken.len() - MAX_NAMED, "more document");
         shown.push_str(&format!("[{more} could not be searched to the end; search_file says why of one]\n"));
+    }
+    if !finds.locked.is_empty() && finds.searched + finds.locked.len() > 1 {
+        let locked = text::count(finds.locked.len(), "document");
+        shown.push_str(&format!(
+            "[{locked} need a password; search_file and read_file ask the person for that of one]\n"
+        ));
     }
     if finds.late {
         shown.push_str("[the search is incomplete: time limit; search one file]\n");

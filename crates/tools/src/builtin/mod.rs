@@ -17,6 +17,7 @@ pub(crate) mod http_fetch;
 pub(crate) mod list_workspace_files;
 pub(crate) mod now;
 mod page;
+pub(crate) mod passwords;
 pub(crate) mod read_file;
 pub(crate) mod read_url;
 pub(crate) mod references;

@@ -6,16 +6,18 @@ use std::{
 };
 
 use agentd_core::{
-    knowledge::{OpenDocument, PartRange},
-    ports::Knowledge,
+    knowledge::{OpenDocument, PartCursor, PartRange},
+    ports::{Knowledge, ToolContext},
     tool::ToolOutput,
 };
 use encoding_rs_io::DecodeReaderBytesBuilder;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio_util::sync::CancellationToken;
 
-use super::documents;
+use super::{
+    documents,
+    passwords::{self, Passwords},
+};
 use crate::{
     encoding::{self, Charset},
     failure::Failure,
@@ -27,7 +29,8 @@ use crate::{
     },
 };
 
-/// Reads a text file or a document (PDF, Word, Excel, PowerPoint, OpenDocument, RTF, EPUB, mail, notebooks). Text under 100 KB is returned whole; larger
+/// Reads a text file or a document (PDF, Word, Excel, PowerPoint, OpenDocument, RTF, EPUB, mail, notebooks; of a ZIP or TAR
+/// archive the list of its files, each named as uploads/all.zip!/report.pdf). Text under 100 KB is returned whole; larger
 /// files and documents in parts, with the offset of the next. Find the place in a large file first: grep for text,
 /// search_file for documents. Images are refused.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -39,8 +42,11 @@ pub(crate) struct Args {
     offset: Option<u64>,
     #[schemars(range(min = 1), description = "How many lines, pages, sheets or slides to read.")]
     limit: Option<u64>,
-    /// Only for a line that is too long: the first of its characters to read, counted from 1. Up to 4000 of them come;
-    /// offset says which line.
+    /// Only for a sheet that is shown in part: the first row to read, by its number; offset says which sheet.
+    #[schemars(range(min = 1))]
+    row: Option<u64>,
+    /// Only for a line or page that is too long: the first of its characters to read, counted from 1. Of a line up to
+    /// 4000 come; offset says which line or page.
     #[schemars(range(min = 1))]
     column: Option<u64>,
 }
@@ -54,7 +60,7 @@ pub(crate) enum OpenedFile {
 }
 
 pub(crate) fn run(job: &Job, args: Args, knowledge: Option<&Arc<dyn Knowledge>>) -> Result<OpenedFile, Failure> {
-    let path = job.files.meant(&args.path)?;
+    let (path, inner) = documents::located(job, &args.path)?;
     let opened = match job.files.open_file(&path) {
         Ok(opened) => opened,
         Err(failure) => match job.files.never_saved(&path)? {
@@ -68,8 +74,13 @@ pub(crate) fn run(job: &Job, args: Args, knowledge: Option<&Arc<dyn Knowledge>>)
     };
     match documents::document(&**knowledge, &path, opened)? {
         Ok(document) => {
+            let document = documents::within(document, inner);
             let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-            let range = PartRange { first: args.offset.map_or(1, number), count: args.limit.map(number) };
+            let from = PartCursor {
+                row: args.row.map_or(0, number),
+                column: args.column.filter(|column| *column > 1).map_or(0, number),
+            };
+            let range = PartRange { first: args.offset.map_or(1, number), count: args.limit.map(number), from };
             Ok(OpenedFile::Document(document, range))
         }
         Err(opened) => {
@@ -83,7 +94,8 @@ pub(crate) fn run(job: &Job, args: Args, knowledge: Option<&Arc<dyn Knowledge>>)
 pub(crate) async fn finish(
     knowledge: Option<&dyn Knowledge>,
     opened: OpenedFile,
-    cancel: CancellationToken,
+    context: &ToolContext,
+    passwords: &Passwords,
 ) -> Result<ToolOutput, Failure> {
     let (document, range, knowledge) = match (opened, knowledge) {
         (OpenedFile::Text(output), _) => return Ok(output),
@@ -91,10 +103,9 @@ pub(crate) async fn finish(
         (OpenedFile::Document(..), None) => return Err(Failure::tool("documents are not read here")),
     };
     let name = document.name.clone();
-    match knowledge.read(document, range, cancel).await {
-        Ok(reading) => documents::show(&name, range.first, &reading),
-        Err(error) => Err(documents::failed(&format!("read {name}"), &error)),
-    }
+    let read = |document: OpenDocument| knowledge.read(document, range, context.cancel.clone());
+    let reading = passwords::unlocked(context, passwords, document, &format!("read {name}"), read).await?;
+    documents::show(&name, range, &reading)
 }
 
 fn text(job: &Job, args: &Args, path: &ToolPath, mut opened: OpenFile) -> Result<ToolOutput, Failure> {

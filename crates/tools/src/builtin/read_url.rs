@@ -70,10 +70,10 @@ pub(crate) async fn run(
         }
     };
     let Some(knowledge) = knowledge else { return Ok(unread(&answer)) };
-    let document = OpenDocument { file: held(&content)?, name: name.clone() };
+    let document = OpenDocument::new(name.clone(), held(&content)?);
     let cancel = context.cancel.child_token();
     let _ended = cancel.clone().drop_guard();
-    let reading = knowledge.read(document, PartRange { first, count: None }, cancel);
+    let reading = knowledge.read(document, PartRange { first, ..PartRange::default() }, cancel);
     let reading = match tokio::time::timeout(READING, reading).await {
         Ok(reading) => reading.map_err(|error| documents::failed(&format!("read {}", answer.url), &error))?,
         Err(_) => {
@@ -149,7 +149,7 @@ fn cut(answer: &WebAnswer, shown: &mut String) {
 }
 
 fn show(answer: &WebAnswer, first: u32, reading: Reading) -> Result<ToolOutput, Failure> {
-    let Reading { format, title, parts_are, total, parts, broken } = reading;
+    let Reading { format, title, parts_are, total, parts, broken, .. } = reading;
     let noun = parts_are.noun();
     if parts.is_empty() && total > 0 && first > total {
         let parts = text::count(total as usize, noun);
@@ -164,6 +164,9 @@ fn show(answer: &WebAnswer, first: u32, reading: Reading) -> Result<ToolOutput, 
             words.push_str(&format!("--- {} ---\n", part.label));
         }
         words.push_str(part.text.trim_end());
+        if let Some(extent) = part.shown.filter(|_| part.cut) {
+            words.push_str(&format!("\n[{extent} of this {noun}; read_file shows the rest in the file that is kept]"));
+        }
         words.push_str("\n\n");
     }
     if is_page && let Ok(base) = Url::parse(&answer.url) {
@@ -187,7 +190,7 @@ fn show(answer: &WebAnswer, first: u32, reading: Reading) -> Result<ToolOutput, 
         output.text.push_str(&format!("\n[it could not be read to its end: {}]", web::told(&why)));
     }
     cut(answer, &mut output.text);
-    if !is_page && last < total {
+    if !is_page && (last < total || parts.iter().any(|part| part.cut)) {
         // The file can be read on and searched without being fetched again.
         output.data.push(web::data("document", answer));
     }

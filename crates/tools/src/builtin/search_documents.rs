@@ -25,7 +25,7 @@ use crate::{
     text,
     workspace::{
         backend::Backend as _,
-        documents::MAX_OPEN,
+        documents::{MAX_OPEN, is_handed},
         path::ToolPath,
         walk::{Kind, UnreadEntries, Walk},
     },
@@ -36,8 +36,8 @@ const USUAL: usize = 10;
 /// Time after which a search begins with no further documents.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Searches the documents of this session (PDF, Word, Excel, PowerPoint and the like, in the workspace and the project) and
-/// returns file and place of each hit, to be cited. Query with a few words in the language of the documents; put a phrase
+/// Searches the documents of this session (PDF, Word, Excel, PowerPoint and the like, in the workspace and the project; texts
+/// and archives in uploads/) and returns file and place of each hit, to be cited. Query with a few words in the language of the documents; put a phrase
 /// into double quotes. Use grep for text files and code.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {
@@ -173,6 +173,11 @@ impl Search {
     }
 }
 
+/// Returns whether a file is searched with all others: documents, and the texts and archives that were handed over.
+fn is_searched(name: &str) -> bool {
+    has_document_name(name) || is_handed(name)
+}
+
 pub(crate) fn open(job: &Job, wanted: Next, knowledge: &Arc<dyn Knowledge>) -> Result<OpenDocuments, Failure> {
     let Next { path, offset } = wanted;
     let start = job.files.start(path.as_deref())?;
@@ -183,8 +188,8 @@ pub(crate) fn open(job: &Job, wanted: Next, knowledge: &Arc<dyn Knowledge>) -> R
         match documents::document(&**knowledge, path, opened)? {
             Ok(document) => documents.push(document),
             // Named as one and something else by its bytes: whoever reads it says so.
-            Err(opened) if has_document_name(&path.to_string()) => {
-                let named = |file| OpenDocument { name: path.to_string(), file };
+            Err(opened) if is_searched(&path.to_string()) => {
+                let named = |file| OpenDocument::new(path.to_string(), file);
                 documents.extend(opened.content.into_file().map(named));
             }
             Err(_) => {}
@@ -196,7 +201,7 @@ pub(crate) fn open(job: &Job, wanted: Next, knowledge: &Arc<dyn Knowledge>) -> R
         for place in job.files.places(&start) {
             Walk::whole(false).run(job, &place, &mut left, &mut |found| {
                 let name = found.path.to_string();
-                if found.kind == Kind::File && has_document_name(&name) {
+                if found.kind == Kind::File && is_searched(&name) {
                     seen += 1;
                     if seen > offset.saturating_add(MAX_OPEN) {
                         beyond += 1;

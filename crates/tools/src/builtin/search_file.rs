@@ -3,16 +3,20 @@
 use std::sync::Arc;
 
 use agentd_core::{
+    error::{ErrorKind, KnowledgeError},
     knowledge::{DocumentQuery, OpenDocument},
-    ports::{CallProgress, Knowledge},
+    ports::{Knowledge, ToolContext},
     search::SearchQuery,
     tool::ToolOutput,
 };
+use futures_util::FutureExt as _;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio_util::sync::CancellationToken;
 
-use super::{documents, grep};
+use super::{
+    documents, grep,
+    passwords::{self, Passwords},
+};
 use crate::{failure::Failure, job::Job, workspace::backend::Backend as _};
 
 /// Finds where no number is given.
@@ -48,10 +52,11 @@ pub(crate) enum PreparedFile {
 pub(crate) fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> Result<PreparedFile, Failure> {
     let Args { path: written, query: text, regex, max_results } = args;
     check(&text)?;
-    let path = job.files.meant(&written)?;
+    let (path, inner) = documents::located(job, &written)?;
     let opened = job.files.open_file(&path)?;
     match documents::document(&**knowledge, &path, opened)? {
         Ok(document) => {
+            let document = documents::within(document, inner);
             let limit = max_results.unwrap_or(USUAL).clamp(1, MOST);
             Ok(PreparedFile::Document(document, DocumentQuery { text, regex, limit, neighbours: true }))
         }
@@ -67,16 +72,29 @@ pub(crate) fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> 
 pub(crate) async fn search(
     knowledge: &dyn Knowledge,
     prepared: PreparedFile,
-    progress: &CallProgress,
-    cancel: CancellationToken,
+    context: &ToolContext,
+    passwords: &Passwords,
 ) -> Result<ToolOutput, Failure> {
     let (document, query) = match prepared {
         PreparedFile::Text(output) => return Ok(output),
         PreparedFile::Document(document, query) => (document, query),
     };
     let (name, asked) = (document.name.clone(), query.text.clone());
-    let finds = knowledge.search(vec![document], query, documents::telling(progress), cancel).await;
-    let finds = finds.map_err(|error| documents::failed(&format!("search {name}"), &error))?;
+    let search = |document: OpenDocument| {
+        let progress = documents::telling(&context.progress);
+        let found = knowledge.search(vec![document], query.clone(), progress, context.cancel.clone());
+        async move {
+            let finds = found.await?;
+            match (finds.locked.is_empty(), finds.broken.first()) {
+                (false, Some((_, why))) => {
+                    Err(KnowledgeError::new(ErrorKind::Rejected, why.clone()).needing_password(true))
+                }
+                _ => Ok(finds),
+            }
+        }
+        .boxed()
+    };
+    let finds = passwords::unlocked(context, passwords, document, &format!("search {name}"), search).await?;
     match (finds.broken.first(), finds.searched) {
         (Some((_, why)), 0) => Err(Failure::tool(format!("{name} could not be searched: {why}"))),
         _ => Ok(ToolOutput::ok(documents::show_finds(&asked, &finds))),

@@ -6,7 +6,7 @@ use agentd_core::{
     Timestamp,
     error::WorkspaceError,
     files::SessionTree,
-    knowledge::{DocumentPage, OpenDocument, has_document_name},
+    knowledge::{DocumentPage, OpenDocument, has_archive_name, has_document_name, in_archive},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -22,9 +22,9 @@ use crate::{failure::Failure, job::Job, toolbox::Limits};
 /// Maximum number of documents open at once.
 pub(crate) const MAX_OPEN: usize = 300;
 
-/// Returns whether a file was handed over and is named as a text. Those of a project are far too many, and `grep` finds
-/// what is in them.
-fn is_handed_text(path: &str) -> bool {
+/// Returns whether a file was handed over and is named as a text or as an archive. Those of a project are far too many, and
+/// `grep` finds what is in its texts.
+pub(crate) fn is_handed(path: &str) -> bool {
     const ENDINGS: [&str; 38] = [
         "adoc", "c", "cc", "cfg", "cpp", "cs", "css", "csv", "go", "h", "hpp", "htm", "html", "ini", "java", "js",
         "json", "jsonl", "log", "lua", "markdown", "md", "org", "php", "py", "rb", "rs", "rst", "sh", "sql", "tex",
@@ -32,7 +32,7 @@ fn is_handed_text(path: &str) -> bool {
     ];
     let ending = path.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
     let is_text = ending.is_some_and(|ending| ENDINGS.contains(&&*ending));
-    is_text && path.trim_start_matches('/').starts_with("uploads/")
+    (is_text || has_archive_name(path)) && path.trim_start_matches('/').starts_with("uploads/")
 }
 
 /// Selected documents of a folder.
@@ -57,6 +57,19 @@ pub(super) fn open(
 
 fn opened(files: &Files, path: &str, range: Range, cancel: CancellationToken) -> Result<DocumentPage, Failure> {
     let Range { skip, most } = Range { most: range.most.min(MAX_OPEN), ..range };
+    if let Some((archive, inner)) = in_archive(path)
+        && !browse::located(files, path).is_ok_and(|whole| files.open_file(&whole).is_ok())
+    {
+        let archive = browse::located(files, archive)?;
+        let documents = if skip == 0 && most > 0 { vec![document(files, &archive)?] } else { Vec::new() };
+        let within = |document: OpenDocument| OpenDocument {
+            name: format!("{}!/{inner}", document.name),
+            inner: Some(inner.to_owned()),
+            ..document
+        };
+        let documents = documents.into_iter().map(within).collect();
+        return Ok(DocumentPage { documents, found: 1_usize.saturating_sub(skip), cut: None });
+    }
     let start = browse::located(files, path)?;
     if !files.is_folder(&start)? {
         let documents = if skip == 0 && most > 0 { vec![document(files, &start)?] } else { Vec::new() };
@@ -70,7 +83,7 @@ fn opened(files: &Files, path: &str, range: Range, cancel: CancellationToken) ->
         let mut left = UnreadEntries::default();
         Walk::whole(false).run(&job, &place, &mut left, &mut |entry| {
             let name = entry.path.to_string();
-            if entry.kind == Kind::File && (has_document_name(&name) || is_handed_text(&name)) {
+            if entry.kind == Kind::File && (has_document_name(&name) || is_handed(&name)) {
                 seen += 1;
                 if seen > skip {
                     page.found += 1;
@@ -85,8 +98,7 @@ fn opened(files: &Files, path: &str, range: Range, cancel: CancellationToken) ->
         page.cut = page.cut.or_else(|| left.cut.map(str::to_owned));
         // What is kept in the state is text, and no document.
         let Ok(root) = Root::open(&files.jail, place.place()) else { continue };
-        let opened =
-            |path: &ToolPath| Some(OpenDocument { name: path.to_string(), file: root.open_regular(path).ok()? });
+        let opened = |path: &ToolPath| Some(OpenDocument::new(path.to_string(), root.open_regular(path).ok()?));
         // One that went away or may not be read is no reason to show none.
         page.documents.extend(wanted.iter().filter_map(opened));
     }
@@ -97,5 +109,5 @@ fn opened(files: &Files, path: &str, range: Range, cancel: CancellationToken) ->
 fn document(files: &Files, path: &ToolPath) -> Result<OpenDocument, Failure> {
     let file = files.open_file(path)?.content.into_file();
     let file = file.ok_or_else(|| Failure::tool(format!("{path} is kept as text and cannot be read as a document")))?;
-    Ok(OpenDocument { name: path.to_string(), file })
+    Ok(OpenDocument::new(path.to_string(), file))
 }

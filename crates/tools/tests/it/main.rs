@@ -23,6 +23,7 @@ mod looking;
 mod memories;
 #[cfg(target_os = "linux")]
 mod packages;
+mod passwords;
 mod patches;
 mod projects;
 mod races;

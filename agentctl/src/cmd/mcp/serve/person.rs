@@ -100,7 +100,7 @@ impl Asker for Person {
 /// The form for a question with choices; none for any other.
 fn choice_form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
     let Ask::Question { question, context, choices, .. } = &interrupt.ask else { return None };
-    if choices.is_empty() || interrupt.ask.is_of_mcp_server() {
+    if choices.is_empty() || interrupt.ask.is_of_mcp_server() || interrupt.ask.is_secret() {
         return None;
     }
     let mut message = visible::lines(question);
@@ -298,6 +298,7 @@ mod tests {
     #[test]
     fn questions_are_no_form() {
         let ask = Ask::Question {
+            secret: false,
             question: "Which?".to_owned(),
             context: None,
             default: None,
@@ -312,8 +313,14 @@ mod tests {
     fn a_question_with_choices_is_a_form_with_a_list() {
         let of = |question: &str, choices: [&str; 2]| {
             let choices = choices.map(str::to_owned).to_vec();
-            let ask =
-                Ask::Question { question: question.to_owned(), context: None, default: None, required: true, choices };
+            let ask = Ask::Question {
+                secret: false,
+                question: question.to_owned(),
+                context: None,
+                default: None,
+                required: true,
+                choices,
+            };
             choice_form(&Interrupt { ask, ..approval("") })
         };
         let Some(ElicitRequestParams::FormElicitationParams { message, requested_schema, .. }) =

@@ -86,12 +86,13 @@ pub(super) fn interrupt(interrupt: &Interrupt) -> Value {
         "deadline": interrupt.deadline,
     });
     let more = match &interrupt.ask {
-        Ask::Question { question, context, default, required, choices } => json!({
+        Ask::Question { question, context, default, required, choices, secret } => json!({
             "kind": "question",
             "question": seen(question),
             "context": context.as_deref().map(seen),
             "default": default.as_deref().map(seen),
             "required": required,
+            "secret": secret.then_some(true),
             "choices": (!choices.is_empty()).then(|| choices.iter().map(|choice| seen(choice)).collect::<Vec<_>>()),
         }),
         Ask::Approval { tool, args, risk, reason, preview, .. } => json!({

@@ -199,6 +199,13 @@ impl AgentServer {
         interrupt: Option<&Interrupt>,
         person: &Person,
     ) -> Result<Option<Answer>, Failure> {
+        // A secret goes through no model: a person types it elsewhere.
+        let is_secret = interrupt.is_some_and(|interrupt| interrupt.ask.is_secret());
+        if is_secret && matches!(args.decision, Decision::Approve | Decision::Edit | Decision::Text) {
+            let hint =
+                format!("run `agentctl answer {}` in a terminal, which does not show what is typed", args.interrupt_id);
+            return Err(Failure::usage("a password is answered by a person only").hint(hint));
+        }
         let may_approve = self.house.approvals == Approvals::Caller;
         // What an MCP server asks is a yes to something, as an approval is: no model gives it.
         let is_question = interrupt.is_some_and(|interrupt| {

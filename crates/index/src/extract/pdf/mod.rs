@@ -27,7 +27,7 @@ mod text;
 mod turn;
 
 use hayro_syntax::{
-    DecryptionError, LoadPdfError, Pdf,
+    DecryptionError, LoadPdfError, Pdf, PdfData,
     object::{Object, Stream},
     page::Page,
 };
@@ -40,12 +40,20 @@ use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
 const END_MARK: &[u8] = b"%%EOF";
 const END_MARK_WITHIN: usize = 4096;
 
-pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
+pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>, password: Option<&str>) -> Result<(), Failure> {
     let tail = &bytes[bytes.len().saturating_sub(END_MARK_WITHIN)..];
     let is_whole = tail.windows(END_MARK.len()).any(|window| window == END_MARK);
     let cut_off = || broken(Kind::Pdf, "it ends early, as if it was not copied whole");
     // Many are encrypted without a password, only to forbid things to programs that ask.
-    let document = Pdf::new(bytes).map_err(|error| match error {
+    let data = PdfData::from(bytes);
+    let is_locked = |opened: &Result<Pdf, LoadPdfError>| {
+        matches!(opened, Err(LoadPdfError::Decryption(DecryptionError::PasswordProtected)))
+    };
+    let mut opened = Pdf::new(data.clone());
+    if let (true, Some(password)) = (is_locked(&opened), password) {
+        opened = Pdf::new_with_password(data, password);
+    }
+    let document = opened.map_err(|error| match error {
         LoadPdfError::Decryption(DecryptionError::PasswordProtected) => Failure::Encrypted(Kind::Pdf),
         LoadPdfError::Decryption(_) => broken(Kind::Pdf, "its encryption is damaged or of an unknown kind"),
         LoadPdfError::Invalid if is_whole => broken(Kind::Pdf, "it is damaged, and no pages can be found in it"),

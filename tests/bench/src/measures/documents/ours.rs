@@ -145,7 +145,7 @@ fn opened(folder: &Path) -> anyhow::Result<Vec<OpenDocument>> {
     paths.sort();
     let open = |path: PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(OpenDocument { name: format!("uploads/{name}"), file: File::open(path)? })
+        Ok(OpenDocument::new(format!("uploads/{name}"), File::open(path)?))
     };
     paths.into_iter().map(open).collect()
 }

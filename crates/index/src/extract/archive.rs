@@ -1,0 +1,311 @@
+//! Archives: the documents in them, each read as what it is. An archive in an archive is not opened.
+
+use std::{
+    io::{self, Cursor, Read},
+    ops::ControlFlow,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use flate2::read::MultiGzDecoder;
+use zip::ZipArchive;
+
+use super::{Teller, broken, clean};
+use crate::{document::DocumentPlace, failure::Failure, kind::Kind, limits::Limits};
+
+/// Files that are looked at.
+const MOST_FILES: usize = 10_000;
+/// Bytes that all of them may have together, as a multiple of those of a file.
+const TOTAL: u64 = 4;
+/// Times that a file may be as large as it is packed.
+const MOST_RATIO: u64 = 200;
+/// Bytes up to which nobody asks how well they are packed.
+const SMALL: u64 = 4 * 1024 * 1024;
+/// Bytes of a name.
+const NAME_BYTES: usize = 1000;
+/// Files that were not read, of which the reason is told with the failure.
+const NAMED: usize = 5;
+
+/// A file in an archive.
+struct File<'a> {
+    /// Its path, with slashes; the reason where it is none that is read.
+    path: Result<String, String>,
+    size: u64,
+    /// Its content, or why there is none to read.
+    content: Result<&'a mut dyn Read, String>,
+    /// Bytes that it takes in the archive; none where that is not known.
+    packed: Option<u64>,
+}
+
+type Visitor<'a> = dyn FnMut(File<'_>) -> Result<ControlFlow<()>, Failure> + 'a;
+
+/// Tells of all documents in an archive, and then what there is in it; or only that, where no more is wanted.
+pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    teller.head(None, None)?;
+    let limits = *teller.limits();
+    let lists_only = teller.lists_only();
+    let password = teller.password().map(str::to_owned);
+    let mut lines: Vec<String> = Vec::new();
+    let mut failed: Vec<String> = Vec::new();
+    let mut left = limits.bytes_in.saturating_mul(TOTAL);
+    let mut files = 0;
+    let visited = visit(bytes, kind, &limits, &mut |file| {
+        files += 1;
+        let size = size(file.size);
+        let path = match &file.path {
+            Ok(path) => clean::line(path, NAME_BYTES),
+            Err(why) => {
+                lines.push(format!("- ({why})"));
+                failed.push(why.clone());
+                return Ok(ControlFlow::Continue(()));
+            }
+        };
+        if lists_only {
+            lines.push(format!("- {path} ({size})"));
+            return Ok(ControlFlow::Continue(()));
+        }
+        let unpacked = unpacked(file, &limits, left);
+        left = left.saturating_sub(unpacked.as_ref().map_or(0, |bytes| bytes.len() as u64));
+        let why = match unpacked {
+            Ok(bytes) => tell(&path, bytes, password.as_deref(), teller)?
+                .map(|failure| (is_serious(&failure), failure.to_string())),
+            Err(why) => Some((true, why)),
+        };
+        match why {
+            None => lines.push(format!("- {path} ({size})")),
+            Some((is_serious, why)) => {
+                let why = why.trim_start_matches("could not read ").to_owned();
+                lines.push(format!("- {path} ({size}), not read: {why}"));
+                if is_serious {
+                    failed.push(format!("{path}: {why}"));
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    });
+    let heading = format!("Files in the {kind}, {files} in all:\n\n");
+    teller.text(DocumentPlace::Whole, format!("{heading}{}", lines.join("\n")), None)?;
+    visited?;
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let count = u32::try_from(failed.len()).unwrap_or(u32::MAX);
+    let more = failed.len().saturating_sub(NAMED);
+    failed.truncate(NAMED);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    let why = clean::line(&format!("{}{more}", failed.join("; ")), 300);
+    Err(Failure::Entries { kind, failed: count, entries: files, why })
+}
+
+/// Of a file of a kind that is never read, that it was not is told where the files are listed, and is no failure.
+const fn is_serious(failure: &Failure) -> bool {
+    !matches!(failure, Failure::Foreign { .. } | Failure::Mismatch { .. })
+}
+
+/// Tells of one document. What is wrong with it is returned; what ends the whole is an error.
+fn tell(
+    path: &str,
+    bytes: Vec<u8>,
+    password: Option<&str>,
+    outer: &mut Teller<'_>,
+) -> Result<Option<Failure>, Failure> {
+    let limits = *outer.limits();
+    let named = Kind::of_name(path);
+    let opened = super::unlock::unlocked(bytes, named, password);
+    let recognised = opened.and_then(|bytes| Ok((super::recognise(&bytes, named)?, bytes)));
+    let (kind, bytes) = match recognised {
+        Ok((kind, _)) if kind.is_archive() => return Ok(Some(nested())),
+        Ok(recognised) => recognised,
+        Err(failure) => return Ok(Some(failure)),
+    };
+    let mut stopped = None;
+    let mut listener = |piece| {
+        let crate::worker::Piece::Part(mut part) = piece else { return Ok(()) };
+        part.place = DocumentPlace::Inner { path: path.to_owned(), place: Box::new(part.place) };
+        outer.part(part).inspect_err(|failure| stopped = Some(failure.clone()))
+    };
+    let mut inner = Teller::new(kind, &limits, &mut listener).with_password(password.map(str::to_owned));
+    let outcome = catch_unwind(AssertUnwindSafe(|| super::extract(bytes, kind, &mut inner)));
+    let outcome = outcome.unwrap_or_else(|_| Err(broken(kind, "its reader gave up")));
+    match stopped {
+        Some(failure) => Err(failure),
+        None => Ok(outcome.err()),
+    }
+}
+
+/// The bytes of one file in an archive.
+pub(crate) fn entry(bytes: Vec<u8>, wanted: &str, limits: &Limits) -> Result<Vec<u8>, Failure> {
+    let kind = if bytes.starts_with(b"PK") { Kind::Zip } else { Kind::Tar };
+    let mut found = None;
+    visit(bytes, kind, limits, &mut |file| {
+        if file.path.as_deref() != Ok(wanted) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        found = Some(unpacked(file, limits, limits.bytes_in));
+        Ok(ControlFlow::Break(()))
+    })?;
+    let found = found.ok_or_else(|| Failure::NoEntry { path: clean::line(wanted, NAME_BYTES) })?;
+    let content = found.map_err(|why| broken(kind, &format!("{wanted}: {why}")))?;
+    match super::recognise(&content, Kind::of_name(wanted)) {
+        Ok(kind) if kind.is_archive() => Err(nested()),
+        _ => Ok(content),
+    }
+}
+
+fn nested() -> Failure {
+    Failure::Foreign { found: "it is an archive in an archive, which is not opened".to_owned() }
+}
+
+/// Unpacks a file, as far as that is allowed.
+fn unpacked(file: File<'_>, limits: &Limits, left: u64) -> Result<Vec<u8>, String> {
+    const MIB: u64 = 1024 * 1024;
+    let content = file.content?;
+    let most = limits.bytes_in.min(left);
+    let by_ratio = file.packed.map_or(u64::MAX, |packed| packed.saturating_mul(MOST_RATIO).max(SMALL));
+    let mut bytes = Vec::new();
+    let read = content.take(most.min(by_ratio).saturating_add(1)).read_to_end(&mut bytes);
+    read.map_err(|error| format!("it cannot be unpacked ({error})"))?;
+    let size = bytes.len() as u64;
+    if size > by_ratio {
+        Err(format!("it unpacks to more than {MOST_RATIO} times its size"))
+    } else if size > most {
+        Err(format!("it and what came before unpack to more than {} MiB", limits.bytes_in.saturating_mul(TOTAL) / MIB))
+    } else {
+        Ok(bytes)
+    }
+}
+
+fn visit(bytes: Vec<u8>, kind: Kind, limits: &Limits, visitor: &mut Visitor<'_>) -> Result<(), Failure> {
+    match kind {
+        Kind::Zip => visit_zip(bytes, visitor),
+        _ if bytes.starts_with(b"\x1f\x8b") => {
+            let most = limits.bytes_in.saturating_mul(TOTAL);
+            visit_tar(MultiGzDecoder::new(Cursor::new(bytes)).take(most), visitor)
+        }
+        _ => visit_tar(Cursor::new(bytes), visitor),
+    }
+}
+
+fn visit_zip(bytes: Vec<u8>, visitor: &mut Visitor<'_>) -> Result<(), Failure> {
+    const LINK: u32 = 0o120_000;
+    const KIND_OF_FILE: u32 = 0o170_000;
+    let failed = |error: zip::result::ZipError| broken(Kind::Zip, &error.to_string());
+    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(failed)?;
+    if archive.len() > MOST_FILES {
+        return Err(too_many(archive.len()));
+    }
+    for index in 0..archive.len() {
+        let (name, size, packed, why) = {
+            let raw = archive.by_index_raw(index).map_err(failed)?;
+            let is_link = raw.unix_mode().is_some_and(|mode| mode & KIND_OF_FILE == LINK);
+            let why = if is_link {
+                Some("it is a link")
+            } else if raw.encrypted() {
+                Some("it needs a password: unpack it with that first")
+            } else {
+                None
+            };
+            (raw.name().map(|name| name.to_string()), raw.size(), raw.compressed_size(), why)
+        };
+        let path = name.map_err(|_| "a name that is no text".to_owned()).and_then(|name| checked(&name));
+        if is_left_out(path.as_deref().unwrap_or_default()) {
+            continue;
+        }
+        let mut opened = archive.by_index(index);
+        let content = match (&mut opened, why) {
+            (_, Some(why)) => Err(why.to_owned()),
+            (Ok(file), None) => Ok(file as &mut dyn Read),
+            (Err(error), None) => Err(error.to_string()),
+        };
+        if visitor(File { path, size, content, packed: Some(packed) })?.is_break() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn visit_tar(from: impl Read, visitor: &mut Visitor<'_>) -> Result<(), Failure> {
+    let failed = |error: io::Error| broken(Kind::Tar, &error.to_string());
+    let mut archive = tar::Archive::new(from);
+    let mut files = 0;
+    for entry in archive.entries().map_err(failed)? {
+        let mut entry = entry.map_err(failed)?;
+        let kind = entry.header().entry_type();
+        if kind.is_dir() {
+            continue;
+        }
+        files += 1;
+        if files > MOST_FILES {
+            return Err(too_many(files));
+        }
+        let path = String::from_utf8(entry.path_bytes().into_owned());
+        let path = path.map_err(|_| "a name that is no text".to_owned()).and_then(|name| checked(&name));
+        if is_left_out(path.as_deref().unwrap_or_default()) {
+            continue;
+        }
+        let size = entry.size();
+        let content = match kind.is_file() || kind.is_contiguous() {
+            true => Ok(&mut entry as &mut dyn Read),
+            false => Err("it is a link or a device".to_owned()),
+        };
+        if visitor(File { path, size, content, packed: None })?.is_break() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn too_many(files: usize) -> Failure {
+    let most = MOST_FILES.max(files.min(MOST_FILES)).to_string();
+    Failure::TooLarge { what: "the number of files in it".to_owned(), most, parts: 0 }
+}
+
+/// The path of a file, which leads nowhere but into the archive.
+fn checked(name: &str) -> Result<String, String> {
+    let shown = || clean::line(name, 100);
+    let path = name.replace('\\', "/");
+    let path = path.strip_prefix("./").unwrap_or(&path);
+    let is_absolute = path.starts_with('/') || path.get(1..2) == Some(":");
+    if is_absolute || path.split('/').any(|part| part == "..") {
+        return Err(format!("{:?} leads out of the archive and is not read", shown()));
+    }
+    if path.is_empty() || path.len() > NAME_BYTES || path.chars().any(char::is_control) {
+        return Err(format!("{:?} is no name of a file and is not read", shown()));
+    }
+    Ok(path.to_owned())
+}
+
+/// Folders, and what a system notes for itself.
+fn is_left_out(path: &str) -> bool {
+    path.ends_with('/') || path.starts_with("__MACOSX/") || path.ends_with(".DS_Store")
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} bytes"),
+        1024..1_048_576 => format!("{} KB", bytes / 1024),
+        _ => format!("{} MB", bytes / 1_048_576),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_leads_into_the_archive_only() {
+        for (name, expected) in [
+            ("a/b.pdf", Some("a/b.pdf")),
+            ("./a.pdf", Some("a.pdf")),
+            ("a\\b.pdf", Some("a/b.pdf")),
+            ("../a.pdf", None),
+            ("a/../../b.pdf", None),
+            ("..\\a.pdf", None),
+            ("/etc/passwd", None),
+            ("C:\\a.pdf", None),
+            ("a\nb.pdf", None),
+            ("", None),
+        ] {
+            assert_eq!(checked(name).ok().as_deref(), expected, "{name:?}");
+        }
+    }
+}

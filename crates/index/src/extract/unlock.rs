@@ -1,0 +1,244 @@
+//! Office documents that are encrypted with a password: a container with the document in it, as newer programs write it
+//! ("agile", with any SHA), and Office 2007 ("standard").
+
+use std::io::Cursor;
+
+use aes::cipher::KeyInit as _;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use office_oxide::cfb::CfbReader;
+use sha1::Sha1;
+use sha2::{Digest as _, Sha256, Sha384, Sha512};
+
+use super::{broken, xml};
+use crate::{failure::Failure, kind::Kind};
+
+/// The password of documents that are encrypted only so that programs ask before they change them.
+const OPEN: &str = "VelvetSweatshop";
+/// Rounds of hashing at the most, as the format allows.
+const MOST_ROUNDS: u32 = 10_000_000;
+/// Rounds of Office 2007.
+const STANDARD_ROUNDS: u32 = 50_000;
+/// Bytes that are encrypted together.
+const SEGMENT: usize = 4096;
+const BLOCK: usize = 16;
+
+/// The document in the container, or the bytes as they are where they are no such container.
+pub(crate) fn unlocked(bytes: Vec<u8>, named: Option<Kind>, password: Option<&str>) -> Result<Vec<u8>, Failure> {
+    const CONTAINER: &[u8] = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1";
+    let kind = named.filter(|kind| !kind.is_text()).unwrap_or(Kind::Docx);
+    if !bytes.starts_with(CONTAINER) {
+        return Ok(bytes);
+    }
+    let streams = CfbReader::new(Cursor::new(bytes.as_slice())).ok().and_then(|mut container| {
+        let is_locked = container.has_stream("EncryptionInfo") && container.has_stream("EncryptedPackage");
+        if !is_locked {
+            return None;
+        }
+        Some((container.open_stream("EncryptionInfo").ok()?, container.open_stream("EncryptedPackage").ok()?))
+    });
+    let Some((about, package)) = streams else { return Ok(bytes) };
+    let unknown = || broken(kind, "its encryption is of a kind that is not known here");
+    let lock = Lock::read(&about).ok_or_else(unknown)?;
+    for word in [OPEN].into_iter().chain(password) {
+        if let Some(key) = lock.key(word) {
+            return lock.open(&key, &package).ok_or_else(|| broken(kind, "it cannot be decrypted to its end"));
+        }
+    }
+    Err(Failure::Encrypted(kind))
+}
+
+/// Encryption of a document.
+enum Lock {
+    Agile {
+        /// That of its content.
+        content: Cipher,
+        /// That of its key.
+        of_key: Cipher,
+        rounds: u32,
+        verifier: Vec<u8>,
+        verifier_hash: Vec<u8>,
+        key: Vec<u8>,
+    },
+    Standard {
+        salt: Vec<u8>,
+        key_bytes: usize,
+        verifier: Vec<u8>,
+        verifier_hash: Vec<u8>,
+    },
+}
+
+struct Cipher {
+    salt: Vec<u8>,
+    key_bytes: usize,
+    hash: Hash,
+}
+
+#[derive(Clone, Copy)]
+enum Hash {
+    Sha1,
+    Sha256,
+    Sha384,
+    Sha512,
+}
+
+impl Hash {
+    fn of(self, parts: &[&[u8]]) -> Vec<u8> {
+        let bytes = parts.concat();
+        match self {
+            Self::Sha1 => Sha1::digest(&bytes).to_vec(),
+            Self::Sha256 => Sha256::digest(&bytes).to_vec(),
+            Self::Sha384 => Sha384::digest(&bytes).to_vec(),
+            Self::Sha512 => Sha512::digest(&bytes).to_vec(),
+        }
+    }
+
+    /// The hash of a password, hashed again and again.
+    fn of_password(self, salt: &[u8], password: &str, rounds: u32) -> Vec<u8> {
+        let letters: Vec<u8> = password.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        (0..rounds).fold(self.of(&[salt, &letters]), |hash, round| self.of(&[&round.to_le_bytes(), &hash]))
+    }
+}
+
+impl Lock {
+    fn read(about: &[u8]) -> Option<Self> {
+        let number = |at: usize| Some(u32::from_le_bytes(about.get(at..at + 4)?.try_into().ok()?));
+        let version = (number(0)? & 0xffff, number(0)? >> 16);
+        match version {
+            (4, 4) => Self::agile(std::str::from_utf8(about.get(8..)?).ok()?),
+            (2..=4, 2) => {
+                let header = 12;
+                let end = header + usize::try_from(number(8)?).ok()?;
+                let key_bytes = usize::try_from(number(header + 16)?).ok()? / 8;
+                // AES with SHA-1 only.
+                let is_aes = matches!(number(header + 8)?, 0x660e..=0x6610) && matches!(key_bytes, 16 | 24 | 32);
+                let salt = about.get(end + 4..end + 20).filter(|_| is_aes && number(end) == Some(16))?.to_vec();
+                Some(Self::Standard {
+                    salt,
+                    key_bytes,
+                    verifier: about.get(end + 20..end + 36)?.to_vec(),
+                    verifier_hash: about.get(end + 40..end + 72)?.to_vec(),
+                })
+            }
+            _ => None,
+        }
+    }
+
+    fn agile(text: &str) -> Option<Self> {
+        let tree = xml::parse(text.trim_end_matches('\0')).ok()?;
+        let content = tree.find("keyData")?;
+        let of_key = tree.find("encryptedKey")?;
+        let bytes = |name: &str| STANDARD.decode(of_key.attribute(name)?).ok();
+        let rounds = of_key.attribute("spinCount")?.parse().ok().filter(|rounds| *rounds <= MOST_ROUNDS)?;
+        Some(Self::Agile {
+            content: Cipher::read(content)?,
+            of_key: Cipher::read(of_key)?,
+            rounds,
+            verifier: bytes("encryptedVerifierHashInput")?,
+            verifier_hash: bytes("encryptedVerifierHashValue")?,
+            key: bytes("encryptedKeyValue")?,
+        })
+    }
+
+    /// The key that the password gives; none where it is another password.
+    fn key(&self, password: &str) -> Option<Vec<u8>> {
+        match self {
+            Self::Agile { of_key, rounds, verifier, verifier_hash, key, .. } => {
+                let hash = of_key.hash.of_password(&of_key.salt, password, *rounds);
+                let open = |purpose: [u8; 8], bytes: &[u8]| {
+                    let key = padded(of_key.hash.of(&[&hash, &purpose]), of_key.key_bytes);
+                    cbc(&key, &padded(of_key.salt.clone(), BLOCK), bytes)
+                };
+                let said = open([0xfe, 0xa7, 0xd2, 0x76, 0x3b, 0x4b, 0x9e, 0x79], verifier)?;
+                let hashed = open([0xd7, 0xaa, 0x0f, 0x6d, 0x30, 0x61, 0x34, 0x4e], verifier_hash)?;
+                let expected = of_key.hash.of(&[said.get(..of_key.salt.len())?]);
+                let key = open([0x14, 0x6e, 0x0b, 0xe7, 0xab, 0xac, 0xd0, 0xd6], key)?;
+                hashed.starts_with(&expected).then(|| key.get(..of_key.key_bytes).map(<[u8]>::to_vec))?
+            }
+            Self::Standard { salt, key_bytes, verifier, verifier_hash } => {
+                let hash = Hash::Sha1.of_password(salt, password, STANDARD_ROUNDS);
+                let hash = Hash::Sha1.of(&[&hash, &0_u32.to_le_bytes()]);
+                let derived = [0x36_u8, 0x5c].map(|filling| {
+                    let mut block = [filling; 64];
+                    block.iter_mut().zip(&hash).for_each(|(byte, other)| *byte ^= other);
+                    Hash::Sha1.of(&[&block])
+                });
+                let key = derived.concat().get(..*key_bytes)?.to_vec();
+                let said = Hash::Sha1.of(&[&ecb(&key, verifier)?]);
+                ecb(&key, verifier_hash)?.starts_with(&said).then_some(key)
+            }
+        }
+    }
+
+    /// The content, with a key that is the right one.
+    fn open(&self, key: &[u8], package: &[u8]) -> Option<Vec<u8>> {
+        let (size, rest) = package.split_first_chunk::<8>()?;
+        let size = usize::try_from(u64::from_le_bytes(*size)).ok()?.min(rest.len());
+        let whole = rest.get(..rest.len() - rest.len() % BLOCK)?;
+        let mut open = match self {
+            Self::Agile { content, .. } => {
+                let mut open = Vec::with_capacity(whole.len());
+                for (number, segment) in (0_u32..).zip(whole.chunks(SEGMENT)) {
+                    let start = content.hash.of(&[&content.salt, &number.to_le_bytes()]);
+                    open.extend(cbc(key, &padded(start, BLOCK), segment)?);
+                }
+                open
+            }
+            Self::Standard { .. } => ecb(key, whole)?,
+        };
+        open.truncate(size);
+        Some(open)
+    }
+}
+
+impl Cipher {
+    fn read(node: &xml::Node) -> Option<Self> {
+        let is = |name: &str, value: &str| node.attribute(name) == Some(value);
+        if !is("cipherAlgorithm", "AES") || !is("cipherChaining", "ChainingModeCBC") {
+            return None;
+        }
+        let hash = match node.attribute("hashAlgorithm")? {
+            "SHA1" | "SHA-1" => Hash::Sha1,
+            "SHA256" | "SHA-256" => Hash::Sha256,
+            "SHA384" | "SHA-384" => Hash::Sha384,
+            "SHA512" | "SHA-512" => Hash::Sha512,
+            _ => return None,
+        };
+        let bits: usize = node.attribute("keyBits")?.parse().ok()?;
+        let salt = STANDARD.decode(node.attribute("saltValue")?).ok().filter(|salt| (1..=64).contains(&salt.len()))?;
+        matches!(bits, 128 | 192 | 256).then_some(Self { salt, key_bytes: bits / 8, hash })
+    }
+}
+
+/// So many bytes of it, with the filling of the format where it is shorter.
+fn padded(mut bytes: Vec<u8>, length: usize) -> Vec<u8> {
+    bytes.resize(length, 0x36);
+    bytes
+}
+
+fn cbc(key: &[u8], start: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut open = ecb(key, bytes)?;
+    let before = start.iter().chain(bytes);
+    open.iter_mut().zip(before).for_each(|(byte, before)| *byte ^= before);
+    Some(open)
+}
+
+fn ecb(key: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
+    if !bytes.len().is_multiple_of(BLOCK) {
+        return None;
+    }
+    let mut open = bytes.to_vec();
+    match key.len() {
+        16 => blocks(&aes::Aes128::new_from_slice(key).ok()?, &mut open),
+        24 => blocks(&aes::Aes192::new_from_slice(key).ok()?, &mut open),
+        _ => blocks(&aes::Aes256::new_from_slice(key).ok()?, &mut open),
+    }
+    Some(open)
+}
+
+fn blocks<C: aes::cipher::BlockCipherDecrypt>(cipher: &C, bytes: &mut [u8]) {
+    for block in bytes.chunks_exact_mut(BLOCK) {
+        if let Ok(block) = block.try_into() {
+            cipher.decrypt_block(block);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Archives of documents.
+
+use std::io::{Cursor, Write as _};
+
+use agentd_core::{
+    knowledge::{OpenDocument, PartRange, Reading},
+    ports::Knowledge as _,
+};
+use agentd_index::{DocumentPlace, Limits};
+use flate2::{Compression, write::GzEncoder};
+use tokio_util::sync::CancellationToken;
+use zip::{ZipWriter, write::SimpleFileOptions};
+
+use crate::{
+    bench::{extractor, fixture, read},
+    library::{Shop, first, named},
+};
+
+type Files = Vec<(&'static str, Vec<u8>)>;
+
+fn files() -> Files {
+    let of = |name: &str| std::fs::read(fixture(name)).unwrap();
+    vec![
+        ("papers/latin.pdf", of("latin.pdf")),
+        ("sheets\\sales.xlsx", of("sales.xlsx")),
+        ("notes.md", b"# Barn\n\nfirst\n\nThe barn is vermilion.\n".to_vec()),
+        ("__MACOSX/._notes.md", b"junk".to_vec()),
+        ("picture.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec()),
+    ]
+}
+
+fn zipped(files: &Files) -> Vec<u8> {
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, content) in files {
+        archive.start_file(*name, SimpleFileOptions::default()).unwrap();
+        archive.write_all(content).unwrap();
+    }
+    archive.finish().unwrap().into_inner()
+}
+
+fn taped(files: &Files) -> Vec<u8> {
+    let mut archive = tar::Builder::new(Vec::new());
+    for (name, content) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        // As somebody would write it who means harm: the library checks names.
+        let field = &mut header.as_gnu_mut().unwrap().name;
+        field[..name.len()].copy_from_slice(name.as_bytes());
+        header.set_cksum();
+        archive.append(&header, content.as_slice()).unwrap();
+    }
+    archive.into_inner().unwrap()
+}
+
+fn packed(bytes: &[u8]) -> Vec<u8> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(bytes).unwrap();
+    packed.finish().unwrap()
+}
+
+#[tokio::test]
+async fn documents_in_an_archive_are_found_and_read_by_their_paths() {
+    let shop = Shop::new();
+    for (name, bytes) in
+        [("all.zip", zipped(&files())), ("all.tar", taped(&files())), ("all.tar.gz", packed(&taped(&files())))]
+    {
+        let path = shop.folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let archive = || named(&path, &format!("uploads/{name}"));
+        for (text, document, place) in [
+            ("QUARTZ-2", "papers/latin.pdf", "p. 2"),
+            ("苹果", "sheets/sales.xlsx", "'销售 2024'!C6:D6"),
+            ("vermilion", "notes.md", ":1-5"),
+            ("picture.png", "", ""),
+        ] {
+            let finds = shop.search(vec![archive()], text).await;
+            assert_eq!(finds.broken, [], "{name}: a picture is no failure");
+            let hit = finds.hits.first().unwrap_or_else(|| panic!("{name} {text}: {finds:?}"));
+            let expected =
+                if document.is_empty() { format!("uploads/{name}") } else { format!("uploads/{name}!/{document}") };
+            assert_eq!((hit.document.as_str(), hit.place.as_str()), (expected.as_str(), place), "{}", first(&finds));
+        }
+        let shown = async |document: OpenDocument, first: u32| -> Reading {
+            let range = PartRange { first, ..PartRange::default() };
+            shop.library.read(document, range, CancellationToken::new()).await.unwrap()
+        };
+        let list = shown(archive(), 1).await.parts.remove(0).text;
+        assert!(list.contains("- papers/latin.pdf (") && list.contains("4 in all"), "{list}");
+        let within = |inner: &str| OpenDocument { inner: Some(inner.to_owned()), ..archive() };
+        let page = shown(within("papers/latin.pdf"), 2).await;
+        assert!(page.format == "PDF" && page.parts[0].text.contains("QUARTZ-2"), "{page:?}");
+        let finds = shop.search(vec![within("papers/latin.pdf")], "QUARTZ-3").await;
+        assert_eq!(finds.hits[0].place, "p. 3");
+        let missing = shop.library.read(within("none.pdf"), PartRange::default(), CancellationToken::new()).await;
+        assert!(missing.unwrap_err().to_string().contains("could not find none.pdf"));
+        let states = shop.library.states(vec![archive()]).await.unwrap();
+        assert!(states[0].chunks.is_some() && states[0].problem.is_none(), "{states:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_of_an_archive_is_not_read_is_said() {
+    let mut wicked = files();
+    wicked.push(("../../etc/evil.txt", b"out".to_vec()));
+    wicked.push(("deep.zip", zipped(&files())));
+    wicked.push(("locked.pdf", std::fs::read(fixture("password.pdf")).unwrap()));
+    wicked.push(("bomb.txt", vec![b'0'; 40 << 20]));
+    let limits = Limits { bytes_in: 20 << 20, ..Limits::default() };
+    for (name, bytes) in [("all.zip", zipped(&wicked)), ("all.tgz", packed(&taped(&wicked)))] {
+        let (document, failure) = read(&extractor(limits), name, &bytes).await;
+        let (document, failure) = (document.unwrap(), failure.unwrap());
+        assert_eq!(failure.code(), "entries", "{failure}");
+        let told = failure.to_string();
+        for reason in ["leads out of the archive", "deep.zip", "locked.pdf", "password", "bomb.txt"] {
+            let listing = document.parts.last().unwrap().markdown();
+            assert!(told.contains(reason) || listing.contains(reason), "{name} {reason}: {told} {listing}");
+        }
+        let is_of = |part: &agentd_index::Part, wanted: &str| matches!(&part.place, DocumentPlace::Inner { path, .. } if path == wanted);
+        assert!(document.parts.iter().any(|part| is_of(part, "papers/latin.pdf")), "{name}");
+        let refused =
+            |part: &agentd_index::Part| ["bomb.txt", "deep.zip", "etc/evil.txt"].iter().any(|name| is_of(part, name));
+        assert!(!document.parts.iter().any(refused), "{name}");
+    }
+    // What is no archive, whatever its name says.
+    for (name, bytes) in [("a.tgz", b"plain text".to_vec()), ("a.zip", b"PK\x03\x04 cut".to_vec())] {
+        let (_, failure) = read(&extractor(limits), name, &bytes).await;
+        assert!(failure.is_some_and(|failure| ["mismatch", "broken"].contains(&failure.code())), "{name}");
+    }
+}

@@ -1,0 +1,185 @@
+//! Documents that want a password: the person is asked, and nobody else learns the answer.
+
+use std::{
+    collections::VecDeque,
+    io::Read as _,
+    sync::{Arc, Mutex},
+};
+
+use agentd_core::{
+    error::{ErrorKind, KnowledgeError},
+    interrupt::{Answer, Ask},
+    knowledge::{
+        DocumentFinds, DocumentQuery, DocumentState, KnowledgeStats, OpenDocument, PartKind, PartRange, ReadPart,
+        Reading,
+    },
+    ports::{Knowledge, OnProgress, Person, Toolbox as _},
+    tool::ToolErrorCode,
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::bench::{Bench, Project};
+
+/// Reads documents that open with their own content as the password.
+#[derive(Debug)]
+struct Locked;
+
+fn opens(document: &mut OpenDocument) -> bool {
+    let mut content = String::new();
+    std::io::Seek::rewind(&mut document.file).unwrap();
+    document.file.read_to_string(&mut content).unwrap();
+    document.password.as_ref().is_some_and(|password| password.reveal() == content)
+}
+
+fn refused() -> KnowledgeError {
+    KnowledgeError::new(ErrorKind::Rejected, "it is encrypted").with_hint("ask a person").needing_password(true)
+}
+
+impl Knowledge for Locked {
+    fn is_document(&self, name: &str, _: &[u8]) -> bool {
+        name.ends_with(".pdf") || name.ends_with(".zip")
+    }
+
+    fn read(
+        &self,
+        mut document: OpenDocument,
+        range: PartRange,
+        _: CancellationToken,
+    ) -> BoxFuture<'_, Result<Reading, KnowledgeError>> {
+        let inner = document.inner.clone().unwrap_or_default();
+        let part = |text: String| ReadPart {
+            number: range.first,
+            label: String::from("page 1"),
+            text,
+            cut: false,
+            shown: None,
+            next: None,
+        };
+        let read = match opens(&mut document) || !inner.is_empty() {
+            false => Err(refused()),
+            true => Ok(Reading {
+                format: "PDF".to_owned(),
+                title: None,
+                parts_are: PartKind::Page,
+                total: 1,
+                parts: vec![part(format!("opened {inner} from row {}", range.from.row))],
+                broken: None,
+                locked: false,
+            }),
+        };
+        std::future::ready(read).boxed()
+    }
+
+    fn search(
+        &self,
+        documents: Vec<OpenDocument>,
+        _: DocumentQuery,
+        _: OnProgress,
+        _: CancellationToken,
+    ) -> BoxFuture<'_, Result<DocumentFinds, KnowledgeError>> {
+        let mut finds = DocumentFinds::default();
+        for mut document in documents {
+            if opens(&mut document) {
+                finds.searched += 1;
+            } else {
+                finds.broken.push((document.name.clone(), "it is encrypted".to_owned()));
+                finds.locked.push(document.name);
+            }
+        }
+        std::future::ready(Ok(finds)).boxed()
+    }
+
+    fn take_in(
+        &self,
+        _: Vec<OpenDocument>,
+        _: bool,
+        _: OnProgress,
+        _: CancellationToken,
+    ) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>> {
+        std::future::ready(Ok(Vec::new())).boxed()
+    }
+
+    fn states(&self, _: Vec<OpenDocument>) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>> {
+        std::future::ready(Ok(Vec::new())).boxed()
+    }
+
+    fn stats(&self) -> BoxFuture<'_, Result<KnowledgeStats, KnowledgeError>> {
+        std::future::ready(Err(refused())).boxed()
+    }
+}
+
+type Asked = Arc<Mutex<Vec<Ask>>>;
+
+/// A bench with a person who gives these answers, and what they were asked.
+async fn bench(answers: &[Option<&str>]) -> (Bench, Asked) {
+    let mut bench = Bench::with(Project::None, |config| config.knowledge = Some(Arc::new(Locked))).await;
+    let asked = Asked::default();
+    let answers: Arc<Mutex<VecDeque<Option<String>>>> =
+        Arc::new(Mutex::new(answers.iter().map(|answer| answer.map(str::to_owned)).collect()));
+    let notes = Arc::clone(&asked);
+    bench.context.person = Person::new(move |ask| {
+        notes.lock().unwrap().push(ask);
+        let answer = answers.lock().unwrap().pop_front();
+        let answer = answer.map(|answer| match answer {
+            Some(text) => Answer::Text { text },
+            None => Answer::Reject { reason: None },
+        });
+        std::future::ready(answer).boxed()
+    });
+    bench.put("uploads/a.pdf", "sesame");
+    bench.put("uploads/b.pdf", "sesame");
+    (bench, asked)
+}
+
+#[tokio::test]
+async fn the_person_is_asked_in_secret_and_only_once_in_a_session() {
+    let (bench, asked) = bench(&[Some("wrong"), Some("sesame")]).await;
+    let told = bench.ok("read_file", json!({"path": "uploads/a.pdf", "row": 7})).await;
+    assert!(told.contains("opened  from row 7") && !told.contains("sesame"), "{told}");
+    {
+        let asked = asked.lock().unwrap();
+        assert_eq!(asked.len(), 2);
+        assert!(asked.iter().all(Ask::is_secret) && asked[0] != asked[1], "{asked:?}");
+        let Ask::Question { question, context: Some(context), .. } = &asked[1] else { panic!() };
+        assert!(question.contains("uploads/a.pdf") && context.contains("did not open it (try 2 of 3)"), "{context}");
+    }
+    // Other documents with the same password, and other tools, ask nobody.
+    bench.ok("read_file", json!({"path": "uploads/b.pdf"})).await;
+    bench.ok("search_file", json!({"path": "uploads/a.pdf", "query": "x"})).await;
+    assert_eq!(asked.lock().unwrap().len(), 2);
+    // The session is gone, and with it the password.
+    bench.toolbox.end_session(bench.context.session_id).await;
+    let told = bench.fails("read_file", json!({"path": "uploads/a.pdf"}), ToolErrorCode::Tool).await;
+    assert!(told.contains("it is encrypted; ask a person"), "{told}");
+}
+
+#[tokio::test]
+async fn three_wrong_passwords_and_a_refusal_end_the_call() {
+    let (bench, asked) = bench(&[Some("1"), Some("2"), Some("3"), None]).await;
+    let told = bench.fails("search_file", json!({"path": "uploads/a.pdf", "query": "x"}), ToolErrorCode::Tool).await;
+    assert!(told.contains("the 3 that the person typed did not open it"), "{told}");
+    assert_eq!(asked.lock().unwrap().len(), 3);
+    let told = bench.fails("read_file", json!({"path": "uploads/a.pdf"}), ToolErrorCode::Tool).await;
+    assert!(told.contains("gave no password"), "{told}");
+}
+
+#[tokio::test]
+async fn a_path_behind_an_archive_names_a_document_in_it() {
+    let (bench, _) = bench(&[]).await;
+    bench.put("uploads/all.zip", "archive");
+    for path in ["uploads/all.zip!/x/y.pdf", "uploads/all.zip!x/y.pdf"] {
+        let told = bench.ok("read_file", json!({ "path": path })).await;
+        assert!(told.contains("uploads/all.zip!/x/y.pdf: PDF") && told.contains("opened x/y.pdf"), "{told}");
+    }
+    // A link to an archive is followed, so that the rules hear of what is read.
+    std::os::unix::fs::symlink("all.zip", bench.real("uploads/link.zip")).unwrap();
+    let followed = bench.follow("read_file", json!({"path": "uploads/link.zip!/y.pdf"})).await.unwrap();
+    assert_eq!(followed.leads_to, "uploads/all.zip!/y.pdf");
+    // A file that has such a name itself is that file.
+    bench.put("uploads/odd.zip!/real.txt", "words of its own");
+    assert!(bench.ok("read_file", json!({"path": "uploads/odd.zip!/real.txt"})).await.contains("words of its own"));
+    let told = bench.fails("read_file", json!({"path": "uploads/none.zip!/y.pdf"}), ToolErrorCode::Path).await;
+    assert!(told.contains("none.zip"), "{told}");
+}
