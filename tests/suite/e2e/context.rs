@@ -243,7 +243,8 @@ async fn three_hundred_turns_fit_into_a_small_window() {
     for cause in [CompactionCause::Critical, CompactionCause::Limit] {
         assert!(done.iter().any(|report| report.cause == cause), "{cause:?} among {done:#?}");
     }
-    assert!(done.len() < TURNS / 3, "{} compactions", done.len());
+    // A third of the turns needs one, since so little fits; half of them would be one after the other.
+    assert!(done.len() < TURNS * 2 / 5, "{} compactions", done.len());
     for report in &done {
         let problem = report.problem.as_deref().unwrap_or_default();
         assert!(problem.is_empty() || problem.contains("no longer kept word for word"), "{report:#?}");

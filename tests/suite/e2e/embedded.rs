@@ -191,7 +191,7 @@ async fn the_built_in_model_cites_the_page_of_a_short_document() {
     let args = ["run", "When did the committee meet?", "--file", document];
     let said = home.agentctl(args).await.exits(0).stdout;
     let (cited, sentence) = said.split_once(" says:").unwrap_or_else(|| panic!("nothing is quoted: {said}"));
-    assert!(cited.starts_with("uploads/latin.pdf, page "), "{said}");
+    assert!(cited.starts_with("uploads/latin.pdf, p. "), "{said}");
     assert!(sentence.contains("committee met on day"), "{said}");
 }
 

@@ -519,9 +519,6 @@ async fn a_worktree_of_a_subagent_goes_where_nothing_was_changed_and_is_refused_
             (false, false) => Reply::text(told),
         }
     });
-    // Somebody may work with all files of theirs at once; that is no work in the worktree.
-    let all = format!("{}:rw", world.daemon.path().display());
-    world.daemon.agentctl(["run", "Do it.", "-C", &all, "--on-interrupt", "approve"]).await.exits(0);
     let project = world.project().display().to_string();
     let (writable, read_only) = (format!("{project}:rw"), format!("{project}:ro"));
     let looks = ["run", "Do it.", "-C", &writable, "--on-interrupt", "approve"];

@@ -29,10 +29,9 @@ use crate::{
     },
 };
 
-/// Reads a text file or a document (PDF, Word, Excel, PowerPoint, OpenDocument, RTF, EPUB, mail, notebooks; of a ZIP or TAR
-/// archive the list of its files, each named as uploads/all.zip!/report.pdf). Text under 100 KB is returned whole; larger
-/// files and documents in parts, with the offset of the next. Find the place in a large file first: grep for text,
-/// search_file for documents. Images are refused.
+/// Reads a text file or a document (PDF, Word, Excel, PowerPoint, OpenDocument, EPUB, mail and the like; of an archive the
+/// list of its files). Text under 100 KB is returned whole; larger files and documents in parts, with the offset of the
+/// next. Find the place in a large file first: grep for text, search_file for documents. Images are refused.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {
     /// The file, such as uploads/notes.txt or /project/src/main.rs; src/main.rs is in the project too.
@@ -42,11 +41,10 @@ pub(crate) struct Args {
     offset: Option<u64>,
     #[schemars(range(min = 1), description = "How many lines, pages, sheets or slides to read.")]
     limit: Option<u64>,
-    /// Only for a sheet that is shown in part: the first row to read, by its number; offset says which sheet.
+    /// Of a sheet that is shown in part, the first row to read.
     #[schemars(range(min = 1))]
     row: Option<u64>,
-    /// Only for a line or page that is too long: the first of its characters to read, counted from 1. Of a line up to
-    /// 4000 come; offset says which line or page.
+    /// Of a line or page that is too long, the first character to read, counted from 1.
     #[schemars(range(min = 1))]
     column: Option<u64>,
 }

@@ -36,8 +36,8 @@ const USUAL: usize = 10;
 /// Time after which a search begins with no further documents.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Searches the documents of this session (PDF, Word, Excel, PowerPoint and the like, in the workspace and the project; texts
-/// and archives in uploads/) and returns file and place of each hit, to be cited. Query with a few words in the language of the documents; put a phrase
+/// Searches the documents of this session (PDF, Word, Excel, PowerPoint and the like; texts and archives in uploads/) and
+/// returns file and place of each hit, to be cited. Query with a few words in the language of the documents; put a phrase
 /// into double quotes. Use grep for text files and code.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {

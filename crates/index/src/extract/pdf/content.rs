@@ -12,7 +12,7 @@ use super::{
     layer::Layers,
 };
 
-/// What is drawn on a page.
+/// Content of a page, as it is drawn.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     pub(super) glyphs: Vec<Glyph>,
@@ -21,12 +21,12 @@ pub(super) struct Content {
     pub(super) has_picture: bool,
     /// Degrees by which the page is turned clockwise to be seen.
     pub(super) rotation: f32,
-    /// What is seen of the stored page: left, bottom, right, top.
+    /// Part of the stored page that is seen: left, bottom, right, top.
     pub(super) corners: [f32; 4],
 }
 
 impl Content {
-    /// What the stored content of a page draws.
+    /// Reads what the stored content of a page draws.
     pub(super) fn of<'a>(page: &Page<'a>, stored: &[u8], fonts: &Fonts<'a>, layers: &Layers) -> Self {
         let empty = Self { rotation: rotation(page), corners: corners(page), ..Self::default() };
         let mut content = Drawing::new(empty, fonts, layers).of(stored, page.resources());

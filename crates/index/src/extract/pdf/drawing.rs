@@ -41,7 +41,7 @@ struct State<'a> {
 /// A marked part of the content.
 struct Mark {
     is_hidden: bool,
-    /// What it says instead of its glyphs, and the first of them.
+    /// Text that it says instead of its glyphs, and the first of them.
     instead: Option<(String, usize)>,
 }
 
@@ -198,7 +198,7 @@ impl<'f, 'a> Drawing<'f, 'a> {
     }
 }
 
-/// What a marked part says instead of its glyphs.
+/// Text that a marked part says instead of its glyphs.
 fn actual_text(properties: &Dict<'_>) -> Option<String> {
     properties.get::<Bytes<'_>>("ActualText").map(|text| string::text(text.as_bytes()))
 }

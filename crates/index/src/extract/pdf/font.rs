@@ -70,7 +70,7 @@ impl<'a> Fonts<'a> {
         }
     }
 
-    /// How codes are letters that no table of the font tells of: by the collection that its glyphs are taken from.
+    /// Letters of codes that no table of the font tells of: by the collection that its glyphs are taken from.
     fn collection(&self, font: &Dict<'_>, descendant: &Dict<'_>) -> Option<Collection> {
         let encoding = match font.get::<Object<'_>>("Encoding")? {
             Object::Name(name) => match name.as_ref() {
