@@ -30,10 +30,13 @@ pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
         return Ok(Kind::Tar);
     }
     let start = &bytes[..bytes.len().min(PDF_HEADER_WITHIN)];
-    if contains(start, b"%PDF-") && (start.starts_with(b"%PDF-") || !named.is_some_and(Kind::is_text)) {
+    // An archive holds its files as they are, if somebody wants it so.
+    let is_zip = bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06");
+    let may_hold = is_zip || named.is_some_and(Kind::is_text);
+    if contains(start, b"%PDF-") && (start.starts_with(b"%PDF-") || !may_hold) {
         return Ok(Kind::Pdf);
     }
-    if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06") {
+    if is_zip {
         return zipped(bytes, named);
     }
     if bytes.starts_with(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1") {

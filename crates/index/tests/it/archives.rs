@@ -9,7 +9,7 @@ use agentd_core::{
 use agentd_index::{DocumentPlace, Limits};
 use flate2::{Compression, write::GzEncoder};
 use tokio_util::sync::CancellationToken;
-use zip::{ZipWriter, write::SimpleFileOptions};
+use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
 use crate::{
     bench::{extractor, fixture, read},
@@ -32,7 +32,10 @@ fn files() -> Files {
 fn zipped(files: &Files) -> Vec<u8> {
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, content) in files {
-        archive.start_file(*name, SimpleFileOptions::default()).unwrap();
+        // Some are stored as they are, so that the archive begins with the bytes of another format.
+        let is_stored = name.ends_with(".pdf");
+        let method = if is_stored { CompressionMethod::Stored } else { CompressionMethod::Deflated };
+        archive.start_file(*name, SimpleFileOptions::default().compression_method(method)).unwrap();
         archive.write_all(content).unwrap();
     }
     archive.finish().unwrap().into_inner()
