@@ -21,7 +21,7 @@ use crate::chat::Turn;
 const SENTENCES: usize = 8;
 
 /// The same of those that a search found, which fit already.
-const FOUND_SENTENCES: usize = 4;
+const FOUND_SENTENCES: usize = 3;
 
 const WHICH_FILE: &str = "Which file? Name it, as in \"Summarise README.md\"; \"List the files\" shows what is there.";
 
