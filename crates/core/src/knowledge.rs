@@ -43,7 +43,7 @@ impl OpenDocument {
     /// The same document once more, with a password or without.
     ///
     /// # Errors
-    /// When there are too many open files.
+    /// Fails if too many files are open.
     pub fn again(&self, password: Option<Password>) -> std::io::Result<Self> {
         Ok(Self { name: self.name.clone(), file: self.file.try_clone()?, inner: self.inner.clone(), password })
     }
@@ -137,7 +137,7 @@ pub struct PartRange {
     pub first: u32,
     /// Maximum number; none for as many as are usual for that kind of document.
     pub count: Option<u32>,
-    /// Where in the first one to begin.
+    /// Place in the first one at which to begin.
     pub from: PartCursor,
 }
 
@@ -239,7 +239,7 @@ pub struct ReadPart {
     /// Extent of that, where it is not all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown: Option<Extent>,
-    /// Where it goes on, where it does.
+    /// Place at which it goes on, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<PartCursor>,
 }
@@ -381,7 +381,7 @@ pub struct KnowledgeStats {
 pub struct DocumentHit {
     /// The document's name, as it was given.
     pub document: String,
-    /// Where in it, as it is cited: `p. 12`, `Sales!A2:F20`, `slide 7`, `:120-134` for lines. Empty where there is only one place.
+    /// Place in it, as it is cited: `p. 12`, `Sales!A2:F20`, `slide 7`, `:120-134` for lines. Empty where there is only one place.
     pub place: String,
     /// Its score; only to be compared with others of the same search.
     pub score: f32,

@@ -54,7 +54,7 @@ pub enum Failure {
         failed: u32,
         /// Number of files.
         entries: u32,
-        /// Which, and why.
+        /// The files that were not read, each with its reason.
         why: String,
     },
     /// There is no such file in the archive.

@@ -1,4 +1,4 @@
-//! How much of each part is shown, and where it is read on. Pure.
+//! Part of a document that is shown, and the place at which it is read on. Pure.
 
 use agentd_core::knowledge::{Extent, ExtentUnit, PartCursor, PartRange, ReadPart};
 

@@ -1,4 +1,4 @@
-//! What is drawn on a page: letters with their places, lines, and whether there are pictures.
+//! Content of a page as it is drawn: letters with their places, lines, and whether there are pictures.
 
 use hayro_syntax::{
     object::Rect,

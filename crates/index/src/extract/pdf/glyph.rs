@@ -11,7 +11,7 @@ pub(super) type Place = (f32, f32);
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Glyph {
     pub(super) letter: char,
-    /// Where it begins on its line.
+    /// Point of its line at which it begins.
     pub(super) start: Place,
     /// Its length along the line.
     pub(super) width: f32,

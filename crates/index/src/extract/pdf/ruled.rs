@@ -136,7 +136,7 @@ fn grids(strokes: &[RulingLine]) -> Vec<Grid> {
     grids
 }
 
-/// Where there are lines that are drawn over a good part of the table, each told by its place and length.
+/// Places of lines that are drawn over a good part of the table, each told by its place and length.
 fn ruled(strokes: &[&RulingLine], whole: f32, told: fn(&RulingLine) -> (f32, f32)) -> Vec<f32> {
     const LEAST: f32 = 0.15;
     let mut lines: Vec<(f32, f32)> = strokes.iter().map(|stroke| told(stroke)).collect();

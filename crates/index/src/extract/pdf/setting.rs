@@ -41,7 +41,7 @@ impl Default for Setting<'_> {
     }
 }
 
-/// Where the next letter is set, and where its line began.
+/// Places of the next letter, and of the beginning of its line.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Cursor {
     text: Affine,

@@ -20,7 +20,7 @@ const WORDS: f64 = 99.0;
 /// Documents that are named, of those of which too little is there.
 const NAMED: usize = 6;
 
-/// What the script finds of the documents of a format.
+/// Findings of the script about the documents of a format.
 #[derive(Debug, Deserialize)]
 struct Verdict {
     documents: u64,
