@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 24] = [
+const FILES: [&str; 25] = [
     "agent",
     "audit",
     "context",
@@ -21,6 +21,7 @@ const FILES: [&str; 24] = [
     "plugin",
     "policy",
     "project",
+    "replay",
     "session",
     "skill",
     "storage",

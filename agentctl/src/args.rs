@@ -53,6 +53,8 @@ pub(crate) enum Command {
     Grants(cmd::grants::GrantsArgs),
     /// List, show, rename, reset and delete sessions
     Sessions(cmd::sessions::SessionsArgs),
+    /// Play recordings as tests: no model, no network
+    Test(cmd::test::TestArgs),
     /// List, read and write files of a session
     Files(cmd::files::FilesArgs),
     /// Add documents to a session; read and search them by page

@@ -107,6 +107,7 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
         makers,
         toolbox,
         languages,
+        player,
         mcp,
         session_servers,
         skills,
@@ -152,6 +153,7 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
         log,
         audit: audit.clone(),
         retention: retention.clone(),
+        player,
         clock: clock.clone(),
         stop,
     });

@@ -41,6 +41,7 @@ use crate::{
     models::ReloadableModels,
     paths::Paths,
     redact::Redactor,
+    replay::{MakeWorkspaces, Player, PlayerParts},
     sandbox,
     session_tools::SessionTools,
     skills,
@@ -82,6 +83,8 @@ pub struct Parts {
     pub mcp: Arc<McpPool>,
     /// The MCP servers of sessions. Closed with them.
     pub session_servers: Arc<SessionServers>,
+    /// Plays recordings.
+    pub player: Arc<Player>,
     /// Settings without effect.
     pub notes: Vec<String>,
 }
@@ -98,6 +101,7 @@ pub async fn assemble(
 ) -> Result<Parts, Failure> {
     let ConfigSource { paths, env, .. } = recipe;
     agentd_models::init_crypto();
+    let own_redactor = redactor.clone();
     let makers = ModelMaker::new(&paths.data, ModelRecords::open(paths.model_facts()));
     let models = Arc::new(ReloadableModels::new(makers.make(config)?));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -129,9 +133,22 @@ pub async fn assemble(
     // All that can be left out or described otherwise.
     let configurable = [all.specs().to_vec(), agentd_engine::hideable_tools()].concat();
     let toolbox = Arc::new(ConfiguredToolbox::new(all, &config.tools, idle(config), idle_now(&languages)));
+    let of_sessions: Arc<dyn Toolbox> = Arc::new(SessionTools::new(toolbox.clone(), Arc::clone(&session_servers)));
+    let player = Arc::new(Player::new(PlayerParts {
+        folder: paths.data.join("replays"),
+        models: models.clone(),
+        toolbox: Arc::clone(&of_sessions),
+        workspaces: played_workspaces(paths, skills.clone(), projects.clone()),
+        snapshots: snapshot_config(config),
+        languages: languages.clone(),
+        audit: audit.clone(),
+        redactor: own_redactor,
+    }));
+    let sweeper = Arc::clone(&player);
+    let _ = tokio::task::spawn_blocking(move || sweeper.sweep()).await;
     let engine = Engine::new(EngineParts {
         models: models.clone(),
-        toolbox: Arc::new(SessionTools::new(toolbox.clone(), Arc::clone(&session_servers))),
+        toolbox: of_sessions,
         store: store.clone(),
         workspaces: Arc::new(
             WorkspaceFolders::new(paths.data.join("workspace"))
@@ -168,7 +185,21 @@ pub async fn assemble(
         mcp,
         session_servers,
         skills,
+        player,
         notes,
+    })
+}
+
+/// Makes workspaces of replays: with skills and projects as sessions have them, but without what one person's machine remembers
+/// or draws, which no recording could hold on another.
+fn played_workspaces(paths: &Paths, skills: SkillStore, projects: ProjectStore) -> MakeWorkspaces {
+    let Paths { data, config, .. } = paths.clone();
+    Box::new(move |base| {
+        WorkspaceFolders::new(base.to_owned())
+            .keeping_private(&[&data, &config])
+            .guided_by(&config, None)
+            .with_skills(skills.clone())
+            .with_projects(projects.clone())
     })
 }
 

@@ -32,6 +32,7 @@ use crate::{
     logging::LogHandle,
     models::ReloadableModels,
     paths::Paths,
+    replay::Player,
     retention::Retention,
     rpc::{Control, PluginControl, Refusal},
     sandbox,
@@ -111,6 +112,8 @@ pub struct DaemonControl {
     pub log: LogHandle,
     /// Told of the new rules.
     pub audit: Arc<AuditLog>,
+    /// Plays recordings.
+    pub player: Arc<Player>,
     /// Told how long what is kept.
     pub retention: Arc<Retention>,
     /// The time.
@@ -201,6 +204,10 @@ impl Control for DaemonControl {
 
     fn mcp(&self) -> &Arc<McpPool> {
         &self.mcp
+    }
+
+    fn player(&self) -> Option<Arc<Player>> {
+        Some(Arc::clone(&self.player))
     }
 
     fn session_servers(&self) -> Option<&SessionServers> {

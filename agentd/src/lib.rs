@@ -12,7 +12,7 @@
 //! - [`app`]: serving, and the order in which everything ends. [`listener`]: the socket. `presence`: keeps it and
 //!   the lock file where clients find them. [`signals`] and [`control`]: requests to stop or to reload.
 //! - [`rpc`]: the services that clients speak to. [`rehearsal`]: verdicts of other rules on the audit log's calls.
-//!   [`audit`]: the daemon's own facts for that log.
+//!   [`audit`]: the daemon's own facts for that log. [`replay`]: recordings of sessions, made and played.
 //! - `rest`: work done whenever the daemon comes to rest; `footprint`: the memory that is given back then.
 //!   [`retention`]: removal of unused data.
 //! - [`health`]: problems of the stored data.
@@ -43,6 +43,7 @@ pub mod plugins;
 mod presence;
 pub mod redact;
 pub mod rehearsal;
+pub mod replay;
 mod rest;
 pub mod retention;
 pub mod rpc;

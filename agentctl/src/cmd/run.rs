@@ -1,6 +1,7 @@
 //! `agentctl run`: one turn, its answer on standard output, everything else on standard error.
 
 mod mentioned;
+mod replayed;
 mod result_only;
 mod wishes;
 
@@ -21,7 +22,7 @@ use agentd_proto::client::{ClientErrorKind, StartRequest};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use self::{mentioned::MentionedFiles, result_only::ResultOnly, wishes::TurnWishes};
+use self::{mentioned::MentionedFiles, replayed::RecordingChoice, result_only::ResultOnly, wishes::TurnWishes};
 use crate::{
     daemon::{self, Daemon},
     exit::{Exit, Interactivity},
@@ -61,6 +62,8 @@ const EXAMPLES: &str = "Examples:
   agentctl run 'Check all links' --detach          in the background
   agentctl run 'How warm is it?' --schema celsius.json | jq .degrees
   agentctl run 'Read the diff' --agent reviewer --tools read_file,grep --timeout 300
+  agentctl run 'Read the notes' --record notes.jsonl   to be played again
+  agentctl run --replay notes.jsonl                without model and network
   agentctl run 'Tell a story' --output lines | while read -r line; do …
   agentctl run 'List my files' --output json | jq -r .text";
 
@@ -119,6 +122,8 @@ pub(crate) struct RunArgs {
     /// Delete the new session with its files at the end of this command
     #[arg(long, conflicts_with_all = ["session", "resume", "detach"])]
     ephemeral: bool,
+    #[command(flatten)]
+    recording: RecordingChoice,
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     output: Output,
@@ -239,6 +244,12 @@ pub(crate) async fn handle(global: &Global, args: RunArgs) -> anyhow::Result<Exi
 }
 
 async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow::Result<Exit> {
+    if let Some(path) = &args.recording.replay {
+        let project = args.turn.project.as_ref();
+        return replayed::handle(global, path, &args.recording, project, args.output, args.on_interrupt).await;
+    }
+    let recorded = args.recording.record.clone();
+    recorded.as_deref().map(replayed::check).transpose()?;
     let has_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
     let at_interrupt = AtInterrupt::choose(args.on_interrupt, has_terminal, args.detach)?;
     let mut uploads = args.files.iter().map(|path| Upload::open(path)).collect::<Result<Vec<_>, _>>()?;
@@ -327,6 +338,9 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     keyboard.tell_unsent();
     let result = result?;
     known.told = true;
+    if let Some(path) = recorded {
+        replayed::record(&daemon, line.session(), &path).await?;
+    }
     // A line that started a turn either tells its end or fails.
     let exit = result.map_or(Exit::Failed, |result| Exit::of_turn(&result, at_interrupt.attendance()));
     Ok(signals.exit(exit))

@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::{
-    cmd::{fork, search},
+    cmd::{fork, record, search},
     daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
@@ -107,6 +107,8 @@ enum SessionsCommand {
         /// The session: id, title, number in `sessions list`, or `last`
         session: String,
     },
+    /// Make a recording of a session, to be played without a model
+    Record(record::RecordArgs),
     /// Copy a session, to continue in another direction
     Fork(fork::ForkArgs),
     /// Delete a session with its history and files, permanently
@@ -125,6 +127,7 @@ pub(crate) async fn handle(global: &Global, args: SessionsArgs) -> anyhow::Resul
     match args.command {
         SessionsCommand::List { limit, all } => list(&daemon, limit, all, json).await,
         SessionsCommand::Show { session, items } => show(&daemon, &session, items, json).await,
+        SessionsCommand::Record(args) => record::handle(&daemon, args, json).await,
         SessionsCommand::Search(args) => search::handle(&daemon, args, json).await,
         SessionsCommand::Rename { session, title } => {
             let id = daemon.client.find_session(&session).await?.to_string();

@@ -4,7 +4,7 @@
 //!   that the client of a turn answers.
 //! - `sessions`, `upload`: sessions and their files; `documents`: content of documents among them. `interrupts`:
 //!   pending requests. `grants`: stored rules. `skills`: the list of skills. `projects`: what projects bring along,
-//!   and trust in it. `plugins`: what was added as a whole. `policy`: verdicts of the rules, and of proposed ones. `mcp`: MCP servers; `session_servers`: those that clients bring for sessions. `audit`: the audit log. `storage`: disk usage. `usage`: tokens and money. `worktrees`: git worktrees of sessions. `daemon`: the daemon itself; `watching`: what happens in
+//!   and trust in it. `plugins`: what was added as a whole. `policy`: verdicts of the rules, and of proposed ones. `mcp`: MCP servers; `session_servers`: those that clients bring for sessions. `audit`: the audit log. `storage`: disk usage. `usage`: tokens and money. `worktrees`: git worktrees of sessions. `replays`: recordings. `daemon`: the daemon itself; `watching`: what happens in
 //!   all sessions.
 //! - `refusal`: how the engine's errors become statuses.
 //!
@@ -25,6 +25,7 @@ mod plugins;
 mod policy;
 mod projects;
 mod refusal;
+mod replays;
 mod session_servers;
 mod sessions;
 mod skills;
@@ -66,8 +67,9 @@ use agentd_proto::{
         audit_server::AuditServer, daemon_server::DaemonServer, documents_server::DocumentsServer,
         grants_server::GrantsServer, interrupts_server::InterruptsServer, mcp_server::McpServer,
         plugins_server::PluginsServer, policy_server::PolicyServer, projects_server::ProjectsServer,
-        sessions_server::SessionsServer, skills_server::SkillsServer, spending_server::SpendingServer,
-        storage_server::StorageServer, turns_server::TurnsServer, worktrees_server::WorktreesServer,
+        replays_server::ReplaysServer, sessions_server::SessionsServer, skills_server::SkillsServer,
+        spending_server::SpendingServer, storage_server::StorageServer, turns_server::TurnsServer,
+        worktrees_server::WorktreesServer,
     },
 };
 use agentd_tools::{Sandbox, SkillStore};
@@ -78,7 +80,7 @@ use tonic::transport::{Server, server::Router};
 
 pub use refusal::Refusal;
 
-use crate::{health::Health, retention::Retention};
+use crate::{health::Health, replay::Player, retention::Retention};
 
 /// Receive window of uploads on a connection, in bytes.
 const RECEIVE_WINDOW: u32 = 1024 * 1024;
@@ -154,6 +156,11 @@ pub trait Control: Send + Sync + 'static {
 
     /// The plugins, where there are any.
     fn plugins(&self) -> Option<&dyn PluginControl> {
+        None
+    }
+
+    /// Player of recordings, where there is one.
+    fn player(&self) -> Option<Arc<Player>> {
         None
     }
 
@@ -236,6 +243,7 @@ async fn router_of(context: Context) -> Result<Router, tonic_reflection::server:
     health.set_serving::<StorageServer<Context>>().await;
     health.set_serving::<SpendingServer<Context>>().await;
     health.set_serving::<WorktreesServer<Context>>().await;
+    health.set_serving::<ReplaysServer<Context>>().await;
     health.set_serving::<DaemonServer<Context>>().await;
     let reflection = || {
         tonic_reflection::server::Builder::configure()
@@ -259,6 +267,7 @@ async fn router_of(context: Context) -> Result<Router, tonic_reflection::server:
         .add_service(StorageServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(SpendingServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(WorktreesServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(ReplaysServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(DaemonServer::new(context).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(health_service)
         .add_service(reflection().build_v1()?)

@@ -33,6 +33,7 @@ pub mod client_file;
 pub mod client_tool;
 pub mod code;
 pub mod context;
+pub mod counters;
 pub mod environment;
 pub mod error;
 pub mod event;

@@ -21,6 +21,9 @@ pub struct StoreConfig {
     pub full_check_up_to: u64,
     /// The time zone whose days usage is counted by.
     pub time_zone: fn() -> TimeZone,
+    /// Set if what was acknowledged survives a loss of power. Without it nothing waits for the disk: for journals that are
+    /// thrown away.
+    pub durable: bool,
     /// The file may not grow beyond this many pages: a disk that is full, for tests.
     #[doc(hidden)]
     pub max_pages: Option<u32>,
@@ -37,6 +40,7 @@ impl StoreConfig {
             busy_timeout: Duration::from_secs(5),
             full_check_up_to: 64 * 1024 * 1024,
             time_zone: || TimeZone::UTC,
+            durable: true,
             max_pages: None,
         }
     }

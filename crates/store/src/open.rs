@@ -38,6 +38,7 @@ const MIGRATIONS: &[M<'static>] = &[
     M::up(include_str!("../migrations/0016_order_of_use.sql")),
     M::up(include_str!("../migrations/0017_surroundings.sql")),
     M::up(include_str!("../migrations/0018_usage.sql")),
+    M::up(include_str!("../migrations/0019_counters.sql")),
 ];
 
 /// "agnt", which the first migration writes into the file's header.
@@ -169,7 +170,7 @@ fn set_up_writing(connection: &Connection, config: &StoreConfig) -> Result<(), F
             "the file system has no shared memory for a write-ahead log",
         ))));
     }
-    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "synchronous", if config.durable { "FULL" } else { "OFF" })?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     // What a person deletes is overwritten, not only forgotten.
     connection.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))?;

@@ -4,7 +4,7 @@
 //! connects again by itself when the daemon was restarted; open streams end with [`ClientErrorKind::Lost`].
 //!
 //! - [`connect`](self): this file, with the handshake and the calls about the daemon.
-//! - `sessions`, `documents`, `mcp`, `turns`, `interrupts`, `grants`, `projects`, `plugins`, `audit`, `storage`, `usage`, `watch`, `worktrees`:
+//! - `sessions`, `documents`, `mcp`, `turns`, `interrupts`, `grants`, `projects`, `plugins`, `replays`, `audit`, `storage`, `usage`, `watch`, `worktrees`:
 //!   the other calls. `error`: what can go wrong.
 
 mod audit;
@@ -18,6 +18,7 @@ mod mcp;
 mod plugins;
 mod policy;
 mod projects;
+mod replays;
 mod sessions;
 mod skills;
 mod storage;
@@ -28,6 +29,7 @@ mod worktrees;
 
 pub use connect::Client;
 pub use error::{ClientError, ClientErrorKind};
+pub use replays::{PlayMode, PlayProblem, PlayReport, PlayRequest, PlayStep, PlayStream};
 pub use sessions::too_large as upload_too_large;
 pub use turns::{EventStream, SessionChoice, StartRequest, TurnFrame, TurnSender, TurnStream};
 pub use watch::{WatchEvent, WatchStream};

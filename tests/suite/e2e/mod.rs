@@ -100,6 +100,7 @@ mod providers;
 mod random_kills;
 mod readers;
 mod readme;
+mod recordings;
 mod relief;
 mod requests;
 mod responses_wire;

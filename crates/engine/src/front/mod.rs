@@ -365,6 +365,20 @@ impl Engine {
         }
     }
 
+    /// Stored events of a session with numbers above `after`, in order, at most `limit`.
+    ///
+    /// # Errors
+    /// When there is no such session or the journal cannot be read.
+    pub async fn events(&self, session: SessionId, after: u64, limit: usize) -> Result<Vec<Arc<Event>>, EngineError> {
+        Ok(self.shared.parts.store.events(session, after, limit).await?)
+    }
+
+    /// Settings in force.
+    #[must_use]
+    pub fn config(&self) -> Arc<EngineConfig> {
+        self.shared.config()
+    }
+
     /// A session as lists show it; none where there is none.
     ///
     /// # Errors

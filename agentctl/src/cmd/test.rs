@@ -1,0 +1,157 @@
+//! `agentctl test`: plays a folder of recordings and holds them to expectations.
+//!
+//! - `case`: what is tested, from the files of a folder; `expect`: expectations, and what a play came to; `junit`: the report for
+//!   other programs.
+
+mod case;
+mod expect;
+mod junit;
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use agentd_proto::client::{ClientErrorKind, PlayProblem, PlayReport};
+use clap::Args;
+use serde::Serialize;
+
+use self::{case::TestCase, expect::PlayedTurns};
+use crate::{
+    cmd::own_file,
+    daemon::{self, Daemon},
+    exit::Exit,
+    failure::Failure,
+    flags::Global,
+    replay, report,
+    terminal::sanitize::clean,
+};
+
+/// The arguments of `test`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl test tests/agent                  all recordings and tests of a folder
+  agentctl test tests/agent greeting         those with greeting in their name
+  agentctl test tests/agent --junit out.xml  a report for CI
+  agentctl test tests/agent --update         after an edit of a prompt: record the requests as they are now
+
+A test is a recording NAME.jsonl, a file NAME.yaml with what is expected of it, or both. No model is asked and nothing runs, \
+unless the file says mode: live-tools or mode: live-model. A request that differs from the recorded one fails the test and shows the \
+difference. docs/testing.md describes the files.
+
+Exit codes: 0 all passed, 1 some failed, 2 there are no tests or a file makes no sense.")]
+pub(crate) struct TestArgs {
+    /// Folder of tests, or one file
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::AnyPath)]
+    folder: PathBuf,
+    /// Run the tests with one of these words in their name
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Write the requests as they are now into the recordings
+    #[arg(long)]
+    update: bool,
+    /// Write a JUnit report to this file
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    junit: Option<PathBuf>,
+}
+
+/// Result of a test.
+#[derive(Debug, Serialize)]
+struct TestResult {
+    name: String,
+    passed: bool,
+    turns: u32,
+    duration_ms: u64,
+    /// Why it failed.
+    failures: Vec<String>,
+    /// What did not go as recorded.
+    problems: Vec<PlayProblem>,
+}
+
+/// Runs the tests.
+pub(crate) async fn handle(global: &Global, args: TestArgs) -> anyhow::Result<Exit> {
+    let cases = case::find(&args.folder, &args.names)?;
+    let daemon = daemon::connect(global).await?;
+    let begun = Instant::now();
+    let mut results = Vec::new();
+    for case in &cases {
+        let result = run(&daemon, case, args.update).await?;
+        if !global.json {
+            show(&result)?;
+        }
+        results.push(result);
+    }
+    if let Some(path) = &args.junit {
+        let text = junit::report(&args.folder.display().to_string(), &results, begun.elapsed());
+        own_file::replace(path, &text).map_err(|error| {
+            Failure::usage(format!("could not write {}: {error}", path.display())).hint("name another file")
+        })?;
+    }
+    let failed = results.iter().filter(|result| !result.passed).count();
+    let passed = results.len() - failed;
+    let exit = if failed > 0 { Exit::Failed } else { Exit::Done };
+    if global.json {
+        report::json(&serde_json::json!({ "passed": passed, "failed": failed, "tests": results }))?;
+    } else {
+        let took = report::span(millis(begun.elapsed()));
+        report::lines([format!("{passed} passed, {failed} failed in {took}")])?;
+    }
+    Ok(exit)
+}
+
+async fn run(daemon: &Daemon, case: &TestCase, update: bool) -> anyhow::Result<TestResult> {
+    let begun = Instant::now();
+    let mut turns = PlayedTurns::default();
+    let wishes = case.wishes(update)?;
+    let played = replay::play(daemon, &case.recording, wishes, &mut |event| {
+        turns.take(event);
+        Ok(())
+    })
+    .await;
+    let (report, mut failures) = match played {
+        Ok(report) => (report, Vec::new()),
+        // One recording that cannot be played leaves the others alone; without a daemon there is nothing left to do.
+        Err(error) => match unplayed(&error) {
+            Some(why) => (PlayReport::default(), vec![why]),
+            None => return Err(error),
+        },
+    };
+    let PlayReport { problems, turns: count } = report;
+    if failures.is_empty() {
+        failures = case.expect.failures(&turns)?;
+    }
+    Ok(TestResult {
+        name: case.name.clone(),
+        passed: failures.is_empty() && problems.is_empty(),
+        turns: count,
+        duration_ms: millis(begun.elapsed()),
+        failures,
+        problems,
+    })
+}
+
+/// Why a recording could not be played, where that is about the recording.
+fn unplayed(error: &anyhow::Error) -> Option<String> {
+    if let Some(error) = error.downcast_ref::<agentd_proto::client::ClientError>() {
+        return matches!(error.kind, ClientErrorKind::Answered(_)).then(|| error.message.clone());
+    }
+    error.downcast_ref::<Failure>().map(|failure| failure.message.clone())
+}
+
+fn show(result: &TestResult) -> anyhow::Result<()> {
+    let TestResult { name, passed, turns, duration_ms, failures, problems } = result;
+    let mark = if *passed { "ok    " } else { "FAILED" };
+    let turns = report::count(*turns, "turn");
+    let mut lines = vec![format!("{mark} {name} ({turns}, {})", report::span(*duration_ms))];
+    for failure in failures {
+        lines.extend(clean(failure).lines().map(|line| format!("    {line}")));
+    }
+    for problem in problems {
+        lines.extend(replay::shown(problem).lines().map(|line| format!("    {line}")));
+    }
+    report::lines(lines)
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

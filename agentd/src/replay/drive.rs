@@ -1,0 +1,133 @@
+//! Turn by turn through a recording.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    event::{Event, EventKind},
+    interrupt::{Answer, Interrupt},
+    turn::{OnInterrupt, StartTurn, StopReason, TurnOptions, TurnResult},
+};
+use agentd_engine::SessionHandle;
+use agentd_replay::{Play, RecordedEnd, RecordedTurn, Script};
+use tokio::sync::mpsc;
+
+use super::{PlayError, PlayNews, PlayOptions, ports::PlayedClock};
+
+/// The name under which a play starts turns and answers.
+const CLIENT: &str = "replay";
+
+/// One play.
+pub(super) struct Drive<'a> {
+    pub(super) session: &'a SessionHandle,
+    pub(super) script: &'a Arc<Script>,
+    pub(super) clock: &'a PlayedClock,
+    pub(super) options: &'a PlayOptions,
+    pub(super) news: &'a mpsc::Sender<PlayNews>,
+}
+
+impl Drive<'_> {
+    /// Plays all turns, or up to the first that does not go as recorded. Returns their number.
+    pub(super) async fn all(&self) -> Result<usize, PlayError> {
+        for place in 0..self.script.turns() {
+            let Some(turn) = self.script.turn(place) else { break };
+            self.clock.set(turn.start.at);
+            self.script.begin(place, self.session.id());
+            let Some(result) = self.one(&turn).await? else { return Ok(place) };
+            self.compare(turn.end.as_ref(), &result);
+            let goes_on = self.options.play != Play::Strict || self.script.problems().is_empty();
+            if !goes_on {
+                return Ok(place + 1);
+            }
+        }
+        Ok(self.script.turns())
+    }
+
+    /// Plays a turn. None where nobody listens any more.
+    async fn one(&self, turn: &RecordedTurn) -> Result<Option<TurnResult>, PlayError> {
+        let mut started = self.session.start_turn(self.start(turn)).await?;
+        while let Some(event) = started.events.next().await {
+            let event = event?;
+            if self.news.send(PlayNews(Arc::clone(&event))).await.is_err() {
+                return Ok(None);
+            }
+            match &event.kind {
+                EventKind::InterruptRaised { interrupt } if self.answers() => self.answer(interrupt).await?,
+                EventKind::TurnEnded { result } if is_of(&event, &started) => return Ok(Some((**result).clone())),
+                _ => {}
+            }
+        }
+        Err(PlayError::Stopping)
+    }
+
+    fn start(&self, turn: &RecordedTurn) -> StartTurn {
+        let start = turn.start.clone();
+        // A live model is the one that is configured.
+        let options = match self.options.play {
+            Play::LiveModel => TurnOptions { model: None, slot: None, ..start.options },
+            Play::Learn | Play::Strict | Play::LiveTools => start.options,
+        };
+        StartTurn {
+            text: start.input,
+            typed_bytes: start.typed_bytes,
+            answer_schema: start.answer_schema,
+            slot: Some(start.slot),
+            max_steps: Some(start.max_steps).filter(|steps| *steps > 0),
+            on_interrupt: match (self.answers(), self.options.approve) {
+                (true, _) => OnInterrupt::Wait,
+                (false, true) => OnInterrupt::Approve,
+                (false, false) => OnInterrupt::Deny,
+            },
+            client: CLIENT.to_owned(),
+            options,
+            ..StartTurn::default()
+        }
+    }
+
+    /// Returns whether recorded answers are given. Never where tools run: a recording is a file from anywhere, and approves nothing.
+    fn answers(&self) -> bool {
+        self.options.play != Play::LiveTools
+    }
+
+    async fn answer(&self, interrupt: &Interrupt) -> Result<(), PlayError> {
+        let recorded = self.script.question(&interrupt.ask).map(|answer| match answer {
+            // Nothing is kept of a play.
+            Answer::Always { .. } | Answer::Keep { .. } => Answer::Approve,
+            answer => answer,
+        });
+        let answer = recorded.unwrap_or_else(|| {
+            if self.script.ran(&interrupt.ask) {
+                return Answer::Approve;
+            }
+            self.script.note("the turn asks what it did not ask when it was recorded");
+            Answer::Reject { reason: Some("the recording has no answer".to_owned()) }
+        });
+        Ok(self.session.answer(interrupt.id, answer, CLIENT.to_owned()).await?)
+    }
+
+    /// Notes where a turn ends otherwise than recorded.
+    fn compare(&self, recorded: Option<&RecordedEnd>, result: &TurnResult) {
+        if self.options.play != Play::Strict {
+            return;
+        }
+        let is_cut = |end: &&RecordedEnd| {
+            !matches!(end.reason, StopReason::Cancelled | StopReason::Interrupted | StopReason::Suspended)
+        };
+        let Some(end) = recorded.filter(is_cut) else { return };
+        if !self.script.problems().is_empty() {
+            return;
+        }
+        if end.reason != result.stop_reason {
+            self.script.note(format!("the turn ends as {:?}, and ended as {:?}", result.stop_reason, end.reason));
+        } else if end.text != result.text {
+            self.script.note("the answer of the turn is not the recorded one");
+        }
+        let unplayed = self.script.unplayed();
+        if unplayed > 0 {
+            self.script.note(format!("{unplayed} recorded answers of models were not asked for"));
+        }
+    }
+}
+
+fn is_of(event: &Event, started: &agentd_engine::StartedTurn) -> bool {
+    event.turn_id == Some(started.turn_id)
+}

@@ -1,0 +1,250 @@
+//! Plays recordings and makes them, each play in an engine of its own whose journal and files are thrown away: nothing of it is
+//! in the person's sessions, counts in their usage, or reaches a model or a network that was not asked for.
+//!
+//! - this file: the player, and an engine for one play; `drive`: turn by turn through a recording; `capture`: a session's
+//!   events for a recording; `ports`: the ports that only a play has; `folder`: its files.
+
+mod capture;
+mod drive;
+mod folder;
+mod ports;
+
+use std::{path::Path, path::PathBuf, sync::Arc};
+
+use agentd_audit::redact::Patterns;
+use agentd_core::{
+    event::{Event, EventKind, StateChange},
+    ids::SessionId,
+    ports::{Audit, Languages, Models, NoLanguages, Store as _, Toolbox},
+    session::{Mount, SessionSettings},
+};
+use agentd_engine::{Engine, EngineParts};
+use agentd_replay::{Play, PlayProblem, PlayedModels, PlayedToolbox, RecordedProject, Recording, Redaction, Script};
+use agentd_store::{SqliteStore, StoreConfig};
+use agentd_tools::{FileSnapshots, SnapshotConfig, WorkspaceFolders};
+use tokio::sync::mpsc;
+
+use self::{
+    folder::PlayFolder,
+    ports::{NoAudit, PlayedClock},
+};
+use crate::redact::Redactor;
+
+/// Plays at once. Each has a journal of its own.
+const PLAYS: usize = 8;
+
+/// Makes the workspaces of sessions below a folder.
+pub type MakeWorkspaces = Box<dyn Fn(&Path) -> WorkspaceFolders + Send + Sync>;
+
+/// Parts of the daemon that the player uses.
+pub struct PlayerParts {
+    /// Folder for the files of plays. All in it is removed at the start.
+    pub folder: PathBuf,
+    /// The models, for [`Play::LiveModel`].
+    pub models: Arc<dyn Models>,
+    /// The tools.
+    pub toolbox: Arc<dyn Toolbox>,
+    /// Makes the workspaces of sessions below a folder.
+    pub workspaces: MakeWorkspaces,
+    /// Limits of the undo store.
+    pub snapshots: SnapshotConfig,
+    /// The language servers, for tools that run.
+    pub languages: Arc<dyn Languages>,
+    /// The audit log, for tools that run.
+    pub audit: Arc<dyn Audit>,
+    /// Knows secrets.
+    pub redactor: Redactor,
+}
+
+/// Plays recordings.
+pub struct Player {
+    parts: PlayerParts,
+    redact: Redaction,
+    room: Arc<tokio::sync::Semaphore>,
+}
+
+/// Wishes for a play.
+#[derive(Debug, Clone)]
+pub struct PlayOptions {
+    /// What is recorded, and what is real.
+    pub play: Play,
+    /// Folder of the project, where the session has one.
+    pub project: Option<PathBuf>,
+    /// Set if tools that run may change it.
+    pub writable: bool,
+    /// Set if calls that need an approval run, where tools run.
+    pub approve: bool,
+}
+
+/// An event of the session that is played.
+#[derive(Debug)]
+pub struct PlayNews(pub Arc<Event>);
+
+/// End of a play.
+#[derive(Debug)]
+pub struct PlayOutcome {
+    /// What did not go as recorded.
+    pub problems: Vec<PlayProblem>,
+    /// Turns that were played.
+    pub turns: usize,
+    /// The recording with the requests of this play, where they were learned.
+    pub learned: Option<Recording>,
+}
+
+/// Reason why a recording could not be played or made.
+#[derive(Debug, thiserror::Error)]
+pub enum PlayError {
+    /// The engine refused something.
+    #[error(transparent)]
+    Engine(#[from] agentd_engine::EngineError),
+    /// The journal of the play could not be made.
+    #[error("the journal of the replay could not be made")]
+    Store(#[from] agentd_core::error::StoreError),
+    /// The files of the play could not be made.
+    #[error("the folder of the replay could not be made: {0}")]
+    Folder(#[from] std::io::Error),
+    /// The recorded session has a project, and no folder was given for it.
+    #[error("the recorded session has a project, and no folder was given for it")]
+    NoProject,
+    /// The daemon is stopping.
+    #[error("the daemon is stopping")]
+    Stopping,
+}
+
+impl Player {
+    /// A player on these parts.
+    #[must_use]
+    pub fn new(parts: PlayerParts) -> Self {
+        let (patterns, redactor) = (Patterns::default(), parts.redactor.clone());
+        let redact: Redaction = Arc::new(move |text| patterns.clean(&redactor.clean(text)));
+        Self { parts, redact, room: Arc::new(tokio::sync::Semaphore::new(PLAYS)) }
+    }
+
+    /// Removes what plays left behind that a stop cut off. It may block.
+    pub fn sweep(&self) {
+        folder::sweep(&self.parts.folder);
+    }
+
+    /// A recording of a session, with the requests that it comes to under the present configuration. Secrets are taken out.
+    ///
+    /// # Errors
+    /// When the journal cannot be read, or the session cannot be played.
+    pub async fn record(&self, engine: &Engine, session: SessionId) -> Result<Recording, PlayError> {
+        let captured = capture::gather(engine, session).await?;
+        let project = engine.session(session).await?.show().await?.session.settings.project;
+        let recording = agentd_replay::capture(&captured, env!("CARGO_PKG_VERSION"));
+        let recording = agentd_replay::redacted(&recording, &self.redact).unwrap_or(recording);
+        let folder = project.map(|mount| mount.path);
+        let options = PlayOptions { play: Play::Learn, project: folder, writable: false, approve: false };
+        let (news, mut told) = mpsc::channel(64);
+        let listen = async { while told.recv().await.is_some() {} };
+        let (outcome, ()) = tokio::join!(self.play(engine, recording.clone(), options, news), listen);
+        Ok(outcome?.learned.unwrap_or(recording))
+    }
+
+    /// Plays a recording. News go to `news` until nobody listens, which ends it.
+    ///
+    /// # Errors
+    /// When the play could not begin, or the engine failed it. That something goes otherwise than recorded is an outcome.
+    pub async fn play(
+        &self,
+        engine: &Engine,
+        recording: Recording,
+        options: PlayOptions,
+        news: mpsc::Sender<PlayNews>,
+    ) -> Result<PlayOutcome, PlayError> {
+        let _turn = self.room.acquire().await.map_err(|_| PlayError::Stopping)?;
+        let folder = PlayFolder::create(&self.parts.folder)?;
+        let script = Arc::new(Script::new(recording, options.play, Arc::clone(&self.redact)));
+        let clock = Arc::new(PlayedClock::new(options.play));
+        let store = open_store(folder.path().join("journal.db")).await?;
+        let played = self.engine(engine, &script, &folder, &store, &clock, options.play);
+        let outcome = self.play_in(&played, &store, &script, &clock, &options, &news).await;
+        played.drain(std::time::Duration::ZERO).await;
+        // What it holds is thrown away.
+        let _ = store.close().await;
+        drop(folder);
+        outcome
+    }
+
+    async fn play_in(
+        &self,
+        played: &Engine,
+        store: &SqliteStore,
+        script: &Arc<Script>,
+        clock: &PlayedClock,
+        options: &PlayOptions,
+        news: &mpsc::Sender<PlayNews>,
+    ) -> Result<PlayOutcome, PlayError> {
+        let head = script.head();
+        let id = SessionId::generate();
+        let settings = SessionSettings { project: mount(head.project, options)?, ..played.session_defaults() };
+        let first = head.surroundings.map(|mut surroundings| {
+            // They are told of the folder that it has now.
+            surroundings.project = settings.project.as_ref().map(|mount| mount.path.clone());
+            let kind = EventKind::StateChanged { change: StateChange::Surroundings(surroundings) };
+            Arc::new(Event { session_id: id, turn_id: None, seq: 1, at: head.began, kind })
+        });
+        clock.set(head.began);
+        store.create_session(id, head.began, settings, first.into_iter().collect()).await?;
+        let session = played.session(id).await?;
+        let drive = drive::Drive { session: &session, script, clock, options, news };
+        let turns = drive.all().await?;
+        let learned = (options.play == Play::Learn).then(|| script.learned());
+        Ok(PlayOutcome { problems: script.problems(), turns, learned })
+    }
+
+    /// An engine for one play.
+    fn engine(
+        &self,
+        engine: &Engine,
+        script: &Arc<Script>,
+        folder: &PlayFolder,
+        store: &Arc<SqliteStore>,
+        clock: &Arc<PlayedClock>,
+        play: Play,
+    ) -> Engine {
+        let parts = &self.parts;
+        let models: Arc<dyn Models> = match play {
+            Play::LiveModel => Arc::clone(&parts.models),
+            Play::Learn | Play::Strict | Play::LiveTools => Arc::new(PlayedModels::new(script)),
+        };
+        let runs = play == Play::LiveTools;
+        let toolbox: Arc<dyn Toolbox> = match runs {
+            true => Arc::clone(&parts.toolbox),
+            false => Arc::new(PlayedToolbox::new(Arc::clone(&parts.toolbox), Arc::clone(script))),
+        };
+        Engine::new(EngineParts {
+            models,
+            toolbox,
+            store: store.clone(),
+            workspaces: Arc::new((parts.workspaces)(&folder.path().join("workspace"))),
+            pictures: None,
+            snapshots: Arc::new(FileSnapshots::new(folder.path().join("undo"), parts.snapshots.clone())),
+            languages: if runs { Arc::clone(&parts.languages) } else { Arc::new(NoLanguages) },
+            audit: if runs { Arc::clone(&parts.audit) } else { Arc::new(NoAudit) },
+            clock: clock.clone(),
+            config: (*engine.config()).clone(),
+        })
+    }
+}
+
+/// The project of a play. With recorded results nothing changes it, and the model is told what it was told.
+fn mount(recorded: Option<RecordedProject>, options: &PlayOptions) -> Result<Option<Mount>, PlayError> {
+    match (recorded, &options.project) {
+        (Some(recorded), Some(path)) => {
+            let runs = options.play == Play::LiveTools;
+            let writable = if runs { options.writable } else { recorded.writable };
+            Ok(Some(Mount { path: path.clone(), writable }))
+        }
+        (Some(_), None) => Err(PlayError::NoProject),
+        (None, _) => Ok(None),
+    }
+}
+
+/// A journal that nothing waits for.
+async fn open_store(path: PathBuf) -> Result<Arc<SqliteStore>, PlayError> {
+    let config = StoreConfig { durable: false, readers: 1, ..StoreConfig::at(path) };
+    let opened = tokio::task::spawn_blocking(move || SqliteStore::open(config)).await;
+    Ok(Arc::new(opened.map_err(|_| PlayError::Stopping)??))
+}

@@ -1,0 +1,168 @@
+//! Recordings: made of sessions, and played.
+
+use std::{path::PathBuf, sync::Arc};
+
+use agentd_core::error::ErrorKind;
+use agentd_proto::{
+    MAX_CHUNK_BYTES,
+    v1::{self, play_event, play_request::Part, replays_server::Replays},
+};
+use agentd_replay::{MAX_RECORDING, Play, PlayProblem, Recording};
+use futures_util::{
+    Stream, StreamExt as _,
+    stream::{self, BoxStream},
+};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{Context, Refusal, absolute};
+use crate::replay::{PlayError, PlayNews, PlayOptions, PlayOutcome, Player};
+
+/// Events of a play that may wait for its client.
+const QUEUE: usize = 64;
+
+/// Bytes of a recording in one message.
+const PIECE: usize = if MAX_CHUNK_BYTES < 256 << 10 { MAX_CHUNK_BYTES } else { 256 << 10 };
+
+#[tonic::async_trait]
+impl Replays for Context {
+    type RecordStream = BoxStream<'static, Result<v1::RecordingPiece, Status>>;
+    type PlayStream = BoxStream<'static, Result<v1::PlayEvent, Status>>;
+
+    async fn record(&self, request: Request<v1::RecordRequest>) -> Result<Response<Self::RecordStream>, Status> {
+        let id = self.session_id(&request.into_inner().session).await?;
+        let recording = self.player()?.record(&self.engine, id).await.map_err(Refusal::from)?;
+        let pieces: Vec<_> = pieces(&recording)?.into_iter().map(|data| Ok(v1::RecordingPiece { data })).collect();
+        Ok(Response::new(stream::iter(pieces).boxed()))
+    }
+
+    async fn play(&self, request: Request<Streaming<v1::PlayRequest>>) -> Result<Response<Self::PlayStream>, Status> {
+        let player = self.player()?;
+        let (start, recording) = receive(request.into_inner()).await?;
+        let update = start.update;
+        let options = options(start)?;
+        let (sender, events) = mpsc::channel(QUEUE);
+        let engine = self.engine.clone();
+        let shutdown = self.shutdown.clone();
+        // Ends with the play, which ends where its client is gone or the daemon stops.
+        tokio::spawn(async move {
+            let told = tell(player, engine, recording, options, update, sender.clone());
+            let status = tokio::select! {
+                told = told => told.err(),
+                () = shutdown.cancelled() => Some(Refusal::stopping().into()),
+            };
+            if let Some(status) = status {
+                let _ = sender.send(Err(status)).await;
+            }
+        });
+        Ok(Response::new(ReceiverStream::new(events).boxed()))
+    }
+}
+
+impl Context {
+    fn player(&self) -> Result<Arc<Player>, Status> {
+        self.control.player().ok_or_else(|| Status::unimplemented("nothing is replayed here"))
+    }
+}
+
+/// Plays, and hands on what happens.
+async fn tell(
+    player: Arc<Player>,
+    engine: agentd_engine::Engine,
+    recording: Recording,
+    options: PlayOptions,
+    update: bool,
+    client: mpsc::Sender<Result<v1::PlayEvent, Status>>,
+) -> Result<(), Status> {
+    let (news, mut heard) = mpsc::channel(QUEUE);
+    let hand_on = async {
+        while let Some(PlayNews(event)) = heard.recv().await {
+            let event = v1::PlayEvent { kind: Some(play_event::Kind::Event((&*event).into())) };
+            if client.send(Ok(event)).await.is_err() {
+                break;
+            }
+        }
+        // Whoever plays notices that nobody listens.
+        drop(heard);
+    };
+    let (outcome, ()) = tokio::join!(player.play(&engine, recording, options, news), hand_on);
+    let PlayOutcome { problems, turns, learned } = outcome.map_err(Refusal::from)?;
+    let learned = learned.filter(|_| update).map(|recording| pieces(&recording)).transpose()?;
+    for data in learned.into_iter().flatten() {
+        let _ = client.send(Ok(v1::PlayEvent { kind: Some(play_event::Kind::Data(data)) })).await;
+    }
+    let outcome = v1::PlayOutcome {
+        problems: problems.into_iter().map(problem).collect(),
+        turns: u32::try_from(turns).unwrap_or(u32::MAX),
+    };
+    let _ = client.send(Ok(v1::PlayEvent { kind: Some(play_event::Kind::Outcome(outcome)) })).await;
+    Ok(())
+}
+
+fn options(start: v1::PlayStart) -> Result<PlayOptions, Status> {
+    let play = match (start.mode(), start.update) {
+        (v1::PlayMode::Unspecified, false) => Play::Strict,
+        (v1::PlayMode::Unspecified, true) => Play::Learn,
+        (_, true) => return Err(Refusal::invalid("only a play with recorded answers and results is updated").into()),
+        (v1::PlayMode::LiveTools, false) => Play::LiveTools,
+        (v1::PlayMode::LiveModel, false) => Play::LiveModel,
+    };
+    let project: Option<PathBuf> = start.project.map(absolute).transpose()?;
+    Ok(PlayOptions { play, project, writable: start.writable, approve: start.approve })
+}
+
+/// Receives a recording. Nothing is played unless all of it came.
+async fn receive(
+    mut parts: impl Stream<Item = Result<v1::PlayRequest, Status>> + Unpin,
+) -> Result<(v1::PlayStart, Recording), Status> {
+    let first = parts.next().await.transpose()?.and_then(|request| request.part);
+    let Some(Part::Start(start)) = first else {
+        return Err(Refusal::invalid("the first message of a play must be its start").into());
+    };
+    let mut text = Vec::new();
+    while let Some(request) = parts.next().await {
+        let Some(Part::Data(data)) = request?.part else {
+            return Err(Refusal::invalid("behind the start of a play only pieces of the recording follow").into());
+        };
+        if text.len() + data.len() > MAX_RECORDING {
+            let message = format!("the recording is larger than {} MiB", MAX_RECORDING >> 20);
+            return Err(Refusal::invalid(message).into());
+        }
+        text.extend_from_slice(&data);
+    }
+    let text = String::from_utf8(text).map_err(|_| Refusal::invalid("the recording is not UTF-8"))?;
+    let read = tokio::task::spawn_blocking(move || agentd_replay::read(&text)).await;
+    let read = read.map_err(|_| Refusal::stopping())?;
+    let recording = read.map_err(|error| {
+        Refusal::invalid(error.to_string()).with_hint("`agentctl sessions record SESSION` makes a recording")
+    })?;
+    Ok((start, recording))
+}
+
+fn pieces(recording: &Recording) -> Result<Vec<Vec<u8>>, Status> {
+    let text = agentd_replay::write(recording)
+        .map_err(|error| Status::internal(format!("could not write the recording: {error}")))?;
+    Ok(text.as_bytes().chunks(PIECE).map(<[u8]>::to_vec).collect())
+}
+
+fn problem(problem: PlayProblem) -> v1::PlayProblem {
+    let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let PlayProblem { turn, step, message, difference } = problem;
+    let (place, diff) = difference.map(|difference| (difference.place, difference.diff)).unwrap_or_default();
+    v1::PlayProblem { turn: number(turn), step: number(step), message, place, diff }
+}
+
+impl From<PlayError> for Refusal {
+    fn from(error: PlayError) -> Self {
+        let refusal = |kind| Self { kind, message: error.to_string(), hint: None };
+        match &error {
+            PlayError::Store(_) | PlayError::Folder(_) => refusal(ErrorKind::Storage),
+            PlayError::NoProject => refusal(ErrorKind::InvalidInput).with_hint("name one: -C DIR"),
+            PlayError::Stopping => Self::stopping(),
+            PlayError::Engine(engine) => {
+                Self { kind: engine.kind(), message: engine.to_string(), hint: engine.hint().map(str::to_owned) }
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Counters of what happened over all sessions, by day.
+
+use jiff::civil::Date;
+use serde::{Deserialize, Serialize};
+
+use crate::spending::UsageReport;
+
+/// Kind of what is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CounterKind {
+    /// Turns that ended, by their stop reason. The time is that of the turns.
+    Turn,
+    /// Tool calls that ended, by tool, with `ok` or their error code. The time is that of the calls.
+    Tool,
+    /// Questions to people that were answered, by their kind, with the kind of the answer. The time is how long they waited.
+    Wait,
+    /// Warnings, by their code.
+    Warning,
+    /// Starts of the daemon: `clean`, or `unclean` where the stop before it was none.
+    Start,
+}
+
+impl CounterKind {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Turn, Self::Tool, Self::Wait, Self::Warning, Self::Start];
+
+    /// The stable name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Turn => "turn",
+            Self::Tool => "tool",
+            Self::Wait => "wait",
+            Self::Warning => "warning",
+            Self::Start => "start",
+        }
+    }
+
+    /// The kind of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+}
+
+/// A counter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counter {
+    /// Kind of what is counted.
+    pub kind: CounterKind,
+    /// Name of it; empty where its kind has none.
+    pub name: String,
+    /// Outcome; empty where its kind has none.
+    pub outcome: String,
+    /// Number of them.
+    pub count: u64,
+    /// Time of all of them together.
+    pub milliseconds: u64,
+}
+
+/// Counters of one day.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DayCounters {
+    /// The day, in the daemon's time zone.
+    pub day: Date,
+    /// Its counters, by kind, name and outcome.
+    pub counters: Vec<Counter>,
+}
+
+/// Most days of one report.
+pub const MAX_COUNTER_DAYS: usize = 3660;
+
+/// Counters of some days, with the usage of models in them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CounterReport {
+    /// Sums over all days that were asked for.
+    pub total: Vec<Counter>,
+    /// The days with events, in order.
+    pub days: Vec<DayCounters>,
+    /// Usage of models, by model.
+    pub usage: UsageReport,
+    /// Usage of models, by day.
+    pub usage_by_day: UsageReport,
+}

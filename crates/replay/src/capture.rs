@@ -1,0 +1,313 @@
+//! A recording out of a journal.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use agentd_core::{
+    event::{Event, EventKind, StateChange},
+    ids::{CallId, InterruptId, ItemId, SessionId, TurnId},
+    interrupt::Ask,
+    item::{Item, ItemBody, ItemStatus},
+    model::SlotInfo,
+    origin::ServerFields,
+    surroundings::Surroundings,
+    tool::{ToolCall, ToolResult},
+};
+use jiff::Timestamp;
+
+use crate::recording::{
+    Exchange, RecordedAnswer, RecordedEnd, RecordedFinish, RecordedProject, RecordedQuestion, RecordedResult,
+    RecordedStart, RecordedTurn, Recording, RecordingHead, SpokenPart, SubagentVoice, TurnFact, VERSION,
+};
+
+/// Depth to which subagents of subagents are followed.
+const DEPTH: usize = 8;
+
+/// A session to be recorded.
+#[derive(Debug, Default)]
+pub struct CapturedSession {
+    /// Beginning of it.
+    pub began: Timestamp,
+    /// Title of it.
+    pub title: String,
+    /// Project of it.
+    pub project: Option<RecordedProject>,
+    /// Models of all slots.
+    pub models: Vec<SlotInfo>,
+    /// Its events, from the first.
+    pub events: Vec<Arc<Event>>,
+    /// The events of all sessions that worked for it.
+    pub subagents: HashMap<SessionId, Vec<Arc<Event>>>,
+}
+
+/// The recording of a session, without requests: a journal holds none. Turns that only compacted the history are left out.
+#[must_use]
+pub fn capture(session: &CapturedSession, agentd: &str) -> Recording {
+    let mut voices = Voices { subagents: &session.subagents, known: HashMap::new() };
+    let mut turns = Vec::new();
+    let mut surroundings: Option<Surroundings> = None;
+    let mut order: Vec<TurnId> = Vec::new();
+    let mut of_turn: HashMap<TurnId, Vec<&Event>> = HashMap::new();
+    for event in &session.events {
+        if let EventKind::StateChanged { change: StateChange::Surroundings(found) } = &event.kind {
+            surroundings.get_or_insert_with(|| found.clone());
+        }
+        let Some(turn) = event.turn_id else { continue };
+        of_turn.entry(turn).or_insert_with(|| {
+            order.push(turn);
+            Vec::new()
+        });
+        of_turn.entry(turn).or_default().push(event);
+    }
+    for turn in order {
+        let events = of_turn.remove(&turn).unwrap_or_default();
+        turns.extend(captured_turn(&events, &mut voices));
+    }
+    if let Some(found) = &mut surroundings {
+        (found.project, found.client) = (None, None);
+    }
+    let head = RecordingHead {
+        version: VERSION,
+        agentd: agentd.to_owned(),
+        began: session.began,
+        title: session.title.clone(),
+        project: session.project,
+        surroundings,
+        models: session.models.iter().map(without_address).collect(),
+    };
+    Recording { head, turns }
+}
+
+/// Where a server is does not travel.
+fn without_address(slot: &SlotInfo) -> SlotInfo {
+    let mut slot = slot.clone();
+    (slot.model.base_url, slot.model.figures) = (None, Vec::new());
+    slot
+}
+
+/// Numbers of subagents.
+struct Voices<'a> {
+    subagents: &'a HashMap<SessionId, Vec<Arc<Event>>>,
+    known: HashMap<SessionId, u32>,
+}
+
+fn captured_turn(events: &[&Event], voices: &mut Voices<'_>) -> Option<RecordedTurn> {
+    let start = events.iter().find_map(|event| match &event.kind {
+        EventKind::TurnStarted { slot, max_steps, compacts: false, answer_schema, options, .. } => {
+            Some(RecordedStart {
+                at: event.at,
+                slot: *slot,
+                max_steps: *max_steps,
+                answer_schema: answer_schema.clone(),
+                options: options.as_deref().cloned().unwrap_or_default(),
+                ..RecordedStart::default()
+            })
+        }
+        _ => None,
+    })?;
+    let mut turn = RecordedTurn { start, ..RecordedTurn::default() };
+    for event in events {
+        match &event.kind {
+            EventKind::ItemCompleted { item, .. } => match &item.body {
+                ItemBody::UserMessage { text, steered: true, .. } => turn.start.steered.push(text.clone()),
+                ItemBody::UserMessage { text, typed_bytes, .. } => {
+                    (turn.start.input, turn.start.typed_bytes) = (Some(text.clone()), *typed_bytes);
+                }
+                _ => {}
+            },
+            EventKind::TurnEnded { result } => {
+                turn.end =
+                    Some(RecordedEnd { reason: result.stop_reason, text: result.text.clone(), steps: result.steps });
+            }
+            _ => {}
+        }
+    }
+    turn.facts = captured_facts(events, 0, voices, DEPTH);
+    Some(turn)
+}
+
+/// All that came from outside in these events of one session.
+fn captured_facts(events: &[&Event], voice: u32, voices: &mut Voices<'_>, depth: usize) -> Vec<TurnFact> {
+    let mut scribe = Scribe { voice, ..Scribe::default() };
+    for event in events {
+        scribe.take(event);
+        if let EventKind::StateChanged { change: StateChange::Subagent(subagent) } = &event.kind
+            && depth > 0
+        {
+            let facts = captured_subagent(subagent.session_id, subagent.after, voices, depth - 1);
+            scribe.facts.extend(facts);
+        }
+    }
+    scribe.facts
+}
+
+/// The work of a subagent behind that event of its session, to the end of its turn.
+fn captured_subagent(session: SessionId, after: u64, voices: &mut Voices<'_>, depth: usize) -> Vec<TurnFact> {
+    let Some(events) = voices.subagents.get(&session) else { return Vec::new() };
+    let mut work: Vec<&Event> = Vec::new();
+    for event in events.iter().filter(|event| event.seq > after) {
+        work.push(event);
+        if matches!(event.kind, EventKind::TurnEnded { .. }) {
+            break;
+        }
+    }
+    let task = work.iter().find_map(|event| match &event.kind {
+        EventKind::ItemCompleted { item, .. } => match &item.body {
+            ItemBody::UserMessage { text, .. } => Some(text.clone()),
+            _ => None,
+        },
+        _ => None,
+    });
+    let mut facts = Vec::new();
+    let next = u32::try_from(voices.known.len() + 1).unwrap_or(u32::MAX);
+    let voice = *voices.known.entry(session).or_insert_with(|| {
+        facts.push(TurnFact::Subagent(SubagentVoice { voice: next, task: task.unwrap_or_default() }));
+        next
+    });
+    facts.extend(captured_facts(&work, voice, voices, depth));
+    facts
+}
+
+/// Writes down what came from outside, event by event.
+#[derive(Default)]
+struct Scribe {
+    voice: u32,
+    facts: Vec<TurnFact>,
+    /// Places of exchanges in the facts, in the order in which the calls were counted.
+    exchanges: Vec<usize>,
+    /// Words that belong to the call that is counted next.
+    early: Vec<SpokenPart>,
+    /// Items that began behind the last count: their words belong to the next call.
+    begun: HashSet<ItemId>,
+    calls: HashMap<CallId, ToolCall>,
+    asked: HashMap<InterruptId, Ask>,
+}
+
+impl Scribe {
+    fn take(&mut self, event: &Event) {
+        match &event.kind {
+            EventKind::ItemStarted { item } if is_said(item) => {
+                self.begun.insert(item.id);
+            }
+            EventKind::ItemCompleted { item, status } => self.item(item, *status),
+            EventKind::UsageUpdated { slot, usage, delegated: false, .. } => {
+                self.begun.clear();
+                let parts = std::mem::take(&mut self.early);
+                let answer = RecordedAnswer { parts, usage: Some(*usage), finish: RecordedFinish::Unknown };
+                self.exchanges.push(self.facts.len());
+                let voice = self.voice;
+                self.facts.push(TurnFact::Exchange(Exchange { voice, slot: *slot, request: None, answer }));
+            }
+            EventKind::InterruptRaised { interrupt } => {
+                self.asked.insert(interrupt.id, interrupt.ask.clone());
+            }
+            EventKind::InterruptResolved { interrupt_id, answer, .. } => {
+                if let Some(ask) = self.asked.remove(interrupt_id) {
+                    self.facts.push(TurnFact::Question(RecordedQuestion { ask, answer: answer.clone() }));
+                }
+            }
+            EventKind::Warning { code, .. } => match code.as_str() {
+                "answer_cut" => self.finish(RecordedFinish::Length),
+                "answer_filtered" => self.finish(RecordedFinish::Filtered),
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    fn item(&mut self, item: &Item, status: ItemStatus) {
+        match &item.body {
+            // Empty words that are cut take back what came before them.
+            ItemBody::AgentMessage { text } | ItemBody::Reasoning { text }
+                if text.is_empty() && status == ItemStatus::Cut =>
+            {
+                self.parts(item.id).clear();
+            }
+            ItemBody::AgentMessage { text } => self.said(item, SpokenPart::Text(text.clone())),
+            ItemBody::Reasoning { text } => self.said(item, SpokenPart::Reasoning(text.clone())),
+            ItemBody::ToolCall(call) => self.call(item, call),
+            ItemBody::ToolResult(result) => self.result(result),
+            ItemBody::Compaction(compaction) if !compaction.summary.is_empty() => {
+                // The words of a summary are in no other item.
+                if let Some(answer) = self.answer().filter(|answer| answer.parts.is_empty()) {
+                    answer.parts.push(SpokenPart::Text(compaction.summary.clone()));
+                    answer.finish = RecordedFinish::Stop;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The answer that was counted last.
+    fn answer(&mut self) -> Option<&mut RecordedAnswer> {
+        match self.facts.get_mut(*self.exchanges.last()?) {
+            Some(TurnFact::Exchange(exchange)) => Some(&mut exchange.answer),
+            _ => None,
+        }
+    }
+
+    fn finish(&mut self, finish: RecordedFinish) {
+        if let Some(answer) = self.answer() {
+            answer.finish = finish;
+        }
+    }
+
+    /// The parts that an item belongs to.
+    fn parts(&mut self, item: ItemId) -> &mut Vec<SpokenPart> {
+        if self.begun.contains(&item) || self.exchanges.is_empty() {
+            return &mut self.early;
+        }
+        match self.exchanges.last().and_then(|at| self.facts.get_mut(*at)) {
+            Some(TurnFact::Exchange(exchange)) => {
+                if exchange.answer.finish == RecordedFinish::Unknown {
+                    exchange.answer.finish = RecordedFinish::Stop;
+                }
+                &mut exchange.answer.parts
+            }
+            _ => &mut self.early,
+        }
+    }
+
+    fn said(&mut self, item: &Item, part: SpokenPart) {
+        let fields = item.origin.as_ref().map(|origin| origin.fields.clone()).filter(ServerFields::are_of_answer);
+        let parts = self.parts(item.id);
+        parts.push(part);
+        parts.extend(fields.map(SpokenPart::Fields));
+    }
+
+    fn call(&mut self, item: &Item, call: &ToolCall) {
+        let fields = item.origin.as_ref().map(|origin| origin.fields.clone()).unwrap_or_default();
+        let whole = fields.are_of_answer().then(|| ServerFields {
+            reasoning_details: fields.reasoning_details.clone(),
+            blocks: fields.blocks.clone(),
+            ..ServerFields::default()
+        });
+        let own = ServerFields { reasoning_details: None, blocks: None, ..fields };
+        self.calls.insert(call.call_id.clone(), call.clone());
+        let parts = self.parts(item.id);
+        parts.extend(whole.map(SpokenPart::Fields));
+        let (name, arguments) = (call.name.clone(), call.arguments.clone());
+        parts.push(SpokenPart::Call { name, arguments, fields: own });
+    }
+
+    fn result(&mut self, result: &ToolResult) {
+        let call = self.calls.get(&result.call_id);
+        let arguments = result.ran_with.clone().or_else(|| Some(call?.arguments.clone())).unwrap_or_default();
+        self.facts.push(TurnFact::Result(RecordedResult {
+            voice: self.voice,
+            tool: result.name.clone(),
+            arguments,
+            text: result.text.clone(),
+            error: result.error,
+            exit_code: result.exit_code,
+            details: result.details.clone(),
+            files: result.files.clone(),
+        }));
+    }
+}
+
+fn is_said(item: &Item) -> bool {
+    matches!(item.body, ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. })
+}

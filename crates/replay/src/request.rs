@@ -1,0 +1,184 @@
+//! A request as it is compared, and the difference between two.
+
+use std::{collections::HashMap, sync::Arc};
+
+use agentd_core::{
+    model::{Message, ModelRequest},
+    origin::AnswerOrigin,
+};
+use serde_json::{Value, json};
+use similar::TextDiff;
+
+use crate::recording::RecordedRequest;
+
+/// Takes secrets out of a text.
+pub type Redaction = Arc<dyn Fn(&str) -> String + Send + Sync>;
+
+/// Lines of a difference that are shown.
+const SHOWN_LINES: usize = 80;
+/// Length of a UUID as text.
+const UUID: usize = 36;
+
+/// The first place in which two requests differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestDifference {
+    /// The place, such as `message 3 (user)`.
+    pub place: String,
+    /// The difference as a unified diff, recorded to now.
+    pub diff: String,
+}
+
+/// The request as it is compared: ids stand by the order in which they come, origins of answers are left out, secrets are
+/// taken out.
+pub(crate) fn canonical(request: &ModelRequest, redact: &Redaction) -> RecordedRequest {
+    let mut ids = Ids::default();
+    let messages = request.messages.iter().map(|message| canonical_message(message, &mut ids, redact)).collect();
+    let tool = |tool: &agentd_core::tool::ToolSpec| json!({ "name": tool.name, "description": redact(&tool.description), "parameters": tool.parameters });
+    let tools = Arc::new(request.tools.iter().map(tool).collect());
+    RecordedRequest { messages, tools, may_call: request.may_call }
+}
+
+fn canonical_message(message: &Message, ids: &mut Ids, redact: &Redaction) -> Value {
+    let mut message = message.clone();
+    if let Message::Assistant { origin, .. } = &mut message {
+        *origin = AnswerOrigin::default();
+    }
+    let mut value = serde_json::to_value(&message).unwrap_or_default();
+    settle(&mut value, ids, redact);
+    value
+}
+
+/// Replaces ids in all texts of a value, and takes secrets out of them.
+fn settle(value: &mut Value, ids: &mut Ids, redact: &Redaction) {
+    match value {
+        Value::String(text) => *text = ids.settle(&redact(text)),
+        Value::Array(values) => values.iter_mut().for_each(|value| settle(value, ids, redact)),
+        Value::Object(fields) => {
+            for (name, value) in fields.iter_mut() {
+                match value {
+                    Value::String(id) if name == "call_id" => *id = ids.name(id),
+                    value => settle(value, ids, redact),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Names of ids, by the order in which they come.
+#[derive(Default)]
+struct Ids {
+    known: HashMap<String, String>,
+}
+
+impl Ids {
+    fn name(&mut self, id: &str) -> String {
+        let next = self.known.len() + 1;
+        self.known.entry(id.to_owned()).or_insert_with(|| format!("id-{next}")).clone()
+    }
+
+    /// The text with every id by its name.
+    fn settle(&mut self, text: &str) -> String {
+        let mut settled = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(at) = rest.find('-') {
+            let start = at.checked_sub(8).filter(|start| rest.is_char_boundary(*start));
+            let found = start.and_then(|start| Some((start, rest.get(start..start + UUID)?)));
+            match found.filter(|(_, id)| is_uuid(id)) {
+                Some((start, id)) => {
+                    settled.push_str(&rest[..start]);
+                    settled.push_str(&self.name(id));
+                    rest = &rest[start + UUID..];
+                }
+                None => {
+                    settled.push_str(&rest[..=at]);
+                    rest = &rest[at + 1..];
+                }
+            }
+        }
+        settled.push_str(rest);
+        settled
+    }
+}
+
+fn is_uuid(text: &str) -> bool {
+    let is_right = |(at, byte): (usize, u8)| match at {
+        8 | 13 | 18 | 23 => byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    };
+    text.len() == UUID && text.bytes().enumerate().all(is_right)
+}
+
+/// Messages at the beginning that both have.
+pub(crate) fn shared(recorded: &RecordedRequest, now: &RecordedRequest) -> usize {
+    recorded.messages.iter().zip(&now.messages).take_while(|(a, b)| a == b).count()
+}
+
+/// The first place in which they differ; none where they are the same.
+pub(crate) fn difference(recorded: &RecordedRequest, now: &RecordedRequest) -> Option<RequestDifference> {
+    let at = shared(recorded, now);
+    let (old, new) = (recorded.messages.get(at), now.messages.get(at));
+    if old.is_some() || new.is_some() {
+        let role = new.or(old).and_then(|message| message.get("role")?.as_str()).unwrap_or_default();
+        return Some(RequestDifference { place: format!("message {} ({role})", at + 1), diff: diff(old, new) });
+    }
+    let name = |tool: &Value| tool.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let by_name = |tools: &[Value]| tools.iter().map(|tool| (name(tool), tool.clone())).collect::<HashMap<_, _>>();
+    let (olds, news) = (by_name(&recorded.tools), by_name(&now.tools));
+    let mut names: Vec<&String> = olds.keys().chain(news.keys()).collect();
+    names.sort();
+    for name in names {
+        let (old, new) = (olds.get(name), news.get(name));
+        if old != new {
+            return Some(RequestDifference { place: format!("tool {name}"), diff: diff(old, new) });
+        }
+    }
+    if recorded.tools != now.tools {
+        return Some(RequestDifference { place: "order of the tools".to_owned(), diff: String::new() });
+    }
+    (recorded.may_call != now.may_call).then(|| RequestDifference {
+        place: "whether tools may be called".to_owned(),
+        diff: format!("-{}\n+{}\n", recorded.may_call, now.may_call),
+    })
+}
+
+/// Both as text, line by line.
+fn diff(old: Option<&Value>, new: Option<&Value>) -> String {
+    let (old, new) = (shown(old), shown(new));
+    let diff = TextDiff::from_lines(&old, &new);
+    let text = diff.unified_diff().context_radius(2).to_string();
+    let mut lines: Vec<&str> = text.lines().take(SHOWN_LINES + 1).collect();
+    if lines.len() > SHOWN_LINES {
+        lines[SHOWN_LINES] = "… the rest is left out";
+    }
+    lines.join("\n")
+}
+
+/// A message or a tool as people read it: texts with their line breaks, all else as JSON.
+fn shown(value: Option<&Value>) -> String {
+    let Some(value) = value else { return String::new() };
+    let mut shown = String::new();
+    for (name, field) in value.as_object().into_iter().flatten().filter(|(name, _)| *name != "role") {
+        let text = match field {
+            Value::String(text) => text.clone(),
+            field => serde_json::to_string_pretty(field).unwrap_or_default(),
+        };
+        shown.push_str(&format!("{name}:\n{text}\n"));
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_stand_by_their_order() {
+        let mut ids = Ids::default();
+        let (one, two) = ("019f0000-0000-7000-8000-000000000001", "019f0000-0000-7000-8000-000000000002");
+        let text = format!("a-b ä {two} und {one}, {two}-x 12345678-no");
+        assert_eq!(ids.settle(&text), "a-b ä id-1 und id-2, id-1-x 12345678-no");
+        assert_eq!(ids.name(one), "id-2");
+        assert_eq!(ids.settle("ääää-"), "ääää-");
+    }
+}

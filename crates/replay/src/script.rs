@@ -1,0 +1,368 @@
+//! What of a recording was played. One for each play; the ports of the play share it.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use agentd_core::{
+    error::{ErrorKind, ModelError},
+    ids::SessionId,
+    interrupt::{Answer, Ask},
+    model::{Message, ModelChunk, ModelRequest, SlotInfo},
+    tool::{ToolCall, ToolErrorCode, ToolOutput},
+    usage::Usage,
+};
+use serde_json::Value;
+
+use crate::{
+    recording::{
+        Exchange, RecordedAnswer, RecordedRequest, RecordedResult, RecordedTurn, Recording, RecordingHead, SpokenPart,
+        TurnFact,
+    },
+    request::{self, Redaction, RequestDifference},
+};
+
+/// Way in which a recording is played.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Play {
+    /// Requests are kept, whatever they are.
+    Learn,
+    /// Requests have to be the recorded ones.
+    Strict,
+    /// Answers of models are recorded, tools run. Requests follow from what tools return, so they are not compared.
+    LiveTools,
+    /// Results of tools are recorded, a model answers.
+    LiveModel,
+}
+
+/// Something that does not go as it was recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlayProblem {
+    /// Number of the turn, from 1.
+    pub turn: usize,
+    /// Number of the model's answer in the turn that was to come, from 1.
+    pub step: usize,
+    /// The problem, in a sentence.
+    pub message: String,
+    /// The difference to the nearest recorded request, where there is one.
+    pub difference: Option<RequestDifference>,
+}
+
+/// A recording under play.
+pub struct Script {
+    play: Play,
+    redact: Redaction,
+    state: Mutex<State>,
+    models: Vec<SlotInfo>,
+}
+
+struct State {
+    recording: Recording,
+    /// Place of the turn that plays.
+    turn: usize,
+    /// Facts of the turn that were played.
+    played: Vec<bool>,
+    /// Sessions that speak, with their numbers in the recording.
+    voices: HashMap<SessionId, u32>,
+    problems: Vec<PlayProblem>,
+}
+
+impl Script {
+    /// A script of a recording.
+    #[must_use]
+    pub fn new(recording: Recording, play: Play, redact: Redaction) -> Self {
+        let models = recording.head.models.clone();
+        let state = State { recording, turn: 0, played: Vec::new(), voices: HashMap::new(), problems: Vec::new() };
+        Self { play, redact, state: Mutex::new(state), models }
+    }
+
+    /// Way in which it is played.
+    #[must_use]
+    pub fn play(&self) -> Play {
+        self.play
+    }
+
+    /// Models of all slots.
+    #[must_use]
+    pub fn models(&self) -> &[SlotInfo] {
+        &self.models
+    }
+
+    /// Facts about the session as a whole.
+    #[must_use]
+    pub fn head(&self) -> RecordingHead {
+        self.state().recording.head.clone()
+    }
+
+    /// Number of turns.
+    #[must_use]
+    pub fn turns(&self) -> usize {
+        self.state().recording.turns.len()
+    }
+
+    /// A copy of a turn, from 0.
+    #[must_use]
+    pub fn turn(&self, place: usize) -> Option<RecordedTurn> {
+        self.state().recording.turns.get(place).cloned()
+    }
+
+    /// Begins to play that turn, from 0, in this session.
+    pub fn begin(&self, place: usize, session: SessionId) {
+        let mut state = self.state();
+        let facts = state.recording.turns.get(place).map_or(0, |turn| turn.facts.len());
+        state.turn = place;
+        state.played = vec![false; facts];
+        state.voices.insert(session, 0);
+    }
+
+    /// Problems so far.
+    #[must_use]
+    pub fn problems(&self) -> Vec<PlayProblem> {
+        self.state().problems.clone()
+    }
+
+    /// Notes a problem of the turn that plays.
+    pub fn note(&self, message: impl Into<String>) {
+        self.state().problem(message.into(), None);
+    }
+
+    /// The recording with the requests as they were learned.
+    #[must_use]
+    pub fn learned(&self) -> Recording {
+        self.state().recording.clone()
+    }
+
+    /// Answers of models of the turn that plays which nobody asked for.
+    #[must_use]
+    pub fn unplayed(&self) -> usize {
+        let state = self.state();
+        let facts = state.recording.turns.get(state.turn).map(|turn| turn.facts.as_slice()).unwrap_or_default();
+        let is_open = |(fact, played): &(&TurnFact, &bool)| !**played && matches!(fact, TurnFact::Exchange(_));
+        facts.iter().zip(&state.played).filter(is_open).count()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The recorded answer to a request.
+    ///
+    /// # Errors
+    /// When there is none, or the request is not the recorded one.
+    pub(crate) fn answer(&self, asked: &ModelRequest) -> Result<Vec<ModelChunk>, ModelError> {
+        let now = request::canonical(asked, &self.redact);
+        let mut state = self.state();
+        let voice = state.voice(asked);
+        let open = state.open_exchanges(voice);
+        let Some(first) = open.first().copied() else {
+            return Err(state.refuse("the model is asked once more than it was when this was recorded", None));
+        };
+        let place = match self.play {
+            Play::Strict => match state.same_request(&open, &now) {
+                Ok(place) => place,
+                Err(difference) => {
+                    let message = format!("the request differs from the recorded one at {}", difference.place);
+                    return Err(state.refuse(&message, Some(difference)));
+                }
+            },
+            Play::Learn | Play::LiveTools | Play::LiveModel => first,
+        };
+        let learns = self.play == Play::Learn;
+        let chunks = match state.exchange(place) {
+            Some(exchange) => {
+                if learns {
+                    exchange.request = Some(Arc::new(now));
+                }
+                chunks(&exchange.answer)
+            }
+            None => None,
+        };
+        state.mark(place);
+        chunks.ok_or_else(|| {
+            state.refuse("the journal that this was recorded from does not tell what the model answered here", None)
+        })
+    }
+
+    /// The recorded result of a call; none where there is none.
+    pub(crate) fn result(&self, session: SessionId, call: &ToolCall) -> Option<ToolOutput> {
+        let mut state = self.state();
+        let voice = state.voices.get(&session).copied().unwrap_or_default();
+        let place = state.recorded_call(voice, call, self.play != Play::LiveModel);
+        let Some(place) = place else {
+            let message = format!("the recording has no result of the call of {}: {}", call.name, call.arguments);
+            state.problem(message, None);
+            return None;
+        };
+        state.mark(place);
+        match state.fact(place) {
+            Some(TurnFact::Result(result)) => Some(output(result)),
+            _ => None,
+        }
+    }
+
+    /// The recorded answer to a question; none where it was not asked.
+    #[must_use]
+    pub fn question(&self, asked: &Ask) -> Option<Answer> {
+        let mut state = self.state();
+        let place =
+            state.find(|fact| matches!(fact, TurnFact::Question(known) if is_same_question(&known.ask, asked)))?;
+        state.mark(place);
+        match state.fact(place) {
+            Some(TurnFact::Question(question)) => Some(question.answer.clone()),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a call that is asked about now ran when it was recorded.
+    #[must_use]
+    pub fn ran(&self, asked: &Ask) -> bool {
+        let Ask::Approval { tool, .. } = asked else { return false };
+        let refused = |result: &RecordedResult| result.error == Some(ToolErrorCode::Denied);
+        let is_it = |fact: &TurnFact| matches!(fact, TurnFact::Result(known) if known.tool == *tool && !refused(known));
+        self.state().find(is_it).is_some()
+    }
+}
+
+fn is_same_question(known: &Ask, asked: &Ask) -> bool {
+    match (known, asked) {
+        (Ask::Approval { tool: known, .. }, Ask::Approval { tool, .. }) => known == tool,
+        (Ask::Question { question: known, .. }, Ask::Question { question, .. }) => known == question,
+        _ => false,
+    }
+}
+
+impl State {
+    fn facts(&self) -> &[TurnFact] {
+        self.recording.turns.get(self.turn).map(|turn| turn.facts.as_slice()).unwrap_or_default()
+    }
+
+    fn fact(&self, place: usize) -> Option<&TurnFact> {
+        self.facts().get(place)
+    }
+
+    fn exchange(&mut self, place: usize) -> Option<&mut Exchange> {
+        match self.recording.turns.get_mut(self.turn)?.facts.get_mut(place) {
+            Some(TurnFact::Exchange(exchange)) => Some(exchange),
+            _ => None,
+        }
+    }
+
+    fn mark(&mut self, place: usize) {
+        if let Some(played) = self.played.get_mut(place) {
+            *played = true;
+        }
+    }
+
+    /// The first fact of the kind that was not played.
+    fn find(&self, is_it: impl Fn(&TurnFact) -> bool) -> Option<usize> {
+        let open = self.facts().iter().zip(&self.played).enumerate();
+        open.filter(|(_, (_, played))| !**played).find(|(_, (fact, _))| is_it(fact)).map(|(place, _)| place)
+    }
+
+    fn open_exchanges(&self, voice: u32) -> Vec<usize> {
+        let of_voice = |fact: &TurnFact| matches!(fact, TurnFact::Exchange(exchange) if exchange.voice == voice);
+        let open = self.facts().iter().zip(&self.played).enumerate();
+        open.filter(|(_, (fact, played))| !**played && of_voice(fact)).map(|(place, _)| place).collect()
+    }
+
+    /// The number of the session that asks. A new one is the subagent whose task it has.
+    fn voice(&mut self, asked: &ModelRequest) -> u32 {
+        if let Some(voice) = self.voices.get(&asked.session_id) {
+            return *voice;
+        }
+        let has = |task: &str| {
+            asked.messages.iter().any(|message| matches!(message, Message::User { text } if text.contains(task)))
+        };
+        let taken: Vec<u32> = self.voices.values().copied().collect();
+        let subagents = self.recording.turns.iter().flat_map(|turn| &turn.facts);
+        let found = subagents.filter_map(|fact| match fact {
+            TurnFact::Subagent(subagent) if !taken.contains(&subagent.voice) && has(&subagent.task) => {
+                Some(subagent.voice)
+            }
+            _ => None,
+        });
+        // One that is unknown has no answers.
+        let voice = found.min().unwrap_or(u32::MAX);
+        self.voices.insert(asked.session_id, voice);
+        voice
+    }
+
+    /// Place of the exchange with that request; else the difference to the nearest.
+    fn same_request(&self, open: &[usize], now: &RecordedRequest) -> Result<usize, RequestDifference> {
+        let mut nearest: Option<(usize, RequestDifference)> = None;
+        for place in open {
+            let Some(TurnFact::Exchange(exchange)) = self.fact(*place) else { continue };
+            let Some(recorded) = &exchange.request else { return Ok(*place) };
+            let Some(difference) = request::difference(recorded, now) else { return Ok(*place) };
+            let shared = request::shared(recorded, now);
+            if nearest.as_ref().is_none_or(|(most, _)| shared > *most) {
+                nearest = Some((shared, difference));
+            }
+        }
+        Err(nearest.map_or_else(|| RequestDifference { place: String::new(), diff: String::new() }, |(_, found)| found))
+    }
+
+    /// Place of the recorded result of a call. Where a call is put into the words of its tool, its arguments are not those
+    /// that were recorded: then the next result of the tool is meant.
+    fn recorded_call(&self, voice: u32, call: &ToolCall, by_order: bool) -> Option<usize> {
+        let of_tool = |fact: &TurnFact| matches!(fact, TurnFact::Result(known) if known.voice == voice && known.tool == call.name);
+        let same = |fact: &TurnFact| {
+            of_tool(fact) && matches!(fact, TurnFact::Result(known) if are_same(&known.arguments, &call.arguments))
+        };
+        self.find(same).or_else(|| if by_order { self.find(of_tool) } else { None })
+    }
+
+    fn step(&self) -> usize {
+        let is_exchange = |(fact, played): &(&TurnFact, &bool)| **played && matches!(fact, TurnFact::Exchange(_));
+        self.facts().iter().zip(&self.played).filter(is_exchange).count() + 1
+    }
+
+    fn problem(&mut self, message: String, difference: Option<RequestDifference>) {
+        let problem = PlayProblem { turn: self.turn + 1, step: self.step(), message, difference };
+        self.problems.push(problem);
+    }
+
+    fn refuse(&mut self, message: &str, difference: Option<RequestDifference>) -> ModelError {
+        self.problem(message.to_owned(), difference);
+        ModelError::new(ErrorKind::Conflict, message).with_hint("`--update` records the requests as they are now")
+    }
+}
+
+fn are_same(one: &str, other: &str) -> bool {
+    let parsed = |text: &str| serde_json::from_str::<Value>(text).ok();
+    one == other || parsed(one).is_some_and(|one| parsed(other) == Some(one))
+}
+
+/// An answer as a model's stream; none where nobody knows it.
+fn chunks(answer: &RecordedAnswer) -> Option<Vec<ModelChunk>> {
+    let finish = answer.finish.finish()?;
+    let mut chunks = Vec::new();
+    let mut calls = Vec::new();
+    for part in &answer.parts {
+        match part.clone() {
+            SpokenPart::Text(text) => chunks.push(ModelChunk::Text(text)),
+            SpokenPart::Reasoning(text) => chunks.push(ModelChunk::Reasoning(text)),
+            SpokenPart::Call { name, arguments, fields } => {
+                calls.push(ModelChunk::ToolCall { name, arguments, fields });
+            }
+            SpokenPart::Fields(fields) => chunks.push(ModelChunk::AnswerFields(fields)),
+        }
+    }
+    chunks.extend(calls);
+    let counted = |usage: Usage| ModelChunk::Usage(Usage { calls: 0, unpriced_calls: 0, ..usage });
+    chunks.extend(answer.usage.map(counted));
+    chunks.push(ModelChunk::End(finish));
+    Some(chunks)
+}
+
+fn output(result: &RecordedResult) -> ToolOutput {
+    ToolOutput {
+        text: result.text.clone(),
+        error: result.error,
+        exit_code: result.exit_code,
+        details: result.details.clone(),
+        files: result.files.clone(),
+        ..ToolOutput::default()
+    }
+}

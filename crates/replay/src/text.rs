@@ -1,0 +1,314 @@
+//! A recording as text: JSON lines, one fact a line, so that a change shows in a diff where it was made.
+//!
+//! A request is written as what is new in it: how many messages it keeps of the request before it of the same voice, then
+//! each further message on a line of its own. Tools are written where they changed.
+
+use std::{collections::HashMap, sync::Arc};
+
+use agentd_core::model::Slot;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    recording::{
+        Exchange, RecordedAnswer, RecordedEnd, RecordedQuestion, RecordedRequest, RecordedResult, RecordedStart,
+        RecordedTurn, Recording, RecordingHead, SubagentVoice, TurnFact, VERSION,
+    },
+    request::Redaction,
+};
+
+/// Largest text of a recording, in bytes.
+pub const MAX_RECORDING: usize = 64 << 20;
+
+/// Most messages of one request. A model's window holds far fewer.
+const MAX_MESSAGES: usize = 100_000;
+
+/// Most values that the requests of a recording may have together: each request is kept whole, so that a short text
+/// could otherwise stand for very many.
+const MAX_VALUES: usize = 4_000_000;
+
+/// Reason why a text is no recording.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RecordingError {
+    /// It is too long.
+    #[error("the recording has {0} bytes; {MAX_RECORDING} are read")]
+    TooLong(usize),
+    /// A newer agentd wrote it.
+    #[error("the recording has version {0}; this agentd reads up to {VERSION}: use a newer one")]
+    Newer(u32),
+    /// A line makes no sense.
+    #[error("line {line} of the recording: {problem}")]
+    Line {
+        /// Its number, from 1.
+        line: usize,
+        /// The problem.
+        problem: String,
+    },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "fact", rename_all = "snake_case")]
+enum Line {
+    Recording(RecordingHead),
+    Turn(Box<RecordedStart>),
+    Subagent(SubagentVoice),
+    Request(RequestLine),
+    Message { message: Value },
+    Tool { tool: Value },
+    Answer(AnswerLine),
+    Result(RecordedResult),
+    Question(Box<RecordedQuestion>),
+    End(RecordedEnd),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct RequestLine {
+    #[serde(default, skip_serializing_if = "is_zero")]
+    voice: u32,
+    slot: Slot,
+    /// Messages that it shares with the request before it.
+    keeps: usize,
+    /// Set if the tools follow; else they are those of the request before it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    new_tools: bool,
+    may_call: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct AnswerLine {
+    #[serde(default, skip_serializing_if = "is_zero")]
+    voice: u32,
+    slot: Slot,
+    #[serde(flatten)]
+    answer: RecordedAnswer,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(voice: &u32) -> bool {
+    *voice == 0
+}
+
+/// The text of a recording.
+///
+/// # Errors
+/// When a part of it cannot be written as JSON, which is a defect.
+pub fn write(recording: &Recording) -> Result<String, serde_json::Error> {
+    let mut writer = Writer::default();
+    writer.line(&Line::Recording(recording.head.clone()))?;
+    for turn in &recording.turns {
+        writer.line(&Line::Turn(Box::new(turn.start.clone())))?;
+        for fact in &turn.facts {
+            match fact {
+                TurnFact::Subagent(voice) => writer.line(&Line::Subagent(voice.clone()))?,
+                TurnFact::Exchange(exchange) => writer.exchange(exchange)?,
+                TurnFact::Result(result) => writer.line(&Line::Result(result.clone()))?,
+                TurnFact::Question(question) => writer.line(&Line::Question(Box::new(question.clone())))?,
+            }
+        }
+        if let Some(end) = &turn.end {
+            writer.line(&Line::End(end.clone()))?;
+        }
+    }
+    Ok(writer.text)
+}
+
+#[derive(Default)]
+struct Writer {
+    text: String,
+    /// The last request of each voice.
+    last: HashMap<u32, Arc<RecordedRequest>>,
+}
+
+impl Writer {
+    fn line(&mut self, line: &Line) -> Result<(), serde_json::Error> {
+        self.text.push_str(&serde_json::to_string(line)?);
+        self.text.push('\n');
+        Ok(())
+    }
+
+    fn exchange(&mut self, exchange: &Exchange) -> Result<(), serde_json::Error> {
+        let Exchange { voice, slot, request, answer } = exchange;
+        if let Some(request) = request {
+            let before = self.last.insert(*voice, Arc::clone(request));
+            let shared = |before: &Arc<RecordedRequest>| {
+                before.messages.iter().zip(&request.messages).take_while(|(a, b)| a == b).count()
+            };
+            let keeps = before.as_ref().map_or(0, shared);
+            let new_tools = before.is_none_or(|before| before.tools != request.tools);
+            let may_call = request.may_call;
+            self.line(&Line::Request(RequestLine { voice: *voice, slot: *slot, keeps, new_tools, may_call }))?;
+            for message in request.messages.iter().skip(keeps) {
+                self.line(&Line::Message { message: message.clone() })?;
+            }
+            for tool in request.tools.iter().filter(|_| new_tools) {
+                self.line(&Line::Tool { tool: tool.clone() })?;
+            }
+        }
+        self.line(&Line::Answer(AnswerLine { voice: *voice, slot: *slot, answer: answer.clone() }))
+    }
+}
+
+/// The recording without secrets: every text of it is cleaned.
+///
+/// # Errors
+/// When what is left is no recording any more.
+pub fn redacted(recording: &Recording, redact: &Redaction) -> Result<Recording, RecordingError> {
+    let unwritten = |error: serde_json::Error| problem(0, error.to_string());
+    let mut text = String::new();
+    for line in write(recording).map_err(unwritten)?.lines() {
+        let mut value: Value = serde_json::from_str(line).map_err(unwritten)?;
+        clean(&mut value, redact);
+        text.push_str(&value.to_string());
+        text.push('\n');
+    }
+    read(&text)
+}
+
+fn clean(value: &mut Value, redact: &Redaction) {
+    match value {
+        Value::String(text) => *text = redact(text),
+        Value::Array(values) => values.iter_mut().for_each(|value| clean(value, redact)),
+        Value::Object(fields) => fields.values_mut().for_each(|value| clean(value, redact)),
+        _ => {}
+    }
+}
+
+/// The recording that a text holds.
+///
+/// # Errors
+/// The first line that makes no sense.
+pub fn read(text: &str) -> Result<Recording, RecordingError> {
+    if text.len() > MAX_RECORDING {
+        return Err(RecordingError::TooLong(text.len()));
+    }
+    let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let Some((number, first)) = lines.next() else {
+        return Err(problem(1, "the recording is empty; `agentctl sessions record` makes one"));
+    };
+    let head = head(number + 1, first)?;
+    let mut reader = Reader::default();
+    for (number, line) in lines {
+        let parsed = serde_json::from_str(line).map_err(|error| problem(number + 1, error.to_string()))?;
+        reader.take(parsed).map_err(|what| problem(number + 1, what))?;
+    }
+    Ok(Recording { head, turns: reader.turns })
+}
+
+fn problem(line: usize, problem: impl Into<String>) -> RecordingError {
+    RecordingError::Line { line, problem: problem.into() }
+}
+
+/// The first line. The version is looked at before all else, which may have changed with it.
+fn head(number: usize, line: &str) -> Result<RecordingHead, RecordingError> {
+    #[derive(Deserialize)]
+    struct Version {
+        fact: String,
+        version: u32,
+    }
+    let no_recording = || problem(number, "this is no recording: it does not begin with {\"fact\":\"recording\",…}");
+    let found: Version = serde_json::from_str(line).map_err(|_| no_recording())?;
+    if found.fact != "recording" {
+        return Err(no_recording());
+    }
+    if found.version > VERSION {
+        return Err(RecordingError::Newer(found.version));
+    }
+    match serde_json::from_str(line) {
+        Ok(Line::Recording(head)) => Ok(head),
+        Ok(_) => Err(no_recording()),
+        Err(error) => Err(problem(number, error.to_string())),
+    }
+}
+
+#[derive(Default)]
+struct Reader {
+    turns: Vec<RecordedTurn>,
+    last: HashMap<u32, Arc<RecordedRequest>>,
+    /// The request whose messages and tools are being read.
+    open: Option<(RequestLine, RecordedRequest, Vec<Value>)>,
+    values: usize,
+}
+
+impl Reader {
+    fn take(&mut self, line: Line) -> Result<(), String> {
+        match line {
+            Line::Recording(_) => return Err("a second beginning of a recording".to_owned()),
+            Line::Turn(start) => {
+                self.refuse_open()?;
+                self.turns.push(RecordedTurn { start: *start, ..RecordedTurn::default() });
+            }
+            Line::Request(request) => self.begin_request(request)?,
+            Line::Message { message } => {
+                let open = self.open.as_mut().ok_or("a message without a request before it")?;
+                if open.1.messages.len() >= MAX_MESSAGES {
+                    return Err(format!("the request has more than {MAX_MESSAGES} messages"));
+                }
+                open.1.messages.push(message);
+            }
+            Line::Tool { tool } => {
+                let open = self.open.as_mut().filter(|(line, ..)| line.new_tools);
+                open.ok_or("a tool without a request that has new ones")?.2.push(tool);
+            }
+            Line::Answer(answer) => self.answer(answer)?,
+            Line::Subagent(voice) => self.fact(TurnFact::Subagent(voice))?,
+            Line::Result(result) => self.fact(TurnFact::Result(result))?,
+            Line::Question(question) => self.fact(TurnFact::Question(*question))?,
+            Line::End(end) => {
+                self.refuse_open()?;
+                self.turn()?.end = Some(end);
+            }
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self) -> Result<&mut RecordedTurn, String> {
+        self.turns.last_mut().ok_or_else(|| "a fact without a turn before it".to_owned())
+    }
+
+    fn refuse_open(&self) -> Result<(), String> {
+        if self.open.is_some() { Err("the request before it has no answer".to_owned()) } else { Ok(()) }
+    }
+
+    fn fact(&mut self, fact: TurnFact) -> Result<(), String> {
+        self.refuse_open()?;
+        self.turn()?.facts.push(fact);
+        Ok(())
+    }
+
+    fn begin_request(&mut self, line: RequestLine) -> Result<(), String> {
+        self.refuse_open()?;
+        let before = self.last.get(&line.voice);
+        let kept = before.map_or(0, |before| before.messages.len());
+        if line.keeps > kept {
+            return Err(format!("it keeps {} messages of a request that has {kept}", line.keeps));
+        }
+        self.values += line.keeps;
+        if self.values > MAX_VALUES {
+            return Err("the requests of the recording are too many and too long".to_owned());
+        }
+        let messages = before.map(|before| before.messages[..line.keeps].to_vec()).unwrap_or_default();
+        let tools = before.map(|before| Arc::clone(&before.tools)).unwrap_or_default();
+        let request = RecordedRequest { messages, tools, may_call: line.may_call };
+        self.open = Some((line, request, Vec::new()));
+        Ok(())
+    }
+
+    fn answer(&mut self, line: AnswerLine) -> Result<(), String> {
+        let AnswerLine { voice, slot, answer } = line;
+        let request = match self.open.take() {
+            None => None,
+            Some((open, ..)) if open.voice != voice => {
+                return Err("the answer is not that of the request before it".to_owned());
+            }
+            Some((open, mut request, tools)) => {
+                if open.new_tools {
+                    request.tools = Arc::new(tools);
+                }
+                let request = Arc::new(request);
+                self.last.insert(voice, Arc::clone(&request));
+                Some(request)
+            }
+        };
+        self.fact(TurnFact::Exchange(Exchange { voice, slot, request, answer }))
+    }
+}

@@ -1,0 +1,194 @@
+//! A recording out of the events of a journal, and what it plays.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    event::{Event, EventKind},
+    ids::{CallId, SessionId, TraceId, TurnId},
+    item::{Item, ItemBody, ItemStatus},
+    model::{Finish, Message, ModelChunk, ModelRequest, Slot},
+    ports::Models as _,
+    routing::ChoiceRule,
+    tool::{ToolCall, ToolResult},
+    usage::Usage,
+};
+use agentd_replay::{CapturedSession, Play, PlayedModels, RecordedFinish, Script, SpokenPart, TurnFact, capture};
+use futures_util::StreamExt as _;
+
+struct Journal {
+    session: SessionId,
+    turn: TurnId,
+    events: Vec<Arc<Event>>,
+}
+
+impl Journal {
+    fn new() -> Self {
+        let mut journal = Self { session: SessionId::generate(), turn: TurnId::generate(), events: Vec::new() };
+        journal.add(EventKind::TurnStarted {
+            trace_id: TraceId::generate(),
+            slot: Slot::default(),
+            model: "m".to_owned(),
+            reason: String::new(),
+            rule: ChoiceRule::default(),
+            max_steps: 9,
+            compacts: false,
+            environment: Default::default(),
+            handed_over: Vec::new(),
+            answer_schema: None,
+            options: None,
+        });
+        journal.whole(ItemBody::UserMessage {
+            text: "Do it".to_owned(),
+            steered: false,
+            typed_bytes: None,
+            stored: None,
+        });
+        journal
+    }
+
+    fn add(&mut self, kind: EventKind) {
+        let seq = self.events.len() as u64 + 1;
+        let at = "2026-11-25T10:00:00Z".parse().unwrap();
+        let event = Event { session_id: self.session, turn_id: Some(self.turn), seq, at, kind };
+        self.events.push(Arc::new(event));
+    }
+
+    fn whole(&mut self, body: ItemBody) {
+        let item = Item::new(self.turn, body);
+        self.add(EventKind::ItemCompleted { item, status: ItemStatus::Done });
+    }
+
+    fn begin(&mut self, body: ItemBody) -> Item {
+        let item = Item::new(self.turn, body);
+        self.add(EventKind::ItemStarted { item: item.clone() });
+        item
+    }
+
+    fn end(&mut self, item: Item, status: ItemStatus) {
+        self.add(EventKind::ItemCompleted { item, status });
+    }
+
+    fn counted(&mut self) {
+        self.add(EventKind::UsageUpdated {
+            step: 1,
+            slot: Slot::default(),
+            model: "m".to_owned(),
+            usage: Usage::default(),
+            turn: Usage::default(),
+            prompt: None,
+            delegated: false,
+        });
+    }
+
+    fn captured(self) -> CapturedSession {
+        CapturedSession { events: self.events, ..CapturedSession::default() }
+    }
+}
+
+fn said(text: &str) -> ItemBody {
+    ItemBody::AgentMessage { text: text.to_owned() }
+}
+
+fn thought(text: &str) -> ItemBody {
+    ItemBody::Reasoning { text: text.to_owned() }
+}
+
+fn call(name: &str) -> ToolCall {
+    ToolCall { call_id: CallId::generate(), name: name.to_owned(), arguments: "{\"a\":1}".to_owned() }
+}
+
+/// Two answers: thoughts, words and a call, then words alone.
+fn two_answers() -> CapturedSession {
+    let mut journal = Journal::new();
+    let thoughts = journal.begin(thought("hm"));
+    journal.end(thoughts, ItemStatus::Done);
+    let words = journal.begin(said("I look."));
+    journal.counted();
+    journal.end(words, ItemStatus::Done);
+    let call = call("grep");
+    journal.whole(ItemBody::ToolCall(call.clone()));
+    let result = ToolResult { text: "found".to_owned(), ..ToolResult::empty(call.call_id, "grep") };
+    journal.whole(ItemBody::ToolResult(result));
+    let thoughts = journal.begin(thought("so"));
+    journal.end(thoughts, ItemStatus::Done);
+    let words = journal.begin(said("Done."));
+    journal.counted();
+    journal.end(words, ItemStatus::Done);
+    journal.captured()
+}
+
+#[test]
+fn words_belong_to_the_answer_in_which_they_began() {
+    let recording = capture(&two_answers(), "test");
+    let [TurnFact::Exchange(first), TurnFact::Result(result), TurnFact::Exchange(second)] =
+        recording.turns[0].facts.as_slice()
+    else {
+        panic!("{:#?}", recording.turns[0].facts)
+    };
+    let [SpokenPart::Reasoning(hm), SpokenPart::Text(look), SpokenPart::Call { name, .. }] =
+        first.answer.parts.as_slice()
+    else {
+        panic!("{:#?}", first.answer)
+    };
+    assert_eq!((hm.as_str(), look.as_str(), name.as_str()), ("hm", "I look.", "grep"));
+    assert_eq!((result.text.as_str(), result.arguments.as_str()), ("found", "{\"a\":1}"));
+    assert_eq!(second.answer.parts, [SpokenPart::Reasoning("so".to_owned()), SpokenPart::Text("Done.".to_owned())]);
+    assert_eq!(recording.turns[0].start.input.as_deref(), Some("Do it"));
+}
+
+#[test]
+fn an_answer_that_broke_off_is_not_among_its_words_and_a_failed_call_is_unknown() {
+    let mut journal = Journal::new();
+    let broken = journal.begin(said("I lo"));
+    journal.end(Item { body: said(""), ..broken }, ItemStatus::Cut);
+    let words = journal.begin(said("I look."));
+    journal.counted();
+    journal.end(words, ItemStatus::Done);
+    journal.counted();
+    let recording = capture(&journal.captured(), "test");
+    let [TurnFact::Exchange(first), TurnFact::Exchange(failed)] = recording.turns[0].facts.as_slice() else {
+        panic!("{:#?}", recording.turns[0].facts)
+    };
+    assert_eq!(first.answer.parts, [SpokenPart::Text("I look.".to_owned())]);
+    assert_eq!(failed.answer.finish, RecordedFinish::Unknown);
+}
+
+fn request(session_id: SessionId, text: &str) -> ModelRequest {
+    ModelRequest {
+        session_id,
+        messages: vec![Message::User { text: text.to_owned() }],
+        tools: Arc::new([]),
+        may_call: true,
+        answer_schema: None,
+        max_tokens: None,
+        has_fallback: false,
+        known_paths: Vec::new(),
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_differs_ends_the_play_and_shows_the_nearest() {
+    let session = SessionId::generate();
+    let redact: agentd_replay::Redaction = Arc::new(str::to_owned);
+    let script = Arc::new(Script::new(capture(&two_answers(), "test"), Play::Learn, Arc::clone(&redact)));
+    script.begin(0, session);
+    let ask = async |script: &Arc<Script>, text: &str| {
+        let stream = PlayedModels::new(script).get(Slot::default()).stream(request(session, text));
+        stream.collect::<Vec<_>>().await
+    };
+    for text in ["one", "two"] {
+        assert!(matches!(ask(&script, text).await.last(), Some(Ok(ModelChunk::End(Finish::Stop)))));
+    }
+    assert!(ask(&script, "three").await[0].is_err(), "there is no third answer");
+    let learned = script.learned();
+
+    let strict = Arc::new(Script::new(learned, Play::Strict, redact));
+    strict.begin(0, session);
+    assert!(ask(&strict, "one").await[0].is_ok());
+    let error = ask(&strict, "2").await.remove(0).unwrap_err();
+    assert!(error.to_string().contains("message 1 (user)"), "{error}");
+    let problem = strict.problems().remove(0);
+    let diff = problem.difference.unwrap().diff;
+    assert!(diff.contains("-two") && diff.contains("+2"), "{diff}");
+    assert_eq!((problem.turn, problem.step, strict.unplayed()), (1, 2, 1));
+}

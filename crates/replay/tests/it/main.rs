@@ -1,0 +1,4 @@
+//! Recordings through their public face.
+
+mod captured;
+mod texts;

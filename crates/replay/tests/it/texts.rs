@@ -1,0 +1,134 @@
+//! The text of a recording: what is written is read again, and whatever is read is answered.
+
+use std::sync::Arc;
+
+use agentd_core::{model::Slot, origin::ServerFields, turn::StopReason, usage::Usage};
+use agentd_replay::{
+    Exchange, RecordedAnswer, RecordedEnd, RecordedFinish, RecordedRequest, RecordedResult, RecordedStart,
+    RecordedTurn, Recording, RecordingError, RecordingHead, SpokenPart, SubagentVoice, TurnFact, VERSION, read,
+    redacted, write,
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn head() -> RecordingHead {
+    RecordingHead {
+        version: VERSION,
+        agentd: "0.1.0".to_owned(),
+        began: "2026-11-25T10:00:00Z".parse().unwrap(),
+        title: String::new(),
+        project: None,
+        surroundings: None,
+        models: Vec::new(),
+    }
+}
+
+fn message() -> impl Strategy<Value = Value> {
+    ("[a-c]", ".{0,12}").prop_map(|(role, text)| json!({ "role": role, "text": text }))
+}
+
+fn part() -> impl Strategy<Value = SpokenPart> {
+    prop_oneof![
+        ".{0,12}".prop_map(SpokenPart::Text),
+        ".{0,12}".prop_map(SpokenPart::Reasoning),
+        ("[a-z]{1,5}", ".{0,9}").prop_map(|(name, arguments)| SpokenPart::Call {
+            name,
+            arguments,
+            fields: ServerFields { call_id: "c1".to_owned(), ..ServerFields::default() },
+        }),
+    ]
+}
+
+fn exchange() -> impl Strategy<Value = TurnFact> {
+    let request = proptest::option::of((proptest::collection::vec(message(), 0..5), any::<bool>(), 0..3_usize));
+    (0..3_u32, request, proptest::collection::vec(part(), 0..4)).prop_map(|(voice, request, parts)| {
+        let request = request.map(|(messages, may_call, tools)| {
+            let tools = (0..tools).map(|number| json!({ "name": format!("tool {number}") })).collect();
+            Arc::new(RecordedRequest { messages, tools: Arc::new(tools), may_call })
+        });
+        let usage = Some(Usage { prompt_tokens: 5, ..Usage::default() });
+        let answer = RecordedAnswer { parts, usage, finish: RecordedFinish::Length };
+        TurnFact::Exchange(Exchange { voice, slot: Slot::default(), request, answer })
+    })
+}
+
+fn fact() -> impl Strategy<Value = TurnFact> {
+    prop_oneof![
+        4 => exchange(),
+        1 => ".{0,9}".prop_map(|task| TurnFact::Subagent(SubagentVoice { voice: 1, task })),
+        2 => (".{0,9}", ".{0,20}").prop_map(|(arguments, text)| {
+            TurnFact::Result(RecordedResult { tool: "grep".to_owned(), arguments, text, ..RecordedResult::default() })
+        }),
+    ]
+}
+
+fn recording() -> impl Strategy<Value = Recording> {
+    let turn = (proptest::option::of(".{0,20}"), proptest::collection::vec(fact(), 0..8), any::<bool>());
+    let turn = turn.prop_map(|(input, facts, ended)| RecordedTurn {
+        start: RecordedStart { input, ..RecordedStart::default() },
+        facts,
+        end: ended.then(|| RecordedEnd { reason: StopReason::Completed, text: "x".to_owned(), steps: 1 }),
+    });
+    proptest::collection::vec(turn, 0..4).prop_map(|turns| Recording { head: head(), turns })
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_again(recording in recording()) {
+        let text = write(&recording).unwrap();
+        prop_assert_eq!(read(&text).unwrap(), recording);
+    }
+
+    #[test]
+    fn whatever_is_edited_is_read_or_refused(recording in recording(), at in any::<prop::sample::Index>(), with in ".{0,8}") {
+        let text = write(&recording).unwrap();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let line = at.index(lines.len());
+        lines[line] = with;
+        let _ = read(&lines.join("\n"));
+        lines.remove(line);
+        let _ = read(&lines.join("\n"));
+    }
+}
+
+#[test]
+fn what_is_none_is_refused_with_the_line() {
+    let first = write(&Recording { head: head(), turns: Vec::new() }).unwrap();
+    let line = |text: &str| match read(&format!("{first}{text}\n")).unwrap_err() {
+        RecordingError::Line { line, problem } => (line, problem),
+        other => panic!("{other}"),
+    };
+    assert_eq!(
+        line("{\"fact\":\"end\",\"reason\":\"completed\",\"text\":\"\",\"steps\":1}").1,
+        "a fact without a turn before it"
+    );
+    let turn = "{\"fact\":\"turn\",\"at\":\"2026-11-25T10:00:00Z\"}";
+    let request =
+        |keeps: u32| format!("{turn}\n{{\"fact\":\"request\",\"slot\":\"basic\",\"keeps\":{keeps},\"may_call\":true}}");
+    assert_eq!(line(&request(3)), (3, "it keeps 3 messages of a request that has 0".to_owned()));
+    assert_eq!(line(&format!("{}\n{turn}", request(0))), (4, "the request before it has no answer".to_owned()));
+    assert!(matches!(read("{\"fact\":\"recording\",\"version\":7}"), Err(RecordingError::Newer(7))));
+}
+
+#[test]
+fn requests_that_keep_each_other_for_ever_are_refused() {
+    let mut text = write(&Recording { head: head(), turns: Vec::new() }).unwrap();
+    text.push_str("{\"fact\":\"turn\",\"at\":\"2026-11-25T10:00:00Z\"}\n");
+    let mut request = |keeps: usize, messages: usize| {
+        text.push_str(&format!("{{\"fact\":\"request\",\"slot\":\"basic\",\"keeps\":{keeps},\"may_call\":true}}\n"));
+        (0..messages).for_each(|_| text.push_str("{\"fact\":\"message\",\"message\":1}\n"));
+        text.push_str("{\"fact\":\"answer\",\"slot\":\"basic\",\"parts\":[]}\n");
+    };
+    request(0, 50_000);
+    (0..100).for_each(|_| request(50_000, 0));
+    assert!(read(&text).unwrap_err().to_string().contains("too many and too long"));
+}
+
+#[test]
+fn secrets_are_taken_out_of_every_text() {
+    let fact = TurnFact::Result(RecordedResult { text: "a SECRET b".to_owned(), ..RecordedResult::default() });
+    let turn = RecordedTurn { facts: vec![fact], ..RecordedTurn::default() };
+    let recording = Recording { head: head(), turns: vec![turn] };
+    let clean = redacted(&recording, &(Arc::new(|text: &str| text.replace("SECRET", "*")) as _)).unwrap();
+    assert!(matches!(&clean.turns[0].facts[0], TurnFact::Result(result) if result.text == "a * b"));
+}

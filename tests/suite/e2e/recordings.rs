@@ -1,0 +1,238 @@
+//! Recordings: made of sessions, played without a model, without tools and without a network, and held to expectations.
+
+use std::{fs, path::PathBuf};
+
+use agentd_testkit::{daemon::TempDaemon, model_server::Reply};
+use serde_json::{Value, json};
+
+use super::{World, tool_texts, works_through};
+
+/// A turn that reads a file, edits it after being asked, and runs a command.
+async fn recorded() -> (World, PathBuf) {
+    let world = World::start().await;
+    world.daemon.write("project/notes.txt", "old words\n");
+    world.daemon.write("project/AGENTS.md", "Be brief.\n");
+    let edit = json!({"path": "/project/notes.txt", "old_string": "old", "new_string": "new"});
+    let steps = vec![
+        (&["old words"][..], Reply::tool_call("read_file", json!({"path": "/project/notes.txt"}))),
+        (&["Edited"][..], Reply::tool_call("edit_file", edit)),
+        (&["it ran"][..], Reply::tool_call("run_bash_command", json!({"command": "echo it ran; echo x > made"}))),
+    ];
+    works_through(&world.model, steps, Reply::text("It is done."));
+    let project = format!("{}:rw", world.daemon.path().join("project").display());
+    let file = world.daemon.path().join("notes.jsonl");
+    let args = ["run", "Change it", "-C", &project, "--on-interrupt", "approve", "--record", file.to_str().unwrap()];
+    let output = world.daemon.agentctl(args).await.exits(0);
+    assert_eq!(output.stdout.trim(), "It is done.");
+    (world, file)
+}
+
+fn facts(file: &PathBuf) -> Vec<Value> {
+    fs::read_to_string(file).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn project(world: &World) -> String {
+    world.daemon.path().join("project").display().to_string()
+}
+
+#[tokio::test]
+async fn a_recorded_turn_is_played_without_a_model_and_changes_nothing() {
+    let (world, file) = recorded().await;
+    let kinds: Vec<String> = facts(&file).iter().map(|fact| fact["fact"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(kinds.iter().filter(|kind| *kind == "answer").count(), 4);
+    assert_eq!(kinds.iter().filter(|kind| *kind == "request").count(), 4);
+    assert_eq!(kinds.iter().filter(|kind| *kind == "result").count(), 3);
+    let asked = world.model.requests().len();
+    world.daemon.write("project/notes.txt", "old words\n");
+    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).stdout;
+    let usage = world.daemon.agentctl(["usage", "--json"]).await.exits(0).stdout;
+
+    let file = file.to_str().unwrap();
+    let played = world.daemon.agentctl(["run", "--replay", file, "-C", &project(&world)]).await.exits(0);
+    assert_eq!(played.stdout.trim(), "It is done.", "{}", played.stderr);
+    assert_eq!(world.model.requests().len(), asked, "no model was asked");
+    assert_eq!(fs::read_to_string(world.daemon.path().join("project/notes.txt")).unwrap(), "old words\n");
+    assert_eq!(world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).stdout, sessions);
+    assert_eq!(world.daemon.agentctl(["usage", "--json"]).await.exits(0).stdout, usage);
+    let left = fs::read_dir(world.daemon.path().join("data/replays")).map_or(0, Iterator::count);
+    assert!(left <= 1, "the folder of a replay goes with it");
+}
+
+#[tokio::test]
+async fn another_daemon_plays_it_and_a_changed_prompt_is_shown() {
+    let (_world, file) = recorded().await;
+    // Another machine: nothing answers at the address of its model.
+    let other = TempDaemon::start("http://127.0.0.1:9/v1").await;
+    other.write("project/AGENTS.md", "Be brief.\n");
+    let folder = other.path().join("project").display().to_string();
+    let text = fs::read_to_string(&file).unwrap();
+    let copy = other.write("notes.jsonl", &text).display().to_string();
+    let played = other.agentctl(["run", "--replay", &copy, "-C", &folder]).await.exits(0);
+    assert_eq!(played.stdout.trim(), "It is done.", "{}", played.stderr);
+
+    other.write("project/AGENTS.md", "Be verbose.\n");
+    let played = other.agentctl(["run", "--replay", &copy, "-C", &folder]).await.exits(1);
+    for words in ["turn 1, answer 1: the request differs", "-Be brief.", "+Be verbose."] {
+        assert!(played.stderr.contains(words), "{words:?} is missing in:\n{}", played.stderr);
+    }
+    other.agentctl(["run", "--replay", &copy, "-C", &folder, "--update"]).await.exits(0);
+    other.agentctl(["run", "--replay", &copy, "-C", &folder]).await.exits(0);
+    let updated = fs::read_to_string(&copy).unwrap();
+    let changed = updated.lines().zip(text.lines()).filter(|(now, then)| now != then).count();
+    assert_eq!((changed, updated.lines().count()), (1, text.lines().count()), "one line of it is another");
+}
+
+#[tokio::test]
+async fn tools_run_where_they_are_live_and_a_recording_approves_nothing() {
+    let (world, file) = recorded().await;
+    let file = file.to_str().unwrap();
+    let folder = format!("{}:rw", project(&world));
+    let notes = || fs::read_to_string(world.daemon.path().join("project/notes.txt")).unwrap();
+    world.daemon.write("project/notes.txt", "old words\n");
+    let denied = world.daemon.agentctl(["run", "--replay", file, "-C", &folder, "--live-tools"]).await;
+    assert_eq!(notes(), "old words\n", "{}", denied.stderr);
+    let args = ["run", "--replay", file, "-C", &folder, "--live-tools", "--on-interrupt", "approve"];
+    world.daemon.agentctl(args).await.exits(0);
+    assert_eq!(notes(), "new words\n");
+}
+
+#[tokio::test]
+async fn a_live_model_gets_the_recorded_results() {
+    let (world, file) = recorded().await;
+    world.daemon.write("project/notes.txt", "gone\n");
+    world.model.respond_with(|request| match tool_texts(request).contains("old words") {
+        true => Reply::text("It says: old words."),
+        false => Reply::tool_call("read_file", json!({"path": "/project/notes.txt"})),
+    });
+    let file = file.to_str().unwrap();
+    let args = ["run", "--replay", file, "-C", &project(&world), "--live-model"];
+    let played = world.daemon.agentctl(args).await.exits(0);
+    assert_eq!(played.stdout.trim(), "It says: old words.", "{}", played.stderr);
+}
+
+#[tokio::test]
+async fn a_folder_of_tests_tells_what_passed_and_what_failed() {
+    let (world, file) = recorded().await;
+    let write = |name: &str, text: &str| world.daemon.write(&format!("tests/{name}"), text);
+    write("a/notes.jsonl", &fs::read_to_string(&file).unwrap());
+    let expect = "project: ../../project\nexpect:\n  end: completed\n  text: {contains: [done], excludes: [sorry]}\n  \
+                  tools: {called: [edit_file], not_called: [write_file], at_most: 3, no_failures: true}\n";
+    write("a/notes.yaml", expect);
+    let folder = world.daemon.path().join("tests").display().to_string();
+    let junit = world.daemon.path().join("out.xml").display().to_string();
+    let passed = world.daemon.agentctl(["test", &folder, "--junit", &junit]).await.exits(0);
+    assert!(passed.stdout.contains("1 passed, 0 failed"), "{}", passed.stdout);
+
+    let fails = "recording: a/notes.jsonl\nproject: ../project\nexpect:\n  text: {equals: nothing, matches: '^x'}\n  \
+                 tools: {called: [grep], not_called: [read_file], at_most: 1}\n  cost: {max_steps: 2}\n";
+    write("fails.yaml", fails);
+    let failed = world.daemon.agentctl(["test", &folder, "--junit", &junit]).await.exits(1);
+    let told = &failed.stdout;
+    for words in [
+        "ok     a/notes",
+        "FAILED fails",
+        "expected a call of grep",
+        "no call of read_file",
+        "at most 1 calls",
+        "at most 2 steps",
+        "to match",
+        "1 passed, 1 failed",
+    ] {
+        assert!(told.contains(words), "{words:?} is missing in:\n{told}");
+    }
+    let xml = fs::read_to_string(&junit).unwrap();
+    assert!(xml.contains("tests=\"2\" failures=\"1\"") && xml.contains("name=\"fails\""), "{xml}");
+    let report = world.daemon.agentctl(["test", &folder, "notes", "--json"]).await.exits(0).json();
+    assert_eq!((&report["passed"], &report["tests"][0]["name"]), (&json!(1), &json!("a/notes")));
+}
+
+#[tokio::test]
+async fn files_that_are_no_tests_are_refused_with_the_reason() {
+    let world = World::start().await;
+    let folder = world.daemon.path().join("tests").display().to_string();
+    let refused = |name: &str, text: &str| {
+        let path = world.daemon.write(&format!("tests/{name}"), text).display().to_string();
+        async move { (path.clone(), vec!["test".to_owned(), path]) }
+    };
+    world.daemon.write("tests/.hidden.jsonl", "x");
+    let none = world.daemon.agentctl(["test", &folder]).await.exits(2);
+    assert!(none.stderr.contains("there is no test in"), "{}", none.stderr);
+    let (_, args) = refused("bad.yaml", "expct: {}\n").await;
+    let bad = world.daemon.agentctl(args).await.exits(2);
+    assert!(bad.stderr.contains("expct"), "{}", bad.stderr);
+    let recordings = [
+        ("empty.jsonl", "", "the recording is empty"),
+        ("newer.jsonl", "{\"fact\":\"recording\",\"version\":99}\n", "has version 99"),
+        ("other.jsonl", "{\"type\":\"x\"}\n", "this is no recording"),
+        (
+            "edited.jsonl",
+            "{\"fact\":\"recording\",\"version\":1,\"agentd\":\"x\",\"began\":\"2026-11-25T10:00:00Z\",\"models\":[]}\n{\"fact\":\"message\",\"message\":{}}\n",
+            "line 2 of the recording",
+        ),
+    ];
+    for (name, text, words) in recordings {
+        let (_, args) = refused(name, text).await;
+        let failed = world.daemon.agentctl(args).await.exits(1);
+        assert!(failed.stdout.contains(words), "{name}: {}", failed.stdout);
+    }
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn subagents_are_played_and_a_session_is_recorded_after_a_restart() {
+    let mut world = World::start().await;
+    let report = format!("The report. {}", "Each thing was looked at and found in order. ".repeat(6));
+    world.model.respond_with(move |request| {
+        let is_subagent = request.messages()[0]["content"].as_str().unwrap().contains("You are a subagent");
+        match (is_subagent, request.last_role()) {
+            (true, _) => Reply::text(report.clone()),
+            (false, "tool") => Reply::text("All parts are done."),
+            (false, _) => Reply::default()
+                .and_call("delegate_task", json!({"task": "Look at the first part."}))
+                .and_call("delegate_task", json!({"task": "Look at the second part."})),
+        }
+    });
+    world.daemon.agentctl(["run", "Look at all parts", "-C", "none"]).await.exits(0);
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    let file = world.daemon.path().join("parts.jsonl");
+    let path = file.to_str().unwrap();
+    world.daemon.agentctl(["sessions", "record", "last", "-o", path]).await.exits(0);
+    let voices = facts(&file).iter().filter(|fact| fact["fact"] == "subagent").count();
+    assert_eq!(voices, 2);
+    let asked = world.model.requests().len();
+    for _ in 0..3 {
+        let played = world.daemon.agentctl(["run", "--replay", path]).await.exits(0);
+        assert_eq!(played.stdout.trim(), "All parts are done.", "{}", played.stderr);
+    }
+    assert_eq!(world.model.requests().len(), asked);
+    let refused = world.daemon.agentctl(["sessions", "record", "last", "-o", path]).await.exits(2);
+    assert!(refused.stderr.contains("--force replaces it"), "{}", refused.stderr);
+}
+
+/// The examples of the documentation pass, with a daemon that has no model.
+#[tokio::test]
+async fn the_examples_of_the_documentation_pass() {
+    let daemon = TempDaemon::start("http://127.0.0.1:9/v1").await;
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/testing");
+    let passed = daemon.agentctl(["test", folder]).await.exits(0);
+    assert!(passed.stdout.contains("2 passed, 0 failed"), "{}", passed.stdout);
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/testing.md")).unwrap();
+    for example in ["summary", "live"] {
+        assert!(fs::exists(format!("{folder}/{example}.yaml")).unwrap());
+    }
+    assert!(page.contains("agentctl test docs/testing"));
+}
+
+#[tokio::test]
+async fn secrets_do_not_reach_a_recording() {
+    let world = World::start().await;
+    world.model.reply(Reply::text("The key is sk-abcdefghijklmnop123456."));
+    let file = world.daemon.path().join("key.jsonl");
+    let args = ["run", "My password=hunter22222 and go", "-C", "none", "--record", file.to_str().unwrap()];
+    world.daemon.agentctl(args).await.exits(0);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(!text.contains("hunter22222") && !text.contains("sk-abcdefgh"), "{text}");
+    let played = world.daemon.agentctl(["run", "--replay", file.to_str().unwrap()]).await.exits(0);
+    assert!(played.stdout.contains("[redacted]"), "{}", played.stdout);
+}
