@@ -104,7 +104,7 @@ fn what_is_none_is_refused_with_the_line() {
     );
     let turn = "{\"fact\":\"turn\",\"at\":\"2026-11-25T10:00:00Z\"}";
     let request =
-        |keeps: u32| format!("{turn}\n{{\"fact\":\"request\",\"slot\":\"basic\",\"keeps\":{keeps},\"may_call\":true}}");
+        |keeps: u32| format!("{turn}\n{{\"fact\":\"request\",\"slot\":\"base\",\"keeps\":{keeps},\"may_call\":true}}");
     assert_eq!(line(&request(3)), (3, "it keeps 3 messages of a request that has 0".to_owned()));
     assert_eq!(line(&format!("{}\n{turn}", request(0))), (4, "the request before it has no answer".to_owned()));
     assert!(matches!(read("{\"fact\":\"recording\",\"version\":7}"), Err(RecordingError::Newer(7))));
@@ -115,9 +115,9 @@ fn requests_that_keep_each_other_for_ever_are_refused() {
     let mut text = write(&Recording { head: head(), turns: Vec::new() }).unwrap();
     text.push_str("{\"fact\":\"turn\",\"at\":\"2026-11-25T10:00:00Z\"}\n");
     let mut request = |keeps: usize, messages: usize| {
-        text.push_str(&format!("{{\"fact\":\"request\",\"slot\":\"basic\",\"keeps\":{keeps},\"may_call\":true}}\n"));
+        text.push_str(&format!("{{\"fact\":\"request\",\"slot\":\"base\",\"keeps\":{keeps},\"may_call\":true}}\n"));
         (0..messages).for_each(|_| text.push_str("{\"fact\":\"message\",\"message\":1}\n"));
-        text.push_str("{\"fact\":\"answer\",\"slot\":\"basic\",\"parts\":[]}\n");
+        text.push_str("{\"fact\":\"answer\",\"slot\":\"base\",\"parts\":[]}\n");
     };
     request(0, 50_000);
     (0..100).for_each(|_| request(50_000, 0));
