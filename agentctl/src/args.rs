@@ -89,6 +89,8 @@ pub(crate) enum Command {
     Mcp(cmd::mcp::McpArgs),
     /// Serve an editor, over the Agent Client Protocol
     Acp(cmd::acp::AcpArgs),
+    /// Count turns, tools, waits, tokens and money, by day
+    Stats(cmd::stats::StatsArgs),
     /// Show disk usage of the data folder
     Storage(cmd::storage::StorageArgs),
     /// Remove data that has not been used for long

@@ -31,6 +31,7 @@ pub(crate) mod search;
 pub(crate) mod service;
 pub(crate) mod sessions;
 pub(crate) mod skills;
+pub(crate) mod stats;
 pub(crate) mod storage;
 pub(crate) mod test;
 pub(crate) mod tools;

@@ -122,8 +122,9 @@ fn print_days(days: &[DayCounters], usage: &UsageReport) -> anyhow::Result<()> {
             day.counters.iter().filter(|counter| fits(counter)).map(|counter| counter.count).sum()
         };
         let of = |kind: CounterKind| move |counter: &Counter| counter.kind == kind;
-        let unlike =
-            |kind: CounterKind, good: &'static str| move |counter: &Counter| counter.kind == kind && counter.outcome != good;
+        let unlike = |kind: CounterKind, good: &'static str| {
+            move |counter: &Counter| counter.kind == kind && counter.outcome != good
+        };
         let took: Option<&UsageGroup> = usage.groups.iter().find(|group| group.name == day.day.to_string());
         table.row([
             day.day.to_string(),
@@ -219,7 +220,11 @@ impl Exposition {
         for group in &usage.groups {
             self.line("agentd_model_calls_total", &[("model", &group.name)], group.usage.calls);
         }
-        self.family("agentd_model_tokens_total", "counter", "Tokens, by model and kind; cached and reasoning ones are in input and output");
+        self.family(
+            "agentd_model_tokens_total",
+            "counter",
+            "Tokens, by model and kind; cached and reasoning ones are in input and output",
+        );
         for group in &usage.groups {
             let took = &group.usage;
             for (kind, tokens) in [

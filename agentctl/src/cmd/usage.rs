@@ -55,13 +55,13 @@ const LAST_DAYS: u32 = 30;
 
 /// The first day of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FirstDay {
+pub(crate) enum FirstDay {
     All,
     Last(u32),
     Day(Date),
 }
 
-fn first_day(text: &str) -> Result<FirstDay, String> {
+pub(crate) fn first_day(text: &str) -> Result<FirstDay, String> {
     let problem = || format!("{text:?} is no beginning; write 7d, 2w, today, all or a date such as 2026-11-25");
     match text {
         "all" => return Ok(FirstDay::All),
@@ -80,7 +80,7 @@ fn first_day(text: &str) -> Result<FirstDay, String> {
     days.map(FirstDay::Last).ok_or_else(problem)
 }
 
-fn date(text: &str) -> Result<Date, String> {
+pub(crate) fn date(text: &str) -> Result<Date, String> {
     text.parse().map_err(|_| format!("{text:?} is no date; write one such as 2026-11-25"))
 }
 

@@ -1,7 +1,7 @@
 //! Tokens and money of model calls.
 
 use agentd_proto::{
-    convert::usage_query,
+    convert::{counter_days, usage_query},
     v1::{self, spending_server::Spending},
 };
 use tonic::{Request, Response, Status};
@@ -17,5 +17,11 @@ impl Spending for Context {
         let query = usage_query(request.get_ref()).map_err(Refusal::from)?;
         let report = self.engine.usage(query).await.map_err(Refusal::from)?;
         Ok(Response::new((&report).into()))
+    }
+
+    async fn counters(&self, request: Request<v1::CountersRequest>) -> Result<Response<v1::CountersResponse>, Status> {
+        let (since, until) = counter_days(request.get_ref()).map_err(Refusal::from)?;
+        let days = self.engine.counters(since, until).await.map_err(Refusal::from)?;
+        Ok(Response::new(v1::CountersResponse { days: days.iter().map(Into::into).collect() }))
     }
 }

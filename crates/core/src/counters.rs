@@ -3,8 +3,6 @@
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
-use crate::spending::UsageReport;
-
 /// Kind of what is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -70,16 +68,3 @@ pub struct DayCounters {
 
 /// Most days of one report.
 pub const MAX_COUNTER_DAYS: usize = 3660;
-
-/// Counters of some days, with the usage of models in them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CounterReport {
-    /// Sums over all days that were asked for.
-    pub total: Vec<Counter>,
-    /// The days with events, in order.
-    pub days: Vec<DayCounters>,
-    /// Usage of models, by model.
-    pub usage: UsageReport,
-    /// Usage of models, by day.
-    pub usage_by_day: UsageReport,
-}

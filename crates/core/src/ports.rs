@@ -20,11 +20,12 @@ mod worktrees;
 use std::sync::Arc;
 
 use futures_util::{future::BoxFuture, stream::BoxStream};
-use jiff::Timestamp;
+use jiff::{Timestamp, civil::Date};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     catalogue::{Catalogue, ToolOrigin},
+    counters::DayCounters,
     environment::ClientEnvironment,
     error::{ErrorKind, ModelError, StoreError, WorkspaceError},
     event::Event,
@@ -422,6 +423,16 @@ pub trait Store: Send + Sync {
     ///
     /// An error of kind `InvalidInput` says that the last day is before the first.
     fn usage(&self, query: UsageQuery, now: Timestamp) -> BoxFuture<'_, Result<UsageReport, StoreError>>;
+
+    /// Counters of what happened from one day to another, both included, day by day; days without any are left out. They are read
+    /// from sums that are written with each event.
+    fn counters(
+        &self,
+        _since: Option<Date>,
+        _until: Option<Date>,
+    ) -> BoxFuture<'_, Result<Vec<DayCounters>, StoreError>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
 
     /// Counts a model call that belongs to no session. It is durable when this returns.
     fn count_usage(&self, usage: SideUsage) -> BoxFuture<'_, Result<(), StoreError>>;

@@ -10,6 +10,7 @@ use rusqlite::Connection;
 
 use crate::{
     codec::{json, json_from},
+    counters,
     error::Fault,
     events, grants, interrupts, queue,
     rows::{KnownRow, Rows},
@@ -69,6 +70,7 @@ impl Append {
             apply_to_tables(connection, key, event)?;
             sessions::apply_handed_over(connection, key, &event.kind)?;
             count(connection, rows, person, event)?;
+            counters::count(connection, &rows.time_zone(), event)?;
         }
         sessions::save(connection, key, &before, &projection)?;
         rows.put(self.session, KnownRow { key, person, projection });

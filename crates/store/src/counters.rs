@@ -39,12 +39,12 @@ pub(crate) fn count(connection: &Connection, zone: &TimeZone, event: &Event) -> 
             let outcome = serde_json::to_value(result.stop_reason).ok();
             let outcome = outcome.as_ref().and_then(|outcome| outcome.as_str()).unwrap_or_default().to_owned();
             let milliseconds = result.duration_ms;
-            return add(connection, zone, event.at, &Counted {
-                kind: CounterKind::Turn,
-                name: "",
-                outcome: &outcome,
-                milliseconds,
-            });
+            return add(
+                connection,
+                zone,
+                event.at,
+                &Counted { kind: CounterKind::Turn, name: "", outcome: &outcome, milliseconds },
+            );
         }
         EventKind::ItemCompleted { item, .. } => match &item.body {
             ItemBody::ToolResult(result) => Counted {
@@ -60,7 +60,9 @@ pub(crate) fn count(connection: &Connection, zone: &TimeZone, event: &Event) -> 
             Counted { kind: CounterKind::Warning, name: code, outcome: "", milliseconds: 0 }
         }
         EventKind::InterruptResolved { interrupt_id, answer, .. } => {
-            let Some((name, raised_at)) = asked(connection, &id_text(interrupt_id.as_uuid()), event)? else { return Ok(()) };
+            let Some((name, raised_at)) = asked(connection, &id_text(interrupt_id.as_uuid()), event)? else {
+                return Ok(());
+            };
             let waited = event.at.duration_since(raised_at).as_millis();
             let milliseconds = u64::try_from(waited).unwrap_or_default();
             Counted { kind: CounterKind::Wait, name, outcome: outcome(answer), milliseconds }

@@ -10,7 +10,7 @@
 //! - `reader`: the threads that read, so that a long read never delays a commit.
 //! - `open`: how the file is made, checked after an unclean stop, and brought to the newest schema
 //!   (`migrations/*.sql`, append-only).
-//! - `sessions`, `events`, `interrupts`, `grants`, `usage`: one table each, the SQL beside its row mapping; `projection`: what a
+//! - `sessions`, `events`, `interrupts`, `grants`, `usage`, `counters`: one table each, the SQL beside its row mapping; `projection`: what a
 //!   session's events add up to, pure; `append`: one append, checked and applied to all of them; `rows`: what the writer
 //!   knows of the sessions that it wrote to lately.
 //! - `removal`: how a session is removed: at once for readers, in pieces on the disk. `upkeep`: what the writer does for the
@@ -28,6 +28,7 @@ mod batch;
 mod change;
 mod codec;
 mod config;
+mod counters;
 mod damage;
 mod error;
 mod events;

@@ -8,11 +8,13 @@
 
 use std::{fs::OpenOptions, path::Path};
 
+use agentd_core::counters::CounterKind;
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use rusqlite_migration::{M, Migrations};
 
 use crate::{
     StoreConfig,
+    counters::{self, Counted},
     error::Fault,
     mark::{self, LOG_LIMIT, Loss, Mark, ShortLog},
     upkeep,
@@ -79,6 +81,7 @@ pub(crate) fn open(config: &StoreConfig) -> Result<Connections, Fault> {
         check(&writer, config)?;
     }
     migrate(&mut writer)?;
+    count_start(&writer, config, unclean || short.is_some())?;
     let newest = mark::newest(&writer);
     let loss = Loss::of(&config.path, short, newest);
     let pages = upkeep::pages(&writer)?;
@@ -91,6 +94,17 @@ pub(crate) fn open(config: &StoreConfig) -> Result<Connections, Fault> {
         .collect::<Result<_, _>>()?;
     let mark = Mark::set(&config.path, newest);
     Ok(Connections { writer, readers, is_new, mark, loss })
+}
+
+/// Counts a start of the daemon.
+fn count_start(connection: &Connection, config: &StoreConfig, unclean: bool) -> Result<(), Fault> {
+    let outcome = if unclean { "unclean" } else { "clean" };
+    let counted = Counted { kind: CounterKind::Start, name: "", outcome, milliseconds: 0 };
+    match counters::add(connection, &(config.time_zone)(), jiff::Timestamp::now(), &counted) {
+        // A start on a full disk is one all the same.
+        Err(fault) if fault.is_disk_full() => Ok(()),
+        counted => counted,
+    }
 }
 
 /// SQLite throws away the log of a database that is empty, and that may be all that there is.

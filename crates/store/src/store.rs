@@ -3,7 +3,9 @@
 use std::{path::Path, sync::Arc};
 
 use agentd_core::{
+    Date,
     audit::AuditHead,
+    counters::DayCounters,
     error::{ErrorKind, StoreError},
     event::Event,
     grant::{Grant, HeldGrant},
@@ -26,7 +28,7 @@ use crate::{
     append::Append,
     audit_head,
     change::Change,
-    damage,
+    counters, damage,
     error::Fault,
     events,
     fork::Fork,
@@ -356,6 +358,17 @@ impl Store for SqliteStore {
     fn usage(&self, query: UsageQuery, now: Timestamp) -> BoxFuture<'_, Result<UsageReport, StoreError>> {
         let zone = (self.time_zone)();
         self.read("read the usage", move |connection| usage::report(connection, &zone, &query, now))
+    }
+
+    fn counters(
+        &self,
+        since: Option<Date>,
+        until: Option<Date>,
+    ) -> BoxFuture<'_, Result<Vec<DayCounters>, StoreError>> {
+        let text = |day: Option<Date>, otherwise: &str| day.map_or_else(|| otherwise.to_owned(), |day| day.to_string());
+        // Days are compared as text.
+        let days = (text(since, ""), text(until, "9999"));
+        self.read("read the counters", move |connection| counters::read(connection, &days))
     }
 
     fn count_usage(&self, usage: SideUsage) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -41,8 +41,8 @@ pub use session::{chosen_slot, mode_of, settings_over};
 pub(crate) use session::{set_mode_to_wire, set_model_to_wire};
 pub(crate) use turn::stop_reason;
 pub use undo::undo_to_wire;
-pub use usage::usage_query;
 pub(crate) use usage::usage_query_to_wire;
+pub use usage::{counter_days, usage_query};
 
 use std::str::FromStr;
 

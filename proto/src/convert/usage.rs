@@ -2,6 +2,7 @@
 
 use agentd_core::{
     Date,
+    counters::{Counter, CounterKind, DayCounters},
     spending::{UsageGroup, UsageGrouping, UsageQuery, UsageReport},
     usage::Usage,
 };
@@ -72,6 +73,42 @@ fn grouping(name: &str) -> Result<UsageGrouping, WireError> {
 
 fn day(text: &str, what: &'static str) -> Result<Date, WireError> {
     text.parse().map_err(|_| WireError::Value { what, problem: "is not a day such as 2026-11-25" })
+}
+
+/// The days of a question from the wire.
+///
+/// # Errors
+/// When a day is none.
+pub fn counter_days(request: &v1::CountersRequest) -> Result<(Option<Date>, Option<Date>), WireError> {
+    let since = request.since.as_deref().map(|text| day(text, "since")).transpose()?;
+    Ok((since, request.until.as_deref().map(|text| day(text, "until")).transpose()?))
+}
+
+impl From<&DayCounters> for v1::DayCounters {
+    fn from(counters: &DayCounters) -> Self {
+        let counter = |counter: &Counter| v1::Counter {
+            kind: counter.kind.as_str().to_owned(),
+            name: counter.name.clone(),
+            outcome: counter.outcome.clone(),
+            count: counter.count,
+            milliseconds: counter.milliseconds,
+        };
+        Self { day: counters.day.to_string(), counters: counters.counters.iter().map(counter).collect() }
+    }
+}
+
+impl TryFrom<v1::DayCounters> for DayCounters {
+    type Error = WireError;
+
+    fn try_from(counters: v1::DayCounters) -> Result<Self, WireError> {
+        // Kinds of a newer daemon are left out.
+        let counter = |counter: v1::Counter| {
+            let v1::Counter { kind, name, outcome, count, milliseconds } = counter;
+            CounterKind::named(&kind).map(|kind| Counter { kind, name, outcome, count, milliseconds })
+        };
+        let day = day(&counters.day, "day")?;
+        Ok(Self { day, counters: counters.counters.into_iter().filter_map(counter).collect() })
+    }
 }
 
 impl From<&UsageReport> for v1::ShowSpendingResponse {

@@ -116,6 +116,7 @@ mod shell;
 mod shown;
 mod skill_scripts;
 mod skills;
+mod stats;
 mod stream_schema;
 mod subagents;
 mod surroundings;

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use agentd_core::{
+    Date,
+    counters::DayCounters,
     model::Slot,
     spending::{UsageQuery, UsageReport},
 };
@@ -22,6 +24,14 @@ impl Engine {
     pub async fn usage(&self, query: UsageQuery) -> Result<UsageReport, EngineError> {
         let Ports { store, clock, .. } = &self.shared.parts;
         Ok(store.usage(query, clock.now()).await?)
+    }
+
+    /// Counters of what happened from one day to another, day by day.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn counters(&self, since: Option<Date>, until: Option<Date>) -> Result<Vec<DayCounters>, EngineError> {
+        Ok(self.shared.parts.store.counters(since, until).await?)
     }
 
     /// A test of the model that serves a slot, which asks nothing before its first check. Its server was asked which it is.

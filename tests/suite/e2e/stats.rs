@@ -1,0 +1,57 @@
+//! Counters of what happened: by day, after restarts, and in the format of Prometheus.
+
+use agentd_testkit::model_server::Reply;
+use serde_json::{Value, json};
+
+use super::{World, works_through};
+
+fn count(report: &Value, kind: &str, name: &str, outcome: &str) -> u64 {
+    let fits = |counter: &&Value| counter["kind"] == kind && counter["name"] == name && counter["outcome"] == outcome;
+    let found = report["total"].as_array().unwrap().iter().find(fits);
+    found.map_or(0, |counter| counter["count"].as_u64().unwrap())
+}
+
+#[tokio::test]
+async fn what_happened_is_counted_once_and_stays_counted() {
+    let mut world = World::start().await;
+    world.daemon.write("project/a.txt", "old\n");
+    let edit = json!({"path": "/project/a.txt", "old_string": "old", "new_string": "new"});
+    let steps = vec![
+        (&["Edited"][..], Reply::tool_call("edit_file", edit)),
+        (&["E_UNKNOWN_TOOL"][..], Reply::tool_call("no_such_tool_ever", json!({}))),
+        (&["E_PATH", "no such file"][..], Reply::tool_call("read_file", json!({"path": "/project/none.txt"}))),
+    ];
+    works_through(&world.model, steps, Reply::text("It is done."));
+    let project = format!("{}:rw", world.daemon.path().join("project").display());
+    let args = ["run", "Change it", "-C", &project, "--on-interrupt", "approve"];
+    world.daemon.agentctl(args).await.exits(0);
+    let session = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json()[0]["id"].clone();
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    world.daemon.agentctl(["sessions", "delete", session.as_str().unwrap(), "--yes"]).await.exits(0);
+
+    let report = world.daemon.agentctl(["stats", "--json"]).await.exits(0).json();
+    assert_eq!(count(&report, "turn", "", "completed"), 1, "{report:#}");
+    assert_eq!(count(&report, "tool", "edit_file", "ok"), 1, "{report:#}");
+    assert_eq!(count(&report, "tool", "unknown", "E_UNKNOWN_TOOL"), 1, "{report:#}");
+    let starts = count(&report, "start", "", "clean") + count(&report, "start", "", "unclean");
+    assert_eq!(starts, 2, "{report:#}");
+    assert_eq!(report["days"].as_array().unwrap().len(), 1);
+    assert!(report["usage"]["total"]["calls"].as_u64().unwrap() >= 4);
+
+    let text = world.daemon.agentctl(["stats", "--prometheus"]).await.exits(0).stdout;
+    for line in
+        ["agentd_turns_total{end=\"completed\"} 1", "agentd_tool_calls_total{tool=\"edit_file\",outcome=\"ok\"} 1"]
+    {
+        assert!(text.lines().any(|told| told == line), "{line} is missing in:\n{text}");
+    }
+    for line in text.lines() {
+        let is_comment = line.starts_with("# HELP ") || line.starts_with("# TYPE ");
+        let value = line.rsplit_once(' ').and_then(|(_, value)| value.parse::<f64>().ok());
+        assert!(is_comment || value.is_some(), "{line}");
+    }
+    let table = world.daemon.agentctl(["stats", "--since", "7d", "--by-day"]).await.exits(0).stdout;
+    assert!(table.contains("TURNS") && table.lines().count() == 2, "{table}");
+    let none = world.daemon.agentctl(["stats", "--since", "2020-01-01", "--until", "2020-01-02"]).await.exits(0).stdout;
+    assert!(none.contains("nothing happened"), "{none}");
+}
