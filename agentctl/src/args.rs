@@ -65,6 +65,8 @@ pub(crate) enum Command {
     Compact(cmd::compact::CompactArgs),
     /// Undo a turn's changes to files
     Undo(cmd::undo::UndoArgs),
+    /// Go back to before a turn: files, talk, or both
+    Rewind(cmd::rewind::RewindArgs),
     /// Show the audit log
     Audit(cmd::audit::AuditArgs),
     /// Explain what the policy decides for a call; test a policy file

@@ -93,6 +93,7 @@ async fn handle(cli: Cli) -> anyhow::Result<Exit> {
         Command::Interrupts(args) => cmd::interrupts::handle(global, args).await,
         Command::Answer(args) => cmd::answer::handle(global, args).await,
         Command::Grants(args) => cmd::grants::handle(global, args).await,
+        Command::Rewind(args) => cmd::rewind::handle(global, args).await,
         Command::Stats(args) => cmd::stats::handle(global, args).await,
         Command::Test(args) => cmd::test::handle(global, args).await,
         Command::Sessions(args) => cmd::sessions::handle(global, args).await,

@@ -26,6 +26,7 @@ pub(crate) mod policy;
 pub(crate) mod project;
 mod record;
 pub(crate) mod reload;
+pub(crate) mod rewind;
 pub(crate) mod run;
 pub(crate) mod search;
 pub(crate) mod service;

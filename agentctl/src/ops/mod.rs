@@ -2,4 +2,5 @@
 
 pub(crate) mod compact;
 pub(crate) mod pins;
+pub(crate) mod rewind;
 pub(crate) mod undo;

@@ -37,6 +37,13 @@ pub(crate) fn print(report: &UndoReport) -> anyhow::Result<()> {
     report::lines(lines(report, TerminalStyle::detect().out_color))
 }
 
+/// The same on standard error, for commands whose standard output is something else.
+pub(crate) fn tell(report: &UndoReport) {
+    for line in lines(report, TerminalStyle::detect().err_color) {
+        crate::terminal::note(&line);
+    }
+}
+
 fn lines(report: &UndoReport, color: bool) -> Vec<String> {
     let mut lines = Vec::new();
     for file in &report.files {

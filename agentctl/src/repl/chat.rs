@@ -424,7 +424,10 @@ impl ChatBackend for Chat {
         Box::pin(async move {
             self.settle_mode().await?;
             // What such a command does to the session is shown by it.
-            let is_shown = matches!(command, Slash::Compact(_) | Slash::UndoCompaction | Slash::Undo(_) | Slash::Reset);
+            let is_shown = matches!(
+                command,
+                Slash::Compact(_) | Slash::UndoCompaction | Slash::Undo(_) | Slash::Rewind(_) | Slash::Reset
+            );
             let exit = self.obey(command).await;
             if is_shown {
                 self.seen = None;

@@ -38,6 +38,7 @@ impl Chat {
                 return self.turn(None).await;
             }
             Slash::Undo(turn) => return self.undo(turn).await,
+            Slash::Rewind(turn) => return self.rewind(turn).await,
             Slash::Show(number) => return self.show(number).await,
             Slash::Todos => return self.todos().await,
             Slash::Cost => return self.cost().await,

@@ -30,7 +30,7 @@ impl Chat {
         self.page(lines.join("\n") + "\n").await?;
         let of = match turn {
             TurnChoice::All => "this session".to_owned(),
-            TurnChoice::Number(_) | TurnChoice::Id(_) => format!("turn {}", report.turn),
+            TurnChoice::Number(_) | TurnChoice::Id(_) | TurnChoice::Since(_) => format!("turn {}", report.turn),
         };
         self.note(&format!("{of} changed {}", count(report.files.len() as u64, "path")));
         Ok(Exit::Done)

@@ -10,7 +10,7 @@
 //! - [`advice`]: what stands below the greeting.
 //! - [`replay`]: the last turns of a session that is taken up.
 //! - [`moving`]: its commands that go to other sessions, [`picker`] a list to choose from.
-//! - [`history`]: its commands that compact and undo. [`show`]: the one that shows a result whole.
+//! - [`history`]: its commands that compact and undo, [`rewind`] the one that goes back. [`show`]: the one that shows a result whole.
 //! - [`keys`]: what keys do at the prompt. [`paste`]: what is pasted there. [`own_editor`]: the person's editor.
 //!   [`status`]: the line above it. [`modes`]: `/mode`. [`models`]: `/model`.
 //! - [`plain`]: prompt and questions on a terminal that obeys nothing.
@@ -50,6 +50,7 @@ mod plain;
 mod prepared;
 mod question;
 pub(crate) mod replay;
+mod rewind;
 mod secret;
 mod shell;
 mod show;

@@ -27,6 +27,8 @@ pub(crate) enum Slash {
     Grants,
     Continue,
     Undo(Option<TurnChoice>),
+    /// Goes back to before that turn, or to before one that is chosen.
+    Rewind(Option<usize>),
     Context,
     Show(usize),
     Todos,
@@ -68,10 +70,11 @@ const fn entry(name: &'static str, argument: &'static str, does: &'static str) -
 }
 
 /// All commands, in the order in which they are listed.
-pub(crate) const TABLE: [Entry; 35] = [
+pub(crate) const TABLE: [Entry; 36] = [
     entry("help", "", "list the commands"),
     entry("continue", "", "resume an interrupted turn"),
     entry("undo", "[N]", "undo the file changes of the last turn, or of turn N"),
+    entry("rewind", "[N]", "go back to before turn N, or choose one: files, talk, or both"),
     entry("show", "[N]", "show the last result or reasoning whole, or the Nth last (also Ctrl-O)"),
     entry("diff", "[N]", "show what this session, or turn N of it, changed in files"),
     entry("copy", "[N]", "copy the last answer, or the Nth last, to the clipboard"),
@@ -198,6 +201,8 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
         "continue" => Slash::Continue,
         "undo" if argument.is_empty() => Slash::Undo(None),
         "undo" => return crate::ops::undo::turn(argument).map(|turn| Slash::Undo(Some(turn))),
+        "rewind" if argument.is_empty() => Slash::Rewind(None),
+        "rewind" => return from_one(name, argument).map(|turn| Slash::Rewind(Some(turn))),
         "context" => Slash::Context,
         "show" if argument.is_empty() => Slash::Show(1),
         "show" => return from_one(name, argument).map(Slash::Show),
@@ -262,6 +267,7 @@ mod tests {
         check("/mode accept edits", Some(Ok(Slash::Mode(Some(SessionMode::AcceptEdits)))));
         check("/mode yolo", Some(Err("there is no mode \"yolo\"; the modes are ask, accept-edits, plan and auto")));
         check("/undo", Some(Ok(Slash::Undo(None))));
+        check("/rewind 2", Some(Ok(Slash::Rewind(Some(2)))));
         check("/undo 3", Some(Ok(Slash::Undo(Some(TurnChoice::Number(3))))));
         check("/undo all", Some(Err("\"all\" is neither the number of a turn nor the id of one")));
         check("/context", Some(Ok(Slash::Context)));

@@ -29,6 +29,8 @@ pub enum TurnChoice {
     Number(u64),
     /// By its id.
     Id(TurnId),
+    /// That turn, by its number, and all after it together: files come to be as they were before it.
+    Since(u64),
     /// All turns together, from the first to the last. This can be foreseen only.
     All,
 }

@@ -26,6 +26,7 @@ pub fn undo_to_wire(session: &str, request: &UndoRequest) -> v1::UndoRequest {
         turn: request.turn.map(|turn| match turn {
             TurnChoice::Number(number) => Turn::Number(number),
             TurnChoice::Id(id) => Turn::TurnId(id.to_string()),
+            TurnChoice::Since(number) => Turn::Since(number),
             TurnChoice::All => Turn::All(true),
         }),
         redo: request.redo,
@@ -42,6 +43,7 @@ impl TryFrom<v1::UndoRequest> for UndoRequest {
             None => None,
             Some(Turn::Number(number)) => Some(TurnChoice::Number(number)),
             Some(Turn::TurnId(turn)) => Some(TurnChoice::Id(id(&turn)?)),
+            Some(Turn::Since(number)) => Some(TurnChoice::Since(number)),
             Some(Turn::All(true)) => Some(TurnChoice::All),
             Some(Turn::All(false)) => None,
         };

@@ -106,6 +106,7 @@ mod requests;
 mod responses_wire;
 mod resume;
 mod retention;
+mod rewind;
 mod rough;
 mod routing;
 mod run;

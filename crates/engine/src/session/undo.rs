@@ -39,9 +39,14 @@ impl Actor {
         let ledger = self.ledger().await?;
         let (past, changes) = match request.turn {
             Some(TurnChoice::All) => ledger.all(&request)?,
+            Some(TurnChoice::Since(turn)) => ledger.since(turn, request.redo)?,
             _ => ledger.choose(&request).map(|past| (past, past.to_take_back(request.redo)))?,
         };
         let was_undone = ledger.undone.contains(&past.turn_id);
+        let with_it = match request.turn {
+            Some(TurnChoice::Since(turn)) => ledger.changed_behind(turn, request.redo),
+            _ => Vec::new(),
+        };
         let (turn_id, turn) = (past.turn_id, past.number);
         let workspace = self.workspace().await?;
         let parts = &self.shared.parts;
@@ -62,11 +67,18 @@ impl Actor {
                 self.tell_audit(turn_id, &files, request.client).await;
             }
             let of_state = way.facts.into_iter().map(StateChange::File);
-            let undone = StateChange::Undone { turn_id, redo: request.redo, files };
-            let mut facts: Vec<EventKind> =
-                of_state.chain([undone]).map(|change| EventKind::StateChanged { change }).collect();
+            let redo = request.redo;
+            let undone = StateChange::Undone { turn_id, redo, files };
+            // The changes of all stand with the first turn; the others are told to share its fate.
+            let with_it = with_it.into_iter().map(|turn_id| StateChange::Undone { turn_id, redo, files: Vec::new() });
+            let changes = of_state.chain([undone]).chain(with_it);
+            let mut facts: Vec<EventKind> = changes.map(|change| EventKind::StateChanged { change }).collect();
             if has_changed {
-                facts.extend(notice(&report));
+                let since = match request.turn {
+                    Some(TurnChoice::Since(turn)) => Some(turn),
+                    _ => None,
+                };
+                facts.extend(notice(&report, since));
             }
             self.commit(None, facts).await?;
         }
@@ -171,12 +183,16 @@ impl Actor {
 }
 
 /// Notice of an undo for the model and the person.
-fn notice(report: &UndoReport) -> [EventKind; 2] {
+fn notice(report: &UndoReport, since: Option<u64>) -> [EventKind; 2] {
     let done: Vec<&UndoneFile> = report.files.iter().filter(|file| file.outcome == UndoOutcome::Done).collect();
     let what = if report.redo { "brought back" } else { "took back" };
+    let turns = match since {
+        Some(turn) => format!("turn {turn} and all after it"),
+        None => format!("turn {}", report.turn),
+    };
     let mut text = format!(
-        "The person {what} what turn {} had done to files. {}.",
-        report.turn,
+        "The person {what} what {} had done to files. {}.",
+        turns,
         named(done.iter().map(|file| (file.path.as_str(), file.change)))
     );
     let left = report.files.len() - report.files.iter().filter(|file| is_settled(file)).count();
@@ -214,6 +230,8 @@ struct Ledger {
     turns: Vec<Past>,
     /// All changes in their order, those that took others back among them.
     changes: Vec<FileChange>,
+    /// The same, each with the number of the turn that made it, or that was taken back with it.
+    by_turn: Vec<(u64, Vec<FileChange>)>,
     /// The turns that were taken back and not brought back since, the last one last.
     undone: Vec<TurnId>,
     /// The session whose turns the first ones are, and how many: what they did to files is that session's to undo.
@@ -250,8 +268,10 @@ impl Ledger {
             }
             EventKind::ItemCompleted { item: Item { turn_id, body: ItemBody::ToolResult(result), .. }, .. } => {
                 if let Some(past) = self.past(*turn_id) {
+                    let number = past.number;
                     past.changes.extend(result.files.iter().cloned());
                     self.changes.extend(result.files.iter().cloned());
+                    self.by_turn.push((number, result.files.clone()));
                 }
             }
             EventKind::StateChanged { change: StateChange::Undone { turn_id, redo, files } } => {
@@ -260,6 +280,8 @@ impl Ledger {
                     self.undone.push(*turn_id);
                 }
                 self.changes.extend(files.iter().cloned());
+                let number = self.past(*turn_id).map_or(0, |past| past.number);
+                self.by_turn.push((number, files.clone()));
                 if let Some(past) = self.past(*turn_id) {
                     if *redo { past.undone.clear() } else { past.undone.extend(files.iter().cloned()) }
                 }
@@ -268,6 +290,7 @@ impl Ledger {
                 self.copied = Some((*from, self.turns.len()));
                 self.undone.clear();
                 self.changes.clear();
+                self.by_turn.clear();
                 self.turns.iter_mut().for_each(|past| *past = Past::of(past.turn_id, past.number));
             }
             _ => {}
@@ -316,6 +339,41 @@ impl Ledger {
         }
     }
 
+    /// That turn and all after it: the turn, and what they did to files together, or what took that back.
+    fn since(&self, turn: u64, redo: bool) -> Result<(&Past, Vec<FileChange>), EngineError> {
+        let none = || {
+            let message = format!("this session has no turn {turn}; it has {}", self.turns.len());
+            EngineError::new(ErrorKind::NotFound, message).with_hint("`agentctl sessions show` lists its turns")
+        };
+        let first = self.turns.iter().find(|past| past.number == turn).ok_or_else(none)?;
+        if let Some(from) = self.came_from(first) {
+            let message = format!("turn {turn} is a copy: another session ran it");
+            let hint = format!("agentctl rewind {from} --to {turn} --files takes its changes back there");
+            return Err(EngineError::new(ErrorKind::NotFound, message).with_hint(hint));
+        }
+        let meant = self.turns.iter().filter(|past| past.number >= turn);
+        if let Some(damaged) = meant.clone().find(|past| past.is_damaged) {
+            return Err(damaged.damaged());
+        }
+        let changes: Vec<FileChange> = match redo {
+            // Those that were taken back last were the latest: they come back first to last.
+            true => meant.flat_map(|past| past.undone.iter().cloned()).collect(),
+            false => self.changes_since(turn),
+        };
+        Ok((first, folded(&changes)))
+    }
+
+    /// Changes of files by that turn and all after it, in their order. What was taken back of them is among them.
+    fn changes_since(&self, turn: u64) -> Vec<FileChange> {
+        self.by_turn.iter().filter(|(number, _)| *number >= turn).flat_map(|(_, files)| files.iter().cloned()).collect()
+    }
+
+    /// Turns behind that one that are taken back with it, or come back with it.
+    fn changed_behind(&self, turn: u64, redo: bool) -> Vec<TurnId> {
+        let behind = self.turns.iter().filter(|past| past.number > turn && !past.changes.is_empty());
+        behind.filter(|past| self.undone.contains(&past.turn_id) == redo).map(|past| past.turn_id).collect()
+    }
+
     /// The turn that is meant.
     fn choose(&self, request: &UndoRequest) -> Result<&Past, EngineError> {
         let nothing = |message: String| {
@@ -323,7 +381,7 @@ impl Ledger {
                 .with_hint("agentctl sessions show lists what its turns did; name another with --turn")
         };
         let named = match request.turn {
-            None | Some(TurnChoice::All) => None,
+            None | Some(TurnChoice::All | TurnChoice::Since(_)) => None,
             Some(TurnChoice::Number(number)) => {
                 Some(self.turns.iter().find(|past| past.number == number).ok_or_else(|| {
                     nothing(format!("this session has no turn {number}; it has {}", self.turns.len()))

@@ -1,0 +1,147 @@
+//! `/rewind`: goes back to before a turn that is chosen from a list.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use agentd_core::{event::EventKind, ids::SessionId, item::ItemBody, visible};
+
+use super::{
+    chat::Chat,
+    conversation::ChatBackend as _,
+    picker::{self, Choice},
+};
+use crate::{
+    daemon::Daemon,
+    exit::Exit,
+    failure::Failure,
+    ops::{
+        rewind::{self, RewindPoint},
+        undo,
+    },
+    report::{ago, count},
+};
+
+/// Columns of an input in the list.
+const INPUT: usize = 60;
+
+/// Parts of a session that go back.
+const PARTS: [(&str, &str); 3] = [
+    ("Files and talk", "files as they were, and the talk goes on in a copy"),
+    ("Only the talk", "files stay as they are now"),
+    ("Only the files", "the talk stays"),
+];
+
+/// A turn of the session.
+struct PastTurn {
+    number: u64,
+    input: String,
+    when: String,
+}
+
+impl Chat {
+    /// Goes back to before that turn, or to before one that is chosen.
+    pub(super) async fn rewind(&mut self, turn: Option<usize>) -> anyhow::Result<Exit> {
+        let id = self.session()?;
+        let view = self.daemon.client.session(&id.to_string()).await?;
+        let turn = match turn {
+            Some(turn) => RewindPoint::Before(turn as u64).turn(view.session.summary.turns)?,
+            None if !self.present => {
+                return Err(Failure::usage("/rewind needs a terminal to choose at")
+                    .hint("/rewind N goes back to before turn N")
+                    .into());
+            }
+            None => match self.choose_turn(id).await? {
+                Some(turn) => turn,
+                None => return Ok(Exit::Done),
+            },
+        };
+        let foreseen = rewind::files(&self.daemon, id, turn, false, true).await?;
+        let changes = !foreseen.files.is_empty();
+        let (files, talk) = match (changes, self.present) {
+            (true, true) => {
+                undo::print(&foreseen)?;
+                let parts = PARTS.map(|(name, about)| Choice::new(name, about)).to_vec();
+                match self.choose("Rewind", parts).await? {
+                    Some(0) => (true, true),
+                    Some(1) => (false, true),
+                    Some(_) => (true, false),
+                    None => return Ok(Exit::Done),
+                }
+            }
+            (changes, _) => (changes, true),
+        };
+        let mut exit = Exit::Done;
+        if files {
+            let report = rewind::files(&self.daemon, id, turn, false, false).await?;
+            self.note(&undo::summary(&report));
+            exit = undo::exit(&report);
+        }
+        if talk {
+            let new = rewind::talk(&self.daemon, &view, turn).await?;
+            self.note(&format!("back to before turn {turn}; all of it is kept: /load {}", crate::report::short_id(id)));
+            self.load(new.to_string()).await?;
+        }
+        Ok(exit)
+    }
+
+    async fn choose_turn(&mut self, id: SessionId) -> anyhow::Result<Option<u64>> {
+        let turns = past_turns(&self.daemon, id).await?;
+        if turns.is_empty() {
+            self.note("the session has no turn yet");
+            return Ok(None);
+        }
+        // The last one first: that is what most want back.
+        let shown = |turn: &PastTurn| Choice::new(&format!("{}. {}", turn.number, turn.input), &turn.when);
+        let choices = turns.iter().rev().map(shown).collect();
+        let chosen = self.choose("Rewind to before", choices).await?;
+        Ok(chosen.and_then(|index| turns.iter().rev().nth(index)).map(|turn| turn.number))
+    }
+
+    /// Has the person choose a row. None where they choose none.
+    async fn choose(&mut self, title: &'static str, choices: Vec<Choice>) -> anyhow::Result<Option<usize>> {
+        let stop = Arc::new(AtomicBool::new(false));
+        self.signals.forget();
+        let keyboard = self.keyboard.clone();
+        let mut picking = Box::pin(picker::pick(&keyboard, title, choices, Arc::clone(&stop)));
+        tokio::select! {
+            biased;
+            signal = self.signals.next() => {
+                stop.store(true, Ordering::Relaxed);
+                picking.await?;
+                self.left(signal).map(|()| None)
+            }
+            picked = &mut picking => Ok(picked?),
+        }
+    }
+}
+
+/// The turns of the session with what was asked in each.
+async fn past_turns(daemon: &Daemon, id: SessionId) -> anyhow::Result<Vec<PastTurn>> {
+    let mut events = daemon.client.subscribe(&id.to_string(), 0, true).await?;
+    let now = agentd_core::Timestamp::now();
+    let mut turns: Vec<PastTurn> = Vec::new();
+    while let Some(event) = events.next().await? {
+        match &event.kind {
+            EventKind::TurnStarted { .. } => {
+                let number = turns.len() as u64 + 1;
+                let when = ago(event.at, now);
+                turns.push(PastTurn { number, input: "(goes on)".to_owned(), when });
+            }
+            EventKind::ItemCompleted { item, .. } => {
+                if let (ItemBody::UserMessage { text, steered: false, .. }, Some(turn)) = (&item.body, turns.last_mut())
+                {
+                    turn.input = crate::report::cut(&visible::line(text.lines().next().unwrap_or_default()), INPUT);
+                }
+            }
+            EventKind::TurnEnded { result } if !result.files.is_empty() => {
+                if let Some(turn) = turns.last_mut() {
+                    turn.when.push_str(&format!(" · {}", count(result.files.len() as u64, "file")));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(turns)
+}

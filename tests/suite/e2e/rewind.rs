@@ -1,0 +1,117 @@
+//! Going back to before a turn: files, talk, or both; what somebody changed since is left alone, and nothing is lost.
+
+use std::fs;
+
+use agentd_testkit::model_server::{Recorded, Reply};
+use serde_json::{Value, json};
+
+use super::World;
+
+/// Three turns that write one after the other.
+async fn three_turns() -> (World, String) {
+    let world = World::start().await;
+    world.daemon.write("project/kept.txt", "kept\n");
+    world.daemon.write("project/notes.txt", "zero\n");
+    world.model.respond_with(|request: &Recorded| {
+        let users = request.messages().iter().filter(|message| message["role"] == "user");
+        let last = users.filter_map(|message| message["content"].as_str()).next_back().unwrap_or_default().to_owned();
+        if request.last_role() == "tool" {
+            return Reply::text(format!("Did {last}"));
+        }
+        let write = |path: &str, content: &str| {
+            Reply::tool_call("write_file", json!({"path": format!("/project/{path}"), "content": content}))
+        };
+        match last.as_str() {
+            "one" => write("notes.txt", "one\n"),
+            "two" => write("notes.txt", "two\n")
+                .and_call("write_file", json!({"path": "/project/made.txt", "content": "x\n"})),
+            "three" => write("notes.txt", "three\n"),
+            other => Reply::text(format!("Heard {other}")),
+        }
+    });
+    let project = format!("{}:rw", world.daemon.path().join("project").display());
+    let first = ["run", "one", "-C", &project, "--on-interrupt", "approve", "--title", "Numbers"];
+    world.daemon.agentctl(first).await.exits(0);
+    for input in ["two", "three"] {
+        world.daemon.agentctl(["run", input, "--continue", "-C", &project, "--on-interrupt", "approve"]).await.exits(0);
+    }
+    (world, project)
+}
+
+fn read(world: &World, name: &str) -> Option<String> {
+    fs::read_to_string(world.daemon.path().join("project").join(name)).ok()
+}
+
+async fn sessions(world: &World) -> Vec<(String, String)> {
+    let list = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    list.as_array().unwrap().iter().map(|session| (text(&session["id"]), text(&session["title"]))).collect()
+}
+
+#[tokio::test]
+async fn files_and_talk_go_back_together_and_the_session_keeps_all() {
+    let (world, _) = three_turns().await;
+    let old = sessions(&world).await[0].0.clone();
+    let preview = world.daemon.agentctl(["rewind", "--to", "2", "--preview"]).await.exits(0).stdout;
+    assert!(preview.contains("+one") && preview.contains("-three"), "{preview}");
+    assert_eq!(read(&world, "notes.txt").unwrap(), "three\n", "a preview changes nothing");
+
+    let new = world.daemon.agentctl(["rewind", "--to", "2", "--yes"]).await.exits(0).stdout.trim().to_owned();
+    assert_eq!((read(&world, "notes.txt").unwrap().as_str(), read(&world, "made.txt")), ("one\n", None));
+    assert_eq!(read(&world, "kept.txt").unwrap(), "kept\n");
+    let known = sessions(&world).await;
+    assert!(known.contains(&(new.clone(), "Numbers".to_owned())), "{known:?}");
+    assert!(known.contains(&(old.clone(), "Numbers (before the rewind to turn 2)".to_owned())), "{known:?}");
+    let output = world.daemon.agentctl(["run", "again", "--session", &new]).await.exits(0);
+    assert_eq!(output.stdout.trim(), "Heard again");
+    let asked = world.model.requests().last().unwrap().body["messages"].to_string();
+    assert!(asked.contains("Did one") && !asked.contains("Did two") && !asked.contains("Did three"), "{asked}");
+
+    // Files come back, too.
+    world.daemon.agentctl(["rewind", &old, "--to", "2", "--files", "--redo", "--yes"]).await.exits(0);
+    assert_eq!(
+        (read(&world, "notes.txt").unwrap().as_str(), read(&world, "made.txt").as_deref()),
+        ("three\n", Some("x\n"))
+    );
+}
+
+#[tokio::test]
+async fn what_somebody_changed_since_is_left_alone() {
+    let (mut world, _) = three_turns().await;
+    world.daemon.write("project/notes.txt", "mine\n");
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    let output = world.daemon.agentctl(["rewind", "--steps", "2", "--files", "--yes", "--json"]).await.exits(1);
+    let report = output.json();
+    let files = report["files"]["files"].as_array().unwrap();
+    let outcome = |path: &str| files.iter().find(|file| file["path"] == path).unwrap()["outcome"].clone();
+    assert_eq!((outcome("/project/notes.txt"), outcome("/project/made.txt")), (json!("conflict"), json!("done")));
+    assert_eq!((read(&world, "notes.txt").unwrap().as_str(), read(&world, "made.txt")), ("mine\n", None));
+    assert_eq!(sessions(&world).await.len(), 1, "only files went back");
+}
+
+#[tokio::test]
+async fn to_the_beginning_and_to_nowhere() {
+    let (world, _) = three_turns().await;
+    for args in [["rewind", "--to", "4"], ["rewind", "--steps", "9"], ["rewind", "--to", "0"]] {
+        let refused = world.daemon.agentctl(args).await.exits(2);
+        assert!(refused.stderr.contains("the session has 3"), "{}", refused.stderr);
+    }
+    let new = world.daemon.agentctl(["rewind", "--steps", "3", "--yes"]).await.exits(0).stdout.trim().to_owned();
+    assert_eq!((read(&world, "notes.txt").unwrap().as_str(), read(&world, "made.txt")), ("zero\n", None));
+    world.daemon.agentctl(["run", "four", "--session", &new]).await.exits(0);
+    let asked = world.model.requests().last().unwrap().body["messages"].to_string();
+    assert!(!asked.contains("Did one"), "{asked}");
+}
+
+#[tokio::test]
+async fn only_the_talk_goes_back_also_from_the_chat() {
+    let (world, project) = three_turns().await;
+    let input = "/rewind 3\nagain\n/quit\n";
+    let output = world.daemon.agentctl_with(["chat", "--continue", "-C", &project], input).await;
+    assert_eq!(read(&world, "notes.txt").unwrap(), "two\n", "{}\n{}", output.stdout, output.stderr);
+    let asked = world.model.requests().last().unwrap().body["messages"].to_string();
+    assert!(asked.contains("Did two") && !asked.contains("Did three"), "{asked}");
+    world.daemon.agentctl(["rewind", "--talk", "--yes"]).await.exits(0);
+    assert_eq!(read(&world, "notes.txt").unwrap(), "two\n");
+}
