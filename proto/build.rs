@@ -4,8 +4,9 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 24] = [
+const FILES: [&str; 25] = [
     "agent",
+    "archive",
     "audit",
     "context",
     "daemon",

@@ -14,6 +14,7 @@ use rusqlite_migration::{M, Migrations};
 use crate::{
     StoreConfig,
     error::Fault,
+    import,
     mark::{self, LOG_LIMIT, Loss, Mark, ShortLog},
     upkeep,
 };
@@ -78,6 +79,7 @@ pub(crate) fn open(config: &StoreConfig) -> Result<Connections, Fault> {
         check(&writer, config)?;
     }
     migrate(&mut writer)?;
+    import::abandon_all(&writer)?;
     let newest = mark::newest(&writer);
     let loss = Loss::of(&config.path, short, newest);
     let pages = upkeep::pages(&writer)?;
