@@ -73,7 +73,7 @@ const FORMATS: [Choice<Format>; 4] = [
 ];
 
 /// Writes events in some form.
-trait EventWriter {
+trait EventWriter: Send {
     /// Writes the beginning.
     fn begin(&mut self, session: &SessionSummary) -> io::Result<()>;
 
@@ -97,7 +97,7 @@ pub(crate) async fn handle(daemon: &Daemon, args: ExportArgs) -> anyhow::Result<
                 .hint("write it to a file with -o FILE, or choose another --format")
                 .into());
         }
-        let mut out = io::BufWriter::new(io::stdout().lock());
+        let mut out = io::BufWriter::new(io::stdout());
         let content = write(stream, args.format, &mut out).await?;
         out.flush()?;
         tell_left_out(content);
@@ -141,7 +141,11 @@ async fn to_file(stream: ExportStream, format: Format, output: &Path) -> anyhow:
     Ok((content, size))
 }
 
-async fn write(mut stream: ExportStream, format: Format, out: &mut dyn Write) -> anyhow::Result<ExportedContent> {
+async fn write(
+    mut stream: ExportStream,
+    format: Format,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<ExportedContent> {
     let mut content = ExportedContent::default();
     let mut writer: Box<dyn EventWriter + '_> = match format {
         Format::Archive => {

@@ -29,7 +29,7 @@ const KNOWN: usize = 1000;
 /// Sessions of one answer.
 const PAGE: usize = 500;
 
-/// Which sessions.
+/// Filter of sessions, as arguments.
 #[derive(Debug, Args)]
 pub(crate) struct Which {
     /// Only sessions whose project is this folder, or lies in it

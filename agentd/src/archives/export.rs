@@ -18,7 +18,7 @@ use super::redact::Redactor;
 /// Size of the largest text file in which secrets are masked, in bytes.
 const MAX_TEXT: u64 = 32 << 20;
 
-/// Why a session did not leave.
+/// Failure of an export.
 #[derive(Debug)]
 pub enum ExportFailure {
     /// The engine cannot read it.

@@ -90,8 +90,8 @@ fn unknown(message: String) -> Refusal {
 
 fn write(exporter: &Exporter, form: ExportForm, outlet: &Outlet<Piece>) -> Result<(), ExportFailure> {
     if form == ExportForm::Events {
-        let send = &mut |event| outlet.send(Ok(piece(export_piece::Part::Event((&event).into()))));
-        return exporter.events(send).map(drop);
+        let sent = exporter.events(&mut |event| outlet.send(Ok(piece(export_piece::Part::Event((&event).into())))));
+        return sent.map(drop);
     }
     let data = PieceWriter::new(outlet, |data| Ok(piece(export_piece::Part::Data(data))));
     let content = exporter.archive(data)?;

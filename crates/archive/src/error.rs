@@ -1,4 +1,4 @@
-//! Why an archive is refused.
+//! Refusals of archives.
 
 use std::io;
 

@@ -70,7 +70,10 @@ async fn a_session_is_the_same_on_another_machine() {
         writes("/project/code.txt", "x\n"),
         writes("/state/notes.md", "remember\n"),
         Reply::tool_call("todo_write", todo),
-        Reply::tool_call("run_bash_command", json!({"command": "for n in $(seq 60000); do echo a long output $n; done"})),
+        Reply::tool_call(
+            "run_bash_command",
+            json!({"command": "for n in $(seq 60000); do echo a long output $n; done"}),
+        ),
         Reply::text("Planned."),
     ];
     let id = run(&world, "Plan the garden", &["-C", &view], &replies).await;
@@ -98,7 +101,8 @@ async fn a_session_is_the_same_on_another_machine() {
 
     // The same history, figures and usage.
     assert_eq!(events_of(&world.daemon, &id).await, events_of(&other, &id).await);
-    let (here, there) = (json_of(&world.daemon, &["sessions", "show", &id]).await, json_of(&other, &["sessions", "show", &id]).await);
+    let (here, there) =
+        (json_of(&world.daemon, &["sessions", "show", &id]).await, json_of(&other, &["sessions", "show", &id]).await);
     for key in ["id", "title", "created_at", "turns", "last_seq", "status", "usage", "todos", "items", "interrupts"] {
         assert_eq!(here[key], there[key], "{key}");
     }
@@ -115,7 +119,9 @@ async fn a_session_is_the_same_on_another_machine() {
         let content = async |daemon: &TempDaemon| daemon.agentctl(["files", "get", &id, path]).await.exits(0).stdout;
         assert_eq!(content(&world.daemon).await, content(&other).await, "{path}");
     }
-    let kept = async |daemon: &TempDaemon| json_of(daemon, &["files", "ls", &id, "large_tool_results"]).await["entries"].clone();
+    let kept = async |daemon: &TempDaemon| {
+        json_of(daemon, &["files", "ls", &id, "large_tool_results"]).await["entries"].clone()
+    };
     let (here, there) = (kept(&world.daemon).await, kept(&other).await);
     assert_eq!(here.as_array().unwrap().len(), 1, "{here}");
     assert_eq!((&here[0]["path"], &here[0]["size"]), (&there[0]["path"], &there[0]["size"]));
@@ -160,7 +166,8 @@ async fn a_session_leaves_while_it_runs_and_its_open_turn_is_interrupted_elsewhe
     let id = run(&world, "Hello", &[], &[Reply::text("Hello.")]).await;
     world.model.reply(writes("outputs/a.txt", "a\n"));
     let waiting = world.daemon.spawn_agentctl(["run", "Write it", "--session", &id, "--on-interrupt", "wait"]);
-    let asks = async || json_of(&world.daemon, &["interrupts"]).await.as_array().filter(|all| !all.is_empty()).map(drop);
+    let asks =
+        async || json_of(&world.daemon, &["interrupts"]).await.as_array().filter(|all| !all.is_empty()).map(drop);
     until("it asks", asks).await;
     let file = export(&world.daemon, &id, "open.tar.gz", &[]).await;
     let other = elsewhere(&world).await;
@@ -194,7 +201,8 @@ async fn a_session_leaves_while_it_runs_and_its_open_turn_is_interrupted_elsewhe
 async fn subagents_travel_with_their_session() {
     let world = World::start().await;
     world.model.respond_with(|request| {
-        let is_child = request.messages()[0]["content"].as_str().is_some_and(|text| text.contains("You are a subagent"));
+        let is_child =
+            request.messages()[0]["content"].as_str().is_some_and(|text| text.contains("You are a subagent"));
         match (is_child, request.last_role()) {
             (true, _) => Reply::text(format!("Seven words. {}", "Every one of them was looked at. ".repeat(10))),
             (false, "tool") => Reply::text("Seven."),
@@ -230,7 +238,10 @@ async fn secrets_are_masked_where_that_is_asked() {
     let secret = "ghp_0123456789abcdefABCDEF0123456789abcd";
     let replies = [
         writes("outputs/env.txt", &format!("GH_TOKEN={secret}\nplain\n")),
-        Reply::tool_call("run_bash_command", json!({"command": format!("echo password={secret}; head -c 9 /dev/zero > outputs/bin")})),
+        Reply::tool_call(
+            "run_bash_command",
+            json!({"command": format!("echo password={secret}; head -c 9 /dev/zero > outputs/bin")}),
+        ),
         Reply::text(format!("Your key is {secret}, I am afraid.")),
     ];
     let id = run(&world, &format!("My key is {secret}"), &[], &replies).await;
@@ -340,7 +351,9 @@ async fn a_full_disk_takes_nothing_of_an_import() {
 async fn other_forms_are_what_they_say() {
     let world = World::start().await;
     let replies = [
-        Reply::text("I look.").and_reasoning("Hm.").and_call("write_file", json!({"path": "outputs/a.md", "content": "```x"})),
+        Reply::text("I look.")
+            .and_reasoning("Hm.")
+            .and_call("write_file", json!({"path": "outputs/a.md", "content": "```x"})),
         Reply::text("Done: \u{1b}[2J see ```` there."),
     ];
     let id = run(&world, "Write it", &[], &replies).await;
@@ -357,7 +370,10 @@ async fn other_forms_are_what_they_say() {
     assert!(trajectory["schema_version"].as_str().unwrap().starts_with("ATIF-v1."));
     let steps = trajectory["steps"].as_array().unwrap();
     let agent: Vec<&Value> = steps.iter().filter(|step| step["source"] == "agent").collect();
-    assert_eq!(steps.iter().map(|step| &step["step_id"]).collect::<Vec<_>>(), (1..=steps.len()).map(|n| json!(n)).collect::<Vec<_>>().iter().collect::<Vec<_>>());
+    assert_eq!(
+        steps.iter().map(|step| &step["step_id"]).collect::<Vec<_>>(),
+        (1..=steps.len()).map(|n| json!(n)).collect::<Vec<_>>().iter().collect::<Vec<_>>()
+    );
     assert_eq!((&agent[0]["message"], &agent[0]["reasoning_content"]), (&json!("I look."), &json!("Hm.")));
     let call = &agent[0]["tool_calls"][0];
     assert_eq!((&call["function_name"], &call["arguments"]["path"]), (&json!("write_file"), &json!("outputs/a.md")));

@@ -24,7 +24,7 @@ const MICRO: f64 = 1e6;
 
 /// Writes a trajectory, step by step.
 pub(super) struct Atif<'a> {
-    out: &'a mut dyn Write,
+    out: &'a mut (dyn Write + Send),
     session: Option<SessionId>,
     has_head: bool,
     model: String,
@@ -43,10 +43,12 @@ struct AgentStep {
     calls: Vec<Value>,
     results: Vec<Value>,
     usage: Option<Usage>,
+    /// Steps that came while its tools ran, and stand behind it.
+    behind: Vec<Value>,
 }
 
 impl<'a> Atif<'a> {
-    pub(super) fn new(out: &'a mut dyn Write) -> Self {
+    pub(super) fn new(out: &'a mut (dyn Write + Send)) -> Self {
         let (model, total) = (String::new(), Usage::default());
         Self { out, session: None, has_head: false, model, steps: 0, open: None, total }
     }
@@ -94,16 +96,26 @@ impl<'a> Atif<'a> {
             calls: Vec::new(),
             results: Vec::new(),
             usage: None,
+            behind: Vec::new(),
         }))
     }
 
     fn other(&mut self, source: &str, at: &str, text: &str) -> io::Result<()> {
-        self.close()?;
-        self.step(json!({ "timestamp": at, "source": source, "message": text }))
+        let step = json!({ "timestamp": at, "source": source, "message": text });
+        match &mut self.open {
+            Some(open) if open.results.len() < open.calls.len() => {
+                open.behind.push(step);
+                Ok(())
+            }
+            _ => {
+                self.close()?;
+                self.step(step)
+            }
+        }
     }
 
     fn close(&mut self) -> io::Result<()> {
-        let Some(AgentStep { at, model, message, reasoning, calls, results, usage }) = self.open.take() else {
+        let Some(AgentStep { at, model, message, reasoning, calls, results, usage, behind }) = self.open.take() else {
             return Ok(());
         };
         let mut step = Map::new();
@@ -125,7 +137,8 @@ impl<'a> Atif<'a> {
         if let Some(usage) = usage {
             step.insert("metrics".to_owned(), metrics(&usage));
         }
-        self.step(Value::Object(step))
+        self.step(Value::Object(step))?;
+        behind.into_iter().try_for_each(|step| self.step(step))
     }
 
     fn step(&mut self, step: Value) -> io::Result<()> {

@@ -8,10 +8,10 @@ use super::EventWriter;
 use crate::render::type_first;
 
 /// Writes events as lines.
-pub(super) struct Events<'a>(&'a mut dyn Write);
+pub(super) struct Events<'a>(&'a mut (dyn Write + Send));
 
 impl<'a> Events<'a> {
-    pub(super) fn new(out: &'a mut dyn Write) -> Self {
+    pub(super) fn new(out: &'a mut (dyn Write + Send)) -> Self {
         Self(out)
     }
 }

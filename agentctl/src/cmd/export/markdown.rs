@@ -20,13 +20,13 @@ use crate::{
 
 /// Writes Markdown.
 pub(super) struct Markdown<'a> {
-    out: &'a mut dyn Write,
+    out: &'a mut (dyn Write + Send),
     session: Option<SessionId>,
     turns: u64,
 }
 
 impl<'a> Markdown<'a> {
-    pub(super) fn new(out: &'a mut dyn Write) -> Self {
+    pub(super) fn new(out: &'a mut (dyn Write + Send)) -> Self {
         Self { out, session: None, turns: 0 }
     }
 

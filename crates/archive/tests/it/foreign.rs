@@ -74,7 +74,8 @@ fn check_sound(history: &ForeignHistory) {
 
 #[test]
 fn claude_code_is_read() {
-    let base = json!({"sessionId": "c7d1fb1a-0885-4d8b-8427-0f09a0c1a94f", "cwd": "/home/me/app", "isSidechain": false});
+    let base =
+        json!({"sessionId": "c7d1fb1a-0885-4d8b-8427-0f09a0c1a94f", "cwd": "/home/me/app", "isSidechain": false});
     let line = |kind: &str, at: &str, message: Value| {
         let mut line = base.clone();
         line["type"] = kind.into();
@@ -95,12 +96,24 @@ fn claude_code_is_read() {
         line("user", "00:01", json!({"role": "user", "content": "Fix it"})),
         line("assistant", "00:02", answer(json!({"type": "thinking", "thinking": "Hm.", "signature": "s"}))),
         line("assistant", "00:03", answer(json!({"type": "text", "text": "I look."}))),
-        line("assistant", "00:04", answer(json!({"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}))),
-        line("user", "00:05", json!({"content": [{"type": "tool_result", "tool_use_id": "t1", "is_error": true,
-            "content": [{"type": "text", "text": "no such file"}]}]})),
+        line(
+            "assistant",
+            "00:04",
+            answer(json!({"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}})),
+        ),
+        line(
+            "user",
+            "00:05",
+            json!({"content": [{"type": "tool_result", "tool_use_id": "t1", "is_error": true,
+            "content": [{"type": "text", "text": "no such file"}]}]}),
+        ),
         sidechain,
         line("user", "00:07", json!({"content": [{"type": "text", "text": "And now?"}, {"type": "image"}]})),
-        line("assistant", "00:08", json!({"id": "msg_2", "model": "<synthetic>", "content": [{"type": "text", "text": "Done."}]})),
+        line(
+            "assistant",
+            "00:08",
+            json!({"id": "msg_2", "model": "<synthetic>", "content": [{"type": "text", "text": "Done."}]}),
+        ),
     ]) + "not json\n";
     let read = |text: &str| read(text.as_bytes(), ForeignFormat::ClaudeCode).unwrap();
     let found = read(&history);
@@ -125,8 +138,13 @@ fn claude_code_is_read() {
             "title"
         ]
     );
-    let expected = ["1 × file-history-snapshot", "1 × image", "1 × message of a subagent", "1 × note of the program",
-        "1 × unreadable line"];
+    let expected = [
+        "1 × file-history-snapshot",
+        "1 × image",
+        "1 × message of a subagent",
+        "1 × note of the program",
+        "1 × unreadable line",
+    ];
     assert_eq!(found.left_out, expected);
     assert_eq!(found.session.settings.project.as_ref().unwrap().path.to_str(), Some("/home/me/app"));
     assert_eq!(found.session.created_at, "2026-01-31T12:00:00Z".parse().unwrap());
@@ -137,9 +155,7 @@ fn claude_code_is_read() {
 fn codex_is_read_in_both_forms() {
     let at = "2026-01-31T12:00:00Z";
     let line = |kind: &str, payload: Value| json!({"timestamp": at, "type": kind, "payload": payload});
-    let message = |role: &str, kind: &str, text: &str| {
-        json!({"type": "message", "role": role, "content": [{"type": kind, "text": text}]})
-    };
+    let message = |role: &str, kind: &str, text: &str| json!({"type": "message", "role": role, "content": [{"type": kind, "text": text}]});
     let items = [
         message("user", "input_text", "<environment_context>x</environment_context>"),
         message("user", "input_text", "Two and two?"),
@@ -156,8 +172,11 @@ fn codex_is_read_in_both_forms() {
     ];
     modern.extend(items.iter().map(|item| line("response_item", item.clone())));
     modern.push(line("event_msg", json!({"type": "agent_message", "message": "Four."})));
-    modern.push(line("event_msg", json!({"type": "token_count", "info": {"last_token_usage": {
-        "input_tokens": 100, "cached_input_tokens": 40, "output_tokens": 9, "reasoning_output_tokens": 3}}})));
+    modern.push(line(
+        "event_msg",
+        json!({"type": "token_count", "info": {"last_token_usage": {
+        "input_tokens": 100, "cached_input_tokens": 40, "output_tokens": 9, "reasoning_output_tokens": 3}}}),
+    ));
     let found = read(lines(&modern).as_bytes(), ForeignFormat::Codex).unwrap();
     check_sound(&found);
     let notice = "notice: This history comes from Codex. The tools that it names were that program's and are not here; \
@@ -265,7 +284,8 @@ fn any_json() -> impl Strategy<Value = Value> {
                    usage|timestamp|arguments|output|summary|time|created|tokens|tool|callID|status)";
         prop_oneof![
             proptest::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
-            proptest::collection::hash_map(key, inner, 0..8).prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            proptest::collection::hash_map(key, inner, 0..8)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
         ]
     })
 }

@@ -3,7 +3,10 @@
 //! Such a turn never goes on: whatever it waits for, and whatever a person had said to it, nothing of it runs here. It ends
 //! as one does that a stop of the daemon has cut off.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use agentd_core::{
     Timestamp,
@@ -32,7 +35,7 @@ struct OpenTurn {
     trace_id: TraceId,
     began: Timestamp,
     /// Its events, as far as its end depends on them: without texts.
-    events: Vec<Event>,
+    events: Vec<Arc<Event>>,
     text: String,
     steps: u32,
     usage: Usage,
@@ -108,7 +111,7 @@ impl OpenTurn {
             EventKind::ItemStarted { .. } => {}
             _ => return,
         }
-        self.events.push(event);
+        self.events.push(Arc::new(event));
     }
 
     fn ending(self, session_id: SessionId, at: Timestamp) -> Vec<EventKind> {
