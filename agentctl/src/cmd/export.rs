@@ -146,17 +146,16 @@ async fn write(
     format: Format,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<ExportedContent> {
-    let mut content = ExportedContent::default();
     let mut writer: Box<dyn EventWriter + '_> = match format {
         Format::Archive => {
             while let Some(part) = stream.next().await? {
                 match part {
                     ExportPart::Data(data) => out.write_all(&data)?,
-                    ExportPart::Content(whole) => return Ok(whole),
+                    ExportPart::Content(content) => return Ok(content),
                     ExportPart::Session(_) | ExportPart::Event(_) => {}
                 }
             }
-            return Err(Failure::usage("the archive was cut off while it was written").hint("export it again").into());
+            return Err(cut_off().into());
         }
         Format::Markdown => Box::new(markdown::Markdown::new(out)),
         Format::Json => Box::new(events::Events::new(out)),
@@ -165,13 +164,17 @@ async fn write(
     while let Some(part) = stream.next().await? {
         match part {
             ExportPart::Session(summary) => writer.begin(&summary)?,
-            ExportPart::Event(event) => {
-                content.events += 1;
-                writer.event(&event)?;
+            ExportPart::Event(event) => writer.event(&event)?,
+            ExportPart::Content(content) => {
+                writer.end()?;
+                return Ok(content);
             }
-            ExportPart::Data(_) | ExportPart::Content(_) => {}
+            ExportPart::Data(_) => {}
         }
     }
-    writer.end()?;
-    Ok(content)
+    Err(cut_off().into())
+}
+
+fn cut_off() -> Failure {
+    Failure::unreachable("the export was cut off").hint("export the session again")
 }

@@ -8,6 +8,7 @@ use agentd_core::{
     archive::{ArchivedSession, TreeFile},
     event::Event,
     files::FilesCopied,
+    session::SessionSummary,
 };
 use agentd_engine::{Engine, EngineError, SessionExport};
 use agentd_proto::client::ExportedContent;
@@ -52,6 +53,16 @@ impl Exporter {
     #[must_use]
     pub fn new(engine: Engine, export: SessionExport, redact: bool) -> Self {
         Self { engine, export, redactor: redact.then(Redactor::default), runtime: Handle::current() }
+    }
+
+    /// The session as lists show it.
+    #[must_use]
+    pub fn summary(&self) -> SessionSummary {
+        SessionSummary { title: self.masked(&self.export.summary.title), ..self.export.summary.clone() }
+    }
+
+    fn masked(&self, text: &str) -> String {
+        self.redactor.as_ref().map_or_else(|| text.to_owned(), |redactor| redactor.text(text))
     }
 
     /// Hands out all events.
@@ -107,14 +118,12 @@ impl Exporter {
     fn manifest(&self) -> Manifest {
         let SessionExport { summary, sessions } = &self.export;
         let made_by = format!("agentd {}", env!("CARGO_PKG_VERSION"));
-        let masked =
-            |text: &str| self.redactor.as_ref().map_or_else(|| text.to_owned(), |redactor| redactor.text(text));
         let session = |session: &ArchivedSession| match &self.redactor {
             Some(redactor) => redactor.session(session.clone()),
             None => session.clone(),
         };
         let sessions = sessions.iter().map(session).collect();
-        Manifest::new(made_by, Timestamp::now(), masked(&summary.title), self.redactor.is_some(), sessions)
+        Manifest::new(made_by, Timestamp::now(), self.masked(&summary.title), self.redactor.is_some(), sessions)
     }
 
     /// Adds a file, and returns its bytes; none where it is left out, because nobody can look for secrets in it.

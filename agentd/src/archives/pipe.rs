@@ -12,8 +12,8 @@ use tokio::{runtime::Handle, sync::mpsc, time::timeout};
 pub const QUEUE: usize = 4;
 /// Bytes of a piece.
 const PIECE: usize = 256 << 10;
-/// Time limit for a client to take or give the next piece.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Time limit for a client to take or give the next piece: somebody may read what is exported in a pager.
+const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// Sends values to a client.
 pub struct Outlet<T> {

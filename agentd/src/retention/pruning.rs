@@ -3,7 +3,7 @@
 use agentd_core::{
     Timestamp,
     audit::{AuditEntry, AuditFact},
-    ports::{Audit as _, Clock as _},
+    ports::Audit as _,
     session::{SessionFilter, SessionStatus, SessionSummary},
     storage::{CleanedData, CleanedPart},
 };

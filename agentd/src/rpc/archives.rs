@@ -6,6 +6,7 @@ use agentd_archive::foreign::ForeignFormat;
 use agentd_core::error::ErrorKind;
 use agentd_proto::{
     MAX_CHUNK_BYTES,
+    client::ExportedContent,
     v1::{self, ExportForm, archives_server::Archives, export_piece, import_piece::Part},
 };
 use futures_util::{
@@ -41,8 +42,8 @@ impl Archives for Context {
         }
         let (sender, pieces) = mpsc::channel(QUEUE);
         let outlet = Outlet::new(sender);
-        let summary = (&export.summary).into();
         let exporter = Exporter::new(self.engine.clone(), export, request.redact);
+        let summary = (&exporter.summary()).into();
         tokio::task::spawn_blocking(move || {
             let exported = outlet.send(Ok(piece(export_piece::Part::Session(summary))));
             let exported = exported.map_err(ExportFailure::from).and_then(|()| write(&exporter, form, &outlet));
@@ -89,12 +90,14 @@ fn unknown(message: String) -> Refusal {
 }
 
 fn write(exporter: &Exporter, form: ExportForm, outlet: &Outlet<Piece>) -> Result<(), ExportFailure> {
-    if form == ExportForm::Events {
-        let sent = exporter.events(&mut |event| outlet.send(Ok(piece(export_piece::Part::Event((&event).into())))));
-        return sent.map(drop);
-    }
-    let data = PieceWriter::new(outlet, |data| Ok(piece(export_piece::Part::Data(data))));
-    let content = exporter.archive(data)?;
+    let content = if form == ExportForm::Events {
+        let events =
+            exporter.events(&mut |event| outlet.send(Ok(piece(export_piece::Part::Event((&event).into())))))?;
+        ExportedContent { events, ..ExportedContent::default() }
+    } else {
+        exporter.archive(PieceWriter::new(outlet, |data| Ok(piece(export_piece::Part::Data(data)))))?
+    };
+    // Without it the client knows that something is missing.
     Ok(outlet.send(Ok(piece(export_piece::Part::Summary((&content).into()))))?)
 }
 

@@ -71,8 +71,9 @@ impl ImportStep {
     }
 }
 
+/// What stands in the place of an id: nothing that a person types is the start or the end of it.
 fn name(draft: DraftId) -> String {
-    format!("draft {}", id_text(draft.0.as_uuid()))
+    format!("import {} draft", id_text(draft.0.as_uuid()))
 }
 
 fn begin(connection: &Connection, draft: DraftId) -> Result<(), Fault> {
@@ -163,7 +164,7 @@ fn abandon(connection: &Connection, rows: &mut Rows, drafts: &[DraftId]) -> Resu
 
 /// Gives up what an earlier life of the daemon was bringing in.
 pub(crate) fn abandon_all(connection: &Connection) -> Result<(), Fault> {
-    connection.execute("UPDATE sessions SET id = 'removed ' || key WHERE parent = key AND id LIKE 'draft %'", [])?;
+    connection.execute("UPDATE sessions SET id = 'removed ' || key WHERE parent = key AND id LIKE 'import %'", [])?;
     Ok(())
 }
 

@@ -14,7 +14,8 @@
 //! - [`parts`]: what a client hands over with an input. [`client_tools`]: tools that it answers. [`watching`]: one stream over all
 //!   sessions.
 //! - [`code`]: source code, found by meaning, name and structure.
-//! - [`forks`]: sessions that go on from a copy of another's history. [`travel`]: sessions that leave for another daemon.
+//! - [`forks`]: sessions that go on from a copy of another's history. [`travel`]: sessions that leave for another daemon;
+//!   [`travel_hostile`]: forged ones.
 //! - [`projects`]: what projects bring along, used where the person trusts it.
 //! - [`plugins`]: folders with parts of all kinds, added and removed as a whole.
 //! - [`guides`]: what people wrote for models to know. [`uploads`]: what they hand over.
@@ -123,6 +124,7 @@ mod terminal;
 mod tiers;
 mod together;
 mod travel;
+mod travel_hostile;
 mod typing;
 mod undo;
 mod unread;

@@ -77,7 +77,6 @@ async fn a_session_is_the_same_on_another_machine() {
         Reply::text("Planned."),
     ];
     let id = run(&world, "Plan the garden", &["-C", &view], &replies).await;
-    world.daemon.agentctl(["files", "put", &id, "uploads/big.txt"]).await;
     let upload = world.daemon.write("big.txt", &large);
     world.daemon.agentctl(["files", "put", &id, "uploads/deep/big.txt", upload.to_str().unwrap()]).await.exits(0);
     run(&world, "And now?", &["--session", &id], &[Reply::text("Now we dig.")]).await;
@@ -162,7 +161,7 @@ async fn a_session_that_is_here_is_refused_and_has_a_new_id_as_new() {
 
 #[tokio::test]
 async fn a_session_leaves_while_it_runs_and_its_open_turn_is_interrupted_elsewhere() {
-    let mut world = World::start().await;
+    let world = World::start().await;
     let id = run(&world, "Hello", &[], &[Reply::text("Hello.")]).await;
     world.model.reply(writes("outputs/a.txt", "a\n"));
     let waiting = world.daemon.spawn_agentctl(["run", "Write it", "--session", &id, "--on-interrupt", "wait"]);

@@ -17,6 +17,7 @@ use agentd_core::{
     event::{Event, EventKind, StateChange},
     files::FilesCopied,
     ids::{SessionId, TurnId},
+    item::ItemBody,
     ports::{JournalImports, StagedTree},
     session::{MAX_PIN, MAX_PINS, SessionMode, SessionSettings},
 };
@@ -317,12 +318,26 @@ fn refused(why: String) -> EngineError {
         .with_hint("nothing of it was imported; export the session again")
 }
 
-/// The event with the new ids of sessions that it names.
+/// The event with the new ids of sessions that it names, also in the words of calls and results: models name sessions that
+/// worked for them.
 fn renamed(mut event: Event, ids: &HashMap<SessionId, SessionId>) -> Event {
     let rename = |id: &mut SessionId| *id = ids.get(id).copied().unwrap_or(*id);
+    let rename_in = |text: &mut String| {
+        for (old, new) in ids.iter().filter(|(old, new)| old != new) {
+            let old = old.to_string();
+            if text.contains(&old) {
+                *text = text.replace(&old, &new.to_string());
+            }
+        }
+    };
     match &mut event.kind {
         EventKind::InterruptRaised { interrupt } => rename(&mut interrupt.session_id),
         EventKind::StateChanged { change: StateChange::Subagent(subagent) } => rename(&mut subagent.session_id),
+        EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } => match &mut item.body {
+            ItemBody::ToolCall(call) => rename_in(&mut call.arguments),
+            ItemBody::ToolResult(result) => rename_in(&mut result.text),
+            _ => {}
+        },
         _ => {}
     }
     event
