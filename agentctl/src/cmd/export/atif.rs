@@ -32,6 +32,16 @@ pub(super) struct Atif<'a> {
     /// The model's step that is not written yet.
     open: Option<AgentStep>,
     total: Usage,
+    /// Usage of a call whose step has not begun.
+    pending: Option<Usage>,
+}
+
+/// Part of a step that begins or goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StepPart {
+    Reasoning,
+    Message,
+    Call,
 }
 
 /// A call of the model and what came of its tools.
@@ -50,7 +60,7 @@ struct AgentStep {
 impl<'a> Atif<'a> {
     pub(super) fn new(out: &'a mut (dyn Write + Send)) -> Self {
         let (model, total) = (String::new(), Usage::default());
-        Self { out, session: None, has_head: false, model, steps: 0, open: None, total }
+        Self { out, session: None, has_head: false, model, steps: 0, open: None, total, pending: None }
     }
 
     fn item(&mut self, at: &str, item: &Item) -> io::Result<()> {
@@ -59,18 +69,18 @@ impl<'a> Atif<'a> {
             ItemBody::Notice { text, .. } => self.other("system", at, text),
             ItemBody::Compaction(compaction) => self.other("system", at, &compaction.summary),
             ItemBody::Reasoning { text } => {
-                append(&mut self.agent_step(at)?.reasoning, text);
+                append(&mut self.agent_step(at, StepPart::Reasoning)?.reasoning, text);
                 Ok(())
             }
             ItemBody::AgentMessage { text } => {
-                append(&mut self.agent_step(at)?.message, text);
+                append(&mut self.agent_step(at, StepPart::Message)?.message, text);
                 Ok(())
             }
             ItemBody::ToolCall(call) => {
                 let arguments = serde_json::from_str(&call.arguments).ok().filter(Value::is_object);
                 let arguments = arguments.unwrap_or_else(|| json!({ "text": call.arguments }));
                 let call = json!({ "tool_call_id": call.call_id, "function_name": call.name, "arguments": arguments });
-                self.agent_step(at)?.calls.push(call);
+                self.agent_step(at, StepPart::Call)?.calls.push(call);
                 Ok(())
             }
             ItemBody::ToolResult(result) => {
@@ -82,12 +92,12 @@ impl<'a> Atif<'a> {
         }
     }
 
-    /// The step of the call that the model is in: a new one where the last has results already.
-    fn agent_step(&mut self, at: &str) -> io::Result<&mut AgentStep> {
-        if self.open.as_ref().is_some_and(|step| !step.results.is_empty() || step.usage.is_some()) {
+    /// The step of the call that the model is in: a new one where this part cannot stand behind what the last one has.
+    fn agent_step(&mut self, at: &str, part: StepPart) -> io::Result<&mut AgentStep> {
+        if self.open.as_ref().is_some_and(|step| step.is_before(part)) {
             self.close()?;
         }
-        let model = self.model.clone();
+        let (model, usage) = (self.model.clone(), self.pending.take());
         Ok(self.open.get_or_insert_with(|| AgentStep {
             at: at.to_owned(),
             model,
@@ -95,7 +105,7 @@ impl<'a> Atif<'a> {
             reasoning: String::new(),
             calls: Vec::new(),
             results: Vec::new(),
-            usage: None,
+            usage,
             behind: Vec::new(),
         }))
     }
@@ -168,6 +178,19 @@ impl<'a> Atif<'a> {
     }
 }
 
+impl AgentStep {
+    /// Returns whether a part belongs to a later call.
+    fn is_before(&self, part: StepPart) -> bool {
+        let has_said = !self.message.is_empty() || !self.calls.is_empty();
+        match part {
+            _ if !self.results.is_empty() => true,
+            StepPart::Reasoning => has_said || !self.reasoning.is_empty(),
+            StepPart::Message => has_said,
+            StepPart::Call => false,
+        }
+    }
+}
+
 impl EventWriter for Atif<'_> {
     fn begin(&mut self, session: &SessionSummary) -> io::Result<()> {
         self.session = Some(session.id);
@@ -186,10 +209,12 @@ impl EventWriter for Atif<'_> {
             EventKind::ItemCompleted { item, .. } => self.item(&event.at.to_string(), item),
             EventKind::UsageUpdated { usage, delegated: false, .. } => {
                 self.total += *usage;
-                if let Some(step) = &mut self.open {
-                    let known = step.usage.get_or_insert_with(Usage::default);
-                    *known += *usage;
-                }
+                // It comes in front of a part of its call, or behind it.
+                let of_call = match &mut self.open {
+                    Some(step) if step.results.is_empty() => &mut step.usage,
+                    _ => &mut self.pending,
+                };
+                *of_call.get_or_insert_with(Usage::default) += *usage;
                 Ok(())
             }
             EventKind::TurnEnded { .. } => self.close(),

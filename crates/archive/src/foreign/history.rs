@@ -52,6 +52,8 @@ pub(super) struct HistoryBuilder {
 }
 
 struct OpenTurn {
+    /// Place of its first event.
+    start: usize,
     id: TurnId,
     trace_id: TraceId,
     began: Timestamp,
@@ -92,6 +94,17 @@ impl HistoryBuilder {
     pub(super) fn model(&mut self, model: &str) {
         if !model.is_empty() && !model.starts_with('<') {
             self.model = model.chars().take(100).collect();
+            self.tell_model();
+        }
+    }
+
+    /// The start of a turn names the model, which is told only with its first words.
+    fn tell_model(&mut self) {
+        let start = self.turn.as_ref().and_then(|turn| self.events.get_mut(turn.start));
+        if let Some(EventKind::TurnStarted { model, .. }) = start.map(|event| &mut event.kind)
+            && model.is_empty()
+        {
+            model.clone_from(&self.model);
         }
     }
 
@@ -231,11 +244,13 @@ impl HistoryBuilder {
             answer_schema: None,
             options: None,
         };
+        let start = self.events.len();
         self.push(Some(id), kind);
         if is_first {
             self.tell_origin(id, program);
         }
         OpenTurn {
+            start,
             id,
             trace_id,
             began: self.at,
