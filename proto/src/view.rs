@@ -68,7 +68,7 @@ pub struct PruneReport {
     pub kept: u64,
     /// The first of them.
     pub sessions: Vec<SessionSummary>,
-    /// What could not be removed, a sentence each.
+    /// Failed removals, a sentence each.
     pub problems: Vec<String>,
 }
 

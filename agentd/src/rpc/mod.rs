@@ -64,11 +64,12 @@ use agentd_proto::{
     socket::Io,
     start_variables::StartVariables,
     v1::{
-        archives_server::ArchivesServer, audit_server::AuditServer, daemon_server::DaemonServer, documents_server::DocumentsServer,
-        grants_server::GrantsServer, interrupts_server::InterruptsServer, mcp_server::McpServer,
-        plugins_server::PluginsServer, policy_server::PolicyServer, projects_server::ProjectsServer,
-        sessions_server::SessionsServer, skills_server::SkillsServer, spending_server::SpendingServer,
-        storage_server::StorageServer, turns_server::TurnsServer, worktrees_server::WorktreesServer,
+        archives_server::ArchivesServer, audit_server::AuditServer, daemon_server::DaemonServer,
+        documents_server::DocumentsServer, grants_server::GrantsServer, interrupts_server::InterruptsServer,
+        mcp_server::McpServer, plugins_server::PluginsServer, policy_server::PolicyServer,
+        projects_server::ProjectsServer, sessions_server::SessionsServer, skills_server::SkillsServer,
+        spending_server::SpendingServer, storage_server::StorageServer, turns_server::TurnsServer,
+        worktrees_server::WorktreesServer,
     },
 };
 use agentd_tools::{Sandbox, SkillStore};

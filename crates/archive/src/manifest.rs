@@ -30,7 +30,7 @@ pub struct Manifest {
     pub sessions: Vec<ArchivedSession>,
 }
 
-/// What is read of a description before its version is known.
+/// Part of a description that is read before its version is known.
 #[derive(Deserialize)]
 struct Probe {
     #[serde(default)]

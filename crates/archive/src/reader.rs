@@ -164,7 +164,7 @@ impl Members {
                 ArchiveError::TooLarge(format!("it has more than {MAX_TREE_FILES} files or {limit} MiB")).into()
             );
         }
-        let mut counted = Counted { content, read: 0, failure: None };
+        let mut counted = CountedReader { content, read: 0, failure: None };
         let taken = into.file(file, &mut counted);
         // An archive that breaks off is no fault of whoever takes it in.
         if let Some(error) = counted.failure {
@@ -206,13 +206,13 @@ impl Members {
 }
 
 /// A reader that counts, and keeps its failure.
-struct Counted<'a> {
+struct CountedReader<'a> {
     content: &'a mut dyn Read,
     read: u64,
     failure: Option<std::io::Error>,
 }
 
-impl Read for Counted<'_> {
+impl Read for CountedReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         match self.content.read(buffer) {
             Ok(read) => {

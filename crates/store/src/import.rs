@@ -71,7 +71,7 @@ impl ImportStep {
     }
 }
 
-/// What stands in the place of an id: nothing that a person types is the start or the end of it.
+/// Stand-in for the id: nothing that a person types is the start or the end of it.
 fn name(draft: DraftId) -> String {
     format!("import {} draft", id_text(draft.0.as_uuid()))
 }

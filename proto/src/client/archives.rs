@@ -21,7 +21,7 @@ const QUEUE: usize = 4;
 /// Part of a session that is read.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExportPart {
-    /// What lists show of it; first.
+    /// Its summary for lists; first.
     Session(Box<SessionSummary>),
     /// The next bytes of the archive.
     Data(Vec<u8>),

@@ -35,7 +35,7 @@ pub use turns::{EventStream, SessionChoice, StartRequest, TurnFrame, TurnSender,
 pub use watch::{WatchEvent, WatchStream};
 
 pub use crate::view::{
-    AuditChange, AuditComparison, Comparison, ConfigOrigin, ConfigView, DaemonStatus, ExportedContent, Finding, ForkReply,
-    Hello, LanguageServer, McpServerState, McpServerView, NewSession, NumberedItem, PolicyCall, PruneReport, RecoveredTurn,
-    ReloadOutcome, RuleText, SandboxState, SessionView,
+    AuditChange, AuditComparison, Comparison, ConfigOrigin, ConfigView, DaemonStatus, ExportedContent, Finding,
+    ForkReply, Hello, LanguageServer, McpServerState, McpServerView, NewSession, NumberedItem, PolicyCall, PruneReport,
+    RecoveredTurn, ReloadOutcome, RuleText, SandboxState, SessionView,
 };

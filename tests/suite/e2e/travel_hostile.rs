@@ -145,7 +145,7 @@ async fn what_does_not_hold_together_is_refused() {
     others.begin();
     others.events[1]["session_id"] = json!(SessionId::generate());
     refused(others.import(&world).await, "does not belong");
-    for path in ["uploads/../../../evil", "skills/x/SKILL.md", "../evil"] {
+    for path in ["skills/x/SKILL.md", "temp/a", "evil"] {
         refused(whole.import_as(&world, count, Some(path)).await, "archive");
     }
     let mut parent = Forgery::new();

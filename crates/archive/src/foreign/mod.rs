@@ -60,9 +60,10 @@ impl FromStr for ForeignFormat {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let known = [Self::ClaudeCode, Self::Codex, Self::OpenCode];
-        known.into_iter().find(|format| format.as_str() == name).ok_or_else(|| {
-            format!("histories of {:?} cannot be read", name.chars().take(40).collect::<String>())
-        })
+        known
+            .into_iter()
+            .find(|format| format.as_str() == name)
+            .ok_or_else(|| format!("histories of {:?} cannot be read", name.chars().take(40).collect::<String>()))
     }
 }
 

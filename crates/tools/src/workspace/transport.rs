@@ -142,7 +142,7 @@ impl Leaving<'_, '_> {
     }
 }
 
-/// How far a tree that comes in is.
+/// Progress of a tree that comes in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StagedState {
     /// In a folder of its own.

@@ -30,7 +30,7 @@ const PAGE: usize = 500;
 /// A session as it leaves.
 #[derive(Debug, Clone)]
 pub struct SessionExport {
-    /// What lists show of it.
+    /// Its summary for lists.
     pub summary: SessionSummary,
     /// The session, and behind it those that work for it.
     pub sessions: Vec<ArchivedSession>,
