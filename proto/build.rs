@@ -6,6 +6,7 @@ use prost::Message as _;
 
 const FILES: [&str; 25] = [
     "agent",
+    "archive",
     "audit",
     "context",
     "daemon",

@@ -51,7 +51,7 @@ pub(crate) enum Command {
     Answer(cmd::answer::AnswerArgs),
     /// List, add and revoke grants: rules for calls that run without asking
     Grants(cmd::grants::GrantsArgs),
-    /// List, show, rename, reset and delete sessions
+    /// List, show, export, import and delete sessions
     Sessions(cmd::sessions::SessionsArgs),
     /// Play recordings as tests: no model, no network
     Test(cmd::test::TestArgs),

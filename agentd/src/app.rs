@@ -247,6 +247,9 @@ async fn finish_removals(engine: Engine) {
 
 /// Settles what an earlier run left unfinished.
 async fn recover(engine: &Engine) -> Result<(), Failure> {
+    if let Err(error) = engine.settle_imports().await {
+        tracing::warn!(hint = error.hint(), "what an import has left behind is still there: {error}");
+    }
     let recovered = engine.recover().await.map_err(|error| {
         let hint = error.hint().unwrap_or("is the disk full, or the data folder read-only?").to_owned();
         Failure::broken("could not settle the turns of the last run").with_source(error).with_hint(hint)

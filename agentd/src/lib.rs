@@ -15,11 +15,12 @@
 //!   [`audit`]: the daemon's own facts for that log. [`replay`]: recordings of sessions, made and played.
 //! - `rest`: work done whenever the daemon comes to rest; `footprint`: the memory that is given back then.
 //!   [`retention`]: removal of unused data.
-//! - [`health`]: problems of the stored data.
+//! - [`archives`]: sessions that leave, and that come. [`health`]: problems of the stored data.
 //! - [`logging`] and [`redact`]: what the operator sees, without secrets. [`failure`]: why a start failed, and the
 //!   exit code for it.
 
 pub mod app;
+pub mod archives;
 pub mod args;
 pub mod audit;
 pub mod boot;

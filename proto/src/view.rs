@@ -9,7 +9,7 @@ use agentd_core::{
     item::Item,
     model::Slot,
     policy::Explanation,
-    session::{Mount, SessionMode, StoredSession},
+    session::{Mount, SessionMode, SessionSummary, StoredSession},
 };
 
 use crate::start_variables::StartVariables;
@@ -46,6 +46,30 @@ pub struct SessionView {
     pub pending: Vec<Interrupt>,
     /// The turn that runs or waits in the daemon now.
     pub live_turn: Option<TurnId>,
+}
+
+/// Content of an archive.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ExportedContent {
+    /// Number of events.
+    pub events: u64,
+    /// The files that came along.
+    pub files: FilesCopied,
+}
+
+/// Report on sessions that were removed together, or would be.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PruneReport {
+    /// Number of them.
+    pub count: u64,
+    /// Their bytes on the disk.
+    pub bytes: u64,
+    /// Number of those that would have fitted and stay.
+    pub kept: u64,
+    /// The first of them.
+    pub sessions: Vec<SessionSummary>,
+    /// Failed removals, a sentence each.
+    pub problems: Vec<String>,
 }
 
 /// A session that goes on from a copy of another's history.

@@ -107,7 +107,7 @@ pub(crate) async fn handle(global: &Global, args: AuditArgs) -> anyhow::Result<E
 }
 
 /// A moment in the past, as a person names it.
-fn since(text: &str) -> Result<Timestamp, String> {
+pub(super) fn since(text: &str) -> Result<Timestamp, String> {
     let ago = |text: &str| Zoned::now().checked_sub(text.parse::<Span>().ok()?).ok().map(|then| then.timestamp());
     let day = |text: &str| {
         let date = text.parse::<jiff::civil::Date>().ok()?;

@@ -1,4 +1,4 @@
-//! `agentctl sessions`: lists, shows, names, resets and removes sessions.
+//! `agentctl sessions`: shows, names, resets and removes sessions; the other commands about them are beside this one.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
@@ -6,7 +6,7 @@ use agentd_core::{
     Timestamp,
     item::ItemBody,
     model::SlotInfo,
-    session::{SessionSettings, SessionStatus, SessionSummary},
+    session::{SessionSettings, SessionStatus},
     visible,
 };
 use agentd_proto::client::{NumberedItem, SessionView};
@@ -14,20 +14,17 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::{
-    cmd::{fork, record, search},
+    cmd::{export, fork, import, record, search, session_list},
     daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
     flags::Global,
     ops::pins,
     render::{context::notice_line, tool_line::tool_lines},
-    report::{self, Table},
+    report,
     terminal::paint::{money, number},
     worktree,
 };
-
-/// Number of sessions among which short ids are made unique.
-const KNOWN: usize = 1000;
 
 /// The columns for what came of a call.
 const RESULT_COLUMNS: usize = 100;
@@ -37,6 +34,7 @@ const RESULT_COLUMNS: usize = 100;
 #[command(after_help = "Examples:
   agentctl sessions list
   agentctl sessions list --all              with subagents
+  agentctl sessions list --since 7d tax    those with the word, of the last week
   agentctl sessions list --json | jq -r '.[].id'
   agentctl sessions show 1                  the one that was used last
   agentctl sessions show 'Tax papers'
@@ -49,6 +47,9 @@ const RESULT_COLUMNS: usize = 100;
   agentctl sessions pin last 'Never touch migrations/'
   agentctl sessions unpin last 1            remove the first of its pinned rules
   agentctl sessions reset 0193a5b2         forget the history, keep files and settings
+  agentctl sessions export last -o work.tar.gz
+  agentctl sessions import work.tar.gz      on another machine
+  agentctl sessions prune --older-than 30d
   agentctl sessions delete 0193a5b2 --yes
 
 Sessions are named by their id, the start or the end of it, their title, their number in the list, or `last`.")]
@@ -60,14 +61,7 @@ pub(crate) struct SessionsArgs {
 #[derive(Debug, Subcommand)]
 enum SessionsCommand {
     /// List sessions, last used first
-    List {
-        /// Number of sessions to list
-        #[arg(long, value_name = "N", default_value_t = 20)]
-        limit: usize,
-        /// List subagents, too, each below its session
-        #[arg(long)]
-        all: bool,
-    },
+    List(session_list::ListArgs),
     /// Show one session: settings, todos, open questions and the last messages
     Show {
         /// The session: id, title, number in `sessions list`, or `last`
@@ -111,6 +105,12 @@ enum SessionsCommand {
     Record(record::RecordArgs),
     /// Copy a session, to continue in another direction
     Fork(fork::ForkArgs),
+    /// Write a session to a file: an archive, Markdown or JSON
+    Export(export::ExportArgs),
+    /// Take a session in, from an archive or another program's history
+    Import(import::ImportArgs),
+    /// Delete many sessions that were not used for long
+    Prune(session_list::PruneArgs),
     /// Delete a session with its history and files, permanently
     Delete {
         /// The session: id, title, number in `sessions list`, or `last`
@@ -125,7 +125,10 @@ enum SessionsCommand {
 pub(crate) async fn handle(global: &Global, args: SessionsArgs) -> anyhow::Result<Exit> {
     let (daemon, json) = (daemon::connect(global).await?, global.json);
     match args.command {
-        SessionsCommand::List { limit, all } => list(&daemon, limit, all, json).await,
+        SessionsCommand::List(args) => session_list::list(&daemon, args, json).await,
+        SessionsCommand::Export(args) => export::handle(&daemon, args).await,
+        SessionsCommand::Import(args) => import::handle(&daemon, args, json).await,
+        SessionsCommand::Prune(args) => session_list::prune(&daemon, args, json).await,
         SessionsCommand::Show { session, items } => show(&daemon, &session, items, json).await,
         SessionsCommand::Record(args) => record::handle(&daemon, args, json).await,
         SessionsCommand::Search(args) => search::handle(&daemon, args, json).await,
@@ -160,37 +163,6 @@ async fn pin(daemon: &Daemon, session: &str, pinned: bool, json: bool) -> anyhow
     let id = daemon.client.find_session(session).await?.to_string();
     daemon.client.pin_session(&id, pinned).await?;
     done(json, &id, if pinned { "pinned" } else { "unpinned" })
-}
-
-async fn list(daemon: &Daemon, limit: usize, all: bool, json: bool) -> anyhow::Result<Exit> {
-    let known = if json { limit } else { limit.max(KNOWN) };
-    let sessions = match all {
-        true => daemon.client.sessions_and_children(known).await?,
-        false => daemon.client.sessions(known).await?,
-    };
-    report::show(json, &sessions, || table(&sessions, limit))
-}
-
-fn table(sessions: &[SessionSummary], limit: usize) -> anyhow::Result<()> {
-    let ids = report::short_ids(sessions.iter().map(|session| session.id));
-    let shown = sessions.iter().scan(0, |tops, session| {
-        *tops += usize::from(session.parent.is_none());
-        (*tops <= limit).then_some(())
-    });
-    let shown = shown.count();
-    let now = Timestamp::now();
-    let mut table = Table::new(["#", "ID", "USED", "TURNS", "STATUS", "TITLE"]);
-    let mut tops = 0;
-    for (session, id) in sessions.iter().zip(ids).take(shown) {
-        tops += usize::from(session.parent.is_none());
-        let place = if session.parent.is_none() { tops.to_string() } else { String::new() };
-        let used = report::ago(session.updated_at, now);
-        let indent = if session.parent.is_some() { "└ " } else { "" };
-        let worktree = session.worktree.as_ref().map(|worktree| format!(" [worktree {}]", worktree.name));
-        let title = format!("{indent}{}{}", session.title, worktree.unwrap_or_default());
-        table.row([place, id, used, session.turns.to_string(), status(session.status).to_owned(), title]);
-    }
-    table.print("no sessions yet; `agentctl chat` begins one")
 }
 
 async fn show(daemon: &Daemon, session: &str, items: usize, json: bool) -> anyhow::Result<Exit> {
@@ -234,6 +206,8 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
     if let Some(project) = &settings.project {
         let mode = if project.writable { "writable" } else { "read-only" };
         line("project", &format!("{} ({mode})", project.path.display()))?;
+    } else if let Some(former) = &settings.former_project {
+        line("project", &format!("none here; it was {} where it comes from", former.display()))?;
     }
     if let Some(worktree) = &settings.worktree {
         line("worktree", &worktree::shown(worktree))?;
@@ -353,7 +327,8 @@ fn done(json: bool, id: &str, what: &str) -> anyhow::Result<Exit> {
     report::note(json, &json!({ "session_id": id, "done": what }), &format!("session {}: {what}", report::short_id(id)))
 }
 
-fn status(status: SessionStatus) -> &'static str {
+/// The word for a status.
+pub(super) fn status(status: SessionStatus) -> &'static str {
     match status {
         SessionStatus::Idle => "idle",
         SessionStatus::Running => "running",

@@ -68,7 +68,10 @@ pub(crate) fn result(session_id: SessionId, result: &TurnResult, notes: &TurnNot
 }
 
 /// An event with its type in front, where people who read along look for it.
-fn type_first(event: &Event) -> serde_json::Result<Map<String, Value>> {
+///
+/// # Errors
+/// Never in practice: an event holds nothing that JSON has no form for.
+pub(crate) fn type_first(event: &Event) -> serde_json::Result<Map<String, Value>> {
     let Value::Object(mut fields) = serde_json::to_value(event)? else { return Ok(Map::new()) };
     let mut line = Map::with_capacity(fields.len());
     if let Some(kind) = fields.shift_remove("type") {

@@ -26,4 +26,4 @@ pub(crate) mod tool_line;
 pub(crate) mod window;
 
 pub(crate) use human::Human;
-pub(crate) use jsonl::Jsonl;
+pub(crate) use jsonl::{Jsonl, type_first};

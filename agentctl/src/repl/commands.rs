@@ -60,6 +60,8 @@ impl Chat {
             Slash::Skills => return self.agentctl_here(&["skills", "list", "--session"]).await,
             Slash::Context => return self.agentctl_here(&["context"]).await,
             Slash::Quit => {}
+            // Without a terminal there is nobody to choose.
+            Slash::Sessions if self.present => return self.resume().await,
             Slash::Sessions => return self.agentctl(&["sessions", "list"]).await,
             Slash::Agents => return self.agentctl(&["agents", "list"]).await,
             Slash::Tools => return self.agentctl_here(&["tools", "--session"]).await,

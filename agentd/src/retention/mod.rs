@@ -1,12 +1,13 @@
 //! Retention: unused data is removed, as the configuration says, so that nothing grows for ever.
 //!
 //! - [`Retention`]: the front, for the schedule and for clients; one cleaning at a time.
-//! - `due`: selection of expired data, pure. `usage`: disk usage. `schedule`: automatic cleanings.
+//! - `pruning`: many sessions at once, which a person asks for. `due`: selection of expired data, pure. `usage`: disk usage. `schedule`: automatic cleanings.
 //!
 //! The engine spares sessions that are in use, waiting or pinned; it asks the session itself. Each kind is cleaned
 //! separately: if one cannot be, the others are, and it is reported.
 
 mod due;
+mod pruning;
 mod schedule;
 #[cfg(test)]
 mod tests;

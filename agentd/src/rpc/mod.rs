@@ -2,7 +2,7 @@
 //!
 //! - `turns`: starting and driving turns, watching sessions; `feed`: the stream of events behind both; `client_files`, `client_tools`: questions and calls
 //!   that the client of a turn answers.
-//! - `sessions`, `upload`: sessions and their files; `documents`: content of documents among them. `interrupts`:
+//! - `archives`: sessions that leave and that come. `sessions`, `upload`: sessions and their files; `documents`: content of documents among them. `interrupts`:
 //!   pending requests. `grants`: stored rules. `skills`: the list of skills. `projects`: what projects bring along,
 //!   and trust in it. `plugins`: what was added as a whole. `policy`: verdicts of the rules, and of proposed ones. `mcp`: MCP servers; `session_servers`: those that clients bring for sessions. `audit`: the audit log. `storage`: disk usage. `usage`: tokens and money. `worktrees`: git worktrees of sessions. `replays`: recordings. `daemon`: the daemon itself; `watching`: what happens in
 //!   all sessions.
@@ -12,6 +12,7 @@
 //! token is cancelled. The daemon drains its turns first and cancels then, so that every stream can show its turn's
 //! end before it ends itself.
 
+mod archives;
 mod audit;
 mod client_files;
 mod client_tools;
@@ -64,12 +65,12 @@ use agentd_proto::{
     socket::Io,
     start_variables::StartVariables,
     v1::{
-        audit_server::AuditServer, daemon_server::DaemonServer, documents_server::DocumentsServer,
-        grants_server::GrantsServer, interrupts_server::InterruptsServer, mcp_server::McpServer,
-        plugins_server::PluginsServer, policy_server::PolicyServer, projects_server::ProjectsServer,
-        replays_server::ReplaysServer, sessions_server::SessionsServer, skills_server::SkillsServer,
-        spending_server::SpendingServer, storage_server::StorageServer, turns_server::TurnsServer,
-        worktrees_server::WorktreesServer,
+        archives_server::ArchivesServer, audit_server::AuditServer, daemon_server::DaemonServer,
+        documents_server::DocumentsServer, grants_server::GrantsServer, interrupts_server::InterruptsServer,
+        mcp_server::McpServer, plugins_server::PluginsServer, policy_server::PolicyServer,
+        projects_server::ProjectsServer, replays_server::ReplaysServer, sessions_server::SessionsServer,
+        skills_server::SkillsServer, spending_server::SpendingServer, storage_server::StorageServer,
+        turns_server::TurnsServer, worktrees_server::WorktreesServer,
     },
 };
 use agentd_tools::{Sandbox, SkillStore};
@@ -231,6 +232,7 @@ async fn router_of(context: Context) -> Result<Router, tonic_reflection::server:
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<TurnsServer<Context>>().await;
     health.set_serving::<SessionsServer<Context>>().await;
+    health.set_serving::<ArchivesServer<Context>>().await;
     health.set_serving::<DocumentsServer<Context>>().await;
     health.set_serving::<SkillsServer<Context>>().await;
     health.set_serving::<InterruptsServer<Context>>().await;
@@ -255,6 +257,7 @@ async fn router_of(context: Context) -> Result<Router, tonic_reflection::server:
         .initial_connection_window_size(4 * RECEIVE_WINDOW)
         .add_service(TurnsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(SessionsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(ArchivesServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(DocumentsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(SkillsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(InterruptsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))

@@ -5,7 +5,7 @@ use agentd_engine::SessionHandle;
 use agentd_proto::{
     MAX_CHUNK_BYTES,
     client::{ForkReply, NumberedItem, SessionView},
-    convert::{WireError, chosen_slot, mode_of},
+    convert::{WireError, chosen_slot, mode_of, optional_moment, session_filter},
     v1::{self, sessions_server::Sessions},
 };
 use tonic::{Request, Response, Status, Streaming};
@@ -42,9 +42,10 @@ impl Sessions for Context {
         &self,
         request: Request<v1::ListSessionsRequest>,
     ) -> Result<Response<v1::ListSessionsResponse>, Status> {
-        let v1::ListSessionsRequest { limit, children, after } = request.into_inner();
+        let v1::ListSessionsRequest { limit, children, after, filter } = request.into_inner();
+        let filter = session_filter(filter).map_err(Refusal::from)?;
         let limit = given(limit).unwrap_or(DEFAULT_SESSIONS);
-        let page = self.engine.session_page(place(&after)?, limit, children).await.map_err(Refusal::from)?;
+        let page = self.engine.filtered_page(place(&after)?, limit, children, &filter).await.map_err(Refusal::from)?;
         Ok(Response::new(v1::ListSessionsResponse {
             sessions: page.sessions.iter().map(Into::into).collect(),
             next: page.next.map(|next| next.to_string()).unwrap_or_default(),
@@ -105,6 +106,20 @@ impl Sessions for Context {
         let id = self.session_id(&request.into_inner().session).await?;
         self.engine.delete_session(id).await.map_err(Refusal::from)?;
         Ok(Response::new(v1::DeleteSessionResponse {}))
+    }
+
+    async fn prune(
+        &self,
+        request: Request<v1::PruneSessionsRequest>,
+    ) -> Result<Response<v1::PruneSessionsResponse>, Status> {
+        let v1::PruneSessionsRequest { filter, unused_since, dry_run } = request.into_inner();
+        let filter = session_filter(filter).map_err(Refusal::from)?;
+        let unused_since = optional_moment(unused_since, "the last use of sessions").map_err(Refusal::from)?;
+        let unused_since = unused_since.ok_or_else(|| {
+            Refusal::invalid("it is not said how long sessions were not used").with_hint("give a moment, such as now")
+        })?;
+        let report = self.retention()?.prune(&filter, unused_since, dry_run, "prune").await.map_err(Refusal::from)?;
+        Ok(Response::new((&report).into()))
     }
 
     async fn configure(

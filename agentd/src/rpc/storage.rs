@@ -25,7 +25,7 @@ impl Storage for Context {
 }
 
 impl Context {
-    fn retention(&self) -> Result<std::sync::Arc<crate::retention::Retention>, Status> {
+    pub(super) fn retention(&self) -> Result<std::sync::Arc<crate::retention::Retention>, Status> {
         self.control.retention().ok_or_else(|| Status::unimplemented("nothing is kept on a disk here"))
     }
 }

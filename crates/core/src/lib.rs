@@ -19,6 +19,7 @@
 //! - [`search`]: what can be found of what was said and done; [`knowledge`]: what documents say; [`web`]: what
 //!   servers are asked and answer; [`untrusted`]: words of strangers, made fit to be shown to a model; [`visible`]: text that
 //!   a person decides on, with every character to be seen.
+//! - [`archive`]: sessions that travel from one journal to another.
 //! - [`undo`]: what a turn did to files, taken back. [`language`]: what language servers say of source code.
 //! - [`ports`]: the traits that adapters implement ([`ports::Models`], [`ports::Model`],
 //!   [`ports::Toolbox`], [`ports::Store`], [`ports::Workspaces`], [`ports::Knowledge`], [`ports::Pictures`], [`ports::Web`],
@@ -27,6 +28,7 @@
 
 pub mod agent;
 pub mod answer_schema;
+pub mod archive;
 pub mod audit;
 pub mod catalogue;
 pub mod client_file;
@@ -57,6 +59,7 @@ pub mod project;
 pub mod routing;
 pub mod search;
 pub mod session;
+mod session_filter;
 mod settings;
 pub mod spending;
 pub mod state_files;

@@ -4,6 +4,7 @@ mod audit;
 mod client_files;
 mod code;
 mod confined;
+mod imports;
 mod knowledge;
 mod languages;
 mod person;
@@ -48,6 +49,7 @@ pub use self::{
     client_files::{ClientFileAccess, ClientFiles},
     code::{CodeReader, OnCodeProgress},
     confined::{ConfineError, ConfinedProcess, ConfinedProgram, Confiner, ProgramEnd},
+    imports::{JournalImports, StagedTree, TreeTransport},
     knowledge::{Knowledge, OnProgress},
     languages::{Languages, NoLanguages},
     person::Person,
@@ -477,4 +479,9 @@ pub trait Store: Send + Sync {
 
     /// Notes that the files of these removed sessions are gone.
     fn note_files_gone(&self, ids: Vec<SessionId>) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Brings sessions in from elsewhere; none where nobody can.
+    fn imports(&self) -> Option<&dyn JournalImports> {
+        None
+    }
 }

@@ -17,6 +17,7 @@ use crate::{
     worktree::SessionWorktree,
 };
 pub use crate::{
+    session_filter::SessionFilter,
     settings::{MAX_PIN, MAX_PINS, Mount, SessionMode, SessionSettings, UnknownMode},
     todo::{Todo, TodoPriority, TodoStatus},
 };

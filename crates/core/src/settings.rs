@@ -50,6 +50,10 @@ pub struct SessionSettings {
     /// Rules in the person's words that the model is told again whenever it no longer sees them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<String>,
+    /// Folder that its project was on the machine that it was imported from. Nothing is mounted for it. It is born with that, and
+    /// nobody changes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub former_project: Option<PathBuf>,
 }
 
 /// Pinned rules of a session at the most.
@@ -176,6 +180,7 @@ impl Default for SessionSettings {
             pinned: false,
             mode: SessionMode::Ask,
             pins: Vec::new(),
+            former_project: None,
         }
     }
 }

@@ -50,6 +50,7 @@ pub use config::EngineConfig;
 pub use error::EngineError;
 pub use front::{
     Engine, EngineParts,
+    archives::{SessionExport, importing::SessionImport},
     dry_run::{DryRunSubject, LookedUp, unknown_tool},
     forking::ForkedSession,
     model_test::ModelTest,

@@ -2,7 +2,7 @@
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{change::Change, error::Fault};
+use crate::{change::Change, error::Fault, import::ImportStep};
 
 /// Maximum number of changes in one commit.
 const MAX_CHANGES: usize = 256;
@@ -70,7 +70,12 @@ impl Batch {
 
     /// Returns whether it removes a session, of which more is left to do, or reports that its files have made room.
     pub(crate) fn removes(&self) -> bool {
-        self.changes.iter().any(|change| matches!(change, Change::Delete(_) | Change::FilesGone(_)))
+        let removes = |change: &Change| match change {
+            Change::Delete(_) | Change::FilesGone(_) => true,
+            Change::Import(step) => matches!(step, ImportStep::Abandon(_)),
+            _ => false,
+        };
+        self.changes.iter().any(removes)
     }
 
     /// Tells each who asked what became of it.

@@ -9,7 +9,9 @@ use crate::{
     audit_head,
     error::Fault,
     fork::Fork,
-    grants, removal,
+    grants,
+    import::ImportStep,
+    removal,
     rows::Rows,
     search::Missing,
     sessions,
@@ -25,6 +27,7 @@ pub(crate) enum Change {
         first: Option<Append>,
     },
     Fork(Box<Fork>),
+    Import(ImportStep),
     Append(Append),
     Delete(SessionId),
     /// The files of these removed sessions are gone.
@@ -46,6 +49,7 @@ impl Change {
         match self {
             Self::Create { .. } => "create the session",
             Self::Fork(_) => "fork the session",
+            Self::Import(_) => "import the session",
             Self::Append(_) => "store events",
             Self::Delete(_) => "delete the session",
             Self::FilesGone(_) => "note that files are gone",
@@ -65,6 +69,7 @@ impl Change {
                 first.as_ref().map_or(Ok(()), |append| append.apply(connection, rows))
             }
             Self::Fork(fork) => fork.apply(connection, rows),
+            Self::Import(step) => step.apply(connection, rows),
             Self::Append(append) => append.apply(connection, rows),
             Self::Delete(id) => {
                 // Those that worked for it go, too.
@@ -91,6 +96,7 @@ impl Change {
         match self {
             Self::Append(append) | Self::Create { first: Some(append), .. } => append.size(),
             Self::Fork(fork) => fork.size(),
+            Self::Import(step) => step.size(),
             Self::Index(missing) => missing.size(),
             Self::Create { first: None, .. }
             | Self::Delete(_)
@@ -108,6 +114,7 @@ impl Change {
         match self {
             Self::Append(append) | Self::Create { first: Some(append), .. } => Some(append.count()),
             Self::Fork(fork) => Some(fork.count()),
+            Self::Import(step) => step.events(),
             _ => None,
         }
     }

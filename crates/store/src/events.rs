@@ -65,6 +65,18 @@ fn together(
     Ok(events)
 }
 
+/// Bytes of the events of a session, and of those that work for it.
+pub(crate) fn bytes(connection: &Connection, session_id: SessionId) -> Result<u64, Fault> {
+    let Some(key) = sessions::key(connection, session_id)? else { return Ok(0) };
+    let bytes: Option<i64> = connection
+        .prepare_cached(
+            "SELECT sum(octet_length(payload)) FROM events
+             WHERE session = ?1 OR session IN (SELECT key FROM sessions WHERE parent = ?1)",
+        )?
+        .query_row([key], |row| row.get(0))?;
+    number_from(bytes.unwrap_or(0))
+}
+
 /// An event of a row with `seq`, `at`, `turn` and `payload`.
 pub(crate) fn read(row: &Row<'_>, session_id: SessionId) -> Result<Event, Fault> {
     let turn_id = row.get::<_, Option<String>>("turn")?.map(|turn| id_from(&turn)).transpose()?;

@@ -17,7 +17,8 @@
 //!   file while nothing waits. `audit_head`: how far the audit log was.
 //! - `anchor`: whether the files are still those that were opened. `mark`: whether what they held last is still there. `reserve`: room for removing on a full disk. `damage`: what
 //!   stands in for an event that cannot be read.
-//! - `fork`: a session that goes on from a copy of another's events.
+//! - `fork`: a session that goes on from a copy of another's events. `import`: sessions that come from elsewhere. `past`: what
+//!   their events add up to.
 //! - `search`: the full-text index, brought up to date by the writer while nothing waits, and by whoever searches.
 //! - `codec`: ids, times, numbers and JSON in columns; `error`: what failures are called.
 
@@ -34,9 +35,11 @@ mod error;
 mod events;
 mod fork;
 mod grants;
+mod import;
 mod interrupts;
 mod mark;
 mod open;
+mod past;
 mod projection;
 mod queue;
 mod reader;

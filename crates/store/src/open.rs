@@ -16,6 +16,7 @@ use crate::{
     StoreConfig,
     counters::{self, Counted},
     error::Fault,
+    import,
     mark::{self, LOG_LIMIT, Loss, Mark, ShortLog},
     upkeep,
 };
@@ -81,6 +82,7 @@ pub(crate) fn open(config: &StoreConfig) -> Result<Connections, Fault> {
         check(&writer, config)?;
     }
     migrate(&mut writer)?;
+    import::abandon_all(&writer)?;
     count_start(&writer, config, unclean || short.is_some())?;
     let newest = mark::newest(&writer);
     let loss = Loss::of(&config.path, short, newest);

@@ -119,7 +119,8 @@ impl Remains {
 
     fn next(&self, connection: &Connection) -> Result<Option<i64>, Fault> {
         let mut find = connection.prepare_cached(
-            "SELECT key FROM sessions INDEXED BY removed_sessions WHERE parent = key AND key > ?1 ORDER BY key LIMIT 1",
+            "SELECT key FROM sessions INDEXED BY removed_sessions WHERE parent = key AND key > ?1 AND id LIKE 'removed %'
+             ORDER BY key LIMIT 1",
         )?;
         let mut after = i64::MIN;
         while let Some(key) = find.query_row([after], |row| row.get(0)).optional()? {
@@ -218,7 +219,9 @@ fn overwrite_row(connection: &Connection, session: i64) -> Result<(), Fault> {
 /// The sessions of which something is left to overwrite.
 pub(crate) fn count(connection: &Connection) -> Result<u64, Fault> {
     let count: i64 = connection
-        .prepare_cached("SELECT count(*) FROM sessions INDEXED BY removed_sessions WHERE parent = key")?
+        .prepare_cached(
+            "SELECT count(*) FROM sessions INDEXED BY removed_sessions WHERE parent = key AND id LIKE 'removed %'",
+        )?
         .query_row([], |row| row.get(0))?;
     number_from(count)
 }

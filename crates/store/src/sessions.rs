@@ -159,7 +159,7 @@ pub(crate) fn save(connection: &Connection, key: i64, before: &Projection, now: 
     if before.uses == now.uses { Ok(()) } else { move_to_front(connection, key) }
 }
 
-fn move_to_front(connection: &Connection, key: i64) -> Result<(), Fault> {
+pub(crate) fn move_to_front(connection: &Connection, key: i64) -> Result<(), Fault> {
     connection
         .prepare_cached(concat!("UPDATE sessions SET used = ", next_use!(), " WHERE key = ?1"))?
         .execute([key])?;

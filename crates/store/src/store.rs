@@ -12,7 +12,7 @@ use agentd_core::{
     ids::{InterruptId, SessionId},
     interrupt::Interrupt,
     item::Item,
-    ports::{Store, StoredInterrupt},
+    ports::{JournalImports, Store, StoredInterrupt},
     search::{SearchQuery, SearchResult},
     session::{NewFork, SessionPage, SessionSettings, SessionSummary, StoredSession, TurnSpan},
     spending::{SideUsage, UsageQuery, UsageReport},
@@ -184,6 +184,14 @@ impl SqliteStore {
         self.read("look for damage", damage::all).await
     }
 
+    /// Bytes of the events of a session, and of those that work for it.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub async fn event_bytes(&self, id: SessionId) -> Result<u64, StoreError> {
+        self.read("measure a session", move |connection| events::bytes(connection, id)).await
+    }
+
     /// Size of the journal.
     ///
     /// # Errors
@@ -238,7 +246,17 @@ impl SqliteStore {
         Ok(())
     }
 
-    fn read<T: Send + 'static>(
+    /// The journal's file, which errors name.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes a change durable.
+    pub(crate) fn change(&self, change: Change) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.writer.write(change, &self.path).boxed()
+    }
+
+    pub(crate) fn read<T: Send + 'static>(
         &self,
         action: &'static str,
         query: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
@@ -424,5 +442,9 @@ impl Store for SqliteStore {
 
     fn note_files_gone(&self, ids: Vec<SessionId>) -> BoxFuture<'_, Result<(), StoreError>> {
         self.writer.write(Change::FilesGone(ids), &self.path).boxed()
+    }
+
+    fn imports(&self) -> Option<&dyn JournalImports> {
+        Some(self)
     }
 }

@@ -4,9 +4,10 @@
 //! connects again by itself when the daemon was restarted; open streams end with [`ClientErrorKind::Lost`].
 //!
 //! - [`connect`](self): this file, with the handshake and the calls about the daemon.
-//! - `sessions`, `documents`, `mcp`, `turns`, `interrupts`, `grants`, `projects`, `plugins`, `replays`, `audit`, `storage`, `usage`, `watch`, `worktrees`:
+//! - `sessions`, `archives`, `documents`, `mcp`, `turns`, `interrupts`, `grants`, `projects`, `plugins`, `replays`, `audit`, `storage`, `usage`, `watch`, `worktrees`:
 //!   the other calls. `error`: what can go wrong.
 
+mod archives;
 mod audit;
 mod connect;
 mod daemon;
@@ -27,6 +28,7 @@ mod usage;
 mod watch;
 mod worktrees;
 
+pub use archives::{ExportPart, ExportStream};
 pub use connect::Client;
 pub use error::{ClientError, ClientErrorKind};
 pub use replays::{PlayMode, PlayProblem, PlayReport, PlayRequest, PlayStep, PlayStream};
@@ -35,7 +37,7 @@ pub use turns::{EventStream, SessionChoice, StartRequest, TurnFrame, TurnSender,
 pub use watch::{WatchEvent, WatchStream};
 
 pub use crate::view::{
-    AuditChange, AuditComparison, Comparison, ConfigOrigin, ConfigView, DaemonStatus, Finding, ForkReply, Hello,
-    LanguageServer, McpServerState, McpServerView, NewSession, NumberedItem, PolicyCall, RecoveredTurn, ReloadOutcome,
-    RuleText, SandboxState, SessionView,
+    AuditChange, AuditComparison, Comparison, ConfigOrigin, ConfigView, DaemonStatus, ExportedContent, Finding,
+    ForkReply, Hello, LanguageServer, McpServerState, McpServerView, NewSession, NumberedItem, PolicyCall, PruneReport,
+    RecoveredTurn, ReloadOutcome, RuleText, SandboxState, SessionView,
 };

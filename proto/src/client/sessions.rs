@@ -1,6 +1,7 @@
 //! Calls about sessions. Sessions are named by id or by a unique prefix of it.
 
 use agentd_core::{
+    Timestamp,
     context::{CompactionReport, ContextView, Window},
     error::ErrorKind,
     files::{FileListing, FilePiece, UploadReceipt},
@@ -8,7 +9,7 @@ use agentd_core::{
     ids::SessionId,
     model::{Slot, SlotInfo},
     search::SearchResult,
-    session::{Mount, SessionMode, SessionSettings, SessionSummary},
+    session::{Mount, SessionFilter, SessionMode, SessionSettings, SessionSummary},
     undo::{UndoReport, UndoRequest},
 };
 use futures_util::{StreamExt as _, stream};
@@ -18,7 +19,7 @@ use tokio::{
 };
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::{Client, ClientError, ClientErrorKind, ForkReply, NewSession, NumberedItem, SessionView};
+use super::{Client, ClientError, ClientErrorKind, ForkReply, NewSession, NumberedItem, PruneReport, SessionView};
 use crate::{
     MAX_CHUNK_BYTES, MAX_MESSAGE_BYTES, MAX_UPLOAD_BYTES,
     convert::{self, WireError},
@@ -74,8 +75,23 @@ impl Client {
         limit: usize,
         children: bool,
     ) -> Result<(Vec<SessionSummary>, Option<String>), ClientError> {
+        self.filtered_sessions(after, limit, children, &SessionFilter::default()).await
+    }
+
+    /// The same of those that fit a filter.
+    ///
+    /// # Errors
+    /// As of [`Self::session_page`].
+    pub async fn filtered_sessions(
+        &self,
+        after: &str,
+        limit: usize,
+        children: bool,
+        filter: &SessionFilter,
+    ) -> Result<(Vec<SessionSummary>, Option<String>), ClientError> {
         let (limit, after) = (u32::try_from(limit).unwrap_or(u32::MAX), after.to_owned());
-        let request = v1::ListSessionsRequest { limit, children, after };
+        let filter = Some(filter).filter(|filter| !filter.is_empty()).map(convert::filter_to_wire);
+        let request = v1::ListSessionsRequest { limit, children, after, filter };
         let v1::ListSessionsResponse { sessions, next } = self.sessions_client().list(request).await?.into_inner();
         Ok((convert::all(sessions)?, Some(next).filter(|next| !next.is_empty())))
     }
@@ -149,6 +165,21 @@ impl Client {
     pub async fn delete_session(&self, session: &str) -> Result<(), ClientError> {
         self.sessions_client().delete(v1::DeleteSessionRequest { session: session.to_owned() }).await?;
         Ok(())
+    }
+
+    /// Removes the sessions that fit and were not used since then, for good, or tells which it would be.
+    ///
+    /// # Errors
+    /// When the sessions cannot be listed, or the connection fails.
+    pub async fn prune_sessions(
+        &self,
+        filter: &SessionFilter,
+        unused_since: Timestamp,
+        dry_run: bool,
+    ) -> Result<PruneReport, ClientError> {
+        let (filter, unused_since) = (Some(convert::filter_to_wire(filter)), Some(convert::to_moment(unused_since)));
+        let request = v1::PruneSessionsRequest { filter, unused_since, dry_run };
+        Ok(self.sessions_client().prune(request).await?.into_inner().try_into()?)
     }
 
     /// Replaces a session's settings, all of them; its folders are added to those that it has.

@@ -4,6 +4,7 @@
 //! `TryFrom`, because it is hostile. A [`WireError`] tells what is merely newer than we are from what is wrong.
 
 mod agent;
+mod archive;
 mod audit;
 mod client_file;
 mod context;
@@ -37,8 +38,8 @@ pub(crate) use error::{error_kind_to_wire, optional_error_kind};
 pub use input::input_parts;
 pub(crate) use model::{list_models_to_wire, test_model_to_wire};
 pub use model::{listed_slot, tested_slot};
-pub use session::{chosen_slot, mode_of, settings_over};
-pub(crate) use session::{set_mode_to_wire, set_model_to_wire};
+pub use session::{chosen_slot, mode_of, session_filter, settings_over};
+pub(crate) use session::{filter_to_wire, set_mode_to_wire, set_model_to_wire};
 pub(crate) use turn::stop_reason;
 pub use undo::undo_to_wire;
 pub(crate) use usage::usage_query_to_wire;

@@ -8,8 +8,8 @@ use agentd_core::{
     folder::AddedFolder,
     model::Slot,
     session::{
-        Mount, SessionMode, SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo, TodoPriority,
-        TodoStatus,
+        Mount, SessionFilter, SessionMode, SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo,
+        TodoPriority, TodoStatus,
     },
     worktree::SessionWorktree,
 };
@@ -17,11 +17,11 @@ use agentd_core::{
 use super::{
     WireError, all, id, mirrored,
     model::{optional_slot, optional_slot_to_wire},
-    moment, part, required, to_moment,
+    moment, optional_moment, part, required, to_moment,
 };
 use crate::{
     v1,
-    view::{ForkReply, NewSession, SessionView},
+    view::{ForkReply, NewSession, PruneReport, SessionView},
 };
 
 mirrored!(
@@ -77,6 +77,44 @@ pub fn mode_of(request: &v1::SetModeRequest) -> Result<SessionMode, WireError> {
     mode(request.mode)
 }
 
+/// A filter of sessions.
+pub(crate) fn filter_to_wire(filter: &SessionFilter) -> v1::SessionFilter {
+    v1::SessionFilter {
+        project: filter.project.as_ref().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default(),
+        since: filter.since.map(to_moment),
+        statuses: filter.statuses.iter().copied().map(status_to_wire).collect(),
+        words: filter.words.clone(),
+    }
+}
+
+/// A filter of sessions, as a client gives it; none where it gives none.
+///
+/// # Errors
+/// When it makes no sense.
+pub fn session_filter(filter: Option<v1::SessionFilter>) -> Result<SessionFilter, WireError> {
+    let v1::SessionFilter { project, since, statuses, words } = filter.unwrap_or_default();
+    let project = if project.is_empty() { None } else { Some(PathBuf::from(project)) };
+    let statuses = statuses.into_iter().map(status).collect::<Result<_, _>>()?;
+    Ok(SessionFilter { project, since: optional_moment(since, "the first use of sessions")?, statuses, words })
+}
+
+impl From<&PruneReport> for v1::PruneSessionsResponse {
+    fn from(report: &PruneReport) -> Self {
+        let PruneReport { count, bytes, kept, sessions, problems } = report;
+        let sessions = sessions.iter().map(Into::into).collect();
+        Self { count: *count, bytes: *bytes, kept: *kept, sessions, problems: problems.clone() }
+    }
+}
+
+impl TryFrom<v1::PruneSessionsResponse> for PruneReport {
+    type Error = WireError;
+
+    fn try_from(report: v1::PruneSessionsResponse) -> Result<Self, WireError> {
+        let v1::PruneSessionsResponse { count, bytes, kept, sessions, problems } = report;
+        Ok(Self { count, bytes, kept, sessions: all(sessions)?, problems })
+    }
+}
+
 /// A request to set a session's slot and model.
 pub(crate) fn set_model_to_wire(session: &str, slot: Option<Slot>, model: Option<&str>) -> v1::SetModelRequest {
     let model = model.map(str::to_owned);
@@ -109,6 +147,7 @@ impl From<&SessionSettings> for v1::SessionSettings {
             pins: settings.pins.clone(),
             folders: settings.folders.iter().map(Into::into).collect(),
             worktree: settings.worktree.as_ref().map(Into::into),
+            former_project: settings.former_project.as_ref().map(|path| path.to_string_lossy().into_owned()),
         }
     }
 }
@@ -121,7 +160,8 @@ impl TryFrom<v1::SessionSettings> for SessionSettings {
         let grants = settings.grants.iter().map(|rule| rule.as_str().into()).collect();
         let parent = settings.parent.clone().map(TryInto::try_into).transpose()?;
         let (pinned, pins) = (settings.pinned, settings.pins.clone());
-        Ok(Self { grants, parent, pinned, pins, ..settings_over(Self::default(), settings)? })
+        let former_project = settings.former_project.clone().map(Into::into);
+        Ok(Self { grants, parent, pinned, pins, former_project, ..settings_over(Self::default(), settings)? })
     }
 }
 
@@ -146,6 +186,8 @@ pub fn settings_over(base: SessionSettings, said: v1::SessionSettings) -> Result
         model: said.model.or(base.model),
         folders: if said.folders.is_empty() { base.folders } else { all(said.folders)? },
         worktree: said.worktree.map(Into::into).or(base.worktree),
+        // Only a session that was imported has had one.
+        former_project: base.former_project,
     })
 }
 
@@ -171,6 +213,7 @@ impl From<&NewSession> for v1::SessionSettings {
             model: new.model.clone(),
             pins: Vec::new(),
             worktree: new.worktree.as_deref().map(|name| (&SessionWorktree::wish(name)).into()),
+            former_project: None,
             folders: new.folders.iter().cloned().map(|mount| (&AddedFolder::unnamed(mount)).into()).collect(),
         }
     }

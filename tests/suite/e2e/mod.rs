@@ -14,7 +14,8 @@
 //! - [`parts`]: what a client hands over with an input. [`client_tools`]: tools that it answers. [`watching`]: one stream over all
 //!   sessions.
 //! - [`code`]: source code, found by meaning, name and structure.
-//! - [`forks`]: sessions that go on from a copy of another's history.
+//! - [`forks`]: sessions that go on from a copy of another's history. [`travel`]: sessions that leave for another daemon;
+//!   [`travel_hostile`]: forged ones.
 //! - [`projects`]: what projects bring along, used where the person trusts it.
 //! - [`plugins`]: folders with parts of all kinds, added and removed as a whole.
 //! - [`guides`]: what people wrote for models to know. [`uploads`]: what they hand over.
@@ -24,7 +25,7 @@
 //! - [`audit`]: what was asked, decided and done.
 //! - [`policy`]: the rules of what may run: enforced, explained, tried, read again. [`checks`]: those that cannot be made.
 //!   [`links`]: under every name of a file. [`unread`]: no tool tells of a file that may not be read.
-//! - [`retention`]: what nobody uses is removed, and the disk gets its room back.
+//! - [`retention`]: what nobody uses is removed, and the disk gets its room back. [`pruning`]: what a person removes together.
 //! - [`shown`]: all that a person decides on is before their eyes.
 //! - [`language_servers`]: errors that edits bring, told before the next step.
 //! - [`large`]: results that are longer than a window. [`inputs`]: what people pipe in that is.
@@ -97,6 +98,7 @@ mod plugins;
 mod policy;
 mod projects;
 mod providers;
+mod pruning;
 mod random_kills;
 mod readers;
 mod readme;
@@ -124,6 +126,8 @@ mod surroundings;
 mod terminal;
 mod tiers;
 mod together;
+mod travel;
+mod travel_hostile;
 mod typing;
 mod undo;
 mod unread;

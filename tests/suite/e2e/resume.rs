@@ -62,3 +62,33 @@ async fn without_a_terminal_nothing_can_be_chosen() {
     let world = World::start().await;
     world.daemon.agentctl(["chat", "--resume"]).await.exits(2).says(&["needs a terminal", "hint: /load"]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_are_a_list_to_choose_from_at_a_terminal_and_a_table_without_one() {
+    let world = World::start().await;
+    world.model.default_reply(Reply::text("Certainly."));
+    for prompt in ["Paint the barn", "Mend the roof"] {
+        world.daemon.agentctl(["run", prompt]).await.exits(0);
+    }
+    let mut terminal = Terminal::open(&world.daemon, &[]);
+    terminal.prompt();
+    terminal.says("/sessions");
+    terminal.sees("leaves)");
+    terminal.presses("\u{1b}");
+    terminal.prompt();
+    terminal.says("/sessions");
+    terminal.sees("leaves)");
+    terminal.presses("barn");
+    terminal.sees("leaves): barn");
+    terminal.presses("\r");
+    terminal.sees("Certainly.");
+    terminal.prompt();
+    terminal.says("And then?");
+    terminal.sees("Certainly.");
+    terminal.prompt();
+    let request = world.model.requests().last().unwrap().body.to_string();
+    assert!(request.contains("Paint the barn") && !request.contains("Mend the roof"), "{request}");
+    terminal.leaves();
+    let listed = world.daemon.agentctl_with(["chat"], b"/sessions\n".to_vec()).await.exits(0).stdout;
+    assert!(listed.contains("TITLE") && listed.contains("Mend the roof"), "{listed}");
+}

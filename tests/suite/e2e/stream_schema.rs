@@ -15,6 +15,12 @@ fn validator() -> Validator {
     jsonschema::validator_for(&schema).unwrap()
 }
 
+/// Holds lines of a client to the schema.
+#[track_caller]
+pub(super) fn check_lines(lines: &[Value]) {
+    check(&validator(), lines);
+}
+
 #[track_caller]
 fn check(validator: &Validator, lines: &[Value]) {
     for line in lines {

@@ -184,7 +184,7 @@ fn types_are_nouns() {
 }
 
 /// Which crates of the house a crate may know, and which libraries are its alone.
-const HOUSE: [(&str, &[&str]); 18] = [
+const HOUSE: [(&str, &[&str]); 19] = [
     ("crates/core", &[]),
     ("crates/policy", &["agentd-core"]),
     ("crates/context", &["agentd-core"]),
@@ -194,6 +194,7 @@ const HOUSE: [(&str, &[&str]); 18] = [
     ("crates/lsp", &["agentd-core"]),
     ("crates/tools", &["agentd-core"]),
     ("crates/store", &["agentd-core"]),
+    ("crates/archive", &["agentd-core"]),
     ("crates/audit", &["agentd-core"]),
     ("crates/code", &["agentd-confine", "agentd-core"]),
     ("crates/confine", &[]),
@@ -205,6 +206,7 @@ const HOUSE: [(&str, &[&str]); 18] = [
     (
         "agentd",
         &[
+            "agentd-archive",
             "agentd-audit",
             "agentd-code",
             "agentd-core",

@@ -8,7 +8,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 
-use super::{ProjectStanding, Projects, Skills, Worktrees};
+use super::{ProjectStanding, Projects, Skills, TreeTransport, Worktrees};
 
 use crate::{
     code::MapFile,
@@ -278,6 +278,11 @@ pub trait Workspaces: Send + Sync {
 
     /// The worktrees of sessions; none where nobody makes any.
     fn worktrees(&self) -> Option<&dyn Worktrees> {
+        None
+    }
+
+    /// Takes files of sessions out and brings them in; none where nobody can.
+    fn transport(&self) -> Option<&dyn TreeTransport> {
         None
     }
 

@@ -1,10 +1,12 @@
 //! The front of the engine: finds and loads sessions.
 
+pub mod archives;
 mod cleaning;
 pub mod dry_run;
 mod files;
 pub mod forking;
 mod grants;
+mod listing;
 pub mod model_test;
 mod naming;
 mod projects;

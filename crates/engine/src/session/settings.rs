@@ -62,7 +62,7 @@ impl Actor {
         } else {
             with_folders(&*self.shared.parts.workspaces, known, added).await?
         };
-        let SessionSettings { mut grants, parent, pinned, mode, slot, model, pins, worktree, .. } =
+        let SessionSettings { mut grants, parent, pinned, mode, slot, model, pins, worktree, former_project, .. } =
             self.state.settings.clone();
         let place = |project: &Option<Mount>| project.as_ref().map(|mount| mount.path.clone());
         let worktree = worktree.filter(|_| place(&settings.project) == place(&self.state.settings.project));
@@ -74,7 +74,19 @@ impl Actor {
         }
         // A model is one of the server of its slot.
         let model = model.filter(|_| slot == settings.slot);
-        self.set(SessionSettings { grants, parent, pinned, mode, model, pins, folders, worktree, ..settings }).await
+        self.set(SessionSettings {
+            grants,
+            parent,
+            pinned,
+            mode,
+            model,
+            pins,
+            folders,
+            worktree,
+            former_project,
+            ..settings
+        })
+        .await
     }
 
     /// Adds folders to those that the session sees, where they change anything.

@@ -6,6 +6,7 @@
 mod contract;
 mod crash;
 mod faults;
+mod importing;
 mod load;
 mod removal;
 mod schema;

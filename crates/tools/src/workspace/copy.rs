@@ -22,7 +22,7 @@ const MOST: FilesCopied = FilesCopied { files: 10_000, bytes: 1 << 30, left_out:
 /// Maximum nesting of folders.
 const MAX_DEPTH: usize = 32;
 /// Prefix of files that the daemon is writing.
-const DRAFT: &str = ".agentd-";
+pub(super) const DRAFT: &str = ".agentd-";
 
 /// Copies files that tools may have made and those stored for them to read. `temp/` is dropped, and skills are linked
 /// anew.
@@ -113,7 +113,7 @@ impl Copying {
     }
 }
 
-fn open(folder: &Dir, name: &OsStr) -> Option<File> {
+pub(super) fn open(folder: &Dir, name: &OsStr) -> Option<File> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
     folder.open_with(name, &options).ok().map(cap_std::fs::File::into_std)

@@ -17,8 +17,8 @@ use agentd_core::{
     ids::SessionId,
     knowledge::DocumentPage,
     ports::{
-        Artifact, ArtifactDir, CodeReader, ProjectStanding, Projects, Skills, Workspace, WorkspaceArea, Workspaces,
-        Worktrees,
+        Artifact, ArtifactDir, CodeReader, ProjectStanding, Projects, Skills, TreeTransport, Workspace, WorkspaceArea,
+        Workspaces, Worktrees,
     },
     session::Mount,
     state_files::StateFiles,
@@ -31,7 +31,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     backend::Files,
-    browse, clean, code_map, copy, documents, jail, kept, known,
+    browse, clean, code_map, copy, documents,
+    failures::storage,
+    jail, kept, known,
     layout::{make, make_shared},
     locks::SessionLocks,
     mount::{self, PrivateFolders, check_mounts},
@@ -150,6 +152,11 @@ impl WorkspaceFolders {
     pub fn keeping_private(mut self, private: &[&Path]) -> Self {
         self.private.paths.extend(private.iter().map(|path| path.to_path_buf()));
         self
+    }
+
+    /// The folder of all workspaces.
+    pub(super) fn base(&self) -> &Path {
+        &self.base
     }
 
     /// Runs file work on a thread that may block.
@@ -443,6 +450,10 @@ impl Workspaces for WorkspaceFolders {
         Some(projects)
     }
 
+    fn transport(&self) -> Option<&dyn TreeTransport> {
+        Some(self)
+    }
+
     fn worktrees(&self) -> Option<&dyn Worktrees> {
         let worktrees = self.private.worktrees.as_ref()?;
         Some(worktrees)
@@ -485,15 +496,4 @@ pub(super) fn missing_is_fine(result: io::Result<()>) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     }
-}
-
-fn storage(doing: &str, error: io::Error) -> WorkspaceError {
-    let hint = match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "the disk is full; make room",
-        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
-            "the data folder must be writable for the daemon's user"
-        }
-        _ => "look at the data folder of the daemon",
-    };
-    WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}")).with_hint(hint).with_source(error)
 }

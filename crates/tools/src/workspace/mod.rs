@@ -16,6 +16,7 @@
 //! - `walk`: visits files below a folder, through the jail, within bounds.
 //! - `kept`: files that the daemon stores in a session's tree for tools to read.
 //! - `known`: the files that a model's arguments are held to.
+//! - `transport`: files that leave with their session, and that come with one. `failures`: what the disk refuses.
 //! - `copy`: a session's own files, for another session. `uploads`: uploads from people.
 //! - `remove`: empties a folder whatever it holds.
 //! - [`snapshots`]: records the changes of calls, and reverts them.
@@ -28,6 +29,7 @@ mod code_map;
 mod copy;
 pub(crate) mod documents;
 pub(crate) mod exact;
+mod failures;
 pub mod folders;
 pub(crate) mod hard_links;
 pub(crate) mod jail;
@@ -42,6 +44,7 @@ mod place;
 pub(crate) mod remove;
 pub mod snapshots;
 pub(crate) mod target;
+mod transport;
 mod uploads;
 pub(crate) mod walk;
 

@@ -1,0 +1,99 @@
+//! `agentctl sessions import`: takes a session in, from an archive or from the history of another program.
+
+use std::{
+    io::{self, IsTerminal as _},
+    path::PathBuf,
+};
+
+use agentd_core::archive::ImportReport;
+use clap::Args;
+
+use crate::{
+    daemon::Daemon,
+    exit::Exit,
+    failure::Failure,
+    flags::{Choice, one_of},
+    report,
+    terminal::sanitize::clean_line,
+};
+
+/// The arguments of `sessions import`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl sessions import work.tar.gz
+  agentctl sessions import work.tar.gz --as-new
+  ssh other agentctl sessions export last | agentctl sessions import -
+  agentctl sessions import ~/.claude/projects/-home-me-app/5c1f….jsonl --from claude-code
+  agentctl sessions import ~/.codex/sessions/2026/01/31/rollout-….jsonl --from codex
+  opencode export ses_… | agentctl sessions import - --from opencode
+
+The session keeps its id, and is refused where that is here already. It has no grants, asks before it changes anything, and \
+sees no folder: name one with `agentctl chat --session ID -C DIR`. A turn that was open is interrupted.
+
+Prints the ID of the session on standard output.")]
+pub(crate) struct ImportArgs {
+    /// Archive or history; `-` for standard input
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    file: PathBuf,
+    /// Program whose history it is [default: an archive of agentd]
+    #[arg(long, value_name = "PROGRAM", value_parser = one_of(&PROGRAMS))]
+    from: Option<Program>,
+    /// Give it a new id, so that it stands beside the same session
+    #[arg(long)]
+    as_new: bool,
+}
+
+/// A program whose histories can be imported, by its name on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Program(&'static str);
+
+const PROGRAMS: [Choice<Program>; 3] = [
+    ("claude-code", "a .jsonl file below ~/.claude/projects", Program("claude-code")),
+    ("codex", "a rollout-….jsonl file below ~/.codex/sessions", Program("codex")),
+    ("opencode", "the output of `opencode export`", Program("opencode")),
+];
+
+/// Imports.
+pub(crate) async fn handle(daemon: &Daemon, args: ImportArgs, json: bool) -> anyhow::Result<Exit> {
+    let from = args.from.map(|program| program.0);
+    let report = if args.file.as_os_str() == "-" {
+        if io::stdin().is_terminal() {
+            return Err(Failure::usage("there is nothing on standard input")
+                .hint("name a FILE, or pipe one in")
+                .into());
+        }
+        daemon.client.import(tokio::io::stdin(), from, args.as_new).await?
+    } else {
+        let file = tokio::fs::File::open(&args.file).await.map_err(|error| {
+            Failure::usage(format!("could not read {}: {error}", args.file.display())).hint("name a file that is there")
+        })?;
+        daemon.client.import(file, from, args.as_new).await?
+    };
+    report::show(json, &report, || tell(&report))
+}
+
+fn tell(report: &ImportReport) -> anyhow::Result<()> {
+    report::lines([report.session_id])?;
+    let title = match clean_line(&report.title) {
+        title if title.is_empty() => String::new(),
+        title => format!(" ({title})"),
+    };
+    let subagents = match report.subagents {
+        0 => String::new(),
+        count => format!(", {}", report::count(count, "subagent")),
+    };
+    let (turns, files) = (report::count(report.turns, "turn"), report::count(report.files.files, "file"));
+    let id = report::short_id(report.session_id);
+    crate::terminal::note(&format!("imported session {id}{title}: {turns}{subagents}, {files}"));
+    if let Some(former) = report.former_id {
+        crate::terminal::note(&format!("its id was {former}"));
+    }
+    if report.interrupted {
+        crate::terminal::note("a turn of it was open and is interrupted");
+    }
+    if !report.left_out.is_empty() {
+        let left_out: Vec<String> = report.left_out.iter().map(|what| clean_line(what)).collect();
+        crate::terminal::note(&format!("left out: {}", left_out.join(", ")));
+    }
+    Ok(())
+}

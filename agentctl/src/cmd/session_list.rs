@@ -1,0 +1,239 @@
+//! `agentctl sessions list` and `agentctl sessions prune`: which sessions there are, and the removal of many.
+
+use std::{
+    io::{self, BufRead as _, IsTerminal as _, Write as _},
+    path::PathBuf,
+};
+
+use agentd_core::{
+    Timestamp,
+    session::{SessionFilter, SessionStatus, SessionSummary},
+};
+use agentd_proto::client::PruneReport;
+use clap::Args;
+use serde_json::json;
+
+use crate::{
+    cmd::{audit::since, sessions::status},
+    daemon::Daemon,
+    exit::Exit,
+    failure::Failure,
+    flags::{Choice, one_of},
+    project,
+    report::{self, Table},
+    terminal::sanitize::clean_line,
+};
+
+/// Number of sessions among which short ids are made unique.
+const KNOWN: usize = 1000;
+/// Sessions of one answer.
+const PAGE: usize = 500;
+
+/// Filter of sessions, as arguments.
+#[derive(Debug, Args)]
+pub(crate) struct Which {
+    /// Only sessions whose project is this folder, or lies in it
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    project: Option<PathBuf>,
+    /// Only sessions with this status
+    #[arg(long, value_name = "STATUS", value_parser = one_of(&STATUSES))]
+    status: Vec<StatusGroup>,
+    /// Only sessions with all of these words in the title or the project's path
+    #[arg(value_name = "WORD")]
+    words: Vec<String>,
+}
+
+/// Some statuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StatusGroup(&'static [SessionStatus]);
+
+const STATUSES: [Choice<StatusGroup>; 5] = [
+    ("open", "a turn runs or waits", StatusGroup(&[SessionStatus::Running, SessionStatus::Waiting])),
+    ("running", "a turn runs", StatusGroup(&[SessionStatus::Running])),
+    ("waiting", "a turn waits for an answer", StatusGroup(&[SessionStatus::Waiting])),
+    ("idle", "no turn runs", StatusGroup(&[SessionStatus::Idle])),
+    ("interrupted", "the last turn was cut off, and can be continued", StatusGroup(&[SessionStatus::Interrupted])),
+];
+
+impl Which {
+    fn filter(&self, since: Option<Timestamp>) -> Result<SessionFilter, Failure> {
+        let project = self.project.as_deref().map(project::absolute).transpose()?;
+        Ok(SessionFilter {
+            project: project.map(PathBuf::from),
+            since,
+            statuses: self.status.iter().flat_map(|group| group.0).copied().collect(),
+            words: self.words.join(" "),
+        })
+    }
+}
+
+/// The arguments of `sessions list`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl sessions list
+  agentctl sessions list tax papers         with both words in the title
+  agentctl sessions list --project .        those of this folder
+  agentctl sessions list --since 7d --status open
+  agentctl sessions list --all              with subagents
+  agentctl sessions list --json | jq -r '.[].id'
+
+Numbers in front can be given as a session only where the list is not filtered.")]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Only sessions that were used since then: `36h`, `7d`, `2w`, or a date such as 2026-01-31
+    #[arg(long, value_name = "WHEN", value_parser = since)]
+    since: Option<Timestamp>,
+    /// Number of sessions to list
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    limit: usize,
+    /// List subagents, too, each below its session
+    #[arg(long)]
+    all: bool,
+}
+
+/// Lists.
+pub(crate) async fn list(daemon: &Daemon, args: ListArgs, json: bool) -> anyhow::Result<Exit> {
+    let filter = args.which.filter(args.since)?;
+    let known = if json || !filter.is_empty() { args.limit } else { args.limit.max(KNOWN) };
+    let sessions = pages(daemon, &filter, known, args.all).await?;
+    report::show(json, &sessions, || table(&sessions, args.limit, filter.is_empty()))
+}
+
+async fn pages(
+    daemon: &Daemon,
+    filter: &SessionFilter,
+    most: usize,
+    children: bool,
+) -> anyhow::Result<Vec<SessionSummary>> {
+    let (mut all, mut tops, mut after) = (Vec::new(), 0, String::new());
+    while tops < most {
+        let page = (most - tops).min(PAGE);
+        let (sessions, next) = daemon.client.filtered_sessions(&after, page, children, filter).await?;
+        tops += sessions.iter().filter(|session| session.parent.is_none()).count();
+        all.extend(sessions);
+        match next {
+            Some(next) => after = next,
+            None => break,
+        }
+    }
+    Ok(all)
+}
+
+fn table(sessions: &[SessionSummary], limit: usize, is_whole: bool) -> anyhow::Result<()> {
+    let ids = report::short_ids(sessions.iter().map(|session| session.id));
+    let shown = sessions.iter().scan(0, |tops, session| {
+        *tops += usize::from(session.parent.is_none());
+        (*tops <= limit).then_some(())
+    });
+    let shown = shown.count();
+    let now = Timestamp::now();
+    let mut table = Table::new(["#", "ID", "USED", "TURNS", "STATUS", "TITLE"]);
+    let mut tops = 0;
+    for (session, id) in sessions.iter().zip(ids).take(shown) {
+        tops += usize::from(session.parent.is_none());
+        let place = if session.parent.is_none() && is_whole { tops.to_string() } else { String::new() };
+        let used = report::ago(session.updated_at, now);
+        let indent = if session.parent.is_some() { "└ " } else { "" };
+        let worktree = session.worktree.as_ref().map(|worktree| format!(" [worktree {}]", worktree.name));
+        let title = format!("{indent}{}{}", session.title, worktree.unwrap_or_default());
+        table.row([place, id, used, session.turns.to_string(), status(session.status).to_owned(), title]);
+    }
+    table.print(match is_whole {
+        true => "no sessions yet; `agentctl chat` begins one",
+        false => "no session fits; `agentctl sessions list` shows all",
+    })
+}
+
+/// The arguments of `sessions prune`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl sessions prune --dry-run
+  agentctl sessions prune --older-than 30d
+  agentctl sessions prune --older-than 1d --project . --yes
+  agentctl sessions prune --status interrupted 'quick test'
+
+Deletes sessions with their history and files, permanently. Those in which a turn runs or waits, that somebody uses, and \
+that are pinned stay.")]
+pub(crate) struct PruneArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Only sessions that were not used since then: `36h`, `7d`, `2w`, or a date such as 2026-01-31
+    #[arg(long, value_name = "WHEN", default_value = "30d", value_parser = since)]
+    older_than: Timestamp,
+    /// Only show what would be deleted
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask for confirmation
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// Removes many sessions, when the person has agreed.
+pub(crate) async fn prune(daemon: &Daemon, args: PruneArgs, json: bool) -> anyhow::Result<Exit> {
+    let filter = args.which.filter(None)?;
+    let foreseen = daemon.client.prune_sessions(&filter, args.older_than, true).await?;
+    if args.dry_run {
+        return told(json, &foreseen, true);
+    }
+    if foreseen.count == 0 {
+        return told(json, &foreseen, false);
+    }
+    if !args.yes && !confirmed(&foreseen)? {
+        crate::terminal::note("nothing was deleted");
+        return Ok(Exit::Cancelled);
+    }
+    let report = daemon.client.prune_sessions(&filter, args.older_than, false).await?;
+    told(json, &report, false)
+}
+
+fn confirmed(foreseen: &PruneReport) -> anyhow::Result<bool> {
+    let (sessions, bytes) = (report::count(foreseen.count, "session"), report::bytes(foreseen.bytes));
+    if !io::stdin().is_terminal() {
+        return Err(Failure::usage(format!("cannot ask whether to delete {sessions}: no terminal"))
+            .hint("add --yes to confirm, or --dry-run to see which")
+            .into());
+    }
+    print_sessions(foreseen)?;
+    write!(anstream::stderr(), "delete {sessions} ({bytes}) with their histories and files, permanently? [y/N] ")?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+fn print_sessions(report: &PruneReport) -> anyhow::Result<()> {
+    let ids = report::short_ids(report.sessions.iter().map(|session| session.id));
+    let now = Timestamp::now();
+    let mut table = Table::new(["ID", "USED", "TURNS", "STATUS", "TITLE"]);
+    for (session, id) in report.sessions.iter().zip(ids) {
+        let used = report::ago(session.updated_at, now);
+        let turns = session.turns.to_string();
+        table.row([id, used, turns, status(session.status).to_owned(), session.title.clone()]);
+    }
+    table.print("")
+}
+
+fn told(json: bool, report: &PruneReport, dry_run: bool) -> anyhow::Result<Exit> {
+    let ids: Vec<_> = report.sessions.iter().map(|session| session.id).collect();
+    let told = json!({
+        "dry_run": dry_run, "count": report.count, "bytes": report.bytes, "kept": report.kept, "session_ids": ids,
+        "problems": report.problems,
+    });
+    report::show(json, &told, || {
+        let (sessions, bytes) = (report::count(report.count, "session"), report::bytes(report.bytes));
+        if dry_run && report.count > 0 {
+            print_sessions(report)?;
+        }
+        report::lines([match (report.count, dry_run) {
+            (0, _) => "no session is old enough to be deleted".to_owned(),
+            (_, true) => format!("{sessions} would be deleted, {bytes}"),
+            (_, false) => format!("{sessions} deleted, {bytes}"),
+        }])
+    })?;
+    if report.kept > 0 && !json {
+        let kept = report::count(report.kept, "session");
+        crate::terminal::note(&format!("{kept} left alone: in use, waiting or pinned"));
+    }
+    report.problems.iter().for_each(|problem| crate::terminal::note(&clean_line(problem)));
+    Ok(if report.problems.is_empty() { Exit::Done } else { Exit::Failed })
+}

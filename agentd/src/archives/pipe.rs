@@ -1,0 +1,107 @@
+//! Bytes between a stream of a client and a thread that blocks, with bounded queues in both directions. A client that neither
+//! reads nor writes is given up.
+
+use std::{
+    io::{self, Read, Write},
+    time::Duration,
+};
+
+use tokio::{runtime::Handle, sync::mpsc, time::timeout};
+
+/// Pieces that may wait.
+pub const QUEUE: usize = 4;
+/// Bytes of a piece.
+const PIECE: usize = 256 << 10;
+/// Time limit for a client to take or give the next piece: somebody may read what is exported in a pager.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// Sends values to a client.
+pub struct Outlet<T> {
+    sender: mpsc::Sender<T>,
+    runtime: Handle,
+}
+
+impl<T> Outlet<T> {
+    /// An outlet into that queue. Must be made inside of a runtime, and used on a thread that may block.
+    #[must_use]
+    pub fn new(sender: mpsc::Sender<T>) -> Self {
+        Self { sender, runtime: Handle::current() }
+    }
+
+    /// Sends a value.
+    ///
+    /// # Errors
+    /// When the client is gone, or takes nothing.
+    pub fn send(&self, value: T) -> io::Result<()> {
+        let sent = self.runtime.block_on(timeout(PATIENCE, self.sender.send(value)));
+        match sent {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client is gone")),
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing any more")),
+        }
+    }
+}
+
+/// Writes bytes in pieces.
+pub struct PieceWriter<'a, T> {
+    outlet: &'a Outlet<T>,
+    wrap: fn(Vec<u8>) -> T,
+    piece: Vec<u8>,
+}
+
+impl<'a, T> PieceWriter<'a, T> {
+    /// A writer that wraps each piece.
+    pub fn new(outlet: &'a Outlet<T>, wrap: fn(Vec<u8>) -> T) -> Self {
+        Self { outlet, wrap, piece: Vec::with_capacity(PIECE) }
+    }
+}
+
+impl<T> Write for PieceWriter<'_, T> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = bytes.len().min(PIECE - self.piece.len());
+        self.piece.extend_from_slice(&bytes[..taken]);
+        if self.piece.len() == PIECE {
+            self.flush()?;
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.piece.is_empty() {
+            return Ok(());
+        }
+        let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE));
+        self.outlet.send((self.wrap)(piece))
+    }
+}
+
+/// Reads the pieces that a client sends as one stream of bytes.
+pub struct PieceReader {
+    pieces: mpsc::Receiver<io::Result<Vec<u8>>>,
+    runtime: Handle,
+    piece: io::Cursor<Vec<u8>>,
+}
+
+impl PieceReader {
+    /// A reader of that queue. Must be made inside of a runtime, and used on a thread that may block.
+    #[must_use]
+    pub fn new(pieces: mpsc::Receiver<io::Result<Vec<u8>>>) -> Self {
+        Self { pieces, runtime: Handle::current(), piece: io::Cursor::default() }
+    }
+}
+
+impl Read for PieceReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = self.piece.read(buffer)?;
+            if read > 0 || buffer.is_empty() {
+                return Ok(read);
+            }
+            match self.runtime.block_on(timeout(PATIENCE, self.pieces.recv())) {
+                Ok(Some(piece)) => self.piece = io::Cursor::new(piece?),
+                Ok(None) => return Ok(0),
+                Err(_) => return Err(io::Error::new(io::ErrorKind::TimedOut, "the client sends nothing any more")),
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Sessions that leave, and that come.
+
+use std::io;
+
+use agentd_archive::foreign::ForeignFormat;
+use agentd_core::error::ErrorKind;
+use agentd_proto::{
+    MAX_CHUNK_BYTES,
+    client::ExportedContent,
+    v1::{self, ExportForm, archives_server::Archives, export_piece, import_piece::Part},
+};
+use futures_util::{
+    Stream, StreamExt as _,
+    stream::{self, BoxStream},
+};
+use tokio::sync::mpsc;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{Context, Refusal};
+use crate::archives::{
+    export::{ExportFailure, Exporter},
+    import,
+    pipe::{Outlet, PieceReader, PieceWriter, QUEUE},
+};
+
+type Piece = Result<v1::ExportPiece, Status>;
+
+#[tonic::async_trait]
+impl Archives for Context {
+    type ExportStream = BoxStream<'static, Piece>;
+
+    async fn export(&self, request: Request<v1::ExportRequest>) -> Result<Response<Self::ExportStream>, Status> {
+        let request = request.into_inner();
+        let form = ExportForm::try_from(request.form)
+            .map_err(|_| Refusal::invalid("the form of the export is of a kind that is not known here"))?;
+        let id = self.session_id(&request.session).await?;
+        let export = self.engine.export_session(id).await.map_err(Refusal::from)?;
+        if let (Some(parent), true) = (export.summary.parent, form != ExportForm::Events) {
+            return Err(Refusal::invalid("this session works for another one, and its files are that one's")
+                .with_hint(format!("agentctl sessions export {parent} exports both"))
+                .into());
+        }
+        let (sender, pieces) = mpsc::channel(QUEUE);
+        let outlet = Outlet::new(sender);
+        let exporter = Exporter::new(self.engine.clone(), export, request.redact);
+        let summary = (&exporter.summary()).into();
+        tokio::task::spawn_blocking(move || {
+            let exported = outlet.send(Ok(piece(export_piece::Part::Session(summary))));
+            let exported = exported.map_err(ExportFailure::from).and_then(|()| write(&exporter, form, &outlet));
+            match exported {
+                Ok(()) => {}
+                Err(ExportFailure::Io(error)) => tracing::debug!("an export ended early: {error}"),
+                Err(ExportFailure::Engine(error)) => {
+                    // Whoever does not read any more need not know.
+                    let _gone = outlet.send(Err(Refusal::from(error).into()));
+                }
+            }
+        });
+        let pieces = stream::unfold(pieces, |mut pieces| async move { Some((pieces.recv().await?, pieces)) });
+        Ok(Response::new(pieces.boxed()))
+    }
+
+    async fn import(
+        &self,
+        request: Request<Streaming<v1::ImportPiece>>,
+    ) -> Result<Response<v1::ImportResponse>, Status> {
+        let mut pieces = request.into_inner();
+        let first = pieces.next().await.transpose()?.and_then(|piece| piece.part);
+        let Some(Part::Header(v1::ImportHeader { as_new, from })) = first else {
+            return Err(Refusal::invalid("the first piece of an import must be its header").into());
+        };
+        let format = if from.is_empty() { None } else { Some(from.parse::<ForeignFormat>().map_err(unknown)?) };
+        let (sender, queue) = mpsc::channel(QUEUE);
+        let (engine, source) = (self.engine.clone(), PieceReader::new(queue));
+        let importing = tokio::task::spawn_blocking(move || match format {
+            None => import::archive(engine, source, as_new),
+            Some(format) => import::foreign(engine, source, format, as_new),
+        });
+        hand_on(pieces, sender).await;
+        let imported = importing.await.map_err(|error| {
+            tracing::error!("an import ended early: {error}");
+            Refusal { kind: ErrorKind::Internal, message: "the import ended early".to_owned(), hint: None }
+        })?;
+        Ok(Response::new((&imported?).into()))
+    }
+}
+
+fn unknown(message: String) -> Refusal {
+    Refusal::invalid(message).with_hint("--from takes claude-code, codex or opencode; without it an archive is read")
+}
+
+fn write(exporter: &Exporter, form: ExportForm, outlet: &Outlet<Piece>) -> Result<(), ExportFailure> {
+    let content = if form == ExportForm::Events {
+        let events =
+            exporter.events(&mut |event| outlet.send(Ok(piece(export_piece::Part::Event((&event).into())))))?;
+        ExportedContent { events, ..ExportedContent::default() }
+    } else {
+        exporter.archive(PieceWriter::new(outlet, |data| Ok(piece(export_piece::Part::Data(data)))))?
+    };
+    // Without it the client knows that something is missing.
+    Ok(outlet.send(Ok(piece(export_piece::Part::Summary((&content).into()))))?)
+}
+
+fn piece(part: export_piece::Part) -> v1::ExportPiece {
+    v1::ExportPiece { part: Some(part) }
+}
+
+/// Hands the client's pieces on, until it has no more or nobody takes them.
+async fn hand_on(
+    mut pieces: impl Stream<Item = Result<v1::ImportPiece, Status>> + Unpin,
+    queue: mpsc::Sender<io::Result<Vec<u8>>>,
+) {
+    while let Some(piece) = pieces.next().await {
+        let piece = match piece.map(|piece| piece.part) {
+            Ok(Some(Part::Data(data))) if data.len() <= MAX_CHUNK_BYTES => Ok(data),
+            Ok(Some(Part::Data(_))) => Err(io::Error::other("a piece of it is larger than 1 MiB")),
+            Ok(Some(Part::Abort(_))) => Err(io::Error::other("the client gave up")),
+            Ok(_) => Err(io::Error::other("a piece of it is of a kind that is not known here")),
+            Err(status) => Err(io::Error::other(status.message().to_owned())),
+        };
+        let is_last = piece.is_err();
+        if queue.send(piece).await.is_err() || is_last {
+            return;
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Histories of Codex: a line for each item of the Responses API, with events beside them. Earlier versions wrote the items
+//! without an envelope.
+
+use std::io::Read;
+
+use agentd_core::usage::Usage;
+use serde_json::{Value, json};
+
+use super::{
+    history::HistoryBuilder,
+    lines::{self, Line, joined, list, moment, number, text},
+};
+use crate::ArchiveError;
+
+/// Beginnings of messages that the program writes in the person's name.
+const OF_PROGRAM: [&str; 5] =
+    ["<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<turn_aborted>", "<permissions"];
+
+pub(super) fn read(source: &mut impl Read, history: &mut HistoryBuilder) -> Result<(), ArchiveError> {
+    lines::each(source, |line| match line {
+        Line::Value(line) => take(&line, history),
+        Line::Broken => history.leave_out("unreadable line"),
+    })
+}
+
+fn take(line: &Value, history: &mut HistoryBuilder) {
+    history.now(moment(line, "timestamp"));
+    let (kind, payload) = match line.get("payload") {
+        Some(payload) => (text(line, "type"), payload),
+        // Without an envelope: the description of the session, or an item.
+        None if text(line, "type").is_empty() && line.get("id").is_some() => ("session_meta", line),
+        None => ("response_item", line),
+    };
+    match kind {
+        "session_meta" => {
+            text(payload, "id").clone_into(&mut history.foreign_id);
+            text(payload, "cwd").clone_into(&mut history.folder);
+            history.now(moment(payload, "timestamp"));
+        }
+        "turn_context" => history.model(text(payload, "model")),
+        "response_item" => item(payload, history),
+        "compacted" => history.summary(text(payload, "message")),
+        "event_msg" => event(payload, history),
+        other => history.leave_out(if other.is_empty() { "line without a type" } else { other }),
+    }
+}
+
+fn item(item: &Value, history: &mut HistoryBuilder) {
+    let output = |field: &str| match item.get(field) {
+        Some(Value::Object(output)) => output.get("content").map(joined).unwrap_or_default(),
+        Some(output) => joined(output),
+        None => String::new(),
+    };
+    match text(item, "type") {
+        "message" => {
+            let words = joined(item.get("content").unwrap_or(&Value::Null));
+            match text(item, "role") {
+                "assistant" => history.agent(&words),
+                "user" if !OF_PROGRAM.iter().any(|start| words.trim_start().starts_with(start)) => {
+                    history.person(&words);
+                }
+                _ => history.leave_out("message of the program"),
+            }
+        }
+        "reasoning" => {
+            let summary: Vec<&str> = list(item, "summary").iter().map(|part| text(part, "text")).collect();
+            history.thought(&summary.join("\n"));
+        }
+        "function_call" => history.call(text(item, "call_id"), text(item, "name"), text(item, "arguments").to_owned()),
+        "custom_tool_call" => {
+            let arguments = json!({ "input": text(item, "input") }).to_string();
+            history.call(text(item, "call_id"), text(item, "name"), arguments);
+        }
+        "local_shell_call" => {
+            let arguments = item.get("action").map_or_else(|| "{}".to_owned(), Value::to_string);
+            history.call(text(item, "call_id"), "local_shell", arguments);
+        }
+        "function_call_output" | "custom_tool_call_output" | "local_shell_call_output" => {
+            history.result(text(item, "call_id"), &output("output"), false);
+        }
+        other => history.leave_out(if other.is_empty() { "item without a type" } else { other }),
+    }
+}
+
+/// Of the events only the counts of tokens tell something that the items do not.
+fn event(event: &Value, history: &mut HistoryBuilder) {
+    if text(event, "type") != "token_count" {
+        return;
+    }
+    let Some(usage) = event.get("info").and_then(|info| info.get("last_token_usage")) else { return };
+    history.usage(Usage::of_call(Some(Usage {
+        prompt_tokens: number(usage, "input_tokens"),
+        cached_tokens: number(usage, "cached_input_tokens"),
+        completion_tokens: number(usage, "output_tokens"),
+        reasoning_tokens: number(usage, "reasoning_output_tokens"),
+        ..Usage::default()
+    })));
+}

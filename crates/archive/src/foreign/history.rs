@@ -1,0 +1,340 @@
+//! A history of turns and items, made of what another program tells.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use agentd_core::{
+    Timestamp,
+    archive::ArchivedSession,
+    event::{Event, EventKind, StateChange},
+    ids::{CallId, SessionId, TraceId, TurnId},
+    item::{Item, ItemBody, ItemStatus},
+    model::Slot,
+    origin::{ItemOrigin, ServerFields},
+    routing::ChoiceRule,
+    session::{Mount, SessionSettings},
+    tool::{ToolCall, ToolErrorCode, ToolResult},
+    turn::{StopReason, TurnResult},
+    usage::Usage,
+};
+use sha2::{Digest as _, Sha256};
+use uuid::Builder;
+
+use super::{ForeignFormat, ForeignHistory};
+use crate::ArchiveError;
+
+/// Maximum length of a text, in bytes.
+const MAX_TEXT: usize = 100_000;
+/// Characters of a name of a tool at the most.
+const MAX_NAME: usize = 64;
+/// Kinds of what is left out that are named.
+const NAMED: usize = 20;
+
+/// A history that is being read.
+pub(super) struct HistoryBuilder {
+    format: ForeignFormat,
+    id: SessionId,
+    events: Vec<Event>,
+    at: Timestamp,
+    began: Option<Timestamp>,
+    turn: Option<OpenTurn>,
+    model: String,
+    left_out: BTreeMap<String, u64>,
+    /// The id that the program gave the session.
+    pub(super) foreign_id: String,
+    /// The name of the session.
+    pub(super) title: String,
+    /// The folder in which it worked.
+    pub(super) folder: String,
+}
+
+struct OpenTurn {
+    /// Place of its first event.
+    start: usize,
+    id: TurnId,
+    trace_id: TraceId,
+    began: Timestamp,
+    answer: String,
+    /// Calls without a result: ours by the program's.
+    calls: HashMap<String, (CallId, String)>,
+    has_work: bool,
+    steps: u32,
+    usage: Usage,
+}
+
+impl HistoryBuilder {
+    pub(super) fn new(format: ForeignFormat) -> Self {
+        Self {
+            format,
+            // The real one depends on what is read; events get it in the end.
+            id: SessionId::generate(),
+            events: Vec::new(),
+            at: Timestamp::UNIX_EPOCH,
+            began: None,
+            turn: None,
+            model: String::new(),
+            left_out: BTreeMap::new(),
+            foreign_id: String::new(),
+            title: String::new(),
+            folder: String::new(),
+        }
+    }
+
+    /// Takes note of the time of what follows. The clock of a history never goes back.
+    pub(super) fn now(&mut self, at: Option<Timestamp>) {
+        let Some(at) = at.filter(|at| *at >= Timestamp::UNIX_EPOCH && at.as_second() < 4_102_444_800) else { return };
+        self.began.get_or_insert(at);
+        self.at = self.at.max(at);
+    }
+
+    /// Takes note of the model that says what follows.
+    pub(super) fn model(&mut self, model: &str) {
+        if !model.is_empty() && !model.starts_with('<') {
+            self.model = model.chars().take(100).collect();
+            self.tell_model();
+        }
+    }
+
+    /// The start of a turn names the model, which is told only with its first words.
+    fn tell_model(&mut self) {
+        let start = self.turn.as_ref().and_then(|turn| self.events.get_mut(turn.start));
+        if let Some(EventKind::TurnStarted { model, .. }) = start.map(|event| &mut event.kind)
+            && model.is_empty()
+        {
+            model.clone_from(&self.model);
+        }
+    }
+
+    /// Counts something that has no form here.
+    pub(super) fn leave_out(&mut self, what: &str) {
+        let what: String = what.chars().filter(|c| !c.is_control()).take(60).collect();
+        let what = if self.left_out.len() < NAMED || self.left_out.contains_key(&what) { what } else { "other".into() };
+        *self.left_out.entry(what).or_default() += 1;
+    }
+
+    /// Words of the person, which begin a turn where the one before has had an answer.
+    pub(super) fn person(&mut self, text: &str) {
+        if text.trim().is_empty() {
+            return;
+        }
+        if self.turn.as_ref().is_some_and(|turn| turn.has_work) {
+            self.end_turn();
+        }
+        let body = ItemBody::UserMessage { text: cut(text), steered: false, typed_bytes: None, stored: None };
+        self.item(body, false);
+    }
+
+    /// Words of the model.
+    pub(super) fn agent(&mut self, text: &str) {
+        if text.trim().is_empty() {
+            return;
+        }
+        let text = cut(text);
+        self.open_turn().answer.clone_from(&text);
+        self.item(ItemBody::AgentMessage { text }, true);
+    }
+
+    /// Thoughts of the model.
+    pub(super) fn thought(&mut self, text: &str) {
+        if !text.trim().is_empty() {
+            self.item(ItemBody::Reasoning { text: cut(text) }, true);
+        }
+    }
+
+    /// A summary that took the place of what was before, for that program.
+    pub(super) fn summary(&mut self, text: &str) {
+        let program = self.format.program();
+        self.item(ItemBody::notice(format!("{program} summed up what was before:\n{}", cut(text))), false);
+    }
+
+    /// A call of a tool.
+    pub(super) fn call(&mut self, foreign_id: &str, name: &str, arguments: String) {
+        let name: String = name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
+        let call_id = CallId::generate();
+        self.open_turn().calls.insert(foreign_id.to_owned(), (call_id.clone(), name.clone()));
+        self.item(ItemBody::ToolCall(ToolCall { call_id, name, arguments: cut_json(arguments) }), true);
+    }
+
+    /// The result of a call.
+    pub(super) fn result(&mut self, foreign_id: &str, text: &str, failed: bool) {
+        let Some((call_id, name)) = self.turn.as_mut().and_then(|turn| turn.calls.remove(foreign_id)) else {
+            return self.leave_out("result without a call");
+        };
+        let error = failed.then_some(ToolErrorCode::Tool);
+        self.item(
+            ItemBody::ToolResult(ToolResult { text: cut(text), error, ..ToolResult::empty(call_id, name) }),
+            true,
+        );
+    }
+
+    /// Usage of a model call.
+    pub(super) fn usage(&mut self, usage: Usage) {
+        let model = self.model.clone();
+        let turn = self.open_turn();
+        turn.steps += 1;
+        turn.usage += usage;
+        let (id, step, sum) = (turn.id, turn.steps, turn.usage);
+        let slot = Slot::Base;
+        let kind = EventKind::UsageUpdated { step, slot, model, usage, turn: sum, prompt: None, delegated: false };
+        self.push(Some(id), kind);
+    }
+
+    /// The session with all that was told.
+    pub(super) fn finish(mut self) -> Result<ForeignHistory, ArchiveError> {
+        self.end_turn();
+        if self.events.is_empty() {
+            return Err(ArchiveError::Hostile(format!(
+                "there is nothing in it that was said in {}",
+                self.format.program()
+            )));
+        }
+        if !self.title.trim().is_empty() {
+            let title = self.title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(200).collect();
+            self.push(None, EventKind::StateChanged { change: StateChange::Title { title } });
+        }
+        let began = self.began.unwrap_or(Timestamp::UNIX_EPOCH);
+        let id = self.session_id(began);
+        self.events.iter_mut().for_each(|event| event.session_id = id);
+        let folder = PathBuf::from(&self.folder);
+        let project = folder.is_absolute().then_some(Mount { path: folder, writable: false });
+        let settings = SessionSettings { project, ..SessionSettings::default() };
+        let events = self.events.len() as u64;
+        let left_out = self.left_out.into_iter().map(|(what, count)| format!("{count} × {what}")).collect();
+        let session = ArchivedSession { id, created_at: began, settings, events };
+        Ok(ForeignHistory { session, events: self.events, left_out })
+    }
+
+    /// The same id for the same session of the program, so that it is not imported twice.
+    fn session_id(&self, began: Timestamp) -> SessionId {
+        if self.foreign_id.is_empty() {
+            return self.id;
+        }
+        let hash = Sha256::digest(format!("{}:{}", self.format.as_str(), self.foreign_id).as_bytes());
+        let mut random = [0; 10];
+        random.copy_from_slice(&hash[..10]);
+        let millis = u64::try_from(began.as_millisecond()).unwrap_or_default();
+        let uuid = Builder::from_unix_timestamp_millis(millis, &random).into_uuid();
+        uuid.to_string().parse().unwrap_or(self.id)
+    }
+
+    fn open_turn(&mut self) -> &mut OpenTurn {
+        let opened = match self.turn.take() {
+            Some(turn) => turn,
+            None => self.begin_turn(),
+        };
+        self.turn.insert(opened)
+    }
+
+    fn begin_turn(&mut self) -> OpenTurn {
+        let (id, trace_id, is_first) = (TurnId::generate(), TraceId::generate(), self.events.is_empty());
+        let program = self.format.program();
+        let kind = EventKind::TurnStarted {
+            trace_id,
+            slot: Slot::Base,
+            model: self.model.clone(),
+            reason: format!("imported from {program}"),
+            rule: ChoiceRule::Default,
+            max_steps: 0,
+            compacts: false,
+            environment: Default::default(),
+            handed_over: Vec::new(),
+            answer_schema: None,
+            options: None,
+        };
+        let start = self.events.len();
+        self.push(Some(id), kind);
+        if is_first {
+            self.tell_origin(id, program);
+        }
+        OpenTurn {
+            start,
+            id,
+            trace_id,
+            began: self.at,
+            answer: String::new(),
+            calls: HashMap::new(),
+            has_work: false,
+            steps: 0,
+            usage: Usage::default(),
+        }
+    }
+
+    fn tell_origin(&mut self, turn: TurnId, program: &str) {
+        let text = format!(
+            "This history comes from {program}. The tools that it names were that program's and are not here; files may \
+             have changed since."
+        );
+        self.completed(Item::new(turn, ItemBody::notice(text)));
+    }
+
+    fn item(&mut self, body: ItemBody, is_work: bool) {
+        let mark = format!("{}/{}", self.format.as_str(), self.model);
+        let turn = self.open_turn();
+        turn.has_work |= is_work;
+        let mut item = Item::new(turn.id, body);
+        // Names whose words these are: a model of another program.
+        if !matches!(item.body, ItemBody::UserMessage { .. } | ItemBody::Notice { .. } | ItemBody::ToolResult(_)) {
+            item.origin = Some(Arc::new(ItemOrigin { model: mark, fields: ServerFields::default() }));
+        }
+        self.completed(item);
+    }
+
+    fn completed(&mut self, item: Item) {
+        let turn = Some(item.turn_id);
+        self.push(turn, EventKind::ItemStarted { item: item.clone() });
+        self.push(turn, EventKind::ItemCompleted { item, status: ItemStatus::Done });
+    }
+
+    fn end_turn(&mut self) {
+        let Some(turn) = self.turn.take() else { return };
+        let mut open: Vec<_> = turn.calls.into_values().collect();
+        open.sort();
+        for (call_id, name) in open {
+            let text = "the history tells no result of this call".to_owned();
+            let error = Some(ToolErrorCode::UnknownOutcome);
+            let result = ToolResult { text, error, ..ToolResult::empty(call_id, name) };
+            self.completed(Item::new(turn.id, ItemBody::ToolResult(result)));
+        }
+        let duration_ms = u64::try_from(self.at.duration_since(turn.began).as_millis()).unwrap_or_default();
+        let result = TurnResult {
+            turn_id: turn.id,
+            trace_id: turn.trace_id,
+            text: turn.answer,
+            tool_used: false,
+            stop_reason: StopReason::Completed,
+            error: None,
+            steps: turn.steps,
+            usage: turn.usage,
+            denials: Vec::new(),
+            files: Vec::new(),
+            duration_ms,
+            only_compacted: false,
+        };
+        self.push(Some(turn.id), EventKind::TurnEnded { result: Box::new(result) });
+    }
+
+    fn push(&mut self, turn_id: Option<TurnId>, kind: EventKind) {
+        let seq = self.events.len() as u64 + 1;
+        self.events.push(Event { session_id: self.id, turn_id, seq, at: self.at, kind });
+    }
+}
+
+/// A text of bounded length.
+fn cut(text: &str) -> String {
+    if text.len() <= MAX_TEXT {
+        return text.to_owned();
+    }
+    let end = (0..=MAX_TEXT).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}\n… ({} more bytes were left out)", &text[..end], text.len() - end)
+}
+
+/// Arguments of bounded length. What is cut would be no JSON any more.
+fn cut_json(arguments: String) -> String {
+    if arguments.len() <= MAX_TEXT {
+        return arguments;
+    }
+    serde_json::json!({ "left_out": format!("{} bytes of arguments", arguments.len()) }).to_string()
+}

@@ -1,0 +1,100 @@
+//! Histories of OpenCode, as `opencode export` writes them: one object with the messages and their parts.
+
+use std::io::Read;
+
+use agentd_core::{Timestamp, usage::Usage};
+use serde_json::Value;
+
+use super::{
+    history::HistoryBuilder,
+    lines::{joined, list, number, text},
+};
+use crate::ArchiveError;
+
+pub(super) fn read(source: &mut impl Read, history: &mut HistoryBuilder) -> Result<(), ArchiveError> {
+    let mut bytes = Vec::new();
+    source.read_to_end(&mut bytes)?;
+    // The program tells on the same stream what it exports, before the object.
+    let start = bytes.iter().position(|byte| *byte == b'{').unwrap_or(0);
+    let session: Value = serde_json::from_slice(&bytes[start..])
+        .map_err(|_| ArchiveError::Foreign("it is no JSON of `opencode export`, or is cut"))?;
+    let Some(info) = session.get("info").filter(|_| session.get("messages").is_some_and(Value::is_array)) else {
+        return Err(ArchiveError::Foreign("it has no messages as `opencode export` writes them"));
+    };
+    text(info, "id").clone_into(&mut history.foreign_id);
+    text(info, "title").clone_into(&mut history.title);
+    text(info, "directory").clone_into(&mut history.folder);
+    history.now(info.get("time").and_then(|time| millis(time, "created")));
+    list(&session, "messages").iter().for_each(|message| take(message, history));
+    Ok(())
+}
+
+fn millis(value: &Value, field: &str) -> Option<Timestamp> {
+    let millis = value.get(field).and_then(Value::as_f64).filter(|millis| (0.0..4.0e12).contains(millis))?;
+    Timestamp::from_millisecond(millis as i64).ok()
+}
+
+fn take(message: &Value, history: &mut HistoryBuilder) {
+    let info = message.get("info").unwrap_or(&Value::Null);
+    let time = info.get("time").unwrap_or(&Value::Null);
+    history.now(millis(time, "created"));
+    if text(info, "role") == "user" {
+        let is_of_program = |part: &&Value| part.get("synthetic").and_then(Value::as_bool) == Some(true);
+        let mut words = Vec::new();
+        for part in list(message, "parts") {
+            match text(part, "type") {
+                "text" if is_of_program(&part) => history.leave_out("note of the program"),
+                "text" => words.push(text(part, "text")),
+                other => history.leave_out(other),
+            }
+        }
+        return history.person(&words.join("\n"));
+    }
+    if text(info, "role") != "assistant" {
+        return history.leave_out("message of nobody");
+    }
+    history.model(text(info, "modelID"));
+    list(message, "parts").iter().for_each(|part| answer(part, history));
+    history.now(millis(time, "completed"));
+    if let Some(tokens) = info.get("tokens") {
+        count(tokens, info.get("cost").and_then(Value::as_f64), history);
+    }
+}
+
+fn answer(part: &Value, history: &mut HistoryBuilder) {
+    match text(part, "type") {
+        "text" => history.agent(text(part, "text")),
+        "reasoning" => history.thought(text(part, "text")),
+        "tool" => {
+            let state = part.get("state").unwrap_or(&Value::Null);
+            let arguments = state.get("input").map_or_else(|| "{}".to_owned(), Value::to_string);
+            history.call(text(part, "callID"), text(part, "tool"), arguments);
+            match text(state, "status") {
+                "completed" => {
+                    history.result(text(part, "callID"), &joined(state.get("output").unwrap_or(&Value::Null)), false);
+                }
+                "error" => history.result(text(part, "callID"), text(state, "error"), true),
+                // It has none.
+                _ => {}
+            }
+        }
+        // Where steps begin and end is told by the items.
+        "step-start" | "step-finish" => {}
+        other => history.leave_out(other),
+    }
+}
+
+fn count(tokens: &Value, cost: Option<f64>, history: &mut HistoryBuilder) {
+    let cache = tokens.get("cache").unwrap_or(&Value::Null);
+    let (read, written) = (number(cache, "read"), number(cache, "write"));
+    let cost = cost.filter(|cost| (0.0..1.0e6).contains(cost) && *cost > 0.0);
+    history.usage(Usage::of_call(Some(Usage {
+        prompt_tokens: number(tokens, "input").saturating_add(read).saturating_add(written),
+        cached_tokens: read,
+        cache_write_tokens: written,
+        completion_tokens: number(tokens, "output").saturating_add(number(tokens, "reasoning")),
+        reasoning_tokens: number(tokens, "reasoning"),
+        cost_microusd: cost.map(|cost| (cost * 1e6).round() as u64),
+        ..Usage::default()
+    })));
+}

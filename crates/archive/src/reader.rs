@@ -1,0 +1,261 @@
+//! Reads an archive of anybody: in one pass, with bounded memory, and nothing on trust.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{BufRead as _, BufReader, Read},
+};
+
+use agentd_core::{
+    archive::{MAX_TREE_BYTES, MAX_TREE_FILES, TreeFile, check_tree_path},
+    event::Event,
+    ids::SessionId,
+};
+use flate2::bufread::GzDecoder;
+use sha2::{Digest as _, Sha256};
+use tar::{Archive, Entry};
+
+use crate::{
+    ArchiveError, FILES, JOURNAL, MANIFEST, Manifest, SUMS,
+    entries::{self, Source, broken, hex},
+    writer::Hashing,
+};
+
+/// Maximum size of the description, in bytes.
+const MAX_MANIFEST: u64 = 8 << 20;
+/// Maximum size of the list of hashes, in bytes.
+const MAX_SUMS: u64 = 64 << 20;
+/// Maximum size of a part with events, in bytes.
+const MAX_PART: u64 = 64 << 20;
+/// Maximum size of all events, in bytes.
+const MAX_EVENTS: u64 = 4 << 30;
+/// Maximum number of members.
+const MAX_MEMBERS: usize = 40_000;
+
+/// Takes in what an archive holds, as it is read. Nothing of it may be used before [`unpack`] has returned: only then it is
+/// known to be whole.
+pub trait Unpack {
+    /// Refusal of whoever takes it in.
+    type Error: From<ArchiveError>;
+
+    /// Takes the description.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    fn manifest(&mut self, manifest: &Manifest) -> Result<(), Self::Error>;
+
+    /// Takes the next events of a session, which are not empty.
+    ///
+    /// # Errors
+    /// Why they are refused.
+    fn events(&mut self, session: SessionId, events: Vec<Event>) -> Result<(), Self::Error>;
+
+    /// Takes a file, reading all of it.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    fn file(&mut self, file: &TreeFile, content: &mut dyn Read) -> Result<(), Self::Error>;
+}
+
+/// Reads an archive, and checks that it is whole.
+///
+/// # Errors
+/// Why the archive is refused, or the first refusal of `into`.
+pub fn unpack<U: Unpack>(source: impl Read, into: &mut U) -> Result<(), U::Error> {
+    let mut source = BufReader::new(Source(source));
+    let head = source.fill_buf().map_err(broken)?;
+    if head.is_empty() {
+        return Err(ArchiveError::Foreign("it is empty").into());
+    }
+    if !head.starts_with(&[0x1f, 0x8b]) {
+        return Err(ArchiveError::Foreign("it is not compressed as archives are").into());
+    }
+    let mut archive = Archive::new(GzDecoder::new(source));
+    let mut entries = archive.entries().map_err(broken)?.raw(true);
+    let mut members = Members::default();
+    loop {
+        let next = entries::next(&mut entries).map_err(|error| members.of_first(error))?;
+        let Some((name, entry)) = next else {
+            return Err(members.of_first(ArchiveError::Cut).into());
+        };
+        if members.take(&name, entry, into)? {
+            return Ok(());
+        }
+    }
+}
+
+/// The members that were read so far.
+#[derive(Default)]
+struct Members {
+    /// Hash of each by its name.
+    hashes: BTreeMap<String, String>,
+    /// Sessions of the description with the number of the last part of each.
+    parts: BTreeMap<SessionId, u32>,
+    event_bytes: u64,
+    files: u64,
+    file_bytes: u64,
+}
+
+impl Members {
+    /// Takes the next member, and says whether it was the last.
+    fn take<U: Unpack, R: Read>(
+        &mut self,
+        name: &str,
+        mut entry: Entry<'_, R>,
+        into: &mut U,
+    ) -> Result<bool, U::Error> {
+        if self.hashes.is_empty() && name != MANIFEST {
+            return Err(ArchiveError::Foreign("it does not begin with a manifest").into());
+        }
+        if self.hashes.len() >= MAX_MEMBERS {
+            return Err(ArchiveError::TooLarge(format!("it has more than {MAX_MEMBERS} members")).into());
+        }
+        if self.hashes.contains_key(name) {
+            return Err(ArchiveError::Hostile(format!("{} is in it twice", shown(name))).into());
+        }
+        let size = entry.size();
+        if name == SUMS {
+            self.verify(&whole(&mut entry, size, MAX_SUMS, name)?)?;
+            return Ok(true);
+        }
+        let (mode, modified) = (entry.header().mode().unwrap_or(0), entry.header().mtime().unwrap_or(0));
+        let mut content = Hashing { content: entry, hash: Sha256::new() };
+        if name == MANIFEST {
+            let manifest = Manifest::read(&whole(&mut content, size, MAX_MANIFEST, name)?)?;
+            self.parts = manifest.sessions.iter().map(|session| (session.id, 0)).collect();
+            into.manifest(&manifest)?;
+        } else if let Some(part) = name.strip_prefix(JOURNAL) {
+            let session = self.part(part).ok_or_else(|| misplaced(name))?;
+            self.event_bytes = self.event_bytes.saturating_add(size);
+            if self.event_bytes > MAX_EVENTS {
+                return Err(ArchiveError::TooLarge(format!("its events have more than {MAX_EVENTS} bytes")).into());
+            }
+            let events = events(&whole(&mut content, size, MAX_PART, name)?, name)?;
+            if !events.is_empty() {
+                into.events(session, events)?;
+            }
+        } else if let Some(path) = name.strip_prefix(FILES) {
+            let executable = mode & 0o100 != 0;
+            let modified = Some(modified).filter(|modified| *modified > 0);
+            self.file(&TreeFile { path: path.to_owned(), executable, modified, bytes: size }, &mut content, into)?;
+        } else {
+            return Err(misplaced(name).into());
+        }
+        self.hashes.insert(name.to_owned(), hex(&content.hash.finalize()));
+        Ok(false)
+    }
+
+    /// The session whose next part has that name.
+    fn part(&mut self, name: &str) -> Option<SessionId> {
+        let (session, number) = name.strip_suffix(".jsonl")?.split_once('/')?;
+        let session: SessionId = session.parse().ok()?;
+        let last = self.parts.get_mut(&session).filter(|_| self.files == 0)?;
+        *last += 1;
+        (number == format!("{last:06}")).then_some(session)
+    }
+
+    fn file<U: Unpack>(&mut self, file: &TreeFile, content: &mut dyn Read, into: &mut U) -> Result<(), U::Error> {
+        check_tree_path(&file.path)
+            .map_err(|why| ArchiveError::Hostile(format!("the path of a file {why}: {}", shown(&file.path))))?;
+        self.files += 1;
+        self.file_bytes = self.file_bytes.saturating_add(file.bytes);
+        if self.files > MAX_TREE_FILES || self.file_bytes > MAX_TREE_BYTES {
+            let limit = MAX_TREE_BYTES >> 20;
+            return Err(
+                ArchiveError::TooLarge(format!("it has more than {MAX_TREE_FILES} files or {limit} MiB")).into()
+            );
+        }
+        let mut counted = CountedReader { content, read: 0, failure: None };
+        let taken = into.file(file, &mut counted);
+        // An archive that breaks off is no fault of whoever takes it in.
+        if let Some(error) = counted.failure {
+            return Err(broken(error).into());
+        }
+        taken?;
+        if counted.read == file.bytes { Ok(()) } else { Err(ArchiveError::Cut.into()) }
+    }
+
+    /// Holds all members to the list of hashes.
+    fn verify(&self, sums: &[u8]) -> Result<(), ArchiveError> {
+        let changed = |what: String| ArchiveError::Changed(what);
+        let sums = std::str::from_utf8(sums).map_err(|_| changed("its list of hashes is no text".to_owned()))?;
+        let mut named = BTreeSet::new();
+        for line in sums.lines() {
+            let (hash, name) =
+                line.split_once("  ").ok_or_else(|| changed("its list of hashes cannot be read".to_owned()))?;
+            match self.hashes.get(name) {
+                None => return Err(changed(format!("{} is missing", shown(name)))),
+                Some(found) if found != hash => return Err(changed(format!("{} is not as it was", shown(name)))),
+                Some(_) => named.insert(name),
+            };
+        }
+        match self.hashes.keys().find(|name| !named.contains(name.as_str())) {
+            Some(name) => Err(changed(format!("{} has no hash", shown(name)))),
+            None => Ok(()),
+        }
+    }
+
+    /// An error before anything was read tells that it is something else.
+    fn of_first(&self, error: ArchiveError) -> ArchiveError {
+        match error {
+            ArchiveError::Changed(_) | ArchiveError::Cut if self.hashes.is_empty() => {
+                ArchiveError::Foreign("what is compressed in it is no tar, or is cut at its start")
+            }
+            error => error,
+        }
+    }
+}
+
+/// A reader that counts, and keeps its failure.
+struct CountedReader<'a> {
+    content: &'a mut dyn Read,
+    read: u64,
+    failure: Option<std::io::Error>,
+}
+
+impl Read for CountedReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match self.content.read(buffer) {
+            Ok(read) => {
+                self.read += read as u64;
+                Ok(read)
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Err(error),
+            Err(error) => {
+                let told = std::io::Error::new(error.kind(), error.to_string());
+                self.failure = Some(error);
+                Err(told)
+            }
+        }
+    }
+}
+
+/// All bytes of a member that has a limit.
+fn whole(content: &mut impl Read, size: u64, limit: u64, name: &str) -> Result<Vec<u8>, ArchiveError> {
+    if size > limit {
+        return Err(ArchiveError::TooLarge(format!("{} has {size} bytes, and {limit} are allowed", shown(name))));
+    }
+    let mut bytes = Vec::new();
+    content.take(limit).read_to_end(&mut bytes).map_err(broken)?;
+    if bytes.len() as u64 == size { Ok(bytes) } else { Err(ArchiveError::Cut) }
+}
+
+fn events(lines: &[u8], name: &str) -> Result<Vec<Event>, ArchiveError> {
+    let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    // The message says where, not what: the events may be private.
+    let event = |(number, line)| {
+        serde_json::from_slice(line).map_err(|error: serde_json::Error| {
+            let (name, line, column) = (shown(name), number + 1, error.column());
+            ArchiveError::Changed(format!("line {line} of {name} cannot be read at its character {column}"))
+        })
+    };
+    lines.enumerate().map(event).collect()
+}
+
+fn misplaced(name: &str) -> ArchiveError {
+    ArchiveError::Hostile(format!("{} does not belong there", shown(name)))
+}
+
+/// A name of bounded length, with every character to be seen.
+fn shown(name: &str) -> String {
+    agentd_core::visible::line(&name.chars().take(120).collect::<String>())
+}

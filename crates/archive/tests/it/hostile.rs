@@ -1,0 +1,229 @@
+//! Archives that somebody made to do harm, or that are something else.
+
+use std::io::{self, Read, Write as _};
+
+use agentd_archive::{ArchiveError, unpack};
+use flate2::{Compression, write::GzEncoder};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use tar::{Builder, EntryType, Header};
+
+use super::{Unpacked, event, manifest, read, session, sound};
+
+/// Members of a tar with their contents.
+type Members = Vec<(String, EntryType, Vec<u8>)>;
+
+fn pack(members: &Members) -> Vec<u8> {
+    let mut tar = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    for (name, kind, content) in members {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(*kind);
+        header.set_mode(0o644);
+        header.set_size(content.len() as u64);
+        if kind.is_symlink() || kind.is_hard_link() {
+            header.set_link_name("/etc/passwd").unwrap();
+        }
+        // The name as it stands: the library would refuse what an attacker would not.
+        let bytes = name.as_bytes();
+        header.as_mut_bytes()[..bytes.len()].copy_from_slice(bytes);
+        header.set_cksum();
+        tar.append(&header, content.as_slice()).unwrap();
+    }
+    tar.into_inner().unwrap().finish().unwrap()
+}
+
+/// A sound archive with one member more, and hashes that fit.
+fn with(name: &str, kind: EntryType, content: &[u8]) -> Vec<u8> {
+    let session = session(1);
+    let mut events = serde_json::to_vec(&event(session.id, 1, "one")).unwrap();
+    events.push(b'\n');
+    let part = format!("journal/{}/000001.jsonl", session.id);
+    let described = serde_json::to_vec(&manifest(vec![session])).unwrap();
+    let mut members: Members = vec![
+        ("manifest.json".to_owned(), EntryType::Regular, described),
+        (part, EntryType::Regular, events),
+        (name.to_owned(), kind, content.to_vec()),
+    ];
+    let sums: String = members
+        .iter()
+        .map(|(name, _, content)| {
+            let hash: String = Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{hash}  {name}\n")
+        })
+        .collect();
+    members.push(("SHA256SUMS".to_owned(), EntryType::Regular, sums.into_bytes()));
+    pack(&members)
+}
+
+#[track_caller]
+fn refused(archive: &[u8], words: &str) {
+    let error = read(archive).unwrap_err();
+    assert!(error.to_string().contains(words), "{error}");
+    assert!(!error.hint().is_empty());
+}
+
+#[test]
+fn the_archive_of_the_tests_is_sound() {
+    assert!(read(&with("files/uploads/a", EntryType::Regular, b"x")).is_ok());
+    assert!(read(&sound()).is_ok());
+}
+
+#[test]
+fn paths_that_lead_out_are_refused() {
+    for path in [
+        "files/../../etc/cron.d/x",
+        "files/uploads/../../../x",
+        "files//etc/passwd",
+        "files/uploads//etc/passwd",
+        "files/skills/x/SKILL.md",
+        "files/.metadata.json",
+        "files/uploads/.",
+        "files/uploads/..",
+    ] {
+        refused(&with(path, EntryType::Regular, b"x"), "the path of a file");
+    }
+    for path in ["../x", "/etc/passwd", "manifest.json/../x", "journal/x", "journal/../x.jsonl", "other"] {
+        refused(&with(path, EntryType::Regular, b"x"), "does not belong there");
+    }
+}
+
+#[test]
+fn links_folders_and_devices_are_refused() {
+    for (kind, words) in [
+        (EntryType::Symlink, "holds a link"),
+        (EntryType::Link, "holds a link"),
+        (EntryType::Directory, "no regular file"),
+        (EntryType::Fifo, "no regular file"),
+        (EntryType::Block, "no regular file"),
+        (EntryType::GNUSparse, "no regular file"),
+        (EntryType::XHeader, "no regular file"),
+    ] {
+        refused(&with("files/uploads/a", kind, b""), words);
+    }
+}
+
+#[test]
+fn other_programs_and_later_versions_are_told_apart() {
+    refused(b"", "it is empty");
+    refused(b"PK\x03\x04 a zip", "not compressed as archives are");
+    let gzipped = |content: &[u8]| {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+        gzip.write_all(content).unwrap();
+        gzip.finish().unwrap()
+    };
+    refused(&gzipped(b"only a text"), "no archive of a session");
+    let only = |name: &str, content: &[u8]| pack(&vec![(name.to_owned(), EntryType::Regular, content.to_vec())]);
+    refused(&only("README.md", b"hello"), "does not begin with a manifest");
+    refused(&only("manifest.json", b"{\"name\": \"a theme\"}"), "another program wrote it");
+    refused(&only("manifest.json", b"hello"), "its manifest is not agentd's");
+    let later = json!({"archive": "agentd-session", "format": 2, "sessions": "another form"}).to_string();
+    refused(&only("manifest.json", later.as_bytes()), "has the format 2");
+    assert!(matches!(read(&only("manifest.json", later.as_bytes())), Err(ArchiveError::Newer(2))));
+    let empty = json!({"archive": "agentd-session", "format": 1, "made_by": "", "made_at": "2026-01-01T00:00:00Z",
+        "title": "", "sessions": []});
+    refused(&only("manifest.json", empty.to_string().as_bytes()), "0 sessions");
+}
+
+#[test]
+fn changed_and_cut_archives_are_refused() {
+    // Changed with all checksums of the tar and of gzip made to fit: only the hashes tell.
+    let session = session(0);
+    let described = serde_json::to_vec(&manifest(vec![session])).unwrap();
+    let members = |sums: &str| {
+        pack(&vec![
+            ("manifest.json".to_owned(), EntryType::Regular, described.clone()),
+            ("files/uploads/a".to_owned(), EntryType::Regular, b"evil".to_vec()),
+            ("SHA256SUMS".to_owned(), EntryType::Regular, sums.as_bytes().to_vec()),
+        ])
+    };
+    let hash = |content: &[u8]| Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let (of_manifest, of_file) = (hash(&described), hash(b"good"));
+    refused(&members(&format!("{of_manifest}  manifest.json\n{of_file}  files/uploads/a\n")), "is not as it was");
+    refused(&members(&format!("{of_manifest}  manifest.json\n")), "has no hash");
+    let more = format!("{of_manifest}  manifest.json\n{}  files/uploads/a\n{of_file}  gone\n", hash(b"evil"));
+    refused(&members(&more), "gone is missing");
+    refused(&members("no hashes at all"), "list of hashes");
+    let whole = sound();
+    for length in [whole.len() / 2, whole.len() - 20] {
+        let error = read(&whole[..length]).unwrap_err();
+        assert!(matches!(error, ArchiveError::Cut | ArchiveError::Changed(_)), "{error:?}");
+    }
+    // A tar whose end is missing, in a stream that is whole.
+    let no_sums = pack(&vec![("manifest.json".to_owned(), EntryType::Regular, described)]);
+    refused(&no_sums, "its end is missing");
+}
+
+/// A stream of a size that no memory holds.
+struct Endless {
+    head: io::Cursor<Vec<u8>>,
+    left: u64,
+}
+
+impl Read for Endless {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.head.read(buffer)?;
+        if read > 0 {
+            return Ok(read);
+        }
+        let read = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
+        buffer[..read].fill(0);
+        self.left -= read as u64;
+        Ok(read)
+    }
+}
+
+/// Ten gigabytes of zeros that are ten megabytes compressed: refused by what they declare, before they are unpacked.
+#[test]
+fn bombs_are_refused_by_their_declared_sizes() {
+    let bomb = |name: &str, size: u64| {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+        let described = serde_json::to_vec(&manifest(vec![session(0)])).unwrap();
+        let mut header = Header::new_gnu();
+        header.set_entry_type(EntryType::Regular);
+        header.set_mode(0o644);
+        header.set_size(described.len() as u64);
+        header.set_path("manifest.json").unwrap();
+        header.set_cksum();
+        gzip.write_all(header.as_bytes()).unwrap();
+        gzip.write_all(&described).unwrap();
+        gzip.write_all(&vec![0; 512 - described.len() % 512]).unwrap();
+        header.set_size(size);
+        header.set_path(name).unwrap();
+        header.set_cksum();
+        gzip.write_all(header.as_bytes()).unwrap();
+        // What follows would be the zeros. Whoever reads them reads for ever.
+        let head = io::Cursor::new(gzip.finish().unwrap());
+        let mut unpacked = Unpacked::default();
+        let mut source = Endless { head, left: 10 << 30 };
+        let error = unpack(&mut source, &mut unpacked).unwrap_err();
+        assert!(source.left > (9 << 30), "it was read to its end");
+        error
+    };
+    let error = bomb("files/uploads/zeros", 10 << 30);
+    assert!(matches!(error, ArchiveError::TooLarge(_)), "{error:?}");
+    let error = bomb("SHA256SUMS", 10 << 30);
+    assert!(matches!(error, ArchiveError::TooLarge(_)), "{error:?}");
+    let part = format!("journal/{}/000001.jsonl", "0193a5b2-7c1d-7000-8000-000000000001");
+    let error = bomb(&part, 10 << 30);
+    assert!(matches!(error, ArchiveError::Hostile(_)), "{error:?}");
+}
+
+/// A name that says to be gigabytes long is not read.
+#[test]
+fn long_names_are_bounded() {
+    let mut tar = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    let mut header = Header::new_gnu();
+    header.set_entry_type(EntryType::GNULongName);
+    header.set_size(100_000);
+    header.set_cksum();
+    tar.append(&header, &vec![b'a'; 100_000][..]).unwrap();
+    refused(&tar.into_inner().unwrap().finish().unwrap(), "a name in it is too long");
+}
+
+#[test]
+fn too_many_files_are_refused() {
+    let described = serde_json::to_vec(&manifest(vec![session(0)])).unwrap();
+    let mut members: Members = vec![("manifest.json".to_owned(), EntryType::Regular, described)];
+    members.extend((0..10_001).map(|n| (format!("files/uploads/{n}"), EntryType::Regular, Vec::new())));
+    refused(&pack(&members), "too large");
+}

@@ -1,0 +1,344 @@
+//! A session that comes from elsewhere, whoever made it.
+//!
+//! Nothing of it is trusted. No permission comes along: no grants, no mode that lets more run, no folder of the person.
+//! What was open is closed, so that nothing of it runs by itself. All of it is out of sight until [`SessionImport::finish`]
+//! puts it in its place, and gone where that is not reached.
+
+use std::{
+    collections::{HashMap, HashSet},
+    io::Read,
+    sync::Arc,
+};
+
+use agentd_core::{
+    Timestamp,
+    archive::{ArchivedSession, DraftId, ImportReport, SessionDraft, TreeFile},
+    error::ErrorKind,
+    event::{Event, EventKind, StateChange},
+    files::FilesCopied,
+    ids::{SessionId, TurnId},
+    item::ItemBody,
+    ports::{JournalImports, StagedTree},
+    session::{MAX_PIN, MAX_PINS, SessionMode, SessionSettings},
+};
+
+use super::{Engine, ending::OpenTurns, scrub};
+use crate::{error::EngineError, session::news::SessionNews};
+
+/// Length of a model's id at the most.
+const MAX_MODEL: usize = 200;
+
+/// A session that is coming in. One that is neither finished nor abandoned is removed at the next start.
+pub struct SessionImport {
+    engine: Engine,
+    sessions: Vec<IncomingSession>,
+    /// New ids by those that the archive names.
+    ids: HashMap<SessionId, SessionId>,
+    as_new: bool,
+    counts_usage: bool,
+    at: Timestamp,
+    tree: Option<Box<dyn StagedTree>>,
+}
+
+struct IncomingSession {
+    draft: DraftId,
+    archived: ArchivedSession,
+    last_seq: u64,
+    turns: u64,
+    open: OpenTurns,
+}
+
+impl Engine {
+    /// Begins to take a session in, and those that work for it, behind it in the list. With `as_new` all get new ids.
+    ///
+    /// # Errors
+    /// When the description makes no sense, one of the sessions is there already, or the journal cannot be written.
+    pub async fn begin_import(
+        &self,
+        archived: Vec<ArchivedSession>,
+        as_new: bool,
+    ) -> Result<SessionImport, EngineError> {
+        check(&archived)?;
+        let ids: HashMap<SessionId, SessionId> = archived
+            .iter()
+            .map(|session| (session.id, if as_new { SessionId::generate() } else { session.id }))
+            .collect();
+        let store = &self.shared.parts.store;
+        for id in ids.values() {
+            if store.session(*id).await?.is_some() {
+                return Err(EngineError::new(ErrorKind::Conflict, format!("session {id} is here already"))
+                    .with_hint("--as-new imports it beside that one, under a new id"));
+            }
+        }
+        let at = self.shared.parts.clock.now();
+        let mut import = SessionImport {
+            engine: self.clone(),
+            sessions: Vec::new(),
+            ids,
+            as_new,
+            counts_usage: !as_new,
+            at,
+            tree: None,
+        };
+        for archived in archived {
+            let draft = DraftId(SessionId::generate());
+            let begun = import.journal()?.begin(draft).await;
+            let open = OpenTurns::default();
+            import.sessions.push(IncomingSession { draft, archived, last_seq: 0, turns: 0, open });
+            if let Err(error) = begun {
+                import.abandon().await;
+                return Err(error.into());
+            }
+        }
+        Ok(import)
+    }
+}
+
+/// Refuses sessions that do not belong together.
+fn check(archived: &[ArchivedSession]) -> Result<(), EngineError> {
+    let refused = |why: &str| Err(EngineError::new(ErrorKind::InvalidInput, format!("the archive is refused: {why}")));
+    let mut known = HashSet::new();
+    for session in archived {
+        let parent = session.settings.parent.as_ref().map(|parent| parent.session);
+        let is_sound = match parent {
+            None => known.is_empty(),
+            Some(parent) => known.contains(&parent),
+        };
+        if !is_sound {
+            return refused("its sessions do not belong together");
+        }
+        if !known.insert(session.id) {
+            return refused("it names a session twice");
+        }
+        let SessionSettings { pins, model, .. } = &session.settings;
+        if pins.len() > MAX_PINS || pins.iter().any(|pin| pin.chars().count() > MAX_PIN) {
+            return refused("it has more pinned rules, or longer ones, than a session may have");
+        }
+        if model.as_ref().is_some_and(|model| model.len() > MAX_MODEL) {
+            return refused("the name of its model is too long");
+        }
+    }
+    if known.is_empty() { refused("it holds no session") } else { Ok(()) }
+}
+
+impl SessionImport {
+    /// The same, of which no model call counts as one of this daemon.
+    #[must_use]
+    pub fn without_usage(self) -> Self {
+        Self { counts_usage: false, ..self }
+    }
+
+    /// Id that the session will have.
+    #[must_use]
+    pub fn id(&self) -> SessionId {
+        let first = self.sessions.first().map(|session| session.archived.id);
+        first.and_then(|id| self.ids.get(&id).copied()).unwrap_or_else(SessionId::generate)
+    }
+
+    fn journal(&self) -> Result<&dyn JournalImports, EngineError> {
+        self.engine.shared.parts.store.imports().ok_or_else(|| {
+            EngineError::new(ErrorKind::Configuration, "the journal of this daemon takes no sessions in")
+        })
+    }
+
+    /// Takes the next events of a session.
+    ///
+    /// # Errors
+    /// When they are not the next, are not of that session, or the journal cannot be written.
+    pub async fn add(&mut self, session: SessionId, events: Vec<Event>) -> Result<(), EngineError> {
+        let at = self.sessions.iter().position(|incoming| incoming.archived.id == session);
+        let at = at.ok_or_else(|| refused("it has events of a session that it does not describe".to_owned()))?;
+        let mut taken = Vec::with_capacity(events.len());
+        for event in events {
+            taken.push(Arc::new(self.taken(at, event)?));
+        }
+        self.journal()?.add(self.sessions[at].draft, taken).await?;
+        Ok(())
+    }
+
+    /// The event as it is stored here.
+    fn taken(&mut self, at: usize, event: Event) -> Result<Event, EngineError> {
+        let incoming = &mut self.sessions[at];
+        let next = incoming.last_seq + 1;
+        if event.session_id != incoming.archived.id || event.seq != next || !event.kind.is_stored() {
+            return Err(refused(format!("event {next} of a session is not where it belongs")));
+        }
+        let mut event = renamed(scrub::for_travel(event), &self.ids);
+        incoming.last_seq = next;
+        incoming.turns += u64::from(matches!(event.kind, EventKind::TurnStarted { .. }));
+        incoming.open.take(&event);
+        event.session_id = self.ids.get(&event.session_id).copied().unwrap_or(event.session_id);
+        Ok(event)
+    }
+
+    /// Takes a file. Blocks.
+    ///
+    /// # Errors
+    /// When its path leads out, something has that name, or the disk does not take it.
+    pub fn add_file(&mut self, file: &TreeFile, content: &mut dyn Read) -> Result<(), EngineError> {
+        if self.tree.is_none() {
+            let transport = self.engine.shared.parts.workspaces.transport().ok_or_else(|| {
+                EngineError::new(ErrorKind::Configuration, "sessions of this daemon have no files of their own")
+            })?;
+            self.tree = Some(transport.stage(self.id())?);
+        }
+        match &mut self.tree {
+            Some(tree) => Ok(tree.add(file, content)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends what is open and puts all of it in its place, at once. Blocks, too, where it has files.
+    ///
+    /// # Errors
+    /// When events are missing, or the journal or the disk does not take it: then nothing of it is left.
+    pub async fn finish(mut self) -> Result<ImportReport, EngineError> {
+        match self.try_finish().await {
+            Ok(report) => {
+                self.engine.shared.news.tell(SessionNews::Created(report.session_id));
+                Ok(report)
+            }
+            Err(error) => {
+                self.abandon().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn try_finish(&mut self) -> Result<ImportReport, EngineError> {
+        let mut interrupted = false;
+        for at in 0..self.sessions.len() {
+            let IncomingSession { archived, last_seq, .. } = &self.sessions[at];
+            if *last_seq != archived.events {
+                return Err(refused(format!("a session has {last_seq} events instead of {}", archived.events)));
+            }
+            interrupted |= self.end_open_turns(at).await?;
+        }
+        let files = match &mut self.tree {
+            Some(tree) => tree.sync()?,
+            None => FilesCopied::default(),
+        };
+        let drafts = self.sessions.iter().map(|incoming| self.draft(incoming)).collect();
+        self.journal()?.finish(drafts).await?;
+        if let Some(tree) = self.tree.take()
+            && let Err(error) = tree.reveal()
+        {
+            // It is complete, and the next start puts it there.
+            tracing::error!(session = %self.id(), "the files of an imported session are not in their place yet: {error}");
+        }
+        self.report(files, interrupted).await
+    }
+
+    async fn report(&self, files: FilesCopied, interrupted: bool) -> Result<ImportReport, EngineError> {
+        let session_id = self.id();
+        let stored = self.engine.shared.parts.store.session(session_id).await?;
+        let former_id = self.sessions.first().map(|first| first.archived.id).filter(|_| self.as_new);
+        Ok(ImportReport {
+            session_id,
+            title: stored.map(|stored| stored.summary.title).unwrap_or_default(),
+            former_id,
+            turns: self.sessions.first().map_or(0, |first| first.turns),
+            events: self.sessions.iter().map(|incoming| incoming.last_seq).sum(),
+            subagents: self.sessions.len().saturating_sub(1) as u64,
+            files,
+            interrupted,
+            left_out: Vec::new(),
+        })
+    }
+
+    /// Ends the turns of a session that were open, and says whether there were any.
+    async fn end_open_turns(&mut self, at: usize) -> Result<bool, EngineError> {
+        let (now, incoming) = (self.at, &mut self.sessions[at]);
+        let open = std::mem::take(&mut incoming.open);
+        if open.is_empty() {
+            return Ok(false);
+        }
+        let session_id = self.ids.get(&incoming.archived.id).copied().unwrap_or(incoming.archived.id);
+        let mut events = Vec::new();
+        let mut facts: Vec<(Option<TurnId>, EventKind)> = open.endings(session_id, now);
+        facts.push((None, EventKind::StateChanged { change: StateChange::Queue { length: 0, added: None } }));
+        for (turn_id, kind) in facts {
+            incoming.last_seq += 1;
+            events.push(Arc::new(Event { session_id, turn_id, seq: incoming.last_seq, at: now, kind }));
+        }
+        let draft = incoming.draft;
+        self.journal()?.add(draft, events).await?;
+        Ok(true)
+    }
+
+    fn draft(&self, incoming: &IncomingSession) -> SessionDraft {
+        let IncomingSession { draft, archived, .. } = incoming;
+        SessionDraft {
+            draft: *draft,
+            id: self.ids.get(&archived.id).copied().unwrap_or(archived.id),
+            created_at: archived.created_at,
+            at: self.at,
+            settings: self.settings(archived.settings.clone()),
+            counts_usage: self.counts_usage,
+        }
+    }
+
+    /// The settings that a session from elsewhere has here: none that lets more run than a new session would.
+    fn settings(&self, came_with: SessionSettings) -> SessionSettings {
+        let defaults = self.engine.session_defaults();
+        let SessionSettings { confirm_write, confirm_exec, slot, model, project, parent, mode, pins, .. } = came_with;
+        let models = &self.engine.shared.parts.models;
+        let is_known = |id: &String| slot.is_some_and(|slot| models.named(slot, id).is_some());
+        let parent = parent.map(|mut parent| {
+            parent.session = self.ids.get(&parent.session).copied().unwrap_or(parent.session);
+            parent
+        });
+        SessionSettings {
+            confirm_write: confirm_write || defaults.confirm_write,
+            confirm_exec: confirm_exec || defaults.confirm_exec,
+            slot,
+            model: model.filter(is_known),
+            parent,
+            mode: if mode == SessionMode::Plan { SessionMode::Plan } else { SessionMode::Ask },
+            pins,
+            former_project: project.map(|mount| mount.path).or(came_with.former_project),
+            ..SessionSettings::default()
+        }
+    }
+
+    /// Removes all of it.
+    pub async fn abandon(mut self) {
+        drop(self.tree.take());
+        let drafts = self.sessions.iter().map(|incoming| incoming.draft).collect();
+        if let Ok(journal) = self.journal()
+            && let Err(error) = journal.abandon(drafts).await
+        {
+            tracing::warn!("what was left of an import is removed at the next start: {error}");
+        }
+    }
+}
+
+fn refused(why: String) -> EngineError {
+    EngineError::new(ErrorKind::InvalidInput, format!("the archive is refused: {why}"))
+        .with_hint("nothing of it was imported; export the session again")
+}
+
+/// The event with the new ids of sessions that it names, also in the words of calls and results: models name sessions that
+/// worked for them.
+fn renamed(mut event: Event, ids: &HashMap<SessionId, SessionId>) -> Event {
+    let rename = |id: &mut SessionId| *id = ids.get(id).copied().unwrap_or(*id);
+    let rename_in = |text: &mut String| {
+        for (old, new) in ids.iter().filter(|(old, new)| old != new) {
+            let old = old.to_string();
+            if text.contains(&old) {
+                *text = text.replace(&old, &new.to_string());
+            }
+        }
+    };
+    match &mut event.kind {
+        EventKind::InterruptRaised { interrupt } => rename(&mut interrupt.session_id),
+        EventKind::StateChanged { change: StateChange::Subagent(subagent) } => rename(&mut subagent.session_id),
+        EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } => match &mut item.body {
+            ItemBody::ToolCall(call) => rename_in(&mut call.arguments),
+            ItemBody::ToolResult(result) => rename_in(&mut result.text),
+            _ => {}
+        },
+        _ => {}
+    }
+    event
+}

@@ -1,0 +1,138 @@
+//! Sum of stored events, for a session that begins with them.
+//!
+//! It is worked out by a reader, so that the one thread that writes only writes.
+
+use std::collections::BTreeMap;
+
+use agentd_core::{
+    event::{Event, EventKind, StateChange},
+    files::PendingAttachments,
+    ids::SessionId,
+    model::Slot,
+    session::Todo,
+    state_files::{StateFileChange, StateFiles},
+    surroundings::Surroundings,
+    usage::Usage,
+};
+use jiff::{Timestamp, tz::TimeZone};
+use rusqlite::{Connection, params};
+
+use crate::{
+    codec::{number, text},
+    damage,
+    error::Fault,
+    projection::Projection,
+    sessions, state_files,
+    usage::{self, CountedCall},
+};
+
+/// Sum of the first events of a session.
+pub(crate) struct Past {
+    pub(crate) projection: Projection,
+    pub(crate) agents: Vec<String>,
+    todos: Vec<Todo>,
+    files: StateFiles,
+    handed_over: PendingAttachments,
+    tools: Vec<String>,
+    surroundings: Option<Surroundings>,
+    /// Model calls by quarter of an hour, slot and model, with the time of one of them: no day begins within one.
+    calls: BTreeMap<(i64, Slot, String), (Timestamp, Usage)>,
+}
+
+impl Past {
+    /// Reads the events of that key up to this number. They are told as those of `id`.
+    pub(crate) fn read(
+        connection: &Connection,
+        key: i64,
+        id: SessionId,
+        through: u64,
+        at: Timestamp,
+    ) -> Result<Self, Fault> {
+        let mut past = Self {
+            projection: Projection::new(at),
+            agents: Vec::new(),
+            todos: Vec::new(),
+            files: StateFiles::default(),
+            handed_over: PendingAttachments::default(),
+            tools: Vec::new(),
+            surroundings: None,
+            calls: BTreeMap::new(),
+        };
+        let mut statement = connection.prepare_cached(
+            "SELECT seq, at, turn, kind, payload FROM events WHERE session = ?1 AND seq <= ?2 ORDER BY seq",
+        )?;
+        let mut rows = statement.query(params![key, number(through)?])?;
+        while let Some(row) = rows.next()? {
+            let event = damage::read(row, id)?;
+            if event.is_damaged() {
+                past.projection.apply_damaged(&event, text(row, "kind").unwrap_or_default())?;
+                continue;
+            }
+            past.take(event)?;
+        }
+        if past.projection.last_seq != through {
+            return Err(Fault::not_found(format!("session {id} has no event {through}")));
+        }
+        if past.projection.open_turn.is_some() {
+            return Err(Fault::conflict(format!("a turn of session {id} is open at event {through}")));
+        }
+        Ok(past)
+    }
+
+    fn take(&mut self, event: Event) -> Result<(), Fault> {
+        self.projection.apply(&event)?;
+        self.handed_over.apply(&event.kind);
+        match event.kind {
+            EventKind::StateChanged { change: StateChange::Todos { todos } } => self.todos = todos,
+            EventKind::StateChanged { change: StateChange::File(change) } => self.files.apply(&change, event.at),
+            EventKind::StateChanged { change: StateChange::Agent { stack } } => self.agents = stack,
+            EventKind::StateChanged { change: StateChange::Tools { names } } => self.tools = names,
+            EventKind::StateChanged { change: StateChange::Surroundings(found) } => self.surroundings = Some(found),
+            EventKind::StateChanged { change: StateChange::Reset } => {
+                self.files = StateFiles::default();
+                self.agents.clear();
+                self.tools.clear();
+                self.surroundings = None;
+            }
+            // What the copied turns took was paid for in the other session.
+            EventKind::StateChanged { change: StateChange::Forked { .. } } => self.calls.clear(),
+            EventKind::UsageUpdated { slot, model, usage, delegated: false, .. } => {
+                let quarter = event.at.as_second().div_euclid(900);
+                self.calls.entry((quarter, slot, model)).or_insert((event.at, Usage::default())).1 += usage;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Has the session look around again before its next turn, whatever its events say of where it works: it came from
+    /// elsewhere.
+    pub(crate) fn from_elsewhere(mut self) -> Self {
+        if let Some(surroundings) = &mut self.surroundings {
+            surroundings.project.get_or_insert_with(|| "/".into());
+        }
+        self
+    }
+
+    /// Writes what the session with that key begins with.
+    pub(crate) fn save(&self, connection: &Connection, key: i64, at: Timestamp) -> Result<(), Fault> {
+        sessions::save(connection, key, &Projection::new(at), &self.projection)?;
+        sessions::save_todos(connection, key, &self.todos)?;
+        sessions::save_handed_over(connection, key, &self.handed_over)?;
+        sessions::save_tools(connection, key, &self.tools)?;
+        sessions::save_surroundings(connection, key, self.surroundings.as_ref())?;
+        for (path, file) in self.files.iter() {
+            let change = StateFileChange { path: path.to_owned(), content: Some(file.content.clone()) };
+            state_files::change(connection, key, file.changed, &change)?;
+        }
+        Ok(())
+    }
+
+    /// Counts its model calls as those of the session of a person.
+    pub(crate) fn count(&self, connection: &Connection, zone: &TimeZone, person: i64) -> Result<(), Fault> {
+        for ((_, slot, model), (at, usage)) in &self.calls {
+            usage::add(connection, zone, &CountedCall { at: *at, session: Some(person), slot: *slot, model, usage })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+//! Sessions that come from elsewhere: out of sight until they are whole, and gone where they never are.
+
+use std::{path::Path, sync::Arc};
+
+use agentd_core::{
+    Timestamp,
+    archive::{DraftId, SessionDraft},
+    error::ErrorKind,
+    event::Event,
+    ids::SessionId,
+    ports::{JournalImports, Store},
+    session::{SessionSettings, SessionStatus},
+};
+use agentd_store::SqliteStore;
+use agentd_testkit::{daemon::until, store_contract::EventScript};
+use rusqlite::Connection;
+
+use crate::{new_session, open};
+
+fn draft() -> DraftId {
+    DraftId(SessionId::generate())
+}
+
+fn made_of(draft: DraftId, script: &EventScript) -> SessionDraft {
+    SessionDraft {
+        draft,
+        id: script.session,
+        created_at: Timestamp::UNIX_EPOCH,
+        at: "2026-01-31T12:00:00Z".parse().unwrap(),
+        settings: SessionSettings::default(),
+        counts_usage: true,
+    }
+}
+
+fn imports(store: &SqliteStore) -> &dyn JournalImports {
+    store.imports().unwrap()
+}
+
+fn ids(sessions: Vec<agentd_core::session::SessionSummary>) -> Vec<SessionId> {
+    sessions.into_iter().map(|session| session.id).collect()
+}
+
+/// Rows of the journal, whoever they belong to.
+fn rows(folder: &Path, table: &str) -> i64 {
+    let connection = Connection::open(folder.join("journal.db")).unwrap();
+    connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+}
+
+#[tokio::test]
+async fn a_draft_is_seen_by_nobody_until_it_is_a_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let mut other = new_session(&store).await;
+    store.append(vec![other.input("the green door")]).await.unwrap();
+    let mut script = EventScript::new(SessionId::generate(), Timestamp::UNIX_EPOCH);
+    let events: Vec<Arc<Event>> = (0..40).map(|_| script.input("the blue door")).collect();
+    let draft = draft();
+    imports(&store).begin(draft).await.unwrap();
+    imports(&store).add(draft, events[..25].to_vec()).await.unwrap();
+    assert_eq!(ids(store.sessions(10).await.unwrap()), [other.session]);
+    assert_eq!(store.session(script.session).await.unwrap(), None);
+    assert!(store.find_sessions(String::new(), 10).await.unwrap() == [other.session]);
+    assert!(store.damaged().await.unwrap().is_empty());
+    assert_eq!(store.size().await.unwrap().removed_sessions, 0);
+    // One that leaves a gap, or stands where another did, is refused, and the draft is as it was.
+    for wrong in [&events[26..27], &events[10..12]] {
+        let error = imports(&store).add(draft, wrong.to_vec()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    }
+    // What removes a session meanwhile does not touch it.
+    store.delete_session(other.session).await.unwrap();
+    until("the other is overwritten", async || {
+        Some(store.size().await.unwrap()).filter(|size| size.removed_sessions == 0)
+    })
+    .await;
+    imports(&store).add(draft, events[25..].to_vec()).await.unwrap();
+    imports(&store).finish(vec![made_of(draft, &script)]).await.unwrap();
+
+    assert_eq!(store.events(script.session, 0, 100).await.unwrap(), events);
+    let stored = store.session(script.session).await.unwrap().unwrap();
+    assert_eq!((stored.summary.last_seq, stored.summary.status), (40, SessionStatus::Idle));
+    assert_eq!(stored.summary.title, "the blue door");
+    assert_eq!(stored.summary.updated_at, "2026-01-31T12:00:00Z".parse().unwrap());
+    let query = agentd_core::search::SearchQuery::parse("blue").unwrap();
+    assert!(!store.search(query, None, 10).await.unwrap().hits.is_empty());
+    // It goes on, and a second of that id is refused.
+    store.append(vec![script.input("and on")]).await.unwrap();
+    let second = self::draft();
+    imports(&store).begin(second).await.unwrap();
+    let error = imports(&store).finish(vec![made_of(second, &script)]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    let error = imports(&store).add(draft, events).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "a draft that became a session takes no more");
+}
+
+#[tokio::test]
+async fn all_drafts_of_an_import_become_sessions_or_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let there = new_session(&store).await;
+    let script = EventScript::new(SessionId::generate(), Timestamp::UNIX_EPOCH);
+    let (first, second) = (draft(), draft());
+    imports(&store).begin(first).await.unwrap();
+    imports(&store).begin(second).await.unwrap();
+    let both = vec![made_of(first, &script), made_of(second, &there)];
+    assert_eq!(imports(&store).finish(both).await.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(ids(store.sessions(10).await.unwrap()), [there.session]);
+    imports(&store).abandon(vec![first, second, draft()]).await.unwrap();
+    until("all is overwritten", async || Some(store.size().await.unwrap()).filter(|size| size.removed_sessions == 0))
+        .await;
+    store.close().await.unwrap();
+    assert_eq!((rows(folder.path(), "sessions"), rows(folder.path(), "events")), (1, 0));
+}
+
+#[tokio::test]
+async fn the_next_start_removes_drafts() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let mut script = EventScript::new(SessionId::generate(), Timestamp::UNIX_EPOCH);
+    let draft = draft();
+    imports(&store).begin(draft).await.unwrap();
+    imports(&store).add(draft, (0..300).map(|_| script.input("secret words")).collect()).await.unwrap();
+    store.close().await.unwrap();
+    assert_eq!(rows(folder.path(), "events"), 300);
+    let store = open(folder.path());
+    until("all is overwritten", async || Some(store.size().await.unwrap()).filter(|size| size.removed_sessions == 0))
+        .await;
+    assert_eq!(imports(&store).add(draft, Vec::new()).await.unwrap_err().kind(), ErrorKind::NotFound);
+    store.close().await.unwrap();
+    assert_eq!((rows(folder.path(), "sessions"), rows(folder.path(), "events")), (0, 0));
+}
