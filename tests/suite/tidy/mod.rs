@@ -184,7 +184,7 @@ fn types_are_nouns() {
 }
 
 /// Which crates of the house a crate may know, and which libraries are its alone.
-const HOUSE: [(&str, &[&str]); 18] = [
+const HOUSE: [(&str, &[&str]); 19] = [
     ("crates/core", &[]),
     ("crates/policy", &["agentd-core"]),
     ("crates/context", &["agentd-core"]),
@@ -193,6 +193,7 @@ const HOUSE: [(&str, &[&str]); 18] = [
     ("crates/local", &["agentd-core"]),
     ("crates/lsp", &["agentd-core"]),
     ("crates/tools", &["agentd-core"]),
+    ("crates/trace", &["agentd-core"]),
     ("crates/store", &["agentd-core"]),
     ("crates/audit", &["agentd-core"]),
     ("crates/code", &["agentd-confine", "agentd-core"]),
@@ -201,7 +202,7 @@ const HOUSE: [(&str, &[&str]); 18] = [
     ("crates/mcp", &["agentd-core"]),
     ("crates/web", &["agentd-core"]),
     ("proto", &["agentd-core"]),
-    ("agentctl", &["agentd-core", "agentd-proto"]),
+    ("agentctl", &["agentd-core", "agentd-proto", "agentd-trace"]),
     (
         "agentd",
         &[

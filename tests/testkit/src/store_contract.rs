@@ -220,6 +220,7 @@ impl EventScript {
             turn: usage,
             prompt: None,
             delegated: false,
+            timing: None,
         })
     }
 
@@ -677,8 +678,8 @@ async fn usage_adds_up_without_overflow(store: &impl Store) {
 
 /// A call to a model in a slot, some days after the start.
 fn call(script: &mut EventScript, days: i64, slot: Slot, model: &str, usage: Usage) -> Arc<Event> {
-    let (model, turn, prompt, delegated) = (model.to_owned(), usage, None, false);
-    let event = script.next(EventKind::UsageUpdated { step: 1, slot, model, usage, turn, prompt, delegated });
+    let (model, turn, prompt, delegated, timing) = (model.to_owned(), usage, None, false, None);
+    let event = script.next(EventKind::UsageUpdated { step: 1, slot, model, usage, turn, prompt, delegated, timing });
     let at = Timestamp::from_second(start().as_second() + days * 86_400).unwrap();
     Arc::new(Event { at, ..(*event).clone() })
 }
@@ -725,6 +726,7 @@ async fn usage_is_summed_up_by_model_session_day_and_slot(store: &impl Store) {
         turn: tokens(30, Some(0)),
         prompt: None,
         delegated: true,
+        timing: None,
     };
     store.append(vec![first.next(sum)]).await.unwrap();
     let side = SideUsage { at: start(), slot: Slot::Chat, model: "dear".into(), usage: tokens(1, Some(1)) };
