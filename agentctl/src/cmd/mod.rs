@@ -32,6 +32,7 @@ pub(crate) mod sessions;
 pub(crate) mod skills;
 pub(crate) mod storage;
 pub(crate) mod tools;
+pub(crate) mod trace;
 pub(crate) mod undo;
 pub(crate) mod usage;
 pub(crate) mod wait;

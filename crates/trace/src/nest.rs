@@ -1,6 +1,9 @@
 //! Turns of subagents, put into the trees of the turns that they worked for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use agentd_core::ids::SessionId;
 
@@ -9,7 +12,8 @@ use crate::{
     span::{Span, SpanKind, SubagentSpan, TurnTrace},
 };
 
-/// Depth of nested turns that are followed. Damage could make a circle.
+/// Nested turns in all, and how deep they are followed: damage could make a circle.
+const MOST: usize = 2000;
 const DEEPEST: usize = 8;
 
 /// Sessions that worked for these turns.
@@ -20,10 +24,15 @@ pub fn subagent_sessions(turns: &[TurnTrace]) -> BTreeSet<SessionId> {
 
 /// Puts the turns of sessions that worked for these into their trees. `known` has the turns of each such session.
 pub fn nest(turns: &mut [TurnTrace], known: &BTreeMap<SessionId, Vec<TurnTrace>>) {
-    nest_below(turns, known, DEEPEST);
+    nest_below(turns, known, &Cell::new(MOST), DEEPEST);
 }
 
-fn nest_below(turns: &mut [TurnTrace], known: &BTreeMap<SessionId, Vec<TurnTrace>>, depth: usize) {
+fn nest_below(
+    turns: &mut [TurnTrace],
+    known: &BTreeMap<SessionId, Vec<TurnTrace>>,
+    left: &Cell<usize>,
+    depth: usize,
+) {
     if depth == 0 {
         return;
     }
@@ -34,9 +43,11 @@ fn nest_below(turns: &mut [TurnTrace], known: &BTreeMap<SessionId, Vec<TurnTrace
     let part = |work: &SubagentSpan| -> Vec<TurnTrace> {
         let next = begins.get(&work.session_id).and_then(|all| all.range(work.after.saturating_add(1)..).next().copied());
         let is_part = |turn: &&TurnTrace| turn.first_seq > work.after && next.is_none_or(|next| turn.first_seq <= next);
-        let mut part: Vec<TurnTrace> = known.get(&work.session_id).into_iter().flatten().filter(is_part).cloned().collect();
+        let all = known.get(&work.session_id).into_iter().flatten().filter(is_part);
+        let mut part: Vec<TurnTrace> = all.take(left.get()).cloned().collect();
+        left.set(left.get() - part.len());
         part.iter_mut().for_each(|turn| turn.agent.clone_from(&work.name));
-        nest_below(&mut part, known, depth - 1);
+        nest_below(&mut part, known, left, depth - 1);
         part
     };
     for turn in turns {
