@@ -169,6 +169,9 @@ pub struct ModelCallSpan {
     pub slot: Option<Slot>,
     /// The model.
     pub model: String,
+    /// Host and port of its server, where the journal is read itself; clients are not told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
     /// Time to the first part of the answer, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_token_ms: Option<u64>,

@@ -184,7 +184,7 @@ fn types_are_nouns() {
 }
 
 /// Which crates of the house a crate may know, and which libraries are its alone.
-const HOUSE: [(&str, &[&str]); 19] = [
+const HOUSE: [(&str, &[&str]); 20] = [
     ("crates/core", &[]),
     ("crates/policy", &["agentd-core"]),
     ("crates/context", &["agentd-core"]),
@@ -192,6 +192,7 @@ const HOUSE: [(&str, &[&str]); 19] = [
     ("crates/models", &["agentd-core"]),
     ("crates/local", &["agentd-core"]),
     ("crates/lsp", &["agentd-core"]),
+    ("crates/telemetry", &["agentd-core", "agentd-trace"]),
     ("crates/tools", &["agentd-core"]),
     ("crates/trace", &["agentd-core"]),
     ("crates/store", &["agentd-core"]),
@@ -218,6 +219,7 @@ const HOUSE: [(&str, &[&str]); 19] = [
             "agentd-policy",
             "agentd-proto",
             "agentd-store",
+            "agentd-telemetry",
             "agentd-tools",
             "agentd-web",
         ],
@@ -226,10 +228,10 @@ const HOUSE: [(&str, &[&str]); 19] = [
 
 /// Libraries whose types stop at the crates that are named.
 const WIRES: [(&str, &[&str]); 17] = [
-    ("tonic", &["proto", "agentd"]),
-    ("prost", &["proto", "agentd"]),
+    ("tonic", &["proto", "agentd", "crates/telemetry"]),
+    ("prost", &["proto", "agentd", "crates/telemetry"]),
     ("interprocess", &["proto"]),
-    ("reqwest", &["crates/mcp", "crates/models", "crates/web"]),
+    ("reqwest", &["crates/mcp", "crates/models", "crates/telemetry", "crates/web"]),
     ("rmcp", &["agentctl", "crates/mcp"]),
     ("rusqlite", &["crates/store"]),
     ("candle-core", &["crates/local"]),

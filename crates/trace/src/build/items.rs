@@ -37,6 +37,7 @@ impl TurnBuilder<'_> {
     }
 
     pub(super) fn item_completed(&mut self, event: &Event, item: &Item, status: ItemStatus) {
+        self.note_server(item);
         let (id, at) = (item.id.to_string(), event.at);
         let number = match &item.body {
             ItemBody::UserMessage { text, steered, .. } => {
@@ -78,6 +79,16 @@ impl TurnBuilder<'_> {
         });
         self.arena.span(number).kind = words(&item.body);
         number
+    }
+
+    /// An answer says where it comes from; the count of its call does not.
+    fn note_server(&mut self, item: &Item) {
+        let Some((_, place)) = item.origin.as_ref().and_then(|origin| origin.model.rsplit_once('@')) else { return };
+        let host = place.split('/').next().unwrap_or_default();
+        let call = self.call.or(self.last_call.map(|(number, _)| number)).and_then(|number| self.arena.call(number));
+        if let Some(call) = call.filter(|_| !host.is_empty()) {
+            call.server = Some(host.to_owned());
+        }
     }
 
     fn called(&mut self, event: &Event, call: &ToolCall) {
