@@ -55,6 +55,24 @@ pub fn position_file(folder: &Path, signal: Signal) -> PositionFile {
     PositionFile::at(folder.join(format!("telemetry-{}.json", signal.as_str())))
 }
 
+/// Notes the place from which on turns are sent, where no earlier run has: nothing from before was wanted. Called before the
+/// first turn can begin.
+pub async fn anchor(signal: Signal, source: &TurnSource, folder: &Path) {
+    let file = position_file(folder, signal);
+    let marked = async {
+        // One that cannot be read is told of when it is used.
+        if !matches!(file.load(), Ok(None)) {
+            return Ok(());
+        }
+        let end = source.ended_turns(u64::MAX, 0).await.map_err(|error| error.to_string())?.end;
+        let position = Position { place: end, turn_id: None, at: Timestamp::now() };
+        file.save(position).map_err(|error| error.to_string())
+    };
+    if let Err(error) = marked.await {
+        tracing::warn!("the position of telemetry cannot be written: {error}");
+    }
+}
+
 /// Follows the journal for one signal. Never returns, unless the collector's address cannot be used. `signs` changes when a
 /// turn may have ended.
 ///
