@@ -102,7 +102,7 @@ async fn a_running_turn_is_followed_part_by_part_and_a_cut_one_is_shown_as_it_is
         "user" => counted(Reply::tool_call("ask_human", json!({"question": "Go on?"}))),
         _ => counted(Reply::text("Done.")),
     });
-    let mut run = world.daemon.spawn_agentctl(["run", "Ask me", "--output", "stream-json"]);
+    let mut run = world.daemon.spawn_agentctl(["run", "Ask me", "--on-interrupt", "wait", "--output", "stream-json"]);
     run.event("interrupt_raised").await;
     let mut followed = world.daemon.spawn_agentctl(["trace", "--follow", "--json"]);
     let first = followed.json_line().await.unwrap();
