@@ -63,6 +63,8 @@ pub(crate) enum Command {
     Context(cmd::context::ContextArgs),
     /// Summarize older history, or undo that
     Compact(cmd::compact::CompactArgs),
+    /// Show a turn as a tree with times, tokens and money
+    Trace(cmd::trace::TraceArgs),
     /// Undo a turn's changes to files
     Undo(cmd::undo::UndoArgs),
     /// Go back to before a turn: files, talk, or both

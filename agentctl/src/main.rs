@@ -101,6 +101,7 @@ async fn handle(cli: Cli) -> anyhow::Result<Exit> {
         Command::Files(args) => cmd::files::handle(global, args).await,
         Command::Context(args) => cmd::context::handle(global, args).await,
         Command::Compact(args) => cmd::compact::handle(global, args).await,
+        Command::Trace(args) => cmd::trace::handle(global, args).await,
         Command::Undo(args) => cmd::undo::handle(global, args).await,
         Command::Audit(args) => cmd::audit::handle(global, args).await,
         Command::Policy(args) => cmd::policy::handle(global, args).await,

@@ -33,6 +33,7 @@ use crate::{
     rpc::{self, DaemonInfo},
     service::Supervisor,
     signals::{SignalRequest, Signals},
+    telemetry::{self, Exporters},
 };
 
 /// After the turns have ended, how long connections may take to read their ends.
@@ -83,6 +84,8 @@ struct RunningParts<'a> {
     /// Ends the server and every stream.
     closing: CancellationToken,
     presence: Presence<'a>,
+    /// They end with the turns. What they have not sent is sent after the next start.
+    exporters: Exporters,
 }
 
 type Server = JoinHandle<Result<(), tonic::transport::Error>>;
@@ -115,6 +118,8 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
     } = boot::assemble(&config, &recipe, &sockets, log.redactor()).await?;
     notes.iter().for_each(|note| tracing::warn!("{note}"));
     recover(&engine).await?;
+    let exporters =
+        telemetry::start(&config, &recipe.env, recipe.paths.data.clone(), store.clone(), &engine.activity()).await;
 
     let (listener, incoming) = Listener::open(sockets, supervisor.listener()).await?;
     let mut presence = Presence::new(listener, lock, Arc::clone(&store));
@@ -196,6 +201,7 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
         server,
         closing,
         presence,
+        exporters,
     };
     tokio::select! {
         () = running.finish(drain) => Ok(()),
@@ -342,6 +348,7 @@ impl RunningParts<'_> {
     /// once it is gone nothing is half alive.
     async fn finish(mut self, drain: Duration) {
         self.engine.drain(drain).await;
+        drop(std::mem::take(&mut self.exporters));
         self.closing.cancel();
         self.presence.close();
         if timeout(CLOSING_GRACE * 2, &mut self.server).await.is_err() {

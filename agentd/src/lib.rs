@@ -54,4 +54,5 @@ pub mod session_tools;
 pub mod signals;
 pub mod skills;
 pub mod start;
+mod telemetry;
 pub mod tools;

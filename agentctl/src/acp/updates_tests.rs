@@ -256,6 +256,7 @@ fn plans_usage_and_notices() {
         turn: usage,
         prompt: None,
         delegated: false,
+        timing: None,
     };
     assert!(told.take(used()).is_empty(), "the window is not known");
     (told.updates.window, told.updates.spent) = (Some(1000), Some(1_000_000));
@@ -270,6 +271,7 @@ fn plans_usage_and_notices() {
         turn: usage,
         prompt: None,
         delegated: false,
+        timing: None,
     };
     assert_eq!(told.take(uncounted)[0]["used"], 100, "the window is as full as it was");
 

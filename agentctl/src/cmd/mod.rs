@@ -39,6 +39,7 @@ pub(crate) mod stats;
 pub(crate) mod storage;
 pub(crate) mod test;
 pub(crate) mod tools;
+pub(crate) mod trace;
 pub(crate) mod undo;
 pub(crate) mod usage;
 pub(crate) mod wait;

@@ -201,6 +201,16 @@ group! {
 }
 
 group! {
+    /// Turns for an OpenTelemetry collector.
+    TelemetrySettings, TelemetryLayer {
+        /// Address of the collector, or `none`. Variables precede it.
+        endpoint: String,
+        /// Set if words, arguments and results are sent.
+        content: bool,
+    }
+}
+
+group! {
     /// The process.
     ServiceSettings, ServiceLayer {
         /// Time limit for running turns at a stop.
@@ -275,6 +285,8 @@ pub struct DaemonSettings {
     pub retention: RetentionSettings,
     /// The model in the daemon's own process.
     pub embedded: EmbeddedSettings,
+    /// Turns for an OpenTelemetry collector.
+    pub telemetry: TelemetrySettings,
     /// The process.
     pub service: ServiceSettings,
 }
@@ -297,6 +309,7 @@ struct DaemonLayer {
     audit: Option<AuditLayer>,
     retention: Option<RetentionLayer>,
     embedded: Option<EmbeddedFile>,
+    telemetry: Option<TelemetryLayer>,
     service: Option<ServiceLayer>,
 }
 
@@ -339,6 +352,7 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Daemon
     let mut audit = AuditLayer::default();
     let mut retention = RetentionLayer::default();
     let mut embedded = EmbeddedLayer::default();
+    let mut telemetry = TelemetryLayer::default();
     let mut service = ServiceLayer::default();
 
     let variables = sources.env.texts();
@@ -360,6 +374,7 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Daemon
         audit.overlay(layer.audit, "audit", &file.origin, origins);
         retention.overlay(layer.retention, "retention", &file.origin, origins);
         embedded.overlay(own_model, "embedded", &file.origin, origins);
+        telemetry.overlay(layer.telemetry, "telemetry", &file.origin, origins);
         service.overlay(layer.service, "service", &file.origin, origins);
     }
 
@@ -393,6 +408,7 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Daemon
         audit: audit.complete("audit")?,
         retention: retention.complete("retention")?,
         embedded: embedded.complete("embedded")?,
+        telemetry: telemetry.complete("telemetry")?,
         service: checked(service.complete("service")?, origins)?,
     })
 }

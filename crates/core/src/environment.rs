@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fmt, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-/// Variables that every client may pass: where programs are, how to speak, and what time it is.
-const ALWAYS: [&str; 5] = ["PATH", "LANG", "LANGUAGE", "LC_*", "TZ"];
+/// Variables that every client may pass: where programs are, how to speak, what time it is, and of which trace it is a part.
+const ALWAYS: [&str; 6] = ["PATH", "LANG", "LANGUAGE", "LC_*", "TRACEPARENT", "TZ"];
 
 /// Variables that no client may pass, whatever a configuration says: these load code, run code, or lead to keys and to
 /// other programs of the person. The home and what follows from it belong to the session.
@@ -166,7 +166,7 @@ mod tests {
             let sent = ClientEnvironment::unjudged([(name.to_owned(), "value".to_owned())]);
             assert_eq!(!sent.allowed(added).is_empty(), passes, "{name} with {added:?}");
         }
-        for name in ["PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ"] {
+        for name in ["PATH", "LANG", "LC_ALL", "LC_CTYPE", "TRACEPARENT", "TZ"] {
             check(name, &[], true);
         }
         for name in ["RUSTUP_HOME", "NIX_PATH", "MY_COLOUR"] {
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_client_is_asked_for_no_more_than_may_pass() {
         let wanted = ClientEnvironment::wanted(&["NIX_*".to_owned(), "GITHUB_TOKEN".to_owned()]);
-        assert_eq!(wanted, ["PATH", "LANG", "LANGUAGE", "LC_*", "TZ", "PWD", "NIX_*"]);
+        assert_eq!(wanted, ["PATH", "LANG", "LANGUAGE", "LC_*", "TRACEPARENT", "TZ", "PWD", "NIX_*"]);
         assert!(ClientEnvironment::is_wanted(&wanted, "NIX_PATH"));
         assert!(!ClientEnvironment::is_wanted(&wanted, "NIX_TOKEN") && !ClientEnvironment::is_wanted(&wanted, "HOME"));
     }

@@ -25,7 +25,7 @@ use crate::{
     todo::Todo,
     tool::FileChange,
     turn::{QueuedTurn, TurnOptions, TurnResult},
-    usage::Usage,
+    usage::{CallTiming, Usage},
 };
 
 /// A numbered fact.
@@ -158,6 +158,9 @@ pub enum EventKind {
         /// Set if it sums up calls of sessions that worked for this one. Those count each of them, under their models.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         delegated: bool,
+        /// Timing of the call; none where it sums up several calls, and in older journals.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timing: Option<CallTiming>,
     },
     /// The intent of the turn's input was classified.
     IntentClassified {

@@ -37,7 +37,7 @@ use crate::{
     model::{LearntForm, ListedModel, ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo, WindowSource},
     policy::Confinement,
     search::{SearchQuery, SearchResult},
-    session::{NewFork, SessionPage, SessionSettings, SessionSummary, StoredSession, TurnSpan},
+    session::{EndedTurns, NewFork, SessionPage, SessionSettings, SessionSummary, StoredSession, TurnSpan},
     spending::{SideUsage, UsageQuery, UsageReport},
     state_files::{StateFileChange, StateFiles},
     tool::{AdaptedCall, FileChange, FollowedLink, StartFolder, ToolCall, ToolOutput, ToolSpec},
@@ -352,6 +352,10 @@ pub trait Store: Send + Sync {
 
     /// The turns of a session, in the order in which they began.
     fn turns(&self, session: SessionId) -> BoxFuture<'_, Result<Vec<TurnSpan>, StoreError>>;
+
+    /// Turns that have ended, of people's sessions, whose ends are stored behind that place, at most `limit`. Copies in forks
+    /// are none.
+    fn ended_turns(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<EndedTurns, StoreError>>;
 
     /// Appends events of one session, numbered without a gap after the last stored one, all or none. They are
     /// durable, and the projections agree with them, when this returns. Calls of many sessions share one commit.

@@ -114,6 +114,30 @@ pub struct TurnSpan {
     pub ended: Option<u64>,
 }
 
+/// Ended turns of people's sessions, in the order in which they were stored.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EndedTurns {
+    /// The turns.
+    pub turns: Vec<EndedTurn>,
+    /// The place behind all that was stored when it was asked.
+    pub end: u64,
+}
+
+/// A turn that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedTurn {
+    /// Place of its end in the journal. It grows, but for ends whose session was removed: their places may be given again.
+    pub place: u64,
+    /// The session.
+    pub session_id: SessionId,
+    /// The turn.
+    pub turn_id: TurnId,
+    /// Number of its last event.
+    pub seq: u64,
+    /// Time of its end.
+    pub at: Timestamp,
+}
+
 /// A session to be, whose first events are a copy of another's.
 #[derive(Debug, Clone)]
 pub struct NewFork {

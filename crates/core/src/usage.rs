@@ -57,6 +57,16 @@ impl Usage {
     }
 }
 
+/// Timing of one model call. Retries and answers that broke off are part of the call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallTiming {
+    /// Time from the request to the first part of an answer, in milliseconds; none where none came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_token_ms: Option<u64>,
+    /// Time from the request to the end of the answer, in milliseconds.
+    pub duration_ms: u64,
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 pub(crate) fn is_zero(tokens: &u64) -> bool {
     *tokens == 0

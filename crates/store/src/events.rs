@@ -6,7 +6,7 @@ use agentd_core::{
     event::{Event, EventKind, StateChange},
     ids::{SessionId, TurnId},
     item::{Item, ItemBody},
-    session::TurnSpan,
+    session::{EndedTurn, EndedTurns, TurnSpan},
     state_files::StateFileChange,
 };
 use rusqlite::{Connection, Row, params};
@@ -114,6 +114,33 @@ pub(crate) fn turns(connection: &Connection, session_id: SessionId) -> Result<Ve
         found => found?,
     };
     Ok(spans(found))
+}
+
+/// The turns of people's sessions whose ends are behind that place. Removed sessions are their own parents. What comes before
+/// the mark of a fork is a copy.
+pub(crate) fn ended_turns(connection: &Connection, after: u64, at_most: usize) -> Result<EndedTurns, Fault> {
+    let snapshot = connection.unchecked_transaction()?;
+    let end = snapshot.query_row("SELECT coalesce(max(key), 0) FROM events", [], |row| row.get(0))?;
+    let mut statement = snapshot.prepare_cached(
+        "SELECT events.key, sessions.id, events.turn, events.seq, events.at
+         FROM events JOIN sessions ON sessions.key = events.session
+         WHERE events.key > ?1 AND events.kind = 'turn_ended' AND events.turn IS NOT NULL AND sessions.parent IS NULL
+            AND NOT EXISTS (SELECT 1 FROM events AS later WHERE later.session = events.session AND later.seq > events.seq
+                AND later.kind = 'state_changed' AND later.payload LIKE '%\"state\":\"forked\"%')
+         ORDER BY events.key LIMIT ?2",
+    )?;
+    let mut rows = statement.query(params![bound(after), limit(at_most)])?;
+    let mut turns = Vec::new();
+    while let Some(row) = rows.next()? {
+        turns.push(EndedTurn {
+            place: number_from(row.get("key")?)?,
+            session_id: id_from(text(row, "id")?)?,
+            turn_id: id_from(text(row, "turn")?)?,
+            seq: number_from(row.get("seq")?)?,
+            at: time_from(row.get("at")?)?,
+        });
+    }
+    Ok(EndedTurns { turns, end: number_from(end)? })
 }
 
 /// Turns by their starts and ends.

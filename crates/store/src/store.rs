@@ -14,7 +14,7 @@ use agentd_core::{
     item::Item,
     ports::{JournalImports, Store, StoredInterrupt},
     search::{SearchQuery, SearchResult},
-    session::{NewFork, SessionPage, SessionSettings, SessionSummary, StoredSession, TurnSpan},
+    session::{EndedTurns, NewFork, SessionPage, SessionSettings, SessionSummary, StoredSession, TurnSpan},
     spending::{SideUsage, UsageQuery, UsageReport},
     state_files::{StateFileChange, StateFiles},
 };
@@ -292,6 +292,10 @@ impl Store for SqliteStore {
 
     fn turns(&self, session: SessionId) -> BoxFuture<'_, Result<Vec<TurnSpan>, StoreError>> {
         self.read("read the turns", move |connection| events::turns(connection, session))
+    }
+
+    fn ended_turns(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<EndedTurns, StoreError>> {
+        self.read("read the turns that have ended", move |connection| events::ended_turns(connection, after, limit))
     }
 
     fn append(&self, events: Vec<Arc<Event>>) -> BoxFuture<'_, Result<(), StoreError>> {

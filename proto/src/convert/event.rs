@@ -93,7 +93,7 @@ impl From<&EventKind> for wire::Kind {
                     by: Some(by.into()),
                 })
             }
-            EventKind::UsageUpdated { step, slot, model, usage, turn, prompt, delegated } => {
+            EventKind::UsageUpdated { step, slot, model, usage, turn, prompt, delegated, timing } => {
                 Self::UsageUpdated(wire::UsageUpdated {
                     step: *step,
                     slot: slot_to_wire(*slot),
@@ -102,6 +102,7 @@ impl From<&EventKind> for wire::Kind {
                     turn: Some(turn.into()),
                     prompt: prompt.as_ref().map(Into::into),
                     delegated: *delegated,
+                    timing: timing.as_ref().map(Into::into),
                 })
             }
             EventKind::StateChanged { change } => {
@@ -172,6 +173,7 @@ impl TryFrom<wire::Kind> for EventKind {
                 turn: required(updated.turn, "the usage of a turn")?.into(),
                 prompt: updated.prompt.map(Into::into),
                 delegated: updated.delegated,
+                timing: updated.timing.map(Into::into),
             },
             wire::Kind::StateChanged(changed) => Self::StateChanged {
                 change: changed.change.ok_or(WireError::Unknown("a change of state"))?.try_into()?,

@@ -4,7 +4,7 @@ use agentd_core::{
     Date,
     counters::{Counter, CounterKind, DayCounters},
     spending::{UsageGroup, UsageGrouping, UsageQuery, UsageReport},
-    usage::Usage,
+    usage::{CallTiming, Usage},
 };
 
 use super::{WireError, required};
@@ -37,6 +37,18 @@ impl From<v1::Usage> for Usage {
             calls: usage.calls,
             unpriced_calls: usage.unpriced_calls,
         }
+    }
+}
+
+impl From<&CallTiming> for v1::CallTiming {
+    fn from(timing: &CallTiming) -> Self {
+        Self { first_token_ms: timing.first_token_ms, duration_ms: timing.duration_ms }
+    }
+}
+
+impl From<v1::CallTiming> for CallTiming {
+    fn from(timing: v1::CallTiming) -> Self {
+        Self { first_token_ms: timing.first_token_ms, duration_ms: timing.duration_ms }
     }
 }
 

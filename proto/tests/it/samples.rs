@@ -23,7 +23,7 @@ use agentd_core::{
     surroundings::Surroundings,
     tool::{FileChange, FileChangeKind, PrintedText, ToolCall, ToolDetails, ToolErrorCode, ToolResult},
     turn::{Denial, StopReason, TurnError, TurnResult},
-    usage::Usage,
+    usage::{CallTiming, Usage},
     worktree::SessionWorktree,
 };
 use serde_json::json;
@@ -350,6 +350,7 @@ pub(crate) fn kinds() -> Vec<EventKind> {
             ..Default::default()
         }),
         delegated: true,
+        timing: Some(CallTiming { first_token_ms: Some(120), duration_ms: 2_400 }),
     });
     for change in [
         StateChange::Todos { todos: todos() },

@@ -38,6 +38,7 @@
 //! - [`extending`]: what the page for newcomers says, done word for word.
 //! - [`readme`]: the commands and the picture of the first page. [`shell`]: what a shell says that the daemon does not know.
 //! - [`usage`]: tokens and money of every call.
+//! - [`trace`]: a turn as a tree, and as a page. [`telemetry`]: turns for a collector.
 //! - [`long_task`]: sixty steps whose requests only grow.
 //! - [`tiers`]: which tools a turn shows, and that nothing else can be called.
 //! - [`web`]: what may be asked of the web, and how pages are shown.
@@ -123,9 +124,11 @@ mod stats;
 mod stream_schema;
 mod subagents;
 mod surroundings;
+mod telemetry;
 mod terminal;
 mod tiers;
 mod together;
+mod trace;
 mod travel;
 mod travel_hostile;
 mod typing;

@@ -184,7 +184,7 @@ fn types_are_nouns() {
 }
 
 /// Which crates of the house a crate may know, and which libraries are its alone.
-const HOUSE: [(&str, &[&str]); 19] = [
+const HOUSE: [(&str, &[&str]); 22] = [
     ("crates/core", &[]),
     ("crates/policy", &["agentd-core"]),
     ("crates/context", &["agentd-core"]),
@@ -192,17 +192,20 @@ const HOUSE: [(&str, &[&str]); 19] = [
     ("crates/models", &["agentd-core"]),
     ("crates/local", &["agentd-core"]),
     ("crates/lsp", &["agentd-core"]),
+    ("crates/telemetry", &["agentd-core", "agentd-trace"]),
     ("crates/tools", &["agentd-core"]),
+    ("crates/trace", &["agentd-core"]),
     ("crates/store", &["agentd-core"]),
     ("crates/archive", &["agentd-core"]),
     ("crates/audit", &["agentd-core"]),
+    ("crates/replay", &["agentd-core"]),
     ("crates/code", &["agentd-confine", "agentd-core"]),
     ("crates/confine", &[]),
     ("crates/index", &["agentd-confine", "agentd-core"]),
     ("crates/mcp", &["agentd-core"]),
     ("crates/web", &["agentd-core"]),
     ("proto", &["agentd-core"]),
-    ("agentctl", &["agentd-core", "agentd-proto"]),
+    ("agentctl", &["agentd-core", "agentd-proto", "agentd-trace"]),
     (
         "agentd",
         &[
@@ -218,7 +221,9 @@ const HOUSE: [(&str, &[&str]); 19] = [
             "agentd-models",
             "agentd-policy",
             "agentd-proto",
+            "agentd-replay",
             "agentd-store",
+            "agentd-telemetry",
             "agentd-tools",
             "agentd-web",
         ],
@@ -227,10 +232,10 @@ const HOUSE: [(&str, &[&str]); 19] = [
 
 /// Libraries whose types stop at the crates that are named.
 const WIRES: [(&str, &[&str]); 17] = [
-    ("tonic", &["proto", "agentd"]),
-    ("prost", &["proto", "agentd"]),
+    ("tonic", &["proto", "agentd", "crates/telemetry"]),
+    ("prost", &["proto", "agentd", "crates/telemetry"]),
     ("interprocess", &["proto"]),
-    ("reqwest", &["crates/mcp", "crates/models", "crates/web"]),
+    ("reqwest", &["crates/mcp", "crates/models", "crates/telemetry", "crates/web"]),
     ("rmcp", &["agentctl", "crates/mcp"]),
     ("rusqlite", &["crates/store"]),
     ("candle-core", &["crates/local"]),

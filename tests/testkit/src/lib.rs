@@ -1,5 +1,6 @@
 //! What tests are made with: fakes that keep the real ports' contracts, and real servers on loopback.
 
+pub mod collector;
 pub mod daemon;
 mod family;
 pub mod hostile;

@@ -22,7 +22,10 @@ use agentd_core::{
     item::{Item, ItemBody},
     ports::{Store, StoredInterrupt},
     search::{SearchHit, SearchQuery, SearchResult, searchable},
-    session::{NewFork, SessionPage, SessionSettings, SessionStatus, SessionSummary, StoredSession, TurnSpan},
+    session::{
+        EndedTurn, EndedTurns, NewFork, SessionPage, SessionSettings, SessionStatus, SessionSummary, StoredSession,
+        TurnSpan,
+    },
     spending::{SideUsage, UsageQuery, UsageReport},
     state_files::{StateFileChange, StateFiles},
     turn::StopReason,
@@ -440,6 +443,20 @@ impl Store for MemoryStore {
 
     fn turns(&self, session: SessionId) -> BoxFuture<'_, Result<Vec<TurnSpan>, StoreError>> {
         ready(Ok(self.state().turns(session)))
+    }
+
+    fn ended_turns(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<EndedTurns, StoreError>> {
+        let state = self.state();
+        let is_of_person =
+            |event: &Event| state.sessions.contains_key(&event.session_id) && state.parent(event.session_id).is_none();
+        let ended = |(place, event): (u64, &Arc<Event>)| {
+            let turn_id = event.turn_id.filter(|_| matches!(event.kind, EventKind::TurnEnded { .. }))?;
+            let ended = EndedTurn { place, session_id: event.session_id, turn_id, seq: event.seq, at: event.at };
+            let is_copy = state.copied.get(&event.session_id).is_some_and(|copied| event.seq <= *copied);
+            (place > after && is_of_person(event) && !is_copy).then_some(ended)
+        };
+        let turns = (1..).zip(&state.log).filter_map(ended).take(limit).collect();
+        ready(Ok(EndedTurns { turns, end: state.log.len() as u64 }))
     }
 
     fn append(&self, events: Vec<Arc<Event>>) -> BoxFuture<'_, Result<(), StoreError>> {

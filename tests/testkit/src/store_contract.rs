@@ -19,7 +19,7 @@ use agentd_core::{
     policy::Risk,
     ports::{Store, StoredInterrupt},
     search::{SearchKind, SearchQuery},
-    session::{NewFork, SessionSettings, SessionStatus, SessionSummary, Todo, TodoPriority, TodoStatus},
+    session::{EndedTurn, NewFork, SessionSettings, SessionStatus, SessionSummary, Todo, TodoPriority, TodoStatus},
     spending::{SideUsage, UsageGroup, UsageGrouping, UsageQuery, UsageReport},
     state_files::StateFileChange,
     surroundings::Surroundings,
@@ -78,6 +78,7 @@ pub async fn check_store<S: Store>(fresh: impl AsyncFn() -> S) {
         a_deleted_session_leaves_nothing
         sessions_do_not_disturb_each_other
         turns_are_told_with_their_first_and_last_events
+        turns_that_have_ended_are_told_in_the_order_of_their_ends
         a_fork_goes_on_from_a_copy
     }
 }
@@ -220,6 +221,7 @@ impl EventScript {
             turn: usage,
             prompt: None,
             delegated: false,
+            timing: None,
         })
     }
 
@@ -677,8 +679,8 @@ async fn usage_adds_up_without_overflow(store: &impl Store) {
 
 /// A call to a model in a slot, some days after the start.
 fn call(script: &mut EventScript, days: i64, slot: Slot, model: &str, usage: Usage) -> Arc<Event> {
-    let (model, turn, prompt, delegated) = (model.to_owned(), usage, None, false);
-    let event = script.next(EventKind::UsageUpdated { step: 1, slot, model, usage, turn, prompt, delegated });
+    let (model, turn, prompt, delegated, timing) = (model.to_owned(), usage, None, false, None);
+    let event = script.next(EventKind::UsageUpdated { step: 1, slot, model, usage, turn, prompt, delegated, timing });
     let at = Timestamp::from_second(start().as_second() + days * 86_400).unwrap();
     Arc::new(Event { at, ..(*event).clone() })
 }
@@ -725,6 +727,7 @@ async fn usage_is_summed_up_by_model_session_day_and_slot(store: &impl Store) {
         turn: tokens(30, Some(0)),
         prompt: None,
         delegated: true,
+        timing: None,
     };
     store.append(vec![first.next(sum)]).await.unwrap();
     let side = SideUsage { at: start(), slot: Slot::Chat, model: "dear".into(), usage: tokens(1, Some(1)) };
@@ -1330,6 +1333,42 @@ async fn turns_are_told_with_their_first_and_last_events(store: &impl Store) {
     store.append(vec![script.turn_ended(StopReason::Failed)]).await.unwrap();
     assert_eq!(spans().await, [(1, Some(3)), (5, Some(8)), (6, Some(7))]);
     assert_eq!(store.turns(SessionId::generate()).await.unwrap(), []);
+}
+
+async fn turns_that_have_ended_are_told_in_the_order_of_their_ends(store: &impl Store) {
+    let (mut first, mut second) = (session(store).await, session(store).await);
+    let settings = SessionSettings {
+        parent: Some(Parent { session: first.session, agent: None, tools: Vec::new() }),
+        ..SessionSettings::default()
+    };
+    let mut child = EventScript::new(SessionId::generate(), start());
+    store.create_session(child.session, start(), settings, Vec::new()).await.unwrap();
+    let before = store.ended_turns(0, 10).await.unwrap();
+    assert_eq!(before.turns, []);
+    store.append(vec![first.turn_started(), first.input("a")]).await.unwrap();
+    store.append(vec![second.turn_started(), second.turn_ended(StopReason::Completed)]).await.unwrap();
+    store.append(vec![child.turn_started(), child.turn_ended(StopReason::Completed)]).await.unwrap();
+    store.append(vec![first.turn_ended(StopReason::Failed), first.warning()]).await.unwrap();
+    let all = store.ended_turns(0, 10).await.unwrap();
+    let ids = |turns: &[EndedTurn]| turns.iter().map(|turn| (turn.session_id, turn.turn_id)).collect::<Vec<_>>();
+    let expected = [(second.session, second.turn), (first.session, first.turn)];
+    assert_eq!(ids(&all.turns), expected);
+    assert!(all.end > all.turns[1].place && all.turns[1].place > all.turns[0].place && all.turns[0].place > before.end);
+    assert_eq!(ids(&store.ended_turns(0, 1).await.unwrap().turns), expected[..1]);
+    assert_eq!(ids(&store.ended_turns(all.turns[0].place, 10).await.unwrap().turns), expected[1..]);
+    assert_eq!(store.ended_turns(all.end, 10).await.unwrap().turns, []);
+    let fork = SessionId::generate();
+    let mark = StateChange::Forked { from: first.session, turn: 1 };
+    let mut copy = EventScript { session: fork, ..first.clone() };
+    let new =
+        NewFork { id: fork, at: start(), from: first.session, through: first.seq, first: vec![copy.changed(mark)] };
+    store.fork_session(new).await.unwrap();
+    assert_eq!(ids(&store.ended_turns(0, 10).await.unwrap().turns), expected, "a copy is none");
+    store.append(vec![copy.turn_started(), copy.turn_ended(StopReason::Completed)]).await.unwrap();
+    assert_eq!(ids(&store.ended_turns(all.end, 10).await.unwrap().turns), [(fork, copy.turn)]);
+    store.delete_session(fork).await.unwrap();
+    store.delete_session(second.session).await.unwrap();
+    assert_eq!(ids(&store.ended_turns(0, 10).await.unwrap().turns), expected[1..]);
 }
 
 async fn a_fork_goes_on_from_a_copy(store: &impl Store) {

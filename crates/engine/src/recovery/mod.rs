@@ -172,6 +172,7 @@ impl Ledger {
             turn: *turn,
             prompt: None,
             delegated: true,
+            timing: None,
         })
     }
 

@@ -12,6 +12,7 @@ use futures_util::StreamExt as _;
 use tokio::time::timeout;
 
 use super::actor::Actor;
+use crate::turn::call_clock::CallClock;
 
 /// Time limit for the answer: the turn waits for it.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -53,9 +54,11 @@ impl Actor {
             known_paths: Vec::new(),
         };
         let (mut said, mut usage) = (String::new(), None);
+        let mut clock = CallClock::start();
         let mut chunks = chat.stream(request);
         let heard = async {
             while let Some(Ok(chunk)) = chunks.next().await {
+                clock.note(&chunk);
                 match chunk {
                     ModelChunk::Text(more) => said.push_str(&more),
                     ModelChunk::Usage(counted) => usage = Some(counted),
@@ -76,6 +79,7 @@ impl Actor {
             turn: usage,
             delegated: false,
             prompt: None,
+            timing: Some(clock.timing()),
         });
         let word = said.split_whitespace().map(|word| word.trim_matches(|char: char| !char.is_ascii_alphanumeric()));
         let kind = word.map(IntentKind::named).find(|kind| *kind != IntentKind::Uncertain);

@@ -180,7 +180,7 @@ async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mu
 fn count(context: &TurnContext, step: u32, usage: Usage, turn: &mut Usage, delegated: bool) -> EventKind {
     *turn += usage;
     let (slot, model) = (context.models.slot, context.models.model.info().id.clone());
-    EventKind::UsageUpdated { step, slot, model, usage, turn: *turn, prompt: None, delegated }
+    EventKind::UsageUpdated { step, slot, model, usage, turn: *turn, prompt: None, delegated, timing: None }
 }
 
 /// Tells what a call changed of the files in the session's state. It is in the journal before the result is, so that no

@@ -9,9 +9,11 @@
 //! - `request`: the next request; `reminders`: what the model is told at its end, once; `route`: the model that gets it;
 //!   `level`: how full the window is; `cuts`: servers that read a part of a request in silence.
 //! - `unusable`: answers that a turn cannot end with.
-//! - `person`, `answering`: how questions reach people; `files`: the session's folders; `stopwatch`: the time worked.
+//! - `person`, `answering`: how questions reach people; `files`: the session's folders; `stopwatch`: the time worked;
+//!   `call_clock`: that of a model call.
 
 pub(crate) mod answering;
+pub(crate) mod call_clock;
 pub(crate) mod call_record;
 mod context;
 mod cuts;

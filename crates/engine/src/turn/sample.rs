@@ -13,12 +13,14 @@ use agentd_core::{
     origin::{ItemOrigin, ServerFields},
     ports::Model,
     tool::ToolCall,
-    usage::Usage,
+    usage::{CallTiming, Usage},
 };
 use futures_util::StreamExt as _;
 
 use super::{
-    TurnContext, TurnExit, TurnState, cuts, level,
+    TurnContext, TurnExit, TurnState,
+    call_clock::CallClock,
+    cuts, level,
     recorder::Recorder,
     reminders,
     unusable::{self, AnswerParts},
@@ -65,6 +67,7 @@ pub(crate) async fn ask(
     let items = state.history.len();
     let mut answer = Answer::new(&context.recorder, model);
     let latest = context.latest_answer();
+    let mut clock = CallClock::start();
     let mut chunks = model.stream(request);
     let end = loop {
         let chunk = match context.or_too_late(latest, chunks.next()).await {
@@ -72,10 +75,13 @@ pub(crate) async fn ask(
             Err(exit) => {
                 // What it has cost until now nobody tells.
                 let usage = Usage::of_call(None).with_broken(answer.broken);
-                count(context, state, slot, model.info(), usage, None).await?;
+                count(context, state, slot, model.info(), usage, None, clock.timing()).await?;
                 return Err(exit);
             }
         };
+        if let Some(Ok(chunk)) = &chunk {
+            clock.note(chunk);
+        }
         match chunk {
             Some(Ok(ModelChunk::End(finish))) => break Ok(finish),
             Some(Ok(chunk)) => answer.take(chunk).await?,
@@ -86,6 +92,7 @@ pub(crate) async fn ask(
         }
     };
     drop(chunks);
+    let timing = clock.timing();
     let usage = answer.usage(end.is_ok());
     let Answer { words, mut calls, unrun, without_tools, fields, remarks, .. } = answer;
     if without_tools {
@@ -95,7 +102,7 @@ pub(crate) async fn ask(
     // The embedded model reads of a request what it can make use of, and in its own words.
     let prompt = (!model.info().embedded).then(|| PromptReport { remarks, ..sent.report.clone() });
     // Told also where the server reported nothing: it is what counts the steps after a restart.
-    count(context, state, slot, model.info(), usage, prompt).await?;
+    count(context, state, slot, model.info(), usage, prompt, timing).await?;
     let finish = match end {
         Ok(finish) => finish,
         Err(error) => {
@@ -153,10 +160,12 @@ pub(crate) async fn count(
     info: &ModelInfo,
     usage: Usage,
     prompt: Option<PromptReport>,
+    timing: CallTiming,
 ) -> Result<(), TurnExit> {
     state.usage += usage;
     let (step, model, turn) = (state.steps, info.id.clone(), state.usage);
-    let kind = EventKind::UsageUpdated { step, slot, model, usage, turn, prompt, delegated: false };
+    let timing = Some(timing);
+    let kind = EventKind::UsageUpdated { step, slot, model, usage, turn, prompt, delegated: false, timing };
     context.recorder.fact(kind).await
 }
 

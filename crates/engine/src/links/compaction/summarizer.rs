@@ -17,7 +17,7 @@ use agentd_core::{
 };
 use futures_util::StreamExt as _;
 
-use crate::turn::{TurnContext, TurnExit, TurnState, request, sample};
+use crate::turn::{TurnContext, TurnExit, TurnState, call_clock::CallClock, request, sample};
 
 /// Bytes of a model's summary that are read: many times what it is asked for.
 const MAX_WRITTEN: usize = 100_000;
@@ -110,6 +110,7 @@ async fn written(
     prompt: Option<PromptReport>,
 ) -> Result<Result<WrittenSummary, ModelError>, TurnExit> {
     let info = model.info();
+    let mut clock = CallClock::start();
     let mut chunks = model.stream(request);
     let (mut text, mut usage, mut calls, mut broken) = (String::new(), None, false, 0);
     let end = loop {
@@ -120,10 +121,13 @@ async fn written(
             Ok(chunk) => chunk,
             Err(exit) => {
                 let usage = Usage::of_call(None).with_broken(broken);
-                sample::count(context, state, slot, info, usage, None).await?;
+                sample::count(context, state, slot, info, usage, None, clock.timing()).await?;
                 return Err(exit);
             }
         };
+        if let Some(Ok(chunk)) = &chunk {
+            clock.note(chunk);
+        }
         match chunk {
             Some(Ok(ModelChunk::Text(more))) => text.push_str(&more),
             Some(Ok(ModelChunk::WasReasoning)) => text.clear(),
@@ -144,7 +148,7 @@ async fn written(
     drop(chunks);
     let has_answered = end.is_ok() || usage.is_some() || !text.is_empty();
     let usage = if has_answered { Usage::of_call(usage) } else { Usage::of_failed_call() };
-    sample::count(context, state, slot, info, usage.with_broken(broken), prompt).await?;
+    sample::count(context, state, slot, info, usage.with_broken(broken), prompt, clock.timing()).await?;
     let end = end.and_then(|()| match text.trim() {
         // Words beside a call are about the call.
         _ if calls => Err(ModelError::new(ErrorKind::Protocol, NO_WORDS)),

@@ -1,0 +1,67 @@
+//! Turns for an OpenTelemetry collector, where a person names one: tasks beside everything else, which nothing waits for.
+
+use std::{path::PathBuf, sync::Arc};
+
+use agentd_core::ports::Store;
+use agentd_engine::Activity;
+use agentd_telemetry::{
+    Signal, TelemetryConfig,
+    config::ConfiguredTelemetry,
+    export::{self, position_file},
+};
+use tokio::{sync::watch, task::JoinHandle};
+
+use crate::{config::Config, environment::Environment};
+
+/// The setting for no collector.
+const NONE: &str = "none";
+
+/// Tasks that send. They end with this.
+#[derive(Debug, Default)]
+pub(crate) struct Exporters(Vec<JoinHandle<()>>);
+
+impl Drop for Exporters {
+    fn drop(&mut self) {
+        self.0.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// Starts to send what ends from now on, or has ended since the last run and was not acknowledged. Where nobody asks for it,
+/// the position of an earlier run is forgotten: what happens now is not sent later.
+pub(crate) async fn start(
+    config: &Config,
+    env: &Environment,
+    data: PathBuf,
+    store: Arc<dyn Store>,
+    activity: &watch::Receiver<Activity>,
+) -> Exporters {
+    let settings = &config.daemon.telemetry;
+    let configured = ConfiguredTelemetry {
+        endpoint: Some(settings.endpoint.as_str()).filter(|endpoint| *endpoint != NONE),
+        content: settings.content,
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    let telemetry = TelemetryConfig::read(|name| env.text(name), configured).unwrap_or_else(|error| {
+        tracing::warn!("telemetry is off: {error}");
+        None
+    });
+    let mut exporters = Exporters::default();
+    for signal in Signal::ALL {
+        let sent = telemetry.as_ref().filter(|telemetry| telemetry.signal(signal).is_some());
+        let Some(telemetry) = sent.cloned() else {
+            if let Err(error) = position_file(&data, signal).forget() {
+                tracing::warn!("an old position of telemetry cannot be removed: {error}");
+            }
+            continue;
+        };
+        export::anchor(signal, &store, &data).await;
+        tracing::info!(signal = signal.as_str(), content = telemetry.content, "turns are sent to a collector");
+        let (store, data, activity) = (Arc::clone(&store), data.clone(), activity.clone());
+        exporters.0.push(tokio::spawn(async move {
+            if let Err(error) = export::follow(signal, &telemetry, store, &data, activity).await {
+                tracing::warn!("telemetry is off: {error}");
+            }
+        }));
+    }
+    exporters
+}

@@ -1,0 +1,332 @@
+//! The settings of an exporter, by the usual variables. Who sets no endpoint sends nothing.
+
+use std::time::Duration;
+
+use secrecy::SecretString;
+use url::Url;
+
+use crate::otlp::metrics::Temporality;
+
+/// Time limit of one export where nobody says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Attributes of the resource and headers at the most.
+const MOST: usize = 128;
+
+/// Kind of what is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// Spans.
+    Traces,
+    /// Metrics.
+    Metrics,
+}
+
+impl Signal {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Traces, Self::Metrics];
+
+    /// Its name in paths and files.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Traces => "traces",
+            Self::Metrics => "metrics",
+        }
+    }
+}
+
+/// Form in which it is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// Messages in the bodies of requests.
+    Http,
+    /// Calls of gRPC, without TLS.
+    Grpc,
+}
+
+/// The way to a collector for one signal.
+#[derive(Debug, Clone)]
+pub struct SignalConfig {
+    /// The address, with its path where the protocol has one.
+    pub endpoint: Url,
+    /// The form.
+    pub protocol: Protocol,
+    /// Further headers. Keys stand in them.
+    pub headers: Vec<(String, SecretString)>,
+    /// Time limit of one export.
+    pub timeout: Duration,
+}
+
+/// Settings of an exporter.
+#[derive(Debug, Clone)]
+pub struct TelemetryConfig {
+    /// The way of spans; none where they are not sent.
+    pub traces: Option<SignalConfig>,
+    /// The way of metrics.
+    pub metrics: Option<SignalConfig>,
+    /// Attributes of the process.
+    pub resource: Vec<(String, String)>,
+    /// Set if words, arguments and results are sent.
+    pub content: bool,
+    /// Meaning of the values of metrics.
+    pub temporality: Temporality,
+}
+
+/// Settings that make no sense. It names the variable and never its value, which may be a secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name} {problem}")]
+pub struct TelemetryConfigError {
+    name: String,
+    problem: &'static str,
+}
+
+impl TelemetryConfigError {
+    fn new(name: impl Into<String>, problem: &'static str) -> Self {
+        Self { name: name.into(), problem }
+    }
+}
+
+/// Settings of the configuration, which variables precede.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ConfiguredTelemetry<'a> {
+    /// The address of a collector.
+    pub endpoint: Option<&'a str>,
+    /// Set if words, arguments and results are sent.
+    pub content: bool,
+    /// Version of the program.
+    pub version: &'a str,
+}
+
+impl TelemetryConfig {
+    /// Reads the variables. None where no endpoint is set, or all is disabled.
+    ///
+    /// # Errors
+    /// A variable that makes no sense.
+    pub fn read<'a>(
+        variable: impl Fn(&str) -> Option<&'a str>,
+        configured: ConfiguredTelemetry<'_>,
+    ) -> Result<Option<Self>, TelemetryConfigError> {
+        let is_true = |name: &str| variable(name).is_some_and(|value| value.trim().eq_ignore_ascii_case("true"));
+        if is_true("OTEL_SDK_DISABLED") {
+            return Ok(None);
+        }
+        let traces = signal(Signal::Traces, &variable, configured.endpoint)?;
+        let metrics = signal(Signal::Metrics, &variable, configured.endpoint)?;
+        if traces.is_none() && metrics.is_none() {
+            return Ok(None);
+        }
+        let content = match variable("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT").map(str::trim) {
+            None => configured.content,
+            Some(value) => ["true", "span_only", "span_and_event"].iter().any(|yes| value.eq_ignore_ascii_case(yes)),
+        };
+        let temporality = match variable("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE").map(str::trim) {
+            Some(value) if value.eq_ignore_ascii_case("delta") => Temporality::Delta,
+            _ => Temporality::Cumulative,
+        };
+        let resource = resource(&variable, configured.version)?;
+        Ok(Some(Self { traces, metrics, resource, content, temporality }))
+    }
+
+    /// The way of a signal.
+    #[must_use]
+    pub fn signal(&self, signal: Signal) -> Option<&SignalConfig> {
+        match signal {
+            Signal::Traces => self.traces.as_ref(),
+            Signal::Metrics => self.metrics.as_ref(),
+        }
+    }
+}
+
+fn signal<'a>(
+    signal: Signal,
+    variable: &impl Fn(&str) -> Option<&'a str>,
+    configured: Option<&str>,
+) -> Result<Option<SignalConfig>, TelemetryConfigError> {
+    let upper = signal.as_str().to_ascii_uppercase();
+    if variable(&format!("OTEL_{upper}_EXPORTER")).is_some_and(|value| value.trim() == "none") {
+        return Ok(None);
+    }
+    // What is said of one signal precedes what is said of all.
+    let said = |what: &str| {
+        let names = [format!("OTEL_EXPORTER_OTLP_{upper}_{what}"), format!("OTEL_EXPORTER_OTLP_{what}")];
+        names.into_iter().find_map(|name| Some((variable(&name)?.trim(), name)))
+    };
+    let own = variable(&format!("OTEL_EXPORTER_OTLP_{upper}_ENDPOINT")).is_some();
+    let Some((text, name)) = said("ENDPOINT").or_else(|| Some((configured?, "telemetry.endpoint".to_owned()))) else {
+        return Ok(None);
+    };
+    let protocol = match said("PROTOCOL") {
+        None => Protocol::Http,
+        Some(("http/protobuf", _)) => Protocol::Http,
+        Some(("grpc", _)) => Protocol::Grpc,
+        Some((_, name)) => return Err(TelemetryConfigError::new(name, "is neither http/protobuf nor grpc")),
+    };
+    let endpoint = endpoint(text, &name, protocol, (!own).then_some(signal))?;
+    let headers = match said("HEADERS") {
+        Some((text, name)) => pairs(text).ok_or_else(|| TelemetryConfigError::new(name, "is no list of key=value"))?,
+        None => Vec::new(),
+    };
+    let headers = headers.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value.into())).collect();
+    let timeout = match said("TIMEOUT") {
+        Some((text, name)) => {
+            let milliseconds = text.parse().ok().filter(|milliseconds| (1..=600_000).contains(milliseconds));
+            let problem = || TelemetryConfigError::new(name, "is no number of milliseconds up to 600000");
+            Duration::from_millis(milliseconds.ok_or_else(problem)?)
+        }
+        None => TIMEOUT,
+    };
+    Ok(Some(SignalConfig { endpoint, protocol, headers, timeout }))
+}
+
+/// The address. One for all signals gets the path of the signal.
+fn endpoint(
+    text: &str,
+    name: &str,
+    protocol: Protocol,
+    shared_by: Option<Signal>,
+) -> Result<Url, TelemetryConfigError> {
+    let problem = |problem| TelemetryConfigError::new(name, problem);
+    let mut url = Url::parse(text).map_err(|_| problem("is no address such as http://localhost:4318"))?;
+    if !["http", "https"].contains(&url.scheme()) || url.host_str().is_none() {
+        return Err(problem("is no address such as http://localhost:4318"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(problem("has a password in it; put it into OTEL_EXPORTER_OTLP_HEADERS"));
+    }
+    if protocol == Protocol::Grpc && url.scheme() == "https" {
+        return Err(problem("begins with https, which grpc cannot have here; use http/protobuf"));
+    }
+    if let (Protocol::Http, Some(signal)) = (protocol, shared_by) {
+        let path = format!("{}/v1/{}", url.path().trim_end_matches('/'), signal.as_str());
+        url.set_path(&path);
+    }
+    Ok(url)
+}
+
+fn resource<'a>(
+    variable: &impl Fn(&str) -> Option<&'a str>,
+    version: &str,
+) -> Result<Vec<(String, String)>, TelemetryConfigError> {
+    const NAME: &str = "OTEL_RESOURCE_ATTRIBUTES";
+    let mut attributes = match variable(NAME) {
+        Some(text) => pairs(text).ok_or_else(|| TelemetryConfigError::new(NAME, "is no list of key=value"))?,
+        None => Vec::new(),
+    };
+    let mut set = |name: &str, value: Option<&str>, default: &str| {
+        if let Some(value) = value {
+            attributes.retain(|(key, _)| key != name);
+            attributes.push((name.to_owned(), value.to_owned()));
+        } else if !attributes.iter().any(|(key, _)| key == name) {
+            attributes.push((name.to_owned(), default.to_owned()));
+        }
+    };
+    set("service.name", variable("OTEL_SERVICE_NAME"), "agentd");
+    set("service.version", None, version);
+    Ok(attributes)
+}
+
+/// A list of `key=value`, with values encoded as in an address.
+fn pairs(text: &str) -> Option<Vec<(String, String)>> {
+    let mut pairs = Vec::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let (key, value) = part.split_once('=')?;
+        let (key, value) = (key.trim(), decoded(value.trim())?);
+        if key.is_empty() || pairs.len() >= MOST {
+            return None;
+        }
+        pairs.push((key.to_owned(), value));
+    }
+    Some(pairs)
+}
+
+/// The text with its `%41` as characters. A `+` stays one.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, more)) = rest.split_first() {
+        rest = more;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let (digits, more) = rest.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+        rest = more;
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use secrecy::ExposeSecret as _;
+
+    use super::*;
+
+    fn read(variables: &[(&str, &'static str)]) -> Result<Option<TelemetryConfig>, TelemetryConfigError> {
+        let variable = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
+        TelemetryConfig::read(variable, ConfiguredTelemetry { version: "1", ..ConfiguredTelemetry::default() })
+    }
+
+    #[test]
+    fn nothing_is_sent_where_no_endpoint_is_set() {
+        let headers = ("OTEL_EXPORTER_OTLP_HEADERS", "a=b");
+        assert!(read(&[headers, ("OTEL_SERVICE_NAME", "x")]).unwrap().is_none());
+        let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318");
+        assert!(read(&[endpoint, ("OTEL_SDK_DISABLED", "TRUE")]).unwrap().is_none());
+        let none = [endpoint, ("OTEL_TRACES_EXPORTER", "none"), ("OTEL_METRICS_EXPORTER", "none")];
+        assert!(read(&none).unwrap().is_none());
+    }
+
+    #[test]
+    fn one_endpoint_serves_both_signals_and_one_may_have_its_own() {
+        let config = read(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318/base/")]).unwrap().unwrap();
+        assert_eq!(config.traces.unwrap().endpoint.as_str(), "http://localhost:4318/base/v1/traces");
+        assert_eq!(config.metrics.unwrap().endpoint.as_str(), "http://localhost:4318/base/v1/metrics");
+        let config = read(&[
+            ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://host/here"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Bearer%20x%2by, b = c"),
+            ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "250"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "service.name=mine,deployment.environment=dev"),
+        ]);
+        let config = config.unwrap().unwrap();
+        let traces = config.traces.unwrap();
+        assert_eq!((traces.endpoint.as_str(), traces.timeout.as_millis()), ("https://host/here", 250));
+        let headers: Vec<_> =
+            traces.headers.iter().map(|(name, value)| (name.as_str(), value.expose_secret())).collect();
+        assert_eq!(headers, [("authorization", "Bearer x+y"), ("b", "c")]);
+        assert!(!format!("{:?}", traces.headers).contains("Bearer"));
+        assert!(config.metrics.is_none() && !config.content);
+        assert!(config.resource.contains(&("service.name".to_owned(), "mine".to_owned())));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named_without_its_value() {
+        let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318");
+        for (name, value) in [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4318"),
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "ftp://secret"),
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://me:secret@localhost"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/secret"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "secret"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "a=%secret"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "secret"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "secret"),
+        ] {
+            let error = read(&[(name, value), endpoint]).unwrap_err().to_string();
+            assert!(error.starts_with(name) && !error.contains("secret"), "{error}");
+        }
+        let tls = [("OTEL_EXPORTER_OTLP_ENDPOINT", "https://host"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")];
+        assert!(read(&tls).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_list_is_read_or_refused(text in ".{0,60}") {
+            if let Some(pairs) = pairs(&text) {
+                prop_assert!(pairs.iter().all(|(key, _)| !key.is_empty()));
+            }
+        }
+    }
+}

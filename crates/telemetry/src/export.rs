@@ -1,0 +1,362 @@
+//! The task that follows the journal: one for each signal, so that neither waits for the other. It sends turn by turn, and
+//! notes each as soon as the collector has it. Nothing waits for it.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+
+use agentd_core::{
+    Timestamp,
+    agent::MAIN,
+    error::StoreError,
+    event::{Event, EventKind},
+    ids::SessionId,
+    ports::Store,
+    session::EndedTurn,
+};
+use agentd_trace::{TurnTrace, nest, subagent_sessions, turns};
+use tokio::{sync::watch, time::sleep};
+
+use crate::{
+    config::{Signal, TelemetryConfig},
+    ids::{TRACEPARENT, TraceContext},
+    measures::Measures,
+    names,
+    otlp::{
+        attributes::{KeyValue, Resource, Scope},
+        metrics as metric, trace,
+    },
+    position::{Position, PositionFile},
+    send::{Collector, CollectorError, ExportOutcome},
+    spans,
+};
+
+/// Turns that are read from the journal at once.
+const BATCH: usize = 64;
+/// Spans of one message.
+const MOST_SPANS: usize = 400;
+/// Events that are read at once, and those of one session at the most.
+const PAGE: usize = 1000;
+const MOST_EVENTS: usize = 200_000;
+/// Sessions of subagents that are read for one turn.
+const MOST_SESSIONS: usize = 500;
+
+/// The pause before a try that follows a failure, which doubles, and the longest.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// Time between two looks where nothing tells of a turn, and after a sign of one.
+const LOOK: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_millis(250);
+
+/// The journal.
+pub type TurnSource = Arc<dyn Store>;
+
+/// The file of the position of a signal, in a folder.
+#[must_use]
+pub fn position_file(folder: &Path, signal: Signal) -> PositionFile {
+    PositionFile::at(folder.join(format!("telemetry-{}.json", signal.as_str())))
+}
+
+/// Notes the place from which on turns are sent, where no earlier run has: nothing from before was wanted. Called before the
+/// first turn can begin.
+pub async fn anchor(signal: Signal, source: &TurnSource, folder: &Path) {
+    let file = position_file(folder, signal);
+    let marked = async {
+        // One that cannot be read is told of when it is used.
+        if !matches!(file.load(), Ok(None)) {
+            return Ok(());
+        }
+        let end = source.ended_turns(u64::MAX, 0).await.map_err(|error| error.to_string())?.end;
+        let position = Position { place: end, turn_id: None, at: Timestamp::now() };
+        file.save(position).map_err(|error| error.to_string())
+    };
+    if let Err(error) = marked.await {
+        tracing::warn!("the position of telemetry cannot be written: {error}");
+    }
+}
+
+/// Follows the journal for one signal. Never returns, unless the collector's address cannot be used. `signs` changes when a
+/// turn may have ended.
+///
+/// # Errors
+/// When no client can be made.
+pub async fn follow<T: Clone>(
+    signal: Signal,
+    config: &TelemetryConfig,
+    source: TurnSource,
+    folder: &Path,
+    mut signs: watch::Receiver<T>,
+) -> Result<(), CollectorError> {
+    let Some(way) = config.signal(signal) else { return Ok(()) };
+    let collector = Collector::new(signal, way)?;
+    let mut export = Export::begin(signal, config, source, position_file(folder, signal), collector).await;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match export.step().await {
+            Ok(Progress::Sent) => pause = FIRST_PAUSE,
+            Ok(Progress::Nothing) => {
+                pause = FIRST_PAUSE;
+                tokio::select! {
+                    changed = signs.changed() => match changed {
+                        // The end is stored about when it is told.
+                        Ok(()) => sleep(SOON).await,
+                        Err(_) => sleep(LOOK).await,
+                    },
+                    () = sleep(LOOK) => {}
+                }
+            }
+            Err(Delay { why, after }) => {
+                tracing::warn!(signal = signal.as_str(), "telemetry is not sent, and tried again later: {why}");
+                sleep(after.unwrap_or(pause).max(FIRST_PAUSE)).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+    }
+}
+
+enum Progress {
+    Sent,
+    Nothing,
+}
+
+/// Reason to try again later.
+struct Delay {
+    why: String,
+    after: Option<Duration>,
+}
+
+impl From<StoreError> for Delay {
+    fn from(error: StoreError) -> Self {
+        Self { why: error.to_string(), after: None }
+    }
+}
+
+struct Export {
+    signal: Signal,
+    content: bool,
+    temporality: metric::Temporality,
+    resource: Resource,
+    source: TurnSource,
+    file: PositionFile,
+    collector: Collector,
+    position: Option<Position>,
+    /// Turns that were found and not sent.
+    due: std::collections::VecDeque<EndedTurn>,
+    /// Messages of the first of them that were taken.
+    taken: usize,
+    measures: Measures,
+    /// Since when is measured.
+    since: Timestamp,
+}
+
+impl Export {
+    async fn begin(
+        signal: Signal,
+        config: &TelemetryConfig,
+        source: TurnSource,
+        file: PositionFile,
+        collector: Collector,
+    ) -> Self {
+        let loading = file.clone();
+        let loaded = tokio::task::spawn_blocking(move || loading.load()).await;
+        let position = match loaded {
+            Ok(Ok(position)) => position,
+            Ok(Err(error)) => {
+                tracing::warn!("the position of telemetry cannot be read, so it begins with the next turn: {error}");
+                None
+            }
+            Err(_) => None,
+        };
+        let attributes = config.resource.iter().map(|(name, value)| KeyValue::new(name, value.as_str())).collect();
+        Self {
+            signal,
+            content: config.content,
+            temporality: config.temporality,
+            resource: Resource { attributes },
+            source,
+            file,
+            collector,
+            position,
+            due: std::collections::VecDeque::new(),
+            taken: 0,
+            measures: Measures::default(),
+            since: Timestamp::now(),
+        }
+    }
+
+    /// Sends the next turn, if there is one.
+    async fn step(&mut self) -> Result<Progress, Delay> {
+        let position = match self.position {
+            Some(position) => position,
+            None => {
+                // Nothing from before it was wanted.
+                let end = self.source.ended_turns(u64::MAX, 0).await?.end;
+                self.note(Position { place: end, turn_id: None, at: Timestamp::now() }).await?
+            }
+        };
+        if self.due.is_empty() {
+            self.due = self.find(position).await?.into();
+        }
+        let Some(turn) = self.due.front().copied() else { return Ok(Progress::Nothing) };
+        if let Some((tree, traceparent)) = self.read(turn).await? {
+            self.send(&tree, traceparent.as_deref()).await?;
+        }
+        self.note(Position::of(&turn)).await?;
+        self.due.pop_front();
+        self.taken = 0;
+        Ok(Progress::Sent)
+    }
+
+    async fn note(&mut self, position: Position) -> Result<Position, Delay> {
+        let file = self.file.clone();
+        let saved = tokio::task::spawn_blocking(move || file.save(position)).await;
+        let problem = match saved {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(error) => Some(error.to_string()),
+        };
+        // Known here in any case: what was taken is not sent again in this life.
+        self.position = Some(position);
+        if let Some(problem) = problem {
+            tracing::warn!("the position of telemetry cannot be written: {problem}");
+        }
+        Ok(position)
+    }
+
+    /// Turns behind the position. Where its place may have been given again, the time decides.
+    async fn find(&mut self, position: Position) -> Result<Vec<EndedTurn>, Delay> {
+        let page = self.source.ended_turns(position.place.saturating_sub(1), BATCH).await?;
+        let is_kept = match position.turn_id {
+            Some(turn) => {
+                page.turns.first().is_some_and(|first| first.place == position.place && first.turn_id == turn)
+            }
+            None => page.end >= position.place,
+        };
+        if is_kept {
+            return Ok(page.turns.into_iter().filter(|turn| turn.place > position.place).collect());
+        }
+        let mut after = 0;
+        loop {
+            let page = self.source.ended_turns(after, BATCH).await?;
+            let later: Vec<EndedTurn> = page.turns.iter().filter(|turn| turn.at > position.at).copied().collect();
+            match page.turns.last() {
+                _ if !later.is_empty() => return Ok(later),
+                Some(last) => after = last.place,
+                None => {
+                    self.note(Position { place: page.end, turn_id: None, ..position }).await?;
+                    return Ok(Vec::new());
+                }
+            }
+        }
+    }
+
+    /// The tree of a turn, and what its client said of the trace that it is a part of. None where it is gone.
+    async fn read(&self, turn: EndedTurn) -> Result<Option<(TurnTrace, Option<String>)>, Delay> {
+        let spans = self.source.turns(turn.session_id).await?;
+        let Some(span) = spans.iter().find(|span| span.ended == Some(turn.seq)) else { return Ok(None) };
+        let events = self.events(turn.session_id, span.began.saturating_sub(1), turn.seq).await?;
+        let Some(mut tree) = turns(&events).into_iter().find(|tree| tree.turn_id == turn.turn_id) else {
+            return Ok(None);
+        };
+        if tree.agent == MAIN
+            && let Some(session) = self.source.session(turn.session_id).await?
+            && let Some(agent) = session.agents.last()
+        {
+            tree.agent.clone_from(agent);
+        }
+        let traceparent = events.iter().find_map(|event| match &event.kind {
+            EventKind::TurnStarted { environment, .. } if event.turn_id == Some(turn.turn_id) => {
+                environment.iter().find(|(name, _)| *name == TRACEPARENT).map(|(_, value)| value.to_owned())
+            }
+            _ => None,
+        });
+        let mut trees = [tree];
+        self.add_subagents(&mut trees).await?;
+        let [tree] = trees;
+        Ok(Some((tree, traceparent)))
+    }
+
+    async fn add_subagents(&self, trees: &mut [TurnTrace]) -> Result<(), Delay> {
+        let mut known: BTreeMap<SessionId, Vec<TurnTrace>> = BTreeMap::new();
+        let mut wanted = subagent_sessions(trees);
+        while let Some(session) = wanted.pop_first() {
+            if known.len() >= MOST_SESSIONS || known.contains_key(&session) {
+                continue;
+            }
+            let of_child = turns(&self.events(session, 0, u64::MAX).await?);
+            wanted.extend(subagent_sessions(&of_child));
+            known.insert(session, of_child);
+        }
+        nest(trees, &known);
+        Ok(())
+    }
+
+    async fn events(&self, session: SessionId, after: u64, last: u64) -> Result<Vec<Event>, Delay> {
+        let (mut events, mut after): (Vec<Event>, u64) = (Vec::new(), after);
+        while events.len() < MOST_EVENTS && after < last {
+            let page = self.source.events(session, after, PAGE).await?;
+            let Some(end) = page.last().map(|event| event.seq) else { break };
+            events.extend(page.into_iter().filter(|event| event.seq <= last).map(Arc::unwrap_or_clone));
+            after = end;
+        }
+        Ok(events)
+    }
+
+    async fn send(&mut self, tree: &TurnTrace, traceparent: Option<&str>) -> Result<(), Delay> {
+        match self.signal {
+            Signal::Traces => self.send_spans(tree, traceparent).await,
+            Signal::Metrics => self.send_measures(tree).await,
+        }
+    }
+
+    async fn send_spans(&mut self, tree: &TurnTrace, traceparent: Option<&str>) -> Result<(), Delay> {
+        let spans = spans::of_turn(tree, &TraceContext::of(tree, traceparent), self.content);
+        for part in spans.chunks(MOST_SPANS).skip(self.taken) {
+            let scope_spans = vec![trace::ScopeSpans { scope: Some(scope()), spans: part.to_vec() }];
+            let message = trace::ExportTraces {
+                resource_spans: vec![trace::ResourceSpans { resource: Some(self.resource.clone()), scope_spans }],
+            };
+            self.settle(self.collector.export(message).await)?;
+            self.taken += 1;
+        }
+        Ok(())
+    }
+
+    async fn send_measures(&mut self, tree: &TurnTrace) -> Result<(), Delay> {
+        let is_delta = self.temporality == metric::Temporality::Delta;
+        let mut measures = if is_delta { Measures::default() } else { self.measures.clone() };
+        measures.take(tree);
+        let now = Timestamp::now();
+        let metrics = measures.encode(self.since, now, self.temporality);
+        let scope_metrics = vec![metric::ScopeMetrics { scope: Some(scope()), metrics }];
+        let message = metric::ExportMetrics {
+            resource_metrics: vec![metric::ResourceMetrics { resource: Some(self.resource.clone()), scope_metrics }],
+        };
+        self.settle(self.collector.export(message).await)?;
+        if is_delta {
+            self.since = now;
+        } else {
+            self.measures = measures;
+        }
+        Ok(())
+    }
+
+    /// Lets go of what will never be taken: what comes behind it must not wait for it.
+    fn settle(&self, outcome: ExportOutcome) -> Result<(), Delay> {
+        let signal = self.signal.as_str();
+        match outcome {
+            ExportOutcome::Taken { rejected: 0 } => Ok(()),
+            ExportOutcome::Taken { rejected } => {
+                tracing::warn!(signal, rejected, "the collector did not take all of a turn");
+                Ok(())
+            }
+            ExportOutcome::Refused(why) => {
+                tracing::warn!(signal, "the collector does not take a turn, which is left out: {why}");
+                Ok(())
+            }
+            ExportOutcome::Later { why, after } => Err(Delay { why, after }),
+        }
+    }
+}
+
+fn scope() -> Scope {
+    Scope { name: names::SCOPE.to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
+}

@@ -1,0 +1,205 @@
+//! Counters and histograms of turns, in memory: tokens and money, and the durations of turns, model calls and tools.
+
+use std::collections::BTreeMap;
+
+use agentd_core::{Timestamp, usage::Usage};
+use agentd_trace::{ModelCallSpan, Span, SpanKind, ToolSpan, TurnTrace};
+
+use crate::{
+    names,
+    otlp::{attributes::KeyValue, metrics as otlp},
+    spans::{address, dollars, failure, nanoseconds, seconds, tool_failure},
+};
+
+/// Series in all. More of them come of names without end, and are counted together.
+const MOST_SERIES: usize = 2000;
+
+/// Bounds of seconds of calls and tools, of seconds of turns, and of numbers of calls.
+const SHORT: [f64; 14] = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
+const LONG: [f64; 13] = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6];
+const COUNTS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
+
+/// Attributes of a series.
+type Attributes = Vec<(&'static str, String)>;
+
+/// Measurements so far.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Measures {
+    series: BTreeMap<(&'static str, Attributes), SeriesValue>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum SeriesValue {
+    Count(u64),
+    Amount(f64),
+    Spread { bounds: &'static [f64], buckets: Vec<u64>, sum: f64 },
+}
+
+impl Measures {
+    /// Takes in a turn, and those that worked for it.
+    pub fn take(&mut self, turn: &TurnTrace) {
+        let mut calls = CallCounts::default();
+        self.spans(turn, &turn.spans, &mut calls);
+        let mut agent = vec![(names::OPERATION, names::INVOKE_AGENT.to_owned()), (names::AGENT, turn.agent.clone())];
+        self.spread(names::AGENT_CALLS, agent.clone(), &COUNTS, calls.models);
+        self.spread(names::AGENT_TOOL_CALLS, agent.clone(), &COUNTS, calls.tools);
+        agent.extend(failure(turn).map(|error| (names::ERROR, error)));
+        self.spread(names::AGENT_DURATION, agent, &LONG, seconds(turn.duration_ms()));
+    }
+
+    fn spans(&mut self, turn: &TurnTrace, spans: &[Span], calls: &mut CallCounts) {
+        for span in spans {
+            match &span.kind {
+                SpanKind::ModelCall(call) => {
+                    calls.models += 1.0;
+                    self.call(span, call);
+                }
+                SpanKind::Tool(tool) => {
+                    calls.tools += 1.0;
+                    self.tool(turn, span, tool);
+                }
+                SpanKind::Subagent(work) => work.turns.iter().for_each(|turn| self.take(turn)),
+                _ => {}
+            }
+            self.spans(turn, &span.children, calls);
+        }
+    }
+
+    fn call(&mut self, span: &Span, call: &ModelCallSpan) {
+        let mut attributes = of_model(&call.model, call.server.as_deref());
+        self.spent(&attributes, &call.usage);
+        if let Some(first) = call.first_token_ms {
+            self.spread(names::CALL_FIRST_CHUNK, attributes.clone(), &SHORT, seconds(first));
+        }
+        if span.is_open {
+            attributes.push((names::ERROR, "interrupted".to_owned()));
+        }
+        self.spread(names::CALL_DURATION, attributes, &SHORT, seconds(span.duration_ms()));
+    }
+
+    fn tool(&mut self, turn: &TurnTrace, span: &Span, tool: &ToolSpan) {
+        if tool.sampled != Usage::default() {
+            self.spent(&of_model(&turn.model, None), &tool.sampled);
+        }
+        let mut attributes = vec![(names::OPERATION, names::EXECUTE_TOOL.to_owned()), (names::TOOL, tool.name.clone())];
+        attributes.extend(tool_failure(span, tool).map(|error| (names::ERROR, error.to_owned())));
+        // Waiting for a person is no work of the tool.
+        let took = tool.duration_ms.unwrap_or_else(|| span.duration_ms());
+        self.spread(names::TOOL_DURATION, attributes, &SHORT, seconds(took));
+    }
+
+    fn spent(&mut self, model: &Attributes, usage: &Usage) {
+        let mut attributes = model.clone();
+        if let Some(cost) = usage.cost_microusd {
+            self.amount(names::SPENT_COST, attributes.clone(), dollars(cost));
+        }
+        attributes.push((names::TOKEN_MODALITY, "unknown".to_owned()));
+        for (name, tokens) in [
+            (names::SPENT_INPUT, usage.prompt_tokens),
+            (names::SPENT_OUTPUT, usage.completion_tokens),
+            (names::SPENT_CACHE_READ, usage.cached_tokens),
+            (names::SPENT_CACHE_WRITE, usage.cache_write_tokens),
+            (names::SPENT_REASONING, usage.reasoning_tokens),
+        ] {
+            if let Some(SeriesValue::Count(sum)) =
+                (tokens > 0).then(|| self.series(name, attributes.clone(), SeriesValue::Count(0)))
+            {
+                *sum = sum.saturating_add(tokens);
+            }
+        }
+    }
+
+    fn amount(&mut self, name: &'static str, attributes: Attributes, more: f64) {
+        if let SeriesValue::Amount(sum) = self.series(name, attributes, SeriesValue::Amount(0.0)) {
+            *sum += more;
+        }
+    }
+
+    fn spread(&mut self, name: &'static str, attributes: Attributes, bounds: &'static [f64], value: f64) {
+        let empty = SeriesValue::Spread { bounds, buckets: vec![0; bounds.len() + 1], sum: 0.0 };
+        if let SeriesValue::Spread { bounds, buckets, sum } = self.series(name, attributes, empty) {
+            *sum += value;
+            let bucket = bounds.iter().position(|bound| value <= *bound).unwrap_or(bounds.len());
+            if let Some(count) = buckets.get_mut(bucket) {
+                *count = count.saturating_add(1);
+            }
+        }
+    }
+
+    fn series(&mut self, name: &'static str, attributes: Attributes, empty: SeriesValue) -> &mut SeriesValue {
+        let key = (name, attributes);
+        let is_new = self.series.len() >= MOST_SERIES && !self.series.contains_key(&key);
+        let key = if is_new { (name, vec![("otel.metric.overflow", "true".to_owned())]) } else { key };
+        self.series.entry(key).or_insert(empty)
+    }
+
+    /// All of it, counted since `start`.
+    #[must_use]
+    pub fn encode(&self, start: Timestamp, now: Timestamp, temporality: otlp::Temporality) -> Vec<otlp::Metric> {
+        let (start_ns, time_ns) = (nanoseconds(start), nanoseconds(now).max(nanoseconds(start)));
+        let mut metrics: Vec<otlp::Metric> = Vec::new();
+        for ((name, attributes), measured) in &self.series {
+            let attributes: Vec<KeyValue> =
+                attributes.iter().map(|(key, value)| KeyValue::new(key, value.as_str())).collect();
+            if metrics.last().is_none_or(|metric| metric.name != *name) {
+                metrics.push(empty_metric(name, measured, temporality));
+            }
+            let point =
+                |value| otlp::NumberPoint { start_ns, time_ns, value: Some(value), attributes: attributes.clone() };
+            match (metrics.last_mut().and_then(|metric| metric.data.as_mut()), measured) {
+                (Some(otlp::MetricData::Sum(sum)), SeriesValue::Count(count)) => {
+                    sum.points.push(point(otlp::Number::Int(i64::try_from(*count).unwrap_or(i64::MAX))));
+                }
+                (Some(otlp::MetricData::Sum(sum)), SeriesValue::Amount(amount)) => {
+                    sum.points.push(point(otlp::Number::Double(*amount)));
+                }
+                (Some(otlp::MetricData::Histogram(histogram)), SeriesValue::Spread { bounds, buckets, sum }) => {
+                    histogram.points.push(otlp::HistogramPoint {
+                        start_ns,
+                        time_ns,
+                        count: buckets.iter().sum(),
+                        sum: Some(*sum),
+                        buckets: buckets.clone(),
+                        bounds: bounds.to_vec(),
+                        attributes,
+                    });
+                }
+                _ => {}
+            }
+        }
+        metrics
+    }
+}
+
+/// Number of calls of a turn itself.
+#[derive(Default)]
+struct CallCounts {
+    models: f64,
+    tools: f64,
+}
+
+fn of_model(model: &str, server: Option<&str>) -> Attributes {
+    let (host, _) = address(server.unwrap_or_default());
+    vec![
+        (names::OPERATION, names::CHAT.to_owned()),
+        (names::PROVIDER, names::provider(host).to_owned()),
+        (names::REQUEST_MODEL, model.to_owned()),
+    ]
+}
+
+fn empty_metric(name: &str, measured: &SeriesValue, temporality: otlp::Temporality) -> otlp::Metric {
+    let temporality = temporality.into();
+    let (unit, data) = match measured {
+        SeriesValue::Count(_) => {
+            ("{token}", otlp::MetricData::Sum(otlp::Sum { points: Vec::new(), temporality, is_monotonic: true }))
+        }
+        SeriesValue::Amount(_) => {
+            ("USD", otlp::MetricData::Sum(otlp::Sum { points: Vec::new(), temporality, is_monotonic: true }))
+        }
+        SeriesValue::Spread { .. } => {
+            let unit = if [names::AGENT_CALLS, names::AGENT_TOOL_CALLS].contains(&name) { "{call}" } else { "s" };
+            (unit, otlp::MetricData::Histogram(otlp::Histogram { points: Vec::new(), temporality }))
+        }
+    };
+    otlp::Metric { name: name.to_owned(), unit: unit.to_owned(), data: Some(data) }
+}

@@ -1,0 +1,200 @@
+//! The way to a collector: one request at a time, each with a time limit. What a collector answers is hostile: it is bounded,
+//! and its words are not repeated.
+
+use std::time::Duration;
+
+use prost::Message;
+use reqwest::{Client, StatusCode, header, redirect};
+use secrecy::{ExposeSecret as _, SecretString};
+use tonic::{
+    Code,
+    client::Grpc,
+    metadata::{AsciiMetadataKey, AsciiMetadataValue},
+    transport::{Channel, Endpoint},
+};
+
+use crate::{
+    config::{Protocol, Signal, SignalConfig},
+    otlp::attributes::ExportResponse,
+};
+
+/// Bytes of an answer that are read.
+const LONGEST_ANSWER: usize = 64 << 10;
+
+/// The longest pause that a collector may ask for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+
+/// Outcome of an export.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExportOutcome {
+    /// It was taken, but for so many parts, which are not to be sent again.
+    Taken {
+        /// Number of parts that were not.
+        rejected: u64,
+    },
+    /// It will never be taken.
+    Refused(String),
+    /// It is to be tried again.
+    Later {
+        /// The reason.
+        why: String,
+        /// The pause that the collector asked for.
+        after: Option<Duration>,
+    },
+}
+
+/// A collector for one signal.
+#[derive(Debug)]
+pub struct Collector {
+    way: Way,
+    headers: Vec<(String, SecretString)>,
+    timeout: Duration,
+    signal: Signal,
+}
+
+#[derive(Debug)]
+enum Way {
+    Http(Client, url::Url),
+    Grpc(Channel),
+}
+
+/// A client that cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[error("the way to the collector cannot be opened: {0}")]
+pub struct CollectorError(String);
+
+impl Collector {
+    /// Makes the client. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// When the address or the certificates cannot be used.
+    pub fn new(signal: Signal, config: &SignalConfig) -> Result<Self, CollectorError> {
+        let failed = |error: &dyn std::error::Error| CollectorError(error.to_string());
+        let way = match config.protocol {
+            Protocol::Http => {
+                Way::Http(client(config).map_err(|error| failed(&error.without_url()))?, config.endpoint.clone())
+            }
+            Protocol::Grpc => {
+                let endpoint = Endpoint::from_shared(config.endpoint.to_string()).map_err(|error| failed(&error))?;
+                Way::Grpc(endpoint.connect_timeout(config.timeout).connect_lazy())
+            }
+        };
+        Ok(Self { way, headers: config.headers.clone(), timeout: config.timeout, signal })
+    }
+
+    /// Sends one message.
+    pub async fn export<M: Message + Default + 'static>(&self, message: M) -> ExportOutcome {
+        let sent = async {
+            match &self.way {
+                Way::Http(client, url) => self.post(client, url, &message).await,
+                Way::Grpc(channel) => self.call(channel.clone(), message).await,
+            }
+        };
+        let late = || ExportOutcome::Later { why: "it did not answer in time".to_owned(), after: None };
+        tokio::time::timeout(self.timeout, sent).await.unwrap_or_else(|_| late())
+    }
+
+    async fn post(&self, client: &Client, url: &url::Url, message: &impl Message) -> ExportOutcome {
+        let mut request = client.post(url.clone()).header(header::CONTENT_TYPE, "application/x-protobuf");
+        for (name, value) in &self.headers {
+            let Ok(mut value) = header::HeaderValue::from_str(value.expose_secret()) else { continue };
+            value.set_sensitive(true);
+            request = request.header(name, value);
+        }
+        let mut response = match request.body(message.encode_to_vec()).send().await {
+            Ok(response) => response,
+            Err(error) => return ExportOutcome::Later { why: reason(error), after: None },
+        };
+        let status = response.status();
+        if status.is_success() {
+            let mut body = Vec::new();
+            while let Ok(Some(piece)) = response.chunk().await {
+                if body.len() + piece.len() > LONGEST_ANSWER {
+                    break;
+                }
+                body.extend_from_slice(&piece);
+            }
+            return taken(ExportResponse::decode(body.as_slice()).unwrap_or_default());
+        }
+        let why = format!("it answered {}", status.as_u16());
+        match status {
+            // These say that the message itself is wrong. All else may be mended: a key, a path, a load.
+            StatusCode::BAD_REQUEST
+            | StatusCode::PAYLOAD_TOO_LARGE
+            | StatusCode::UNSUPPORTED_MEDIA_TYPE
+            | StatusCode::UNPROCESSABLE_ENTITY => ExportOutcome::Refused(why),
+            _ => {
+                let seconds =
+                    response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+                let after = seconds.map(|seconds| Duration::from_secs(seconds).min(LONGEST_PAUSE));
+                ExportOutcome::Later { why, after }
+            }
+        }
+    }
+
+    async fn call<M: Message + Default + 'static>(&self, channel: Channel, message: M) -> ExportOutcome {
+        let path = match self.signal {
+            Signal::Traces => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+            Signal::Metrics => "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+        };
+        let mut request = tonic::Request::new(message);
+        for (name, value) in &self.headers {
+            let (Ok(name), Ok(mut value)) =
+                (name.parse::<AsciiMetadataKey>(), value.expose_secret().parse::<AsciiMetadataValue>())
+            else {
+                continue;
+            };
+            value.set_sensitive(true);
+            request.metadata_mut().insert(name, value);
+        }
+        let mut grpc = Grpc::new(channel).max_decoding_message_size(LONGEST_ANSWER);
+        if let Err(error) = grpc.ready().await {
+            return ExportOutcome::Later { why: reason(error), after: None };
+        }
+        let codec = tonic_prost::ProstCodec::<M, ExportResponse>::default();
+        match grpc.unary(request, tonic::codegen::http::uri::PathAndQuery::from_static(path), codec).await {
+            Ok(response) => taken(response.into_inner()),
+            Err(status) => {
+                let why = format!("it answered {:?}", status.code());
+                match status.code() {
+                    Code::InvalidArgument => ExportOutcome::Refused(why),
+                    _ => ExportOutcome::Later { why, after: None },
+                }
+            }
+        }
+    }
+}
+
+fn taken(response: ExportResponse) -> ExportOutcome {
+    let rejected = response.partial.map_or(0, |partial| u64::try_from(partial.rejected).unwrap_or(0));
+    ExportOutcome::Taken { rejected }
+}
+
+/// The reason at the bottom of an error. Addresses may hold keys.
+fn reason(error: impl std::error::Error) -> String {
+    let mut bottom: &dyn std::error::Error = &error;
+    while let Some(cause) = bottom.source() {
+        bottom = cause;
+    }
+    bottom.to_string()
+}
+
+fn client(config: &SignalConfig) -> reqwest::Result<Client> {
+    // An error only says that a provider is there already, which is all that is wanted.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = || {
+        Client::builder()
+            .user_agent(concat!("agentd/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(config.timeout)
+            // A redirect would take keys somewhere else.
+            .redirect(redirect::Policy::none())
+    };
+    if config.endpoint.scheme() != "https" {
+        return builder().tls_certs_only([]).build();
+    }
+    builder().build().or_else(|_| {
+        let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS;
+        let roots = roots.iter().filter_map(|root| reqwest::Certificate::from_der(root).ok());
+        builder().tls_certs_only(roots).build()
+    })
+}

@@ -1,0 +1,280 @@
+//! Spans of a turn: `invoke_agent`, with `chat` and `execute_tool` in it, and the `invoke_agent` of a subagent in the
+//! `execute_tool` that gave it work. Questions, warnings and compactions are events of them.
+
+use agentd_core::{Timestamp, interrupt::AnsweredBy, turn::StopReason, usage::Usage};
+use agentd_trace::{InterruptSpan, ModelCallSpan, Span, SpanKind, SubagentSpan, ToolSpan, TurnTrace};
+
+use crate::{
+    content,
+    ids::{TraceContext, span_id},
+    names,
+    otlp::{attributes::KeyValue, trace as otlp},
+};
+
+/// Spans of a turn and of those that worked for it.
+#[must_use]
+pub fn of_turn(turn: &TurnTrace, context: &TraceContext, content: bool) -> Vec<otlp::Span> {
+    let mut spans = SpanWriter { trace_id: context.trace_id, content, spans: Vec::new() };
+    spans.turn(turn, context.parent);
+    spans.spans
+}
+
+struct SpanWriter {
+    trace_id: [u8; 16],
+    content: bool,
+    spans: Vec<otlp::Span>,
+}
+
+impl SpanWriter {
+    fn turn(&mut self, turn: &TurnTrace, parent: Option<[u8; 8]>) {
+        let id = span_id(turn.session_id, turn.turn_id, "turn");
+        let mut attributes = vec![
+            KeyValue::new(names::OPERATION, names::INVOKE_AGENT),
+            KeyValue::new(names::AGENT, turn.agent.as_str()),
+            KeyValue::new(names::CONVERSATION, turn.session_id.to_string()),
+            KeyValue::new(names::TURN, turn.turn_id.to_string()),
+            KeyValue::new(names::REQUEST_MODEL, turn.model.as_str()),
+        ];
+        add_usage(&mut attributes, &turn.usage);
+        if turn.waited_ms > 0 {
+            attributes.push(KeyValue::new(names::WAITED, seconds(turn.waited_ms)));
+        }
+        let outcome = turn.outcome.as_ref();
+        attributes.extend(outcome.map(|end| KeyValue::new(names::STOP_REASON, word(&end.reason))));
+        let error = failure(turn);
+        let message = outcome.and_then(|end| end.error.as_ref()).map(|error| error.message.as_str());
+        if self.content {
+            attributes.extend(content::of_turn(turn));
+        }
+        let at = self.spans.len();
+        self.add(format!("{} {}", names::INVOKE_AGENT, turn.agent), id, parent, (turn.at, turn.end), attributes);
+        self.fail(at, error.as_deref(), message);
+        for span in &turn.spans {
+            self.part(turn, span, id, at);
+        }
+    }
+
+    /// A part of a turn. `above` is the number of the span that gets it where it is an event.
+    fn part(&mut self, turn: &TurnTrace, span: &Span, parent: [u8; 8], above: usize) {
+        match &span.kind {
+            SpanKind::ModelCall(call) => {
+                let at = self.chat(turn, span, call, parent);
+                self.parts(turn, &span.children, parent, at);
+            }
+            SpanKind::Tool(tool) => self.tool(turn, span, tool, parent),
+            SpanKind::Subagent(work) => self.subagent(work, parent),
+            SpanKind::Interrupt(asked) => self.event(above, span, names::QUESTION, answer(asked)),
+            SpanKind::Compaction { .. } => {
+                self.event(above, span, names::COMPACTION, Vec::new());
+                self.parts(turn, &span.children, parent, above);
+            }
+            SpanKind::Warning { code, .. } => {
+                self.event(above, span, names::WARNING, vec![KeyValue::new(names::CODE, code.as_str())]);
+            }
+            SpanKind::Input { .. }
+            | SpanKind::Message { .. }
+            | SpanKind::Reasoning { .. }
+            | SpanKind::Notice { .. }
+            | SpanKind::Choice { .. } => {}
+        }
+    }
+
+    fn parts(&mut self, turn: &TurnTrace, spans: &[Span], parent: [u8; 8], above: usize) {
+        for span in spans {
+            self.part(turn, span, parent, above);
+        }
+    }
+
+    fn subagent(&mut self, work: &SubagentSpan, parent: [u8; 8]) {
+        for turn in &work.turns {
+            self.turn(turn, Some(parent));
+        }
+    }
+
+    fn chat(&mut self, turn: &TurnTrace, span: &Span, call: &ModelCallSpan, parent: [u8; 8]) -> usize {
+        let mut attributes = of_call(turn, &call.model, call.server.as_deref(), &call.usage);
+        attributes.push(KeyValue::new(names::REQUEST_STREAM, true));
+        attributes.push(KeyValue::new(names::STEP, u64::from(call.step)));
+        attributes.extend(call.slot.map(|slot| KeyValue::new(names::SLOT, slot.as_str())));
+        if let Some(first) = call.first_token_ms {
+            attributes.push(KeyValue::new(names::FIRST_CHUNK, seconds(first)));
+        }
+        if call.retries > 0 {
+            attributes.push(KeyValue::new(names::RETRIES, u64::from(call.retries)));
+        }
+        if call.is_estimated {
+            attributes.push(KeyValue::new(names::ESTIMATED, true));
+        }
+        if self.content {
+            attributes.extend(content::of_call(turn, span, call));
+        }
+        let at = self.spans.len();
+        let id = span_id(turn.session_id, turn.turn_id, &span.id);
+        self.add(format!("{} {}", names::CHAT, call.model), id, Some(parent), (span.at, span.end), attributes);
+        self.spans[at].kind = otlp::SpanKind::Client.into();
+        self.fail(at, span.is_open.then_some("interrupted"), None);
+        at
+    }
+
+    fn tool(&mut self, turn: &TurnTrace, span: &Span, tool: &ToolSpan, parent: [u8; 8]) {
+        let id = span_id(turn.session_id, turn.turn_id, &span.id);
+        let mut attributes = vec![
+            KeyValue::new(names::OPERATION, names::EXECUTE_TOOL),
+            KeyValue::new(names::TOOL, tool.name.as_str()),
+            KeyValue::new(names::TOOL_TYPE, "function"),
+            KeyValue::new(names::TOOL_CALL, tool.call_id.as_str()),
+            KeyValue::new(names::CONVERSATION, turn.session_id.to_string()),
+            KeyValue::new(names::STEP, u64::from(tool.step)),
+        ];
+        if let Some(code) = tool.exit_code {
+            attributes.push(KeyValue::new(names::EXIT_CODE, i64::from(code)));
+        }
+        if self.content {
+            attributes.extend(content::of_tool(tool));
+        }
+        let at = self.spans.len();
+        self.add(format!("{} {}", names::EXECUTE_TOOL, tool.name), id, Some(parent), (span.at, span.end), attributes);
+        self.fail(at, tool_failure(span, tool), None);
+        // The model that the tool asked itself.
+        if tool.sampled != Usage::default() {
+            let attributes = of_call(turn, &turn.model, None, &tool.sampled);
+            let name = format!("{} sampled", span.id);
+            let own = span_id(turn.session_id, turn.turn_id, &name);
+            self.add(format!("{} {}", names::CHAT, turn.model), own, Some(id), (span.at, span.end), attributes);
+            if let Some(last) = self.spans.last_mut() {
+                last.kind = otlp::SpanKind::Client.into();
+            }
+        }
+        self.parts(turn, &span.children, id, at);
+    }
+
+    fn add(
+        &mut self,
+        name: String,
+        id: [u8; 8],
+        parent: Option<[u8; 8]>,
+        (at, end): (Timestamp, Timestamp),
+        attributes: Vec<KeyValue>,
+    ) {
+        self.spans.push(otlp::Span {
+            trace_id: self.trace_id.to_vec(),
+            span_id: id.to_vec(),
+            parent_span_id: parent.map_or_else(Vec::new, |id| id.to_vec()),
+            name,
+            kind: otlp::SpanKind::Internal.into(),
+            start_ns: nanoseconds(at),
+            end_ns: nanoseconds(end),
+            attributes,
+            events: Vec::new(),
+            status: None,
+        });
+    }
+
+    /// Marks a span as failed. What an error says is content.
+    fn fail(&mut self, at: usize, error: Option<&str>, message: Option<&str>) {
+        let Some((error, span)) = error.zip(self.spans.get_mut(at)) else { return };
+        span.attributes.push(KeyValue::new(names::ERROR, error));
+        let message = message.filter(|_| self.content).map(content::cut).unwrap_or_default();
+        span.status = Some(otlp::Status { message, code: otlp::StatusCode::Error.into() });
+    }
+
+    fn event(&mut self, above: usize, span: &Span, name: &str, mut attributes: Vec<KeyValue>) {
+        if span.duration_ms() > 0 {
+            attributes.push(KeyValue::new(names::WAITED, seconds(span.duration_ms())));
+        }
+        if let Some(above) = self.spans.get_mut(above) {
+            let time_ns = nanoseconds(span.at);
+            above.events.push(otlp::SpanEvent { time_ns, name: name.to_owned(), attributes });
+        }
+    }
+}
+
+fn of_call(turn: &TurnTrace, model: &str, server: Option<&str>, usage: &Usage) -> Vec<KeyValue> {
+    let (host, port) = address(server.unwrap_or_default());
+    let mut attributes = vec![
+        KeyValue::new(names::OPERATION, names::CHAT),
+        KeyValue::new(names::PROVIDER, names::provider(host)),
+        KeyValue::new(names::REQUEST_MODEL, model),
+        KeyValue::new(names::CONVERSATION, turn.session_id.to_string()),
+    ];
+    if let Some(port) = port {
+        attributes.push(KeyValue::new(names::SERVER_ADDRESS, host));
+        attributes.push(KeyValue::new(names::SERVER_PORT, port));
+    }
+    add_usage(&mut attributes, usage);
+    attributes
+}
+
+/// Host and port of a server. What is no host, such as the name of a wire, has no port.
+pub(crate) fn address(server: &str) -> (&str, Option<u64>) {
+    match server.rsplit_once(':') {
+        Some((host, port)) if port.parse::<u16>().is_ok() => (host.trim_matches(['[', ']']), port.parse().ok()),
+        _ if server.contains('.') => (server, Some(443)),
+        _ => (server, None),
+    }
+}
+
+fn add_usage(attributes: &mut Vec<KeyValue>, usage: &Usage) {
+    attributes.push(KeyValue::new(names::INPUT_TOKENS, usage.prompt_tokens));
+    attributes.push(KeyValue::new(names::OUTPUT_TOKENS, usage.completion_tokens));
+    for (name, tokens) in [
+        (names::CACHE_READ_TOKENS, usage.cached_tokens),
+        (names::CACHE_WRITE_TOKENS, usage.cache_write_tokens),
+        (names::REASONING_TOKENS, usage.reasoning_tokens),
+    ] {
+        if tokens > 0 {
+            attributes.push(KeyValue::new(name, tokens));
+        }
+    }
+    attributes.extend(usage.cost_microusd.map(|cost| KeyValue::new(names::COST, dollars(cost))));
+}
+
+fn answer(asked: &InterruptSpan) -> Vec<KeyValue> {
+    let answer = asked.answer.as_ref().and_then(|answer| {
+        let answer = serde_json::to_value(answer).ok()?;
+        Some(answer.get("answer")?.as_str()?.to_owned())
+    });
+    let by = match &asked.by {
+        Some(AnsweredBy::Client(name)) => Some(name.as_str()),
+        Some(AnsweredBy::Deadline) => Some("deadline"),
+        Some(AnsweredBy::Daemon) => Some("daemon"),
+        None => None,
+    };
+    let answer = answer.map(|answer| KeyValue::new(names::ANSWER, answer));
+    answer.into_iter().chain(by.map(|by| KeyValue::new(names::ANSWERED_BY, by))).collect()
+}
+
+/// Kind of the error of a turn that did not complete.
+pub(crate) fn failure(turn: &TurnTrace) -> Option<String> {
+    let Some(end) = &turn.outcome else { return Some("interrupted".to_owned()) };
+    let error = end.error.as_ref().map(|error| word(&error.kind));
+    error.or_else(|| (end.reason != StopReason::Completed).then(|| word(&end.reason)))
+}
+
+/// Kind of the error of a tool call.
+pub(crate) fn tool_failure(span: &Span, tool: &ToolSpan) -> Option<&'static str> {
+    match (tool.error, tool.exit_code) {
+        (Some(code), _) => Some(code.as_str()),
+        (None, Some(code)) if code != 0 => Some("exit_code"),
+        _ => span.is_open.then_some("interrupted"),
+    }
+}
+
+/// The name of a plain variant, as it is written in JSON.
+fn word(value: &impl serde::Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|value| Some(value.as_str()?.to_owned())).unwrap_or_default()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "times and money for display, far below 2^52")]
+pub(crate) fn seconds(milliseconds: u64) -> f64 {
+    milliseconds as f64 / 1000.0
+}
+
+#[expect(clippy::cast_precision_loss, reason = "times and money for display, far below 2^52")]
+pub(crate) fn dollars(microusd: u64) -> f64 {
+    microusd as f64 / 1_000_000.0
+}
+
+pub(crate) fn nanoseconds(at: Timestamp) -> u64 {
+    u64::try_from(at.as_nanosecond()).unwrap_or(0)
+}

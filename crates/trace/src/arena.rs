@@ -1,0 +1,97 @@
+//! The tree while it grows: spans by number, each with the number of its parent.
+
+use agentd_core::Timestamp;
+
+use crate::span::{ModelCallSpan, Span, SpanKind, ToolSpan};
+
+/// Spans of one turn.
+#[derive(Debug, Default)]
+pub(crate) struct Arena {
+    nodes: Vec<Node>,
+}
+
+#[derive(Debug)]
+struct Node {
+    parent: Option<usize>,
+    span: Span,
+}
+
+impl Arena {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Adds a span that is over as soon as it begins.
+    pub(crate) fn point(&mut self, parent: Option<usize>, id: String, at: Timestamp, kind: SpanKind) -> usize {
+        self.nodes.push(Node { parent, span: Span { id, at, end: at, is_open: false, kind, children: Vec::new() } });
+        self.nodes.len() - 1
+    }
+
+    /// Adds a span that is under way.
+    pub(crate) fn open(&mut self, parent: Option<usize>, id: String, at: Timestamp, kind: SpanKind) -> usize {
+        let number = self.point(parent, id, at, kind);
+        self.nodes[number].span.is_open = true;
+        number
+    }
+
+    /// A span by the number that it was given.
+    pub(crate) fn span(&mut self, number: usize) -> &mut Span {
+        &mut self.nodes[number].span
+    }
+
+    pub(crate) fn close(&mut self, number: usize, at: Timestamp) {
+        let span = self.span(number);
+        (span.end, span.is_open) = (at, false);
+    }
+
+    pub(crate) fn call(&mut self, number: usize) -> Option<&mut ModelCallSpan> {
+        match &mut self.span(number).kind {
+            SpanKind::ModelCall(call) => Some(call),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn tool(&mut self, number: usize) -> Option<&mut ToolSpan> {
+        match &mut self.span(number).kind {
+            SpanKind::Tool(tool) => Some(tool),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn parent(&self, number: usize) -> Option<usize> {
+        self.nodes[number].parent
+    }
+
+    pub(crate) fn has_children(&self, parent: usize) -> bool {
+        self.nodes.iter().any(|node| node.parent == Some(parent))
+    }
+
+    /// Time of the first words of a model call.
+    pub(crate) fn first_words(&self, call: usize) -> Option<Timestamp> {
+        let is_words = |span: &Span| matches!(span.kind, SpanKind::Message { .. } | SpanKind::Reasoning { .. });
+        let first = self.nodes.iter().find(|node| node.parent == Some(call) && is_words(&node.span));
+        first.map(|node| node.span.at)
+    }
+
+    /// The tree. What is still open ends at that time. Children come behind their parents, so that they are there first
+    /// from behind.
+    pub(crate) fn into_tree(self, end: Timestamp) -> Vec<Span> {
+        let mut spans: Vec<(Option<usize>, Option<Span>)> =
+            self.nodes.into_iter().map(|node| (node.parent, Some(node.span))).collect();
+        let mut roots = Vec::new();
+        for number in (0..spans.len()).rev() {
+            let parent = spans[number].0.filter(|parent| *parent < number);
+            let Some(mut span) = spans[number].1.take() else { continue };
+            span.children.reverse();
+            if span.is_open {
+                span.end = end;
+            }
+            match parent.and_then(|parent| spans[parent].1.as_mut()) {
+                Some(above) => above.children.push(span),
+                None => roots.push(span),
+            }
+        }
+        roots.reverse();
+        roots
+    }
+}

@@ -1,0 +1,308 @@
+//! Reads the events of a session, one by one.
+
+mod items;
+mod questions;
+
+use std::collections::{BTreeMap, HashMap};
+
+use agentd_core::{
+    Timestamp,
+    agent::{MAIN, Subagent},
+    context::{PromptReport, TokenLevel},
+    event::{Event, EventKind, StateChange},
+    ids::{CallId, InterruptId, ItemId, SessionId, TurnId},
+    model::Slot,
+    turn::TurnResult,
+    usage::{CallTiming, Usage},
+};
+
+use crate::{
+    arena::Arena,
+    cut, fit,
+    span::{ModelCallSpan, SpanKind, SubagentSpan, TurnEnd, TurnTrace, between},
+};
+
+/// The code of a warning that a model call is tried again.
+const RETRY: &str = "model_retry";
+
+/// The turns of a session, in the order in which they began. Events are those of one session, in their order; deltas are
+/// skipped.
+#[must_use]
+pub fn turns<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<TurnTrace> {
+    let mut turns: Vec<TurnBuilder<'a>> = Vec::new();
+    let mut numbers: BTreeMap<TurnId, usize> = BTreeMap::new();
+    let mut agent = MAIN.to_owned();
+    for event in events.into_iter().filter(|event| event.kind.is_stored()) {
+        if let Some(turn_id) = event.turn_id {
+            let number = *numbers.entry(turn_id).or_insert_with(|| {
+                turns.push(TurnBuilder::new(event.session_id, turn_id, event, &agent));
+                turns.len() - 1
+            });
+            turns[number].take(event);
+        }
+        if let EventKind::StateChanged { change: StateChange::Agent { stack } } = &event.kind {
+            agent = stack.last().cloned().unwrap_or_else(|| MAIN.to_owned());
+        }
+    }
+    let turns = turns.into_iter().filter(TurnBuilder::has_begun).map(TurnBuilder::finish);
+    let numbered = |(number, turn): (u64, TurnTrace)| TurnTrace { number, ..turn };
+    (1..).zip(turns).map(numbered).collect()
+}
+
+/// A turn while its events are read.
+struct TurnBuilder<'a> {
+    trace: TurnTrace,
+    arena: Arena,
+    events: Vec<&'a Event>,
+    /// The model call under way.
+    call: Option<usize>,
+    /// The last model call that was paid for, and its step.
+    last_call: Option<(usize, u32)>,
+    /// The tool whose result came last.
+    last_tool: Option<usize>,
+    /// The compaction under way.
+    compaction: Option<usize>,
+    tools: HashMap<CallId, usize>,
+    items: HashMap<ItemId, usize>,
+    interrupts: HashMap<InterruptId, usize>,
+    subagents: HashMap<SessionId, usize>,
+    /// Before this nothing of the next model call can have happened.
+    boundary: Timestamp,
+    /// The latest time that was seen.
+    latest: Timestamp,
+}
+
+impl<'a> TurnBuilder<'a> {
+    fn new(session_id: SessionId, turn_id: TurnId, first: &Event, agent: &str) -> Self {
+        let trace = TurnTrace {
+            session_id,
+            turn_id,
+            number: 0,
+            trace_id: None,
+            agent: agent.to_owned(),
+            first_seq: first.seq,
+            last_seq: first.seq,
+            at: first.at,
+            end: first.at,
+            is_open: true,
+            slot: None,
+            model: String::new(),
+            reason: String::new(),
+            max_steps: 0,
+            outcome: None,
+            usage: Usage::default(),
+            waited_ms: 0,
+            spans: Vec::new(),
+        };
+        Self {
+            trace,
+            arena: Arena::default(),
+            events: Vec::new(),
+            call: None,
+            last_call: None,
+            last_tool: None,
+            compaction: None,
+            tools: HashMap::new(),
+            items: HashMap::new(),
+            interrupts: HashMap::new(),
+            subagents: HashMap::new(),
+            boundary: first.at,
+            latest: first.at,
+        }
+    }
+
+    /// A start that is told of nothing but a place in the queue is no turn yet.
+    fn has_begun(&self) -> bool {
+        self.trace.trace_id.is_some() || self.trace.outcome.is_some() || !self.arena.is_empty()
+    }
+
+    fn take(&mut self, event: &'a Event) {
+        self.trace.last_seq = event.seq;
+        self.events.push(event);
+        if !event.is_damaged() {
+            self.latest = self.latest.max(event.at);
+        }
+        match &event.kind {
+            EventKind::TurnStarted { trace_id, slot, model, reason, max_steps, options, .. } => {
+                self.trace.trace_id = Some(*trace_id);
+                (self.trace.at, self.latest) = (event.at, event.at.max(self.latest));
+                (self.trace.slot, self.trace.model, self.trace.max_steps) = (Some(*slot), model.clone(), *max_steps);
+                self.trace.reason.clone_from(reason);
+                if let Some(agent) = options.as_ref().and_then(|options| options.agent.clone()) {
+                    self.trace.agent = agent;
+                }
+            }
+            EventKind::ItemStarted { item } => self.item_started(event, item),
+            EventKind::ItemDelta { .. } => {}
+            EventKind::ItemCompleted { item, status } => self.item_completed(event, item, *status),
+            EventKind::InterruptRaised { interrupt } => self.asked(event, interrupt),
+            EventKind::InterruptResolved { interrupt_id, answer, by, .. } => {
+                self.answered(event, *interrupt_id, answer, by);
+            }
+            EventKind::UsageUpdated { step, slot, model, usage, prompt, delegated, timing, .. } => {
+                let call = PaidCall { step: *step, slot: *slot, model, usage: *usage, prompt, timing: *timing };
+                self.paid(event, call, *delegated);
+            }
+            EventKind::IntentClassified { intent } => {
+                self.chosen(event, format!("intent {}", intent.kind.as_str()), &intent.reason);
+            }
+            EventKind::ModelChosen { model, reason, .. } => {
+                self.call = None;
+                self.chosen(event, format!("model {model}"), reason);
+            }
+            EventKind::StateChanged { change } => self.changed(event, change),
+            EventKind::Warning { code, message } => self.warned(event, code, message),
+            EventKind::TurnEnded { result } => self.ended(event, result),
+        }
+        if !matches!(&event.kind, EventKind::Warning { code, .. } if code == RETRY) {
+            self.boundary = event.at;
+        }
+    }
+
+    /// The model call under way. One that nobody knows of yet has begun behind what was before.
+    fn current_call(&mut self, event: &Event) -> usize {
+        if let Some(call) = self.call {
+            return call;
+        }
+        let call = Box::new(ModelCallSpan { is_estimated: true, ..ModelCallSpan::default() });
+        let kind = SpanKind::ModelCall(call);
+        let number = self.arena.open(self.compaction, format!("m{}", event.seq), self.boundary, kind);
+        self.call = Some(number);
+        number
+    }
+
+    fn paid(&mut self, event: &Event, paid: PaidCall<'_>, delegated: bool) {
+        self.trace.usage += paid.usage;
+        let is_of_known_step = self.last_call.is_some_and(|(_, step)| step == paid.step);
+        let is_sampled = paid.timing.is_none() && paid.prompt.is_none() && is_of_known_step;
+        if delegated || (is_sampled && self.call.is_none() && self.is_behind_result()) {
+            if let Some(tool) = self.last_tool.and_then(|number| self.arena.tool(number)) {
+                let sum = if delegated { &mut tool.delegated } else { &mut tool.sampled };
+                *sum += paid.usage;
+                return;
+            }
+        }
+        let number = self.current_call(event);
+        let first = self.arena.first_words(number);
+        let span = self.arena.span(number);
+        span.id = format!("m{}", event.seq);
+        if let Some(began) = paid.timing.and_then(|timing| earlier(event.at, timing.duration_ms)) {
+            span.at = began;
+        }
+        let at = span.at;
+        if let Some(call) = self.arena.call(number) {
+            call.step = paid.step;
+            call.slot = Some(paid.slot);
+            paid.model.clone_into(&mut call.model);
+            call.usage = paid.usage;
+            call.prompt.clone_from(paid.prompt);
+            call.is_estimated = paid.timing.is_none();
+            call.first_token_ms = match paid.timing {
+                Some(timing) => timing.first_token_ms,
+                None => first.map(|first| between(at, first)),
+            };
+        }
+        self.arena.close(number, event.at);
+        (self.call, self.last_call) = (None, Some((number, paid.step)));
+    }
+
+    /// Returns whether the event before this one is the result of a tool, or was paid for one.
+    fn is_behind_result(&self) -> bool {
+        let before = self.events.iter().rev().nth(1).map(|event| &event.kind);
+        match before {
+            Some(EventKind::ItemCompleted { item, .. }) => {
+                matches!(item.body, agentd_core::item::ItemBody::ToolResult(_))
+            }
+            Some(EventKind::UsageUpdated { delegated, .. }) => *delegated,
+            _ => false,
+        }
+    }
+
+    fn warned(&mut self, event: &Event, code: &str, message: &str) {
+        let parent = if code == RETRY {
+            let number = self.current_call(event);
+            if let Some(call) = self.arena.call(number) {
+                call.retries = call.retries.saturating_add(1);
+            }
+            Some(number)
+        } else {
+            self.call
+        };
+        let at = if event.is_damaged() { self.latest } else { event.at };
+        let kind = SpanKind::Warning { code: code.to_owned(), message: message.to_owned() };
+        self.arena.point(parent, format!("w{}", event.seq), at, kind);
+    }
+
+    fn changed(&mut self, event: &Event, change: &StateChange) {
+        match change {
+            StateChange::Subagent(subagent) => self.delegated(event, subagent),
+            StateChange::Agent { stack } => {
+                let agent = stack.last().map_or(MAIN, String::as_str);
+                self.chosen(event, format!("agent {agent}"), "the session was handed over");
+            }
+            StateChange::TokenLevel { level, tokens, window } if *level != TokenLevel::default() => {
+                let reason = format!("{tokens} of {window} tokens of the window are used");
+                self.chosen(event, format!("window {}", level.as_str()), &reason);
+            }
+            _ => {}
+        }
+    }
+
+    fn delegated(&mut self, event: &Event, subagent: &Subagent) {
+        let parent = self.tools.get(&subagent.call_id).copied();
+        let work = SubagentSpan {
+            session_id: subagent.session_id,
+            after: subagent.after,
+            name: subagent.name.clone(),
+            task: subagent.task.clone(),
+            turns: Vec::new(),
+        };
+        let number = self.arena.open(parent, format!("s{}", event.seq), event.at, SpanKind::Subagent(Box::new(work)));
+        self.subagents.insert(subagent.session_id, number);
+    }
+
+    fn chosen(&mut self, event: &Event, choice: String, reason: &str) {
+        let kind = SpanKind::Choice { choice, reason: reason.to_owned() };
+        self.arena.point(None, format!("c{}", event.seq), event.at, kind);
+    }
+
+    fn ended(&mut self, event: &Event, result: &TurnResult) {
+        self.trace.is_open = false;
+        self.trace.trace_id.get_or_insert(result.trace_id);
+        self.trace.outcome = Some(TurnEnd {
+            reason: result.stop_reason,
+            error: result.error.clone(),
+            steps: result.steps,
+            text: result.text.clone(),
+            duration_ms: result.duration_ms,
+            denials: result.denials.clone(),
+            files: result.files.clone(),
+        });
+        self.latest = self.latest.max(event.at);
+    }
+
+    fn finish(self) -> TurnTrace {
+        let mut trace = self.trace;
+        trace.end = cut::last_sign(self.events.into_iter()).unwrap_or(self.latest).max(trace.at);
+        trace.spans = self.arena.into_tree(trace.end);
+        let (at, end) = (trace.at, trace.end);
+        fit::turn(&mut trace, at, end);
+        trace
+    }
+}
+
+/// A model call as its event tells it.
+struct PaidCall<'a> {
+    step: u32,
+    slot: Slot,
+    model: &'a str,
+    usage: Usage,
+    prompt: &'a Option<PromptReport>,
+    timing: Option<CallTiming>,
+}
+
+/// The time so many milliseconds before another.
+fn earlier(at: Timestamp, milliseconds: u64) -> Option<Timestamp> {
+    let span = jiff::SignedDuration::from_millis(i64::try_from(milliseconds).ok()?);
+    at.checked_sub(span).ok()
+}

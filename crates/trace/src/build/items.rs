@@ -1,0 +1,160 @@
+//! Items: words of the person and the model, tool calls and their results, compactions.
+
+use agentd_core::{
+    event::Event,
+    item::{Item, ItemBody, ItemStatus},
+    tool::{ToolCall, ToolErrorCode, ToolResult},
+    usage::Usage,
+};
+
+use super::TurnBuilder;
+use crate::span::{SpanKind, ToolSpan};
+
+impl TurnBuilder<'_> {
+    pub(super) fn item_started(&mut self, event: &Event, item: &Item) {
+        let number = match &item.body {
+            ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. } => {
+                let call = self.current_call(event);
+                self.arena.open(Some(call), item.id.to_string(), event.at, words(&item.body))
+            }
+            ItemBody::ToolResult(result) => {
+                let number = self.tool(event, result);
+                self.begin(number, event.at);
+                if let Some(tool) = self.arena.tool(number) {
+                    tool.ran = true;
+                }
+                number
+            }
+            ItemBody::Compaction(_) => {
+                let kind = SpanKind::Compaction { summary: String::new(), report: None };
+                let number = self.arena.open(None, item.id.to_string(), event.at, kind);
+                self.compaction = Some(number);
+                number
+            }
+            ItemBody::UserMessage { .. } | ItemBody::Notice { .. } | ItemBody::ToolCall(_) => return,
+        };
+        self.items.insert(item.id, number);
+    }
+
+    pub(super) fn item_completed(&mut self, event: &Event, item: &Item, status: ItemStatus) {
+        self.note_server(item);
+        let (id, at) = (item.id.to_string(), event.at);
+        let number = match &item.body {
+            ItemBody::UserMessage { text, steered, .. } => {
+                self.arena.point(None, id, at, SpanKind::Input { text: text.clone(), steered: *steered });
+                return;
+            }
+            ItemBody::Notice { text, topic, .. } => {
+                self.arena.point(None, id, at, SpanKind::Notice { topic: *topic, text: text.clone() });
+                return;
+            }
+            ItemBody::ToolCall(call) => {
+                self.called(event, call);
+                return;
+            }
+            ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. } => self.said(event, item),
+            ItemBody::ToolResult(result) => self.returned(event, result),
+            ItemBody::Compaction(compaction) => {
+                let known = self.items.get(&item.id).copied();
+                let report = Some(Box::new(compaction.report.clone()));
+                let kind = SpanKind::Compaction { summary: compaction.summary.clone(), report };
+                let number = known.unwrap_or_else(|| self.arena.open(None, id, at, kind.clone()));
+                self.arena.span(number).kind = kind;
+                self.compaction = None;
+                number
+            }
+        };
+        self.arena.close(number, at);
+        // Nobody knows when it ended.
+        self.arena.span(number).is_open = status == ItemStatus::Unknown;
+    }
+
+    /// Words of the model. They are completed behind the count of their call, of which they are a part still.
+    fn said(&mut self, event: &Event, item: &Item) -> usize {
+        let known = self.items.get(&item.id).copied();
+        let number = known.unwrap_or_else(|| {
+            let call = self.call.or(self.last_call.map(|(number, _)| number));
+            let call = call.unwrap_or_else(|| self.current_call(event));
+            self.arena.open(Some(call), item.id.to_string(), event.at, words(&item.body))
+        });
+        self.arena.span(number).kind = words(&item.body);
+        number
+    }
+
+    /// An answer says where it comes from; the count of its call does not.
+    fn note_server(&mut self, item: &Item) {
+        let Some((_, place)) = item.origin.as_ref().and_then(|origin| origin.model.rsplit_once('@')) else { return };
+        let host = place.split('/').next().unwrap_or_default();
+        let call = self.call.or(self.last_call.map(|(number, _)| number)).and_then(|number| self.arena.call(number));
+        if let Some(call) = call.filter(|_| !host.is_empty()) {
+            call.server = Some(host.to_owned());
+        }
+    }
+
+    fn called(&mut self, event: &Event, call: &ToolCall) {
+        let span = ToolSpan { arguments: call.arguments.clone(), ..self.new_tool(call.call_id.clone(), &call.name) };
+        let number = self.arena.open(None, call.call_id.to_string(), event.at, SpanKind::Tool(Box::new(span)));
+        self.tools.insert(call.call_id.clone(), number);
+    }
+
+    fn returned(&mut self, event: &Event, result: &ToolResult) -> usize {
+        let number = self.tool(event, result);
+        if let Some(tool) = self.arena.tool(number) {
+            tool.text.clone_from(&result.text);
+            tool.error = result.error;
+            tool.exit_code = result.exit_code;
+            tool.duration_ms = tool.ran.then_some(result.duration_ms);
+            tool.ran &= result.error != Some(ToolErrorCode::NotRun);
+            tool.details.clone_from(&result.details);
+            tool.files.clone_from(&result.files);
+            tool.ran_with.clone_from(&result.ran_with);
+        }
+        // Those that worked for it do so no longer.
+        let below: Vec<usize> =
+            self.subagents.values().copied().filter(|it| self.arena.parent(*it) == Some(number)).collect();
+        for subagent in below {
+            self.arena.close(subagent, event.at);
+        }
+        self.last_tool = Some(number);
+        number
+    }
+
+    /// The span of a result's call. A result without a call is damage, and is shown.
+    fn tool(&mut self, event: &Event, result: &ToolResult) -> usize {
+        if let Some(number) = self.tools.get(&result.call_id) {
+            return *number;
+        }
+        let span = self.new_tool(result.call_id.clone(), &result.name);
+        let id = result.call_id.to_string();
+        let number = self.arena.open(None, id, event.at, SpanKind::Tool(Box::new(span)));
+        self.tools.insert(result.call_id.clone(), number);
+        number
+    }
+
+    fn new_tool(&self, call_id: agentd_core::ids::CallId, name: &str) -> ToolSpan {
+        ToolSpan {
+            call_id,
+            step: self.last_call.map_or(0, |(_, step)| step),
+            name: name.to_owned(),
+            arguments: String::new(),
+            ran_with: None,
+            ran: false,
+            error: None,
+            exit_code: None,
+            duration_ms: None,
+            text: String::new(),
+            details: None,
+            files: Vec::new(),
+            sampled: Usage::default(),
+            delegated: Usage::default(),
+        }
+    }
+}
+
+fn words(body: &ItemBody) -> SpanKind {
+    match body {
+        ItemBody::Reasoning { text } => SpanKind::Reasoning { text: text.clone() },
+        ItemBody::AgentMessage { text } => SpanKind::Message { text: text.clone() },
+        _ => SpanKind::Message { text: String::new() },
+    }
+}

@@ -1,0 +1,77 @@
+//! Turns of subagents, put into the trees of the turns that they worked for.
+
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use agentd_core::ids::SessionId;
+
+use crate::{
+    fit,
+    span::{Span, SpanKind, SubagentSpan, TurnTrace},
+};
+
+/// Nested turns in all, and how deep they are followed: damage could make a circle.
+const MOST: usize = 2000;
+const DEEPEST: usize = 8;
+
+/// Sessions that worked for these turns.
+#[must_use]
+pub fn subagent_sessions(turns: &[TurnTrace]) -> BTreeSet<SessionId> {
+    turns.iter().flat_map(TurnTrace::walk).filter_map(subagent).map(|subagent| subagent.session_id).collect()
+}
+
+/// Puts the turns of sessions that worked for these into their trees. `known` has the turns of each such session.
+pub fn nest(turns: &mut [TurnTrace], known: &BTreeMap<SessionId, Vec<TurnTrace>>) {
+    nest_below(turns, known, &Cell::new(MOST), DEEPEST);
+}
+
+fn nest_below(turns: &mut [TurnTrace], known: &BTreeMap<SessionId, Vec<TurnTrace>>, left: &Cell<usize>, depth: usize) {
+    if depth == 0 {
+        return;
+    }
+    let mut begins: BTreeMap<SessionId, BTreeSet<u64>> = BTreeMap::new();
+    for work in turns.iter().flat_map(TurnTrace::walk).filter_map(subagent) {
+        begins.entry(work.session_id).or_default().insert(work.after);
+    }
+    let part = |work: &SubagentSpan| -> Vec<TurnTrace> {
+        let next =
+            begins.get(&work.session_id).and_then(|all| all.range(work.after.saturating_add(1)..).next().copied());
+        let is_part = |turn: &&TurnTrace| turn.first_seq > work.after && next.is_none_or(|next| turn.first_seq <= next);
+        let all = known.get(&work.session_id).into_iter().flatten().filter(is_part);
+        let mut part: Vec<TurnTrace> = all.take(left.get()).cloned().collect();
+        left.set(left.get() - part.len());
+        part.iter_mut().for_each(|turn| turn.agent.clone_from(&work.name));
+        nest_below(&mut part, known, left, depth - 1);
+        part
+    };
+    for turn in turns {
+        turn.spans.iter_mut().for_each(|span| fill(span, &part));
+        fit::turn(turn, turn.at, turn.end);
+    }
+}
+
+fn fill(span: &mut Span, part: &impl Fn(&SubagentSpan) -> Vec<TurnTrace>) {
+    span.children.iter_mut().for_each(|child| fill(child, part));
+    if let SpanKind::Subagent(work) = &mut span.kind {
+        work.turns = part(work);
+    }
+    let told: BTreeSet<SessionId> = span
+        .children
+        .iter()
+        .filter_map(subagent)
+        .filter(|work| !work.turns.is_empty())
+        .map(|work| work.session_id)
+        .collect();
+    // The parent repeats questions of its subagents, which stand where they were asked.
+    span.children
+        .retain(|child| !matches!(&child.kind, SpanKind::Interrupt(asked) if told.contains(&asked.session_id)));
+}
+
+fn subagent(span: &Span) -> Option<&SubagentSpan> {
+    match &span.kind {
+        SpanKind::Subagent(subagent) => Some(subagent),
+        _ => None,
+    }
+}

@@ -1,0 +1,5 @@
+//! The crate's public face.
+
+mod properties;
+mod script;
+mod trees;

@@ -1,0 +1,177 @@
+//! Events of a session, written one by one.
+
+use agentd_core::{
+    Timestamp,
+    agent::Subagent,
+    event::{Event, EventKind, StateChange},
+    ids::{CallId, InterruptId, ItemId, SessionId, TraceId, TurnId},
+    interrupt::{Answer, AnsweredBy, Ask, AskedBy, Interrupt},
+    item::{Item, ItemBody, ItemStatus},
+    model::Slot,
+    policy::Risk,
+    routing::ChoiceRule,
+    tool::{ToolCall, ToolResult},
+    turn::{StopReason, TurnResult},
+    usage::{CallTiming, Usage},
+};
+use serde_json::json;
+
+/// Writes events of one turn after the other, at the time that its clock shows.
+pub(crate) struct Script {
+    pub(crate) session: SessionId,
+    pub(crate) turn: TurnId,
+    pub(crate) events: Vec<Event>,
+    pub(crate) usage: Usage,
+    /// Milliseconds since the start.
+    pub(crate) clock: i64,
+}
+
+pub(crate) fn at(milliseconds: i64) -> Timestamp {
+    Timestamp::from_millisecond(1_790_000_000_000 + milliseconds).unwrap()
+}
+
+pub(crate) fn tokens(prompt: u64, completion: u64) -> Usage {
+    Usage {
+        prompt_tokens: prompt,
+        completion_tokens: completion,
+        calls: 1,
+        cost_microusd: Some(prompt),
+        ..Usage::default()
+    }
+}
+
+impl Script {
+    pub(crate) fn new() -> Self {
+        let (session, turn) = (SessionId::generate(), TurnId::generate());
+        Self { session, turn, events: Vec::new(), usage: Usage::default(), clock: 0 }
+    }
+
+    pub(crate) fn after(&mut self, milliseconds: i64) -> &mut Self {
+        self.clock += milliseconds;
+        self
+    }
+
+    pub(crate) fn tell(&mut self, kind: EventKind) -> &mut Self {
+        let seq = self.events.len() as u64 + 1;
+        let event = Event { session_id: self.session, turn_id: Some(self.turn), seq, at: at(self.clock), kind };
+        self.events.push(event);
+        self
+    }
+
+    pub(crate) fn start(&mut self) -> &mut Self {
+        (self.turn, self.usage) = (TurnId::generate(), Usage::default());
+        self.tell(EventKind::TurnStarted {
+            trace_id: TraceId::generate(),
+            slot: Slot::Base,
+            model: "m".to_owned(),
+            reason: "it is the only one".to_owned(),
+            rule: ChoiceRule::default(),
+            max_steps: 9,
+            compacts: false,
+            environment: Default::default(),
+            handed_over: Vec::new(),
+            answer_schema: None,
+            options: None,
+        })
+    }
+
+    pub(crate) fn item_started(&mut self, id: ItemId, body: ItemBody) -> &mut Self {
+        let item = Item { id, ..Item::new(self.turn, body) };
+        self.tell(EventKind::ItemStarted { item })
+    }
+
+    pub(crate) fn item_completed(&mut self, id: ItemId, body: ItemBody, status: ItemStatus) -> &mut Self {
+        let item = Item { id, ..Item::new(self.turn, body) };
+        self.tell(EventKind::ItemCompleted { item, status })
+    }
+
+    pub(crate) fn whole(&mut self, body: ItemBody) -> &mut Self {
+        self.item_completed(ItemId::generate(), body, ItemStatus::Done)
+    }
+
+    pub(crate) fn input(&mut self, text: &str) -> &mut Self {
+        let text = text.to_owned();
+        self.whole(ItemBody::UserMessage { text, steered: false, typed_bytes: None, stored: None })
+    }
+
+    pub(crate) fn paid(&mut self, step: u32, usage: Usage, timing: Option<CallTiming>, delegated: bool) -> &mut Self {
+        self.usage += usage;
+        let turn = self.usage;
+        let (slot, model, prompt) = (Slot::Base, "m".to_owned(), None);
+        self.tell(EventKind::UsageUpdated { step, slot, model, usage, turn, prompt, delegated, timing })
+    }
+
+    pub(crate) fn called(&mut self, call: &CallId, name: &str) -> &mut Self {
+        let (call_id, name, arguments) = (call.clone(), name.to_owned(), r#"{"path":"a"}"#.to_owned());
+        self.whole(ItemBody::ToolCall(ToolCall { call_id, name, arguments }))
+    }
+
+    pub(crate) fn asked(&mut self, id: InterruptId, session_id: SessionId, call: Option<&CallId>) -> &mut Self {
+        let ask = Ask::Approval {
+            tool: "write_file".to_owned(),
+            args: json!({"path": "a"}),
+            risk: Risk::Medium,
+            reason: "it writes".to_owned(),
+            preview: None,
+            layer: None,
+            rule: None,
+            grants: Vec::new(),
+            wider: Vec::new(),
+            for_good: Vec::new(),
+            owner: None,
+        };
+        let interrupt = Interrupt {
+            id,
+            session_id,
+            turn_id: self.turn,
+            call_id: call.cloned(),
+            asked_by: AskedBy::default(),
+            ask,
+            raised_at: at(self.clock),
+            deadline: None,
+            on_deadline: None,
+        };
+        self.tell(EventKind::InterruptRaised { interrupt: Box::new(interrupt) })
+    }
+
+    pub(crate) fn answered(&mut self, interrupt_id: InterruptId, by: AnsweredBy) -> &mut Self {
+        self.tell(EventKind::InterruptResolved { interrupt_id, call_id: None, answer: Answer::Approve, by })
+    }
+
+    pub(crate) fn subagent(&mut self, call: &CallId, session_id: SessionId, after: u64) -> &mut Self {
+        let (name, task) = ("researcher".to_owned(), "look".to_owned());
+        let change = StateChange::Subagent(Subagent { call_id: call.clone(), session_id, name, task, after });
+        self.tell(EventKind::StateChanged { change })
+    }
+
+    pub(crate) fn warn(&mut self, code: &str) -> &mut Self {
+        self.tell(EventKind::Warning { code: code.to_owned(), message: "m".to_owned() })
+    }
+
+    pub(crate) fn end(&mut self, stop_reason: StopReason) -> &mut Self {
+        let result = TurnResult {
+            turn_id: self.turn,
+            trace_id: TraceId::generate(),
+            text: "done".to_owned(),
+            tool_used: true,
+            stop_reason,
+            error: None,
+            steps: 2,
+            usage: self.usage,
+            denials: Vec::new(),
+            files: Vec::new(),
+            duration_ms: 1,
+            only_compacted: false,
+        };
+        self.tell(EventKind::TurnEnded { result: Box::new(result) })
+    }
+}
+
+pub(crate) fn message(text: &str) -> ItemBody {
+    ItemBody::AgentMessage { text: text.to_owned() }
+}
+
+pub(crate) fn result(call: &CallId, name: &str, text: &str) -> ItemBody {
+    let result = ToolResult { text: text.to_owned(), duration_ms: 40, ..ToolResult::empty(call.clone(), name) };
+    ItemBody::ToolResult(result)
+}
