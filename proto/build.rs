@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 25] = [
+const FILES: [&str; 26] = [
     "agent",
     "archive",
     "audit",

@@ -76,6 +76,7 @@ impl Journal {
             usage: Usage::default(),
             turn: Usage::default(),
             prompt: None,
+            timing: None,
             delegated: false,
         });
     }
