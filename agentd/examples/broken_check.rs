@@ -53,7 +53,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     config.rules.policy = Arc::new(Policy::new(Rules::compile(&config.rules.file)?).with_check(Arc::new(Broken)));
     let redactor = Redactor::default();
     redactor.learn(control::secrets(&config, &recipe.env));
-    let log = logging::start(&Destination::Stderr, &config.daemon.service.log_level, redactor)?;
+    let log = logging::start(&Destination::Stderr, &config.daemon.service, redactor)?;
     std::fs::create_dir_all(&recipe.paths.data)?;
     let mut lock = FolderLock::take(&recipe.paths.data)?;
     let sockets = SocketPlaces { first: socket, others: Vec::new(), is_named: true };

@@ -15,7 +15,7 @@ use tracing_subscriber::{
     filter::Targets,
     fmt::{
         FmtContext, FormatEvent, FormatFields, MakeWriter,
-        format::{Format, Writer},
+        format::{Compact, Format, Writer},
     },
     layer::SubscriberExt,
     registry::LookupSpan,
@@ -23,7 +23,11 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-use crate::{failure::Failure, redact::Redactor};
+use crate::{
+    config::{LogFormat, ServiceSettings},
+    failure::Failure,
+    redact::Redactor,
+};
 
 /// A log file that grew beyond this is set aside, and the one set aside before it is dropped.
 const LARGEST_FILE: u64 = 10 << 20;
@@ -50,15 +54,11 @@ pub struct LogHandle {
 ///
 /// # Errors
 /// A log file that cannot be written, or a second call.
-pub fn start(destination: &Destination, filter: &str, redactor: Redactor) -> Result<LogHandle, Failure> {
-    let (filter, handle) = reload::Layer::new(parse_filter(filter).unwrap_or_else(default_filter));
+pub fn start(destination: &Destination, settings: &ServiceSettings, redactor: Redactor) -> Result<LogHandle, Failure> {
+    let (filter, handle) = reload::Layer::new(parse_filter(&settings.log_level).unwrap_or_else(default_filter));
     let plain = Format::default().compact().with_ansi(false);
     let out: Box<dyn Layer<Registry> + Send + Sync> = match destination {
-        Destination::Stderr => tracing_subscriber::fmt::layer()
-            .event_format(plain)
-            .with_ansi(false)
-            .with_writer(Redacting::new(Sink::Stderr, &redactor))
-            .boxed(),
+        Destination::Stderr => lines(settings.log_format, plain, Redacting::new(Sink::Stderr, &redactor)),
         Destination::Journal => tracing_subscriber::fmt::layer()
             .event_format(JournalFormat(plain.without_time().with_level(false)))
             .with_ansi(false)
@@ -69,11 +69,7 @@ pub fn start(destination: &Destination, filter: &str, redactor: Redactor) -> Res
                 Failure::broken(format!("could not write the log file {}: {error}", path.display()))
                     .with_hint("give another file with --log-file, or leave it out to log to standard error")
             })?;
-            tracing_subscriber::fmt::layer()
-                .event_format(plain)
-                .with_ansi(false)
-                .with_writer(Redacting::new(Sink::File(Box::new(Mutex::new(file))), &redactor))
-                .boxed()
+            lines(settings.log_format, plain, Redacting::new(Sink::File(Box::new(Mutex::new(file))), &redactor))
         }
     };
     tracing_subscriber::registry()
@@ -82,6 +78,16 @@ pub fn start(destination: &Destination, filter: &str, redactor: Redactor) -> Res
         .map_err(|error| Failure::broken("could not start the log").with_source(error))?;
     log_panics();
     Ok(LogHandle { filter: handle, redactor })
+}
+
+/// Writes events as lines of that form.
+fn lines(format: LogFormat, plain: Format<Compact>, writer: Redacting) -> Box<dyn Layer<Registry> + Send + Sync> {
+    match format {
+        LogFormat::Text => {
+            tracing_subscriber::fmt::layer().event_format(plain).with_ansi(false).with_writer(writer).boxed()
+        }
+        LogFormat::Json => tracing_subscriber::fmt::layer().json().with_writer(writer).boxed(),
+    }
 }
 
 impl LogHandle {

@@ -45,7 +45,10 @@ impl Redactor {
         change(&mut known);
         let all = known.configured.iter().chain(&known.lent).chain(&known.brought);
         let all = all.filter(|secret| secret.len() >= SHORTEST);
-        let mut all: Vec<String> = all.cloned().collect();
+        // In a line of JSON a secret may stand with its quotes escaped.
+        let escaped =
+            |secret: &String| serde_json::to_string(secret).map(|text| text.trim_matches('"').to_owned()).ok();
+        let mut all: Vec<String> = all.flat_map(|secret| [Some(secret.clone()), escaped(secret)]).flatten().collect();
         all.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         all.dedup();
         known.all = all;

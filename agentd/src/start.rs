@@ -57,7 +57,7 @@ pub fn start(args: &Args, env: Environment, supervisor: Supervisor) -> Result<()
     let redactor = Redactor::default();
     redactor.learn(control::secrets(&config, &recipe.env));
     let log_file = args.log_file.as_ref().map(|path| current.join(path));
-    let log = logging::start(&destination(log_file, &recipe.env), &config.daemon.service.log_level, redactor)?;
+    let log = logging::start(&destination(log_file, &recipe.env), &config.daemon.service, redactor)?;
     for why in config.mcp.broken.values() {
         tracing::warn!("an MCP server is down: {why}");
     }

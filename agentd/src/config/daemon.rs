@@ -217,7 +217,19 @@ group! {
         drain_deadline: Span,
         /// Log filter.
         log_level: String,
+        /// Form of its lines.
+        log_format: LogFormat,
     }
+}
+
+/// Form of the lines of the log. journald has its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line, for programs.
+    Json,
 }
 
 /// Behaviour where the kernel cannot confine a command fully.

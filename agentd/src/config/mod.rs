@@ -52,7 +52,7 @@ use secrecy::{ExposeSecret, SecretString};
 pub use self::daemon::HardLinkRule;
 pub use self::mcp::over as try_mcp;
 pub use self::{
-    daemon::{Confinement, DaemonSettings, OnDeadline, RetentionSettings, SandboxSettings},
+    daemon::{Confinement, DaemonSettings, LogFormat, OnDeadline, RetentionSettings, SandboxSettings, ServiceSettings},
     documents::{IndexSettings, ReadingSettings},
     error::{ConfigError, ErrorPlace, nearest},
     hitl_rules::RuleSettings,

@@ -55,3 +55,14 @@ async fn what_happened_is_counted_once_and_stays_counted() {
     let none = world.daemon.agentctl(["stats", "--since", "2020-01-01", "--until", "2020-01-02"]).await.exits(0).stdout;
     assert!(none.contains("nothing happened"), "{none}");
 }
+
+#[tokio::test]
+async fn the_log_is_written_for_programs_on_request() {
+    let world = World::configured("service: {log_format: json}").await;
+    world.model.reply(Reply::text("hello"));
+    world.daemon.agentctl(["run", "hello"]).await.exits(0);
+    let log = world.daemon.log();
+    let lines: Vec<Value> =
+        log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
+    assert!(lines.iter().any(|line| line["level"] == "INFO" && line["fields"]["message"].is_string()), "{log}");
+}

@@ -178,7 +178,16 @@ impl HistoryBuilder {
         turn.usage += usage;
         let (id, step, sum) = (turn.id, turn.steps, turn.usage);
         let slot = Slot::Base;
-        let kind = EventKind::UsageUpdated { step, slot, model, usage, turn: sum, prompt: None, timing: None, delegated: false };
+        let kind = EventKind::UsageUpdated {
+            step,
+            slot,
+            model,
+            usage,
+            turn: sum,
+            prompt: None,
+            timing: None,
+            delegated: false,
+        };
         self.push(Some(id), kind);
     }
 
