@@ -53,7 +53,7 @@ pub struct SessionSettings {
     /// Folder that its project was on the machine that it was imported from. Nothing is mounted for it. It is born with that, and
     /// nobody changes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub former_project: Option<PathBuf>,
+    pub former_project: Option<Box<PathBuf>>,
 }
 
 /// Pinned rules of a session at the most.

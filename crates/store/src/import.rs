@@ -197,7 +197,7 @@ impl JournalImports for SqliteStore {
                     .read("read the import", move |connection| {
                         let (key, last) = head(connection, session.draft)?;
                         let past = Past::read(connection, key, session.id, last, session.created_at)?;
-                        Ok(PreparedDraft { past: past.from_elsewhere(), session })
+                        Ok(PreparedDraft { past: past.looking_around_again(), session })
                     })
                     .await?;
                 prepared.push(past);

@@ -107,7 +107,7 @@ impl Past {
 
     /// Has the session look around again before its next turn, whatever its events say of where it works: it came from
     /// elsewhere.
-    pub(crate) fn from_elsewhere(mut self) -> Self {
+    pub(crate) fn looking_around_again(mut self) -> Self {
         if let Some(surroundings) = &mut self.surroundings {
             surroundings.project.get_or_insert_with(|| "/".into());
         }

@@ -160,7 +160,7 @@ impl TryFrom<v1::SessionSettings> for SessionSettings {
         let grants = settings.grants.iter().map(|rule| rule.as_str().into()).collect();
         let parent = settings.parent.clone().map(TryInto::try_into).transpose()?;
         let (pinned, pins) = (settings.pinned, settings.pins.clone());
-        let former_project = settings.former_project.clone().map(Into::into);
+        let former_project = settings.former_project.clone().map(|path| Box::new(path.into()));
         Ok(Self { grants, parent, pinned, pins, former_project, ..settings_over(Self::default(), settings)? })
     }
 }

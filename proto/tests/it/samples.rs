@@ -78,7 +78,7 @@ pub(crate) fn settings() -> SessionSettings {
         pins: vec!["Never push.".into()],
         folders: vec![AddedFolder { at: "/folders/lib".into(), path: "/home/me/lib".into(), writable: false }],
         worktree: Some(worktree()),
-        former_project: Some("/home/them/app".into()),
+        former_project: Some(Box::new("/home/them/app".into())),
     }
 }
 

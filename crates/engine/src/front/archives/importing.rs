@@ -296,7 +296,7 @@ impl SessionImport {
             parent,
             mode: if mode == SessionMode::Plan { SessionMode::Plan } else { SessionMode::Ask },
             pins,
-            former_project: project.map(|mount| mount.path).or(came_with.former_project),
+            former_project: project.map(|mount| Box::new(mount.path)).or(came_with.former_project),
             ..SessionSettings::default()
         }
     }
